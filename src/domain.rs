@@ -1,0 +1,17 @@
+//! The rules of recapd, pure: no IO, no async, no clock, no storage.
+//!
+//! Invariant: nothing in here reads the time, draws a random number or waits. Whoever calls passes the time in.
+
+pub mod agent;
+pub mod exchange;
+pub mod ledger;
+pub mod message;
+pub mod prompt;
+pub mod reply;
+pub mod summary;
+pub mod text;
+pub mod time;
+pub mod tokens;
+pub mod transcript;
+pub mod window;
+pub mod work;

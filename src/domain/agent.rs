@@ -1,0 +1,111 @@
+//! Agents' names.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// The longest agent id, in characters.
+pub const AGENT_ID_CHARS_MAX: usize = 128;
+
+/// The name of an agent: 1 to 128 of `[A-Za-z0-9._:-]`, the first one alphanumeric. Holds the seeds' UUIDs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct AgentId(String);
+
+/// Why a text is no agent id.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("agent id `{0}` must be 1 to 128 characters of A-Z a-z 0-9 . _ : - and begin with a letter or digit")]
+pub struct InvalidAgentId(String);
+
+impl AgentId {
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Makes an id of any text (a file name, say) by replacing what an id may not hold.
+    pub fn slug(text: &str) -> Self {
+        let mut slug: String = text
+            .chars()
+            .map(|c| {
+                if c.is_ascii_alphanumeric() || "._:-".contains(c) {
+                    c
+                } else {
+                    '-'
+                }
+            })
+            .skip_while(|c| !c.is_ascii_alphanumeric())
+            .take(AGENT_ID_CHARS_MAX)
+            .collect();
+        if slug.is_empty() {
+            slug.push_str("agent");
+        }
+        Self(slug)
+    }
+}
+
+impl FromStr for AgentId {
+    type Err = InvalidAgentId;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let valid = text.len() <= AGENT_ID_CHARS_MAX
+            && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && text
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "._:-".contains(c));
+        if valid {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(InvalidAgentId(text.chars().take(AGENT_ID_CHARS_MAX).collect()))
+        }
+    }
+}
+
+impl TryFrom<String> for AgentId {
+    type Error = InvalidAgentId;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<AgentId> for String {
+    fn from(id: AgentId) -> Self {
+        id.0
+    }
+}
+
+impl fmt::Display for AgentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accepts_names_and_uuids_and_refuses_the_rest() {
+        for good in [
+            "a",
+            "ikigai-main",
+            "6185de7a-bb20-563d-9f03-bb2c4abe2e75",
+            "team:coder.1_x",
+            &"a".repeat(128),
+        ] {
+            assert!(good.parse::<AgentId>().is_ok(), "{good}");
+        }
+        for bad in ["", "-a", ".hidden", "a b", "a/b", "ä", &"a".repeat(129)] {
+            assert!(bad.parse::<AgentId>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_slug_is_always_valid() {
+        for text in ["", "..", "a b/c", "Übung", "ok.json", &"x y".repeat(100)] {
+            let slug = AgentId::slug(text);
+            assert!(slug.as_str().parse::<AgentId>().is_ok(), "{text} -> {slug}");
+        }
+    }
+}

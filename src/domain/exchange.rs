@@ -1,0 +1,255 @@
+//! An exchange: a user's message with everything that follows until the next one. The unit that is kept or
+//! evicted whole (seed 000, "What is an Exchange?").
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    message::{Kind, Message, Metadata},
+    text::first_line,
+    time::Timestamp,
+};
+
+/// The number of the preamble: leading system messages, pinned and counted, never evicted.
+pub const PREAMBLE: i64 = 0;
+/// The number of an agent's first exchange.
+pub const FIRST_EXCHANGE: i64 = 1;
+/// The longest title and answer that an exchange remembers, in characters.
+pub const HEADLINE_CHARS_MAX: usize = 160;
+/// How many different tools an exchange remembers by name.
+pub const HEADLINE_TOOLS_MAX: usize = 8;
+
+/// Whether more is expected in an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExchangeState {
+    /// The model is still working, or the user has just asked.
+    Open,
+    /// A final answer was given, or the turn was ended explicitly.
+    Closed,
+    /// The user interrupted it.
+    Interrupted,
+}
+
+impl ExchangeState {
+    /// The name under which the state is stored.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Closed => "closed",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
+    /// The state of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Open, Self::Closed, Self::Interrupted]
+            .into_iter()
+            .find(|state| state.name() == name)
+    }
+
+    /// The state after one more message.
+    #[must_use]
+    pub fn after(self, entry: &Entry) -> Self {
+        match &entry.kind {
+            _ if entry.interrupts => Self::Interrupted,
+            Kind::Metadata(Metadata::Interrupted) => Self::Interrupted,
+            Kind::Assistant | Kind::Metadata(Metadata::TurnEnd) => Self::Closed,
+            Kind::User | Kind::ToolCall | Kind::ToolResult => Self::Open,
+            Kind::System | Kind::Metadata(_) => self,
+        }
+    }
+}
+
+/// What an exchange remembers of its messages: enough for a title and a digest without reading them again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Headline {
+    /// The first line of what the user said.
+    pub title: String,
+    /// The tools called, in order of their first call, with the number of calls.
+    pub tools: Vec<(String, u32)>,
+    /// The first line of the last thing the model said.
+    pub answer: String,
+}
+
+/// A message as the ledger sees it: its kind, its cost, its time, and its share in the headline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What it is.
+    pub kind: Kind,
+    /// Ends the open exchange as interrupted.
+    pub interrupts: bool,
+    /// What it costs.
+    pub tokens: i64,
+    /// When it was said; the time of arrival if the client gave none.
+    pub at: Timestamp,
+    /// First line of its text.
+    pub line: String,
+    /// Names of the tools it calls.
+    pub tools: Vec<String>,
+}
+
+impl Entry {
+    /// The ledger's view of `message`, which costs `tokens` and was said at `at`.
+    pub fn new(message: &Message, tokens: i64, at: Timestamp) -> Self {
+        Self {
+            kind: message.kind.clone(),
+            interrupts: message.interrupts,
+            tokens,
+            at,
+            line: first_line(&message.text(), HEADLINE_CHARS_MAX),
+            tools: message
+                .tool_names()
+                .map(|name| first_line(name, HEADLINE_CHARS_MAX))
+                .collect(),
+        }
+    }
+}
+
+/// An exchange's row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// Its number, from 1; never reused. 0 is the preamble.
+    pub exchange: i64,
+    /// The session it belongs to.
+    pub session: i64,
+    /// Sequence number of its first message.
+    pub first_seq: i64,
+    /// Sequence number of its last message.
+    pub last_seq: i64,
+    /// Its tokens.
+    pub tokens: i64,
+    /// Tokens of all live exchanges before it (without the preamble).
+    pub tokens_before: i64,
+    /// Whether more is expected.
+    pub state: ExchangeState,
+    /// The earliest time of its messages.
+    pub opened_at: Timestamp,
+    /// The latest time of its messages.
+    pub last_at: Timestamp,
+    /// What it was about.
+    pub headline: Headline,
+    /// When it was set aside by a rewind, if it was.
+    pub set_aside_at: Option<Timestamp>,
+}
+
+impl Exchange {
+    /// A new exchange whose first message is `entry`, stored as number `seq`.
+    pub fn open(exchange: i64, session: i64, tokens_before: i64, seq: i64, entry: &Entry) -> Self {
+        let mut opened = Self {
+            exchange,
+            session,
+            first_seq: seq,
+            last_seq: seq,
+            tokens: 0,
+            tokens_before,
+            state: ExchangeState::Open,
+            opened_at: entry.at,
+            last_at: entry.at,
+            headline: Headline::default(),
+            set_aside_at: None,
+        };
+        opened.add(seq, entry);
+        opened
+    }
+
+    /// Takes one more message in.
+    pub fn add(&mut self, seq: i64, entry: &Entry) {
+        self.last_seq = seq;
+        self.tokens += entry.tokens;
+        self.state = self.state.after(entry);
+        self.opened_at = self.opened_at.min(entry.at);
+        self.last_at = self.last_at.max(entry.at);
+        self.headline.add(entry);
+    }
+
+    /// Tokens of all live exchanges up to and including this one.
+    pub fn tokens_through(&self) -> i64 {
+        self.tokens_before + self.tokens
+    }
+}
+
+impl Headline {
+    fn add(&mut self, entry: &Entry) {
+        match entry.kind {
+            Kind::User if self.title.is_empty() => self.title.clone_from(&entry.line),
+            Kind::Assistant | Kind::ToolCall if !entry.line.is_empty() => self.answer.clone_from(&entry.line),
+            _ => {}
+        }
+        for tool in &entry.tools {
+            if let Some((_, calls)) = self.tools.iter_mut().find(|(name, _)| name == tool) {
+                *calls += 1;
+            } else if self.tools.len() < HEADLINE_TOOLS_MAX {
+                self.tools.push((tool.clone(), 1));
+            }
+        }
+    }
+
+    /// The no-model summary of an exchange, in one line: what was asked, with which tools, what was answered.
+    pub fn digest(&self) -> String {
+        let tools: Vec<String> = self
+            .tools
+            .iter()
+            .map(|(name, calls)| {
+                if *calls == 1 {
+                    name.clone()
+                } else {
+                    format!("{name} ×{calls}")
+                }
+            })
+            .collect();
+        let parts = [self.title.as_str(), &tools.join(", "), &self.answer];
+        let said: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        if said.is_empty() {
+            "(no text)".to_owned()
+        } else {
+            said.join(" → ")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(kind: Kind, line: &str, tools: &[&str]) -> Entry {
+        Entry {
+            kind,
+            interrupts: false,
+            tokens: 10,
+            at: Timestamp(1_000),
+            line: line.to_owned(),
+            tools: tools.iter().map(|&t| t.to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn a_digest_says_what_was_asked_done_and_answered() {
+        let mut exchange = Exchange::open(1, 1, 0, 1, &entry(Kind::User, "Fix all linting errors", &[]));
+        exchange.add(2, &entry(Kind::ToolCall, "", &["bash"]));
+        exchange.add(3, &entry(Kind::ToolResult, "5 errors", &[]));
+        exchange.add(4, &entry(Kind::ToolCall, "", &["file_edit", "bash"]));
+        exchange.add(5, &entry(Kind::Assistant, "Fixed all 5 linting errors.", &[]));
+        assert_eq!(
+            exchange.headline.digest(),
+            "Fix all linting errors → bash ×2, file_edit → Fixed all 5 linting errors."
+        );
+        assert_eq!((exchange.tokens, exchange.state), (50, ExchangeState::Closed));
+        assert_eq!(Headline::default().digest(), "(no text)");
+    }
+
+    #[test]
+    fn states_follow_the_messages() {
+        let mut state = ExchangeState::Open;
+        for (kind, expected) in [
+            (Kind::ToolCall, ExchangeState::Open),
+            (Kind::Assistant, ExchangeState::Closed),
+            (Kind::Metadata(Metadata::Mark), ExchangeState::Closed),
+            (Kind::ToolCall, ExchangeState::Open),
+            (Kind::Metadata(Metadata::Interrupted), ExchangeState::Interrupted),
+            (Kind::Metadata(Metadata::TurnEnd), ExchangeState::Closed),
+        ] {
+            state = state.after(&entry(kind, "", &[]));
+            assert_eq!(state, expected);
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! An agent's ledger: where each message goes, where the window begins, how far the summary reaches.
+//!
+//! The ledger is arithmetic on two watermarks (`first_exchange`, `summarized_through`) and a running total, so it
+//! can't drift, and one message costs the same whether the history holds ten exchanges or ten million. The same
+//! ledger decides in memory ([`super::window::Window`]) and in a store's append transaction.
+//!
+//! Invariant: `summarized_through < first_exchange`: nothing is covered and in the window at once.
+//! Invariant: the result depends on the messages and the rules only, never on how they were batched.
+
+use super::{
+    exchange::{Entry, Exchange, FIRST_EXCHANGE, PREAMBLE},
+    message::Kind,
+    time::Timestamp,
+    window::Budget,
+};
+
+/// Where a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Into the preamble.
+    Preamble,
+    /// Into the newest exchange.
+    Joins,
+    /// Into a new exchange.
+    Opens,
+}
+
+/// The state of one agent between two messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ledger {
+    /// Sequence number of the last message; 0 before the first.
+    pub last_seq: i64,
+    /// Number of the last exchange ever opened; numbers are never reused.
+    pub last_exchange: i64,
+    /// The running session, from 1.
+    pub session: i64,
+    /// Leading system messages, if there are any.
+    pub preamble: Option<Exchange>,
+    /// The newest live exchange, if there is one.
+    pub newest: Option<Exchange>,
+    /// The boundary: first exchange in the window.
+    pub first_exchange: i64,
+    /// Tokens of all live exchanges before the boundary.
+    pub tokens_before_window: i64,
+    /// The last exchange that the summary covers.
+    pub summarized_through: i64,
+}
+
+/// What one append changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// The message's sequence number.
+    pub seq: i64,
+    /// The exchange it went to.
+    pub exchange: i64,
+    /// The exchange that will take no further message, if this one opened the next.
+    pub left: Option<Exchange>,
+    /// The message began a new session after an idle gap.
+    pub new_session: bool,
+}
+
+/// The window is over budget: the new first exchange must have at least this many tokens before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overflow {
+    /// See [`Overflow`].
+    pub tokens_before_min: i64,
+}
+
+/// A place where the window may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The exchange that becomes the first of the window.
+    pub exchange: i64,
+    /// Its running total.
+    pub tokens_before: i64,
+}
+
+/// Exchanges that left the window together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// The first that left.
+    pub from_exchange: i64,
+    /// The last that left.
+    pub through_exchange: i64,
+    /// Their tokens.
+    pub tokens: i64,
+    /// When, by the time of the message that caused it.
+    pub at: Timestamp,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self {
+            last_seq: 0,
+            last_exchange: PREAMBLE,
+            session: 1,
+            preamble: None,
+            newest: None,
+            first_exchange: FIRST_EXCHANGE,
+            tokens_before_window: 0,
+            summarized_through: 0,
+        }
+    }
+}
+
+impl Ledger {
+    /// Where the next message goes (DESIGN 4.2; seed 000, "Boundary Detection"; seed 004, "a user message that is
+    /// not a tool result").
+    pub fn place(&self, entry: &Entry) -> Placement {
+        match (&entry.kind, &self.newest) {
+            (Kind::User, _) if !entry.interrupts => Placement::Opens,
+            (Kind::System | Kind::Metadata(_), None) => Placement::Preamble,
+            (_, None) => Placement::Opens,
+            // What arrives for an exchange already behind the boundary becomes a continuation of its own.
+            (_, Some(newest)) if newest.exchange < self.first_exchange => Placement::Opens,
+            _ => Placement::Joins,
+        }
+    }
+
+    /// Takes one message in. A gap of more than `idle_gap_ms` before a new exchange begins a new session; 0 never
+    /// does.
+    pub fn append(&mut self, entry: &Entry, idle_gap_ms: i64) -> Appended {
+        self.last_seq += 1;
+        let seq = self.last_seq;
+        match self.place(entry) {
+            Placement::Preamble => {
+                match &mut self.preamble {
+                    Some(preamble) => preamble.add(seq, entry),
+                    None => self.preamble = Some(Exchange::open(PREAMBLE, self.session, 0, seq, entry)),
+                }
+                Appended {
+                    seq,
+                    exchange: PREAMBLE,
+                    left: None,
+                    new_session: false,
+                }
+            }
+            Placement::Opens => self.open(seq, entry, idle_gap_ms),
+            Placement::Joins => {
+                // `place` answers `Joins` only with an exchange to join.
+                let newest = self
+                    .newest
+                    .get_or_insert_with(|| Exchange::open(FIRST_EXCHANGE, 1, 0, seq, entry));
+                newest.add(seq, entry);
+                Appended {
+                    seq,
+                    exchange: newest.exchange,
+                    left: None,
+                    new_session: false,
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, seq: i64, entry: &Entry, idle_gap_ms: i64) -> Appended {
+        let left = self.newest.take();
+        let idle_ms = left.as_ref().map_or(0, |left| entry.at.since_ms(left.last_at));
+        let new_session = idle_gap_ms > 0 && idle_ms > idle_gap_ms;
+        self.session += i64::from(new_session);
+        self.last_exchange += 1;
+        let tokens_before = left.as_ref().map_or(0, Exchange::tokens_through);
+        self.newest = Some(Exchange::open(
+            self.last_exchange,
+            self.session,
+            tokens_before,
+            seq,
+            entry,
+        ));
+        Appended {
+            seq,
+            exchange: self.last_exchange,
+            left,
+            new_session,
+        }
+    }
+
+    /// Tokens of the preamble and the live exchanges of the window.
+    pub fn window_tokens(&self) -> i64 {
+        let live = self
+            .newest
+            .as_ref()
+            .map_or(self.tokens_before_window, Exchange::tokens_through);
+        self.preamble_tokens() + (live - self.tokens_before_window).max(0)
+    }
+
+    /// Tokens of the preamble.
+    pub fn preamble_tokens(&self) -> i64 {
+        self.preamble.as_ref().map_or(0, |preamble| preamble.tokens)
+    }
+
+    /// Whether exchanges have to leave. The newest one always stays, even if it is too big alone (seed 001,
+    /// "Safety floor"): then there is nothing to evict, and [`Self::is_over_budget`] says so.
+    pub fn overflow(&self, budget: Budget) -> Option<Overflow> {
+        let newest = self.newest.as_ref()?;
+        if !budget.is_exceeded_by(self.window_tokens()) || newest.exchange <= self.first_exchange {
+            return None;
+        }
+        let target = budget.low_water_tokens() - self.preamble_tokens();
+        Some(Overflow {
+            tokens_before_min: newest.tokens_through() - target,
+        })
+    }
+
+    /// Moves the boundary to `cut`, but never past the newest exchange. Returns what left, if anything did.
+    pub fn evict_to(&mut self, cut: Option<Cut>, at: Timestamp) -> Option<Eviction> {
+        let newest = self.newest.as_ref().map(|n| Cut {
+            exchange: n.exchange,
+            tokens_before: n.tokens_before,
+        })?;
+        let cut = cut.filter(|cut| cut.exchange < newest.exchange).unwrap_or(newest);
+        self.move_boundary(cut, at)
+    }
+
+    /// Closes the session: everything leaves the window, the newest exchange too (DESIGN 2, clear).
+    pub fn clear(&mut self, at: Timestamp) -> Option<Eviction> {
+        let cut = self.newest.as_ref().map(|n| Cut {
+            exchange: n.exchange + 1,
+            tokens_before: n.tokens_through(),
+        })?;
+        self.move_boundary(cut, at)
+    }
+
+    fn move_boundary(&mut self, cut: Cut, at: Timestamp) -> Option<Eviction> {
+        if cut.exchange <= self.first_exchange {
+            return None;
+        }
+        let eviction = Eviction {
+            from_exchange: self.first_exchange,
+            through_exchange: cut.exchange - 1,
+            tokens: cut.tokens_before - self.tokens_before_window,
+            at,
+        };
+        self.first_exchange = cut.exchange;
+        self.tokens_before_window = cut.tokens_before;
+        Some(eviction)
+    }
+
+    /// The window is over budget although only the newest exchange is left in it.
+    pub fn is_over_budget(&self, budget: Budget) -> bool {
+        budget.is_exceeded_by(self.window_tokens())
+    }
+
+    /// How many exchange numbers lie between the summary and the window. Counts set-aside ones too, so it is a
+    /// bound and serves scheduling only.
+    pub fn pending_numbers(&self) -> i64 {
+        self.first_exchange - 1 - self.summarized_through
+    }
+}

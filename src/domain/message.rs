@@ -1,0 +1,229 @@
+//! A message as recapd keeps it: the client's bytes verbatim, and what the rules need to know about them.
+//!
+//! Invariant: a message is immutable. `payload` is what came in; everything else is read from it by `formats` and
+//! can be read again.
+
+use serde::{Deserialize, Serialize};
+
+use super::time::Timestamp;
+
+/// What a message is, as far as windows and exchanges care (seed 001, "Message Kinds").
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Instructions. Leading ones are the preamble; later ones stay where they stand.
+    System,
+    /// Said by the user, with no tool result in it: opens an exchange.
+    User,
+    /// Said by the model, without a tool call: a final answer, closes the exchange.
+    Assistant,
+    /// The model calls one or more tools; may carry text too.
+    ToolCall,
+    /// Results of tool calls, whatever role the provider gives them (Anthropic: `user`).
+    ToolResult,
+    /// Never sent to a model and free of cost; belongs to the exchange it stands in.
+    Metadata(Metadata),
+}
+
+/// Kinds that are never sent to a model (seed 001, and the ones ikigai added later).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Metadata {
+    /// The context was wiped.
+    Clear,
+    /// A named checkpoint.
+    Mark,
+    /// Navigation back to a checkpoint.
+    Rewind,
+    /// The agent was ended.
+    AgentKilled,
+    /// A slash command.
+    Command,
+    /// A child agent was forked.
+    Fork,
+    /// Token usage reported by a provider.
+    Usage,
+    /// The turn was interrupted.
+    Interrupted,
+    /// The turn is over, said explicitly.
+    TurnEnd,
+    /// Anything recapd doesn't know; kept under its own name.
+    Other(String),
+}
+
+impl Kind {
+    /// The name under which the kind is stored and read in the native format.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::ToolCall => "tool_call",
+            Self::ToolResult => "tool_result",
+            Self::Metadata(metadata) => metadata.name(),
+        }
+    }
+
+    /// The kind of that name. An unknown name is metadata (seed 001: not sent).
+    pub fn from_name(name: &str) -> Self {
+        match name {
+            "system" => Self::System,
+            "user" => Self::User,
+            "assistant" => Self::Assistant,
+            "tool_call" => Self::ToolCall,
+            "tool_result" | "tool" => Self::ToolResult,
+            other => Self::Metadata(Metadata::from_name(other)),
+        }
+    }
+
+    /// Whether messages of this kind are sent to a model.
+    pub fn is_conversation(&self) -> bool {
+        !matches!(self, Self::Metadata(_))
+    }
+}
+
+impl Metadata {
+    fn name(&self) -> &str {
+        match self {
+            Self::Clear => "clear",
+            Self::Mark => "mark",
+            Self::Rewind => "rewind",
+            Self::AgentKilled => "agent_killed",
+            Self::Command => "command",
+            Self::Fork => "fork",
+            Self::Usage => "usage",
+            Self::Interrupted => "interrupted",
+            Self::TurnEnd => "turn_end",
+            Self::Other(name) => name,
+        }
+    }
+
+    fn from_name(name: &str) -> Self {
+        match name {
+            "clear" => Self::Clear,
+            "mark" => Self::Mark,
+            "rewind" => Self::Rewind,
+            "agent_killed" => Self::AgentKilled,
+            "command" => Self::Command,
+            "fork" => Self::Fork,
+            "usage" => Self::Usage,
+            "interrupted" => Self::Interrupted,
+            "turn_end" => Self::TurnEnd,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+}
+
+/// One piece of a message's content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Text.
+    Text(String),
+    /// A call of a tool. `arguments` is JSON text, or whatever the model wrote.
+    ToolCall {
+        /// The provider's id of the call. Repeats in real data: never a key.
+        id: Option<String>,
+        /// The tool's name.
+        name: String,
+        /// Its arguments, as JSON text where the client gave JSON.
+        arguments: String,
+    },
+    /// The result of a tool call.
+    ToolResult {
+        /// The id of the call it answers, if the client said so.
+        call_id: Option<String>,
+        /// The tool's name, if the client said so.
+        name: Option<String>,
+        /// What the tool returned, as text.
+        text: String,
+        /// The tool reported a failure.
+        is_error: bool,
+    },
+    /// The model's reasoning. Kept, but never shown to a summariser.
+    Thinking(String),
+    /// An image or a document, by its media type.
+    Attachment(String),
+}
+
+/// How a message's payload is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Format {
+    /// `{"kind": …, "content": …}` (seed 001's kinds).
+    Native,
+    /// OpenAI chat completions messages.
+    #[serde(rename = "openai")]
+    OpenAiChat,
+    /// Anthropic messages.
+    Anthropic,
+    /// Lines of a Claude Code transcript.
+    ClaudeCode,
+}
+
+impl Format {
+    /// All formats, in the order in which detection tries them.
+    pub const ALL: [Self; 4] = [Self::ClaudeCode, Self::Native, Self::Anthropic, Self::OpenAiChat];
+
+    /// The name used on the command line, in HTTP queries and in the database.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::OpenAiChat => "openai",
+            Self::Anthropic => "anthropic",
+            Self::ClaudeCode => "claude-code",
+        }
+    }
+
+    /// The format of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.name() == name)
+    }
+}
+
+/// One message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// What it is.
+    pub kind: Kind,
+    /// Who said it, in a shared conversation.
+    pub speaker: Option<String>,
+    /// Its content, in order.
+    pub parts: Vec<Part>,
+    /// The client's own id: a second message of the same agent with it is a duplicate.
+    pub client_id: Option<String>,
+    /// When it was said, if the client said so.
+    pub at: Option<Timestamp>,
+    /// Ends the open exchange as interrupted, and opens none even if it is the user's.
+    pub interrupts: bool,
+    /// How `payload` is written.
+    pub format: Format,
+    /// What the client sent: one JSON value, verbatim.
+    pub payload: String,
+}
+
+impl Message {
+    /// The message's text parts, joined by a line feed.
+    pub fn text(&self) -> String {
+        let texts: Vec<&str> = self
+            .parts
+            .iter()
+            .filter_map(|part| {
+                if let Part::Text(text) = part {
+                    Some(text.as_str())
+                } else {
+                    None
+                }
+            })
+            .collect();
+        texts.join("\n")
+    }
+
+    /// The names of the tools it calls, in order.
+    pub fn tool_names(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| {
+            if let Part::ToolCall { name, .. } = part {
+                Some(name.as_str())
+            } else {
+                None
+            }
+        })
+    }
+}

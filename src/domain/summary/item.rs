@@ -1,0 +1,147 @@
+//! Summary items: what the document is made of.
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::time::Timestamp;
+
+/// The longest detailed text of an item, in characters.
+pub const TEXT_CHARS_MAX: usize = 700;
+/// The longest brief of an item, in characters.
+pub const BRIEF_CHARS_MAX: usize = 240;
+/// The longest gist of an item, in characters.
+pub const GIST_CHARS_MAX: usize = 110;
+
+/// How much an item matters, least first (seed 003, "Dropping Low-Importance Items").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Importance {
+    /// Small talk, trivial changes: dropped first.
+    Trivial,
+    /// Debugging, exploration, dead ends: dropped early.
+    Debugging,
+    /// Bug fixes, refactoring, tests: compressed.
+    Fix,
+    /// Features and other results: kept.
+    Feature,
+    /// What the user demands or forbids: kept to the last.
+    Constraint,
+    /// Choices made, with lasting effect: kept to the last.
+    Decision,
+}
+
+impl Importance {
+    /// All, least important first.
+    pub const ALL: [Self; 6] = [
+        Self::Trivial,
+        Self::Debugging,
+        Self::Fix,
+        Self::Feature,
+        Self::Constraint,
+        Self::Decision,
+    ];
+
+    /// The name used in the model's answers and in the database.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Trivial => "trivial",
+            Self::Debugging => "debugging",
+            Self::Fix => "fix",
+            Self::Feature => "feature",
+            Self::Constraint => "constraint",
+            Self::Decision => "decision",
+        }
+    }
+
+    /// The importance of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|importance| importance.name() == name)
+    }
+}
+
+/// Where an item's texts come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// Written by a model.
+    Model,
+    /// Written by the built-in extractive summariser.
+    Offline,
+    /// The digest of an exchange that nobody summarised (yet).
+    Digest,
+}
+
+impl Origin {
+    /// The name under which it is stored.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Model => "model",
+            Self::Offline => "offline",
+            Self::Digest => "digest",
+        }
+    }
+
+    /// The origin of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Model, Self::Offline, Self::Digest]
+            .into_iter()
+            .find(|origin| origin.name() == name)
+    }
+}
+
+/// Exchanges `first` to `last`, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ExchangeRange {
+    /// The first exchange.
+    pub first: i64,
+    /// The last exchange.
+    pub last: i64,
+}
+
+impl ExchangeRange {
+    /// Whether `exchange` lies in it.
+    pub fn contains(self, exchange: i64) -> bool {
+        self.first <= exchange && exchange <= self.last
+    }
+}
+
+/// What a summariser says about a run of exchanges. Everything else in an [`Item`] is filled by recapd.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ItemDraft {
+    /// Which exchanges it stands for.
+    pub exchanges: ExchangeRange,
+    /// How much they matter.
+    pub importance: Importance,
+    /// What happened, in detail, identifiers verbatim: at most [`TEXT_CHARS_MAX`] characters.
+    pub text: String,
+    /// The same shorter: at most [`BRIEF_CHARS_MAX`] characters.
+    pub brief: String,
+    /// The same as a headline: at most [`GIST_CHARS_MAX`] characters.
+    pub gist: String,
+}
+
+/// One line of the summary, in its three lengths, and what it stands for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Item {
+    /// Number within the agent, never reused. 0 until it is stored.
+    pub item: i64,
+    /// Which exchanges it stands for; sorted, disjoint.
+    pub ranges: Vec<ExchangeRange>,
+    /// The earliest time in them.
+    pub started_at: Timestamp,
+    /// The latest time in them.
+    pub ended_at: Timestamp,
+    /// Their tokens.
+    pub source_tokens: i64,
+    /// How much they matter.
+    pub importance: Importance,
+    /// Detailed.
+    pub text: String,
+    /// Shorter.
+    pub brief: String,
+    /// Headline.
+    pub gist: String,
+    /// Where the texts come from.
+    pub origin: Origin,
+    /// To be condensed again when a model is there.
+    pub provisional: bool,
+}

@@ -1,0 +1,100 @@
+//! The one type for points in time: milliseconds since 1970-01-01 UTC.
+
+use std::fmt;
+
+use chrono::{DateTime, NaiveDateTime, SecondsFormat, Utc};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+/// Milliseconds in a second, a minute, an hour and a day.
+pub const SECOND_MS: i64 = 1_000;
+/// See [`SECOND_MS`].
+pub const MINUTE_MS: i64 = 60 * SECOND_MS;
+/// See [`SECOND_MS`].
+pub const HOUR_MS: i64 = 60 * MINUTE_MS;
+/// See [`SECOND_MS`].
+pub const DAY_MS: i64 = 24 * HOUR_MS;
+
+/// A point in time, in milliseconds since 1970-01-01 UTC. Shown and read as RFC 3339.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    /// Reads RFC 3339 (`2026-11-20T08:40:00Z`); a time without a zone is taken as UTC.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        if let Ok(time) = DateTime::parse_from_rfc3339(text) {
+            return Some(Self(time.timestamp_millis()));
+        }
+        NaiveDateTime::parse_from_str(&text.replace(' ', "T"), "%Y-%m-%dT%H:%M:%S%.f")
+            .ok()
+            .map(|time| Self(time.and_utc().timestamp_millis()))
+    }
+
+    /// The same moment `span_ms` later (earlier when negative).
+    #[must_use]
+    pub fn plus_ms(self, span_ms: i64) -> Self {
+        Self(self.0.saturating_add(span_ms))
+    }
+
+    /// How many milliseconds this is after `earlier`; negative when it is before.
+    pub fn since_ms(self, earlier: Self) -> i64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// Formats in UTC by a strftime pattern, as chrono reads it.
+    pub fn format(self, pattern: &str) -> String {
+        self.utc().format(pattern).to_string()
+    }
+
+    fn utc(self) -> DateTime<Utc> {
+        DateTime::from_timestamp_millis(self.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let precision = if self.0 % SECOND_MS == 0 {
+            SecondsFormat::Secs
+        } else {
+            SecondsFormat::Millis
+        };
+        f.write_str(&self.utc().to_rfc3339_opts(precision, true))
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).ok_or_else(|| D::Error::custom(format!("`{text}` is not an RFC 3339 time")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_and_writes_rfc_3339_in_utc() {
+        let cases = [
+            ("2026-11-20T08:40:00Z", "2026-11-20T08:40:00Z"),
+            ("2026-11-20T09:40:00+01:00", "2026-11-20T08:40:00Z"),
+            ("2026-01-05T08:00:07.000000Z", "2026-01-05T08:00:07Z"),
+            ("2026-01-05T08:00:07.25", "2026-01-05T08:00:07.250Z"),
+            ("2026-01-05 08:00:07", "2026-01-05T08:00:07Z"),
+        ];
+        for (given, shown) in cases {
+            assert_eq!(
+                Timestamp::parse(given).map(|t| t.to_string()).as_deref(),
+                Some(shown),
+                "{given}"
+            );
+        }
+        assert_eq!(Timestamp::parse("1:56 pm on 8 May, 2023"), None);
+    }
+}

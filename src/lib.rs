@@ -1,0 +1,37 @@
+//! recapd keeps LLM agents' context windows in budget, and a short, true, always-ready summary of everything
+//! that fell out.
+//!
+//! Data flows one way:
+//!
+//! ```text
+//! messages ──► exchanges ──► window ──────► pending ──────► summary items ──► rendered summary
+//! (append)     (segmented)   │ first_exchange │ summarized_through
+//! ```
+//!
+//! Modules in reading order:
+//!
+//! - [`domain`]: the rules, pure: no IO, no async, no clock.
+//! - [`formats`]: provider and transcript formats to and from domain messages.
+//! - [`tokenizer`]: exact and estimated token counters, chosen by provider and model.
+//! - `store`: the `Store` seam and its SQLite implementation.
+//! - `llm`: the `ChatModel` seam, the offline summariser and the providers.
+//! - `keeper`: append, segment, evict, enqueue.
+//! - `worker`: wake, claim, condense, compact, complete.
+//! - `schedule`: the cron jobs (ageing, pruning, reconciling).
+//! - `snapshot`: the lock-free read path.
+//! - `http`, `cli`: the ways in. `config`, `telemetry`, `lifecycle`, `clock`: the surroundings.
+//!
+//! Dependency rule, enforced by `tests/tidy.rs`:
+//! `domain <- {formats, tokenizer, store, llm} <- {keeper, worker, schedule, snapshot} <- {http, cli} <- main`.
+//!
+//! Without the default feature `daemon` only the first three exist: a library for agents that manage their own
+//! window.
+
+pub mod domain;
+pub mod formats;
+pub mod tokenizer;
+
+#[cfg(feature = "daemon")]
+pub mod clock;
+#[cfg(feature = "daemon")]
+pub mod llm;

@@ -1,0 +1,93 @@
+//! The model seam: who turns exchanges into draft items, and what can go wrong.
+//!
+//! Every model gets the same request, as a prompt for those that read prompts and as transcripts for the built-in
+//! one, and answers with the same JSON (`domain::reply`), so that every answer passes the same checks.
+
+pub mod offline;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::domain::{prompt::Prompt, transcript::Transcript};
+
+/// What a model is asked.
+#[derive(Clone, Debug)]
+pub struct ModelRequest {
+    /// The exchanges, rendered as a prompt.
+    pub prompt: Prompt,
+    /// The same exchanges as they are.
+    pub transcripts: Vec<Transcript>,
+    /// The most tokens the answer may have.
+    pub output_tokens_max: i64,
+}
+
+/// What a model answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelAnswer {
+    /// The answer: JSON by the schema of `domain::reply`, if the model did as asked.
+    pub text: String,
+    /// Tokens read, as the provider bills them; 0 for the offline model.
+    pub input_tokens: i64,
+    /// Tokens written, as the provider bills them; 0 for the offline model.
+    pub output_tokens: i64,
+}
+
+/// What can go wrong, by what the caller does next.
+#[derive(Debug, thiserror::Error)]
+pub enum LlmError {
+    /// Try again later: network, timeout, 5xx.
+    #[error("the model is unreachable or failing: {0}")]
+    Transient(String),
+    /// Try again, but not before `retry_after`.
+    #[error("the provider limits the rate: {message}")]
+    RateLimited {
+        /// When the provider said to come back, if it did.
+        retry_after: Option<Duration>,
+        /// What it said.
+        message: String,
+    },
+    /// The input is too long for the model: send less.
+    #[error("the input is too long for the model: {0}")]
+    ContextOverflow(String),
+    /// The answer was cut off at the output limit: allow more or send less.
+    #[error("the answer was cut off at the output limit")]
+    Truncated,
+    /// The model declined, or a filter blocked it: the same question gets the same answer.
+    #[error("the model declined: {0}")]
+    Refused(String),
+    /// The key is wrong, or its money is spent: nothing helps but an operator.
+    #[error("the provider refuses the key or the account: {0}")]
+    Auth(String),
+    /// The request is wrong: trying again is useless.
+    #[error("the provider refuses the request: {0}")]
+    Permanent(String),
+}
+
+impl LlmError {
+    /// A short name for metrics and the runs table (`operators-and-agents` list: reason of a failed update).
+    pub fn class(&self) -> &'static str {
+        match self {
+            Self::Transient(_) => "provider_server",
+            Self::RateLimited { .. } => "provider_rate_limited",
+            Self::ContextOverflow(_) => "provider_context_length",
+            Self::Truncated => "bad_output",
+            Self::Refused(_) => "provider_refusal",
+            Self::Auth(_) => "provider_auth",
+            Self::Permanent(_) => "provider_invalid_request",
+        }
+    }
+}
+
+/// A model that summarises.
+#[async_trait]
+pub trait ChatModel: Send + Sync {
+    /// The provider's name: `offline`, `openai`.
+    fn provider(&self) -> &str;
+
+    /// The model's name.
+    fn model(&self) -> &str;
+
+    /// Answers one request.
+    async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError>;
+}

@@ -1,0 +1,3 @@
+//! The `recapd` binary.
+
+fn main() {}
