@@ -35,3 +35,5 @@ pub mod tokenizer;
 pub mod clock;
 #[cfg(feature = "daemon")]
 pub mod llm;
+#[cfg(feature = "daemon")]
+pub mod store;
