@@ -34,4 +34,6 @@ pub mod tokenizer;
 #[cfg(feature = "daemon")]
 pub mod clock;
 #[cfg(feature = "daemon")]
+pub mod crontab;
+#[cfg(feature = "daemon")]
 pub mod llm;
