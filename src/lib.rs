@@ -34,6 +34,10 @@ pub mod tokenizer;
 #[cfg(feature = "daemon")]
 pub mod clock;
 #[cfg(feature = "daemon")]
+pub mod config;
+#[cfg(feature = "daemon")]
+pub mod crontab;
+#[cfg(feature = "daemon")]
 pub mod llm;
 #[cfg(feature = "daemon")]
 pub mod store;
