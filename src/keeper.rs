@@ -15,7 +15,10 @@ use crate::{
         tokens::{TokenCounter, count_message},
     },
     notice::Notices,
-    store::{AppendOutcome, AppendRequest, AppendRules, Enqueued, Prepared, SessionEnded, Store, StoreError, StoreResult},
+    store::{
+        AppendOutcome, AppendRequest, AppendRules, Enqueued, Prepared, SessionEnded, Store, StoreError,
+        StoreResult,
+    },
     telemetry::metrics::Metrics,
 };
 
@@ -43,7 +46,14 @@ impl Keeper {
         notices: Notices,
         metrics: Metrics,
     ) -> Self {
-        Self { store, counter, clock, rules, notices, metrics }
+        Self {
+            store,
+            counter,
+            clock,
+            rules,
+            notices,
+            metrics,
+        }
     }
 
     /// Appends messages as they come in.
@@ -62,11 +72,18 @@ impl Keeper {
         self.take_in(agent, messages, true).await
     }
 
-    async fn take_in(&self, agent: &AgentId, messages: Vec<Message>, replayed: bool) -> StoreResult<AppendOutcome> {
+    async fn take_in(
+        &self,
+        agent: &AgentId,
+        messages: Vec<Message>,
+        replayed: bool,
+    ) -> StoreResult<AppendOutcome> {
         let now = self.clock.now();
         let messages = self.prepare(messages, now).await?;
-        let tokens: Vec<(&'static str, i64)> =
-            messages.iter().map(|prepared| (role(&prepared.message), prepared.entry.tokens)).collect();
+        let tokens: Vec<(&'static str, i64)> = messages
+            .iter()
+            .map(|prepared| (role(&prepared.message), prepared.entry.tokens))
+            .collect();
         let request = AppendRequest {
             agent: agent.clone(),
             messages,
@@ -107,12 +124,18 @@ impl Keeper {
         while !rest.is_empty() {
             let tail = rest.split_off(share.min(rest.len()));
             let counter = Arc::clone(&self.counter);
-            shares.push(tokio::task::spawn_blocking(move || count_all(counter.as_ref(), rest, now)));
+            shares.push(tokio::task::spawn_blocking(move || {
+                count_all(counter.as_ref(), rest, now)
+            }));
             rest = tail;
         }
         let mut prepared = Vec::new();
         for share in shares {
-            prepared.extend(share.await.map_err(|error| StoreError::Unavailable(format!("counting failed: {error}")))?);
+            prepared.extend(
+                share
+                    .await
+                    .map_err(|error| StoreError::Unavailable(format!("counting failed: {error}")))?,
+            );
         }
         Ok(prepared)
     }
@@ -124,9 +147,13 @@ impl Keeper {
             }
         }
         for eviction in &outcome.evictions {
-            self.metrics.exchanges_evicted(eviction.through_exchange - eviction.from_exchange + 1, eviction.tokens);
+            self.metrics.exchanges_evicted(
+                eviction.through_exchange - eviction.from_exchange + 1,
+                eviction.tokens,
+            );
         }
-        self.metrics.window_checked(outcome.window_tokens, self.rules.budget.budget_tokens());
+        self.metrics
+            .window_checked(outcome.window_tokens, self.rules.budget.budget_tokens());
         self.tell_queue(outcome.enqueued, "eviction");
         if !outcome.evictions.is_empty() {
             self.notices.agent_changed(agent);

@@ -19,7 +19,10 @@ pub struct Notices {
 
 impl Default for Notices {
     fn default() -> Self {
-        Self { queue: Arc::new(Notify::new()), changed: broadcast::channel(CHANGES_KEPT).0 }
+        Self {
+            queue: Arc::new(Notify::new()),
+            changed: broadcast::channel(CHANGES_KEPT).0,
+        }
     }
 }
 

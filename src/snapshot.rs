@@ -13,7 +13,7 @@ use crate::{
     clock::Clock,
     domain::{
         agent::AgentId,
-        summary::pending::{PendingLine, PendingLines, with_pending},
+        summary::pending::{PendingLine, with_pending},
         time::Timestamp,
         tokens::TokenCounter,
     },
@@ -72,8 +72,19 @@ pub struct Snapshots {
 
 impl Snapshots {
     /// Snapshots over `store`, of at most `tokens_max` tokens by `counter`.
-    pub fn new(store: Arc<dyn Store>, counter: Arc<dyn TokenCounter>, clock: Arc<dyn Clock>, tokens_max: i64) -> Self {
-        Self { store, counter, clock, tokens_max, held: HashMap::new() }
+    pub fn new(
+        store: Arc<dyn Store>,
+        counter: Arc<dyn TokenCounter>,
+        clock: Arc<dyn Clock>,
+        tokens_max: i64,
+    ) -> Self {
+        Self {
+            store,
+            counter,
+            clock,
+            tokens_max,
+            held: HashMap::new(),
+        }
     }
 
     /// The summary of `agent`; `None` if there is no such agent.
@@ -83,26 +94,42 @@ impl Snapshots {
     pub async fn get(&self, agent: &AgentId) -> StoreResult<Option<Reading>> {
         let held = self.held.pin().get(agent).map(Arc::clone);
         if let Some(held) = held.as_ref().filter(|held| !held.outdated) {
-            return Ok(Some(Reading { snapshot: Arc::clone(&held.snapshot), stale_since: None }));
+            return Ok(Some(Reading {
+                snapshot: Arc::clone(&held.snapshot),
+                stale_since: None,
+            }));
         }
         match (self.load(agent).await, held) {
-            (Ok(snapshot), _) => Ok(snapshot.map(|snapshot| Reading { snapshot, stale_since: None })),
-            (Err(_), Some(held)) => {
-                Ok(Some(Reading { snapshot: Arc::clone(&held.snapshot), stale_since: Some(held.read_at) }))
-            }
+            (Ok(snapshot), _) => Ok(snapshot.map(|snapshot| Reading {
+                snapshot,
+                stale_since: None,
+            })),
+            (Err(_), Some(held)) => Ok(Some(Reading {
+                snapshot: Arc::clone(&held.snapshot),
+                stale_since: Some(held.read_at),
+            })),
             (Err(error), None) => Err(error),
         }
     }
 
     async fn load(&self, agent: &AgentId) -> StoreResult<Option<Arc<Snapshot>>> {
         let read_at = self.clock.now();
-        let Some(row) = self.store.summary(agent).await? else { return Ok(None) };
+        let Some(row) = self.store.summary(agent).await? else {
+            return Ok(None);
+        };
         let snapshot = Arc::new(render(row, self.tokens_max, self.counter.as_ref()));
         let held = self.held.pin();
         if held.len() >= SNAPSHOTS_MAX {
             held.clear();
         }
-        held.insert(agent.clone(), Arc::new(Held { snapshot: Arc::clone(&snapshot), read_at, outdated: false }));
+        held.insert(
+            agent.clone(),
+            Arc::new(Held {
+                snapshot: Arc::clone(&snapshot),
+                read_at,
+                outdated: false,
+            }),
+        );
         Ok(Some(snapshot))
     }
 
@@ -124,9 +151,15 @@ impl Snapshots {
     }
 
     async fn refresh(&self, agent: &AgentId) {
-        let Some(held) = self.held.pin().get(agent).map(Arc::clone) else { return };
+        let Some(held) = self.held.pin().get(agent).map(Arc::clone) else {
+            return;
+        };
         if self.load(agent).await.is_err() {
-            let outdated = Held { snapshot: Arc::clone(&held.snapshot), read_at: held.read_at, outdated: true };
+            let outdated = Held {
+                snapshot: Arc::clone(&held.snapshot),
+                read_at: held.read_at,
+                outdated: true,
+            };
             self.held.pin().insert(agent.clone(), Arc::new(outdated));
         }
     }
@@ -134,24 +167,9 @@ impl Snapshots {
 
 /// What a reader of `row` sees.
 pub fn render(row: SummaryRow, tokens_max: i64, counter: &dyn TokenCounter) -> Snapshot {
-    let lines: Vec<PendingLine> = row
-        .pending
-        .iter()
-        .map(|exchange| PendingLine {
-            exchange: exchange.exchange,
-            at: exchange.opened_at,
-            tokens: exchange.tokens,
-            digest: exchange.headline.digest(),
-        })
-        .collect();
-    let named = i64::try_from(lines.len()).unwrap_or(i64::MAX);
-    let pending = PendingLines {
-        first: row.summarized_through + 1,
-        unnamed: row.pending_before.exchanges,
-        unnamed_tokens: row.pending_before.tokens,
-        lines,
-    };
-    let (markdown, tokens) = with_pending(&row.content, &pending, tokens_max, counter);
+    let lines = pending_lines(&row);
+    let (markdown, tokens) = with_pending(&row.content, &lines, tokens_max, counter);
+    let named = i64::try_from(row.pending.len()).unwrap_or(i64::MAX);
     Snapshot {
         markdown,
         tokens,
@@ -163,4 +181,28 @@ pub fn render(row: SummaryRow, tokens_max: i64, counter: &dyn TokenCounter) -> S
         pending_exchanges: row.pending_before.exchanges + named,
         pending_since: row.pending_since,
     }
+}
+
+/// A line for each pending exchange, and one for those too many to name.
+fn pending_lines(row: &SummaryRow) -> Vec<PendingLine> {
+    let named = row.pending.iter().map(|exchange| PendingLine {
+        exchange: exchange.exchange,
+        at: exchange.opened_at,
+        tokens: exchange.tokens,
+        digest: exchange.headline.digest(),
+    });
+    let unnamed = row
+        .pending
+        .first()
+        .filter(|_| row.pending_before.exchanges > 0)
+        .map(|first| PendingLine {
+            exchange: row.summarized_through + 1,
+            at: first.opened_at,
+            tokens: row.pending_before.tokens,
+            digest: format!(
+                "{} exchanges before #{} wait to be summarised",
+                row.pending_before.exchanges, first.exchange
+            ),
+        });
+    unnamed.into_iter().chain(named).collect()
 }

@@ -48,7 +48,7 @@ pub struct WorkerSettings {
     /// Updates at the same time.
     pub concurrency: usize,
     /// How often the queue is looked at when nothing wakes it.
-    pub poll_ms: i64,
+    pub poll_ms: u64,
     /// How long a lease lasts without a heartbeat.
     pub lease_ms: i64,
     /// When a failed update is tried again.
@@ -102,7 +102,12 @@ impl Worker {
     pub fn new(parts: WorkerParts, settings: WorkerSettings) -> Self {
         let random = Arc::new(Mutex::new(fastrand::Rng::with_seed(settings.seed)));
         let heartbeat = Arc::new(Heartbeat::new(settings.lease_ms));
-        Self { parts, settings: Arc::new(settings), heartbeat, random }
+        Self {
+            parts,
+            settings: Arc::new(settings),
+            heartbeat,
+            random,
+        }
     }
 
     /// Works until `soft` stops it: then nothing new is claimed, and it returns when what it holds is finished, or
@@ -128,10 +133,16 @@ impl Worker {
             let mut woken = Box::pin(self.parts.notices.queue_woken());
             woken.as_mut().enable();
             let free = places.available_permits();
-            let leases = if free > 0 { self.claim_or_warn(free).await } else { Vec::new() };
+            let leases = if free > 0 {
+                self.claim_or_warn(free).await
+            } else {
+                Vec::new()
+            };
             let found_all = leases.len() < free;
             for lease in leases {
-                let Ok(place) = Arc::clone(&places).try_acquire_owned() else { break };
+                let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+                    break;
+                };
                 let (worker, hard) = (self.clone(), hard.clone());
                 updates.spawn(async move {
                     worker.work(lease, &hard).await;
@@ -207,7 +218,12 @@ impl Worker {
     }
 
     async fn give_back(&self, lease: &Lease) -> Outcome {
-        if let Err(error) = self.parts.store.release(std::slice::from_ref(lease), self.parts.clock.now()).await {
+        if let Err(error) = self
+            .parts
+            .store
+            .release(std::slice::from_ref(lease), self.parts.clock.now())
+            .await
+        {
             error!(%error, agent_id = %lease.agent, "lease.release_failed");
         }
         Outcome::Released
@@ -215,12 +231,15 @@ impl Worker {
 
     /// A tenth of jitter keeps many daemons from polling in step.
     fn poll_wait(&self) -> Duration {
-        let poll_ms = u64::try_from(self.settings.poll_ms).unwrap_or(1_000);
+        let poll_ms = self.settings.poll_ms;
         Duration::from_millis(poll_ms * 9 / 10 + self.draw(|random| random.u64(0..=poll_ms / 5)))
     }
 
     fn draw<T>(&self, from: impl FnOnce(&mut fastrand::Rng) -> T) -> T {
-        let mut random = self.random.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut random = self
+            .random
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         from(&mut random)
     }
 }

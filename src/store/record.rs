@@ -7,10 +7,10 @@ use crate::domain::{
     exchange::{Entry, Exchange},
     ledger::{Eviction, Ledger},
     message::Message,
-    summary::item::Item,
+    summary::{compaction::Path, item::Item},
     time::Timestamp,
     window::Budget,
-    work::Reason,
+    work::{Lease, Reason},
 };
 
 /// A message, counted and ready to be written.
@@ -250,29 +250,6 @@ pub struct JournalledAnswer {
     pub output_tokens: i64,
 }
 
-/// How a document came to its size (seed 003, "Compression Heuristics").
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum UpdatePath {
-    /// New items were added.
-    Append,
-    /// The newest section was shortened.
-    Merge,
-    /// Everything was shortened.
-    Full,
-}
-
-impl UpdatePath {
-    /// The name under which it is stored.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Append => "append",
-            Self::Merge => "merge",
-            Self::Full => "full",
-        }
-    }
-}
-
 /// What an attempt tells the runs table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunRecord {
@@ -316,7 +293,7 @@ pub struct Patch {
     /// Its tokens.
     pub token_count: i64,
     /// How it came to its size.
-    pub path: UpdatePath,
+    pub path: Path,
     /// The time its items were aged by.
     pub as_of: Timestamp,
     /// When an item changes its section next.
@@ -434,5 +411,3 @@ impl Lease {
         Reason::first_of(self.reasons).name()
     }
 }
-
-use crate::domain::work::Lease;

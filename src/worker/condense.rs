@@ -55,12 +55,18 @@ impl CondenseError {
 
     /// Asking again later is useless until somebody changes something.
     pub(super) fn is_final(&self) -> bool {
-        matches!(self, Self::Llm(LlmError::Auth(_) | LlmError::Permanent(_) | LlmError::Refused(_)))
+        matches!(
+            self,
+            Self::Llm(LlmError::Auth(_) | LlmError::Permanent(_) | LlmError::Refused(_))
+        )
     }
 
     /// Asking about fewer exchanges may help.
     pub(super) fn is_too_much(&self) -> bool {
-        matches!(self, Self::Llm(LlmError::ContextOverflow(_) | LlmError::Truncated))
+        matches!(
+            self,
+            Self::Llm(LlmError::ContextOverflow(_) | LlmError::Truncated)
+        )
     }
 }
 
@@ -81,13 +87,21 @@ impl Worker {
         material: &Material,
         run: &mut RunRecord,
     ) -> Result<Vec<Item>, CondenseError> {
-        let asked: Vec<i64> = material.exchanges.iter().map(|stored| stored.exchange.exchange).collect();
+        let asked: Vec<i64> = material
+            .exchanges
+            .iter()
+            .map(|stored| stored.exchange.exchange)
+            .collect();
         let key = self.journal_key(lease, material);
         let drafts = match self.parts.store.journalled(&lease.agent, &key).await? {
             Some(journalled) => reply::parse(&journalled.answer, &asked)?.drafts,
             None => self.ask(lease, material, &asked, &key, run).await?,
         };
-        let origin = if self.parts.model.provider() == "offline" { Origin::Offline } else { Origin::Model };
+        let origin = if self.parts.model.provider() == "offline" {
+            Origin::Offline
+        } else {
+            Origin::Model
+        };
         let mut items = items_from(&drafts, &rows(&material.exchanges), origin)?;
         // What the model left out will be left out again: its digests are there to stay.
         items.iter_mut().for_each(|item| item.provisional = false);
@@ -113,9 +127,20 @@ impl Worker {
             checked => checked?,
         };
         if answer.input_tokens > 0 {
-            let ModelAnswer { text, input_tokens, output_tokens } = answer;
-            let journalled = JournalledAnswer { answer: text, input_tokens, output_tokens };
-            self.parts.store.journal(&lease.agent, key, &journalled, self.parts.clock.now()).await?;
+            let ModelAnswer {
+                text,
+                input_tokens,
+                output_tokens,
+            } = answer;
+            let journalled = JournalledAnswer {
+                answer: text,
+                input_tokens,
+                output_tokens,
+            };
+            self.parts
+                .store
+                .journal(&lease.agent, key, &journalled, self.parts.clock.now())
+                .await?;
         }
         Ok(checked.drafts)
     }
@@ -125,11 +150,19 @@ impl Worker {
             .exchanges
             .iter()
             .map(|stored| {
-                let messages: Vec<Message> = stored.messages.iter().map(|message| message.message.clone()).collect();
+                let messages: Vec<Message> = stored
+                    .messages
+                    .iter()
+                    .map(|message| message.message.clone())
+                    .collect();
                 Transcript::new(&stored.exchange, &messages, self.settings.transcript)
             })
             .collect();
-        let nonce: String = self.draw(|random| std::iter::repeat_with(|| random.alphanumeric()).take(NONCE_CHARS).collect());
+        let nonce: String = self.draw(|random| {
+            std::iter::repeat_with(|| random.alphanumeric())
+                .take(NONCE_CHARS)
+                .collect()
+        });
         ModelRequest {
             prompt: Prompt::new(&transcripts, &nonce, self.settings.prompt),
             transcripts,
@@ -145,11 +178,21 @@ impl Worker {
         let asked_at = self.parts.clock.now();
         let answer = model.answer(request).await;
         let duration_ms = self.parts.clock.now().since_ms(asked_at);
-        self.parts.metrics.provider_called(model.provider(), model.model(), duration_ms, answer.as_ref().err().map(LlmError::class));
+        self.parts.metrics.provider_called(
+            model.provider(),
+            model.model(),
+            duration_ms,
+            answer.as_ref().err().map(LlmError::class),
+        );
         let answer = answer?;
         run.input_tokens += answer.input_tokens;
         run.output_tokens += answer.output_tokens;
-        self.parts.metrics.provider_tokens(model.provider(), model.model(), answer.input_tokens, answer.output_tokens);
+        self.parts.metrics.provider_tokens(
+            model.provider(),
+            model.model(),
+            answer.input_tokens,
+            answer.output_tokens,
+        );
         Ok(answer)
     }
 
@@ -165,6 +208,9 @@ impl Worker {
             &lo.to_string(),
             &hi.to_string(),
         ];
-        Sha256::digest(question.join("\n")).iter().map(|byte| format!("{byte:02x}")).collect()
+        Sha256::digest(question.join("\n"))
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
     }
 }

@@ -24,7 +24,10 @@ pub(super) struct Heartbeat {
 impl Heartbeat {
     /// A heartbeat for leases of `lease_ms`.
     pub(super) fn new(lease_ms: i64) -> Self {
-        Self { lease_ms, held: Mutex::default() }
+        Self {
+            lease_ms,
+            held: Mutex::default(),
+        }
     }
 
     /// Keeps a lease alive. The token is cancelled when the lease is lost.
@@ -67,7 +70,10 @@ impl Heartbeat {
 
     fn stop_lost(&self, parts: &WorkerParts, leases: &[Lease], renewed: &[i64]) {
         let mut held = self.held();
-        let lost = leases.iter().filter(|lease| !renewed.contains(&lease.token)).filter_map(|lease| held.remove(&lease.token));
+        let lost = leases
+            .iter()
+            .filter(|lease| !renewed.contains(&lease.token))
+            .filter_map(|lease| held.remove(&lease.token));
         let mut lost_count = 0;
         for (lease, token) in lost {
             warn!(agent_id = %lease.agent, lease_token = lease.token, "lease.lost");

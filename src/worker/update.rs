@@ -8,12 +8,16 @@ use super::{
 };
 use crate::{
     domain::{
-        summary::{compaction::{Composition, compose}, item::Item},
+        summary::{
+            compaction::{Composition, compose},
+            item::Item,
+        },
         time::Timestamp,
         work::Lease,
     },
     store::{
-        AttemptError, Completed, Failure, Fence, Material, MaterialLimits, Patch, RunRecord, Settle, StoreError, StoreResult,
+        AttemptError, Completed, Failure, Fence, Material, MaterialLimits, Patch, RunRecord, Settle,
+        StoreError, StoreResult,
     },
 };
 
@@ -48,10 +52,16 @@ impl Outcome {
 impl Worker {
     /// Carries out an update. Nothing that goes wrong in it leaves this function.
     pub(super) async fn update(&self, lease: &Lease) -> Outcome {
-        let mut run = RunRecord { started_at: self.parts.clock.now(), ..RunRecord::default() };
+        let mut run = RunRecord {
+            started_at: self.parts.clock.now(),
+            ..RunRecord::default()
+        };
         let attempt = if self.settings.retry.is_poison(lease) {
             let message = format!("{} holders of this row vanished", lease.crashes);
-            Err(Trouble::Final(AttemptError { class: "internal".to_owned(), message }))
+            Err(Trouble::Final(AttemptError {
+                class: "internal".to_owned(),
+                message,
+            }))
         } else {
             self.attempt(lease, &mut run).await
         };
@@ -62,7 +72,9 @@ impl Worker {
             Err(Trouble::Passing(error, _)) if self.settings.retry.is_last(lease) => {
                 self.stand_in(lease, error, run).await
             }
-            Err(Trouble::Passing(error, retry_after_ms)) => self.retry_later(lease, error, retry_after_ms, run).await,
+            Err(Trouble::Passing(error, retry_after_ms)) => {
+                self.retry_later(lease, error, retry_after_ms, run).await
+            }
         }
     }
 
@@ -74,11 +86,19 @@ impl Worker {
                 return self.without_pending(lease, &material, run).await;
             }
             match self.condense(lease, &material, run).await {
-                Ok(items) => return self.apply(lease, &material, items, None, run).await.map_err(Trouble::from),
+                Ok(items) => {
+                    return self
+                        .apply(lease, &material, items, None, run)
+                        .await
+                        .map_err(Trouble::from);
+                }
                 Err(fault) if fault.is_too_much() && material.exchanges.len() > 1 => {
                     let half = i64::try_from(material.exchanges.len() / 2).unwrap_or(1);
                     debug!(agent_id = %lease.agent, exchanges = half, "update.batch_halved");
-                    limits = MaterialLimits { exchanges_max: half, ..limits };
+                    limits = MaterialLimits {
+                        exchanges_max: half,
+                        ..limits
+                    };
                 }
                 Err(fault) => return Err(fault.into()),
             }
@@ -86,12 +106,21 @@ impl Worker {
     }
 
     /// Nothing is pending: the clock may still have moved items to another section.
-    async fn without_pending(&self, lease: &Lease, material: &Material, run: &mut RunRecord) -> Result<Outcome, Trouble> {
+    async fn without_pending(
+        &self,
+        lease: &Lease,
+        material: &Material,
+        run: &mut RunRecord,
+    ) -> Result<Outcome, Trouble> {
         let as_of = material.as_of.unwrap_or(run.started_at);
         if material.lo == material.hi && material.next_ageing_at.is_some_and(|at| at <= as_of) {
             return Ok(self.apply(lease, material, Vec::new(), None, run).await?);
         }
-        let settle = Settle { lo: material.lo, hi: material.hi, now: self.parts.clock.now() };
+        let settle = Settle {
+            lo: material.lo,
+            hi: material.hi,
+            now: self.parts.clock.now(),
+        };
         self.parts.store.settle(lease, settle).await?;
         self.parts.notices.agent_changed(&lease.agent);
         Ok(Outcome::Settled)
@@ -107,7 +136,11 @@ impl Worker {
         run: &mut RunRecord,
     ) -> StoreResult<Outcome> {
         let as_of = material.as_of.unwrap_or(run.started_at);
-        let outcome = if park.is_some() { Outcome::Parked } else { Outcome::Completed };
+        let outcome = if park.is_some() {
+            Outcome::Parked
+        } else {
+            Outcome::Completed
+        };
         let items: Vec<Item> = material.items.iter().cloned().chain(added).collect();
         let composed = compose(&items, as_of, &self.settings.policy, self.parts.counter.as_ref());
         run.truncated = composed.truncated;
@@ -131,14 +164,24 @@ impl Worker {
     ) -> Patch {
         let old = material.items.len();
         let is_dropped = |index: usize| composed.dropped.binary_search(&index).is_ok();
-        let dropped = material.items.iter().enumerate().filter(|(index, _)| is_dropped(*index)).map(|(_, item)| item.item);
+        let dropped = material
+            .items
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| is_dropped(*index))
+            .map(|(_, item)| item.item);
         Patch {
             version: material.version,
             lo: material.lo,
             hi: material.hi,
             exchanges: i64::try_from(material.exchanges.len()).unwrap_or(i64::MAX),
             dropped: dropped.collect(),
-            added: items.into_iter().enumerate().skip(old).map(|(index, item)| (item, is_dropped(index))).collect(),
+            added: items
+                .into_iter()
+                .enumerate()
+                .skip(old)
+                .map(|(index, item)| (item, is_dropped(index)))
+                .collect(),
             removed: Vec::new(),
             content: composed.document.clone(),
             token_count: composed.tokens,
@@ -152,10 +195,19 @@ impl Worker {
         }
     }
 
-    fn tell(&self, lease: &Lease, material: &Material, composed: &Composition, completed: Completed, run: &RunRecord) {
+    fn tell(
+        &self,
+        lease: &Lease,
+        material: &Material,
+        composed: &Composition,
+        completed: Completed,
+        run: &RunRecord,
+    ) {
         let exchanges = material.exchanges.len() as u64;
         let duration_ms = run.finished_at.since_ms(run.started_at);
-        self.parts.metrics.document_stored(composed.tokens, composed.path.name(), exchanges, duration_ms);
+        self.parts
+            .metrics
+            .document_stored(composed.tokens, composed.path.name(), exchanges, duration_ms);
         if composed.truncated {
             self.parts.metrics.truncated(composed.truncated_tokens);
             warn!(agent_id = %lease.agent, tokens_over = composed.truncated_tokens, "summary.truncated");
@@ -187,16 +239,31 @@ impl Worker {
         }
     }
 
-    async fn retry_later(&self, lease: &Lease, fault: AttemptError, retry_after_ms: i64, mut run: RunRecord) -> Outcome {
+    async fn retry_later(
+        &self,
+        lease: &Lease,
+        fault: AttemptError,
+        retry_after_ms: i64,
+        mut run: RunRecord,
+    ) -> Outcome {
         let jitter = self.draw(fastrand::Rng::f64);
-        let backoff_ms = self.settings.retry.backoff_ms(lease.attempt, jitter).max(retry_after_ms);
+        let backoff_ms = self
+            .settings
+            .retry
+            .backoff_ms(lease.attempt, jitter)
+            .max(retry_after_ms);
         self.parts.metrics.update_failed(&fault.class);
         warn!(
             agent_id = %lease.agent, attempt = lease.attempt, error_class = %fault.class, error = %fault.message,
             backoff_ms, "update.failed"
         );
         run.finished_at = self.parts.clock.now();
-        let failure = Failure { error: fault, backoff_ms, park: false, run };
+        let failure = Failure {
+            error: fault,
+            backoff_ms,
+            park: false,
+            run,
+        };
         match self.parts.store.fail(lease, failure).await {
             Ok(()) => Outcome::Retried,
             Err(StoreError::Fenced(_)) => Outcome::Superseded,
@@ -222,7 +289,10 @@ impl Worker {
             }
             error => {
                 self.parts.metrics.db_error("update");
-                let fault = AttemptError { class: "db".to_owned(), message: error.to_string() };
+                let fault = AttemptError {
+                    class: "db".to_owned(),
+                    message: error.to_string(),
+                };
                 self.retry_later(lease, fault, 0, run).await
             }
         }
@@ -250,11 +320,21 @@ impl From<CondenseError> for Trouble {
         if let CondenseError::Store(error) = error {
             return Self::Store(error);
         }
-        let fault = AttemptError { class: error.class().to_owned(), message: error.to_string() };
+        let fault = AttemptError {
+            class: error.class().to_owned(),
+            message: error.to_string(),
+        };
         if error.is_final() {
             return Self::Final(fault);
         }
-        let wait = if let CondenseError::Llm(error) = &error { error.retry_after() } else { None };
-        Self::Passing(fault, wait.map_or(0, |wait| i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)))
+        let wait = if let CondenseError::Llm(error) = &error {
+            error.retry_after()
+        } else {
+            None
+        };
+        Self::Passing(
+            fault,
+            wait.map_or(0, |wait| i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)),
+        )
     }
 }
