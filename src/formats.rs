@@ -2,7 +2,7 @@
 //!
 //! Invariant: a message's payload is the text that came in, byte for byte; everything else is read from it and can
 //! be read again. Reading is tolerant: what isn't known stays in the payload, and only what can't be a message of
-//! its format is refused, with a reason and a cure. [`parse`] reads one message, [`file`] whole files.
+//! its format is refused, with a reason and a cure. [`parse`] reads one message, [`file`](mod@file) whole files.
 
 mod chat;
 mod claude_code;
