@@ -1,0 +1,1 @@
+//! `recapd serve`: the daemon.
