@@ -38,4 +38,8 @@ pub mod config;
 #[cfg(feature = "daemon")]
 pub mod crontab;
 #[cfg(feature = "daemon")]
+pub mod lifecycle;
+#[cfg(feature = "daemon")]
 pub mod llm;
+#[cfg(feature = "daemon")]
+pub mod telemetry;
