@@ -34,6 +34,8 @@ pub mod tokenizer;
 #[cfg(feature = "daemon")]
 pub mod assembly;
 #[cfg(feature = "daemon")]
+pub mod cli;
+#[cfg(feature = "daemon")]
 pub mod clock;
 #[cfg(feature = "daemon")]
 pub mod config;
@@ -43,6 +45,8 @@ pub mod crontab;
 pub mod history;
 #[cfg(feature = "daemon")]
 pub mod keeper;
+#[cfg(feature = "daemon")]
+pub mod lifecycle;
 #[cfg(feature = "daemon")]
 pub mod llm;
 #[cfg(feature = "daemon")]
