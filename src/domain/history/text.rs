@@ -43,10 +43,8 @@ pub fn render_text(view: &HistoryView, width: usize, unicode: bool) -> String {
         lines.push("  (empty)".to_owned());
     }
     lines.extend(window.iter().flat_map(|shown| columns.lines(view, shown)));
-    let text: String = lines
-        .iter()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect();
+    let lines: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
+    let text = lines.join("\n") + "\n";
     if unicode { text } else { ascii(&text) }
 }
 
