@@ -29,8 +29,8 @@ const LENGTH_EXPONENT: f64 = 0.75;
 pub(super) const INFLUENCE_TELLING: f64 = 0.3;
 /// How much a call tells beyond the words in it, at full influence.
 const CALL_GAIN: f64 = 9.0;
-/// The aim is the first thing the user says whose ordinary words weigh this much.
-const AIM_TOPIC_MIN: f64 = 1.2;
+/// The aim is the first thing the user says with that many ordinary words: a name or an id alone is none.
+const AIM_WORDS_MIN: usize = 2;
 /// How much a failure tells beyond its words.
 const FAILURE_GAIN: f64 = 0.8;
 /// What an item says when there is nothing to say.
@@ -226,7 +226,7 @@ fn telling<'a>(values: &[&'a Telling], values_max: usize) -> Vec<&'a str> {
         .collect()
 }
 
-/// The pieces that tell most within `chars_max`: first the anchors (aim, change, outcome), then greedily by what each
+/// The pieces that tell most within `chars_max`: first the anchors (change, aim, outcome), then greedily by what each
 /// adds to what is already told, for its length.
 fn choose(batch: &Batch, candidates: &[Candidate], chars_max: usize) -> Vec<Piece> {
     let mut told = Told::new(batch, chars_max);
@@ -239,8 +239,8 @@ fn choose(batch: &Batch, candidates: &[Candidate], chars_max: usize) -> Vec<Piec
     told.pieces
 }
 
-/// Which pieces come first, with the characters each may take: in a task the aim, the most influential change and
-/// the last outcome; in talk none.
+/// Which pieces come first, with the characters each may take: in a task the most influential change, the aim
+/// and the last outcome; in talk none.
 fn anchors(batch: &Batch, candidates: &[Candidate], chars_max: usize) -> Vec<(usize, usize)> {
     let worth = |candidate: &Candidate| candidate.prior * batch.vocabulary.weight_of(&candidate.terms);
     let of = |voice: Voice| {
@@ -250,7 +250,7 @@ fn anchors(batch: &Batch, candidates: &[Candidate], chars_max: usize) -> Vec<(us
             .filter(move |(_, one)| one.piece.voice == voice)
     };
     let aim = of(Voice::User)
-        .find(|(_, one)| one.prior >= 0.5 && batch.vocabulary.topic_weight(&one.terms) >= AIM_TOPIC_MIN)
+        .find(|(_, one)| one.prior >= 0.5 && batch.vocabulary.plain_words(&one.terms) >= AIM_WORDS_MIN)
         .or_else(|| of(Voice::User).max_by(|(_, a), (_, b)| worth(a).total_cmp(&worth(b))));
     let change = of(Voice::Call)
         .filter(|(_, one)| one.own >= 0.4 + CALL_GAIN * INFLUENCE_TELLING * INFLUENCE_TELLING)
@@ -259,19 +259,10 @@ fn anchors(batch: &Batch, candidates: &[Candidate], chars_max: usize) -> Vec<(us
     let outcome = of(Voice::Model)
         .filter(|(_, one)| Some(one.piece.place.0) == last && worth(one) >= 1.5)
         .max_by(|(_, a), (_, b)| worth(a).total_cmp(&worth(b)));
-    let share = if change.is_some() {
-        chars_max / 2
-    } else {
-        chars_max * 2 / 3
-    };
-    [
-        (aim, share),
-        (change, chars_max / 2),
-        (outcome, chars_max * 2 / 3),
-    ]
-    .into_iter()
-    .filter_map(|(found, share)| found.map(|(at, _)| (at, share.min(PIECE_CHARS_MAX))))
-    .collect()
+    [(change, chars_max / 2), (aim, chars_max), (outcome, chars_max)]
+        .into_iter()
+        .filter_map(|(found, share)| found.map(|(at, _)| (at, share.min(PIECE_CHARS_MAX))))
+        .collect()
 }
 
 /// What is told so far.
@@ -338,7 +329,10 @@ impl<'a> Told<'a> {
         };
         let room = share.min(self.room.saturating_sub(JOINT_CHARS));
         let piece = candidate.piece.fitted(room);
-        if piece.text.is_empty() {
+        let is_stump = piece.chars() * 2 < candidate.piece.chars().min(PIECE_CHARS_MAX);
+        if piece.text.is_empty()
+            || (is_stump && !self.pieces.is_empty() && candidate.piece.voice != Voice::User)
+        {
             return;
         }
         self.room = self.room.saturating_sub(piece.chars() + JOINT_CHARS);

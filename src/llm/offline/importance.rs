@@ -20,11 +20,11 @@ pub(super) fn of(batch: &Batch, run: &[Reading]) -> Importance {
         Importance::Trivial
     } else if user_sentences(run).any(|(talk, said)| !talk && demands(said)) {
         Importance::Constraint
-    } else if user_sentences(run).any(|(_, said)| holds(said, DECISIONS)) {
+    } else if user_sentences(run).any(|(_, said)| holds(said, &DECISIONS)) {
         Importance::Decision
     } else if is_fruitless(run, changes) {
         Importance::Debugging
-    } else if user_sentences(run).any(|(talk, said)| !talk && holds(said, FIXES)) {
+    } else if user_sentences(run).any(|(talk, said)| !talk && holds(said, &FIXES)) {
         Importance::Fix
     } else {
         Importance::Feature
@@ -75,7 +75,7 @@ fn is_fruitless(run: &[Reading], changes: usize) -> bool {
 
 fn demands(said: &str) -> bool {
     let lower = said.to_lowercase();
-    holds(said, DEMANDS) || DEMANDS_FIRST.iter().any(|cue| begins(&lower, cue))
+    holds(said, &DEMANDS) || DEMANDS_FIRST.iter().any(|cue| begins(&lower, cue))
 }
 
 fn begins(text: &str, cue: &str) -> bool {

@@ -1,7 +1,6 @@
 //! Words, and how much each tells: rare in the batch, shaped like an identifier, a number or a name, no everyday word.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::LazyLock;
+use std::collections::HashMap;
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
@@ -9,10 +8,6 @@ use super::cues::{COURTESY, FUNCTION_WORDS, TIME_WORDS};
 
 /// The longest word that is told from others, in bytes.
 const WORD_BYTES_MAX: usize = 96;
-
-static FUNCTION: LazyLock<HashSet<&str>> = LazyLock::new(|| FUNCTION_WORDS.split_whitespace().collect());
-static TIMES: LazyLock<HashSet<&str>> = LazyLock::new(|| TIME_WORDS.split_whitespace().collect());
-static POLITE: LazyLock<HashSet<&str>> = LazyLock::new(|| COURTESY.split_whitespace().collect());
 
 /// The number of a word in a [`Vocabulary`].
 pub(super) type Term = usize;
@@ -60,11 +55,11 @@ impl Shape {
     }
 
     fn of(word: &str, lower: &str, opens: bool) -> Self {
-        if FUNCTION.contains(lower) {
+        if FUNCTION_WORDS.contains(lower) {
             Self::Function
-        } else if POLITE.contains(lower) {
+        } else if COURTESY.contains(lower) {
             Self::Polite
-        } else if TIMES.contains(lower) {
+        } else if TIME_WORDS.contains(lower) {
             Self::Time
         } else {
             Self::by_characters(word, opens)
@@ -187,10 +182,12 @@ impl Vocabulary {
             .collect()
     }
 
-    /// The weight of the ordinary words among `terms`: what a sentence is about, without names and numbers.
-    pub(super) fn topic_weight(&self, terms: &[Term]) -> f64 {
-        let plain = terms.iter().filter(|&&term| self.shape(term) == Shape::Plain);
-        plain.map(|&term| self.weight(term)).sum()
+    /// How many of `terms` are ordinary words, rather than names, numbers or courtesy.
+    pub(super) fn plain_words(&self, terms: &[Term]) -> usize {
+        terms
+            .iter()
+            .filter(|&&term| self.shape(term) == Shape::Plain)
+            .count()
     }
 
     /// In how many exchanges `term` occurs.
