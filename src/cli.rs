@@ -95,7 +95,9 @@ fn run(cli: Cli, environment: &Environment) -> Result<ExitCode, Failed> {
 
 /// Defaults, file, environment, then flags; what a command's own flags mean comes last.
 fn load(shared: &Shared, command: &Command, environment: &Environment) -> Result<Loaded, Failed> {
-    let mut loader = Loader::new().file(shared.config.as_deref()).environment(environment.pairs());
+    let mut loader = Loader::new()
+        .file(shared.config.as_deref())
+        .environment(environment.pairs());
     if let Some(path) = &shared.db {
         loader = loader.set(format!("database.url=sqlite:{}", path.display()));
     }

@@ -35,7 +35,10 @@ use crate::{
     llm::ChatModel,
     notice::Notices,
     store::{ClaimRequest, MaterialLimits, Store, StoreResult},
-    telemetry::metrics::Metrics,
+    telemetry::metrics::{
+        Metrics,
+        labels::{DbErrorClass, FailureReason, UpdatePath},
+    },
 };
 use heartbeat::Heartbeat;
 pub use update::Outcome;
@@ -191,13 +194,16 @@ impl Worker {
         };
         let leases = self.parts.store.claim(request).await?;
         let crashed = leases.iter().filter(|lease| lease.crashes > 0).count();
-        self.parts.metrics.leases_expired(crashed as u64);
+        self.parts
+            .metrics
+            .queue
+            .leases_expired(i64::try_from(crashed).unwrap_or(i64::MAX));
         Ok(leases)
     }
 
     async fn claim_or_warn(&self, limit: usize) -> Vec<Lease> {
         self.claim(limit).await.unwrap_or_else(|error| {
-            self.parts.metrics.db_error("claim");
+            self.parts.metrics.service.db_error(DbErrorClass::Other);
             warn!(%error, "queue.unreadable");
             Vec::new()
         })
@@ -206,14 +212,22 @@ impl Worker {
     /// Carries out one lease, with a heartbeat, until it is done, lost or stopped.
     async fn work(&self, lease: Lease, hard: &CancellationToken) -> Outcome {
         let lost = self.heartbeat.add(&lease);
-        self.parts.metrics.update_started();
+        let started_at = self.parts.clock.now();
+        let in_progress = self.parts.metrics.updates.start();
         let outcome = tokio::select! {
             outcome = self.update(&lease) => outcome,
             () = lost.cancelled() => Outcome::Superseded,
             () = hard.cancelled() => self.give_back(&lease).await,
         };
         self.heartbeat.remove(&lease);
-        self.parts.metrics.update_ended(outcome.name());
+        drop(in_progress);
+        if !outcome.has_written() {
+            let took = span(self.parts.clock.now().since_ms(started_at));
+            self.parts
+                .metrics
+                .updates
+                .finished(outcome.label(), UpdatePath::None, 0, took);
+        }
         outcome
     }
 
@@ -242,4 +256,14 @@ impl Worker {
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         from(&mut random)
     }
+}
+
+/// A duration by the clock. One that ran backwards took no time.
+fn span(span_ms: i64) -> Duration {
+    Duration::from_millis(u64::try_from(span_ms).unwrap_or(0))
+}
+
+/// The metrics' name for why an update failed.
+fn reason(class: &str) -> FailureReason {
+    FailureReason::from_name(class).unwrap_or(FailureReason::Internal)
 }

@@ -3,7 +3,10 @@
 use std::process::ExitCode;
 
 use super::output;
-use crate::{config::{ConfigError, KeyError}, store::StoreError};
+use crate::{
+    config::{ConfigError, KeyError},
+    store::StoreError,
+};
 
 /// Something was not found.
 pub(super) const NOT_FOUND: u8 = 3;
@@ -24,12 +27,18 @@ pub(super) struct Failed {
 impl Failed {
     /// An error with an exit code of its own.
     pub(super) fn new(code: u8, error: impl Into<anyhow::Error>) -> Self {
-        Self { code, error: error.into() }
+        Self {
+            code,
+            error: error.into(),
+        }
     }
 
     /// Nothing of that name.
     pub(super) fn not_found(what: String) -> Self {
-        Self { code: NOT_FOUND, error: anyhow::Error::msg(what) }
+        Self {
+            code: NOT_FOUND,
+            error: anyhow::Error::msg(what),
+        }
     }
 
     /// Prints the error and tells the exit code.
@@ -47,13 +56,19 @@ impl From<anyhow::Error> for Failed {
 
 impl From<ConfigError> for Failed {
     fn from(error: ConfigError) -> Self {
-        Self { code: CONFIGURATION, error: error.into() }
+        Self {
+            code: CONFIGURATION,
+            error: error.into(),
+        }
     }
 }
 
 impl From<KeyError> for Failed {
     fn from(error: KeyError) -> Self {
-        Self { code: CONFIGURATION, error: error.into() }
+        Self {
+            code: CONFIGURATION,
+            error: error.into(),
+        }
     }
 }
 
@@ -65,12 +80,18 @@ impl From<StoreError> for Failed {
             StoreError::Schema(_) => CONFIGURATION,
             StoreError::Fenced(_) | StoreError::Inconsistent { .. } => 1,
         };
-        Self { code, error: error.into() }
+        Self {
+            code,
+            error: error.into(),
+        }
     }
 }
 
 impl From<std::io::Error> for Failed {
     fn from(error: std::io::Error) -> Self {
-        Self { code: 1, error: error.into() }
+        Self {
+            code: 1,
+            error: error.into(),
+        }
     }
 }

@@ -25,7 +25,10 @@ impl History {
     pub(super) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
         open::block_on(async {
             let store = open::look(config).await?;
-            let mut query = HistoryQuery { summary_tokens_max: config.summary.max_tokens, ..HistoryQuery::default() };
+            let mut query = HistoryQuery {
+                summary_tokens_max: config.summary.max_tokens,
+                ..HistoryQuery::default()
+            };
             if self.all {
                 query.archived = ARCHIVE_SHOWN_MAX;
             }

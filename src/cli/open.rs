@@ -3,11 +3,19 @@
 use std::future::Future;
 
 use super::exit::{Failed, UNAVAILABLE};
-use crate::{assembly, config::Config, domain::agent::AgentId, store::{Store, sqlite::SqliteStore}};
+use crate::{
+    assembly,
+    config::Config,
+    domain::agent::AgentId,
+    store::{Store, sqlite::SqliteStore},
+};
 
 /// Runs a command's future on a runtime of its own.
 pub(super) fn block_on<T>(future: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(future)
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?
+        .block_on(future)
 }
 
 /// Opens the database of the configuration beside a daemon that may be running.
@@ -25,7 +33,9 @@ pub(super) async fn unknown(store: &dyn Store, agent: &AgentId) -> Failed {
     let known = store.agents(None, 10).await.unwrap_or_default();
     let names: Vec<&str> = known.iter().map(|row| row.agent.as_str()).collect();
     Failed::not_found(if names.is_empty() {
-        format!("agent `{agent}` is unknown: the database holds no agents yet; push messages to it, or run `recapd replay`")
+        format!(
+            "agent `{agent}` is unknown: the database holds no agents yet; push messages to it, or run `recapd replay`"
+        )
     } else {
         format!("agent `{agent}` is unknown; known agents: {}", names.join(", "))
     })

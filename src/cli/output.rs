@@ -10,10 +10,12 @@ const COLUMNS: usize = 80;
 /// Prints text to stdout. A reader that went away (`| head`) is no error.
 pub(super) fn text(text: &str) -> std::io::Result<()> {
     let mut stdout = std::io::stdout().lock();
-    let written = stdout.write_all(text.as_bytes()).and_then(|()| match text.ends_with('\n') {
-        true => Ok(()),
-        false => stdout.write_all(b"\n"),
-    });
+    let written = stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| match text.ends_with('\n') {
+            true => Ok(()),
+            false => stdout.write_all(b"\n"),
+        });
     match written.and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => written,

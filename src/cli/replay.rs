@@ -68,10 +68,14 @@ fn format_named(name: &str) -> Result<Format, String> {
 impl Replay {
     /// What this command sets before `--set` does: the past waits for nobody, and can be read again after a power cut.
     pub(super) fn settings(&self) -> Vec<String> {
-        let mut settings: Vec<String> =
-            ["queue.batch_exchanges=1", "queue.debounce_ms=0", "queue.max_wait_ms=0", "database.synchronous=normal"]
-                .map(str::to_owned)
-                .to_vec();
+        let mut settings: Vec<String> = [
+            "queue.batch_exchanges=1",
+            "queue.debounce_ms=0",
+            "queue.max_wait_ms=0",
+            "database.synchronous=normal",
+        ]
+        .map(str::to_owned)
+        .to_vec();
         settings.extend(self.budget.map(|budget| format!("window.budget_tokens={budget}")));
         match self.model.as_deref() {
             None => {}
@@ -81,7 +85,12 @@ impl Replay {
         settings
     }
 
-    pub(super) fn run(self, config: &Config, shared: &Shared, environment: &Environment) -> Result<ExitCode, Failed> {
+    pub(super) fn run(
+        self,
+        config: &Config,
+        shared: &Shared,
+        environment: &Environment,
+    ) -> Result<ExitCode, Failed> {
         let files = self.list_files()?;
         let (config, temporary) = place_database(config, shared)?;
         let report = open::block_on(self.replay(&config, environment, &files))?;
@@ -89,7 +98,12 @@ impl Replay {
         report.print(shared.json)
     }
 
-    async fn replay(&self, config: &Config, environment: &Environment, files: &[PathBuf]) -> Result<Report, Failed> {
+    async fn replay(
+        &self,
+        config: &Config,
+        environment: &Environment,
+        files: &[PathBuf],
+    ) -> Result<Report, Failed> {
         let store = Arc::new(SqliteStore::open(&assembly::sqlite_settings(&config.database)).await?);
         let model = assembly::model(&config.model, config::api_key(&config.model, environment)?)
             .map_err(anyhow::Error::new)?;
@@ -109,7 +123,10 @@ impl Replay {
         let mut files = Vec::new();
         for path in &self.files {
             if !path.exists() {
-                return Err(Failed::new(USAGE, anyhow::anyhow!("{} does not exist", path.display())));
+                return Err(Failed::new(
+                    USAGE,
+                    anyhow::anyhow!("{} does not exist", path.display()),
+                ));
             }
             list_below(path, FOLDER_DEPTH_MAX, &mut files).with_context(|| path.display().to_string())?;
         }
@@ -122,7 +139,9 @@ fn list_below(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> std::io::R
         files.push(path.to_owned());
         return Ok(());
     }
-    let mut inside: Vec<PathBuf> = std::fs::read_dir(path)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
+    let mut inside: Vec<PathBuf> = std::fs::read_dir(path)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()?;
     inside.sort();
     for path in inside.iter().filter(|_| depth > 0) {
         list_below(path, depth - 1, files)?;

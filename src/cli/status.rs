@@ -34,17 +34,39 @@ impl Status {
 
 fn text(sample: &Sample, now: Timestamp, tokens_max: i64) -> String {
     let ended = sample.completed + sample.failed;
-    let failed = if ended == 0 { String::new() } else { format!("({})", permille(sample.failed, ended)) };
+    let failed = if ended == 0 {
+        String::new()
+    } else {
+        format!("({})", permille(sample.failed, ended))
+    };
     let age = |since: Option<Timestamp>| since.map_or("none".to_owned(), |at| span(now.since_ms(at)));
     let tenths = sample.mean_duration_ms / 100;
     let lines = [
-        format!("Summary updates, last 24h            queue  {} ready · {} running", sample.ready, sample.running),
-        format!("  completed  {:>8}                  scheduled      {}", sample.completed, sample.scheduled),
-        format!("  failed     {:>8}  {failed:<14}  parked         {}", sample.failed, sample.parked),
-        format!("  avg duration {:>4}.{}s                 oldest ready   {}", tenths / 10, tenths % 10, age(sample.oldest_ready_at)),
+        format!(
+            "Summary updates, last 24h            queue  {} ready · {} running",
+            sample.ready, sample.running
+        ),
+        format!(
+            "  completed  {:>8}                  scheduled      {}",
+            sample.completed, sample.scheduled
+        ),
+        format!(
+            "  failed     {:>8}  {failed:<14}  parked         {}",
+            sample.failed, sample.parked
+        ),
+        format!(
+            "  avg duration {:>4}.{}s                 oldest ready   {}",
+            tenths / 10,
+            tenths % 10,
+            age(sample.oldest_ready_at)
+        ),
         format!(
             "  avg size   {:>8}                  oldest pending {}",
-            format!("{}/{}", thousands(sample.mean_document_tokens), thousands(tokens_max)),
+            format!(
+                "{}/{}",
+                thousands(sample.mean_document_tokens),
+                thousands(tokens_max)
+            ),
             age(sample.oldest_pending_at)
         ),
         format!("  emergency truncations  {}", sample.truncated),
@@ -54,7 +76,12 @@ fn text(sample: &Sample, now: Timestamp, tokens_max: i64) -> String {
             thousands(sample.input_tokens),
             thousands(sample.output_tokens)
         ),
-        format!("{} agents, {} summaries of {} tokens", sample.agents, sample.documents, thousands(sample.documents_tokens)),
+        format!(
+            "{} agents, {} summaries of {} tokens",
+            sample.agents,
+            sample.documents,
+            thousands(sample.documents_tokens)
+        ),
     ];
     lines.join("\n")
 }
@@ -65,7 +92,11 @@ fn permille(part: i64, whole: i64) -> String {
 }
 
 fn thousands(tokens: i64) -> String {
-    if tokens < 1_000 { tokens.to_string() } else { format!("{}.{}k", tokens / 1_000, tokens % 1_000 / 100) }
+    if tokens < 1_000 {
+        tokens.to_string()
+    } else {
+        format!("{}.{}k", tokens / 1_000, tokens % 1_000 / 100)
+    }
 }
 
 fn span(span_ms: i64) -> String {

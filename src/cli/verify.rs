@@ -63,8 +63,16 @@ impl Verify {
                 }
                 report
             };
-            if shared.json { output::json(&report)? } else { output::text(&report.text())? }
-            Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+            if shared.json {
+                output::json(&report)?
+            } else {
+                output::text(&report.text())?
+            }
+            Ok(if report.is_clean() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            })
         })
     }
 }
@@ -72,7 +80,11 @@ impl Verify {
 impl Report {
     /// Checks every agent.
     pub(super) async fn of_all(store: &dyn Store) -> Result<Self, Failed> {
-        let bar = if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        let bar = if std::io::stderr().is_terminal() {
+            ProgressBar::new_spinner()
+        } else {
+            ProgressBar::hidden()
+        };
         let mut report = Self::default();
         let mut after: Option<AgentId> = None;
         loop {
@@ -97,7 +109,12 @@ impl Report {
         self.pending += agent.pending;
         self.in_window += agent.in_window;
         self.set_aside += agent.set_aside;
-        self.breaches.extend(agent.breaches.into_iter().map(|breach| (agent.agent_id.clone(), breach)));
+        self.breaches.extend(
+            agent
+                .breaches
+                .into_iter()
+                .map(|breach| (agent.agent_id.clone(), breach)),
+        );
     }
 
     /// Nothing is broken.
@@ -109,17 +126,38 @@ impl Report {
     pub(super) fn text(&self) -> String {
         let mut lines = vec![format!(
             "{} agents, {} messages, {} exchanges: {} covered, {} pending, {} in the window, {} set aside",
-            self.agents, self.messages, self.exchanges, self.covered, self.pending, self.in_window, self.set_aside
+            self.agents,
+            self.messages,
+            self.exchanges,
+            self.covered,
+            self.pending,
+            self.in_window,
+            self.set_aside
         )];
         for invariant in Invariant::ALL {
-            let found: Vec<_> = self.breaches.iter().filter(|(_, breach)| breach.invariant == invariant).collect();
+            let found: Vec<_> = self
+                .breaches
+                .iter()
+                .filter(|(_, breach)| breach.invariant == invariant)
+                .collect();
             let (number, title) = invariant.title();
-            let verdict = if found.is_empty() { "ok".to_owned() } else { format!("BROKEN, {} times", found.len()) };
+            let verdict = if found.is_empty() {
+                "ok".to_owned()
+            } else {
+                format!("BROKEN, {} times", found.len())
+            };
             lines.push(format!("  {number:>2}. {title:<42} {verdict}"));
-            lines.extend(found.iter().take(BREACHES_SHOWN).map(|(agent, breach)| format!("        {agent}: {}", breach.found)));
+            lines.extend(
+                found
+                    .iter()
+                    .take(BREACHES_SHOWN)
+                    .map(|(agent, breach)| format!("        {agent}: {}", breach.found)),
+            );
         }
         for (number, title, tests) in PROVEN_BY_TESTS {
-            lines.push(format!("  {number:>2}. {title:<42} not checked on data; proven by {tests}"));
+            lines.push(format!(
+                "  {number:>2}. {title:<42} not checked on data; proven by {tests}"
+            ));
         }
         lines.join("\n")
     }

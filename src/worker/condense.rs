@@ -2,7 +2,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use super::Worker;
+use super::{Worker, reason, span};
 use crate::{
     domain::{
         exchange::Exchange,
@@ -18,6 +18,7 @@ use crate::{
     },
     llm::{LlmError, ModelAnswer, ModelRequest},
     store::{JournalledAnswer, Material, RunRecord, StoreError, StoredExchange},
+    telemetry::metrics::{ProviderTokens, labels::ProviderErrorClass},
 };
 
 /// Changes with the prompt or the schema, so that an answer journalled under an older one isn't used.
@@ -177,22 +178,26 @@ impl Worker {
         run.model_calls += 1;
         let asked_at = self.parts.clock.now();
         let answer = model.answer(request).await;
-        let duration_ms = self.parts.clock.now().since_ms(asked_at);
-        self.parts.metrics.provider_called(
-            model.provider(),
-            model.model(),
-            duration_ms,
-            answer.as_ref().err().map(LlmError::class),
-        );
+        let took = span(self.parts.clock.now().since_ms(asked_at));
+        let metrics = &self.parts.metrics.provider;
+        match &answer {
+            Ok(answer) => {
+                let tokens = ProviderTokens {
+                    input: answer.input_tokens,
+                    output: answer.output_tokens,
+                    ..ProviderTokens::default()
+                };
+                metrics.answered(model.provider(), model.model(), tokens, took);
+            }
+            Err(error) => {
+                let class = reason(error.class());
+                let class = ProviderErrorClass::from_reason(class).unwrap_or(ProviderErrorClass::Server);
+                metrics.failed(model.provider(), model.model(), class, took);
+            }
+        }
         let answer = answer?;
         run.input_tokens += answer.input_tokens;
         run.output_tokens += answer.output_tokens;
-        self.parts.metrics.provider_tokens(
-            model.provider(),
-            model.model(),
-            answer.input_tokens,
-            answer.output_tokens,
-        );
         Ok(answer)
     }
 

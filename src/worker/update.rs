@@ -5,6 +5,7 @@ use tracing::{debug, error, info, warn};
 use super::{
     Worker,
     condense::{CondenseError, digests},
+    reason, span,
 };
 use crate::{
     domain::{
@@ -19,6 +20,7 @@ use crate::{
         AttemptError, Completed, Failure, Fence, Material, MaterialLimits, Patch, RunRecord, Settle,
         StoreError, StoreResult,
     },
+    telemetry::metrics::labels::{DbErrorClass, ItemAction, UpdateOutcome, UpdatePath},
 };
 
 /// How an update ended.
@@ -40,12 +42,17 @@ pub enum Outcome {
 
 impl Outcome {
     /// The label in metrics.
-    pub fn name(self) -> &'static str {
+    pub(super) fn label(self) -> UpdateOutcome {
         match self {
-            Self::Completed | Self::Settled => "completed",
-            Self::Retried | Self::Parked => "failed",
-            Self::Superseded | Self::Released => "superseded",
+            Self::Completed | Self::Settled => UpdateOutcome::Completed,
+            Self::Retried | Self::Parked => UpdateOutcome::Failed,
+            Self::Superseded | Self::Released => UpdateOutcome::Superseded,
         }
+    }
+
+    /// Whether a version was written, and so everything about it was said.
+    pub(super) fn has_written(self) -> bool {
+        matches!(self, Self::Completed | Self::Parked)
     }
 }
 
@@ -148,8 +155,10 @@ impl Worker {
         let patch = self.patch(material, items, &composed, as_of, park, run);
         let (dropped, added) = (patch.dropped.len(), patch.added.len());
         let completed = self.parts.store.complete(lease, patch).await?;
-        self.tell(lease, material, &composed, completed, run);
-        self.parts.metrics.items_changed(added as u64, dropped as u64);
+        self.tell(lease, material, &composed, completed, run, outcome);
+        let documents = &self.parts.metrics.documents;
+        documents.items(ItemAction::Added, count(added));
+        documents.items(ItemAction::Dropped, count(dropped));
         Ok(outcome)
     }
 
@@ -174,7 +183,7 @@ impl Worker {
             version: material.version,
             lo: material.lo,
             hi: material.hi,
-            exchanges: i64::try_from(material.exchanges.len()).unwrap_or(i64::MAX),
+            exchanges: count(material.exchanges.len()),
             dropped: dropped.collect(),
             added: items
                 .into_iter()
@@ -202,14 +211,19 @@ impl Worker {
         composed: &Composition,
         completed: Completed,
         run: &RunRecord,
+        outcome: Outcome,
     ) {
-        let exchanges = material.exchanges.len() as u64;
+        let exchanges = count(material.exchanges.len());
         let duration_ms = run.finished_at.since_ms(run.started_at);
+        let took = span(duration_ms);
+        let path = UpdatePath::from_name(composed.path.name()).unwrap_or(UpdatePath::None);
         self.parts
             .metrics
-            .document_stored(composed.tokens, composed.path.name(), exchanges, duration_ms);
+            .updates
+            .finished(outcome.label(), path, exchanges, took);
+        self.parts.metrics.documents.stored(composed.tokens);
         if composed.truncated {
-            self.parts.metrics.truncated(composed.truncated_tokens);
+            self.parts.metrics.documents.truncated(composed.truncated_tokens);
             warn!(agent_id = %lease.agent, tokens_over = composed.truncated_tokens, "summary.truncated");
         }
         info!(
@@ -225,8 +239,8 @@ impl Worker {
 
     /// The last word on exchanges that no model would condense: their digests, provisionally, and an alert.
     async fn stand_in(&self, lease: &Lease, fault: AttemptError, mut run: RunRecord) -> Outcome {
-        self.parts.metrics.update_failed(&fault.class);
-        self.parts.metrics.retries_exhausted();
+        self.parts.metrics.updates.failed(reason(&fault.class));
+        self.parts.metrics.updates.retries_exhausted(1);
         error!(agent_id = %lease.agent, attempt = lease.attempt, error_class = %fault.class, error = %fault.message, "update.parked");
         let applied = async {
             let material = self.parts.store.material(lease, self.settings.limits).await?;
@@ -252,7 +266,7 @@ impl Worker {
             .retry
             .backoff_ms(lease.attempt, jitter)
             .max(retry_after_ms);
-        self.parts.metrics.update_failed(&fault.class);
+        self.parts.metrics.updates.failed(reason(&fault.class));
         warn!(
             agent_id = %lease.agent, attempt = lease.attempt, error_class = %fault.class, error = %fault.message,
             backoff_ms, "update.failed"
@@ -288,7 +302,7 @@ impl Worker {
                 Outcome::Superseded
             }
             error => {
-                self.parts.metrics.db_error("update");
+                self.parts.metrics.service.db_error(DbErrorClass::Other);
                 let fault = AttemptError {
                     class: "db".to_owned(),
                     message: error.to_string(),
@@ -337,4 +351,8 @@ impl From<CondenseError> for Trouble {
             wait.map_or(0, |wait| i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)),
         )
     }
+}
+
+fn count(length: usize) -> i64 {
+    i64::try_from(length).unwrap_or(i64::MAX)
 }

@@ -68,12 +68,28 @@ pub(super) struct Feed {
 impl Feed {
     /// A feed of `files` to the keeper of `parts`, all to one agent if that is named.
     pub(super) fn new(parts: Parts, only_agent: Option<AgentId>, files: &[PathBuf]) -> Self {
-        let bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum();
+        let bytes = files
+            .iter()
+            .filter_map(|file| file.metadata().ok())
+            .map(|metadata| metadata.len())
+            .sum();
         let bar = ProgressBar::new(bytes);
         let template = "{spinner} {bar:32} {percent:>3}%  {msg}  {elapsed} elapsed, {eta} left";
-        bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_style(
+            ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
+        );
         let (seen, fed) = (BTreeSet::new(), Fed::default());
-        Self { parts, only_agent, bar, bytes_done: 0, current: None, chunk: Vec::new(), chunk_bytes: 0, seen, fed }
+        Self {
+            parts,
+            only_agent,
+            bar,
+            bytes_done: 0,
+            current: None,
+            chunk: Vec::new(),
+            chunk_bytes: 0,
+            seen,
+            fed,
+        }
     }
 
     /// Feeds one file. What can't be read is named and left out; the rest is still read.
@@ -114,7 +130,10 @@ impl Feed {
 
     fn agent_of(&self, record: &Record) -> AgentId {
         let named = || record.agent_id.as_deref().and_then(|id| id.parse().ok());
-        self.only_agent.clone().or_else(named).unwrap_or_else(|| AgentId::slug(&record.conversation))
+        self.only_agent
+            .clone()
+            .or_else(named)
+            .unwrap_or_else(|| AgentId::slug(&record.conversation))
     }
 
     /// An agent that was there before this replay would get its messages a second time.
@@ -124,24 +143,38 @@ impl Feed {
         }
         if self.parts.store.agent(agent).await?.is_some() {
             let cure = "replay into a new database, or name another agent with --agent";
-            return Err(Failed::new(USAGE, anyhow::anyhow!("agent `{agent}` is in the database already; {cure}")));
+            return Err(Failed::new(
+                USAGE,
+                anyhow::anyhow!("agent `{agent}` is in the database already; {cure}"),
+            ));
         }
         self.fed.agents.push(agent.clone());
         Ok(())
     }
 
     async fn flush(&mut self) -> Result<(), Failed> {
-        let (Some(agent), false) = (self.current.clone(), self.chunk.is_empty()) else { return Ok(()) };
+        let (Some(agent), false) = (self.current.clone(), self.chunk.is_empty()) else {
+            return Ok(());
+        };
         self.chunk_bytes = 0;
-        let outcome = self.parts.keeper.replay(&agent, std::mem::take(&mut self.chunk)).await?;
+        let outcome = self
+            .parts
+            .keeper
+            .replay(&agent, std::mem::take(&mut self.chunk))
+            .await?;
         self.fed.messages += outcome.accepted;
         self.fed.duplicates += outcome.duplicates;
-        self.fed.evicted_tokens += outcome.evictions.iter().map(|eviction| eviction.tokens).sum::<i64>();
+        self.fed.evicted_tokens += outcome
+            .evictions
+            .iter()
+            .map(|eviction| eviction.tokens)
+            .sum::<i64>();
         if !outcome.evictions.is_empty() {
             self.parts.worker.drain().await?;
         }
         let read = HumanBytes(self.bar.position());
-        self.bar.set_message(format!("{} messages, {read}", self.fed.messages));
+        self.bar
+            .set_message(format!("{} messages, {read}", self.fed.messages));
         Ok(())
     }
 
@@ -155,7 +188,10 @@ impl Feed {
             if sample.ready + sample.scheduled + sample.running == 0 {
                 break;
             }
-            self.bar.set_message(format!("{} updates wait for their next try", sample.ready + sample.scheduled));
+            self.bar.set_message(format!(
+                "{} updates wait for their next try",
+                sample.ready + sample.scheduled
+            ));
             tokio::time::sleep(RETRY_LOOK).await;
         }
         self.bar.finish_and_clear();
@@ -165,7 +201,13 @@ impl Feed {
     fn skip(&mut self, file: &Path, skipped: &Skipped) {
         self.fed.skipped += 1;
         if self.fed.skipped <= SKIPPED_SHOWN_MAX {
-            self.note(&format!("{}:{}: {}; {}", file.display(), skipped.line, skipped.reason, skipped.cure));
+            self.note(&format!(
+                "{}:{}: {}; {}",
+                file.display(),
+                skipped.line,
+                skipped.reason,
+                skipped.cure
+            ));
         }
         if self.fed.skipped == SKIPPED_SHOWN_MAX + 1 {
             self.note("more lines are skipped; they are counted at the end");

@@ -68,7 +68,12 @@ struct Cost {
 
 impl Report {
     /// Collects it.
-    pub(super) async fn of(parts: &Parts, config: &Config, fed: Fed, duration_ms: i64) -> Result<Self, Failed> {
+    pub(super) async fn of(
+        parts: &Parts,
+        config: &Config,
+        fed: Fed,
+        duration_ms: i64,
+    ) -> Result<Self, Failed> {
         let sample = parts.store.sample(parts.clock.now(), DAY_MS).await?;
         let mut agents = Vec::new();
         for agent in &fed.agents {
@@ -83,7 +88,11 @@ impl Report {
             duplicates: fed.duplicates,
             skipped: fed.skipped,
             files_refused: fed.refused.iter().map(ToString::to_string).collect(),
-            formats: fed.formats.iter().map(|(format, files)| format!("{files} × {format}")).collect(),
+            formats: fed
+                .formats
+                .iter()
+                .map(|(format, files)| format!("{files} × {format}"))
+                .collect(),
             agents,
             cost: Cost {
                 duration_ms,
@@ -101,9 +110,17 @@ impl Report {
 
     /// Prints it. Fails when nothing could be read, or an invariant is broken.
     pub(super) fn print(&self, json: bool) -> Result<ExitCode, Failed> {
-        if json { output::json(self)? } else { output::text(&self.text())? }
+        if json {
+            output::json(self)?
+        } else {
+            output::text(&self.text())?
+        }
         let has_read = self.messages + self.duplicates > 0;
-        Ok(if has_read && self.verify.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if has_read && self.verify.is_clean() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
     }
 
     fn text(&self) -> String {
@@ -116,12 +133,25 @@ impl Report {
             agents => sections.push(table(agents)),
         }
         sections.push(self.cost_text());
-        sections.push(if self.verify.is_clean() { "verify: clean".to_owned() } else { self.verify.text() });
+        sections.push(if self.verify.is_clean() {
+            "verify: clean".to_owned()
+        } else {
+            self.verify.text()
+        });
         sections.join("\n\n")
     }
 
     fn cost_text(&self) -> String {
-        let Cost { duration_ms, evicted_tokens, updates, failed, model, model_calls, input_tokens, output_tokens } = &self.cost;
+        let Cost {
+            duration_ms,
+            evicted_tokens,
+            updates,
+            failed,
+            model,
+            model_calls,
+            input_tokens,
+            output_tokens,
+        } = &self.cost;
         let mut lines = vec![
             format!(
                 "read      {} messages ({}), {} duplicates, {} lines skipped, {} files refused",
@@ -139,17 +169,31 @@ impl Report {
             ),
         ];
         if *failed > 0 {
-            lines.push(format!("failed    {failed} attempts; what no model condensed is kept as digests"));
+            lines.push(format!(
+                "failed    {failed} attempts; what no model condensed is kept as digests"
+            ));
         }
         lines.join("\n")
     }
 }
 
 impl AgentOutcome {
-    async fn of(parts: &Parts, config: &Config, agent: &AgentId, agents: usize) -> Result<Option<Self>, Failed> {
-        let Some(row) = parts.store.agent(agent).await? else { return Ok(None) };
-        let Some(reading) = parts.snapshots.get(agent).await? else { return Ok(None) };
-        let query = HistoryQuery { summary_tokens_max: config.summary.max_tokens, ..HistoryQuery::default() };
+    async fn of(
+        parts: &Parts,
+        config: &Config,
+        agent: &AgentId,
+        agents: usize,
+    ) -> Result<Option<Self>, Failed> {
+        let Some(row) = parts.store.agent(agent).await? else {
+            return Ok(None);
+        };
+        let Some(reading) = parts.snapshots.get(agent).await? else {
+            return Ok(None);
+        };
+        let query = HistoryQuery {
+            summary_tokens_max: config.summary.max_tokens,
+            ..HistoryQuery::default()
+        };
         let history = if agents <= AGENTS_PRINTED_MAX {
             history::load(parts.store.as_ref(), agent, query, parts.clock.now()).await?
         } else {
@@ -170,16 +214,32 @@ impl AgentOutcome {
     }
 
     fn sections(&self) -> Vec<String> {
-        let history = self.history.as_ref().map(|view| render_text(view, output::width(), true));
+        let history = self
+            .history
+            .as_ref()
+            .map(|view| render_text(view, output::width(), true));
         let nothing = "(no summary: nothing has left the window)".to_owned();
-        let summary = if self.summary.is_empty() { nothing } else { self.summary.clone() };
-        let title = format!("──── summary v{}, {} tokens ────", self.summary_version, self.summary_tokens);
-        history.into_iter().chain([format!("{title}\n\n{summary}")]).collect()
+        let summary = if self.summary.is_empty() {
+            nothing
+        } else {
+            self.summary.clone()
+        };
+        let title = format!(
+            "──── summary v{}, {} tokens ────",
+            self.summary_version, self.summary_tokens
+        );
+        history
+            .into_iter()
+            .chain([format!("{title}\n\n{summary}")])
+            .collect()
     }
 }
 
 fn table(agents: &[AgentOutcome]) -> String {
-    let head = format!("{:<48} {:>9} {:>8} {:>9} {:>8}", "agent", "exchanges", "covered", "window", "summary");
+    let head = format!(
+        "{:<48} {:>9} {:>8} {:>9} {:>8}",
+        "agent", "exchanges", "covered", "window", "summary"
+    );
     let lines = agents.iter().take(TABLE_LINES_MAX).map(|agent| {
         let name: String = agent.agent_id.as_str().chars().take(48).collect();
         format!(
@@ -189,5 +249,9 @@ fn table(agents: &[AgentOutcome]) -> String {
     });
     let more = agents.len().saturating_sub(TABLE_LINES_MAX);
     let rest = (more > 0).then(|| format!("… and {more} more; --json has them all"));
-    std::iter::once(head).chain(lines).chain(rest).collect::<Vec<_>>().join("\n")
+    std::iter::once(head)
+        .chain(lines)
+        .chain(rest)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
