@@ -43,7 +43,7 @@ struct Shared {
     /// Configuration file [default: /etc/recapd/config.toml, if it exists]
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Set any configuration key, e.g. --set window.low_water=1.0; may be given several times
+    /// Set any configuration key, e.g. `--set window.low_water=1.0`; may be given several times
     #[arg(long, global = true, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Database file [default: database.url of the configuration]

@@ -117,7 +117,7 @@ impl Snapshots {
         let Some(row) = self.store.summary(agent).await? else {
             return Ok(None);
         };
-        let snapshot = Arc::new(render(row, self.tokens_max, self.counter.as_ref()));
+        let snapshot = Arc::new(render(&row, self.tokens_max, self.counter.as_ref()));
         let held = self.held.pin();
         if held.len() >= SNAPSHOTS_MAX {
             held.clear();
@@ -166,8 +166,8 @@ impl Snapshots {
 }
 
 /// What a reader of `row` sees.
-pub fn render(row: SummaryRow, tokens_max: i64, counter: &dyn TokenCounter) -> Snapshot {
-    let lines = pending_lines(&row);
+pub fn render(row: &SummaryRow, tokens_max: i64, counter: &dyn TokenCounter) -> Snapshot {
+    let lines = pending_lines(row);
     let (markdown, tokens) = with_pending(&row.content, &lines, tokens_max, counter);
     let named = i64::try_from(row.pending.len()).unwrap_or(i64::MAX);
     Snapshot {

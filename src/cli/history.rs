@@ -9,14 +9,14 @@ use crate::{
     clock::{Clock as _, SystemClock},
     config::Config,
     domain::{agent::AgentId, history::render_text},
-    history::{ARCHIVE_SHOWN_MAX, HistoryQuery, load},
+    history::{HistoryQuery, load},
 };
 
 #[derive(Debug, Args)]
 pub(super) struct History {
     /// The agent
     agent: AgentId,
-    /// Show the whole archive, not only its newest exchanges
+    /// Show everything, not only the newest exchanges
     #[arg(long)]
     all: bool,
 }
@@ -30,7 +30,7 @@ impl History {
                 ..HistoryQuery::default()
             };
             if self.all {
-                query.archived = ARCHIVE_SHOWN_MAX;
+                query = query.all();
             }
             let Some(view) = load(&store, &self.agent, query, SystemClock.now()).await? else {
                 return Err(open::unknown(&store, &self.agent).await);

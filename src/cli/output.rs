@@ -1,6 +1,6 @@
 //! What the commands print: the one place that writes to stdout and stderr.
 
-use std::io::{ErrorKind, IsTerminal as _, Write as _};
+use std::io::{ErrorKind, Write as _};
 
 use serde::Serialize;
 
@@ -10,12 +10,10 @@ const COLUMNS: usize = 80;
 /// Prints text to stdout. A reader that went away (`| head`) is no error.
 pub(super) fn text(text: &str) -> std::io::Result<()> {
     let mut stdout = std::io::stdout().lock();
-    let written = stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| match text.ends_with('\n') {
-            true => Ok(()),
-            false => stdout.write_all(b"\n"),
-        });
+    let written = stdout.write_all(text.as_bytes()).and_then(|()| {
+        let line_end: &[u8] = if text.ends_with('\n') { b"" } else { b"\n" };
+        stdout.write_all(line_end)
+    });
     match written.and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => written,
@@ -36,13 +34,4 @@ pub(super) fn error(line: &str) {
 /// Columns to use.
 pub(super) fn width() -> usize {
     COLUMNS
-}
-
-/// Whether line-drawing characters will be seen as such: not on a terminal without UTF-8.
-pub(super) fn is_unicode(locale: Option<&str>) -> bool {
-    let is_utf8 = locale.is_none_or(|locale| {
-        let locale = locale.to_ascii_lowercase();
-        locale.contains("utf-8") || locale.contains("utf8")
-    });
-    !std::io::stdout().is_terminal() || is_utf8
 }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     assembly::{self, Parts},
-    clock::{Clock as _, SystemClock},
+    clock::SystemClock,
     config::{self, Config, Environment},
     domain::{agent::AgentId, message::Format},
     store::{Store, sqlite::SqliteStore},
@@ -114,9 +114,9 @@ impl Replay {
         for file in files {
             feed.read(file, self.format).await?;
         }
-        let fed = feed.finish().await?;
+        let outcome = feed.finish().await?;
         let duration_ms = parts.clock.now().since_ms(started_at);
-        Report::of(&parts, config, fed, duration_ms).await
+        Report::of(&parts, config, outcome, duration_ms).await
     }
 
     fn list_files(&self) -> Result<Vec<PathBuf>, Failed> {

@@ -25,7 +25,7 @@ impl Summary {
                 return Err(open::unknown(store.as_ref(), &self.agent).await);
             };
             let counter = tokenizer::ceiling_counter();
-            let snapshot = snapshot::render(row, config.summary.max_tokens, counter.as_ref());
+            let snapshot = snapshot::render(&row, config.summary.max_tokens, counter.as_ref());
             if shared.json {
                 output::json(&json!({
                     "agent_id": self.agent,

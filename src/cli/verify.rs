@@ -64,9 +64,9 @@ impl Verify {
                 report
             };
             if shared.json {
-                output::json(&report)?
+                output::json(&report)?;
             } else {
-                output::text(&report.text())?
+                output::text(&report.text())?;
             }
             Ok(if report.is_clean() {
                 ExitCode::SUCCESS

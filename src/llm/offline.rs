@@ -34,6 +34,9 @@ use crate::domain::{
     transcript::Transcript,
 };
 
+/// The provider's name.
+pub const OFFLINE: &str = "offline";
+
 /// The built-in summariser as a model: reads the transcripts of a request, never its prompt. It costs no tokens.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OfflineModel;
@@ -41,7 +44,7 @@ pub struct OfflineModel;
 #[async_trait]
 impl ChatModel for OfflineModel {
     fn provider(&self) -> &'static str {
-        "offline"
+        OFFLINE
     }
 
     fn model(&self) -> &'static str {

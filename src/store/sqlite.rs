@@ -5,6 +5,7 @@
 
 mod agent;
 mod append;
+mod complete;
 mod exchange;
 mod queue;
 mod row;
@@ -275,14 +276,14 @@ impl Store for SqliteStore {
     async fn complete(&self, lease: &Lease, patch: Patch) -> StoreResult<Completed> {
         let lease = lease.clone();
         self.writer
-            .run(move |tx| Box::pin(summary::complete(tx, lease, patch)))
+            .run(move |tx| Box::pin(complete::complete(tx, lease, patch)))
             .await
     }
 
     async fn settle(&self, lease: &Lease, settle: Settle) -> StoreResult<Completed> {
         let lease = lease.clone();
         self.writer
-            .run(move |tx| Box::pin(summary::settle(tx, lease, settle)))
+            .run(move |tx| Box::pin(complete::settle(tx, lease, settle)))
             .await
     }
 

@@ -16,7 +16,7 @@ use crate::{
         transcript::Transcript,
         work::Lease,
     },
-    llm::{LlmError, ModelAnswer, ModelRequest},
+    llm::{LlmError, ModelAnswer, ModelRequest, offline::OFFLINE},
     store::{JournalledAnswer, Material, RunRecord, StoreError, StoredExchange},
     telemetry::metrics::{ProviderTokens, labels::ProviderErrorClass},
 };
@@ -98,14 +98,16 @@ impl Worker {
             Some(journalled) => reply::parse(&journalled.answer, &asked)?.drafts,
             None => self.ask(lease, material, &asked, &key, run).await?,
         };
-        let origin = if self.parts.model.provider() == "offline" {
+        let origin = if self.is_offline() {
             Origin::Offline
         } else {
             Origin::Model
         };
         let mut items = items_from(&drafts, &rows(&material.exchanges), origin)?;
         // What the model left out will be left out again: its digests are there to stay.
-        items.iter_mut().for_each(|item| item.provisional = false);
+        for item in &mut items {
+            item.provisional = false;
+        }
         Ok(items)
     }
 
@@ -127,7 +129,7 @@ impl Worker {
             }
             checked => checked?,
         };
-        if answer.input_tokens > 0 {
+        if !self.is_offline() {
             let ModelAnswer {
                 text,
                 input_tokens,
@@ -175,7 +177,7 @@ impl Worker {
         let model = &self.parts.model;
         run.provider = Some(model.provider().to_owned());
         run.model = Some(model.model().to_owned());
-        run.model_calls += 1;
+        run.model_calls += i64::from(!self.is_offline());
         let asked_at = self.parts.clock.now();
         let answer = model.answer(request).await;
         let took = span(self.parts.clock.now().since_ms(asked_at));
@@ -201,6 +203,11 @@ impl Worker {
         Ok(answer)
     }
 
+    /// The built-in summariser costs nothing: its answers aren't counted as calls, nor journalled.
+    fn is_offline(&self) -> bool {
+        self.parts.model.provider() == OFFLINE
+    }
+
     /// Names a question: the same question asked again, after a crash, has the same answer.
     fn journal_key(&self, lease: &Lease, material: &Material) -> String {
         let (model, Material { version, lo, hi, .. }) = (&self.parts.model, material);
@@ -213,9 +220,11 @@ impl Worker {
             &lo.to_string(),
             &hi.to_string(),
         ];
-        Sha256::digest(question.join("\n"))
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        let digest = Sha256::digest(question.join("\n"));
+        digest.iter().fold(String::new(), |mut hex, byte| {
+            hex.push(char::from_digit(u32::from(byte >> 4), 16).unwrap_or('0'));
+            hex.push(char::from_digit(u32::from(byte & 15), 16).unwrap_or('0'));
+            hex
+        })
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     },
     store::{
         AttemptError, Completed, Failure, Fence, Material, MaterialLimits, Patch, RunRecord, Settle,
-        StoreError, StoreResult,
+        StoreError, StoreResult, StoredExchange,
     },
     telemetry::metrics::labels::{DbErrorClass, ItemAction, UpdateOutcome, UpdatePath},
 };
@@ -148,14 +148,37 @@ impl Worker {
         } else {
             Outcome::Completed
         };
-        let items: Vec<Item> = material.items.iter().cloned().chain(added).collect();
+        let kept = material
+            .items
+            .iter()
+            .filter(|item| !material.revisited.contains(&item.item));
+        let kept: Vec<Item> = kept.cloned().collect();
+        let old = kept.len();
+        let items: Vec<Item> = kept.into_iter().chain(added).collect();
         let composed = compose(&items, as_of, &self.settings.policy, self.parts.counter.as_ref());
         run.truncated = composed.truncated;
         run.finished_at = self.parts.clock.now();
-        let patch = self.patch(material, items, &composed, as_of, park, run);
+        let patch = self.patch(
+            material,
+            Contents {
+                items,
+                old,
+                composition: &composed,
+                as_of,
+            },
+            park,
+            run,
+        );
         let (dropped, added) = (patch.dropped.len(), patch.added.len());
         let completed = self.parts.store.complete(lease, patch).await?;
-        self.tell(lease, material, &composed, completed, run, outcome);
+        self.tell(lease, material, &composed, completed, run);
+        let took = span(run.finished_at.since_ms(run.started_at));
+        let label = UpdatePath::from_name(composed.path.name()).unwrap_or(UpdatePath::None);
+        self.parts
+            .metrics
+            .updates
+            .finished(outcome.label(), label, count(material.exchanges.len()), took);
+        self.parts.metrics.documents.stored(composed.tokens);
         let documents = &self.parts.metrics.documents;
         documents.items(ItemAction::Added, count(added));
         documents.items(ItemAction::Dropped, count(dropped));
@@ -165,38 +188,47 @@ impl Worker {
     fn patch(
         &self,
         material: &Material,
-        items: Vec<Item>,
-        composed: &Composition,
-        as_of: Timestamp,
+        contents: Contents<'_>,
         park: Option<AttemptError>,
         run: &RunRecord,
     ) -> Patch {
-        let old = material.items.len();
-        let is_dropped = |index: usize| composed.dropped.binary_search(&index).is_ok();
-        let dropped = material
-            .items
+        let Contents {
+            items,
+            old,
+            composition,
+            as_of,
+        } = contents;
+        let is_dropped = |index: usize| composition.dropped.binary_search(&index).is_ok();
+        let dropped = items
             .iter()
+            .take(old)
             .enumerate()
-            .filter(|(index, _)| is_dropped(*index))
-            .map(|(_, item)| item.item);
+            .filter(|(index, _)| is_dropped(*index));
+        let dropped = dropped.map(|(_, item)| item.item).collect();
+        let is_provisional = |(index, item): (usize, &Item)| item.provisional && !is_dropped(index);
+        let pending = material
+            .exchanges
+            .iter()
+            .filter(|stored| stored.exchange.exchange > material.lo);
         Patch {
             version: material.version,
             lo: material.lo,
             hi: material.hi,
-            exchanges: count(material.exchanges.len()),
-            dropped: dropped.collect(),
+            exchanges: count(pending.count()),
+            dropped,
+            has_more: park.is_none() && items.iter().enumerate().any(is_provisional),
             added: items
                 .into_iter()
                 .enumerate()
                 .skip(old)
                 .map(|(index, item)| (item, is_dropped(index)))
                 .collect(),
-            removed: Vec::new(),
-            content: composed.document.clone(),
-            token_count: composed.tokens,
-            path: composed.path,
+            removed: material.revisited.clone(),
+            content: composition.document.clone(),
+            token_count: composition.tokens,
+            path: composition.path,
             as_of,
-            next_ageing_at: composed.next_change,
+            next_ageing_at: composition.next_change,
             park,
             rearm_wait_ms: self.settings.max_wait_ms,
             batch_exchanges: self.settings.batch_exchanges,
@@ -211,17 +243,9 @@ impl Worker {
         composed: &Composition,
         completed: Completed,
         run: &RunRecord,
-        outcome: Outcome,
     ) {
         let exchanges = count(material.exchanges.len());
         let duration_ms = run.finished_at.since_ms(run.started_at);
-        let took = span(duration_ms);
-        let path = UpdatePath::from_name(composed.path.name()).unwrap_or(UpdatePath::None);
-        self.parts
-            .metrics
-            .updates
-            .finished(outcome.label(), path, exchanges, took);
-        self.parts.metrics.documents.stored(composed.tokens);
         if composed.truncated {
             self.parts.metrics.documents.truncated(composed.truncated_tokens);
             warn!(agent_id = %lease.agent, tokens_over = composed.truncated_tokens, "summary.truncated");
@@ -244,6 +268,12 @@ impl Worker {
         error!(agent_id = %lease.agent, attempt = lease.attempt, error_class = %fault.class, error = %fault.message, "update.parked");
         let applied = async {
             let material = self.parts.store.material(lease, self.settings.limits).await?;
+            // What is condensed again has its digests already.
+            let material = Material {
+                revisited: Vec::new(),
+                exchanges: pending(material.exchanges, material.lo),
+                ..material
+            };
             let items = digests(&material);
             self.apply(lease, &material, items, Some(fault), &mut run).await
         };
@@ -313,6 +343,14 @@ impl Worker {
     }
 }
 
+/// The items of a document: the `old` ones first, then the new ones; and what was composed of them.
+struct Contents<'a> {
+    items: Vec<Item>,
+    old: usize,
+    composition: &'a Composition,
+    as_of: Timestamp,
+}
+
 /// What stops an attempt, by what happens next.
 enum Trouble {
     /// It may pass; not before so many milliseconds.
@@ -355,4 +393,11 @@ impl From<CondenseError> for Trouble {
 
 fn count(length: usize) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
+}
+
+fn pending(exchanges: Vec<StoredExchange>, lo: i64) -> Vec<StoredExchange> {
+    exchanges
+        .into_iter()
+        .filter(|stored| stored.exchange.exchange > lo)
+        .collect()
 }

@@ -21,7 +21,6 @@ use crate::{
         time::DAY_MS,
     },
     formats::file::{FileReader, ReadError, Record, Skipped},
-    store::Store as _,
 };
 
 /// Messages that go to the keeper at once.

@@ -17,7 +17,6 @@ use crate::{
         time::DAY_MS,
     },
     history::{self, HistoryQuery},
-    store::Store as _,
 };
 
 /// Agents of which the summary is printed; of more there is a table.
@@ -111,9 +110,9 @@ impl Report {
     /// Prints it. Fails when nothing could be read, or an invariant is broken.
     pub(super) fn print(&self, json: bool) -> Result<ExitCode, Failed> {
         if json {
-            output::json(self)?
+            output::json(self)?;
         } else {
-            output::text(&self.text())?
+            output::text(&self.text())?;
         }
         let has_read = self.messages + self.duplicates > 0;
         Ok(if has_read && self.verify.is_clean() {

@@ -38,7 +38,8 @@ pub fn render_text(view: &HistoryView, width: usize, unicode: bool) -> String {
         lines.extend(archived.iter().flat_map(|shown| columns.lines(view, shown)));
         lines.extend([String::new(), rule(view, width), String::new()]);
     }
-    lines.push("  WINDOW".to_owned());
+    let shown = shown_part(window.len(), view.window_total);
+    lines.push(apart("  WINDOW", &shown, width));
     if window.is_empty() {
         lines.push("  (empty)".to_owned());
     }

@@ -1,6 +1,8 @@
 //! Append: number the messages, place them in exchanges, move the boundary, wake the queue. One transaction; the
 //! decisions are the ledger's.
 
+use std::collections::HashMap;
+
 use sqlx::{Row as _, SqliteConnection};
 
 use super::{
@@ -18,13 +20,20 @@ use crate::domain::{
 /// The rows that an append will write.
 #[derive(Default)]
 struct Written {
-    /// Sequence number, exchange and place in the request of each message.
-    messages: Vec<(i64, i64, usize)>,
+    messages: Vec<Placed>,
     /// Exchanges that will take no further message, and at last the newest one. Their running totals ascend.
     exchanges: Vec<Exchange>,
     sessions: Vec<NewSession>,
     evictions: Vec<Eviction>,
     preamble_changed: bool,
+}
+
+/// Where a message of the request goes.
+struct Placed {
+    seq: i64,
+    exchange: i64,
+    place: usize,
+    keeps_id: bool,
 }
 
 struct NewSession {
@@ -85,52 +94,67 @@ async fn create(tx: &mut SqliteConnection, request: &AppendRequest) -> StoreResu
     Ok(())
 }
 
-/// The places of the messages that are not known by their client id yet.
-async fn without_known(tx: &mut SqliteConnection, request: &AppendRequest) -> StoreResult<Vec<usize>> {
+/// The places of the messages to be stored, and whether each keeps its client id.
+async fn without_known(
+    tx: &mut SqliteConnection,
+    request: &AppendRequest,
+) -> StoreResult<Vec<(usize, bool)>> {
+    let mut known = known_payloads(tx, request).await?;
+    let mut fresh = Vec::with_capacity(request.messages.len());
+    for (place, Prepared { message, .. }) in request.messages.iter().enumerate() {
+        let Some(id) = &message.client_id else {
+            fresh.push((place, true));
+            continue;
+        };
+        match known.get(id) {
+            None => {
+                known.insert(id.clone(), message.payload.clone());
+                fresh.push((place, true));
+            }
+            Some(payload) if *payload == message.payload => {}
+            // Another message under the same id: a transcript may hold such, and nothing of it may be lost.
+            Some(_) if request.replayed => fresh.push((place, false)),
+            Some(_) => return Err(StoreError::ClientIdReused(id.clone())),
+        }
+    }
+    Ok(fresh)
+}
+
+/// What is stored under the client ids of this request.
+async fn known_payloads(
+    tx: &mut SqliteConnection,
+    request: &AppendRequest,
+) -> StoreResult<HashMap<String, String>> {
     let ids: Vec<&str> = request
         .messages
         .iter()
         .filter_map(|prepared| prepared.message.client_id.as_deref())
         .collect();
     if ids.is_empty() {
-        return Ok((0..request.messages.len()).collect());
+        return Ok(HashMap::new());
     }
-    let sql = "-- sqlite/append.known\nSELECT client_id FROM message_log \
+    let sql = "-- sqlite/append.known_payloads\nSELECT client_id, payload FROM message_log \
                WHERE agent_id = ?1 AND client_id IN (SELECT value FROM json_each(?2))";
     let found = sqlx::query(sql)
         .bind(request.agent.as_str())
         .bind(serde_json::json!(ids).to_string())
         .fetch_all(tx)
         .await?;
-    let mut known: std::collections::HashSet<String> = found
+    Ok(found
         .iter()
-        .map(|row| row.try_get::<String, _>(0))
-        .collect::<Result<_, _>>()?;
-    let is_fresh = |prepared: &Prepared| {
-        prepared
-            .message
-            .client_id
-            .clone()
-            .is_none_or(|id| known.insert(id))
-    };
-    Ok(request
-        .messages
-        .iter()
-        .map(is_fresh)
-        .enumerate()
-        .filter_map(|(place, fresh)| fresh.then_some(place))
-        .collect())
+        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
+        .collect::<Result<_, sqlx::Error>>()?)
 }
 
 async fn place_all(
     tx: &mut SqliteConnection,
     request: &AppendRequest,
-    fresh: &[usize],
+    fresh: &[(usize, bool)],
     ledger: &mut Ledger,
     is_new: bool,
 ) -> StoreResult<Written> {
     let mut written = Written::default();
-    for &place in fresh {
+    for &(place, keeps_id) in fresh {
         let Some(Prepared { entry, .. }) = request.messages.get(place) else {
             continue;
         };
@@ -143,7 +167,12 @@ async fn place_all(
             });
         }
         let appended = ledger.append(entry, request.rules.idle_gap_ms);
-        written.messages.push((appended.seq, appended.exchange, place));
+        written.messages.push(Placed {
+            seq: appended.seq,
+            exchange: appended.exchange,
+            place,
+            keeps_id,
+        });
         written.preamble_changed |= appended.exchange == PREAMBLE;
         if appended.new_session {
             written.sessions.push(NewSession {
@@ -199,7 +228,13 @@ async fn insert_messages(
     let sql = "-- sqlite/append.message\nINSERT INTO message_log (agent_id, seq, exchange, kind, speaker, format, \
                payload, tokens, count_method, client_id, said_at, received_at) \
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
-    for &(seq, exchange, place) in &written.messages {
+    for &Placed {
+        seq,
+        exchange,
+        place,
+        keeps_id,
+    } in &written.messages
+    {
         let Some(Prepared { message, entry }) = request.messages.get(place) else {
             continue;
         };
@@ -213,7 +248,7 @@ async fn insert_messages(
             .bind(message.payload.as_str())
             .bind(entry.tokens)
             .bind(request.count_method.as_str())
-            .bind(message.client_id.as_deref())
+            .bind(message.client_id.as_deref().filter(|_| keeps_id))
             .bind(entry.at.0)
             .bind(request.now.0)
             .execute(&mut *tx)
@@ -347,7 +382,7 @@ async fn update_agent(
     let latest = written
         .messages
         .iter()
-        .filter_map(|&(_, _, place)| request.messages.get(place));
+        .filter_map(|placed| request.messages.get(placed.place));
     let as_of = if request.replayed {
         latest.map(|prepared| prepared.entry.at.0).max()
     } else {

@@ -379,7 +379,7 @@ fn reasons_and_error_classes_go_together() {
     assert_eq!(ProviderErrorClass::from_reason(FailureReason::Db), None);
     // What a model error calls itself is a reason.
     let errors = [
-        crate::llm::LlmError::Transient(String::new()),
+        crate::llm::LlmError::Transient("".into()),
         crate::llm::LlmError::Truncated,
         crate::llm::LlmError::Auth(String::new()),
         crate::llm::LlmError::ContextOverflow(String::new()),
