@@ -34,72 +34,52 @@ const LAYERS: &[Layer] = &[
     Layer { module: "formats", may_use: &["domain"], banned: IMPURE },
     Layer { module: "tokenizer", may_use: &["domain"], banned: IMPURE },
     Layer { module: "clock", may_use: &["domain"], banned: &["sqlx", "reqwest", "axum"] },
-    Layer {
-        module: "config",
-        may_use: &["domain", "formats", "tokenizer", "clock", "llm"],
-        banned: &["sqlx", "reqwest", "axum"],
-    },
-    Layer {
-        module: "telemetry",
-        may_use: &["domain", "clock", "config"],
-        banned: &["sqlx", "reqwest"],
-    },
-    Layer {
-        module: "lifecycle",
-        may_use: &["domain", "clock", "config", "telemetry"],
-        banned: &["sqlx", "reqwest", "axum"],
-    },
-    Layer {
-        module: "store",
-        may_use: &["domain", "formats", "tokenizer", "clock", "config", "telemetry"],
-        banned: &["reqwest", "axum", "hyper"],
-    },
-    Layer {
-        module: "llm",
-        may_use: &["domain", "formats", "tokenizer", "clock", "config", "telemetry"],
-        banned: &["sqlx", "axum"],
-    },
-    Layer {
-        module: "snapshot",
-        may_use: &["domain", "formats", "tokenizer", "clock", "config", "telemetry", "store", "keeper", "lifecycle"],
-        banned: &["sqlx", "reqwest", "axum"],
-    },
+    Layer { module: "crontab", may_use: &["domain"], banned: &["sqlx", "reqwest", "axum", "tokio"] },
+    Layer { module: "notice", may_use: &["domain"], banned: &["sqlx", "reqwest", "axum"] },
+    Layer { module: "config", may_use: &["domain", "crontab"], banned: &["sqlx", "reqwest", "axum"] },
+    Layer { module: "telemetry", may_use: &["domain", "config"], banned: &["sqlx", "reqwest", "axum"] },
+    Layer { module: "lifecycle", may_use: &[], banned: &["sqlx", "reqwest", "axum"] },
+    Layer { module: "store", may_use: &["domain", "formats", "tokenizer"], banned: &["reqwest", "axum", "hyper"] },
+    Layer { module: "llm", may_use: &["domain"], banned: &["sqlx", "axum"] },
     Layer {
         module: "keeper",
-        may_use: &["domain", "formats", "tokenizer", "clock", "config", "telemetry", "store", "snapshot", "lifecycle"],
+        may_use: &["domain", "clock", "notice", "telemetry", "store"],
         banned: &["sqlx", "reqwest", "axum"],
     },
     Layer {
         module: "worker",
-        may_use: &[
-            "domain", "formats", "tokenizer", "clock", "config", "telemetry", "store", "llm", "keeper", "schedule",
-            "snapshot", "lifecycle",
-        ],
+        may_use: &["domain", "clock", "notice", "telemetry", "store", "llm"],
         banned: &["sqlx", "reqwest", "axum"],
     },
     Layer {
         module: "schedule",
+        may_use: &["domain", "clock", "crontab", "notice", "telemetry", "store"],
+        banned: &["sqlx", "reqwest", "axum"],
+    },
+    Layer { module: "snapshot", may_use: &["domain", "clock", "store"], banned: &["sqlx", "reqwest", "axum"] },
+    Layer { module: "history", may_use: &["domain", "store"], banned: &["sqlx", "reqwest", "axum", "tokio"] },
+    Layer {
+        module: "assembly",
         may_use: &[
-            "domain", "formats", "tokenizer", "clock", "config", "telemetry", "store", "llm", "keeper", "worker",
-            "snapshot", "lifecycle",
+            "domain", "tokenizer", "clock", "config", "telemetry", "notice", "store", "llm", "keeper", "worker",
+            "schedule", "snapshot",
         ],
         banned: &["sqlx", "reqwest", "axum"],
     },
     Layer {
         module: "http",
         may_use: &[
-            "domain", "formats", "tokenizer", "clock", "config", "telemetry", "store", "keeper", "snapshot",
-            "lifecycle",
+            "domain", "formats", "clock", "telemetry", "store", "keeper", "snapshot", "history",
         ],
         banned: &["sqlx", "reqwest"],
     },
     Layer {
         module: "cli",
         may_use: &[
-            "domain", "formats", "tokenizer", "clock", "config", "telemetry", "store", "llm", "keeper", "worker",
-            "schedule", "snapshot", "lifecycle", "http",
+            "domain", "formats", "tokenizer", "clock", "config", "telemetry", "lifecycle", "store", "llm", "snapshot",
+            "history", "assembly", "http",
         ],
-        banned: &["sqlx"],
+        banned: &["sqlx", "axum"],
     },
 ];
 
