@@ -4,6 +4,7 @@
 
 pub mod agent;
 pub mod exchange;
+pub mod history;
 pub mod ledger;
 pub mod message;
 pub mod prompt;

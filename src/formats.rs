@@ -1,6 +1,33 @@
 //! Formats: provider messages and transcripts to domain messages.
+//!
+//! Invariant: a message's payload is the text that came in, byte for byte; everything else is read from it and can
+//! be read again. Reading is tolerant: what isn't known stays in the payload, and only what can't be a message of
+//! its format is refused, with a reason and a cure. [`parse`] reads one message, [`file`](mod@file) whole files.
 
-use crate::domain::message::{Format, Message};
+mod chat;
+mod claude_code;
+mod content;
+mod detect;
+pub mod file;
+mod json;
+mod native;
+
+use crate::domain::{
+    message::{Format, Kind, Message, Metadata, Part},
+    text::cut,
+    time::{SECOND_MS, Timestamp},
+};
+use json::Fields;
+
+/// The fields that may say when a message was said, in the order in which they are tried.
+const TIME_FIELDS: [&str; 3] = ["at", "created_at", "timestamp"];
+/// Numbers from here on are milliseconds since 1970, smaller ones seconds: 1e11 s is the year 5138, 1e11 ms is 1973.
+const EPOCH_MS_MIN: f64 = 1e11;
+
+/// The longest name that is kept of a kind, a speaker, or a conversation in a document, in characters.
+const NAME_CHARS_MAX: usize = 128;
+/// The longest id that a client can give a message, in bytes. A longer one is no id and counts as none.
+const ID_BYTES_MAX: usize = 256;
 
 /// Why a text is no message of a format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -12,14 +39,93 @@ pub struct FormatError {
     pub cure: String,
 }
 
-/// Reads one JSON value as a message.
+impl FormatError {
+    fn new(reason: impl Into<String>, cure: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            cure: cure.into(),
+        }
+    }
+}
+
+/// Reads one JSON value as a message. `json` becomes its payload, verbatim.
 ///
 /// # Errors
 /// When `json` is no JSON object, or lacks what the format demands.
 pub fn parse(format: Format, json: &str) -> Result<Message, FormatError> {
-    let _ = (format, json);
-    Err(FormatError {
-        reason: String::new(),
-        cure: String::new(),
+    let message = read(format, &Fields::parse(json)?)?;
+    Ok(Message {
+        payload: json.to_owned(),
+        ..message
     })
 }
+
+/// Reads a message whose payload the caller fills in, so that a file's lines aren't copied.
+fn read(format: Format, fields: &Fields<'_>) -> Result<Message, FormatError> {
+    match format {
+        Format::Native => native::read(fields),
+        Format::OpenAiChat | Format::Anthropic => chat::read(format, fields),
+        Format::ClaudeCode => claude_code::read(fields),
+    }
+}
+
+/// A message with the extras that a line may carry in every format, and without a payload.
+fn message(format: Format, fields: &Fields<'_>, kind: Kind, parts: Vec<Part>) -> Message {
+    // A tool message's `name` is the tool's.
+    let is_tool = matches!(kind, Kind::ToolCall | Kind::ToolResult);
+    let speaker = fields
+        .text("speaker")
+        .or_else(|| fields.text("name").filter(|_| !is_tool));
+    let mut ids = id_fields(format).iter().filter_map(|&name| fields.label(name));
+    Message {
+        speaker: speaker.map(|name| cut(&name, NAME_CHARS_MAX)),
+        kind,
+        parts,
+        client_id: ids.find(|id| id.len() <= ID_BYTES_MAX),
+        at: TIME_FIELDS.iter().find_map(|&name| time(fields, name)),
+        interrupts: false,
+        format,
+        payload: String::new(),
+    }
+}
+
+/// The fields that hold a message's own id. A provider's `id` is not among them: in OpenAI-shaped logs it is the
+/// call's, and Anthropic's repeats on each line of a streamed message.
+fn id_fields(format: Format) -> &'static [&'static str] {
+    match format {
+        Format::Native => &["id", "client_id", "message_id", "uuid"],
+        Format::OpenAiChat | Format::Anthropic => &["client_id"],
+        Format::ClaudeCode => &["uuid", "client_id"],
+    }
+}
+
+/// The kind of what its format calls `name` and recapd doesn't know. Kinds are stored by name, so it mustn't read as
+/// one that means something: a transcript's `system` line is no instruction, a role `clear` clears nothing.
+fn unknown_kind(name: &str) -> Kind {
+    let name = cut(name, NAME_CHARS_MAX);
+    match Kind::from_name(&name) {
+        kind @ Kind::Metadata(Metadata::Other(_)) => kind,
+        _ => Kind::Metadata(Metadata::Other(format!("other_{name}"))),
+    }
+}
+
+fn time(fields: &Fields<'_>, name: &str) -> Option<Timestamp> {
+    if let Some(text) = fields.text(name) {
+        return Timestamp::parse(&text);
+    }
+    let epoch = fields.number(name)?;
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        reason = "times are far below 2^52 milliseconds, and a float cast saturates"
+    )]
+    let time_ms = if epoch < EPOCH_MS_MIN {
+        (epoch * SECOND_MS as f64) as i64
+    } else {
+        epoch as i64
+    };
+    Some(Timestamp(time_ms))
+}
+
+#[cfg(test)]
+mod tests;

@@ -3,9 +3,14 @@
 //! Every model gets the same request, as a prompt for those that read prompts and as transcripts for the built-in
 //! one, and answers with the same JSON (`domain::reply`), so that every answer passes the same checks.
 
+mod discreet;
+mod envelope;
+pub mod http;
 pub mod offline;
+pub mod openai;
+mod retry;
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use async_trait::async_trait;
 
@@ -33,12 +38,13 @@ pub struct ModelAnswer {
     pub output_tokens: i64,
 }
 
-/// What can go wrong, by what the caller does next.
-#[derive(Debug, thiserror::Error)]
+/// What can go wrong, by what the caller does next. The messages hold what a provider said, shortened, and never a
+/// key or a prompt.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LlmError {
-    /// Try again later: network, timeout, 5xx.
+    /// Try again later, not before [`Fault::retry_after`]: network, timeout, 5xx.
     #[error("the model is unreachable or failing: {0}")]
-    Transient(String),
+    Transient(Fault),
     /// Try again, but not before `retry_after`.
     #[error("the provider limits the rate: {message}")]
     RateLimited {
@@ -64,11 +70,78 @@ pub enum LlmError {
     Permanent(String),
 }
 
+/// A failure that may pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Where it lies.
+    pub cause: Cause,
+    /// When the provider said to come back, if it did.
+    pub retry_after: Option<Duration>,
+    /// What happened.
+    pub message: String,
+}
+
+/// Where a failure lies, for metrics: what to do is the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The provider fails, or answers what is no answer.
+    Server,
+    /// The provider has too much to do.
+    Overloaded,
+    /// No complete answer came in time.
+    Timeout,
+    /// The connection couldn't be made, or broke.
+    Network,
+}
+
+impl From<String> for Fault {
+    fn from(message: String) -> Self {
+        Self::new(Cause::Server, message)
+    }
+}
+
+impl From<&str> for Fault {
+    fn from(message: &str) -> Self {
+        message.to_owned().into()
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Fault {
+    /// A failure without a time to come back.
+    pub fn new(cause: Cause, message: impl Into<String>) -> Self {
+        Self {
+            cause,
+            retry_after: None,
+            message: message.into(),
+        }
+    }
+}
+
 impl LlmError {
-    /// A short name for metrics and the runs table (`operators-and-agents` list: reason of a failed update).
+    /// When the provider said to come back, if it did.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Transient(fault) => fault.retry_after,
+            Self::RateLimited { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
+    /// A short name for metrics and the runs table: why an update failed.
     pub fn class(&self) -> &'static str {
         match self {
-            Self::Transient(_) => "provider_server",
+            Self::Transient(fault) => match fault.cause {
+                Cause::Server => "provider_server",
+                Cause::Overloaded => "provider_overloaded",
+                Cause::Timeout => "provider_timeout",
+                Cause::Network => "provider_network",
+            },
             Self::RateLimited { .. } => "provider_rate_limited",
             Self::ContextOverflow(_) => "provider_context_length",
             Self::Truncated => "bad_output",

@@ -1,1 +1,89 @@
 //! The built-in summariser: extractive, deterministic, without a model, a key or a network.
+//!
+//! ```text
+//! transcripts ──► reading ──► topics ──► compose + importance ──► answer (JSON)
+//!                 clauses     runs of     text, brief, gist
+//!                 with terms  exchanges
+//! ```
+//!
+//! It says what was said: it picks the clauses, calls and failures that tell most about a run of exchanges and puts
+//! them in order. What tells most is learnt from the batch itself (words that are rare in it, identifiers, calls
+//! that change more than they look up); only small tables of everyday words come with it (`cues`).
+//!
+//! Invariants: every exchange of the request is covered by exactly one item, in order; every text is one clean line
+//! within its limit; the same request gets the same answer; no text makes it panic or take more than linear time.
+
+mod calls;
+mod clauses;
+mod compose;
+mod cues;
+mod importance;
+mod reading;
+mod render;
+mod sentences;
+mod topics;
+mod values;
+mod weigh;
+
+use async_trait::async_trait;
+
+use super::{ChatModel, LlmError, ModelAnswer, ModelRequest};
+use crate::domain::{
+    reply::Answer,
+    summary::item::{ExchangeRange, ItemDraft},
+    transcript::Transcript,
+};
+
+/// The provider's name.
+pub const OFFLINE: &str = "offline";
+
+/// The built-in summariser as a model: reads the transcripts of a request, never its prompt. It costs no tokens.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OfflineModel;
+
+#[async_trait]
+impl ChatModel for OfflineModel {
+    fn provider(&self) -> &'static str {
+        OFFLINE
+    }
+
+    fn model(&self) -> &'static str {
+        "extractive"
+    }
+
+    /// Answers with the JSON of an [`Answer`]; `output_tokens_max` is ignored, because the items' own limits hold.
+    /// Fails only with [`LlmError::Permanent`], when the answer can't be written as JSON.
+    async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
+        let answer = Answer {
+            items: summarise(&request.transcripts),
+        };
+        let text = serde_json::to_string(&answer).map_err(|error| LlmError::Permanent(error.to_string()))?;
+        Ok(ModelAnswer {
+            text,
+            input_tokens: 0,
+            output_tokens: 0,
+        })
+    }
+}
+
+/// Items for `transcripts`, which are in the order of their exchanges: every exchange in exactly one, oldest first.
+pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
+    let batch = reading::Batch::read(transcripts);
+    topics::runs(&batch)
+        .into_iter()
+        .filter_map(|run| {
+            let exchanges = batch.exchanges.get(run)?;
+            let texts = compose::texts(&batch, exchanges);
+            Some(ItemDraft {
+                exchanges: ExchangeRange {
+                    first: exchanges.first()?.exchange,
+                    last: exchanges.last()?.exchange,
+                },
+                importance: importance::of(&batch, exchanges),
+                text: texts.text,
+                brief: texts.brief,
+                gist: texts.gist,
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,224 @@
+//! From configuration to parts: the one place that knows which implementation stands behind which seam.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    clock::Clock,
+    config::{self, Config},
+    domain::{
+        prompt::PromptLimits,
+        summary::{compaction::SummaryPolicy, section::Ageing},
+        time::{HOUR_MS, MINUTE_MS},
+        transcript::TranscriptLimits,
+    },
+    keeper::Keeper,
+    llm::{
+        ChatModel, LlmError,
+        offline::OfflineModel,
+        openai::{OpenAiModel, OpenAiSettings, OutputLimitField},
+    },
+    notice::Notices,
+    schedule::{Schedule, ScheduleSettings},
+    snapshot::Snapshots,
+    store::{
+        AppendRules, MaterialLimits, Store,
+        sqlite::{SqliteSettings, Synchronous},
+    },
+    telemetry::metrics::Metrics,
+    tokenizer,
+    worker::{Worker, WorkerParts, WorkerSettings},
+};
+
+/// Characters of a prompt per token that an update may take in: prose has about four, JSON fewer.
+const PROMPT_CHARS_PER_TOKEN: i64 = 4;
+
+/// All that runs in a daemon, over one store.
+#[derive(Clone)]
+pub struct Parts {
+    /// Where everything is kept.
+    pub store: Arc<dyn Store>,
+    /// Takes messages in.
+    pub keeper: Keeper,
+    /// Updates summaries.
+    pub worker: Worker,
+    /// Fires what happens by the clock.
+    pub schedule: Schedule,
+    /// Answers readers.
+    pub snapshots: Arc<Snapshots>,
+    /// Counts.
+    pub metrics: Metrics,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    notices: Notices,
+}
+
+impl Parts {
+    /// Puts the parts together. `owner` names this daemon over restarts, `seed` feeds jitter and nonces.
+    pub fn new(
+        config: &Config,
+        store: Arc<dyn Store>,
+        model: Arc<dyn ChatModel>,
+        clock: Arc<dyn Clock>,
+        owner: &str,
+        seed: u64,
+    ) -> Self {
+        let metrics = Metrics::new(clock.now(), &[(model.provider(), model.model())]);
+        metrics.updates.workers(config.worker.concurrency);
+        let notices = Notices::default();
+        let (shared, time) = (|| Arc::clone(&store), || Arc::clone(&clock));
+        let counter = tokenizer::counter_for(&config.window.provider, &config.window.model);
+        let ceiling = tokenizer::ceiling_counter();
+        let parts = WorkerParts {
+            store: shared(),
+            model,
+            counter: Arc::clone(&ceiling),
+            clock: time(),
+            notices: notices.clone(),
+            metrics: metrics.clone(),
+        };
+        Self {
+            keeper: Keeper::new(
+                shared(),
+                counter,
+                time(),
+                append_rules(config),
+                notices.clone(),
+                metrics.clone(),
+            ),
+            worker: Worker::new(parts, worker_settings(config, owner, seed)),
+            schedule: Schedule::new(
+                shared(),
+                time(),
+                notices.clone(),
+                metrics.clone(),
+                schedule_settings(config),
+            ),
+            snapshots: Arc::new(Snapshots::new(
+                shared(),
+                ceiling,
+                time(),
+                config.summary.max_tokens,
+            )),
+            store,
+            metrics,
+            clock,
+            notices,
+        }
+    }
+
+    /// Keeps the snapshots fresh until `stop`.
+    pub async fn follow_changes(self, stop: CancellationToken) {
+        self.snapshots.follow(self.notices.changes(), stop).await;
+    }
+}
+
+/// The model that the configuration names. `api_key` is needed by most providers, but not by local ones.
+///
+/// # Errors
+/// When the client can't be built.
+pub fn model(
+    settings: &config::ModelConfig,
+    api_key: Option<secrecy::SecretString>,
+) -> Result<Arc<dyn ChatModel>, LlmError> {
+    match settings.mode {
+        config::ModelMode::Offline => Ok(Arc::new(OfflineModel)),
+        config::ModelMode::OpenAi => {
+            let output_limit_field = match settings.output_limit_field {
+                config::OutputLimitField::Auto => OutputLimitField::Auto,
+                config::OutputLimitField::MaxTokens => OutputLimitField::MaxTokens,
+                config::OutputLimitField::MaxCompletionTokens => OutputLimitField::MaxCompletionTokens,
+            };
+            Ok(Arc::new(OpenAiModel::new(OpenAiSettings {
+                api_key,
+                timeout_ms: settings.timeout_ms,
+                connect_timeout_ms: settings.connect_timeout_ms,
+                output_limit_field,
+                ..OpenAiSettings::new(&settings.base_url, &settings.model)
+            })?))
+        }
+    }
+}
+
+/// How the database is opened.
+pub fn sqlite_settings(config: &config::DatabaseConfig) -> SqliteSettings {
+    SqliteSettings {
+        url: config.url.clone(),
+        readers: config.readers,
+        group_commit_max: config.group_commit_max,
+        busy_timeout_ms: config.busy_timeout_ms,
+        synchronous: match config.synchronous {
+            config::Synchronous::Full => Synchronous::Full,
+            config::Synchronous::Normal => Synchronous::Normal,
+            config::Synchronous::Off => Synchronous::Off,
+        },
+    }
+}
+
+fn append_rules(config: &Config) -> AppendRules {
+    AppendRules {
+        budget: config.window.budget(),
+        idle_gap_ms: config.session.idle_gap_minutes * MINUTE_MS,
+        batch_exchanges: config.queue.batch_exchanges,
+        debounce_ms: config.queue.debounce_ms,
+        max_wait_ms: config.queue.max_wait_ms,
+        revive_after_ms: config.queue.revive_after_ms,
+    }
+}
+
+fn worker_settings(config: &Config, owner: &str, seed: u64) -> WorkerSettings {
+    let (queue, worker) = (&config.queue, &config.worker);
+    let chars_max = worker.input_tokens_max.saturating_mul(PROMPT_CHARS_PER_TOKEN);
+    WorkerSettings {
+        owner: owner.to_owned(),
+        concurrency: worker.concurrency,
+        poll_ms: queue.poll_ms,
+        lease_ms: queue.lease_ms,
+        retry: queue.retry_policy(),
+        limits: MaterialLimits {
+            exchanges_max: worker.batch_exchanges_max,
+            tokens_max: worker.input_tokens_max,
+        },
+        transcript: TranscriptLimits {
+            said_chars_max: worker.said_chars_max,
+            tool_chars_max: worker.tool_chars_max,
+        },
+        prompt: PromptLimits {
+            material_chars_max: usize::try_from(chars_max).unwrap_or(usize::MAX),
+        },
+        output_tokens_max: config.model.output_tokens_max,
+        batch_exchanges: queue.batch_exchanges,
+        max_wait_ms: queue.max_wait_ms,
+        policy: summary_policy(&config.summary),
+        seed,
+    }
+}
+
+fn summary_policy(config: &config::SummaryConfig) -> SummaryPolicy {
+    SummaryPolicy {
+        max_tokens: config.max_tokens,
+        append_below: config.append_below,
+        merge_below: config.merge_below,
+        ageing: match config.ageing {
+            config::Ageing::Off => Ageing::Off,
+            config::Ageing::Age => Ageing::Age {
+                session_ms: config.session_hours * HOUR_MS,
+                yesterday_ms: config.yesterday_hours * HOUR_MS,
+                week_ms: config.week_hours * HOUR_MS,
+            },
+        },
+    }
+}
+
+fn schedule_settings(config: &Config) -> ScheduleSettings {
+    ScheduleSettings {
+        ageing: config.schedule.ageing.clone(),
+        prune: config.schedule.prune.clone(),
+        runs_keep_days: config.schedule.runs_keep_days,
+        versions_keep: config.schedule.versions_keep,
+        journal_keep_hours: config.schedule.journal_keep_hours,
+        reconcile_ms: config.queue.reconcile_ms,
+        max_wait_ms: config.queue.max_wait_ms,
+    }
+}

@@ -1,0 +1,70 @@
+//! The configuration: what can be set, from where, and what is wrong with it.
+//!
+//! Four sources, each over the one before: the defaults, a TOML file, the environment, `--set`. The defaults are
+//! the commented `config.toml` of the repository, compiled in, so that the reference and the truth are one text.
+//!
+//! Invariants: every key has a default; an unknown key or variable is an error; what [`Loader::load`] returns has
+//! passed [`Config::validate`]. No secret is part of the configuration: the provider's key is read apart, by
+//! [`api_key`], into a type that doesn't print.
+
+mod check;
+mod environment;
+mod error;
+mod file;
+mod keys;
+mod loader;
+mod secret;
+mod sections;
+
+use serde::{Deserialize, Serialize};
+
+pub use check::Violation;
+pub use environment::{Environment, from_process_environment};
+pub use error::{ConfigError, Origin, Problem};
+pub use loader::{Entry, Loaded, Loader, SYSTEM_FILE};
+pub use secret::{KeyError, api_key};
+pub use sections::{
+    Ageing, ContextConfig, DatabaseConfig, HttpConfig, LogConfig, LogFormat, LogLevel, ModelConfig,
+    ModelMode, OutputLimitField, QueueConfig, ScheduleConfig, SessionConfig, SummaryConfig, Synchronous,
+    WindowConfig, WorkerConfig,
+};
+
+/// The commented reference of all keys, which is also the default of each.
+pub const DEFAULT_TOML: &str = include_str!("../config.toml");
+
+/// Everything that can be configured. The keys are documented in `config.toml`; the fields bear their names.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Storage.
+    pub database: DatabaseConfig,
+    /// The window's budget and how it is counted.
+    pub window: WindowConfig,
+    /// When a session ends by itself.
+    pub session: SessionConfig,
+    /// The whole request.
+    pub context: ContextConfig,
+    /// The summary's size and ageing.
+    pub summary: SummaryConfig,
+    /// When updates are due, how long claims hold, how failures are retried.
+    pub queue: QueueConfig,
+    /// How updates run.
+    pub worker: WorkerConfig,
+    /// Who writes summaries.
+    pub model: ModelConfig,
+    /// The cron jobs.
+    pub schedule: ScheduleConfig,
+    /// The HTTP interface.
+    pub http: HttpConfig,
+    /// Logs.
+    pub log: LogConfig,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        toml::from_str(DEFAULT_TOML).expect("a test reads the embedded config.toml")
+    }
+}
+
+#[cfg(test)]
+mod tests;

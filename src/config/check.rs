@@ -1,0 +1,140 @@
+//! What the types can't say: limits, and keys that must fit each other.
+
+use toml::{Table, Value};
+
+use super::{
+    Config, ModelMode,
+    keys::{self, INTEGER_LIMITS},
+};
+
+/// Keys that are shares: above 0, at most 1.
+const SHARES: [&str; 3] = ["window.low_water", "summary.append_below", "summary.merge_below"];
+/// Keys of which the first must be less than the second.
+const LESS: [(&str, &str); 2] = [
+    ("summary.session_hours", "summary.yesterday_hours"),
+    ("summary.yesterday_hours", "summary.week_hours"),
+];
+/// Keys of which the first must not be more than the second.
+const NOT_MORE: [(&str, &str); 5] = [
+    ("summary.append_below", "summary.merge_below"),
+    ("queue.debounce_ms", "queue.max_wait_ms"),
+    ("queue.backoff_base_ms", "queue.backoff_max_ms"),
+    ("queue.batch_exchanges", "worker.batch_exchanges_max"),
+    ("model.connect_timeout_ms", "model.timeout_ms"),
+];
+
+/// A value that is out of its limits, or two that don't fit each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The keys it is about.
+    pub keys: Vec<&'static str>,
+    /// What is wrong and what would be right, with the keys and their values.
+    pub text: String,
+}
+
+impl Violation {
+    fn new(keys: &[&'static str], text: String) -> Self {
+        Self {
+            keys: keys.to_vec(),
+            text,
+        }
+    }
+}
+
+impl Config {
+    /// What is wrong with the values, each and together; nothing if all is well.
+    pub fn validate(&self) -> Vec<Violation> {
+        let values = Table::try_from(self).expect("strings, numbers and enums are all TOML");
+        let mut found = beyond_limits(&values);
+        found.extend(out_of_order(&values));
+        found.extend(self.unusable_addresses());
+        found
+    }
+
+    fn unusable_addresses(&self) -> Vec<Violation> {
+        let mut found = Vec::new();
+        if let Some(cure) = database_cure(&self.database.url) {
+            found.push(Violation::new(&["database.url"], format!("database.url {cure}")));
+        }
+        if let Some(cure) = base_url_cure(&self.model.base_url) {
+            found.push(Violation::new(
+                &["model.base_url"],
+                format!("model.base_url {cure}"),
+            ));
+        }
+        if self.model.mode == ModelMode::OpenAi && self.model.model.trim().is_empty() {
+            let text = "model.model must name a model when model.mode is `openai`".to_owned();
+            found.push(Violation::new(&["model.model", "model.mode"], text));
+        }
+        found
+    }
+}
+
+fn beyond_limits(values: &Table) -> Vec<Violation> {
+    let integers = INTEGER_LIMITS.iter().filter_map(|&(key, ..)| {
+        let text = keys::beyond_limits(key, value_of(values, key)?.as_integer()?)?;
+        Some(Violation::new(&[key], text))
+    });
+    let shares = SHARES.into_iter().filter_map(|key| {
+        let share = number(values, key)?;
+        let text = format!("{key} must be above 0 and at most 1, not {share}");
+        // Written so that a NaN is wrong too.
+        (!(0.0 < share && share <= 1.0)).then(|| Violation::new(&[key], text))
+    });
+    integers.chain(shares).collect()
+}
+
+fn out_of_order(values: &Table) -> Vec<Violation> {
+    let relation = |(one, other): (&'static str, &'static str), must: &str, holds: fn(f64, f64) -> bool| {
+        let (first, second) = (number(values, one)?, number(values, other)?);
+        let text = format!("{one} ({first}) {must} {other} ({second})");
+        (!holds(first, second)).then(|| Violation::new(&[one, other], text))
+    };
+    let less = LESS
+        .into_iter()
+        .filter_map(|pair| relation(pair, "must be less than", |first, second| first < second));
+    let not_more = NOT_MORE
+        .into_iter()
+        .filter_map(|pair| relation(pair, "must not be more than", |first, second| first <= second));
+    less.chain(not_more).collect()
+}
+
+fn value_of<'a>(values: &'a Table, key: &str) -> Option<&'a Value> {
+    let (section, key) = key.split_once('.')?;
+    values.get(section)?.get(key)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "the limits are far below 2^52")]
+fn number(values: &Table, key: &str) -> Option<f64> {
+    let value = value_of(values, key)?;
+    value
+        .as_float()
+        .or_else(|| value.as_integer().map(|whole| whole as f64))
+}
+
+/// What to do about a database URL. The URL itself may hold a password, so it isn't shown.
+fn database_cure(url: &str) -> Option<&'static str> {
+    match url.split_once(':') {
+        Some(("sqlite", path)) if !path.is_empty() => None,
+        Some(("postgres" | "postgresql", _)) => {
+            Some("names a PostgreSQL database, which is not supported yet: use `sqlite:` and a path")
+        }
+        _ => Some("must be `sqlite:` and a path, such as `sqlite:/var/lib/recapd/recapd.db`"),
+    }
+}
+
+/// What to do about a provider's URL, which isn't shown either.
+fn base_url_cure(url: &str) -> Option<&'static str> {
+    let rest = url
+        .strip_prefix("https://")
+        .or_else(|| url.strip_prefix("http://"));
+    let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next());
+    match host {
+        None | Some("") => Some("must be a URL such as `https://api.openai.com/v1`"),
+        Some(host) if host.contains('@') => {
+            Some("must not carry a user or a password: put the key into model.api_key_file")
+        }
+        Some(_) if url.contains(char::is_whitespace) => Some("must not contain white space"),
+        Some(_) => None,
+    }
+}

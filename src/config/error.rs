@@ -1,0 +1,68 @@
+//! What can be wrong with a configuration, and where a value came from.
+
+use std::{fmt, io, path::PathBuf};
+
+/// Why there is no configuration. The daemon exits with 78 on either.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file can't be read.
+    #[error("the configuration file {} can't be read: {source}", path.display())]
+    Unreadable {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Something in it is wrong: all that was found, one line each.
+    #[error("{}", lines(.0))]
+    Invalid(Vec<Problem>),
+}
+
+/// One thing that is wrong: where it was said, and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where it was said.
+    pub origin: Origin,
+    /// What is wrong, with the key and the cure.
+    pub text: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.origin, self.text)
+    }
+}
+
+fn lines(problems: &[Problem]) -> String {
+    let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
+    lines.join("\n")
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// `config.toml` as compiled in.
+    Default,
+    /// A file.
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+    },
+    /// An environment variable, by its name.
+    Environment(String),
+    /// `--set` on the command line.
+    Set,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Environment(name) => write!(f, "env {name}"),
+            Self::Set => f.write_str("--set"),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! A configuration file as a list of settings, each with its line.
+
+use std::{fs::File, io, io::Read as _, path::Path};
+
+use toml::{
+    Spanned, Value,
+    de::{DeTable, DeValue},
+};
+
+use super::{
+    error::{ConfigError, Origin, Problem},
+    keys::{Given, Keys},
+};
+
+/// The largest configuration file read, in bytes.
+const FILE_BYTES_MAX: u64 = 1_048_576;
+
+/// One key that a source sets.
+pub(super) struct Setting {
+    pub(super) origin: Origin,
+    pub(super) key: String,
+    pub(super) given: Given,
+}
+
+/// Reads a text file of at most `bytes_max` bytes.
+pub(super) fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<String> {
+    let mut text = String::new();
+    let read = File::open(path)?.take(bytes_max + 1).read_to_string(&mut text)?;
+    if u64::try_from(read).is_ok_and(|read| read <= bytes_max) {
+        Ok(text)
+    } else {
+        Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("larger than {bytes_max} bytes"),
+        ))
+    }
+}
+
+/// The settings of a file, and the sections in it that don't exist.
+pub(super) fn read(path: &Path, keys: &Keys) -> Result<(Vec<Setting>, Vec<Problem>), ConfigError> {
+    let text = read_bounded(path, FILE_BYTES_MAX).map_err(|source| ConfigError::Unreadable {
+        path: path.to_owned(),
+        source,
+    })?;
+    let at = |offset: usize| Origin::File {
+        path: path.to_owned(),
+        line: line_of(&text, offset),
+    };
+    // The parser's own text would quote the line, and there might be a secret in it.
+    let table = DeTable::parse(&text).map_err(|error| {
+        let offset = error.span().map_or(0, |span| span.start);
+        ConfigError::Invalid(vec![Problem {
+            origin: at(offset),
+            text: format!("not TOML: {}", error.message()),
+        }])
+    })?;
+    let (mut settings, mut problems) = (Vec::new(), Vec::new());
+    for (name, value) in table.get_ref() {
+        let origin = at(name.span().start);
+        match value.get_ref() {
+            DeValue::Table(section) if keys.is_section(name.get_ref()) => {
+                settings.extend(section.iter().map(|(key, value)| Setting {
+                    origin: at(key.span().start),
+                    key: format!("{}.{}", name.get_ref(), key.get_ref()),
+                    given: given(value),
+                }));
+            }
+            DeValue::Table(_) => problems.push(Problem {
+                origin,
+                text: keys.unknown_section(name.get_ref()),
+            }),
+            _ => problems.push(Problem {
+                origin,
+                text: keys.unknown(name.get_ref(), str::to_owned),
+            }),
+        }
+    }
+    Ok((settings, problems))
+}
+
+fn given(value: &Spanned<DeValue<'_>>) -> Given {
+    let scalar = match value.get_ref() {
+        DeValue::String(text) => Some(Value::String(text.to_string())),
+        DeValue::Integer(integer) => i64::from_str_radix(integer.as_str(), integer.radix())
+            .ok()
+            .map(Value::Integer),
+        DeValue::Float(float) => float.as_str().parse().ok().map(Value::Float),
+        DeValue::Boolean(truth) => Some(Value::Boolean(*truth)),
+        DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => None,
+    };
+    scalar.map_or(Given::Compound(value.get_ref().type_str()), Given::Toml)
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
+}

@@ -1,0 +1,196 @@
+//! The known keys: their defaults, which also say their types, and their limits.
+
+use toml::{Table, Value};
+
+use super::DEFAULT_TOML;
+use crate::domain::text;
+
+/// How alike a name must be to be proposed, from 0 to 1.
+const LIKENESS_MIN: f64 = 0.8;
+/// The most characters of a wrong value that an error shows.
+const SHOWN_CHARS_MAX: usize = 40;
+
+/// The limits of the integers, both ends included. `config.toml` states the same (a test compares).
+pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
+    ("database.group_commit_max", 1, 10_000),
+    ("database.readers", 1, 64),
+    ("database.busy_timeout_ms", 0, 600_000),
+    ("window.budget_tokens", 0, 100_000_000),
+    ("session.idle_gap_minutes", 0, 525_600),
+    ("context.max_tokens", 1_000, 100_000_000),
+    ("summary.max_tokens", 100, 10_000),
+    ("summary.session_hours", 1, 87_600),
+    ("summary.yesterday_hours", 1, 87_600),
+    ("summary.week_hours", 1, 87_600),
+    ("queue.batch_exchanges", 1, 1_000),
+    ("queue.max_wait_ms", 0, 86_400_000),
+    ("queue.debounce_ms", 0, 3_600_000),
+    ("queue.poll_ms", 10, 60_000),
+    ("queue.lease_ms", 1_000, 3_600_000),
+    ("queue.attempts_max", 1, 100),
+    ("queue.crashes_max", 1, 100),
+    ("queue.backoff_base_ms", 1, 3_600_000),
+    ("queue.backoff_max_ms", 1, 86_400_000),
+    ("queue.revive_after_ms", 0, 86_400_000),
+    ("queue.reconcile_ms", 1_000, 86_400_000),
+    ("worker.concurrency", 1, 256),
+    ("worker.input_tokens_max", 1_000, 1_000_000),
+    ("worker.batch_exchanges_max", 1, 1_000),
+    ("worker.tool_chars_max", 100, 1_000_000),
+    ("worker.said_chars_max", 100, 1_000_000),
+    ("worker.drain_ms", 0, 600_000),
+    ("model.timeout_ms", 100, 3_600_000),
+    ("model.connect_timeout_ms", 10, 600_000),
+    ("model.output_tokens_max", 100, 1_000_000),
+    ("schedule.runs_keep_days", 1, 36_500),
+    ("schedule.versions_keep", 1, 100_000),
+    ("schedule.journal_keep_hours", 1, 8_760),
+    ("http.body_bytes_max", 1_024, 1_073_741_824),
+    ("http.request_timeout_ms", 100, 3_600_000),
+    ("http.batch_messages_max", 1, 1_000_000),
+];
+
+/// What somebody gave for a key: text from the environment or `--set`, a value from a file.
+#[derive(Clone, Debug)]
+pub(super) enum Given {
+    Text(String),
+    Toml(Value),
+    /// A list, a table or a date, none of which any key takes; with the name of its type.
+    Compound(&'static str),
+}
+
+/// All keys, as `section.key`.
+pub(super) struct Keys(Table);
+
+impl Keys {
+    pub(super) fn new() -> Self {
+        Self(toml::from_str(DEFAULT_TOML).expect("a test reads the embedded config.toml"))
+    }
+
+    /// The defaults, as one table of sections.
+    pub(super) fn defaults(&self) -> &Table {
+        &self.0
+    }
+
+    /// The names of all keys.
+    pub(super) fn names(&self) -> impl Iterator<Item = String> {
+        self.0.iter().flat_map(|(section, keys)| {
+            let keys = keys.as_table().into_iter().flat_map(Table::keys);
+            keys.map(move |key| format!("{section}.{key}"))
+        })
+    }
+
+    pub(super) fn is_section(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// The value that `given` stands for, in the type and the limits that `key` has. The error says what was
+    /// expected; `spell` writes the name of another key as its source would.
+    pub(super) fn read(
+        &self,
+        key: &str,
+        given: &Given,
+        spell: impl Fn(&str) -> String,
+    ) -> Result<Value, String> {
+        let default = find(&self.0, key).ok_or_else(|| self.unknown(key, spell))?;
+        let value = match (default, given) {
+            (Value::Integer(_), Given::Toml(value @ Value::Integer(_)))
+            | (Value::Float(_), Given::Toml(value @ Value::Float(_)))
+            | (Value::String(_), Given::Toml(value @ Value::String(_))) => Some(value.clone()),
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "a share is 0 or 1 when it is an integer"
+            )]
+            (Value::Float(_), Given::Toml(Value::Integer(whole))) => Some(Value::Float(*whole as f64)),
+            (Value::Integer(_), Given::Text(text)) => {
+                text.trim().replace('_', "").parse().ok().map(Value::Integer)
+            }
+            (Value::Float(_), Given::Text(text)) => text.trim().parse().ok().map(Value::Float),
+            (Value::String(_), Given::Text(text)) => Some(Value::String(text.clone())),
+            _ => None,
+        };
+        let value = value.ok_or_else(|| format!("{key} must be {}, not {}", kind(default), shown(given)))?;
+        match value.as_integer().and_then(|integer| beyond_limits(key, integer)) {
+            Some(text) => Err(text),
+            None => Ok(value),
+        }
+    }
+
+    /// What to say about a key that doesn't exist; `spell` writes a proposal as its source would.
+    pub(super) fn unknown(&self, key: &str, spell: impl Fn(&str) -> String) -> String {
+        if key.ends_with("api_key") {
+            return format!(
+                "{key} is not a key: a secret never stands in the configuration, use model.api_key_file or the \
+                 variable OPENAI_API_KEY"
+            );
+        }
+        match self.nearest(key) {
+            Some(name) => format!("unknown key {key}: did you mean {}?", spell(&name)),
+            None => format!("unknown key {key}: `recapd config show` lists all keys"),
+        }
+    }
+
+    /// What to say about a section that doesn't exist.
+    pub(super) fn unknown_section(&self, section: &str) -> String {
+        match most_alike(self.0.keys().cloned(), |name| strsim::jaro_winkler(name, section)) {
+            Some(name) => format!("unknown section [{section}]: did you mean [{name}]?"),
+            None => format!("unknown section [{section}]: `recapd config show` lists all keys"),
+        }
+    }
+
+    /// The known key most like `key`, by its whole name or by its last part (for one in the wrong section).
+    fn nearest(&self, key: &str) -> Option<String> {
+        most_alike(self.names(), |name| {
+            let whole = strsim::jaro_winkler(name, key);
+            let last = strsim::jaro_winkler(last_part(name), last_part(key));
+            // A whole name may agree in its section alone; that is no likeness of keys.
+            if last < LIKENESS_MIN {
+                0.0
+            } else {
+                f64::midpoint(whole, last).max(last - 0.1)
+            }
+        })
+    }
+}
+
+/// What to say about an integer that `key` can't have.
+pub(super) fn beyond_limits(key: &str, value: i64) -> Option<String> {
+    let (_, min, max) = INTEGER_LIMITS.iter().find(|(name, ..)| *name == key)?;
+    let is_beyond = value < *min || *max < value;
+    is_beyond.then(|| format!("{key} must be from {min} to {max}, not {value}"))
+}
+
+fn most_alike(names: impl Iterator<Item = String>, likeness: impl Fn(&str) -> f64) -> Option<String> {
+    names
+        .map(|name| (likeness(&name), name))
+        .filter(|(likeness, _)| LIKENESS_MIN <= *likeness)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, name)| name)
+}
+
+fn last_part(key: &str) -> &str {
+    key.rsplit_once('.').map_or(key, |(_, last)| last)
+}
+
+fn find<'a>(table: &'a Table, key: &str) -> Option<&'a Value> {
+    let (section, key) = key.split_once('.')?;
+    table.get(section)?.get(key)
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Integer(_) => "an integer",
+        Value::Float(_) => "a number",
+        _ => "a text",
+    }
+}
+
+fn shown(given: &Given) -> String {
+    match given {
+        Given::Text(text) | Given::Toml(Value::String(text)) => {
+            format!("`{}`", text::cut(text, SHOWN_CHARS_MAX))
+        }
+        Given::Toml(value) => value.to_string(),
+        Given::Compound(kind) => format!("a value of type {kind}"),
+    }
+}

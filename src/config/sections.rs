@@ -1,0 +1,306 @@
+//! The sections, one struct each. What a key means and may be stands in `config.toml`.
+
+use std::{net::SocketAddr, time::Duration};
+
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+
+use crate::{
+    crontab::Crontab,
+    domain::{window::Budget, work::RetryPolicy},
+};
+
+/// `[database]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DatabaseConfig {
+    /// `sqlite:` and a path.
+    pub url: String,
+    /// The most write requests that share one commit.
+    pub group_commit_max: usize,
+    /// Connections that read.
+    pub readers: u32,
+    /// How long a connection waits for a write lock.
+    pub busy_timeout_ms: u64,
+    /// When a commit reaches the disk.
+    pub synchronous: Synchronous,
+}
+
+/// When a commit reaches the disk; SQLite's `PRAGMA synchronous`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Synchronous {
+    /// At once: a commit survives a power cut.
+    Full,
+    /// At a checkpoint: the last commits may be lost in a power cut.
+    Normal,
+    /// When the system pleases.
+    Off,
+}
+
+/// `[window]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WindowConfig {
+    /// Ceiling; 0 disables eviction.
+    pub budget_tokens: i64,
+    /// Where an eviction stops, as a share of the budget.
+    pub low_water: f64,
+    /// Whose tokenizer counts messages.
+    pub provider: String,
+    /// Which model's tokenizer counts messages.
+    pub model: String,
+}
+
+impl WindowConfig {
+    /// The budget of an agent that has none of its own.
+    pub fn budget(&self) -> Budget {
+        Budget::new(self.budget_tokens, self.low_water)
+    }
+}
+
+/// `[session]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionConfig {
+    /// A pause longer than this ends a session; 0 never does.
+    pub idle_gap_minutes: i64,
+}
+
+/// `[context]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContextConfig {
+    /// Ceiling of a whole request.
+    pub max_tokens: i64,
+}
+
+/// `[summary]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SummaryConfig {
+    /// Ceiling, in tokens of o200k; at most 10,000.
+    pub max_tokens: i64,
+    /// Below this share of `max_tokens` new items are appended.
+    pub append_below: f64,
+    /// Below this share they are merged; above it everything is compacted.
+    pub merge_below: f64,
+    /// Whether items age.
+    pub ageing: Ageing,
+    /// Oldest age of the first section.
+    pub session_hours: i64,
+    /// Oldest age of the second section.
+    pub yesterday_hours: i64,
+    /// Oldest age of the third section, and of the document.
+    pub week_hours: i64,
+}
+
+/// Whether items grow shorter and leave as they grow older.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ageing {
+    /// By their age.
+    Age,
+    /// They don't.
+    Off,
+}
+
+/// `[queue]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueueConfig {
+    /// So many pending exchanges start an update.
+    pub batch_exchanges: i64,
+    /// Fewer start one when the oldest has waited this long.
+    pub max_wait_ms: i64,
+    /// A new row waits this long for more.
+    pub debounce_ms: i64,
+    /// How often an idle worker looks for work.
+    pub poll_ms: u64,
+    /// How long a claim holds without renewal.
+    pub lease_ms: i64,
+    /// Failed attempts until digests stand in.
+    pub attempts_max: i64,
+    /// Crashes until the row is parked.
+    pub crashes_max: i64,
+    /// The first wait is up to twice this long.
+    pub backoff_base_ms: i64,
+    /// No wait is longer.
+    pub backoff_max_ms: i64,
+    /// A parked row is revived at most this often.
+    pub revive_after_ms: i64,
+    /// How often missing rows are looked for.
+    pub reconcile_ms: u64,
+}
+
+impl QueueConfig {
+    /// When failed work is tried again.
+    pub fn retry_policy(&self) -> RetryPolicy {
+        RetryPolicy {
+            attempts_max: self.attempts_max,
+            crashes_max: self.crashes_max,
+            backoff_base_ms: self.backoff_base_ms,
+            backoff_max_ms: self.backoff_max_ms,
+        }
+    }
+}
+
+/// `[worker]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkerConfig {
+    /// The most updates at the same time.
+    pub concurrency: usize,
+    /// The most tokens that one model call reads.
+    pub input_tokens_max: i64,
+    /// The most exchanges that one model call reads.
+    pub batch_exchanges_max: i64,
+    /// The most characters of a tool's arguments or result that the model sees.
+    pub tool_chars_max: usize,
+    /// The most characters of what somebody said that the model sees.
+    pub said_chars_max: usize,
+    /// How long running updates may take to finish at shutdown.
+    pub drain_ms: u64,
+}
+
+impl WorkerConfig {
+    /// How long running updates may take to finish at shutdown.
+    pub fn drain(&self) -> Duration {
+        Duration::from_millis(self.drain_ms)
+    }
+}
+
+/// `[model]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelConfig {
+    /// Who writes the summaries.
+    pub mode: ModelMode,
+    /// Where the provider answers.
+    pub base_url: String,
+    /// The model's name at the provider.
+    pub model: String,
+    /// A file with the key; empty for none.
+    pub api_key_file: String,
+    /// How long one call may take.
+    pub timeout_ms: u64,
+    /// How long connecting may take.
+    pub connect_timeout_ms: u64,
+    /// The most tokens of one answer.
+    pub output_tokens_max: i64,
+    /// Which field of the request carries `output_tokens_max`.
+    pub output_limit_field: OutputLimitField,
+}
+
+/// Who writes the summaries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelMode {
+    /// The built-in extractive summariser.
+    Offline,
+    /// OpenAI, or what speaks its chat completions.
+    #[serde(rename = "openai")]
+    OpenAi,
+}
+
+/// Which field of the request limits the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputLimitField {
+    /// By the model's name.
+    Auto,
+    /// What reasoning models take.
+    MaxCompletionTokens,
+    /// What older models and most compatible servers take.
+    MaxTokens,
+}
+
+/// `[schedule]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScheduleConfig {
+    /// When items move to their next section.
+    pub ageing: Crontab,
+    /// When old records are deleted.
+    pub prune: Crontab,
+    /// How long the record of an update is kept.
+    pub runs_keep_days: i64,
+    /// How many versions of a summary are kept.
+    pub versions_keep: i64,
+    /// How long a model's answer is kept.
+    pub journal_keep_hours: i64,
+}
+
+/// `[http]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpConfig {
+    /// Address and port to listen on.
+    #[serde(deserialize_with = "listen_address")]
+    pub listen: SocketAddr,
+    /// The largest request body.
+    pub body_bytes_max: usize,
+    /// How long one request may take.
+    pub request_timeout_ms: u64,
+    /// The most messages in one request.
+    pub batch_messages_max: usize,
+}
+
+fn listen_address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(|_| {
+        D::Error::custom(format!(
+            "`{text}` is not an address and a port, such as `127.0.0.1:7411` or `[::1]:7411`"
+        ))
+    })
+}
+
+/// `[log]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogConfig {
+    /// What is logged.
+    pub level: LogLevel,
+    /// How it is written.
+    pub format: LogFormat,
+}
+
+/// The least important event that is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogLevel {
+    /// What failed.
+    Error,
+    /// What may fail next.
+    Warn,
+    /// What changed.
+    Info,
+    /// Why.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+impl LogLevel {
+    /// The level as a filter directive spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+/// How logs are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// By where they go.
+    Auto,
+    /// For humans.
+    Text,
+    /// One object a line.
+    Json,
+}

@@ -1,0 +1,315 @@
+//! The reference is the default, every comment is true, sources have their order, and errors help.
+
+use std::{fs, path::Path};
+
+use toml::Value;
+
+use super::{keys::INTEGER_LIMITS, *};
+
+mod errors;
+mod secrets;
+
+type Pairs<'a> = &'a [(&'a str, &'a str)];
+/// File, environment, flags; the budget and the origin that come out.
+type Precedence<'a> = (Option<&'a str>, Pairs<'a>, &'a [&'a str], i64, &'a str);
+
+fn load(toml: Option<&str>, environment: Pairs<'_>, sets: &[&str]) -> Result<Loaded, String> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("recapd.toml");
+    if let Some(toml) = toml {
+        fs::write(&path, toml).unwrap();
+    }
+    let loader = Loader::new()
+        .file_or(
+            toml.map(|_| path.as_path()),
+            Path::new("/nonexistent/recapd.toml"),
+        )
+        .environment(environment.iter().copied());
+    let loader = sets.iter().fold(loader, |loader, set| loader.set(*set));
+    let here = format!("{}/", directory.path().display());
+    loader
+        .load()
+        .map_err(|error| error.to_string().replace(&here, ""))
+}
+
+/// The keys of `config.toml` with the comment before each, as one line.
+fn documented() -> Vec<(String, String)> {
+    let (mut section, mut comment, mut found) = (String::new(), Vec::new(), Vec::new());
+    for line in DEFAULT_TOML.lines() {
+        if let Some(text) = line.strip_prefix('#') {
+            comment.push(text.trim());
+        } else if let Some(name) = line.strip_prefix('[') {
+            name.trim_end_matches(']').clone_into(&mut section);
+        } else if let Some((key, _)) = line.split_once(" = ") {
+            found.push((format!("{section}.{key}"), comment.join(" ")));
+            comment.clear();
+        } else {
+            comment.clear();
+        }
+    }
+    found
+}
+
+#[test]
+fn the_reference_is_the_default() {
+    let loaded = load(None, &[], &[]).unwrap();
+    assert_eq!(loaded.config, Config::default());
+    assert_eq!(loaded.config.validate(), []);
+    assert_eq!(
+        load(Some(DEFAULT_TOML), &[], &[]).unwrap().config,
+        Config::default()
+    );
+
+    let entries = loaded.entries();
+    assert!(entries.iter().all(|entry| entry.origin == Origin::Default));
+    let shown: Vec<String> = entries
+        .iter()
+        .map(|entry| format!("{} = {}", entry.key, entry.value))
+        .collect();
+    insta::assert_snapshot!(shown.join("\n"), @r#"
+    context.max_tokens = 160000
+    database.busy_timeout_ms = 5000
+    database.group_commit_max = 256
+    database.readers = 4
+    database.synchronous = "full"
+    database.url = "sqlite:recapd.db"
+    http.batch_messages_max = 10000
+    http.body_bytes_max = 33554432
+    http.listen = "127.0.0.1:7411"
+    http.request_timeout_ms = 30000
+    log.format = "auto"
+    log.level = "info"
+    model.api_key_file = ""
+    model.base_url = "https://api.openai.com/v1"
+    model.connect_timeout_ms = 5000
+    model.mode = "offline"
+    model.model = "gpt-5.4-mini"
+    model.output_limit_field = "auto"
+    model.output_tokens_max = 4000
+    model.timeout_ms = 60000
+    queue.attempts_max = 5
+    queue.backoff_base_ms = 5000
+    queue.backoff_max_ms = 900000
+    queue.batch_exchanges = 3
+    queue.crashes_max = 3
+    queue.debounce_ms = 2000
+    queue.lease_ms = 15000
+    queue.max_wait_ms = 120000
+    queue.poll_ms = 1000
+    queue.reconcile_ms = 300000
+    queue.revive_after_ms = 600000
+    schedule.ageing = "0 3 * * *"
+    schedule.journal_keep_hours = 24
+    schedule.prune = "30 3 * * *"
+    schedule.runs_keep_days = 90
+    schedule.versions_keep = 50
+    session.idle_gap_minutes = 240
+    summary.ageing = "age"
+    summary.append_below = 0.8
+    summary.max_tokens = 10000
+    summary.merge_below = 0.95
+    summary.session_hours = 24
+    summary.week_hours = 336
+    summary.yesterday_hours = 168
+    window.budget_tokens = 100000
+    window.low_water = 0.8
+    window.model = "gpt-5"
+    window.provider = "openai"
+    worker.batch_exchanges_max = 200
+    worker.concurrency = 4
+    worker.drain_ms = 30000
+    worker.input_tokens_max = 24000
+    worker.said_chars_max = 6000
+    worker.tool_chars_max = 1200
+    "#);
+}
+
+#[test]
+fn defaults_that_stand_elsewhere_too_agree() {
+    let config = Config::default();
+    assert_eq!(
+        config.queue.retry_policy(),
+        crate::domain::work::RetryPolicy::default()
+    );
+    assert_eq!(config.window.budget().low_water_tokens(), 80_000);
+    assert_eq!(config.worker.drain(), std::time::Duration::from_secs(30));
+}
+
+#[test]
+fn every_key_has_a_comment_of_one_to_three_lines() {
+    let documented = documented();
+    let entries = load(None, &[], &[]).unwrap().entries();
+    assert_eq!(documented.len(), entries.len());
+    for (key, comment) in documented {
+        assert!(
+            comment.ends_with('.') && comment.len() <= 3 * 120,
+            "{key}: {comment}"
+        );
+    }
+}
+
+#[test]
+fn the_limits_in_the_comments_are_the_limits() {
+    let values: Value = toml::from_str(DEFAULT_TOML).unwrap();
+    let limits_of = |key: &str| INTEGER_LIMITS.iter().find(|(name, ..)| *name == key);
+    for (key, comment) in documented() {
+        let (section, name) = key.split_once('.').unwrap();
+        if !values[section][name].is_integer() {
+            assert_eq!(limits_of(&key), None, "{key}");
+            continue;
+        }
+        let (_, min, max) = limits_of(&key).unwrap_or_else(|| panic!("{key} has no limits"));
+        let said = comment
+            .split_once("From ")
+            .and_then(|(_, rest)| rest.split_once(" to "))
+            .unwrap();
+        let number = |text: &str| -> i64 {
+            let digits: String = text
+                .chars()
+                .take_while(|c| c.is_ascii_digit() || *c == '_')
+                .collect();
+            digits.replace('_', "").parse().unwrap()
+        };
+        assert_eq!((number(said.0), number(said.1)), (*min, *max), "{key}");
+
+        let refused = format!("--set: {key} must be from {min} to {max}, not");
+        for (value, fits) in [(min - 1, false), (*min, true), (*max, true), (max + 1, false)] {
+            let text = load(None, &[], &[&format!("{key}={value}")])
+                .err()
+                .unwrap_or_default();
+            assert_eq!(text.contains(&refused), !fits, "{key}={value}: {text}");
+        }
+    }
+}
+
+#[test]
+fn every_value_in_the_comments_is_accepted_and_no_other() {
+    let mut choices = 0;
+    for (key, comment) in documented() {
+        let Some((_, list)) = comment.split_once("One of ") else {
+            continue;
+        };
+        choices += 1;
+        // Of `max_tokens` and the like, only what stands between backticks is a value.
+        for value in list.split('`').skip(1).step_by(2) {
+            let loaded = load(None, &[], &[&format!("{key}={value}")]).unwrap();
+            let entry = loaded
+                .entries()
+                .into_iter()
+                .find(|entry| entry.key == key)
+                .unwrap();
+            assert_eq!(entry.value, format!("\"{value}\""));
+        }
+        let error = load(None, &[], &[&format!("{key}=sideways")]).unwrap_err();
+        for value in list.split('`').skip(1).step_by(2) {
+            assert!(error.contains(&format!("`{value}`")), "{error}");
+        }
+    }
+    assert_eq!(choices, 6);
+}
+
+#[test]
+fn each_source_wins_over_the_one_before() {
+    let toml = "[window]\nbudget_tokens = 1_000\n\n[worker]\nconcurrency = 2\n";
+    let alias = ("IKIGAI_SLIDING_CONTEXT_TOKENS", "2000");
+    let variable = ("RECAPD__WINDOW__BUDGET_TOKENS", "3_000");
+    let set = "window.budget_tokens = 4000";
+    let cases: [Precedence<'_>; 6] = [
+        (None, &[], &[], 100_000, "default"),
+        (Some(toml), &[], &[], 1_000, "recapd.toml:2"),
+        (
+            Some(toml),
+            &[alias],
+            &[],
+            2_000,
+            "env IKIGAI_SLIDING_CONTEXT_TOKENS",
+        ),
+        (
+            Some(toml),
+            &[variable, alias],
+            &[],
+            3_000,
+            "env RECAPD__WINDOW__BUDGET_TOKENS",
+        ),
+        (
+            Some(toml),
+            &[alias, variable],
+            &[],
+            3_000,
+            "env RECAPD__WINDOW__BUDGET_TOKENS",
+        ),
+        (
+            Some(toml),
+            &[alias, variable],
+            &["window.budget_tokens=9", set],
+            4_000,
+            "--set",
+        ),
+    ];
+    for (file, environment, sets, tokens, origin) in cases {
+        let loaded = load(file, environment, sets).unwrap();
+        assert_eq!(loaded.config.window.budget_tokens, tokens);
+        let shown = loaded.origin("window.budget_tokens").to_string();
+        assert!(shown.ends_with(origin), "{shown}");
+        assert_eq!(
+            loaded.config.worker.concurrency,
+            if file.is_some() { 2 } else { 4 }
+        );
+    }
+}
+
+#[test]
+fn the_old_name_of_the_budget_still_disables() {
+    let loaded = load(None, &[("IKIGAI_SLIDING_CONTEXT_TOKENS", "0")], &[]).unwrap();
+    assert!(!loaded.config.window.budget().is_exceeded_by(i64::MAX));
+}
+
+#[test]
+fn values_are_read_by_the_type_of_the_key() {
+    let toml =
+        "[window]\nlow_water = 1\nbudget_tokens = 0x10\nprovider = \"7\"\n[http]\nlisten = \"[::1]:80\"\n";
+    let config = load(
+        Some(toml),
+        &[("RECAPD__WINDOW__MODEL", "1"), ("PATH", "/bin")],
+        &["summary.merge_below=1"],
+    )
+    .unwrap()
+    .config;
+    assert_eq!((config.window.low_water, config.summary.merge_below), (1.0, 1.0));
+    assert_eq!(config.window.budget_tokens, 16);
+    assert_eq!(
+        (config.window.provider.as_str(), config.window.model.as_str()),
+        ("7", "1")
+    );
+    assert_eq!(config.http.listen.to_string(), "[::1]:80");
+}
+
+#[test]
+fn a_named_file_must_be_there_and_the_system_file_may() {
+    let missing = Path::new("/nonexistent/recapd.toml");
+    let error = Loader::new().file(Some(missing)).load().unwrap_err().to_string();
+    assert!(
+        error.starts_with("the configuration file /nonexistent/recapd.toml can't be read: "),
+        "{error}"
+    );
+
+    let directory = tempfile::tempdir().unwrap();
+    let system = directory.path().join("config.toml");
+    fs::write(&system, "[worker]\nconcurrency = 7\n").unwrap();
+    let loaded = Loader::new().file_or(None, &system).load().unwrap();
+    assert_eq!(loaded.config.worker.concurrency, 7);
+
+    fs::write(&system, "#".repeat(1_048_577)).unwrap();
+    let error = Loader::new()
+        .file_or(None, &system)
+        .load()
+        .unwrap_err()
+        .to_string();
+    assert!(error.ends_with("larger than 1048576 bytes"), "{error}");
+}
+
+#[test]
+fn the_environment_of_the_process_is_read() {
+    // Cargo sets this for every test.
+    assert_eq!(from_process_environment().get("CARGO_PKG_NAME"), Some("recapd"));
+}

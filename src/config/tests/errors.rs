@@ -1,0 +1,230 @@
+//! Errors name their source, the key and the cure.
+
+use super::{Pairs, load};
+use crate::config::Config;
+
+/// What stands in a file, and what is said about it.
+const FILE_ERRORS: &[(&str, &str)] = &[
+    (
+        "[window]\nbudget_token = 1",
+        "recapd.toml:2: unknown key window.budget_token: did you mean window.budget_tokens?",
+    ),
+    (
+        "budget_tokens = 1",
+        "recapd.toml:1: unknown key budget_tokens: did you mean window.budget_tokens?",
+    ),
+    (
+        "[queue]\nconcurrency = 1",
+        "recapd.toml:2: unknown key queue.concurrency: did you mean worker.concurrency?",
+    ),
+    (
+        "[queue]\nzebra = 1",
+        "recapd.toml:2: unknown key queue.zebra: `recapd config show` lists all keys",
+    ),
+    (
+        "\n[windw]\nbudget_tokens = 1",
+        "recapd.toml:2: unknown section [windw]: did you mean [window]?",
+    ),
+    (
+        "[zebra]",
+        "recapd.toml:1: unknown section [zebra]: `recapd config show` lists all keys",
+    ),
+    (
+        "window.budget_tokens = \"many\"",
+        "recapd.toml:1: window.budget_tokens must be an integer, not `many`",
+    ),
+    (
+        "window.budget_tokens = 1.5",
+        "recapd.toml:1: window.budget_tokens must be an integer, not 1.5",
+    ),
+    (
+        "window.budget_tokens = [1]",
+        "recapd.toml:1: window.budget_tokens must be an integer, not a value of type array",
+    ),
+    (
+        "window.low_water = true",
+        "recapd.toml:1: window.low_water must be a number, not true",
+    ),
+    (
+        "window.model = 5",
+        "recapd.toml:1: window.model must be a text, not 5",
+    ),
+    (
+        "window.low_water = nan",
+        "recapd.toml:1: window.low_water must be above 0 and at most 1, not NaN",
+    ),
+    (
+        "[window]\nlow_water = 0",
+        "recapd.toml:2: window.low_water must be above 0 and at most 1, not 0",
+    ),
+    (
+        "window.budget_tokens = -1",
+        "recapd.toml:1: window.budget_tokens must be from 0 to 100000000, not -1",
+    ),
+    (
+        "queue.poll_ms = -1",
+        "recapd.toml:1: queue.poll_ms must be from 10 to 60000, not -1",
+    ),
+    (
+        "summary.max_tokens = 10001",
+        "recapd.toml:1: summary.max_tokens must be from 100 to 10000, not 10001",
+    ),
+    (
+        "[database]\nsynchronous = \"fast\"",
+        "recapd.toml:2: database.synchronous: unknown variant `fast`, expected one of `full`, `normal`, `off`",
+    ),
+    (
+        "http.listen = \"localhost\"",
+        "recapd.toml:1: http.listen: `localhost` is not an address and a port, such as `127.0.0.1:7411` or `[::1]:7411`",
+    ),
+    (
+        "schedule.prune = \"0 3 * *\"",
+        "recapd.toml:1: schedule.prune: expected five fields (minute hour day-of-month month weekday), such as \
+             `0 3 * * *`, or @daily",
+    ),
+    (
+        "database.url = \"postgres://me:geheim@host/db\"",
+        "recapd.toml:1: database.url names a PostgreSQL database, which is not supported yet: use `sqlite:` and a path",
+    ),
+    (
+        "database.url = \"recapd.db\"",
+        "recapd.toml:1: database.url must be `sqlite:` and a path, such as `sqlite:/var/lib/recapd/recapd.db`",
+    ),
+    (
+        "model.base_url = \"https://me:geheim@host/v1\"",
+        "recapd.toml:1: model.base_url must not carry a user or a password: put the key into model.api_key_file",
+    ),
+    (
+        "model.base_url = \"host\"",
+        "recapd.toml:1: model.base_url must be a URL such as `https://api.openai.com/v1`",
+    ),
+    (
+        "[model]\napi_key = \"geheim\"",
+        "recapd.toml:2: model.api_key is not a key: a secret never stands in the configuration, use \
+             model.api_key_file or the variable OPENAI_API_KEY",
+    ),
+    (
+        "[model]\nmode = \"openai\"\nmodel = \"\"",
+        "recapd.toml:3: model.model must name a model when model.mode is `openai`",
+    ),
+    (
+        "[model]\napi_key = geheim",
+        "recapd.toml:2: not TOML: string values must be quoted, expected literal string",
+    ),
+    (
+        "[model]\nmodel = \"a\"\nmodel = \"b\"",
+        "recapd.toml:3: not TOML: duplicate key",
+    ),
+];
+
+#[test]
+fn errors_in_a_file_name_line_key_and_cure() {
+    for &(toml, text) in FILE_ERRORS {
+        let error = load(Some(toml), &[], &[]).unwrap_err();
+        assert_eq!(error, text, "{toml}");
+        assert!(!error.contains("geheim"));
+    }
+}
+
+#[test]
+fn errors_in_the_environment_and_in_flags_speak_their_language() {
+    let cases: [(Pairs<'_>, &[&str], &str); 8] = [
+        (
+            &[("RECAPD__WINDOW__BUDGET_TOKEN", "1")],
+            &[],
+            "env RECAPD__WINDOW__BUDGET_TOKEN: unknown key window.budget_token: did you mean RECAPD__WINDOW__BUDGET_TOKENS?",
+        ),
+        (
+            &[("RECAPD__BUDGET_TOKENS", "1")],
+            &[],
+            "env RECAPD__BUDGET_TOKENS: unknown key budget_tokens: did you mean RECAPD__WINDOW__BUDGET_TOKENS?",
+        ),
+        (
+            &[("RECAPD__MODEL__API_KEY", "geheim")],
+            &[],
+            "env RECAPD__MODEL__API_KEY: model.api_key is not a key: a secret never stands in the configuration, use \
+             model.api_key_file or the variable OPENAI_API_KEY",
+        ),
+        (
+            &[("IKIGAI_SLIDING_CONTEXT_TOKENS", "100k")],
+            &[],
+            "env IKIGAI_SLIDING_CONTEXT_TOKENS: window.budget_tokens must be an integer, not `100k`",
+        ),
+        (
+            &[],
+            &["window.budget_tokens"],
+            "--set: expected section.key=value, such as window.budget_tokens=50000",
+        ),
+        (
+            &[],
+            &["queue.lease_ms=999"],
+            "--set: queue.lease_ms must be from 1000 to 3600000, not 999",
+        ),
+        (
+            &[("RECAPD__SUMMARY__APPEND_BELOW", "0.97")],
+            &[],
+            "env RECAPD__SUMMARY__APPEND_BELOW: summary.append_below (0.97) must not be more than summary.merge_below (0.95)",
+        ),
+        (
+            &[("RECAPD__SUMMARY__SESSION_HOURS", "168")],
+            &["log.level=loud"],
+            "--set: log.level: unknown variant `loud`, expected one of `error`, `warn`, `info`, `debug`, `trace`\n\
+             env RECAPD__SUMMARY__SESSION_HOURS: summary.session_hours (168) must be less than summary.yesterday_hours (168)",
+        ),
+    ];
+    for (environment, sets, text) in cases {
+        assert_eq!(load(None, environment, sets).unwrap_err(), text);
+    }
+}
+
+#[test]
+fn keys_that_must_fit_each_other_do() {
+    let cases = [
+        (
+            "queue.debounce_ms=120001",
+            "queue.debounce_ms (120001) must not be more than queue.max_wait_ms (120000)",
+        ),
+        (
+            "queue.backoff_base_ms=900001",
+            "queue.backoff_base_ms (900001) must not be more than queue.backoff_max_ms (900000)",
+        ),
+        (
+            "worker.batch_exchanges_max=2",
+            "queue.batch_exchanges (3) must not be more than worker.batch_exchanges_max (2)",
+        ),
+        (
+            "model.timeout_ms=4999",
+            "model.connect_timeout_ms (5000) must not be more than model.timeout_ms (4999)",
+        ),
+        (
+            "summary.week_hours=100",
+            "summary.yesterday_hours (168) must be less than summary.week_hours (100)",
+        ),
+        (
+            "summary.merge_below=0.5",
+            "summary.append_below (0.8) must not be more than summary.merge_below (0.5)",
+        ),
+    ];
+    for (set, text) in cases {
+        assert_eq!(load(None, &[], &[set]).unwrap_err(), format!("--set: {text}"));
+    }
+}
+
+#[test]
+fn a_configuration_built_by_hand_is_checked_like_a_loaded_one() {
+    let mut config = Config::default();
+    config.queue.lease_ms = 0;
+    config.window.low_water = 0.0;
+    let texts: Vec<String> = config
+        .validate()
+        .into_iter()
+        .map(|violation| violation.text)
+        .collect();
+    assert_eq!(
+        texts,
+        [
+            "queue.lease_ms must be from 1000 to 3600000, not 0",
+            "window.low_water must be above 0 and at most 1, not 0",
+        ]
+    );
+}

@@ -1,0 +1,74 @@
+//! The provider's key is found in its order, and nothing prints it.
+
+use std::fs;
+
+use secrecy::ExposeSecret as _;
+
+use crate::config::{Config, Environment, Loader, ModelConfig, api_key};
+
+#[test]
+fn the_key_comes_from_credential_then_file_then_variable() {
+    let directory = tempfile::tempdir().unwrap();
+    let credentials = directory.path().display().to_string();
+    let file = directory.path().join("key");
+    fs::write(&file, "sk-file\n").unwrap();
+    let mut model = Config::default().model;
+    let environment: Environment = [
+        ("CREDENTIALS_DIRECTORY", credentials.as_str()),
+        ("OPENAI_API_KEY", "sk-variable"),
+    ]
+    .into_iter()
+    .collect();
+    let key = |model: &ModelConfig, environment: &Environment| {
+        api_key(model, environment)
+            .unwrap()
+            .map(|key| key.expose_secret().to_owned())
+    };
+
+    assert_eq!(key(&model, &Environment::default()), None);
+    assert_eq!(key(&model, &environment).as_deref(), Some("sk-variable"));
+    model.api_key_file = file.display().to_string();
+    assert_eq!(key(&model, &environment).as_deref(), Some("sk-file"));
+    fs::write(directory.path().join("openai_api_key"), "sk-other\n").unwrap();
+    assert_eq!(key(&model, &environment).as_deref(), Some("sk-other"));
+    fs::write(directory.path().join("llm-api-key"), "  sk-credential\n").unwrap();
+    assert_eq!(key(&model, &environment).as_deref(), Some("sk-credential"));
+}
+
+#[test]
+fn a_bad_key_is_refused_without_showing_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("key");
+    let mut model = Config::default().model;
+    model.api_key_file = file.display().to_string();
+    let refusal = |text: &str| {
+        fs::write(&file, text).unwrap();
+        api_key(&model, &Environment::default()).unwrap_err().to_string()
+    };
+    for text in ["", "\n", "geheim geheim", "geheim\ngeheim", "gehéim"] {
+        assert_eq!(
+            refusal(text),
+            format!(
+                "{} holds no key: expected one line of printable ASCII without blanks",
+                file.display()
+            )
+        );
+    }
+    assert!(refusal(&"x".repeat(16_385)).ends_with("larger than 16384 bytes"));
+    fs::remove_file(&file).unwrap();
+    let error = api_key(&model, &Environment::default()).unwrap_err().to_string();
+    assert!(
+        error.starts_with("the key file ") && error.contains("can't be read"),
+        "{error}"
+    );
+}
+
+#[test]
+fn nothing_prints_a_secret() {
+    let environment: Environment = [("OPENAI_API_KEY", "geheim")].into_iter().collect();
+    assert_eq!(format!("{environment:?}"), r#"{"OPENAI_API_KEY"}"#);
+    let key = api_key(&Config::default().model, &environment).unwrap();
+    assert!(key.is_some() && !format!("{key:?}").contains("geheim"));
+    let loaded = Loader::new().environment(environment.pairs()).load().unwrap();
+    assert!(!format!("{loaded:?}").contains("geheim"));
+}

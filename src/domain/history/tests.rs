@@ -1,0 +1,261 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::{
+    exchange::Headline,
+    summary::fixtures::{any_text, exchange},
+    time::{HOUR_MS, MINUTE_MS},
+};
+
+const NOW: Timestamp = Timestamp(1_767_600_000_000);
+
+fn shown(n: i64, title: &str, age_ms: i64, tokens: i64, lines: &[(Voice, &str)]) -> HistoryExchange {
+    let mut row = exchange(n, NOW.plus_ms(-age_ms));
+    row.last_at = row.opened_at;
+    row.tokens = tokens;
+    row.headline = Headline {
+        title: title.to_owned(),
+        ..Headline::default()
+    };
+    HistoryExchange {
+        exchange: row,
+        summary_version: None,
+        lines: lines
+            .iter()
+            .map(|&(voice, text)| HistoryLine {
+                voice,
+                text: text.to_owned(),
+            })
+            .collect(),
+    }
+}
+
+/// Seed 000's example, with the numbers of a longer history.
+fn example() -> HistoryView {
+    let mut exchanges = vec![
+        shown(38, "Implement auth", 3 * HOUR_MS, 4_200, &[]),
+        shown(39, "Add tests", 2 * HOUR_MS, 3_800, &[]),
+        shown(
+            40,
+            "Refactor errors",
+            HOUR_MS,
+            8_500,
+            &[
+                (Voice::User, "Refactor error handling to use Result<T>"),
+                (Voice::Call, "file_read src/errors.h"),
+                (Voice::Call, "file_edit src/errors.c"),
+                (Voice::Assistant, "Refactored to Result<T> pattern"),
+            ],
+        ),
+        shown(
+            41,
+            "Update docs",
+            30 * MINUTE_MS,
+            5_200,
+            &[
+                (Voice::User, "Document the new error handling"),
+                (Voice::Call, "file_write docs/errors.md"),
+                (Voice::Assistant, "Documentation updated"),
+            ],
+        ),
+        shown(
+            42,
+            "Add logging",
+            0,
+            2_100,
+            &[(Voice::User, "Add structured logging")],
+        ),
+    ];
+    exchanges[0].summary_version = Some(16);
+    exchanges[4].exchange.state = ExchangeState::Open;
+    HistoryView {
+        agent: "ikigai-main".parse().unwrap(),
+        budget: Budget::new(90_000, 0.8),
+        summary: Some(HistorySummary {
+            version: 17,
+            tokens: 7_800,
+            max_tokens: 10_000,
+        }),
+        first_exchange: 40,
+        summarized_through: 38,
+        window_tokens: 15_800,
+        exchanges,
+        archived_total: 39,
+        window_total: 3,
+        now: NOW,
+    }
+}
+
+#[test]
+fn the_seeds_example() {
+    insta::assert_snapshot!(render_text(&example(), 78, true), @r"
+    recapd history ikigai-main               budget 90k · summary v17, 7.8k of 10k
+
+      ARCHIVE · not sent to the model                         2 of 39 shown, --all
+      #38  Implement auth        3h ago   4.2k   in summary since v16
+      #39  Add tests             2h ago   3.8k   waiting for the next summary
+
+    ──────── the model sees from here · 15.8k of 90k tokens · 18% ────────────────
+
+      WINDOW
+      #40  Refactor errors       1h ago   8.5k
+           ├─ user       Refactor error handling to use Result<T>
+           ├─ tool       file_read src/errors.h
+           ├─ tool       file_edit src/errors.c
+           └─ assistant  Refactored to Result<T> pattern
+      #41  Update docs          30m ago   5.2k
+           ├─ user       Document the new error handling
+           ├─ tool       file_write docs/errors.md
+           └─ assistant  Documentation updated
+      #42  Add logging              now   2.1k   open
+           └─ user       Add structured logging
+    ");
+}
+
+#[test]
+fn ascii_interrupted_over_budget_and_set_aside() {
+    let mut view = example();
+    view.exchanges.drain(2..4);
+    view.exchanges[0].exchange.set_aside_at = Some(NOW);
+    view.exchanges[1].exchange.headline.title =
+        "Añadir pruebas \u{1b}[31mand a title that is far too long".to_owned();
+    view.exchanges[2].exchange.state = ExchangeState::Interrupted;
+    (view.first_exchange, view.window_tokens, view.summary) = (42, 91_000, None);
+    (view.archived_total, view.window_total) = (2, 1);
+    insta::assert_snapshot!(render_text(&view, 70, false), @r"
+    recapd history ikigai-main                 budget 90k - no summary yet
+
+      ARCHIVE - not sent to the model
+      #38  Implement auth     3h ago   4.2k   set aside
+      #39  A?adir pruebas~    2h ago   3.8k   waiting for the next summary
+
+    -------- the model sees from here - 91k of 90k tokens - 101% ---------
+
+      WINDOW
+      #42  Add logging           now   2.1k   interrupted, over budget
+           `- user       Add structured logging
+    ");
+}
+
+#[test]
+fn no_rule_while_nothing_has_left_and_no_share_without_a_budget() {
+    let mut view = example();
+    view.exchanges.drain(..4);
+    (view.first_exchange, view.archived_total, view.budget) = (1, 0, Budget::unlimited());
+    view.window_total = 1;
+    insta::assert_snapshot!(render_text(&view, 78, true), @r"
+    recapd history ikigai-main                no budget · summary v17, 7.8k of 10k
+
+      WINDOW
+      #42  Add logging              now   2.1k   open
+           └─ user       Add structured logging
+    ");
+    assert_eq!(
+        (view.after_exchange(), view.fill_ratio(), rule(&view, 50).as_str()),
+        (None, None, "──────── the model sees from here · 15.8k tokens ─")
+    );
+}
+
+#[test]
+fn serializes_for_programs() {
+    let mut view = example();
+    view.exchanges.drain(1..4);
+    view.exchanges
+        .insert(1, shown(39, "Add tests", 2 * HOUR_MS, 3_800, &[]));
+    view.budget = Budget::new(31_600, 0.8);
+    insta::assert_snapshot!(serde_json::to_string_pretty(&view).unwrap(), @r#"
+    {
+      "agent_id": "ikigai-main",
+      "budget_tokens": 31600,
+      "summary": {
+        "version": 17,
+        "tokens": 7800,
+        "max_tokens": 10000
+      },
+      "window": {
+        "tokens": 15800,
+        "fill_ratio": 0.5
+      },
+      "boundary": {
+        "first_exchange": 40,
+        "after_exchange": 39,
+        "tokens_visible": 15800
+      },
+      "archived_total": 39,
+      "window_total": 3,
+      "exchanges": [
+        {
+          "n": 38,
+          "title": "Implement auth",
+          "state": "archived",
+          "waiting": false,
+          "over_budget": false,
+          "tokens": 4200,
+          "started_at": "2026-01-05T05:00:00Z",
+          "ended_at": "2026-01-05T05:00:00Z",
+          "summary_version": 16,
+          "messages": []
+        },
+        {
+          "n": 39,
+          "title": "Add tests",
+          "state": "archived",
+          "waiting": true,
+          "over_budget": false,
+          "tokens": 3800,
+          "started_at": "2026-01-05T06:00:00Z",
+          "ended_at": "2026-01-05T06:00:00Z",
+          "summary_version": null,
+          "messages": []
+        },
+        {
+          "n": 42,
+          "title": "Add logging",
+          "state": "open",
+          "waiting": false,
+          "over_budget": false,
+          "tokens": 2100,
+          "started_at": "2026-01-05T08:00:00Z",
+          "ended_at": "2026-01-05T08:00:00Z",
+          "summary_version": null,
+          "messages": [
+            {
+              "voice": "user",
+              "text": "Add structured logging"
+            }
+          ]
+        }
+      ]
+    }
+    "#);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn no_text_breaks_a_line_and_the_rule_has_its_place(
+        texts in prop::collection::vec((any_text(), any_text()), 1..8), boundary in 1_i64..9, width in 0_usize..160, unicode: bool,
+    ) {
+        let exchanges: Vec<HistoryExchange> = (1..)
+            .zip(&texts)
+            .map(|(n, (title, said))| shown(n, title, 0, 10, &[(Voice::User, said)]))
+            .collect();
+        let count = exchanges.len();
+        let archived = exchanges.iter().filter(|shown| shown.exchange.exchange < boundary).count();
+        let mut view = example();
+        view.exchanges = exchanges;
+        (view.first_exchange, view.archived_total) = (boundary, i64::try_from(archived).unwrap());
+        let text = render_text(&view, width, unicode);
+        prop_assert!(!text.chars().any(|c| c.is_control() && c != '\n'));
+        prop_assert!(unicode || text.is_ascii());
+        let lines: Vec<&str> = text.lines().collect();
+        let rule = lines.iter().position(|line| line.contains("the model sees from here"));
+        let window_rows = usize::from(archived == count);
+        let archive_rows = if archived == 0 { 0 } else { 4 };
+        prop_assert_eq!(lines.len(), 2 + archive_rows + 1 + window_rows + 2 * count);
+        prop_assert_eq!(rule, (archived > 0).then_some(2 + 1 + 2 * archived + 1));
+        if let Some(rule) = rule {
+            prop_assert!(lines[rule - 1].is_empty() && lines[rule + 1].is_empty());
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The history as text: archive, rule, window.
+//!
+//! Columns are counted in graphemes; East Asian wide characters shift them, but never break a line.
+
+use unicode_segmentation::UnicodeSegmentation as _;
+
+use super::{HistoryExchange, HistoryView, Standing, voice_name};
+use crate::domain::{
+    summary::line::rounded,
+    text::{cut, one_line},
+    time::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp},
+};
+
+/// The narrowest rendering; anything less is treated as this wide.
+const WIDTH_MIN: usize = 40;
+/// The title's column is at least this wide while there is room, and at the very least a third of it.
+const TITLE_WIDTH: usize = 19;
+/// `30m ago`.
+const AGE_WIDTH: usize = 7;
+/// `104.2k` and a blank.
+const TOKENS_WIDTH: usize = 7;
+/// `assistant` and two blanks.
+const VOICE_WIDTH: usize = 11;
+/// Rule before its label.
+const RULE_LEAD: usize = 8;
+
+/// Renders `view` on lines of `width` columns, in box-drawing characters or, for a terminal without UTF-8, in ASCII.
+/// Without colour: whoever prints it may add that.
+pub fn render_text(view: &HistoryView, width: usize, unicode: bool) -> String {
+    let width = width.max(WIDTH_MIN);
+    let (archived, window): (Vec<_>, Vec<_>) =
+        view.exchanges.iter().partition(|shown| view.is_archived(shown));
+    let columns = Columns::of(view, width);
+    let mut lines = vec![apart(&header(view), &figures(view), width), String::new()];
+    if view.archived_total > 0 {
+        let shown = shown_part(archived.len(), view.archived_total);
+        lines.push(apart("  ARCHIVE · not sent to the model", &shown, width));
+        lines.extend(archived.iter().flat_map(|shown| columns.lines(view, shown)));
+        lines.extend([String::new(), rule(view, width), String::new()]);
+    }
+    let shown = shown_part(window.len(), view.window_total);
+    lines.push(apart("  WINDOW", &shown, width));
+    if window.is_empty() {
+        lines.push("  (empty)".to_owned());
+    }
+    lines.extend(window.iter().flat_map(|shown| columns.lines(view, shown)));
+    let lines: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
+    let text = lines.join("\n") + "\n";
+    if unicode { text } else { ascii(&text) }
+}
+
+/// The rule between archive and window: `──────── the model sees from here · 15.8k of 90k tokens · 18% ────`.
+pub fn rule(view: &HistoryView, width: usize) -> String {
+    let visible = rounded(view.window_tokens, true);
+    let budget_tokens = view.budget.budget_tokens();
+    let share = match view.fill_ratio() {
+        Some(ratio) => format!(
+            "{visible} of {} tokens · {:.0}%",
+            rounded(budget_tokens, true),
+            ratio * 100.0
+        ),
+        None => format!("{visible} tokens"),
+    };
+    let labelled = format!("{} the model sees from here · {share} ", "─".repeat(RULE_LEAD));
+    let rest = width.saturating_sub(columns_of(&labelled));
+    labelled + &"─".repeat(rest)
+}
+
+fn header(view: &HistoryView) -> String {
+    format!("recapd history {}", view.agent)
+}
+
+fn figures(view: &HistoryView) -> String {
+    let budget = match view.budget.budget_tokens() {
+        0 => "no budget".to_owned(),
+        tokens => format!("budget {}", rounded(tokens, true)),
+    };
+    match view.summary {
+        None => format!("{budget} · no summary yet"),
+        Some(summary) => format!(
+            "{budget} · summary v{}, {} of {}",
+            summary.version,
+            rounded(summary.tokens, true),
+            rounded(summary.max_tokens, true)
+        ),
+    }
+}
+
+/// `2 of 39 shown, --all`; nothing when all are shown.
+fn shown_part(shown: usize, total: i64) -> String {
+    if i64::try_from(shown).is_ok_and(|shown| shown < total) {
+        format!("{shown} of {total} shown, --all")
+    } else {
+        String::new()
+    }
+}
+
+/// The widths of the columns, the same for all exchanges of a view.
+struct Columns {
+    number: usize,
+    title: usize,
+    width: usize,
+}
+
+impl Columns {
+    fn of(view: &HistoryView, width: usize) -> Self {
+        let widest = |column: &dyn Fn(&HistoryExchange) -> String| {
+            let widths = view.exchanges.iter().map(|shown| columns_of(&column(shown)));
+            widths.max().unwrap_or(0)
+        };
+        let number = widest(&number);
+        let fixed = 2 + number + 2 + 2 + AGE_WIDTH + TOKENS_WIDTH + 3 + widest(&|shown| state(view, shown));
+        let room = width.saturating_sub(fixed).max(TITLE_WIDTH / 3);
+        Self {
+            number,
+            title: widest(&title).max(TITLE_WIDTH).min(room),
+            width,
+        }
+    }
+
+    /// An exchange's own line and those of what was said in it.
+    fn lines(&self, view: &HistoryView, shown: &HistoryExchange) -> Vec<String> {
+        let row = format!(
+            "  {}  {}  {:>AGE_WIDTH$}{:>TOKENS_WIDTH$}   {}",
+            padded(&number(shown), self.number),
+            padded(&title(shown), self.title),
+            age(shown.exchange.last_at, view.now),
+            rounded(shown.exchange.tokens, true),
+            state(view, shown)
+        );
+        let indent = " ".repeat(2 + self.number + 2);
+        let room = self
+            .width
+            .saturating_sub(indent.len() + "├─ ".len() + VOICE_WIDTH);
+        let last = shown.lines.len().saturating_sub(1);
+        let said = shown.lines.iter().enumerate().map(|(at, line)| {
+            let branch = if at == last { "└─" } else { "├─" };
+            let text = cut(&one_line(&line.text), room);
+            format!("{indent}{branch} {:<VOICE_WIDTH$}{text}", voice_name(line.voice))
+        });
+        std::iter::once(row).chain(said).collect()
+    }
+}
+
+fn number(shown: &HistoryExchange) -> String {
+    format!("#{}", shown.exchange.exchange)
+}
+
+fn title(shown: &HistoryExchange) -> String {
+    let title = one_line(&shown.exchange.headline.title);
+    if title.is_empty() {
+        "(no title)".to_owned()
+    } else {
+        title
+    }
+}
+
+/// What there is to say about an exchange; nothing for a finished one in the window.
+fn state(view: &HistoryView, shown: &HistoryExchange) -> String {
+    let state = match view.standing(shown) {
+        Standing::SetAside => "set aside".to_owned(),
+        Standing::Covered(Some(version)) => format!("in summary since v{version}"),
+        Standing::Covered(None) => "in summary".to_owned(),
+        Standing::Pending => "waiting for the next summary".to_owned(),
+        Standing::Window => String::new(),
+        Standing::Open => "open".to_owned(),
+        Standing::Interrupted => "interrupted".to_owned(),
+    };
+    match (view.is_over_budget(shown), state.is_empty()) {
+        (false, _) => state,
+        (true, true) => "over budget".to_owned(),
+        (true, false) => format!("{state}, over budget"),
+    }
+}
+
+/// `now`, `30m ago`, `3h ago`, `2d ago`.
+fn age(at: Timestamp, now: Timestamp) -> String {
+    match now.since_ms(at) {
+        ..MINUTE_MS => "now".to_owned(),
+        age_ms @ MINUTE_MS..HOUR_MS => format!("{}m ago", age_ms / MINUTE_MS),
+        age_ms @ HOUR_MS..DAY_MS => format!("{}h ago", age_ms / HOUR_MS),
+        age_ms => format!("{}d ago", age_ms / DAY_MS),
+    }
+}
+
+/// `left`, then `right` at the end of the line, at least two blanks apart.
+fn apart(left: &str, right: &str, width: usize) -> String {
+    let gap = width.saturating_sub(columns_of(left) + columns_of(right)).max(2);
+    format!("{left}{}{right}", " ".repeat(gap))
+}
+
+/// `text` cut or filled up to `width` columns. `format!` would count characters instead of graphemes.
+fn padded(text: &str, width: usize) -> String {
+    let text = cut(text, width);
+    let gap = width.saturating_sub(columns_of(&text));
+    text + &" ".repeat(gap)
+}
+
+fn columns_of(text: &str) -> usize {
+    text.graphemes(true).count()
+}
+
+/// For a terminal without UTF-8: same width for our own marks, a question mark for what it can't show anyway.
+fn ascii(text: &str) -> String {
+    text.graphemes(true)
+        .map(|grapheme| match grapheme {
+            "─" | "·" | "–" => "-",
+            "├" => "|",
+            "└" => "`",
+            "…" => "~",
+            grapheme if grapheme.is_ascii() => grapheme,
+            _ => "?",
+        })
+        .collect()
+}

@@ -1,0 +1,69 @@
+//! Finding the answer's JSON in what a model wrote around it.
+
+use serde_json::{Map, Value};
+
+use super::{ANSWER_BYTES_MAX, ReplyError};
+use crate::domain::summary::item::ItemDraft;
+
+/// How many beginnings of an object are tried; bounds the work on hostile text.
+const OBJECTS_TRIED_MAX: usize = 64;
+
+/// The list `items` of the first outermost object that has one.
+pub(super) fn items(text: &str) -> Result<Vec<Value>, ReplyError> {
+    let unreadable = |what: &str| Err(ReplyError::Unreadable(what.to_owned()));
+    if text.len() > ANSWER_BYTES_MAX {
+        return unreadable("it is too long");
+    }
+    let mut rest = after_thinking(text);
+    let mut seen_object = false;
+    for _ in 0..OBJECTS_TRIED_MAX {
+        let Some(start) = object_start(rest) else { break };
+        let mut objects = serde_json::Deserializer::from_str(start).into_iter::<Map<String, Value>>();
+        let read_bytes = match objects.next() {
+            Some(Ok(mut object)) => {
+                if let Some(Value::Array(items)) = object.remove("items") {
+                    return Ok(items);
+                }
+                seen_object = true;
+                objects.byte_offset()
+            }
+            _ => 1,
+        };
+        rest = start.get(read_bytes..).unwrap_or_default();
+    }
+    unreadable(if seen_object {
+        "no object in it has a list `items`"
+    } else {
+        "there is no JSON object"
+    })
+}
+
+/// The item of that number (from 1) as a draft.
+pub(super) fn draft(mut item: Value, number: usize) -> Result<ItemDraft, ReplyError> {
+    // Providers don't guarantee the case of enumerated words.
+    if let Some(Value::String(importance)) = item.get_mut("importance") {
+        *importance = importance.trim().to_lowercase();
+    }
+    serde_json::from_value(item).map_err(|_| {
+        ReplyError::Unreadable(format!("item {number} lacks a field or has one of another type"))
+    })
+}
+
+/// What follows the reasoning that some open models write before their answer.
+fn after_thinking(text: &str) -> &str {
+    text.rsplit_once("</think>").map_or(text, |(_, answer)| answer)
+}
+
+/// `text` from its first brace that can begin an object with a field; read once, however many braces there are.
+fn object_start(text: &str) -> Option<&str> {
+    let mut brace = None;
+    for (at, c) in text.char_indices() {
+        match c {
+            '{' => brace = Some(at),
+            '"' if brace.is_some() => break,
+            c if c.is_whitespace() => {}
+            _ => brace = None,
+        }
+    }
+    text.get(brace?..)
+}

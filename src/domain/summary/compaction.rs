@@ -1,0 +1,147 @@
+//! Compaction: which items the document shows and how long each is, within the ceiling, without a model.
+//!
+//! The paths are seed 003's ("Compression Heuristics"): as it is, while the document is small; shorter lines in the
+//! newest section, when it grows; shorter lines everywhere and at last fewer items, when it is full.
+//!
+//! Invariant: the document never exceeds `max_tokens`, nor the part of it that [`SummaryPolicy::merge_below`] allows;
+//! the rest is room for what is pending ([`super::pending`]).
+//! Invariant: the result depends on the arguments alone, not on the order of the items.
+
+mod page;
+
+use serde::Serialize;
+
+use self::page::Page;
+use super::{item::Item, render::Shown, section::Ageing};
+use crate::domain::{time::Timestamp, tokens::TokenCounter};
+
+/// The ceiling of every summary, in o200k tokens (seed 003, "Hard 10k limit").
+pub const SUMMARY_TOKENS_MAX: i64 = 10_000;
+/// How long the document may be, and how it ages.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SummaryPolicy {
+    /// The ceiling in tokens; held to 0..=[`SUMMARY_TOKENS_MAX`].
+    pub max_tokens: i64,
+    /// Under this part of the ceiling new items are just appended.
+    pub append_below: f64,
+    /// Under this part of the ceiling only the newest section is shortened; no document is ever longer.
+    pub merge_below: f64,
+    /// How items age.
+    pub ageing: Ageing,
+}
+
+impl Default for SummaryPolicy {
+    /// Seed 003: 8,000 and 9,500 of 10,000 tokens.
+    fn default() -> Self {
+        Self {
+            max_tokens: SUMMARY_TOKENS_MAX,
+            append_below: 0.80,
+            merge_below: 0.95,
+            ageing: Ageing::default(),
+        }
+    }
+}
+
+impl SummaryPolicy {
+    /// The ceiling in tokens.
+    pub fn ceiling(&self) -> i64 {
+        self.max_tokens.clamp(0, SUMMARY_TOKENS_MAX)
+    }
+
+    /// Documents under this many tokens are left as they are.
+    pub fn append_tokens(&self) -> i64 {
+        self.part(self.append_below.min(self.merge_below))
+    }
+
+    /// Documents stay under this many tokens.
+    pub fn merge_tokens(&self) -> i64 {
+        self.part(self.merge_below)
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        reason = "the ceiling is at most 10,000 tokens"
+    )]
+    fn part(&self, part: f64) -> i64 {
+        (self.ceiling() as f64 * part.clamp(0.0, 1.0)).floor() as i64
+    }
+}
+
+/// What it took to make the document fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Path {
+    /// Nothing: every item in its section's form.
+    Append,
+    /// Shorter lines in the newest section.
+    Merge,
+    /// Shorter lines everywhere, and fewer items if that was not enough.
+    Full,
+}
+
+impl Path {
+    /// The name used in logs and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Append => "append",
+            Self::Merge => "merge",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// A document and how it came about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Composition {
+    /// Markdown; empty when there is nothing to show.
+    pub document: String,
+    /// Its tokens, counted on the whole text.
+    pub tokens: i64,
+    /// The items in it, in the document's order.
+    pub shown: Vec<Shown>,
+    /// Indices of the items that leave the document for good, ascending: too old, or cut off for size.
+    pub dropped: Vec<usize>,
+    /// What it took.
+    pub path: Path,
+    /// Items were cut off for size (seed 003, "Emergency Compression"): count it and warn.
+    pub truncated: bool,
+    /// Tokens of the lines cut off, as short as they could be; 0 unless `truncated`.
+    pub truncated_tokens: i64,
+    /// When the clock will change the document; compose again then.
+    pub next_change: Option<Timestamp>,
+}
+
+/// Composes the document of `items` at `as_of`, counted by `counter`.
+///
+/// The same arguments give the same document; composing again without the dropped items drops none.
+pub fn compose(
+    items: &[Item],
+    as_of: Timestamp,
+    policy: &SummaryPolicy,
+    counter: &dyn TokenCounter,
+) -> Composition {
+    let mut page = Page::new(items, as_of, policy.ageing, counter);
+    let path = page.choose_path(policy);
+    let (document, tokens) = page.settle(path, policy);
+    let shown = page.shown();
+    let mut is_shown = vec![false; items.len()];
+    for place in &shown {
+        is_shown[place.index] = true;
+    }
+    Composition {
+        document,
+        tokens,
+        dropped: (0..items.len()).filter(|index| !is_shown[*index]).collect(),
+        path,
+        truncated: page.is_truncated(),
+        truncated_tokens: page.truncated_tokens,
+        next_change: policy
+            .ageing
+            .next_change(shown.iter().map(|place| &items[place.index]), as_of),
+        shown,
+    }
+}
+
+#[cfg(test)]
+mod tests;

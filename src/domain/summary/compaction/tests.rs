@@ -1,0 +1,342 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    domain::{
+        summary::{
+            fixtures::{any_item, item},
+            item::Importance,
+            render::{FOOTER, document},
+            section::{Form, Section},
+        },
+        time::{DAY_MS, HOUR_MS, MINUTE_MS},
+    },
+    tokenizer::BytesCounter,
+};
+
+const AS_OF: Timestamp = Timestamp(1_767_600_000_000);
+
+fn policy(max_tokens: i64) -> SummaryPolicy {
+    SummaryPolicy {
+        max_tokens,
+        ..SummaryPolicy::default()
+    }
+}
+
+/// `count` items, one every `step_ms`, the last one now.
+fn history(count: i64, step_ms: i64) -> Vec<Item> {
+    (1..=count)
+        .map(|n| item(n, AS_OF.plus_ms((n - count) * step_ms)))
+        .collect()
+}
+
+fn compose_bytes(items: &[Item], policy: &SummaryPolicy) -> Composition {
+    compose(items, AS_OF, policy, &BytesCounter)
+}
+
+#[test]
+fn a_small_history_is_shown_as_it_is() {
+    let items = [
+        item(1, AS_OF.plus_ms(-15 * DAY_MS)),
+        item(2, AS_OF.plus_ms(-8 * DAY_MS)),
+        item(3, AS_OF.plus_ms(-2 * DAY_MS)),
+        item(4, AS_OF.plus_ms(-HOUR_MS)),
+    ];
+    let composed = compose_bytes(&items, &SummaryPolicy::default());
+    insta::assert_snapshot!(composed.document, @r"
+    ## Previously in This Session
+    1. Fixed bug 4 in the parser: a trailing comma was refused in src/parser.rs (2026-01-05 07:00, #4, ~4k tokens)
+
+    ## Yesterday
+    1. Fixed bug 3 in the parser (Sat 2026-01-03, #3, ~3k tokens)
+
+    ## This Week
+    1. Fixed bug 2 (Sun 2025-12-28, #2, ~2k tokens)
+
+    *Older history is archived: look up any #n with recall.*
+    ");
+    assert_eq!(composed.path, Path::Append);
+    assert_eq!(composed.dropped, [0]);
+    assert!(!composed.truncated);
+    assert_eq!(composed.next_change, Some(AS_OF.plus_ms(23 * HOUR_MS)));
+    let nothing = compose_bytes(&[], &SummaryPolicy::default());
+    assert_eq!((nothing.document.as_str(), nothing.tokens), ("", 0));
+}
+
+#[test]
+fn the_path_follows_the_size() {
+    use Path::{Append, Full, Merge};
+    let items = history(20, MINUTE_MS);
+    let whole = compose_bytes(&items, &SummaryPolicy::default()).tokens;
+    // The ceiling at which the whole document is that many percent of it.
+    let paths: Vec<Path> = [70, 77, 82, 90, 97, 150, 400]
+        .map(|percent| compose_bytes(&items, &policy(whole * 100 / percent)).path)
+        .into();
+    assert_eq!(paths, [Append, Append, Merge, Merge, Full, Full, Full]);
+}
+
+#[test]
+fn merging_shortens_the_newest_section_only_and_the_least_important_first() {
+    let mut items = history(20, 3 * HOUR_MS);
+    items[14].importance = Importance::Trivial;
+    items[19].importance = Importance::Decision;
+    let whole = compose_bytes(&items, &SummaryPolicy::default()).tokens;
+    let policy = policy(whole * 100 / 88);
+    let composed = compose_bytes(&items, &policy);
+    assert_eq!(composed.path, Path::Merge);
+    assert!(composed.tokens < policy.append_tokens());
+    let form = |index| {
+        composed
+            .shown
+            .iter()
+            .find(|place| place.index == index)
+            .unwrap()
+            .form
+    };
+    assert_eq!(form(14), Form::Gist);
+    assert_eq!(form(19), Form::Text);
+    assert!(
+        composed
+            .shown
+            .iter()
+            .all(|place| place.section == Section::Session || place.form == Form::Brief)
+    );
+}
+
+#[test]
+fn a_full_document_loses_details_before_items_and_items_by_rank() {
+    let mut items = history(60, 4 * HOUR_MS);
+    for (index, item) in items.iter_mut().enumerate() {
+        item.importance = Importance::ALL[index % 6];
+    }
+    let whole = compose_bytes(&items, &SummaryPolicy::default()).tokens;
+    let shortened = compose_bytes(&items, &policy(whole));
+    assert_eq!((shortened.path, shortened.truncated), (Path::Full, false));
+    assert_eq!(shortened.shown.len(), 60);
+    let truncated = compose_bytes(&items, &policy(600));
+    assert!(truncated.truncated && truncated.truncated_tokens > 0);
+    assert_eq!(truncated.dropped.len() + truncated.shown.len(), 60);
+    assert!(
+        truncated
+            .dropped
+            .iter()
+            .all(|&index| items[index].importance < Importance::Constraint)
+    );
+    assert!(truncated.shown.iter().all(|place| place.form == Form::Gist));
+    let decisions_alone = compose_bytes(&items, &policy(200));
+    assert!(!decisions_alone.shown.is_empty());
+    assert!(
+        decisions_alone
+            .shown
+            .iter()
+            .all(|place| items[place.index].importance >= Importance::Constraint)
+    );
+}
+
+#[test]
+fn without_ageing_the_whole_span_survives_in_shorter_forms() {
+    let mut items = history(150, 3 * DAY_MS);
+    for item in &mut items {
+        item.text = "A detailed account of what was said and done. ".repeat(12);
+    }
+    let ageing_off = SummaryPolicy {
+        ageing: Ageing::Off,
+        ..SummaryPolicy::default()
+    };
+    let composed = compose_bytes(&items, &ageing_off);
+    assert_eq!((composed.path, composed.truncated), (Path::Full, false));
+    assert_eq!(composed.shown.len(), 150);
+    assert!(composed.tokens > 9_000, "room is used: {}", composed.tokens);
+    assert_eq!(
+        (composed.shown[0].form, composed.shown[149].form),
+        (Form::Brief, Form::Text)
+    );
+    assert_eq!(composed.next_change, None);
+}
+
+#[test]
+fn without_ageing_importance_outlives_recency_over_months() {
+    let mut items = history(1_000, DAY_MS);
+    for item in items.iter_mut().step_by(10) {
+        item.importance = Importance::Feature;
+    }
+    let ageing_off = SummaryPolicy {
+        ageing: Ageing::Off,
+        ..SummaryPolicy::default()
+    };
+    let composed = compose_bytes(&items, &ageing_off);
+    assert!(composed.truncated);
+    let oldest = |importance| {
+        let mut shown = composed.shown.iter().map(|place| place.index);
+        shown
+            .find(|&index| items[index].importance == importance)
+            .unwrap()
+    };
+    assert!(
+        oldest(Importance::Feature) < 100,
+        "{}",
+        oldest(Importance::Feature)
+    );
+    assert!(oldest(Importance::Fix) > 500, "{}", oldest(Importance::Fix));
+}
+
+#[cfg(feature = "tokenizer")]
+#[test]
+fn two_thousand_candidates_fit_exactly_counted() {
+    let mut items = history(2_000, 10 * MINUTE_MS);
+    for item in &mut items {
+        item.text = item.text.repeat(4);
+    }
+    let counter = crate::tokenizer::ceiling_counter();
+    let composed = compose(&items, AS_OF, &SummaryPolicy::default(), counter.as_ref());
+    assert_eq!(composed.tokens, counter.count(&composed.document));
+    assert!((9_300..9_500).contains(&composed.tokens), "{}", composed.tokens);
+    assert!(composed.truncated);
+}
+
+/// Thinks that a whole is ever more than its parts.
+struct Superadditive;
+
+impl TokenCounter for Superadditive {
+    fn count(&self, text: &str) -> i64 {
+        let bytes = i64::try_from(text.len()).unwrap();
+        bytes / 4 + bytes * bytes / 40_000
+    }
+
+    fn method(&self) -> &'static str {
+        "superadditive"
+    }
+}
+
+#[test]
+fn a_wrong_estimate_is_put_right() {
+    let items = history(200, HOUR_MS);
+    for max_tokens in [0, 1, 50, 100, 500, 3_000] {
+        let composed = compose(&items, AS_OF, &policy(max_tokens), &Superadditive);
+        assert!(composed.tokens <= max_tokens);
+        assert_eq!(composed.shown.is_empty(), max_tokens < 50, "{max_tokens}");
+    }
+}
+
+fn any_policy() -> impl Strategy<Value = SummaryPolicy> {
+    (0_i64..12_000, any::<bool>()).prop_map(|(max_tokens, ages)| SummaryPolicy {
+        max_tokens,
+        ageing: if ages { Ageing::default() } else { Ageing::Off },
+        ..SummaryPolicy::default()
+    })
+}
+
+/// What holds for every composition.
+fn check(items: &[Item], policy: &SummaryPolicy, counter: &dyn TokenCounter) -> Result<(), TestCaseError> {
+    let composed = compose(items, AS_OF, policy, counter);
+    prop_assert_eq!(composed.tokens, counter.count(&composed.document));
+    prop_assert!(composed.tokens <= policy.merge_tokens());
+    prop_assert_eq!(&composed.document, &document(items, &composed.shown));
+    prop_assert_eq!(&compose(items, AS_OF, policy, counter), &composed);
+
+    let mut accounted: Vec<usize> = composed.shown.iter().map(|place| place.index).collect();
+    accounted.extend(&composed.dropped);
+    accounted.sort_unstable();
+    prop_assert_eq!(accounted, (0..items.len()).collect::<Vec<_>>());
+    let aged_out = |index: usize| policy.ageing.section_of(&items[index], AS_OF).is_none();
+    let truncated: Vec<usize> = composed
+        .dropped
+        .iter()
+        .copied()
+        .filter(|&index| !aged_out(index))
+        .collect();
+    prop_assert_eq!(composed.truncated, !truncated.is_empty());
+    prop_assert!(!composed.truncated || composed.path == Path::Full);
+    for place in &composed.shown {
+        prop_assert_eq!(
+            Some(place.section),
+            policy.ageing.section_of(&items[place.index], AS_OF)
+        );
+        prop_assert!(place.form >= place.section.default_form());
+    }
+    let lower_rank_remains = composed
+        .shown
+        .iter()
+        .any(|place| items[place.index].importance < Importance::Constraint);
+    let high_rank_is_cut = truncated
+        .iter()
+        .any(|&index| items[index].importance >= Importance::Constraint);
+    prop_assert!(!(lower_rank_remains && high_rank_is_cut));
+
+    for line in composed.document.lines() {
+        let is_heading = Section::ALL
+            .iter()
+            .any(|section| line.strip_prefix("## ") == Some(section.heading()));
+        let is_item = line
+            .split_once(". ")
+            .is_some_and(|(number, _)| number.parse::<usize>().is_ok());
+        prop_assert!(
+            is_heading || is_item || line.is_empty() || line == FOOTER,
+            "{}",
+            line
+        );
+    }
+    let survivors: Vec<Item> = composed
+        .shown
+        .iter()
+        .map(|place| items[place.index].clone())
+        .collect();
+    let again = compose(&survivors, AS_OF, policy, counter);
+    prop_assert_eq!(again.dropped, Vec::<usize>::new());
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+    #[test]
+    fn compositions_keep_their_promises_counted_in_bytes(
+        items in prop::collection::vec(any_item(AS_OF), 0..120), policy in any_policy(),
+    ) {
+        check(&items, &policy, &BytesCounter)?;
+    }
+
+    #[test]
+    fn the_order_of_the_items_does_not_matter(
+        items in prop::collection::vec(any_item(AS_OF), 0..30), policy in any_policy(),
+    ) {
+        let reversed: Vec<Item> = items.iter().rev().cloned().collect();
+        prop_assume!({
+            let mut keys: Vec<_> = items.iter().map(|item| (item.ended_at, item.started_at, item.ranges[0])).collect();
+            keys.sort_unstable();
+            keys.windows(2).all(|pair| pair[0] != pair[1])
+        });
+        prop_assert_eq!(compose_bytes(&items, &policy).document, compose_bytes(&reversed, &policy).document);
+    }
+
+    #[test]
+    fn the_clock_changes_the_sections_at_the_next_change_only(
+        items in prop::collection::vec(any_item(AS_OF), 1..20),
+    ) {
+        let policy = SummaryPolicy::default();
+        let sections = |as_of| -> Vec<(usize, Section)> {
+            let composed = compose(&items, as_of, &policy, &BytesCounter);
+            let mut shown: Vec<_> = composed.shown.iter().map(|place| (place.index, place.section)).collect();
+            shown.sort_unstable();
+            shown
+        };
+        prop_assume!(!compose_bytes(&items, &policy).truncated);
+        match compose_bytes(&items, &policy).next_change {
+            Some(change) => {
+                prop_assert_eq!(sections(AS_OF), sections(change.plus_ms(-1)));
+                prop_assert_ne!(sections(AS_OF), sections(change));
+            }
+            None => prop_assert!(sections(AS_OF).is_empty()),
+        }
+    }
+}
+
+#[cfg(feature = "tokenizer")]
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn compositions_keep_their_promises_counted_in_o200k(
+        items in prop::collection::vec(any_item(AS_OF), 0..120), policy in any_policy(),
+    ) {
+        check(&items, &policy, crate::tokenizer::ceiling_counter().as_ref())?;
+    }
+}

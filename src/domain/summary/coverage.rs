@@ -1,0 +1,361 @@
+//! Coverage: from drafts to items that stand for each exchange exactly once.
+//!
+//! Invariant: the ranges of the items cover each live exchange that was asked about exactly once, and no other; their
+//! tokens add up. Times and tokens come from the exchanges, never from a model.
+
+use super::{
+    item::{
+        BRIEF_CHARS_MAX, ExchangeRange, GIST_CHARS_MAX, Importance, Item, ItemDraft, Origin, TEXT_CHARS_MAX,
+    },
+    line::clean,
+};
+use crate::domain::exchange::Exchange;
+
+/// How many exchanges nobody summarised share one digest item.
+pub const DIGEST_EXCHANGES_MAX: usize = 4;
+
+/// Why drafts can't be believed. Whoever gets one asks the model again or falls back on [`digest_items`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CoverageError {
+    /// A draft ends before it begins.
+    #[error("a draft about exchanges #{first} to #{last} is inverted")]
+    Inverted {
+        /// Its first exchange.
+        first: i64,
+        /// Its last exchange.
+        last: i64,
+    },
+    /// A draft begins before the one ahead of it ends.
+    #[error("exchange #{exchange} is covered twice, or drafts are out of order")]
+    Overlap {
+        /// The first exchange of the later draft.
+        exchange: i64,
+    },
+    /// A draft names exchanges beyond those it was asked about, or none of them.
+    #[error("a draft is about exchanges #{first} to #{last}, which were not asked about")]
+    NotAsked {
+        /// Its first exchange.
+        first: i64,
+        /// Its last exchange.
+        last: i64,
+    },
+}
+
+/// Makes items of `drafts` (disjoint, ascending) about `exchanges`; set-aside ones are left out. What no draft covers
+/// is filled by provisional digest items. Items come oldest first; those of drafts aren't provisional.
+///
+/// # Errors
+/// When the drafts overlap, are out of order, or name exchanges that were not asked about.
+pub fn items_from(
+    drafts: &[ItemDraft],
+    exchanges: &[Exchange],
+    origin: Origin,
+) -> Result<Vec<Item>, CoverageError> {
+    let live = live(exchanges);
+    check(drafts, &live)?;
+    let mut items = Vec::new();
+    let mut rest = live.as_slice();
+    for draft in drafts {
+        let ExchangeRange { first, last } = draft.exchanges;
+        let (gap, after) = rest.split_at(rest.partition_point(|exchange| exchange.exchange < first));
+        let (covered, after) = after.split_at(after.partition_point(|exchange| exchange.exchange <= last));
+        if covered.is_empty() {
+            return Err(CoverageError::NotAsked { first, last });
+        }
+        items.extend(digests(gap));
+        items.push(drafted(draft, covered, origin));
+        rest = after;
+    }
+    items.extend(digests(rest));
+    Ok(items)
+}
+
+/// Provisional digest items for `exchanges`, without a model; set-aside ones are left out. Neighbours of one day (UTC)
+/// share an item, [`DIGEST_EXCHANGES_MAX`] at most.
+pub fn digest_items(exchanges: &[Exchange]) -> Vec<Item> {
+    digests(&live(exchanges))
+}
+
+fn live(exchanges: &[Exchange]) -> Vec<&Exchange> {
+    let mut live: Vec<&Exchange> = exchanges
+        .iter()
+        .filter(|exchange| exchange.set_aside_at.is_none())
+        .collect();
+    live.sort_by_key(|exchange| exchange.exchange);
+    live.dedup_by_key(|exchange| exchange.exchange);
+    live
+}
+
+fn check(drafts: &[ItemDraft], live: &[&Exchange]) -> Result<(), CoverageError> {
+    let asked_first = live.first().map_or(i64::MAX, |exchange| exchange.exchange);
+    let asked_last = live.last().map_or(i64::MIN, |exchange| exchange.exchange);
+    let mut covered_through = i64::MIN;
+    for draft in drafts {
+        let ExchangeRange { first, last } = draft.exchanges;
+        if first > last {
+            return Err(CoverageError::Inverted { first, last });
+        }
+        if first < asked_first || last > asked_last {
+            return Err(CoverageError::NotAsked { first, last });
+        }
+        if first <= covered_through {
+            return Err(CoverageError::Overlap { exchange: first });
+        }
+        covered_through = last;
+    }
+    Ok(())
+}
+
+fn drafted(draft: &ItemDraft, covered: &[&Exchange], origin: Origin) -> Item {
+    Item {
+        importance: draft.importance,
+        text: draft.text.clone(),
+        brief: draft.brief.clone(),
+        gist: draft.gist.clone(),
+        origin,
+        provisional: false,
+        ..blank(covered)
+    }
+}
+
+fn digests(gap: &[&Exchange]) -> Vec<Item> {
+    let day = |exchange: &Exchange| exchange.opened_at.format("%F");
+    gap.chunk_by(|one, next| day(one) == day(next))
+        .flat_map(|of_one_day| of_one_day.chunks(DIGEST_EXCHANGES_MAX))
+        .map(digest)
+        .collect()
+}
+
+fn digest(covered: &[&Exchange]) -> Item {
+    // Each gets its share of a text, so that the last one is not cut off by a talkative first one.
+    let joined = |chars_max: usize, said: &dyn Fn(&Exchange) -> String| {
+        let separators = "; ".len() * (covered.len().max(1) - 1);
+        let share = (chars_max - separators) / covered.len().max(1);
+        let parts: Vec<String> = covered
+            .iter()
+            .map(|exchange| clean(&said(exchange), share))
+            .collect();
+        parts.join("; ")
+    };
+    let digest = |exchange: &Exchange| exchange.headline.digest();
+    let title = |exchange: &Exchange| match exchange.headline.title.as_str() {
+        "" => exchange.headline.digest(),
+        title => title.to_owned(),
+    };
+    Item {
+        text: joined(TEXT_CHARS_MAX, &digest),
+        brief: if covered.len() == 1 {
+            joined(BRIEF_CHARS_MAX, &digest)
+        } else {
+            joined(BRIEF_CHARS_MAX, &title)
+        },
+        gist: gist(&covered.iter().map(|exchange| title(exchange)).collect::<Vec<_>>()),
+        ..blank(covered)
+    }
+}
+
+/// The title that says most, and how many more there are: four shares of a headline would say nothing.
+fn gist(titles: &[String]) -> String {
+    let others = match titles.len() {
+        0 | 1 => String::new(),
+        titles => format!(" (+{} more)", titles - 1),
+    };
+    // Of equally long ones the first; `max_by_key` alone would take the last.
+    let longest = titles.iter().rev().max_by_key(|title| title.chars().count());
+    let title = longest.map_or("", String::as_str);
+    clean(title, GIST_CHARS_MAX - others.len()) + &others
+}
+
+/// What recapd knows of the exchanges without anybody's words: a provisional digest item without texts.
+fn blank(covered: &[&Exchange]) -> Item {
+    Item {
+        item: 0,
+        ranges: runs(covered),
+        started_at: covered
+            .iter()
+            .map(|exchange| exchange.opened_at)
+            .min()
+            .unwrap_or_default(),
+        ended_at: covered
+            .iter()
+            .map(|exchange| exchange.last_at)
+            .max()
+            .unwrap_or_default(),
+        source_tokens: covered
+            .iter()
+            .fold(0, |sum: i64, exchange| sum.saturating_add(exchange.tokens)),
+        // Nobody has judged it: neither dropped early nor kept to the last.
+        importance: Importance::Fix,
+        text: String::new(),
+        brief: String::new(),
+        gist: String::new(),
+        origin: Origin::Digest,
+        provisional: true,
+    }
+}
+
+/// The ranges of consecutive numbers in `covered`.
+fn runs(covered: &[&Exchange]) -> Vec<ExchangeRange> {
+    covered
+        .chunk_by(|one, next| one.exchange + 1 == next.exchange)
+        .filter_map(|run| {
+            Some(ExchangeRange {
+                first: run.first()?.exchange,
+                last: run.last()?.exchange,
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::domain::{
+        summary::fixtures::exchange,
+        time::{DAY_MS, HOUR_MS, Timestamp},
+    };
+
+    fn draft(first: i64, last: i64) -> ItemDraft {
+        ItemDraft {
+            exchanges: ExchangeRange { first, last },
+            importance: Importance::Decision,
+            text: "Text".to_owned(),
+            brief: "Brief".to_owned(),
+            gist: "Gist".to_owned(),
+        }
+    }
+
+    fn exchanges(numbers: &[i64]) -> Vec<Exchange> {
+        numbers
+            .iter()
+            .map(|&n| exchange(n, Timestamp(n * HOUR_MS)))
+            .collect()
+    }
+
+    #[test]
+    fn drafts_become_items_and_gaps_become_digests() {
+        let items = items_from(
+            &[draft(2, 4), draft(7, 7)],
+            &exchanges(&[1, 2, 4, 5, 6, 7, 8]),
+            Origin::Model,
+        )
+        .unwrap();
+        let told: Vec<String> = items
+            .iter()
+            .map(|item| {
+                format!(
+                    "{} {} {} {} | {} | {} | {}",
+                    crate::domain::summary::line::ranges(&item.ranges),
+                    item.origin.name(),
+                    item.provisional,
+                    item.source_tokens,
+                    item.text,
+                    item.brief,
+                    item.gist
+                )
+            })
+            .collect();
+        insta::assert_snapshot!(told.join("\n"), @r"
+        #1 digest true 100 | Question 1 → bash ×2 → Answer 1 | Question 1 → bash ×2 → Answer 1 | Question 1
+        #2, #4 model false 200 | Text | Brief | Gist
+        #5–#6 digest true 200 | Question 5 → bash ×2 → Answer 5; Question 6 → bash ×2 → Answer 6 | Question 5; Question 6 | Question 5 (+1 more)
+        #7 model false 100 | Text | Brief | Gist
+        #8 digest true 100 | Question 8 → bash ×2 → Answer 8 | Question 8 → bash ×2 → Answer 8 | Question 8
+        ");
+        let two_to_four = &items[1];
+        assert_eq!(two_to_four.started_at, Timestamp(2 * HOUR_MS));
+        assert_eq!(two_to_four.ended_at, Timestamp(4 * HOUR_MS + 1_000));
+    }
+
+    #[test]
+    fn digests_never_span_days_or_more_than_a_few() {
+        let numbers: Vec<i64> = (1..=30).collect();
+        let counts: Vec<i64> = digest_items(&exchanges(&numbers))
+            .iter()
+            .map(|item| item.source_tokens / 100)
+            .collect();
+        assert_eq!(counts, [4, 4, 4, 4, 4, 3, 4, 3]);
+        let mut one_set_aside = exchanges(&[1, 2, 3]);
+        one_set_aside[1].set_aside_at = Some(Timestamp(DAY_MS));
+        assert_eq!(digest_items(&one_set_aside)[0].source_tokens, 200);
+        assert_eq!(digest_items(&[]), []);
+    }
+
+    #[test]
+    fn a_digest_gives_everyone_a_share() {
+        let mut talkative = exchanges(&[1, 2, 3, 4]);
+        for exchange in &mut talkative {
+            exchange.headline.title = format!("{} {}", exchange.exchange, "many words ".repeat(14));
+        }
+        let [item] = digest_items(&talkative).try_into().unwrap();
+        for (text, chars_max, last) in [
+            (item.text, TEXT_CHARS_MAX, "; 4 many words"),
+            (item.brief, BRIEF_CHARS_MAX, "; 4 many words"),
+            (item.gist, GIST_CHARS_MAX, " (+3 more)"),
+        ] {
+            assert!(text.chars().count() <= chars_max);
+            assert!(text.contains(last), "{text}");
+        }
+    }
+
+    #[test]
+    fn drafts_that_cannot_be_believed_are_refused() {
+        let asked = exchanges(&[3, 4, 7, 8]);
+        let cases = [
+            (vec![draft(4, 3)], CoverageError::Inverted { first: 4, last: 3 }),
+            (
+                vec![draft(3, 4), draft(4, 7)],
+                CoverageError::Overlap { exchange: 4 },
+            ),
+            (
+                vec![draft(7, 8), draft(3, 4)],
+                CoverageError::Overlap { exchange: 3 },
+            ),
+            (vec![draft(1, 3)], CoverageError::NotAsked { first: 1, last: 3 }),
+            (vec![draft(8, 9)], CoverageError::NotAsked { first: 8, last: 9 }),
+            (vec![draft(5, 6)], CoverageError::NotAsked { first: 5, last: 6 }),
+        ];
+        for (drafts, error) in cases {
+            assert_eq!(items_from(&drafts, &asked, Origin::Model), Err(error));
+        }
+        let none = CoverageError::NotAsked { first: 1, last: 1 };
+        assert_eq!(items_from(&[draft(1, 1)], &[], Origin::Model), Err(none));
+    }
+
+    proptest! {
+        #[test]
+        fn each_live_exchange_is_covered_exactly_once(
+            kinds in prop::collection::vec((any::<bool>(), any::<bool>(), 0..3 * DAY_MS), 1..40),
+            cuts in prop::collection::vec((0_i64..40, 0_i64..6), 0..12),
+        ) {
+            let all: Vec<Exchange> = (1..).zip(&kinds).map(|(n, &(live, _, ms))| {
+                let mut exchange = exchange(n, Timestamp(ms));
+                exchange.set_aside_at = (!live).then_some(Timestamp(0));
+                exchange
+            }).collect();
+            let live: Vec<i64> = all.iter().filter(|e| e.set_aside_at.is_none()).map(|e| e.exchange).collect();
+            let mut drafts: Vec<ItemDraft> = Vec::new();
+            let mut next = 0;
+            for (skip, more) in cuts {
+                let (first, last) = (next + 1 + skip % 5, next + 1 + skip % 5 + more);
+                drafts.push(draft(first, last));
+                next = last;
+            }
+            let asked_about = |draft: &ItemDraft| {
+                let range = draft.exchanges;
+                live.iter().any(|&n| range.contains(n))
+                    && live.first().is_some_and(|&n| n <= range.first)
+                    && live.last().is_some_and(|&n| range.last <= n)
+            };
+            drafts.retain(asked_about);
+            for items in [items_from(&drafts, &all, Origin::Model).unwrap(), digest_items(&all)] {
+                let covered: Vec<i64> = items.iter().flat_map(|item| &item.ranges).flat_map(|r| r.first..=r.last).collect();
+                prop_assert_eq!(&covered, &live);
+                let tokens: i64 = items.iter().map(|item| item.source_tokens).sum();
+                prop_assert_eq!(tokens, 100 * i64::try_from(live.len()).unwrap());
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Items and exchanges for the tests of the summary.
+
+use proptest::prelude::*;
+
+use super::item::{ExchangeRange, Importance, Item, Origin};
+use crate::domain::{
+    exchange::{Exchange, ExchangeState, Headline},
+    time::{DAY_MS, Timestamp},
+};
+
+/// A plain item about exchange `n` that ended at `ended_at`.
+pub(crate) fn item(n: i64, ended_at: Timestamp) -> Item {
+    Item {
+        item: n,
+        ranges: vec![ExchangeRange { first: n, last: n }],
+        started_at: ended_at,
+        ended_at,
+        source_tokens: 1_000 * n,
+        importance: Importance::Fix,
+        text: format!("Fixed bug {n} in the parser: a trailing comma was refused in src/parser.rs"),
+        brief: format!("Fixed bug {n} in the parser"),
+        gist: format!("Fixed bug {n}"),
+        origin: Origin::Model,
+        provisional: false,
+    }
+}
+
+/// A closed exchange of 100 tokens that took place at `at`.
+pub(crate) fn exchange(n: i64, at: Timestamp) -> Exchange {
+    Exchange {
+        exchange: n,
+        session: 1,
+        first_seq: 2 * n,
+        last_seq: 2 * n + 1,
+        tokens: 100,
+        tokens_before: 100 * (n - 1),
+        state: ExchangeState::Closed,
+        opened_at: at,
+        last_at: at.plus_ms(1_000),
+        headline: Headline {
+            title: format!("Question {n}"),
+            tools: vec![("bash".to_owned(), 2)],
+            answer: format!("Answer {n}"),
+        },
+        set_aside_at: None,
+    }
+}
+
+/// Texts as hostile as they come: any characters, or many of one that a careless cut would split or a terminal obey.
+pub(crate) fn any_text() -> impl Strategy<Value = String> {
+    let odd = prop::sample::select(vec![
+        "word ",
+        "👩‍👩‍👧",
+        "مرحبا ",
+        "e\u{301}\u{302}",
+        "\u{202e}abc",
+        "\u{1b}[31m",
+        "\n# Yesterday\n",
+        "</summary>",
+        "\t\r\n",
+        "漢字",
+        "- ",
+        "```",
+    ]);
+    prop_oneof![
+        any::<String>(),
+        "[a-z ]{0,120}",
+        (odd, 0_usize..400).prop_map(|(text, times)| text.repeat(times)),
+    ]
+}
+
+/// Items of any kind that ended between a day after and twenty days before `as_of`.
+pub(crate) fn any_item(as_of: Timestamp) -> impl Strategy<Value = Item> {
+    let texts = (any_text(), any_text(), any_text());
+    let numbers = (1_i64..5_000, 0_i64..3, -DAY_MS..20 * DAY_MS, 0_i64..3_000_000);
+    let marks = (
+        prop::sample::select(Importance::ALL.to_vec()),
+        any::<bool>(),
+        0_i64..2 * DAY_MS,
+    );
+    (texts, numbers, marks).prop_map(
+        move |(
+            (text, brief, gist),
+            (first, more, age_ms, source_tokens),
+            (importance, provisional, span_ms),
+        )| {
+            let ended_at = as_of.plus_ms(-age_ms);
+            Item {
+                item: first,
+                ranges: vec![ExchangeRange {
+                    first,
+                    last: first + more,
+                }],
+                started_at: ended_at.plus_ms(-span_ms),
+                ended_at,
+                source_tokens,
+                importance,
+                text,
+                brief,
+                gist,
+                origin: if provisional {
+                    Origin::Digest
+                } else {
+                    Origin::Model
+                },
+                provisional,
+            }
+        },
+    )
+}

@@ -1,0 +1,274 @@
+//! Pending exchanges: what has left the window and is not summarised yet, shown by its digests when the document is
+//! read, so that nothing is ever invisible (`#120–#180: 61 exchanges … waiting to be summarised`).
+//!
+//! Invariant: the text never exceeds the ceiling it is given.
+
+use super::{
+    item::ExchangeRange,
+    line::{clean, minutes, range_name, rounded, source},
+    render::{FOOTER, numbered, section_text},
+};
+use crate::domain::{time::Timestamp, tokens::TokenCounter};
+
+/// The section's heading, without the Markdown mark.
+pub const PENDING_HEADING: &str = "Just Left the Window";
+/// The longest digest on a pending line, in characters.
+pub const PENDING_CHARS_MAX: usize = 360;
+/// Tokens allowed for the heading and the line of those that don't fit.
+const FOLD_TOKENS: i64 = 60;
+
+/// An exchange between the summary and the window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingLine {
+    /// Its number.
+    pub exchange: i64,
+    /// When it took place.
+    pub at: Timestamp,
+    /// Its tokens.
+    pub tokens: i64,
+    /// What it was about, in one line.
+    pub digest: String,
+}
+
+/// How much of everything is shown.
+#[derive(Clone, Copy)]
+struct Share {
+    /// Lines of the document, from its head.
+    document_lines: usize,
+    /// Pending lines, the newest ones; `None` leaves the whole section out.
+    pending_lines: Option<usize>,
+}
+
+/// Appends the pending exchanges (any order) to `document` and returns the text with its tokens.
+///
+/// Newest last, one line each. Those that don't fit into `max_tokens` are folded into a leading line, oldest first.
+/// When there is no room even for that, the document gives way from its end, where the oldest items are; and when
+/// there is none at all, the text is empty.
+pub fn with_pending(
+    document: &str,
+    pending: &[PendingLine],
+    max_tokens: i64,
+    counter: &dyn TokenCounter,
+) -> (String, i64) {
+    let mut pending: Vec<&PendingLine> = pending.iter().collect();
+    pending.sort_by_key(|line| line.exchange);
+    let body = document.trim_end().strip_suffix(FOOTER).unwrap_or(document);
+    let lines: Vec<&str> = body.lines().collect();
+    let room = max_tokens - counter.count(document) - FOLD_TOKENS;
+    shares(lines.len(), pending.len(), fitting(&pending, room, counter))
+        .map(|share| text(&lines, &pending, share))
+        .map(|text| (counter.count(&text), text))
+        .find(|(tokens, text)| *tokens <= max_tokens || text.is_empty())
+        .map(|(tokens, text)| (text, tokens))
+        .unwrap_or_default()
+}
+
+/// What to try, from everything to nothing: fewer pending lines, then less of the document, then no pending lines.
+fn shares(document_lines: usize, pending: usize, fitting: usize) -> impl Iterator<Item = Share> {
+    let all = (pending > 0).then_some(fitting);
+    let fewer_pending = falling(fitting).map(move |kept| Share {
+        document_lines,
+        pending_lines: all.map(|_| kept),
+    });
+    let less_document = falling(document_lines).map(move |document_lines| Share {
+        document_lines,
+        pending_lines: all.map(|_| 0),
+    });
+    let no_pending = falling(document_lines).map(|document_lines| Share {
+        document_lines,
+        pending_lines: None,
+    });
+    fewer_pending.chain(less_document).chain(no_pending)
+}
+
+/// From `most` to 0, in steps of an eighth: few enough to count each attempt as a whole.
+fn falling(most: usize) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(most), |kept| (*kept > 0).then(|| kept - (kept / 8).max(1)))
+}
+
+/// How many of the newest lines fit into `room` tokens, by estimate.
+fn fitting(pending: &[&PendingLine], room: i64, counter: &dyn TokenCounter) -> usize {
+    pending
+        .iter()
+        .rev()
+        .scan(0, |tokens, line| {
+            *tokens += counter.count(&numbered(1, &pending_line(line)));
+            Some(*tokens)
+        })
+        .take_while(|tokens| *tokens <= room)
+        .count()
+}
+
+fn text(document: &[&str], pending: &[&PendingLine], share: Share) -> String {
+    let mut text = document_head(document, share.document_lines);
+    if let Some(kept) = share.pending_lines {
+        let (folded, kept) = pending.split_at(pending.len() - kept);
+        let lines: Vec<String> = fold_line(folded)
+            .into_iter()
+            .chain(kept.iter().map(|line| pending_line(line)))
+            .collect();
+        text.push_str(&section_text(PENDING_HEADING, &lines));
+    }
+    if !text.is_empty() {
+        text.push_str(FOOTER);
+        text.push('\n');
+    }
+    text
+}
+
+/// The first lines of the document, without a heading that has lost its items, and an empty line.
+fn document_head(document: &[&str], lines: usize) -> String {
+    let mut head = document.get(..lines).unwrap_or(document);
+    while let Some((last, before)) = head.split_last()
+        && (last.is_empty() || last.starts_with("## "))
+    {
+        head = before;
+    }
+    if head.is_empty() {
+        return String::new();
+    }
+    head.join("\n") + "\n\n"
+}
+
+fn pending_line(line: &PendingLine) -> String {
+    let number = range_name(ExchangeRange {
+        first: line.exchange,
+        last: line.exchange,
+    });
+    let source = source(&minutes(line.at, line.at), &number, line.tokens);
+    format!("{} {source}", clean(&line.digest, PENDING_CHARS_MAX))
+}
+
+fn fold_line(folded: &[&PendingLine]) -> Option<String> {
+    let range = ExchangeRange {
+        first: folded.first()?.exchange,
+        last: folded.last()?.exchange,
+    };
+    let tokens = folded
+        .iter()
+        .fold(0_i64, |sum, line| sum.saturating_add(line.tokens));
+    let exchanges = if folded.len() == 1 {
+        "exchange"
+    } else {
+        "exchanges"
+    };
+    Some(format!(
+        "{}: {} {exchanges}, ~{} tokens, waiting to be summarised",
+        range_name(range),
+        folded.len(),
+        rounded(tokens, false)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{domain::summary::fixtures::any_text, tokenizer::BytesCounter};
+
+    const DOCUMENT: &str = "## Yesterday\n1. Added JWT (Mon 2026-01-05, #1–#9, ~17k tokens)\n\n\
+                            *Older history is archived: look up any #n with recall.*\n";
+
+    fn pending(exchanges: std::ops::RangeInclusive<i64>) -> Vec<PendingLine> {
+        exchanges
+            .map(|exchange| PendingLine {
+                exchange,
+                at: Timestamp(1_767_600_000_000 + exchange * 60_000),
+                tokens: 700,
+                digest: format!("Question {exchange} → bash → Answer {exchange}"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_pending_exchange_has_a_line() {
+        let (text, tokens) = with_pending(DOCUMENT, &pending(10..=11), 10_000, &BytesCounter);
+        insta::assert_snapshot!(text, @r"
+        ## Yesterday
+        1. Added JWT (Mon 2026-01-05, #1–#9, ~17k tokens)
+
+        ## Just Left the Window
+        1. Question 10 → bash → Answer 10 (2026-01-05 08:10, #10, ~700 tokens)
+        2. Question 11 → bash → Answer 11 (2026-01-05 08:11, #11, ~700 tokens)
+
+        *Older history is archived: look up any #n with recall.*
+        ");
+        assert_eq!(tokens, BytesCounter.count(&text));
+        let (alone, _) = with_pending("", &pending(1..=1), 10_000, &BytesCounter);
+        assert!(
+            alone.starts_with("## Just Left the Window\n1. Question 1 "),
+            "{alone}"
+        );
+        assert_eq!(with_pending(DOCUMENT, &[], 10_000, &BytesCounter).0, DOCUMENT);
+        assert_eq!(with_pending("", &[], 10_000, &BytesCounter), (String::new(), 0));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_folded_oldest_first() {
+        let (text, _) = with_pending(DOCUMENT, &pending(10..=70), 190, &BytesCounter);
+        insta::assert_snapshot!(text, @r"
+        ## Yesterday
+        1. Added JWT (Mon 2026-01-05, #1–#9, ~17k tokens)
+
+        ## Just Left the Window
+        1. #10–#67: 58 exchanges, ~41k tokens, waiting to be summarised
+        2. Question 68 → bash → Answer 68 (2026-01-05 09:08, #68, ~700 tokens)
+        3. Question 69 → bash → Answer 69 (2026-01-05 09:09, #69, ~700 tokens)
+        4. Question 70 → bash → Answer 70 (2026-01-05 09:10, #70, ~700 tokens)
+
+        *Older history is archived: look up any #n with recall.*
+        ");
+    }
+
+    #[test]
+    fn the_fold_line_stays_longest() {
+        let (text, _) = with_pending(DOCUMENT, &pending(10..=70), 60, &BytesCounter);
+        insta::assert_snapshot!(text, @r"
+        ## Just Left the Window
+        1. #10–#70: 61 exchanges, ~43k tokens, waiting to be summarised
+
+        *Older history is archived: look up any #n with recall.*
+        ");
+        assert_eq!(
+            with_pending(DOCUMENT, &pending(10..=70), 10, &BytesCounter),
+            (String::new(), 0)
+        );
+    }
+
+    fn any_pending() -> impl Strategy<Value = Vec<PendingLine>> {
+        prop::collection::vec((any_text(), 0_i64..100_000), 0..40).prop_map(|texts| {
+            (1..)
+                .zip(texts)
+                .map(|(exchange, (digest, tokens))| PendingLine {
+                    exchange,
+                    at: Timestamp(exchange),
+                    tokens,
+                    digest,
+                })
+                .collect()
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+        #[test]
+        fn never_over_the_ceiling_and_nothing_invisible(
+            pending in any_pending(), items in 0_usize..60, max_tokens in 0_i64..3_000,
+        ) {
+            let body: String = (1..=items).map(|n| numbered(n, "Did something (Mon 2026-01-05, #1)")).collect();
+            let document = if items == 0 { String::new() } else { format!("## Yesterday\n{body}\n{FOOTER}\n") };
+            let (text, tokens) = with_pending(&document, &pending, max_tokens, &BytesCounter);
+            prop_assert!(tokens <= max_tokens);
+            prop_assert_eq!(tokens, BytesCounter.count(&text));
+            // A fold line with its heading and the footer needs some fifty tokens.
+            if max_tokens >= 70 && !pending.is_empty() {
+                let section = text.split(PENDING_HEADING).nth(1).unwrap_or_default();
+                let folds = section.lines().filter(|line| line.ends_with("waiting to be summarised")).count();
+                let lines = section.lines().filter(|line| line.ends_with(" tokens)")).count();
+                let first = format!("1. #1{}", if pending.len() - lines > 1 { "–" } else { ":" });
+                prop_assert!(lines == pending.len() || (folds == 1 && section.contains(&first)), "{}", text);
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Sections and forms: where an item stands and how long its line is, by its age alone.
+//!
+//! Invariant: the section is a function of the item's end and of `as_of`; asking twice, or late, changes nothing.
+
+use serde::{Deserialize, Serialize};
+
+use super::item::Item;
+use crate::domain::time::{DAY_MS, Timestamp};
+
+/// A section of the document, newest first (seed 003, "Time-Based Triggers").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Section {
+    /// What happened lately, in detail.
+    Session,
+    /// Older, briefly.
+    Yesterday,
+    /// Oldest, as headlines.
+    Week,
+}
+
+impl Section {
+    /// All, in the order of the document.
+    pub const ALL: [Self; 3] = [Self::Session, Self::Yesterday, Self::Week];
+
+    /// Its heading, without the Markdown mark.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Self::Session => "Previously in This Session",
+            Self::Yesterday => "Yesterday",
+            Self::Week => "This Week",
+        }
+    }
+
+    /// The form in which its items stand while there is room (seed 003, "Time-Based Prioritization").
+    pub fn default_form(self) -> Form {
+        match self {
+            Self::Session => Form::Text,
+            Self::Yesterday => Form::Brief,
+            Self::Week => Form::Gist,
+        }
+    }
+}
+
+/// Which of an item's three texts is shown, longest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// The detailed one.
+    Text,
+    /// The shorter one.
+    Brief,
+    /// The headline.
+    Gist,
+}
+
+impl Form {
+    /// All, longest first.
+    pub const ALL: [Self; 3] = [Self::Text, Self::Brief, Self::Gist];
+
+    /// The forms shorter than this one, longest first.
+    pub fn shorter(self) -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(move |form| *form > self)
+    }
+}
+
+/// How items move through the sections and out of the document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "mode")]
+pub enum Ageing {
+    /// By age. A limit below the one before it makes its section empty; it is never an error.
+    Age {
+        /// From this age on an item is no longer in [`Section::Session`].
+        session_ms: i64,
+        /// From this age on an item is no longer in [`Section::Yesterday`].
+        yesterday_ms: i64,
+        /// From this age on an item is no longer in the document.
+        week_ms: i64,
+    },
+    /// Nothing ages: everything stays in [`Section::Session`], in the form that fits.
+    Off,
+}
+
+impl Default for Ageing {
+    /// Seed 003's limits: 24 hours, 7 days, 14 days.
+    fn default() -> Self {
+        Self::Age {
+            session_ms: DAY_MS,
+            yesterday_ms: 7 * DAY_MS,
+            week_ms: 14 * DAY_MS,
+        }
+    }
+}
+
+impl Ageing {
+    /// The section of `item` at `as_of`; `None` when it has left the document.
+    pub fn section_of(self, item: &Item, as_of: Timestamp) -> Option<Section> {
+        let Some(limits_ms) = self.limits_ms() else {
+            return Some(Section::Session);
+        };
+        let age_ms = age_ms(item, as_of);
+        Section::ALL
+            .into_iter()
+            .zip(limits_ms)
+            .find(|(_, limit_ms)| age_ms < *limit_ms)
+            .map(|(section, _)| section)
+    }
+
+    /// The first moment after `as_of` at which one of `items` changes its section or leaves the document. Before it,
+    /// rendering the same items again changes no section.
+    pub fn next_change<'a>(
+        self,
+        items: impl IntoIterator<Item = &'a Item>,
+        as_of: Timestamp,
+    ) -> Option<Timestamp> {
+        let limits_ms = self.limits_ms()?;
+        items
+            .into_iter()
+            .filter_map(|item| {
+                let age_ms = age_ms(item, as_of);
+                let next_ms = limits_ms.into_iter().find(|limit_ms| age_ms < *limit_ms)?;
+                Some(item.ended_at.plus_ms(next_ms))
+            })
+            .min()
+    }
+
+    /// The sections' limits, ascending.
+    fn limits_ms(self) -> Option<[i64; 3]> {
+        let Self::Age {
+            session_ms,
+            yesterday_ms,
+            week_ms,
+        } = self
+        else {
+            return None;
+        };
+        let yesterday_ms = yesterday_ms.max(session_ms);
+        Some([session_ms, yesterday_ms, week_ms.max(yesterday_ms)])
+    }
+}
+
+/// How old `item` is at `as_of`, in milliseconds. An item dated later is new: clocks of clients run ahead.
+pub fn age_ms(item: &Item, as_of: Timestamp) -> i64 {
+    as_of.since_ms(item.ended_at).max(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::domain::{summary::fixtures::item, time::HOUR_MS};
+
+    const AS_OF: Timestamp = Timestamp(1_767_600_000_000);
+
+    fn aged(age_ms: i64) -> Item {
+        item(1, AS_OF.plus_ms(-age_ms))
+    }
+
+    #[test]
+    fn the_clock_moves_items_through_the_sections() {
+        let cases = [
+            (-HOUR_MS, Some(Section::Session), DAY_MS + HOUR_MS),
+            (0, Some(Section::Session), DAY_MS),
+            (DAY_MS - 1, Some(Section::Session), 1),
+            (DAY_MS, Some(Section::Yesterday), 6 * DAY_MS),
+            (7 * DAY_MS - 1, Some(Section::Yesterday), 1),
+            (7 * DAY_MS, Some(Section::Week), 7 * DAY_MS),
+            (14 * DAY_MS - 1, Some(Section::Week), 1),
+        ];
+        for (age_ms, section, change_in_ms) in cases {
+            let item = aged(age_ms);
+            assert_eq!(Ageing::default().section_of(&item, AS_OF), section, "{age_ms}");
+            assert_eq!(
+                Ageing::default().next_change([&item], AS_OF),
+                Some(AS_OF.plus_ms(change_in_ms)),
+                "{age_ms}"
+            );
+        }
+        let gone = aged(14 * DAY_MS);
+        assert_eq!(Ageing::default().section_of(&gone, AS_OF), None);
+        assert_eq!(Ageing::default().next_change([&gone], AS_OF), None);
+        assert_eq!(
+            Ageing::Off.section_of(&aged(900 * DAY_MS), AS_OF),
+            Some(Section::Session)
+        );
+        assert_eq!(Ageing::Off.next_change([&gone], AS_OF), None);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_changes_before_the_next_change_and_something_does_at_it(
+            ages in prop::collection::vec(-DAY_MS..20 * DAY_MS, 1..20),
+            limits in prop::array::uniform3(-1..20 * DAY_MS),
+        ) {
+            let [session_ms, yesterday_ms, week_ms] = limits;
+            let ageing = Ageing::Age { session_ms, yesterday_ms, week_ms };
+            let items: Vec<Item> = ages.iter().map(|&age| aged(age)).collect();
+            let sections = |at| items.iter().map(|item| ageing.section_of(item, at)).collect::<Vec<_>>();
+            match ageing.next_change(&items, AS_OF) {
+                Some(change) => {
+                    prop_assert!(change > AS_OF);
+                    prop_assert_eq!(sections(AS_OF), sections(change.plus_ms(-1)));
+                    prop_assert_ne!(sections(AS_OF), sections(change));
+                }
+                None => prop_assert!(sections(AS_OF).iter().all(Option::is_none)),
+            }
+        }
+    }
+}

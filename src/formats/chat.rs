@@ -1,0 +1,95 @@
+//! Chat messages of OpenAI and Anthropic: a role, content, and beside it OpenAI's tool calls. The two use different
+//! fields and blocks, so one reader serves both, and logs that mix them.
+
+use super::{
+    FormatError,
+    content::{parts, text_part, tool_call, tool_result},
+    detect::is_by_parts,
+    json::{self, Fields},
+    message, unknown_kind,
+};
+use crate::domain::message::{Format, Kind, Message, Part};
+
+/// Reads a message that says its role.
+pub(super) fn read(format: Format, fields: &Fields<'_>) -> Result<Message, FormatError> {
+    let role = fields.text("role").ok_or_else(|| {
+        FormatError::new(
+            "message has no `role`",
+            "give its role (user, assistant, system or tool), or say which format it is",
+        )
+    })?;
+    if is_by_parts(fields) {
+        return Err(FormatError::new(
+            "message has `parts` in place of `content`, as Gemini's do",
+            "convert it to OpenAI's or Anthropic's form",
+        ));
+    }
+    Ok(read_as(format, &role, fields))
+}
+
+/// Reads a message as one of `role`.
+pub(super) fn read_as(format: Format, role: &str, fields: &Fields<'_>) -> Message {
+    let parts = match role {
+        "tool" | "function" => result(fields),
+        _ => said(fields),
+    };
+    message(format, fields, kind(role, &parts), parts)
+}
+
+/// What a message of `role` is. Anthropic's tool results are the user's by role, but nothing the user said.
+fn kind(role: &str, parts: &[Part]) -> Kind {
+    let has_call = || parts.iter().any(|part| matches!(part, Part::ToolCall { .. }));
+    let has_result = || parts.iter().any(|part| matches!(part, Part::ToolResult { .. }));
+    match role {
+        "system" | "developer" => Kind::System,
+        "user" if has_result() => Kind::ToolResult,
+        "user" => Kind::User,
+        "assistant" if has_call() => Kind::ToolCall,
+        "assistant" => Kind::Assistant,
+        "tool" | "function" => Kind::ToolResult,
+        other => unknown_kind(other),
+    }
+}
+
+fn said(fields: &Fields<'_>) -> Vec<Part> {
+    let thinking = fields
+        .text("reasoning_content")
+        .or_else(|| fields.text("reasoning"))
+        .map(Part::Thinking);
+    let calls = fields.list("tool_calls").unwrap_or_default();
+    let calls = calls
+        .into_iter()
+        .filter_map(|raw| Fields::of(raw).map(|call| self::call(&call)));
+    let legacy_call = fields.object("function_call").map(|call| self::call(&call));
+    thinking
+        .into_iter()
+        .chain(parts(fields.raw("content")))
+        .chain(fields.text("refusal").and_then(text_part))
+        .chain(calls)
+        .chain(legacy_call)
+        .collect()
+}
+
+/// One of `tool_calls`: `{id, function: {name, arguments}}`, `{id, custom: {name, input}}`, or flat.
+fn call(call: &Fields<'_>) -> Part {
+    let inner = call.object("function").or_else(|| call.object("custom"));
+    let inner = inner.as_ref().unwrap_or(call);
+    let arguments = inner.raw("arguments").or_else(|| inner.raw("input"));
+    tool_call(call.text("id"), inner.text("name"), arguments)
+}
+
+/// A message of role `tool`. Its call's id has several names in the wild: OpenAI's, SWE-agent's list, tau2's `id`.
+fn result(fields: &Fields<'_>) -> Vec<Part> {
+    let listed = || json::string(fields.list("tool_call_ids")?.first()?);
+    let call_id = fields
+        .text("tool_call_id")
+        .or_else(listed)
+        .or_else(|| fields.text("id"));
+    let is_error = fields.flag("is_error").or_else(|| fields.flag("error"));
+    tool_result(
+        call_id,
+        fields.text("name"),
+        fields.raw("content"),
+        is_error.unwrap_or(false),
+    )
+}

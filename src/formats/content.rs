@@ -1,0 +1,167 @@
+//! What stands in a message's `content`: a string, a list of blocks, null, or nothing. OpenAI's and Anthropic's
+//! blocks have different names, so one reader knows both.
+
+use serde_json::value::RawValue;
+
+use super::json::{self, Fields};
+use crate::domain::message::Part;
+
+/// The name of a tool that a call doesn't name.
+const UNNAMED_TOOL: &str = "unknown";
+/// The media type of an image, a sound and a document that don't say theirs.
+const IMAGE: &str = "image/*";
+const AUDIO: &str = "audio/*";
+const DOCUMENT: &str = "application/octet-stream";
+
+/// The parts of a message's content. Blocks of unknown types are left to the payload, unless they have a text.
+pub(super) fn parts(content: Option<&RawValue>) -> Vec<Part> {
+    let Some(content) = content else { return Vec::new() };
+    match json::list(content) {
+        Some(blocks) => blocks.into_iter().flat_map(block).collect(),
+        None => text_part(json::as_text(content)).into_iter().collect(),
+    }
+}
+
+/// A tool's result, and the images and documents in it as parts of their own.
+pub(super) fn tool_result(
+    call_id: Option<String>,
+    name: Option<String>,
+    content: Option<&RawValue>,
+    is_error: bool,
+) -> Vec<Part> {
+    let (text, attachments) = result_text(content);
+    let result = Part::ToolResult {
+        call_id,
+        name,
+        text,
+        is_error,
+    };
+    std::iter::once(result).chain(attachments).collect()
+}
+
+/// A call of a tool. Arguments given as a string are taken as they are.
+pub(super) fn tool_call(id: Option<String>, name: Option<String>, arguments: Option<&RawValue>) -> Part {
+    Part::ToolCall {
+        id,
+        name: name.unwrap_or_else(|| UNNAMED_TOOL.to_owned()),
+        arguments: arguments.map(json::as_text).unwrap_or_default(),
+    }
+}
+
+/// A text, if it says something.
+pub(super) fn text_part(text: String) -> Option<Part> {
+    (!text.is_empty()).then_some(Part::Text(text))
+}
+
+fn block(raw: &RawValue) -> Vec<Part> {
+    let Some(block) = Fields::of(raw) else {
+        return json::string(raw).and_then(text_part).into_iter().collect();
+    };
+    let part = match block.text("type").unwrap_or_default().as_str() {
+        "tool_result" => {
+            let is_error = block.flag("is_error").unwrap_or(false);
+            return tool_result(block.text("tool_use_id"), None, block.raw("content"), is_error);
+        }
+        "tool_use" => Some(tool_call(
+            block.text("id"),
+            block.text("name"),
+            block.raw("input"),
+        )),
+        "thinking" => block.text("thinking").map(Part::Thinking),
+        // Sealed by the provider, but paid for like any other.
+        "redacted_thinking" => block.text("data").map(Part::Thinking),
+        "refusal" => block.text("refusal").and_then(text_part),
+        _ => attachment(&block).or_else(|| block.text("text").and_then(text_part)),
+    };
+    part.into_iter().collect()
+}
+
+/// An image, a sound or a document. A document that is plain text is text.
+fn attachment(block: &Fields<'_>) -> Option<Part> {
+    let media = match block.text("type")?.as_str() {
+        "image" => source_media(block, IMAGE),
+        "image_url" | "input_image" => data_url_media(image_url(block).as_deref(), IMAGE),
+        "input_audio" => audio_media(block),
+        "file" => data_url_media(file_data(block).as_deref(), DOCUMENT),
+        "document" => match document_text(block) {
+            Some(text) => return text_part(text),
+            None => source_media(block, DOCUMENT),
+        },
+        _ => return None,
+    };
+    Some(Part::Attachment(media))
+}
+
+fn source_media(block: &Fields<'_>, otherwise: &str) -> String {
+    let source = block.object("source");
+    source
+        .and_then(|source| source.text("media_type"))
+        .unwrap_or_else(|| otherwise.to_owned())
+}
+
+fn document_text(block: &Fields<'_>) -> Option<String> {
+    let source = block.object("source")?;
+    match source.text("type")?.as_str() {
+        "text" => source.text("data"),
+        "content" => Some(result_text(source.raw("content")).0),
+        _ => None,
+    }
+}
+
+fn image_url(block: &Fields<'_>) -> Option<String> {
+    let object = block.object("image_url").and_then(|image| image.text("url"));
+    object.or_else(|| block.text("image_url"))
+}
+
+fn file_data(block: &Fields<'_>) -> Option<String> {
+    block.object("file")?.text("file_data")
+}
+
+fn audio_media(block: &Fields<'_>) -> String {
+    let format = block.object("input_audio").and_then(|audio| audio.text("format"));
+    format.map_or_else(|| AUDIO.to_owned(), |format| format!("audio/{format}"))
+}
+
+/// The media type in a `data:` URL (RFC 2397).
+fn data_url_media(url: Option<&str>, otherwise: &str) -> String {
+    url.and_then(|url| url.strip_prefix("data:"))
+        .and_then(|url| url.split([';', ',']).next())
+        .filter(|media| !media.is_empty())
+        .unwrap_or(otherwise)
+        .to_owned()
+}
+
+/// A result as text: blocks joined by line feeds, what is no text as compact JSON. Images and documents come apart,
+/// since their bytes are no text.
+fn result_text(content: Option<&RawValue>) -> (String, Vec<Part>) {
+    let Some(content) = content else {
+        return (String::new(), Vec::new());
+    };
+    let Some(blocks) = json::list(content).filter(|blocks| is_block_list(blocks)) else {
+        return (json::as_text(content), Vec::new());
+    };
+    let (mut texts, mut attachments) = (Vec::new(), Vec::new());
+    for raw in blocks {
+        let block = Fields::of(raw);
+        match block.as_ref().and_then(attachment) {
+            Some(Part::Text(text)) => texts.push(text),
+            Some(part) => attachments.push(part),
+            None => texts.push(block_text(raw, block.as_ref())),
+        }
+    }
+    (texts.join("\n"), attachments)
+}
+
+/// A list of blocks, as against a list that the tool returned as its JSON result.
+fn is_block_list(blocks: &[&RawValue]) -> bool {
+    blocks.iter().all(|raw| {
+        json::string(raw).is_some() || Fields::of(raw).is_some_and(|block| block.text("type").is_some())
+    })
+}
+
+fn block_text(raw: &RawValue, block: Option<&Fields<'_>>) -> String {
+    block
+        .filter(|block| block.text("type").is_some_and(|kind| kind.ends_with("text")))
+        .and_then(|block| json::string(block.raw("text")?))
+        .unwrap_or_else(|| json::as_text(raw))
+}

@@ -1,0 +1,290 @@
+//! Files of messages: JSON lines, JSON documents, and benchmark traces, recognised by their content.
+//!
+//! Lines are read one at a time, documents whole. Invariant: once a file is open, nothing in it stops the rest; what
+//! can't be read comes out as [`Skipped`], with its place, a reason and a cure. What a chunk of the underlying reader
+//! holds makes no difference.
+
+mod container;
+mod lines;
+mod opening;
+
+use std::{
+    collections::{HashSet, VecDeque},
+    fs::File,
+    io::{self, BufReader, Read},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use self::lines::{Line, Lines};
+use super::{
+    FormatError,
+    detect::{Shape, shape},
+    json::Fields,
+    read,
+};
+use crate::domain::message::{Format, Message};
+
+/// The longest line that is read, in bytes.
+pub const LINE_BYTES_MAX: usize = 64 << 20;
+/// The biggest JSON document that is read, in bytes: it stands in memory twice while it is taken apart.
+pub const DOCUMENT_BYTES_MAX: usize = 512 << 20;
+/// How many lines are looked at to detect a format, and how many bytes.
+const DETECT_LINES_MAX: usize = 1_000;
+const DETECT_BYTES_MAX: usize = 16 << 20;
+
+/// Why a file can't be read at all. Each one names the file.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The system refuses it.
+    #[error("can't read `{name}`: {error}; check the path and its permissions")]
+    Io {
+        /// The file.
+        name: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// There is nothing in it.
+    #[error(
+        "`{name}` holds no messages; give a file of messages, one JSON object per line or a JSON document"
+    )]
+    Empty {
+        /// The file.
+        name: String,
+    },
+    /// It is JSON or lines, but of no known format.
+    #[error(
+        "can't tell the format of `{name}`; say it with --format native, openai, anthropic or claude-code"
+    )]
+    Unrecognised {
+        /// The file.
+        name: String,
+    },
+    /// It is one JSON document, and a broken one.
+    #[error("`{name}` is no readable JSON document: {reason}; mend it, or give one JSON object per line")]
+    Broken {
+        /// The file.
+        name: String,
+        /// Where and why it breaks off.
+        reason: String,
+    },
+}
+
+/// One message of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The conversation it belongs to: the line's `conversation`, or the file's name without folder and extension,
+    /// followed by what tells several conversations in one file apart.
+    pub conversation: String,
+    /// The line's `agent_id`, if it has one.
+    pub agent_id: Option<String>,
+    /// The message.
+    pub message: Message,
+}
+
+/// One thing in a file that is no message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// Its line, from 1; in a document that was read whole, the number of the message in it, from 1.
+    pub line: u64,
+    /// What is wrong.
+    pub reason: String,
+    /// What to do about it.
+    pub cure: String,
+}
+
+/// Reads the messages of one file, in order.
+pub struct FileReader {
+    /// Conversations without a name of their own are called so.
+    stem: String,
+    /// The format that was asked for.
+    forced: Option<Format>,
+    /// The format of messages that could be of several.
+    format: Format,
+    lines: Lines,
+    pending: VecDeque<Pending>,
+    names: HashSet<String>,
+    bytes_read: Arc<AtomicU64>,
+    bytes_total: Option<u64>,
+}
+
+/// A piece of the file that waits for its turn.
+struct Pending {
+    line: u64,
+    /// Given when the piece was cut out of a document or a container line.
+    conversation: Option<Arc<str>>,
+    text: Result<String, FormatError>,
+}
+
+impl FileReader {
+    /// Opens a file. Without a `format`, it is detected.
+    ///
+    /// # Errors
+    /// When the file can't be read, holds nothing, is a broken document, or of no known format.
+    pub fn open(path: &Path, format: Option<Format>) -> Result<Self, ReadError> {
+        let name = path.display().to_string();
+        let io_error = |error| ReadError::Io {
+            name: name.clone(),
+            error,
+        };
+        let file = File::open(path).map_err(io_error)?;
+        let meta = file.metadata().map_err(io_error)?;
+        let mut reader = Self::from_reader(file, &name, format)?;
+        reader.bytes_total = meta.is_file().then_some(meta.len());
+        Ok(reader)
+    }
+
+    /// Reads from anything, standard input for example; `name` stands for the file's name.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn from_reader(
+        reader: impl Read + Send + 'static,
+        name: &str,
+        format: Option<Format>,
+    ) -> Result<Self, ReadError> {
+        let bytes_read = Arc::new(AtomicU64::new(0));
+        let counting = Counting {
+            reader,
+            bytes_read: bytes_read.clone(),
+        };
+        let stem = Path::new(name).file_stem().map(|stem| stem.to_string_lossy());
+        let mut file = Self {
+            stem: stem
+                .filter(|stem| !stem.is_empty())
+                .map_or_else(|| "messages".to_owned(), Into::into),
+            forced: format,
+            format: format.unwrap_or(Format::OpenAiChat),
+            lines: Lines::default(),
+            pending: VecDeque::new(),
+            names: HashSet::new(),
+            bytes_read,
+            bytes_total: None,
+        };
+        file.begin(Box::new(BufReader::new(counting)), name)?;
+        Ok(file)
+    }
+
+    /// The file's format: what was asked for, or what was detected. A message that is certainly of another one is
+    /// read as that.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Bytes read so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the whole file, where that is known.
+    pub fn bytes_total(&self) -> Option<u64> {
+        self.bytes_total
+    }
+
+    /// The next piece, from what was read ahead or from the file.
+    fn next_pending(&mut self) -> Option<Pending> {
+        self.pending
+            .pop_front()
+            .or_else(|| self.lines.next().map(Pending::from))
+    }
+
+    /// Reads one piece: a message, or none when the piece turned out to hold several and was taken apart.
+    fn take(&mut self, pending: Pending) -> Option<Result<Record, Skipped>> {
+        let line = pending.line;
+        let read = pending
+            .text
+            .and_then(|text| self.record(line, pending.conversation, text));
+        read.map_err(|FormatError { reason, cure }| Skipped { line, reason, cure })
+            .transpose()
+    }
+
+    fn record(
+        &mut self,
+        line: u64,
+        conversation: Option<Arc<str>>,
+        text: String,
+    ) -> Result<Option<Record>, FormatError> {
+        let fields = Fields::parse(&text)?;
+        let shape = shape(&fields);
+        if shape == Shape::Unknown && container::is_container(&fields) {
+            let pieces = self.take_apart(&text, Some(line));
+            for piece in pieces.into_iter().rev() {
+                self.pending.push_front(Pending { line, ..piece });
+            }
+            return Ok(None);
+        }
+        let format = match (self.forced, shape) {
+            (None, Shape::Certain(certain)) => certain,
+            _ => self.format,
+        };
+        let message = read(format, &fields)?;
+        Ok(Some(Record {
+            conversation: self.conversation(format, conversation, &fields),
+            agent_id: fields.text("agent_id"),
+            message: Message {
+                payload: text,
+                ..message
+            },
+        }))
+    }
+
+    /// The conversation of a message: a sidechain of Claude Code is one of its own.
+    fn conversation(&self, format: Format, given: Option<Arc<str>>, fields: &Fields<'_>) -> String {
+        let name = match given {
+            Some(name) => name.to_string(),
+            None => fields.label("conversation").unwrap_or_else(|| self.stem.clone()),
+        };
+        if format != Format::ClaudeCode || fields.flag("isSidechain") != Some(true) {
+            return name;
+        }
+        match fields.text("agentId") {
+            // Sidechains also have files of their own, named after their agent.
+            Some(agent) if name.ends_with(&format!("-{agent}")) => name,
+            Some(agent) => format!("{name}-{agent}"),
+            None => format!("{name}-sidechain"),
+        }
+    }
+}
+
+impl Iterator for FileReader {
+    type Item = Result<Record, Skipped>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let pending = self.next_pending()?;
+            let taken = self.take(pending);
+            if taken.is_some() {
+                return taken;
+            }
+        }
+    }
+}
+
+impl From<Line> for Pending {
+    fn from(line: Line) -> Self {
+        Self {
+            line: line.number,
+            conversation: None,
+            text: line.text,
+        }
+    }
+}
+
+struct Counting<R> {
+    reader: R,
+    bytes_read: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counting<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.reader.read(buffer)?;
+        self.bytes_read.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! Lines of a file, one at a time, in bounded memory.
+
+use std::io::{self, BufRead, Read};
+
+use super::{super::FormatError, LINE_BYTES_MAX};
+
+/// The byte order mark that some editors put before UTF-8.
+pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// A line that isn't blank.
+pub(super) struct Line {
+    /// From 1; blank lines count.
+    pub(super) number: u64,
+    /// Without its end, and without a byte order mark.
+    pub(super) text: Result<String, FormatError>,
+}
+
+/// Reads lines that end with LF or CR LF.
+pub(super) struct Lines {
+    source: Box<dyn BufRead + Send>,
+    number: u64,
+    line_bytes_max: usize,
+}
+
+impl Lines {
+    pub(super) fn new(source: Box<dyn BufRead + Send>) -> Self {
+        Self {
+            source,
+            number: 0,
+            line_bytes_max: LINE_BYTES_MAX,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_line_bytes_max(self, line_bytes_max: usize) -> Self {
+        Self {
+            line_bytes_max,
+            ..self
+        }
+    }
+
+    /// The next line, blank or not; none at the end.
+    fn read(&mut self) -> io::Result<Option<Result<String, FormatError>>> {
+        let mut bytes = Vec::new();
+        let limit = self.line_bytes_max as u64 + 1;
+        (&mut self.source).take(limit).read_until(b'\n', &mut bytes)?;
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        self.number += 1;
+        let is_whole = bytes.pop_if(|byte| *byte == b'\n').is_some();
+        if !is_whole && bytes.len() > self.line_bytes_max {
+            self.source.skip_until(b'\n')?;
+            return Ok(Some(Err(too_long(self.line_bytes_max))));
+        }
+        bytes.pop_if(|byte| *byte == b'\r');
+        if self.number == 1 && bytes.starts_with(BYTE_ORDER_MARK) {
+            bytes.drain(..BYTE_ORDER_MARK.len());
+        }
+        Ok(Some(String::from_utf8(bytes).map_err(|error| not_utf8(&error))))
+    }
+}
+
+impl Default for Lines {
+    /// No lines.
+    fn default() -> Self {
+        Self::new(Box::new(io::empty()))
+    }
+}
+
+impl Iterator for Lines {
+    type Item = Line;
+
+    fn next(&mut self) -> Option<Line> {
+        loop {
+            let text = match self.read() {
+                Ok(Some(Ok(text))) if text.trim().is_empty() => continue,
+                Ok(Some(text)) => text,
+                Ok(None) => return None,
+                Err(error) => {
+                    self.source = Box::new(io::empty());
+                    self.number += 1;
+                    Err(unreadable(&error))
+                }
+            };
+            return Some(Line {
+                number: self.number,
+                text,
+            });
+        }
+    }
+}
+
+fn too_long(line_bytes_max: usize) -> FormatError {
+    FormatError::new(
+        format!("line is longer than {line_bytes_max} bytes"),
+        "split the message, or move its attachments out of it",
+    )
+}
+
+fn not_utf8(error: &std::string::FromUtf8Error) -> FormatError {
+    FormatError::new(
+        format!(
+            "byte {} of the line is no UTF-8",
+            error.utf8_error().valid_up_to() + 1
+        ),
+        "convert the file to UTF-8",
+    )
+}
+
+fn unreadable(error: &io::Error) -> FormatError {
+    FormatError::new(
+        format!("the rest of the file can't be read: {error}"),
+        "check the disk or the pipe, then read the file again",
+    )
+}

@@ -1,0 +1,185 @@
+//! Opening a file: is it lines or one document, and of which format?
+
+use std::io::{self, BufRead, Cursor, Read};
+
+use serde_json::error::Category;
+
+use super::{
+    super::{
+        detect::{Shape, shape},
+        json::Fields,
+        read,
+    },
+    DETECT_BYTES_MAX, DETECT_LINES_MAX, DOCUMENT_BYTES_MAX, FileReader, LINE_BYTES_MAX, Pending, ReadError,
+    container,
+    lines::{BYTE_ORDER_MARK, Lines},
+};
+use crate::domain::message::Format;
+
+type Source = Box<dyn BufRead + Send>;
+
+impl FileReader {
+    /// Takes the source in: a document whole, lines as far as it needs to know their format.
+    pub(super) fn begin(&mut self, mut source: Source, name: &str) -> Result<(), ReadError> {
+        let io_error = |error| ReadError::Io {
+            name: name.to_owned(),
+            error,
+        };
+        let mut head = Vec::new();
+        let start = read_first_line(&mut source, &mut head).map_err(io_error)?;
+        if start == head.len() {
+            return Err(ReadError::Empty {
+                name: name.to_owned(),
+            });
+        }
+        let mut broken = None;
+        if may_be_document(&mut source, &mut head, start).map_err(io_error)? {
+            let rest = (DOCUMENT_BYTES_MAX + 1).saturating_sub(head.len()) as u64;
+            source
+                .by_ref()
+                .take(rest)
+                .read_to_end(&mut head)
+                .map_err(io_error)?;
+            match document(&head) {
+                Ok(text) => return self.begin_document(text, name),
+                Err(reason) => broken = Some(reason),
+            }
+        }
+        self.begin_lines(Box::new(Cursor::new(head).chain(source)), name, broken)
+    }
+
+    fn begin_document(&mut self, text: &str, name: &str) -> Result<(), ReadError> {
+        let pieces = self.take_apart(text, None);
+        if pieces.is_empty() {
+            return Err(ReadError::Empty {
+                name: name.to_owned(),
+            });
+        }
+        self.pending.extend(pieces);
+        let is_request = Fields::parse(text).is_ok_and(|document| document.has("system"));
+        let chat = if is_request {
+            Format::Anthropic
+        } else {
+            Format::OpenAiChat
+        };
+        self.settle(name, chat, None)
+    }
+
+    /// `broken` is why the file is no document, if it could have been one.
+    fn begin_lines(&mut self, source: Source, name: &str, broken: Option<String>) -> Result<(), ReadError> {
+        self.lines = Lines::new(source);
+        let mut bytes = 0;
+        while bytes < DETECT_BYTES_MAX && self.pending.len() < DETECT_LINES_MAX {
+            let Some(line) = self.lines.next() else { break };
+            bytes += line.text.as_ref().map_or(0, String::len);
+            let pending = Pending::from(line);
+            let found = pending
+                .text
+                .as_ref()
+                .map_or(Shape::Unknown, |text| self.shape(text));
+            self.pending.push_back(pending);
+            if matches!(found, Shape::Certain(_)) {
+                break;
+            }
+        }
+        self.settle(name, Format::OpenAiChat, broken)
+    }
+
+    /// Decides on the format by what is pending; `chat` is taken where only roles and texts were seen.
+    fn settle(&mut self, name: &str, chat: Format, broken: Option<String>) -> Result<(), ReadError> {
+        let mut seen = Shape::Unknown;
+        for text in self
+            .pending
+            .iter()
+            .filter_map(|pending| pending.text.as_ref().ok())
+        {
+            match self.shape(text) {
+                Shape::Certain(format) => {
+                    seen = Shape::Certain(format);
+                    break;
+                }
+                Shape::Chat => seen = Shape::Chat,
+                Shape::Unknown => {}
+            }
+        }
+        let name = name.to_owned();
+        self.format = match (self.forced, seen, broken) {
+            (_, Shape::Unknown, Some(reason)) => return Err(ReadError::Broken { name, reason }),
+            (Some(forced), ..) => forced,
+            (None, Shape::Certain(format), _) => format,
+            (None, Shape::Chat, _) => chat,
+            (None, Shape::Unknown, None) => return Err(ReadError::Unrecognised { name }),
+        };
+        Ok(())
+    }
+
+    /// The shape of a line or of a document's message; of a line that holds conversations, that of the messages in
+    /// it. With a format given, a line that can be read so is certain.
+    fn shape(&self, text: &str) -> Shape {
+        let Ok(fields) = Fields::parse(text) else {
+            return Shape::Unknown;
+        };
+        match self.forced {
+            Some(format) if read(format, &fields).is_ok() => Shape::Certain(format),
+            _ => match shape(&fields) {
+                Shape::Unknown => container::shape_within(&fields),
+                known => known,
+            },
+        }
+    }
+}
+
+/// Reads up to and including the first line that isn't blank, and says where it begins: at the end, if nothing came
+/// for the length of a line. A line that is too long is read in part.
+fn read_first_line(source: &mut Source, head: &mut Vec<u8>) -> io::Result<usize> {
+    loop {
+        let start = head.len();
+        let limit = LINE_BYTES_MAX as u64 + 1;
+        let bytes = source.by_ref().take(limit).read_until(b'\n', head)?;
+        let line = head.get(start..).unwrap_or_default();
+        let text = line
+            .strip_prefix(BYTE_ORDER_MARK)
+            .unwrap_or(line)
+            .trim_ascii_start();
+        if bytes == 0 || !text.is_empty() || head.len() > LINE_BYTES_MAX {
+            return Ok(head.len() - text.len());
+        }
+    }
+}
+
+/// Whether the file can be one JSON document that needs reading whole. Objects on lines of their own don't.
+fn may_be_document(source: &mut Source, head: &mut Vec<u8>, start: usize) -> io::Result<bool> {
+    let first = head.get(start..).unwrap_or_default();
+    if first.starts_with(b"[") {
+        return Ok(true);
+    }
+    if !first.starts_with(b"{") || first.len() >= LINE_BYTES_MAX || !breaks_off(first) {
+        return Ok(false);
+    }
+    // A first line that is cut short looks like the head of a document, until the next line begins anew.
+    source
+        .by_ref()
+        .take(LINE_BYTES_MAX as u64)
+        .read_until(b'\n', head)?;
+    Ok(breaks_off(head.get(start..).unwrap_or_default()))
+}
+
+/// Whether `json` is good as far as it goes, but goes on. A string can't go on behind the end of a line.
+fn breaks_off(json: &[u8]) -> bool {
+    let error = serde_json::from_slice::<serde::de::IgnoredAny>(json).err();
+    error.is_some_and(|error| error.classify() == Category::Eof && !error.to_string().contains("string"))
+}
+
+/// The whole file as one JSON value; otherwise why it is none.
+fn document(head: &[u8]) -> Result<&str, String> {
+    if head.len() > DOCUMENT_BYTES_MAX {
+        return Err(format!("it is longer than {DOCUMENT_BYTES_MAX} bytes"));
+    }
+    let head = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
+    let text =
+        std::str::from_utf8(head).map_err(|error| format!("byte {} is no UTF-8", error.valid_up_to() + 1))?;
+    match serde_json::from_str::<serde::de::IgnoredAny>(text) {
+        Ok(_) => Ok(text),
+        Err(error) => Err(error.to_string()),
+    }
+}

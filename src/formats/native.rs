@@ -1,0 +1,92 @@
+//! recapd's own format: one message per object, by kind. Details of tool calls and results stand in `data` (as in
+//! ikigai's rows) or beside `content`.
+
+use serde_json::value::RawValue;
+
+use super::{
+    FormatError, NAME_CHARS_MAX,
+    content::{parts, tool_call, tool_result},
+    json::Fields,
+    message,
+};
+use crate::domain::{
+    message::{Format, Kind, Message, Part},
+    text::cut,
+};
+
+/// Reads a native message.
+pub(super) fn read(fields: &Fields<'_>) -> Result<Message, FormatError> {
+    let kind = fields.text("kind").ok_or_else(|| {
+        FormatError::new(
+            "message has no `kind`",
+            "give its kind (user, assistant, tool_call, tool_result or system), or say which format it is",
+        )
+    })?;
+    let kind = Kind::from_name(&cut(&kind, NAME_CHARS_MAX));
+    let details = Details::of(fields);
+    let parts = match kind {
+        Kind::ToolCall => details.call()?,
+        Kind::ToolResult => details.result(),
+        _ => parts(fields.raw("content")),
+    };
+    Ok(Message {
+        interrupts: fields.flag("interrupted").unwrap_or(false),
+        ..message(Format::Native, fields, kind, parts)
+    })
+}
+
+/// A message's fields, with those in `data` before those beside it.
+struct Details<'f, 'a> {
+    fields: &'f Fields<'a>,
+    data: Option<Fields<'a>>,
+}
+
+impl<'f, 'a> Details<'f, 'a> {
+    fn of(fields: &'f Fields<'a>) -> Self {
+        let data = fields.object("data");
+        Self { fields, data }
+    }
+
+    fn find<T>(&self, names: &[&str], get: impl Fn(&Fields<'a>, &str) -> Option<T>) -> Option<T> {
+        let places = self.data.iter().chain(std::iter::once(self.fields));
+        places
+            .flat_map(|place| names.iter().map(move |name| (place, *name)))
+            .find_map(|(place, name)| get(place, name))
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        self.find(&[name], Fields::text)
+    }
+
+    fn raw(&self, names: &[&str]) -> Option<&'a RawValue> {
+        self.find(names, Fields::raw)
+    }
+
+    fn call(&self) -> Result<Vec<Part>, FormatError> {
+        let name = self.text("name").ok_or_else(|| {
+            FormatError::new(
+                "tool_call has no `name`",
+                "give the tool's name in `data.name` or `name`, its arguments in `data.arguments`",
+            )
+        })?;
+        let arguments = self.raw(&["arguments", "args", "input"]);
+        let mut parts = parts(self.fields.raw("content"));
+        parts.push(tool_call(self.text("tool_call_id"), Some(name), arguments));
+        Ok(parts)
+    }
+
+    /// With an `output`, the content is a line for people (origins 2.4), and the output is what the model reads.
+    fn result(&self) -> Vec<Part> {
+        let output = self.raw(&["output"]).or_else(|| self.fields.raw("content"));
+        let success = self.find(&["success"], Fields::flag);
+        let is_error = success
+            .map(|success| !success)
+            .or_else(|| self.find(&["is_error"], Fields::flag));
+        tool_result(
+            self.text("tool_call_id"),
+            self.text("name"),
+            output,
+            is_error.unwrap_or(false),
+        )
+    }
+}

@@ -1,0 +1,173 @@
+//! Reading a history: one function for the command line and for HTTP.
+
+use crate::{
+    domain::{
+        agent::AgentId,
+        history::{HistoryExchange, HistoryLine, HistorySummary, HistoryView},
+        text::{cut, first_line, one_line},
+        time::Timestamp,
+        transcript::{Transcript, TranscriptLimits, Voice},
+        window::Budget,
+    },
+    store::{AgentRow, ExchangeQuery, Store, StoreResult, StoredExchange},
+};
+
+/// Exchanges of the window shown unless all are asked for.
+pub const WINDOW_SHOWN: i64 = 20;
+/// Exchanges of the window shown even if all are asked for.
+pub const WINDOW_SHOWN_MAX: i64 = 1_000;
+/// Archived exchanges shown unless all are asked for.
+pub const ARCHIVE_SHOWN: i64 = 10;
+/// Archived exchanges shown even if all are asked for.
+pub const ARCHIVE_SHOWN_MAX: i64 = 10_000;
+/// The longest line shown of a message, in characters.
+const LINE_CHARS_MAX: usize = 160;
+/// Lines shown of one exchange; those in the middle of more are counted.
+const LINES_MAX: usize = 12;
+
+/// How much of a history to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryQuery {
+    /// The newest so many exchanges of the archive.
+    pub archived: i64,
+    /// The newest so many exchanges of the window.
+    pub window: i64,
+    /// With a line for each message in the window.
+    pub lines: bool,
+    /// The summary's ceiling, to be shown beside its size.
+    pub summary_tokens_max: i64,
+}
+
+impl HistoryQuery {
+    /// Everything, within the limits.
+    #[must_use]
+    pub fn all(self) -> Self {
+        Self {
+            archived: ARCHIVE_SHOWN_MAX,
+            window: WINDOW_SHOWN_MAX,
+            ..self
+        }
+    }
+}
+
+impl Default for HistoryQuery {
+    fn default() -> Self {
+        Self {
+            archived: ARCHIVE_SHOWN,
+            window: WINDOW_SHOWN,
+            lines: true,
+            summary_tokens_max: 10_000,
+        }
+    }
+}
+
+/// The history of `agent`, or `None` if there is no such agent.
+///
+/// # Errors
+/// What the store fails with.
+pub async fn load(
+    store: &dyn Store,
+    agent: &AgentId,
+    query: HistoryQuery,
+    now: Timestamp,
+) -> StoreResult<Option<HistoryView>> {
+    let Some(row) = store.agent(agent).await? else {
+        return Ok(None);
+    };
+    let boundary = row.ledger.first_exchange;
+    let window = ExchangeQuery {
+        from: boundary,
+        through: i64::MAX,
+        limit: query.window.min(WINDOW_SHOWN_MAX),
+        messages: query.lines,
+    };
+    let archive = ExchangeQuery {
+        from: 1,
+        through: boundary - 1,
+        limit: query.archived.min(ARCHIVE_SHOWN_MAX),
+        messages: false,
+    };
+    let mut exchanges = store.exchanges(agent, archive).await?;
+    exchanges.extend(store.exchanges(agent, window).await?);
+    Ok(Some(view(&row, exchanges, query, now)))
+}
+
+fn view(row: &AgentRow, exchanges: Vec<StoredExchange>, query: HistoryQuery, now: Timestamp) -> HistoryView {
+    let ledger = &row.ledger;
+    HistoryView {
+        agent: row.agent.clone(),
+        budget: Budget::new(row.budget_tokens, 1.0),
+        summary: (row.version > 0).then_some(HistorySummary {
+            version: row.version,
+            tokens: row.summary_tokens,
+            max_tokens: query.summary_tokens_max,
+        }),
+        first_exchange: ledger.first_exchange,
+        summarized_through: ledger.summarized_through,
+        window_tokens: ledger.window_tokens(),
+        // Nothing is set aside yet, so numbers count exchanges.
+        archived_total: ledger.first_exchange - 1,
+        window_total: ledger.last_exchange - ledger.first_exchange + 1,
+        exchanges: exchanges.into_iter().map(shown).collect(),
+        now: row.as_of.unwrap_or(now),
+    }
+}
+
+fn shown(stored: StoredExchange) -> HistoryExchange {
+    let lines = lines(&stored);
+    HistoryExchange {
+        exchange: stored.exchange,
+        summary_version: stored.summary_version,
+        lines,
+    }
+}
+
+fn lines(stored: &StoredExchange) -> Vec<HistoryLine> {
+    let messages: Vec<_> = stored
+        .messages
+        .iter()
+        .map(|stored| stored.message.clone())
+        .collect();
+    let limits = TranscriptLimits {
+        said_chars_max: 4 * LINE_CHARS_MAX,
+        tool_chars_max: 4 * LINE_CHARS_MAX,
+    };
+    let transcript = Transcript::new(&stored.exchange, &messages, limits);
+    // Results repeat what the calls ask for; the seed's view shows calls only.
+    let said = transcript
+        .lines
+        .iter()
+        .filter(|line| !matches!(line.voice, Voice::Result | Voice::FailedResult));
+    let lines: Vec<HistoryLine> = said
+        .map(|line| {
+            let text = match line.voice {
+                Voice::Call => cut(
+                    &format!("{} {}", line.label, one_line(&line.text)),
+                    LINE_CHARS_MAX,
+                ),
+                _ => first_line(&line.text, LINE_CHARS_MAX),
+            };
+            HistoryLine {
+                voice: line.voice,
+                text,
+            }
+        })
+        .collect();
+    fold(lines)
+}
+
+/// The first and the last lines of many.
+fn fold(mut lines: Vec<HistoryLine>) -> Vec<HistoryLine> {
+    if lines.len() <= LINES_MAX {
+        return lines;
+    }
+    let tail = lines.split_off(lines.len() - LINES_MAX / 2);
+    let left_out = lines.len() - LINES_MAX / 2;
+    lines.truncate(LINES_MAX / 2);
+    lines.push(HistoryLine {
+        voice: Voice::Call,
+        text: format!("… {left_out} more"),
+    });
+    lines.extend(tail);
+    lines
+}

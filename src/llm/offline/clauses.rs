@@ -1,0 +1,324 @@
+//! What is said in an exchange, as clauses with a prior: how likely a sentence matters by who says it and where.
+
+use super::{
+    cues::{FAILURES, FIRST_PERSON, GREETINGS, OFFERS, OFFERS_FIRST, REQUEST_FORMULAS},
+    sentences::{Sentence, paragraphs},
+    weigh::{Shape, Term, Vocabulary},
+};
+use crate::domain::text::floor_cut;
+
+/// A log or a list pasted by the user is told by its head; sentences after this many count half.
+const PASTE_SENTENCES: usize = 8;
+/// An opening is left out only if this many letters and digits follow.
+const OPENING_REST_CHARS_MIN: usize = 12;
+/// The first person stands early in a sentence that is about oneself; that many words are looked at.
+const PERSON_WORDS: usize = 6;
+/// The most sentences read of one text; two thirds from its head, one third from its tail.
+const SENTENCES_MAX: usize = 240;
+
+/// Who says a clause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The user.
+    User,
+    /// The model, or the second speaker.
+    Model,
+    /// A tool, of its failure.
+    Failure,
+}
+
+/// One sentence.
+#[derive(Clone, Debug)]
+pub(super) struct Clause {
+    /// Who says it.
+    pub(super) source: Source,
+    /// The speaker's name; empty if unknown.
+    pub(super) speaker: String,
+    /// One clean line.
+    pub(super) text: String,
+    /// Its content words.
+    pub(super) terms: Vec<Term>,
+    /// How likely it matters by its place, around 1.
+    pub(super) prior: f64,
+    /// The line of the transcript in which it stands.
+    pub(super) line: usize,
+}
+
+/// The role a text plays in its exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// One of two people who talk.
+    Talk,
+    /// What the user wants.
+    Request,
+    /// What the model says before it calls a tool.
+    Narration,
+    /// What the model says in the end.
+    Answer,
+}
+
+/// The sentences of one text with their priors, without words yet. `continues_code` says that the text before it, by
+/// the same voice, ended within a block of code.
+pub(super) fn of_text(text: &str, role: Role, continues_code: bool) -> Vec<(String, f64)> {
+    let paragraphs = paragraphs(text, continues_code);
+    let last = paragraphs.len().saturating_sub(1);
+    let mut clauses: Vec<(String, f64)> = paragraphs
+        .into_iter()
+        .enumerate()
+        .flat_map(|(index, sentences)| sentences.into_iter().map(move |said| (index, said)))
+        .enumerate()
+        .map(|(index, (paragraph, said))| {
+            let prior = by_place(role, index, paragraph == last) * by_form(role, &said);
+            (without_opening(said.text, role), prior)
+        })
+        .collect();
+    if clauses.len() > SENTENCES_MAX {
+        clauses.drain(SENTENCES_MAX * 2 / 3..clauses.len() - SENTENCES_MAX / 3);
+    }
+    clauses
+}
+
+fn by_place(role: Role, index: usize, is_last_paragraph: bool) -> f64 {
+    match role {
+        Role::Talk => 1.0,
+        Role::Request if index == 0 => 1.5,
+        Role::Request if index < PASTE_SENTENCES => 1.2,
+        Role::Request => 0.5,
+        Role::Narration => 0.45,
+        Role::Answer if index == 0 || is_last_paragraph => 1.1,
+        Role::Answer => 0.8,
+    }
+}
+
+fn by_form(role: Role, said: &Sentence) -> f64 {
+    let text = said.text.as_str();
+    let form = match role {
+        Role::Talk if asks(text) => 0.45,
+        Role::Talk => by_person(text),
+        Role::Request => by_request(text),
+        Role::Narration | Role::Answer => by_answer(said),
+    };
+    if is_code(text) { form * 0.2 } else { form }
+}
+
+/// What the user says: an error says more than the lines around it; a lone word (`/clear`, `yes`) or a stage direction
+/// says less.
+fn by_request(said: &str) -> f64 {
+    let is_lone = !said.contains(char::is_whitespace) && said.is_ascii() && !is_path(said);
+    if is_lone || (said.starts_with('*') && said.ends_with('*')) {
+        0.35
+    } else if reports_fault(said) && !said.ends_with(':') {
+        1.4
+    } else {
+        1.0
+    }
+}
+
+/// What the model says: files it names alone on a line are those it changed; offers, questions, fragments and the
+/// points of a list tell little of what came out.
+fn by_answer(said: &Sentence) -> f64 {
+    let text = said.text.as_str();
+    if is_path(text) {
+        if text.contains('/') { 2.5 } else { 1.2 }
+    } else if asks(text) {
+        0.25
+    } else if said.is_listed || is_fragment(text) || offers(text) {
+        0.45
+    } else {
+        1.0
+    }
+}
+
+fn asks(said: &str) -> bool {
+    said.ends_with(['?', '？', '؟'])
+}
+
+fn is_path(said: &str) -> bool {
+    const PATH_BYTES_MAX: usize = 100;
+    let file = said.rsplit('/').next().unwrap_or_default();
+    let has_ending = file.rsplit_once('.').is_some_and(|(name, ending)| {
+        !name.is_empty() && !ending.is_empty() && ending.chars().all(char::is_alphanumeric)
+    });
+    said.len() <= PATH_BYTES_MAX && !said.contains(char::is_whitespace) && has_ending
+}
+
+/// A title, a label, what announces something else: short, or without the end of a sentence.
+fn is_fragment(said: &str) -> bool {
+    const FRAGMENT_WORDS: usize = 6;
+    let ends = said.ends_with(['.', '!', '…', ')', '"', '”', '。', '！', '।']);
+    said.ends_with([':', '：'])
+        || (!ends && said.is_ascii() && said.split_whitespace().count() < FRAGMENT_WORDS)
+}
+
+/// In talk, facts are told by those they are about.
+fn by_person(said: &str) -> f64 {
+    let mut words = said.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
+    if words
+        .by_ref()
+        .take(PERSON_WORDS)
+        .any(|word| FIRST_PERSON.contains(&word.as_str()))
+    {
+        1.25
+    } else {
+        1.0
+    }
+}
+
+/// Whether the model offers or asks for something rather than tells what came out.
+fn offers(said: &str) -> bool {
+    let lower = said.to_lowercase();
+    OFFERS_FIRST.iter().any(|cue| lower.starts_with(cue)) || OFFERS.iter().any(|cue| lower.contains(cue))
+}
+
+fn reports_fault(said: &str) -> bool {
+    let lower = said.to_lowercase();
+    FAILURES.iter().any(|cue| lower.contains(cue))
+}
+
+/// Whether a line is code or a log rather than a sentence: many signs that prose lacks, few words.
+fn is_code(said: &str) -> bool {
+    let signs = said
+        .chars()
+        .filter(|c| "()[]{}=<>;\"'\\|_+^~".contains(*c))
+        .count();
+    let visible = said.chars().filter(|c| !c.is_whitespace()).count();
+    let words = said
+        .split_whitespace()
+        .filter(|word| word.chars().filter(|c| c.is_alphabetic()).count() >= 2)
+        .filter(|word| {
+            word.trim_end_matches([',', '.', ':'])
+                .chars()
+                .all(char::is_alphabetic)
+        })
+        .count();
+    let odd = signs * 10 >= visible && words < 5;
+    odd || is_rule_or_table(said, visible)
+}
+
+/// Bars, rules and pixels: less than half of it says something.
+fn is_rule_or_table(said: &str, visible: usize) -> bool {
+    let telling = said.chars().filter(|c| c.is_alphanumeric()).count();
+    visible > 40 && telling * 2 < visible
+}
+
+/// A sentence without the courtesy it opens with, and a request without its formula: `Sure, I'd like to leave` becomes
+/// `leave`.
+fn without_opening(said: String, role: Role) -> String {
+    let rest = without_courtesy(&said);
+    let rest = if role == Role::Request {
+        without_formula(rest)
+    } else {
+        rest
+    };
+    let says_something = rest.chars().filter(|c| c.is_alphanumeric()).count() >= OPENING_REST_CHARS_MIN;
+    if says_something && rest.len() < said.len() {
+        rest.to_owned()
+    } else {
+        said
+    }
+}
+
+fn without_courtesy(said: &str) -> &str {
+    const OPENING_BYTES_MAX: usize = 24;
+    let head = floor_cut(said, OPENING_BYTES_MAX);
+    let Some((opening, _)) = head.split_once([',', '!']) else {
+        return said;
+    };
+    let polite = opening.split_whitespace().all(Shape::is_empty_talk);
+    let rest = said.get(opening.len() + 1..).unwrap_or_default().trim_start();
+    if polite { rest } else { said }
+}
+
+fn without_formula(said: &str) -> &str {
+    let head = floor_cut(said, 32).to_lowercase().replace('’', "'");
+    let is_said = |formula: &&&str| {
+        head.strip_prefix(**formula)
+            .is_some_and(|rest| rest.starts_with(' '))
+    };
+    // Counted in characters, because a curly apostrophe has more bytes than a straight one.
+    let chars = REQUEST_FORMULAS
+        .iter()
+        .find(is_said)
+        .map_or(0, |formula| formula.chars().count() + 1);
+    said.char_indices()
+        .nth(chars)
+        .and_then(|(at, _)| said.get(at..))
+        .unwrap_or(said)
+}
+
+/// Whether `text` opens a conversation by its first words.
+pub(super) fn greets(text: &str) -> bool {
+    let head = floor_cut(text.trim_start(), 32).to_lowercase();
+    GREETINGS.iter().any(|greeting| {
+        head.strip_prefix(greeting)
+            .is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphabetic() && c.is_ascii()))
+    })
+}
+
+impl Clause {
+    /// Reads the words of `text`, said in the exchange at `exchange` of the batch.
+    pub(super) fn read(
+        vocabulary: &mut Vocabulary,
+        exchange: usize,
+        source: Source,
+        (text, prior): (String, f64),
+        (speaker, line): (&str, usize),
+    ) -> Self {
+        Self {
+            source,
+            speaker: speaker.to_owned(),
+            terms: vocabulary.read(&text, exchange),
+            text,
+            prior,
+            line,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn openings_are_left_out_where_something_follows() {
+        let cases = [
+            ("Sure, my id is kim_9 and more.", "my id is kim_9 and more."),
+            ("Hi, I’d like to change my flight.", "change my flight."),
+            ("Could you please look at it again?", "look at it again?"),
+            ("I need to go.", "I need to go."),
+            ("Thanks!", "Thanks!"),
+            ("Yes, please.", "Yes, please."),
+            (
+                "Anna, the flight leaves at nine.",
+                "Anna, the flight leaves at nine.",
+            ),
+        ];
+        for (said, expected) in cases {
+            assert_eq!(without_opening(said.to_owned(), Role::Request), expected);
+        }
+    }
+
+    #[test]
+    fn greetings_open_in_many_languages() {
+        for text in [
+            "Hi! I need help",
+            "Hello",
+            "Guten Tag, ich",
+            "你好，我",
+            "  hey Nate",
+        ] {
+            assert!(greets(text), "{text}");
+        }
+        for text in ["history of Rome", "Highway", "", "I said hi"] {
+            assert!(!greets(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn requests_and_answers_weigh_more_than_narration_and_questions() {
+        let prior = |text: &str, role| of_text(text, role, false)[0].1;
+        assert!(prior("Cancel it.", Role::Request) > prior("It is cancelled.", Role::Answer));
+        assert!(prior("It is cancelled.", Role::Answer) > prior("I will look.", Role::Narration));
+        assert!(prior("Shall I?", Role::Answer) < prior("I shall.", Role::Answer));
+    }
+}

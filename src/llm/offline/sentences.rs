@@ -1,0 +1,255 @@
+//! What somebody said, as clean sentences: code left out (but not the command that opens a block), mark-up removed.
+
+use unicode_segmentation::UnicodeSegmentation as _;
+
+use crate::domain::text::{floor_cut, one_line};
+
+/// The longest line that is looked at, in bytes; the rest of a longer one is left out.
+const LINE_BYTES_MAX: usize = 32_768;
+/// Sentences are looked for in pieces of this many bytes, which bounds the look-ahead of the sentence rules.
+const PIECE_BYTES_MAX: usize = 1_024;
+/// The longest sentence, in bytes; what is longer is hardly a sentence, and its head says enough.
+const SENTENCE_BYTES_MAX: usize = 480;
+/// The longest command kept of a block of code, in bytes.
+const COMMAND_BYTES_MAX: usize = 120;
+/// Words whose full stop ends no sentence, though a capital may follow.
+const ABBREVIATIONS: [&str; 15] = [
+    "Mr", "Mrs", "Ms", "Dr", "St", "No", "Nr", "Jr", "Prof", "Sra", "Mme", "vs", "e.g", "i.e", "z.B",
+];
+/// Block languages whose first line is a command.
+const SHELLS: [&str; 6] = ["sh", "bash", "shell", "console", "zsh", "powershell"];
+
+/// A sentence, one clean line that says something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sentence {
+    /// What it says.
+    pub(super) text: String,
+    /// It is a heading or a point of a list.
+    pub(super) is_listed: bool,
+}
+
+/// The sentences of `text`, paragraph by paragraph. `continues_code` says that the message before it ended within a
+/// block of code.
+pub(super) fn paragraphs(text: &str, continues_code: bool) -> Vec<Vec<Sentence>> {
+    let mut found = vec![Vec::new()];
+    for line in prose_lines(text, continues_code) {
+        if line.trim().is_empty() {
+            found.push(Vec::new());
+        } else if let Some(paragraph) = found.last_mut() {
+            let line = line.trim();
+            let is_heading = line.starts_with('#');
+            let (line, is_point) = without_bullet(line.trim_start_matches(['#', '>', '|', ' ']));
+            let is_listed = is_heading || is_point;
+            let sentences = sentences_of_line(line).into_iter();
+            paragraph.extend(sentences.map(|text| Sentence { text, is_listed }));
+        }
+    }
+    found.retain(|paragraph| !paragraph.is_empty());
+    found
+}
+
+/// The lines outside blocks of code, and the command that a shell block begins with.
+fn prose_lines(text: &str, continues_code: bool) -> Vec<&str> {
+    // A message that continues another one has the end of its block: then the first fence closes.
+    let begins_with_fence = text.lines().next().is_some_and(is_fence);
+    let mut in_code = leaves_code_open(text) && (continues_code || begins_with_fence);
+    let mut wants_command = false;
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        if is_fence(line) {
+            in_code = !in_code;
+            let language = line.trim().trim_start_matches(['`', '~']).trim();
+            wants_command = in_code && SHELLS.contains(&language);
+        } else if !in_code {
+            lines.push(line);
+        } else if wants_command && !line.trim().is_empty() {
+            lines.push(floor_cut(line, COMMAND_BYTES_MAX));
+            wants_command = false;
+        }
+    }
+    lines
+}
+
+/// Whether one of the fences in `text` has no partner.
+pub(super) fn leaves_code_open(text: &str) -> bool {
+    text.lines().filter(|line| is_fence(line)).count() % 2 == 1
+}
+
+fn is_fence(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with("```") || line.starts_with("~~~")
+}
+
+fn sentences_of_line(line: &str) -> Vec<String> {
+    let line = one_line(&without_markup(floor_cut(line, LINE_BYTES_MAX)));
+    let mut sentences: Vec<String> = Vec::new();
+    let mut rest = line.as_str();
+    while !rest.is_empty() {
+        let piece = floor_cut(rest, PIECE_BYTES_MAX);
+        let mut bounds: Vec<&str> = piece.split_sentence_bounds().collect();
+        // The last one may go on in the next piece, unless it is all there is.
+        if piece.len() < rest.len() && bounds.len() > 1 {
+            bounds.pop();
+        }
+        let taken: usize = bounds.iter().map(|bound| bound.len()).sum();
+        bounds.into_iter().for_each(|bound| push(&mut sentences, bound));
+        rest = rest.get(taken..).unwrap_or_default();
+    }
+    sentences.retain(|sentence| sentence.chars().any(char::is_alphanumeric));
+    sentences
+}
+
+fn push(sentences: &mut Vec<String>, bound: &str) {
+    let bound = floor_cut(bound, SENTENCE_BYTES_MAX).trim();
+    match sentences.last_mut() {
+        Some(last) if ends_in_abbreviation(last) && last.len() + bound.len() < SENTENCE_BYTES_MAX => {
+            last.push(' ');
+            last.push_str(bound);
+        }
+        _ => sentences.push(bound.to_owned()),
+    }
+}
+
+/// `Dr.`, `e.g.`, `J.`: the sentence rules end a sentence there before a capital.
+fn ends_in_abbreviation(sentence: &str) -> bool {
+    let Some(word) = sentence
+        .strip_suffix('.')
+        .and_then(|said| said.rsplit(' ').next())
+    else {
+        return false;
+    };
+    let is_initial = word.len() == 1 && word.starts_with(|c: char| c.is_ascii_uppercase());
+    is_initial || ABBREVIATIONS.contains(&word)
+}
+
+/// Without emphasis, back-ticks and bare tags.
+fn without_markup(line: &str) -> String {
+    let mut clean = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(at) = rest.find(['*', '`', '<', '_']) {
+        let (before, mark) = rest.split_at(at);
+        clean.push_str(before);
+        rest = after_mark(mark, &mut clean);
+    }
+    clean.push_str(rest);
+    clean
+}
+
+/// Puts what `mark` begins with into `clean`, unless it is mark-up, and returns what follows.
+fn after_mark<'a>(mark: &'a str, clean: &mut String) -> &'a str {
+    for (emphasis, shown) in [("**", ""), ("__", "__"), ("`", "")] {
+        if let Some(rest) = mark.strip_prefix(emphasis) {
+            clean.push_str(shown);
+            return rest;
+        }
+    }
+    if let Some(length) = tag_bytes(mark) {
+        clean.push(' ');
+        return mark.get(length..).unwrap_or_default();
+    }
+    let mut chars = mark.chars();
+    clean.extend(chars.next());
+    chars.as_str()
+}
+
+/// The length of the bare tag that `text` begins with: `<name>`, `</name>`.
+fn tag_bytes(text: &str) -> Option<usize> {
+    const TAG_BYTES_MAX: usize = 48;
+    let inner = floor_cut(text.strip_prefix('<')?, TAG_BYTES_MAX);
+    let (name, _) = inner.split_once('>')?;
+    let bare = name.trim_matches('/');
+    let is_tag = bare.starts_with(|c: char| c.is_ascii_alphabetic())
+        && bare
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_:".contains(c));
+    is_tag.then(|| name.len() + 2)
+}
+
+/// The line without its bullet or number, and whether it had one.
+fn without_bullet(line: &str) -> (&str, bool) {
+    for bullet in ["- ", "* ", "+ ", "• ", "– "] {
+        if let Some(rest) = line.strip_prefix(bullet) {
+            return (without_box(rest.trim_start()), true);
+        }
+    }
+    let digits = line.bytes().take_while(u8::is_ascii_digit).count();
+    let numbered = line.get(digits..).unwrap_or_default();
+    let rest = numbered
+        .strip_prefix(". ")
+        .or_else(|| numbered.strip_prefix(") "));
+    match rest {
+        Some(rest) if (1..=3).contains(&digits) => (rest, true),
+        _ => (line, false),
+    }
+}
+
+fn without_box(line: &str) -> &str {
+    line.strip_prefix("[ ] ")
+        .or_else(|| line.strip_prefix("[x] "))
+        .unwrap_or(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(text: &str) -> Vec<String> {
+        paragraphs(text, false)
+            .concat()
+            .into_iter()
+            .map(|said| said.text)
+            .collect()
+    }
+
+    #[test]
+    fn sentences_are_clean() {
+        let cases: [(&str, &[&str]); 9] = [
+            ("Hi! I am Ann. You?", &["Hi!", "I am Ann.", "You?"]),
+            (
+                "# Title\n- **one** two\n2. `three`",
+                &["Title", "one two", "three"],
+            ),
+            (
+                "Ask Dr. Meier at 5 p.m. today.",
+                &["Ask Dr. Meier at 5 p.m. today."],
+            ),
+            ("今天很好。明天见。", &["今天很好。", "明天见。"]),
+            ("<name>/clear</name> x < y", &["/clear x < y"]),
+            (
+                "src/a.rs\n```rust\nfn main() {}\n```\nDone.",
+                &["src/a.rs", "Done."],
+            ),
+            ("```\n\nIt replaces the spinner.", &["It replaces the spinner."]),
+            ("Run:\n```bash\ncargo test\nls\n```", &["Run:", "cargo test"]),
+            ("\u{1b}[1m---\u{1b}[0m\n***", &[]),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(all(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_block_that_a_message_leaves_open_is_closed_in_the_next_one() {
+        assert!(leaves_code_open("Here:\n```rust\nfn f() {"));
+        let next = paragraphs("    g();\n}\n```\nIt calls g now.", true).concat();
+        assert_eq!(
+            next.iter().map(|said| said.text.as_str()).collect::<Vec<_>>(),
+            ["It calls g now."]
+        );
+        assert_eq!(paragraphs("All prose.", true).len(), 1);
+    }
+
+    #[test]
+    fn keeps_paragraphs_apart() {
+        assert_eq!(paragraphs("a\nb\n\nc", false).len(), 2);
+        assert_eq!(paragraphs(" \n\n ", false), Vec::<Vec<Sentence>>::new());
+    }
+
+    #[test]
+    fn a_long_line_is_read_in_pieces_without_losing_sentences() {
+        let text = "This is sentence number one of many. ".repeat(100);
+        assert_eq!(all(&text).len(), 100);
+        assert!(all(&"x".repeat(1_000_000))[0].len() <= SENTENCE_BYTES_MAX);
+        assert!(!all(&".) ".repeat(300_000)).iter().any(|s| s.contains('x')));
+    }
+}

@@ -1,0 +1,170 @@
+//! The telling values among a tool call's arguments: ids and paths first, long prose last.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use crate::domain::text::{first_line, floor_cut};
+
+/// The longest value shown, in characters.
+const VALUE_CHARS_MAX: usize = 64;
+/// How many values of one call are looked at.
+const VALUES_MAX: usize = 64;
+
+/// A value worth showing.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Telling {
+    /// The value, one clean line.
+    pub(super) text: String,
+    /// How much it tells, from 0 to 3.
+    pub(super) score: f64,
+}
+
+/// The values of a call's `arguments` in the order in which they stand, each once.
+pub(super) fn of(arguments: &str) -> Vec<Telling> {
+    let mut leaves = Leaves(Vec::new());
+    if arguments.starts_with(['{', '[']) {
+        // Long arguments come cut, and then they are no JSON any more; what stands before the cut is enough.
+        let mut json = serde_json::Deserializer::from_str(arguments);
+        drop((&mut leaves).deserialize(&mut json));
+    } else {
+        push(&mut leaves.0, arguments);
+    }
+    leaves.0
+}
+
+/// Collects strings and numbers of any JSON in the order in which they stand, which a `serde_json::Value` forgets.
+struct Leaves(Vec<Telling>);
+
+impl<'de> DeserializeSeed<'de> for &mut Leaves {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Leaves {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        push(&mut self.0, text);
+        Ok(())
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while items.next_element_seed(&mut *self)?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        while fields.next_key::<IgnoredAny>()?.is_some() {
+            fields.next_value_seed(&mut *self)?;
+        }
+        Ok(())
+    }
+}
+
+fn push(values: &mut Vec<Telling>, text: &str) {
+    if values.len() >= VALUES_MAX {
+        return;
+    }
+    let score = score(text);
+    let text = first_line(text, VALUE_CHARS_MAX);
+    if !text.is_empty() && values.iter().all(|value| value.text != text) {
+        values.push(Telling { text, score });
+    }
+}
+
+/// How much a value tells by its looks.
+fn score(text: &str) -> f64 {
+    let text = floor_cut(text.trim(), VALUE_CHARS_MAX * 4);
+    let has = |test: fn(char) -> bool| text.chars().any(test);
+    let digits = has(|c| c.is_ascii_digit());
+    let letters = has(char::is_alphabetic);
+    if text.contains(char::is_whitespace) {
+        return if text.contains('\n') || text.len() > VALUE_CHARS_MAX {
+            0.3
+        } else {
+            0.8
+        };
+    }
+    let is_word = text.chars().all(|c| c.is_lowercase() || c == '_');
+    match (letters, digits) {
+        (true, true) => 3.0,
+        (true, false) if text.contains(['/', '\\', '.', '@']) => 3.0,
+        (true, false) if is_word => 0.7,
+        (true, false) => 1.2,
+        (false, true) if text.len() >= 6 => 2.0,
+        (false, true) => 0.5,
+        (false, false) => 0.1,
+    }
+}
+
+/// Whether `text` names one thing: an id, a path, a date, rather than an everyday word or prose.
+pub(super) fn is_identifier(value: &Telling) -> bool {
+    value.score >= 2.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_come_without_their_keys() {
+        let cases: [(&str, &[&str]); 6] = [
+            (r#"{"reservation_id": "NQNU5R"}"#, &["NQNU5R"]),
+            (
+                r#"{"z": [{"id": "X1", "n": 3}, {"id": "X1"}], "b": true, "a": -2.5}"#,
+                &["X1", "3", "-2.5"],
+            ),
+            (r#"{"path": "src/a.rs", "new": "fn [… left"#, &["src/a.rs"]),
+            ("cargo test\nmore", &["cargo test"]),
+            ("", &[]),
+            ("{}", &[]),
+        ];
+        for (arguments, expected) in cases {
+            let texts: Vec<String> = of(arguments).into_iter().map(|value| value.text).collect();
+            assert_eq!(texts, expected, "{arguments}");
+        }
+    }
+
+    #[test]
+    fn ids_and_paths_tell_more_than_words_and_prose() {
+        let scores: Vec<f64> = [
+            "NQNU5R",
+            "src/a.rs",
+            "order it",
+            "a long story about a flight that goes on and on and on…",
+        ]
+        .iter()
+        .map(|text| score(text))
+        .collect();
+        assert!(scores.windows(2).all(|pair| pair[0] >= pair[1]), "{scores:?}");
+        assert!(scores[1] > scores[2]);
+    }
+}

@@ -1,0 +1,305 @@
+//! Words, and how much each tells: rare in the batch, shaped like an identifier, a number or a name, no everyday word.
+
+use std::collections::HashMap;
+
+use unicode_segmentation::UnicodeSegmentation as _;
+
+use super::cues::{COURTESY, FUNCTION_WORDS, TIME_WORDS};
+
+/// The longest word that is told from others, in bytes.
+const WORD_BYTES_MAX: usize = 96;
+
+/// The number of a word in a [`Vocabulary`].
+pub(super) type Term = usize;
+
+/// What a word looks like; later ones tell more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Shape {
+    /// Carries no content of its own.
+    Function,
+    /// Courtesy and applause.
+    Polite,
+    /// Three letters or fewer.
+    Short,
+    /// An ordinary word.
+    Plain,
+    /// Dates a fact: yesterday, Friday, next.
+    Time,
+    /// Capitalised within a sentence: a name.
+    Name,
+    /// Digits, with at most punctuation in them: an amount, a date, a time.
+    Number,
+    /// Letters mixed with digits, underscores, slashes, inner capitals: an id, a path, a name in code.
+    Identifier,
+}
+
+impl Shape {
+    /// How much a word of this shape tells, before its rarity.
+    fn weight(self) -> f64 {
+        match self {
+            Self::Function => 0.0,
+            Self::Polite => 0.04,
+            Self::Short => 0.45,
+            Self::Plain => 1.0,
+            Self::Time => 0.9,
+            Self::Name => 1.3,
+            Self::Number => 1.3,
+            Self::Identifier => 1.7,
+        }
+    }
+
+    /// Whether `word` is courtesy or carries no content.
+    pub(super) fn is_empty_talk(word: &str) -> bool {
+        let lower = word.to_lowercase().replace('’', "'");
+        Self::of(word, &lower, true) <= Self::Polite
+    }
+
+    fn of(word: &str, lower: &str, opens: bool) -> Self {
+        if FUNCTION_WORDS.contains(lower) {
+            Self::Function
+        } else if COURTESY.contains(lower) {
+            Self::Polite
+        } else if TIME_WORDS.contains(lower) {
+            Self::Time
+        } else {
+            Self::by_characters(word, opens)
+        }
+    }
+
+    fn by_characters(word: &str, opens: bool) -> Self {
+        let digits = word.chars().any(|c| c.is_ascii_digit());
+        let letters = word.chars().any(char::is_alphabetic);
+        let inner_capital = word.chars().skip(1).any(|c| c.is_ascii_uppercase());
+        let joined = word.chars().any(|c| "_/\\@=#$".contains(c)) || has_inner_dot(word);
+        let all_capitals = !word.chars().any(char::is_lowercase);
+        if letters && (digits || joined || (inner_capital && !all_capitals)) {
+            Self::Identifier
+        } else if digits {
+            Self::Number
+        } else if (!opens || all_capitals) && word.starts_with(char::is_uppercase) && letters {
+            Self::Name
+        } else if word.chars().nth(3).is_none() && word.is_ascii() {
+            Self::Short
+        } else {
+            Self::Plain
+        }
+    }
+}
+
+fn has_inner_dot(word: &str) -> bool {
+    word.split('.').filter(|part| !part.is_empty()).nth(1).is_some()
+}
+
+/// The words of a batch and how often they occur in it.
+#[derive(Debug, Default)]
+pub(super) struct Vocabulary {
+    terms: HashMap<String, Term>,
+    entries: Vec<Entry>,
+    clauses: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    shape: Shape,
+    /// Clauses that hold it.
+    clauses: usize,
+    /// Exchanges that hold it, and the last one counted.
+    exchanges: usize,
+    last_exchange: Option<usize>,
+}
+
+impl Vocabulary {
+    /// Reads a clause of the exchange at `exchange` in the batch: its content words, each once, in order.
+    pub(super) fn read(&mut self, clause: &str, exchange: usize) -> Vec<Term> {
+        self.clauses += 1;
+        let mut terms = Vec::new();
+        for (index, word) in words(clause).into_iter().enumerate() {
+            let lower = word.to_lowercase().replace('’', "'");
+            let key = stem(&lower);
+            let shape = Shape::of(word, key, index == 0);
+            if shape == Shape::Function {
+                continue;
+            }
+            let term = self.term(key, shape);
+            if !terms.contains(&term) {
+                terms.push(term);
+            }
+        }
+        for &term in &terms {
+            self.count(term, exchange);
+        }
+        terms
+    }
+
+    fn term(&mut self, key: &str, shape: Shape) -> Term {
+        if let Some(&term) = self.terms.get(key) {
+            if let Some(entry) = self.entries.get_mut(term) {
+                entry.shape = entry.shape.max(shape);
+            }
+            return term;
+        }
+        let term = self.entries.len();
+        self.terms.insert(key.to_owned(), term);
+        self.entries.push(Entry {
+            shape,
+            clauses: 0,
+            exchanges: 0,
+            last_exchange: None,
+        });
+        term
+    }
+
+    fn count(&mut self, term: Term, exchange: usize) {
+        if let Some(entry) = self.entries.get_mut(term) {
+            entry.clauses += 1;
+            if entry.last_exchange != Some(exchange) {
+                entry.exchanges += 1;
+                entry.last_exchange = Some(exchange);
+            }
+        }
+    }
+
+    /// How much `term` tells, from 0 to about 1.7.
+    pub(super) fn weight(&self, term: Term) -> f64 {
+        let Some(entry) = self.entries.get(term) else {
+            return 0.0;
+        };
+        let rarity = 1.0 - ratio_of_logs(entry.clauses, self.clauses + 1);
+        // An identifier tells something however often its owner is talked about.
+        let rarity = if entry.shape >= Shape::Number {
+            rarity.max(0.5)
+        } else {
+            rarity
+        };
+        entry.shape.weight() * rarity
+    }
+
+    /// The words of `text` that the batch knows.
+    pub(super) fn known(&self, text: &str) -> Vec<Term> {
+        words(text)
+            .into_iter()
+            .filter_map(|word| self.terms.get(stem(&word.to_lowercase())).copied())
+            .collect()
+    }
+
+    /// How many of `terms` are ordinary words, rather than names, numbers or courtesy.
+    pub(super) fn plain_words(&self, terms: &[Term]) -> usize {
+        terms
+            .iter()
+            .filter(|&&term| self.shape(term) == Shape::Plain)
+            .count()
+    }
+
+    /// In how many exchanges `term` occurs.
+    pub(super) fn exchanges_with(&self, term: Term) -> usize {
+        self.entries.get(term).map_or(0, |entry| entry.exchanges)
+    }
+
+    /// What `term` looks like.
+    pub(super) fn shape(&self, term: Term) -> Shape {
+        self.entries
+            .get(term)
+            .map_or(Shape::Function, |entry| entry.shape)
+    }
+
+    /// The sum of the weights of `terms`.
+    pub(super) fn weight_of(&self, terms: &[Term]) -> f64 {
+        terms.iter().map(|&term| self.weight(term)).sum()
+    }
+}
+
+/// ln(a) / ln(b), between 0 and 1.
+fn ratio_of_logs(a: usize, b: usize) -> f64 {
+    if b <= 1 {
+        0.0
+    } else {
+        (number(a.max(1)).ln() / number(b).ln()).min(1.0)
+    }
+}
+
+/// A count as a number to reckon with.
+pub(super) fn number(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+/// The words of a clause, without the punctuation around them. Scripts without blanks are cut by the word rules.
+fn words(clause: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    for chunk in clause.split_whitespace() {
+        let word = chunk
+            .trim_start_matches(|c: char| !c.is_alphanumeric() && !"_/#$".contains(c))
+            .trim_end_matches(|c: char| !c.is_alphanumeric() && !"_/".contains(c));
+        if word.is_ascii() {
+            words.extend((!word.is_empty() && word.len() <= WORD_BYTES_MAX).then_some(word));
+        } else {
+            words.extend(word.unicode_words().filter(|word| word.len() <= WORD_BYTES_MAX));
+        }
+    }
+    words
+}
+
+/// A word without the marks of possession and plural, which would hide that two words are the same.
+fn stem(lower: &str) -> &str {
+    let lower = lower
+        .strip_suffix("'s")
+        .or_else(|| lower.strip_suffix("’s"))
+        .unwrap_or(lower);
+    if lower.len() > 4 && !lower.ends_with("ss") {
+        lower.strip_suffix('s').unwrap_or(lower)
+    } else {
+        lower
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_tell_identifiers_names_and_everyday_words_apart() {
+        let cases = [
+            ("the", true, Shape::Function),
+            ("thanks", true, Shape::Polite),
+            ("fix", false, Shape::Short),
+            ("screenplay", true, Shape::Plain),
+            ("Denver", true, Shape::Plain),
+            ("Denver", false, Shape::Name),
+            ("$1,194", false, Shape::Number),
+            ("2024-05-19", false, Shape::Number),
+            ("NQNU5R", false, Shape::Identifier),
+            ("src/main.rs", false, Shape::Identifier),
+            ("run_install", false, Shape::Identifier),
+            ("sendChat", false, Shape::Identifier),
+        ];
+        for (word, opens, expected) in cases {
+            assert_eq!(Shape::of(word, &word.to_lowercase(), opens), expected, "{word}");
+        }
+    }
+
+    #[test]
+    fn rare_words_weigh_more_than_common_ones_and_identifiers_most() {
+        let mut vocabulary = Vocabulary::default();
+        let read: Vec<Vec<Term>> = [
+            "book a flight",
+            "cancel a flight",
+            "the flight K1NW8N",
+            "a flight to Boston",
+        ]
+        .iter()
+        .enumerate()
+        .map(|(exchange, clause)| vocabulary.read(clause, exchange))
+        .collect();
+        let weights: Vec<f64> = read.iter().map(|terms| vocabulary.weight_of(terms)).collect();
+        assert!(weights[2] > weights[1], "{weights:?}");
+        assert_eq!(vocabulary.exchanges_with(read[0][1]), 4);
+        assert!(vocabulary.weight(read[0][1]) < vocabulary.weight(read[0][0]));
+    }
+
+    #[test]
+    fn words_are_found_in_any_script() {
+        assert_eq!(words("“Hello,” she said: 5€!"), ["Hello", "she", "said", "5"]);
+        assert_eq!(words("修复错误"), ["修", "复", "错", "误"]);
+        assert_eq!(stem("companies"), "companie");
+        assert_eq!(stem("ann's"), "ann");
+    }
+}

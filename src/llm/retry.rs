@@ -1,0 +1,165 @@
+//! When a provider says to come back.
+
+use std::time::Duration;
+
+use chrono::DateTime;
+use reqwest::header::HeaderMap;
+
+/// No provider is obeyed for longer; a day is the longest quota there is.
+const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
+
+/// The wait a refusal asks for: `retry-after-ms`, `retry-after` (seconds or a date), the reset times of exhausted
+/// limits, or `try again in 9.8s` in the message, in this order.
+pub(super) fn retry_after(headers: &HeaderMap, message: &str) -> Option<Duration> {
+    header(headers, "retry-after-ms")
+        .and_then(|text| seconds(text, 1e-3))
+        .or_else(|| header(headers, "retry-after").and_then(|text| seconds(text, 1.0)))
+        .or_else(|| until_date(headers))
+        .or_else(|| reset(headers))
+        .or_else(|| in_message(message))
+        .map(|wait| wait.min(RETRY_AFTER_MAX))
+}
+
+/// A duration as Go writes it: `1s`, `6m0s`, `20ms`, `1h2m3.5s`.
+pub(super) fn go_duration(text: &str) -> Option<Duration> {
+    let mut rest = text.trim();
+    let mut sum_s = 0.0;
+    while !rest.is_empty() {
+        let (number, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit() && c != '.')?);
+        let (unit, next) = after.split_at(after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len()));
+        sum_s += number.parse::<f64>().ok()? * unit_s(unit)?;
+        rest = next;
+    }
+    (!text.trim().is_empty()).then(|| Duration::try_from_secs_f64(sum_s).ok())?
+}
+
+fn unit_s(unit: &str) -> Option<f64> {
+    Some(match unit {
+        "h" => 3_600.0,
+        "m" => 60.0,
+        "s" => 1.0,
+        "ms" => 1e-3,
+        "us" | "µs" => 1e-6,
+        "ns" => 1e-9,
+        _ => return None,
+    })
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn seconds(text: &str, unit_s: f64) -> Option<Duration> {
+    let count = text.trim().parse::<f64>().ok()?;
+    Duration::try_from_secs_f64(count * unit_s).ok()
+}
+
+/// `retry-after` as a date, counted from the server's own clock (RFC 9110, 10.2.3).
+fn until_date(headers: &HeaderMap) -> Option<Duration> {
+    let moment = |name| DateTime::parse_from_rfc2822(header(headers, name)?).ok();
+    let wait = moment("retry-after")? - moment("date")?;
+    Some(wait.to_std().unwrap_or_default())
+}
+
+/// The longest reset time among the limits that are used up; among all if none is said to be.
+fn reset(headers: &HeaderMap) -> Option<Duration> {
+    let limits = ["requests", "tokens"].map(|limit| {
+        let is_used_up = header(headers, &format!("x-ratelimit-remaining-{limit}")) == Some("0");
+        let wait = header(headers, &format!("x-ratelimit-reset-{limit}")).and_then(go_duration);
+        (is_used_up, wait)
+    });
+    let any_used_up = limits
+        .iter()
+        .any(|(is_used_up, wait)| *is_used_up && wait.is_some());
+    limits
+        .into_iter()
+        .filter(|(is_used_up, _)| *is_used_up || !any_used_up)
+        .filter_map(|(_, wait)| wait)
+        .max()
+}
+
+fn in_message(message: &str) -> Option<Duration> {
+    let (_, after) = message
+        .split_once("try again in ")
+        .or_else(|| message.split_once("retry in "))?;
+    go_duration(after.split_whitespace().next()?.trim_end_matches(['.', ',']))
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn wait_ms(headers: &[(&'static str, &'static str)], message: &str) -> Option<u128> {
+        let map = headers
+            .iter()
+            .map(|&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect();
+        retry_after(&map, message).map(|wait| wait.as_millis())
+    }
+
+    #[test]
+    fn go_durations() {
+        for (text, expected_ms) in [
+            ("1s", Some(1_000)),
+            ("6m0s", Some(360_000)),
+            ("20ms", Some(20)),
+            ("1h2m3.5s", Some(3_723_500)),
+            ("10h17m5.7s", Some(37_025_700)),
+            ("0s", Some(0)),
+            ("1500µs", Some(1)),
+            ("", None),
+            ("5", None),
+            ("s", None),
+            ("1d", None),
+            ("-1s", None),
+            ("soon", None),
+        ] {
+            assert_eq!(
+                go_duration(text).map(|wait| wait.as_millis()),
+                expected_ms,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_most_exact_word_wins() {
+        let both = [("retry-after", "2"), ("retry-after-ms", "1500")];
+        assert_eq!(wait_ms(&both, ""), Some(1_500));
+        assert_eq!(wait_ms(&[("retry-after", "2")], "try again in 9s"), Some(2_000));
+        assert_eq!(wait_ms(&[("retry-after", "1e9")], ""), Some(86_400_000));
+        assert_eq!(wait_ms(&[("retry-after", "-1")], ""), None);
+        assert_eq!(wait_ms(&[], "Please try again in 9.816s. Visit"), Some(9_816));
+        assert_eq!(wait_ms(&[], "no word"), None);
+    }
+
+    #[test]
+    fn dates_count_from_the_servers_clock() {
+        let date = ("date", "Fri, 20 Nov 2026 08:00:00 GMT");
+        assert_eq!(
+            wait_ms(&[date, ("retry-after", "Fri, 20 Nov 2026 08:00:30 GMT")], ""),
+            Some(30_000)
+        );
+        assert_eq!(
+            wait_ms(&[date, ("retry-after", "Fri, 20 Nov 2026 07:59:00 GMT")], ""),
+            Some(0)
+        );
+        assert_eq!(
+            wait_ms(&[("retry-after", "Fri, 20 Nov 2026 08:00:30 GMT")], ""),
+            None
+        );
+    }
+
+    #[test]
+    fn the_limit_that_is_used_up_counts() {
+        let resets = [
+            ("x-ratelimit-reset-requests", "20ms"),
+            ("x-ratelimit-reset-tokens", "6m0s"),
+        ];
+        assert_eq!(wait_ms(&resets, ""), Some(360_000));
+        let requests = [&resets[..], &[("x-ratelimit-remaining-requests", "0")]].concat();
+        assert_eq!(wait_ms(&requests, ""), Some(20));
+    }
+}

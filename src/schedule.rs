@@ -1,0 +1,219 @@
+//! What happens by the clock: ageing and pruning on cron expressions, the reconciler, and the sampler.
+//!
+//! Each task takes no input, is woken by time, does what the state demands and returns what it did; the next
+//! activation is the retry. A cron firing is a row that one caller can take, so that it happens once, however many
+//! daemons run, and a firing missed while nothing ran is made up for at the next look.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::{
+    clock::Clock,
+    crontab::Crontab,
+    domain::{
+        time::{DAY_MS, HOUR_MS},
+        work::Reason,
+    },
+    notice::Notices,
+    store::{Prune, Sample, Store, StoreResult},
+    telemetry::metrics::{
+        self, Metrics,
+        labels::{AgentState, DbErrorClass, QueueState, RunOutcome},
+    },
+};
+
+/// Rows that one ageing or pruning step touches; the rest follows in the next step.
+const STEP_ROWS_MAX: i64 = 1_000;
+/// How often the cron expressions are looked at.
+const CRON_LOOK: Duration = Duration::from_secs(30);
+/// How often the figures are sampled.
+const SAMPLE_EVERY: Duration = Duration::from_secs(15);
+
+/// When things happen, and how much is kept.
+#[derive(Clone, Debug)]
+pub struct ScheduleSettings {
+    /// When items are aged.
+    pub ageing: Crontab,
+    /// When old rows are deleted.
+    pub prune: Crontab,
+    /// Runs older than this are deleted.
+    pub runs_keep_days: i64,
+    /// So many of the newest versions of each summary are kept.
+    pub versions_keep: i64,
+    /// Journalled answers older than this are deleted.
+    pub journal_keep_hours: i64,
+    /// How often missing queue rows are looked for.
+    pub reconcile_ms: u64,
+    /// Exchanges may wait so long for company.
+    pub max_wait_ms: i64,
+}
+
+/// The schedules of a daemon.
+#[derive(Clone)]
+pub struct Schedule {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    notices: Notices,
+    metrics: Metrics,
+    settings: ScheduleSettings,
+}
+
+impl Schedule {
+    /// Schedules over `store`, not running yet.
+    pub fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        notices: Notices,
+        metrics: Metrics,
+        settings: ScheduleSettings,
+    ) -> Self {
+        Self {
+            store,
+            clock,
+            notices,
+            metrics,
+            settings,
+        }
+    }
+
+    /// Fires what is due until `stop`.
+    pub async fn run(&self, stop: CancellationToken) {
+        let reconcile = Duration::from_millis(self.settings.reconcile_ms.max(1));
+        let (mut cron, mut sampler) = (
+            tokio::time::interval(CRON_LOOK),
+            tokio::time::interval(SAMPLE_EVERY),
+        );
+        let mut reconciler = tokio::time::interval(reconcile);
+        loop {
+            tokio::select! {
+                _ = cron.tick() => self.fire_cron().await,
+                _ = reconciler.tick() => self.reconcile().await,
+                _ = sampler.tick() => self.sample().await,
+                () = stop.cancelled() => return,
+            }
+        }
+    }
+
+    async fn fire_cron(&self) {
+        if self.is_due("ageing", &self.settings.ageing).await {
+            let aged = self.age().await;
+            let outcome = if aged.is_ok() {
+                RunOutcome::Completed
+            } else {
+                RunOutcome::Failed
+            };
+            self.metrics.documents.aged(outcome, self.clock.now());
+            report("ageing", aged);
+        }
+        if self.is_due("prune", &self.settings.prune).await {
+            report("prune", self.prune().await);
+        }
+    }
+
+    /// Whether the latest firing of `name` is still to be made, and is ours.
+    async fn is_due(&self, name: &str, crontab: &Crontab) -> bool {
+        let now = self.clock.now();
+        let Some(slot) = crontab.last_at_or_before(now) else {
+            return false;
+        };
+        self.store
+            .take_slot(name, slot, now)
+            .await
+            .unwrap_or_else(|error| {
+                warn!(%error, schedule = name, "schedule.unreadable");
+                false
+            })
+    }
+
+    /// Wakes the queue for every document of which an item has outgrown its section. Returns how many.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn age(&self) -> StoreResult<u64> {
+        let woken = self.store.enqueue_ageing(self.clock.now(), i64::MAX).await?;
+        self.notices.wake_queue();
+        Ok(woken)
+    }
+
+    /// Deletes what is too old, in steps. Returns how many rows.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn prune(&self) -> StoreResult<u64> {
+        let now = self.clock.now();
+        let prune = Prune {
+            runs_before: now.plus_ms(-self.settings.runs_keep_days * DAY_MS),
+            answers_before: now.plus_ms(-self.settings.journal_keep_hours * HOUR_MS),
+            versions_keep: self.settings.versions_keep,
+            limit: STEP_ROWS_MAX,
+        };
+        let mut gone = 0;
+        loop {
+            let step = self.store.prune(prune).await?;
+            gone += step;
+            if step == 0 {
+                return Ok(gone);
+            }
+        }
+    }
+
+    async fn reconcile(&self) {
+        let now = self.clock.now();
+        let pending_before = now.plus_ms(-self.settings.max_wait_ms);
+        match self.store.reconcile(pending_before, now).await {
+            Ok(0) => {}
+            Ok(made) => {
+                for _ in 0..made {
+                    self.metrics.updates.queued(Reason::Reconcile);
+                }
+                warn!(rows = made, "queue.repaired");
+                self.notices.wake_queue();
+            }
+            Err(error) => warn!(%error, "queue.reconcile_failed"),
+        }
+    }
+
+    async fn sample(&self) {
+        let started_at = self.clock.now();
+        match self.store.sample(started_at, DAY_MS).await {
+            Ok(sample) => {
+                let took = self.clock.now().since_ms(started_at);
+                let took = Duration::from_millis(u64::try_from(took).unwrap_or(0));
+                self.metrics.queue.sampled(&figures(&sample), started_at, took);
+            }
+            Err(error) => {
+                self.metrics.service.db_error(DbErrorClass::Other);
+                warn!(%error, "sampler.failed");
+            }
+        }
+    }
+}
+
+fn report(schedule: &str, rows: StoreResult<u64>) {
+    match rows {
+        Ok(rows) => info!(schedule, rows, "schedule.fired"),
+        Err(error) => warn!(schedule, %error, "schedule.failed"),
+    }
+}
+
+/// The sampled gauges.
+fn figures(sample: &Sample) -> metrics::Sample {
+    metrics::Sample {
+        depth: vec![
+            (QueueState::Ready, sample.ready),
+            (QueueState::Scheduled, sample.scheduled),
+            (QueueState::Running, sample.running),
+            (QueueState::Parked, sample.parked),
+        ],
+        oldest_ready_at: sample.oldest_ready_at,
+        oldest_unsummarized_at: sample.oldest_pending_at,
+        documents: sample.documents,
+        documents_tokens: sample.documents_tokens,
+        agents: vec![
+            (AgentState::Active, sample.agents - sample.parked),
+            (AgentState::Parked, sample.parked),
+        ],
+    }
+}

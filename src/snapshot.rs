@@ -1,0 +1,208 @@
+//! The read path: one immutable snapshot per agent, replaced whole and read without a lock.
+//!
+//! A reader never waits for a writer, a worker or a model. It gets the last good version, and its age with it; while
+//! the database is away it gets the last copy, marked stale.
+
+use std::sync::Arc;
+
+use papaya::HashMap;
+use tokio::sync::broadcast::{Receiver, error::RecvError};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    clock::Clock,
+    domain::{
+        agent::AgentId,
+        summary::pending::{PendingLine, with_pending},
+        time::Timestamp,
+        tokens::TokenCounter,
+    },
+    store::{Store, StoreResult, SummaryRow},
+};
+
+/// The most snapshots held; beyond it they are all forgotten and read again as they are asked for.
+const SNAPSHOTS_MAX: usize = 100_000;
+
+/// What a reader gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The document as Markdown, pending exchanges included.
+    pub markdown: String,
+    /// Its tokens, by the exact counter.
+    pub tokens: i64,
+    /// The document's version; 0 before the first.
+    pub version: i64,
+    /// Changes whenever `markdown` does.
+    pub etag: String,
+    /// When the version was written.
+    pub updated_at: Timestamp,
+    /// The last exchange it covers.
+    pub covers_through: i64,
+    /// The first exchange in the window.
+    pub first_exchange: i64,
+    /// How many exchanges wait to be summarised.
+    pub pending_exchanges: i64,
+    /// Since when.
+    pub pending_since: Option<Timestamp>,
+}
+
+/// A snapshot and how fresh it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The snapshot.
+    pub snapshot: Arc<Snapshot>,
+    /// Set while the database is away: since when the copy is known to be right.
+    pub stale_since: Option<Timestamp>,
+}
+
+struct Held {
+    snapshot: Arc<Snapshot>,
+    read_at: Timestamp,
+    outdated: bool,
+}
+
+/// The snapshots of all agents that somebody asked for.
+pub struct Snapshots {
+    store: Arc<dyn Store>,
+    counter: Arc<dyn TokenCounter>,
+    clock: Arc<dyn Clock>,
+    tokens_max: i64,
+    held: HashMap<AgentId, Arc<Held>>,
+}
+
+impl Snapshots {
+    /// Snapshots over `store`, of at most `tokens_max` tokens by `counter`.
+    pub fn new(
+        store: Arc<dyn Store>,
+        counter: Arc<dyn TokenCounter>,
+        clock: Arc<dyn Clock>,
+        tokens_max: i64,
+    ) -> Self {
+        Self {
+            store,
+            counter,
+            clock,
+            tokens_max,
+            held: HashMap::new(),
+        }
+    }
+
+    /// The summary of `agent`; `None` if there is no such agent.
+    ///
+    /// # Errors
+    /// When the database fails and there is no copy.
+    pub async fn get(&self, agent: &AgentId) -> StoreResult<Option<Reading>> {
+        let held = self.held.pin().get(agent).map(Arc::clone);
+        if let Some(held) = held.as_ref().filter(|held| !held.outdated) {
+            return Ok(Some(Reading {
+                snapshot: Arc::clone(&held.snapshot),
+                stale_since: None,
+            }));
+        }
+        match (self.load(agent).await, held) {
+            (Ok(snapshot), _) => Ok(snapshot.map(|snapshot| Reading {
+                snapshot,
+                stale_since: None,
+            })),
+            (Err(_), Some(held)) => Ok(Some(Reading {
+                snapshot: Arc::clone(&held.snapshot),
+                stale_since: Some(held.read_at),
+            })),
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    async fn load(&self, agent: &AgentId) -> StoreResult<Option<Arc<Snapshot>>> {
+        let read_at = self.clock.now();
+        let Some(row) = self.store.summary(agent).await? else {
+            return Ok(None);
+        };
+        let snapshot = Arc::new(render(&row, self.tokens_max, self.counter.as_ref()));
+        let held = self.held.pin();
+        if held.len() >= SNAPSHOTS_MAX {
+            held.clear();
+        }
+        held.insert(
+            agent.clone(),
+            Arc::new(Held {
+                snapshot: Arc::clone(&snapshot),
+                read_at,
+                outdated: false,
+            }),
+        );
+        Ok(Some(snapshot))
+    }
+
+    /// Keeps the snapshots fresh: what changed is read again at once, so that the next reader needn't. Ends with
+    /// `stop`.
+    pub async fn follow(&self, mut changes: Receiver<AgentId>, stop: CancellationToken) {
+        loop {
+            let change = tokio::select! {
+                change = changes.recv() => change,
+                () = stop.cancelled() => return,
+            };
+            match change {
+                Ok(agent) => self.refresh(&agent).await,
+                // Too many changes at once: nobody knows any more which, so all are read again when asked for.
+                Err(RecvError::Lagged(_)) => self.held.pin().clear(),
+                Err(RecvError::Closed) => return,
+            }
+        }
+    }
+
+    async fn refresh(&self, agent: &AgentId) {
+        let Some(held) = self.held.pin().get(agent).map(Arc::clone) else {
+            return;
+        };
+        if self.load(agent).await.is_err() {
+            let outdated = Held {
+                snapshot: Arc::clone(&held.snapshot),
+                read_at: held.read_at,
+                outdated: true,
+            };
+            self.held.pin().insert(agent.clone(), Arc::new(outdated));
+        }
+    }
+}
+
+/// What a reader of `row` sees.
+pub fn render(row: &SummaryRow, tokens_max: i64, counter: &dyn TokenCounter) -> Snapshot {
+    let lines = pending_lines(row);
+    let (markdown, tokens) = with_pending(&row.content, &lines, tokens_max, counter);
+    let named = i64::try_from(row.pending.len()).unwrap_or(i64::MAX);
+    Snapshot {
+        markdown,
+        tokens,
+        version: row.version,
+        etag: format!("\"{}.{}\"", row.version, row.first_exchange),
+        updated_at: row.updated_at,
+        covers_through: row.summarized_through,
+        first_exchange: row.first_exchange,
+        pending_exchanges: row.pending_before.exchanges + named,
+        pending_since: row.pending_since,
+    }
+}
+
+/// A line for each pending exchange, and one for those too many to name.
+fn pending_lines(row: &SummaryRow) -> Vec<PendingLine> {
+    let named = row.pending.iter().map(|exchange| PendingLine {
+        exchange: exchange.exchange,
+        at: exchange.opened_at,
+        tokens: exchange.tokens,
+        digest: exchange.headline.digest(),
+    });
+    let unnamed = row
+        .pending
+        .first()
+        .filter(|_| row.pending_before.exchanges > 0)
+        .map(|first| PendingLine {
+            exchange: row.summarized_through + 1,
+            at: first.opened_at,
+            tokens: row.pending_before.tokens,
+            digest: format!(
+                "{} exchanges before #{} wait to be summarised",
+                row.pending_before.exchanges, first.exchange
+            ),
+        });
+    unnamed.into_iter().chain(named).collect()
+}

@@ -1,0 +1,189 @@
+//! The storage seam. Each operation is one transaction; none stays open while a model thinks.
+//!
+//! The watermarks in `agents` are the truth, a queue row only says when to look: a lost row costs delay, never work.
+//! One transaction writes a summary, behind three fences: the lease's token, the expected version, the watermark.
+//! Safety never rests on time: leases and clocks decide only *when* work is repeated.
+//!
+//! Every implementation passes the one conformance suite in `tests/it/store`.
+
+pub mod record;
+pub mod sqlite;
+pub mod verify;
+
+use async_trait::async_trait;
+
+pub use record::*;
+
+use crate::domain::{
+    agent::AgentId,
+    time::Timestamp,
+    work::{Lease, Reason},
+};
+use verify::AgentReport;
+
+/// What can go wrong, by what the caller does next.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Somebody else went first: drop the result, the queue will offer the work again.
+    #[error("fenced off: {0}")]
+    Fenced(Fence),
+    /// No such agent.
+    #[error("agent `{0}` is unknown")]
+    UnknownAgent(AgentId),
+    /// The client sent another message under an id that it has used before.
+    #[error("client id `{0}` was used before for another message")]
+    ClientIdReused(String),
+    /// Stored data that can't be right; an operator must look.
+    #[error("table {table}, {row}: column {column} holds `{value}`")]
+    Inconsistent {
+        /// Where.
+        table: &'static str,
+        /// Which row.
+        row: String,
+        /// Which column.
+        column: &'static str,
+        /// What it holds.
+        value: String,
+    },
+    /// The database was written by a newer recapd, or is not recapd's.
+    #[error("the database's schema can't be used: {0}")]
+    Schema(String),
+    /// Another daemon holds this database.
+    #[error("{0} is in use by another recapd")]
+    InUse(String),
+    /// The database is unreachable, full, busy or broken: try again later.
+    #[error("the database fails: {0}")]
+    Unavailable(String),
+}
+
+/// Which of the guards of an update did not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fence {
+    /// The lease is no longer this holder's.
+    Lease,
+    /// The summary has another version than the one that was read.
+    Version,
+    /// A watermark moved: the boundary moved back, or the exchanges are covered already.
+    Watermark,
+    /// Exchanges that were read were set aside meanwhile.
+    Exchanges,
+}
+
+impl std::fmt::Display for Fence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Lease => "lease",
+            Self::Version => "version",
+            Self::Watermark => "watermark",
+            Self::Exchanges => "exchanges",
+        })
+    }
+}
+
+/// The result of a store's operation.
+pub type StoreResult<T> = Result<T, StoreError>;
+
+/// The database, as recapd uses it.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// Appends messages to an agent (made on first use), moves the boundary and wakes the queue as far as that needs.
+    /// A message that is known already by its client id is counted as a duplicate and changes nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::ClientIdReused`] when it isn't the same message; replayed ones are stored without the id.
+    async fn append(&self, request: AppendRequest) -> StoreResult<AppendOutcome>;
+
+    /// Ends the running session, whatever is pending becomes urgent.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownAgent`].
+    async fn end_session(&self, agent: &AgentId, now: Timestamp) -> StoreResult<SessionEnded>;
+
+    /// One agent.
+    async fn agent(&self, agent: &AgentId) -> StoreResult<Option<AgentRow>>;
+
+    /// Agents in order of their ids, after `after`.
+    async fn agents(&self, after: Option<&AgentId>, limit: i64) -> StoreResult<Vec<AgentRow>>;
+
+    /// The exchanges numbered `from` to `through`, live ones only, with their messages if asked for.
+    async fn exchanges(&self, agent: &AgentId, query: ExchangeQuery) -> StoreResult<Vec<StoredExchange>>;
+
+    /// The current document, with what is pending behind it, in one consistent read.
+    async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>>;
+
+    /// Wakes the queue for an agent.
+    async fn enqueue(
+        &self,
+        agent: &AgentId,
+        reason: Reason,
+        delay_ms: i64,
+        now: Timestamp,
+    ) -> StoreResult<Enqueued>;
+
+    /// Leases up to `limit` rows that are due, most urgent first. Rows of a vanished holder are due when their lease
+    /// ran out.
+    async fn claim(&self, claim: ClaimRequest) -> StoreResult<Vec<Lease>>;
+
+    /// Prolongs leases. Returns the tokens that are still held.
+    async fn renew(&self, leases: &[Lease], now: Timestamp, lease_ms: i64) -> StoreResult<Vec<i64>>;
+
+    /// Everything an update needs, in one consistent read.
+    async fn material(&self, lease: &Lease, limits: MaterialLimits) -> StoreResult<Material>;
+
+    /// A journalled answer.
+    async fn journalled(&self, agent: &AgentId, key: &str) -> StoreResult<Option<JournalledAnswer>>;
+
+    /// Keeps an answer before it is applied.
+    async fn journal(
+        &self,
+        agent: &AgentId,
+        key: &str,
+        answer: &JournalledAnswer,
+        now: Timestamp,
+    ) -> StoreResult<()>;
+
+    /// Applies an update exactly once: items, version, watermark and queue row in one transaction.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`] when a guard does not hold; nothing is changed then.
+    async fn complete(&self, lease: &Lease, patch: Patch) -> StoreResult<Completed>;
+
+    /// Finishes a lease that had nothing to write, moving the watermark over set-aside exchanges to `through`.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`].
+    async fn settle(&self, lease: &Lease, settle: Settle) -> StoreResult<Completed>;
+
+    /// Gives a lease back after a failure, to be tried again after a wait, or parked.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`] when the lease is no longer held.
+    async fn fail(&self, lease: &Lease, failure: Failure) -> StoreResult<()>;
+
+    /// Gives leases back untouched: no attempt is burnt. Returns how many were still held.
+    async fn release(&self, leases: &[Lease], now: Timestamp) -> StoreResult<u64>;
+
+    /// Makes the leases of `owner` from an earlier life due at once. Only for the holder of the owner's lock.
+    async fn reclaim(&self, owner: &str, now: Timestamp) -> StoreResult<u64>;
+
+    /// Makes queue rows for agents whose pending exchanges have none. Returns how many were missing.
+    async fn reconcile(&self, pending_before: Timestamp, now: Timestamp) -> StoreResult<u64>;
+
+    /// Wakes the queue for agents of which an item has outgrown its section. Returns how many.
+    async fn enqueue_ageing(&self, now: Timestamp, limit: i64) -> StoreResult<u64>;
+
+    /// Takes a schedule's slot. True for the one caller who fires it.
+    async fn take_slot(&self, name: &str, slot: Timestamp, now: Timestamp) -> StoreResult<bool>;
+
+    /// Deletes old runs, answers and versions. Returns how many rows went.
+    async fn prune(&self, prune: Prune) -> StoreResult<u64>;
+
+    /// Figures for metrics and `status`.
+    async fn sample(&self, now: Timestamp, window_ms: i64) -> StoreResult<Sample>;
+
+    /// Checks the invariants of one agent.
+    async fn verify(&self, agent: &AgentId) -> StoreResult<AgentReport>;
+
+    /// A round trip.
+    async fn ping(&self) -> StoreResult<()>;
+}

@@ -1,0 +1,418 @@
+//! What goes into a store and what comes out: requests and rows, without a word of SQL.
+
+use serde::Serialize;
+
+use crate::domain::{
+    agent::AgentId,
+    exchange::{Entry, Exchange},
+    ledger::{Eviction, Ledger},
+    message::Message,
+    summary::{compaction::Path, item::Item},
+    time::Timestamp,
+    window::Budget,
+    work::{Lease, Reason},
+};
+
+/// A message, counted and ready to be written.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// The message.
+    pub message: Message,
+    /// What the ledger needs of it, its tokens among it.
+    pub entry: Entry,
+}
+
+/// The rules that decide an append.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AppendRules {
+    /// The window's ceiling.
+    pub budget: Budget,
+    /// A longer silence begins a new session; 0 never does.
+    pub idle_gap_ms: i64,
+    /// So many pending exchanges are worth an update.
+    pub batch_exchanges: i64,
+    /// The wait of an update for more, once the batch is full.
+    pub debounce_ms: i64,
+    /// The longest wait while it isn't.
+    pub max_wait_ms: i64,
+    /// A parked row is revived by an eviction at most so often.
+    pub revive_after_ms: i64,
+}
+
+/// Messages for one agent.
+#[derive(Clone, Debug)]
+pub struct AppendRequest {
+    /// Whose.
+    pub agent: AgentId,
+    /// In order.
+    pub messages: Vec<Prepared>,
+    /// How they were counted.
+    pub count_method: String,
+    /// By which rules.
+    pub rules: AppendRules,
+    /// Items are aged by the messages' times and not by the clock (replay).
+    pub replayed: bool,
+    /// When they arrived.
+    pub now: Timestamp,
+}
+
+/// What an append did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppendOutcome {
+    /// Messages stored.
+    pub accepted: i64,
+    /// Messages known already.
+    pub duplicates: i64,
+    /// The newest exchange.
+    pub exchange: i64,
+    /// The first exchange in the window.
+    pub first_exchange: i64,
+    /// The last exchange that the summary covers.
+    pub summarized_through: i64,
+    /// Tokens in the window, preamble included.
+    pub window_tokens: i64,
+    /// What left the window.
+    pub evictions: Vec<Eviction>,
+    /// What it did to the queue, if it touched it.
+    pub enqueued: Option<Enqueued>,
+}
+
+/// What an enqueue did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Enqueued {
+    /// There was no row before.
+    pub is_new: bool,
+    /// A parked row was revived.
+    pub revived: bool,
+    /// When the row may be claimed.
+    pub visible_at: Timestamp,
+}
+
+/// What the end of a session did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionEnded {
+    /// The session that ended.
+    pub session: i64,
+    /// What it did to the queue, if anything was pending.
+    pub enqueued: Option<Enqueued>,
+}
+
+/// An agent's row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentRow {
+    /// Its name.
+    pub agent: AgentId,
+    /// Its project.
+    pub project: Option<String>,
+    /// Its ledger.
+    pub ledger: Ledger,
+    /// Since when exchanges are pending.
+    pub pending_since: Option<Timestamp>,
+    /// The time its items are aged by, if not the clock.
+    pub as_of: Option<Timestamp>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it was last written to.
+    pub updated_at: Timestamp,
+    /// The window's ceiling that the last append kept; 0: none.
+    pub budget_tokens: i64,
+    /// Its summary's version, 0 before the first.
+    pub version: i64,
+    /// Its summary's tokens.
+    pub summary_tokens: i64,
+}
+
+/// Which exchanges to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExchangeQuery {
+    /// The first; 0 includes the preamble.
+    pub from: i64,
+    /// The last.
+    pub through: i64,
+    /// At most so many, the newest ones.
+    pub limit: i64,
+    /// With their messages.
+    pub messages: bool,
+}
+
+/// An exchange as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredExchange {
+    /// Its row.
+    pub exchange: Exchange,
+    /// When it left the window, if it did.
+    pub evicted_at: Option<Timestamp>,
+    /// The first version of the summary that covered it, if one does.
+    pub summary_version: Option<i64>,
+    /// Its messages, if asked for.
+    pub messages: Vec<StoredMessage>,
+}
+
+/// A message as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredMessage {
+    /// Its place in the agent's history.
+    pub seq: i64,
+    /// The message, read again from its payload.
+    pub message: Message,
+    /// Its tokens.
+    pub tokens: i64,
+    /// When it was said.
+    pub said_at: Timestamp,
+}
+
+/// A summary as a reader gets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SummaryRow {
+    /// Its version; 0 before the first.
+    pub version: i64,
+    /// The document, without what is pending.
+    pub content: String,
+    /// Its tokens.
+    pub token_count: i64,
+    /// When it was written.
+    pub updated_at: Timestamp,
+    /// The last exchange it covers.
+    pub summarized_through: i64,
+    /// The first exchange in the window.
+    pub first_exchange: i64,
+    /// Since when exchanges are pending.
+    pub pending_since: Option<Timestamp>,
+    /// The newest pending exchanges, oldest first, at most [`PENDING_SHOWN_MAX`].
+    pub pending: Vec<Exchange>,
+    /// Pending exchanges that are not among them.
+    pub pending_before: PendingBefore,
+}
+
+/// The most pending exchanges that a summary names one by one.
+pub const PENDING_SHOWN_MAX: i64 = 200;
+
+/// Pending exchanges too many to name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PendingBefore {
+    /// How many.
+    pub exchanges: i64,
+    /// Their tokens.
+    pub tokens: i64,
+}
+
+/// A claim.
+#[derive(Clone, Debug)]
+pub struct ClaimRequest {
+    /// Who claims: the same name over restarts of one daemon.
+    pub owner: String,
+    /// At most so many.
+    pub limit: i64,
+    /// For how long.
+    pub lease_ms: i64,
+    /// When.
+    pub now: Timestamp,
+}
+
+/// How much one update takes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaterialLimits {
+    /// At most so many exchanges.
+    pub exchanges_max: i64,
+    /// Exchanges of so many tokens, but at least one exchange.
+    pub tokens_max: i64,
+}
+
+/// What an update works on.
+#[derive(Clone, Debug)]
+pub struct Material {
+    /// The document's version.
+    pub version: i64,
+    /// The last covered exchange.
+    pub lo: i64,
+    /// The last exchange of this batch; [`Self::lo`] when nothing is pending.
+    pub hi: i64,
+    /// The pending exchanges of the batch, live ones, with their messages; or, when nothing is pending, those of the
+    /// provisional items that are revisited.
+    pub exchanges: Vec<StoredExchange>,
+    /// The items shown in the document.
+    pub items: Vec<Item>,
+    /// Provisional items to be condensed again, when nothing is pending.
+    pub revisited: Vec<i64>,
+    /// Items are aged by this time, or by the clock.
+    pub as_of: Option<Timestamp>,
+    /// When the oldest pending exchange left the window.
+    pub pending_since: Option<Timestamp>,
+    /// When an item changes its section next.
+    pub next_ageing_at: Option<Timestamp>,
+}
+
+/// A model's answer in the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalledAnswer {
+    /// Its text.
+    pub answer: String,
+    /// What it cost to ask.
+    pub input_tokens: i64,
+    /// What it cost to answer.
+    pub output_tokens: i64,
+}
+
+/// What an attempt tells the runs table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunRecord {
+    /// When it began.
+    pub started_at: Timestamp,
+    /// When it ended.
+    pub finished_at: Timestamp,
+    /// The model's provider, if one was asked.
+    pub provider: Option<String>,
+    /// The model.
+    pub model: Option<String>,
+    /// How often it was asked.
+    pub model_calls: i64,
+    /// Tokens it read.
+    pub input_tokens: i64,
+    /// Tokens it wrote.
+    pub output_tokens: i64,
+    /// The new document had to lose items for its size.
+    pub truncated: bool,
+}
+
+/// An update, to be applied whole or not at all.
+#[derive(Clone, Debug)]
+pub struct Patch {
+    /// The version that was read.
+    pub version: i64,
+    /// The watermark that was read.
+    pub lo: i64,
+    /// The watermark after the update.
+    pub hi: i64,
+    /// How many live exchanges lie between.
+    pub exchanges: i64,
+    /// New items; those with `true` are covered by it but not shown.
+    pub added: Vec<(Item, bool)>,
+    /// Shown items that leave the document; they go on covering their exchanges.
+    pub dropped: Vec<i64>,
+    /// Items replaced by new ones over the same exchanges.
+    pub removed: Vec<i64>,
+    /// The document.
+    pub content: String,
+    /// Its tokens.
+    pub token_count: i64,
+    /// How it came to its size.
+    pub path: Path,
+    /// The time its items were aged by.
+    pub as_of: Timestamp,
+    /// When an item changes its section next.
+    pub next_ageing_at: Option<Timestamp>,
+    /// There is more to do at once: provisional items wait to be condensed again.
+    pub has_more: bool,
+    /// Park the row: digests stand in for a model that failed to the last attempt.
+    pub park: Option<AttemptError>,
+    /// When a re-armed row may be claimed, if no batch is pending.
+    pub rearm_wait_ms: i64,
+    /// So many pending exchanges are worth an update at once.
+    pub batch_exchanges: i64,
+    /// For the runs table.
+    pub run: RunRecord,
+}
+
+/// A lease that had nothing to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settle {
+    /// The watermark that was read.
+    pub lo: i64,
+    /// The watermark after: over set-aside exchanges only.
+    pub hi: i64,
+    /// When.
+    pub now: Timestamp,
+}
+
+/// What a completion did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completed {
+    /// The document's version now.
+    pub version: i64,
+    /// The row waits for more: something is pending, or was asked for meanwhile.
+    pub rearmed: bool,
+}
+
+/// An error as the queue and the runs table keep it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttemptError {
+    /// A short, stable name.
+    pub class: String,
+    /// What happened, at most [`ERROR_CHARS_MAX`] characters.
+    pub message: String,
+}
+
+/// The longest error kept, in characters.
+pub const ERROR_CHARS_MAX: usize = 2_000;
+
+/// A failed attempt.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Why.
+    pub error: AttemptError,
+    /// The row may be claimed again after so long.
+    pub backoff_ms: i64,
+    /// Nothing helps but a hand or the next eviction.
+    pub park: bool,
+    /// For the runs table.
+    pub run: RunRecord,
+}
+
+/// What to delete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prune {
+    /// Runs that ended before.
+    pub runs_before: Timestamp,
+    /// Answers journalled before.
+    pub answers_before: Timestamp,
+    /// The newest versions of each agent that stay.
+    pub versions_keep: i64,
+    /// At most so many rows of each kind.
+    pub limit: i64,
+}
+
+/// Figures of the moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sample {
+    /// Agents known.
+    pub agents: i64,
+    /// Rows that may be claimed.
+    pub ready: i64,
+    /// Rows waiting for their time.
+    pub scheduled: i64,
+    /// Rows leased.
+    pub running: i64,
+    /// Rows parked.
+    pub parked: i64,
+    /// Since when the oldest ready row could have been claimed.
+    pub oldest_ready_at: Option<Timestamp>,
+    /// Since when the oldest pending exchange waits.
+    pub oldest_pending_at: Option<Timestamp>,
+    /// Summaries stored.
+    pub documents: i64,
+    /// Their tokens.
+    pub documents_tokens: i64,
+    /// Updates completed in the window of time asked for.
+    pub completed: i64,
+    /// Attempts failed in it.
+    pub failed: i64,
+    /// Mean duration of completed updates in it.
+    pub mean_duration_ms: i64,
+    /// Mean tokens of the documents written in it.
+    pub mean_document_tokens: i64,
+    /// Updates in it whose document lost items for its size.
+    pub truncated: i64,
+    /// Model tokens read in it.
+    pub input_tokens: i64,
+    /// Model tokens written in it.
+    pub output_tokens: i64,
+    /// Model calls in it.
+    pub model_calls: i64,
+}
+
+impl Lease {
+    /// The label of this lease's trigger.
+    pub fn trigger(&self) -> &'static str {
+        Reason::first_of(self.reasons).name()
+    }
+}

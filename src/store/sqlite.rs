@@ -1,0 +1,352 @@
+//! The embedded store: SQLite in WAL mode, one writer with grouped commits, a pool of readers.
+//!
+//! One daemon at a time: whoever opens it for daemon work holds a lock file beside the database. Other programs may
+//! read and write through SQL meanwhile.
+
+mod agent;
+mod append;
+mod complete;
+mod exchange;
+mod queue;
+mod row;
+mod schedule;
+mod summary;
+mod verify;
+mod writer;
+
+use std::{
+    fs::{File, TryLockError},
+    path::{Path, PathBuf},
+    str::FromStr,
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use sqlx::{
+    Connection, SqliteConnection, SqlitePool,
+    migrate::{Migration, MigrationType, Migrator},
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
+};
+use tokio_util::task::TaskTracker;
+
+use super::{
+    AgentRow, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery, Failure,
+    JournalledAnswer, Material, MaterialLimits, Patch, Prune, Sample, SessionEnded, Settle, Store,
+    StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
+};
+use crate::domain::{
+    agent::AgentId,
+    time::Timestamp,
+    work::{Lease, Reason},
+};
+use writer::Writer;
+
+/// The schema this recapd writes, one entry per migration.
+const MIGRATIONS: [(i64, &str, &str); 1] = [(
+    1,
+    "schema",
+    include_str!("../../migrations/sqlite/0001_schema.sql"),
+)];
+
+/// How a database is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SqliteSettings {
+    /// `sqlite:PATH`.
+    pub url: String,
+    /// Connections that read at the same time.
+    pub readers: u32,
+    /// At most so many operations share one commit.
+    pub group_commit_max: usize,
+    /// How long a writer waits for another program's lock.
+    pub busy_timeout_ms: u64,
+    /// When SQLite waits for the disk.
+    pub synchronous: Synchronous,
+}
+
+/// When SQLite waits for the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Synchronous {
+    /// At each commit: nothing acknowledged is lost in a power cut.
+    Full,
+    /// At checkpoints: consistent after a power cut, but the last commits may be gone.
+    Normal,
+    /// Never: for throw-away databases.
+    Off,
+}
+
+/// The embedded store.
+pub struct SqliteStore {
+    writer: Writer,
+    readers: SqlitePool,
+    tasks: TaskTracker,
+    _lock: Option<Arc<File>>,
+}
+
+impl SqliteStore {
+    /// Opens the database for daemon work: makes it if it isn't there, brings its schema up to date, and holds its
+    /// lock until the store is dropped.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`], [`StoreError::Schema`] or [`StoreError::Unavailable`].
+    pub async fn open(settings: &SqliteSettings) -> StoreResult<Self> {
+        let options = options(settings)?;
+        let lock = Arc::new(lock(options.get_filename())?);
+        let mut connection = SqliteConnection::connect_with(&options).await?;
+        migrate(&mut connection).await?;
+        Self::over(settings, &options, connection, Some(lock)).await
+    }
+
+    /// Opens an existing database beside a running daemon, to look at it.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; a missing file is [`StoreError::Unavailable`].
+    pub async fn look(settings: &SqliteSettings) -> StoreResult<Self> {
+        let options = options(settings)?.create_if_missing(false);
+        let connection = SqliteConnection::connect_with(&options).await?;
+        Self::over(settings, &options, connection, None).await
+    }
+
+    async fn over(
+        settings: &SqliteSettings,
+        options: &SqliteConnectOptions,
+        connection: SqliteConnection,
+        lock: Option<Arc<File>>,
+    ) -> StoreResult<Self> {
+        let readers = SqlitePoolOptions::new()
+            .max_connections(settings.readers.max(1))
+            .connect_with(options.clone().read_only(true))
+            .await?;
+        let tasks = TaskTracker::new();
+        let writer = Writer::start(connection, settings.group_commit_max, &tasks);
+        Ok(Self {
+            writer,
+            readers,
+            tasks,
+            _lock: lock,
+        })
+    }
+
+    /// Waits for the writes under way and closes the database.
+    pub async fn close(self) {
+        drop(self.writer);
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.readers.close().await;
+    }
+}
+
+fn options(settings: &SqliteSettings) -> StoreResult<SqliteConnectOptions> {
+    let synchronous = match settings.synchronous {
+        Synchronous::Full => SqliteSynchronous::Full,
+        Synchronous::Normal => SqliteSynchronous::Normal,
+        Synchronous::Off => SqliteSynchronous::Off,
+    };
+    Ok(SqliteConnectOptions::from_str(&settings.url)?
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(synchronous)
+        .foreign_keys(true)
+        .busy_timeout(Duration::from_millis(settings.busy_timeout_ms)))
+}
+
+fn lock(database: &Path) -> StoreResult<File> {
+    let mut path = PathBuf::from(database);
+    path.as_mut_os_string().push(".lock");
+    let file = File::create(&path)
+        .map_err(|error| StoreError::Unavailable(format!("{}: {error}", path.display())))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::InUse(database.display().to_string())),
+        Err(TryLockError::Error(error)) => {
+            Err(StoreError::Unavailable(format!("{}: {error}", path.display())))
+        }
+    }
+}
+
+async fn migrate(connection: &mut SqliteConnection) -> StoreResult<()> {
+    let migrations = MIGRATIONS.into_iter().map(|(version, name, sql)| {
+        Migration::new(
+            version,
+            name.into(),
+            MigrationType::Simple,
+            sqlx::SqlStr::from_static(sql),
+            false,
+        )
+    });
+    Migrator::with_migrations(migrations.collect())
+        .run(connection)
+        .await
+        .map_err(|error| StoreError::Schema(error.to_string()))
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn append(&self, request: AppendRequest) -> StoreResult<AppendOutcome> {
+        self.writer
+            .run(move |tx| Box::pin(append::append(tx, request)))
+            .await
+    }
+
+    async fn end_session(&self, agent: &AgentId, now: Timestamp) -> StoreResult<SessionEnded> {
+        let agent = agent.clone();
+        self.writer
+            .run(move |tx| Box::pin(async move { append::end_session(tx, &agent, now).await }))
+            .await
+    }
+
+    async fn agent(&self, agent: &AgentId) -> StoreResult<Option<AgentRow>> {
+        agent::load(&mut *self.readers.acquire().await?, agent).await
+    }
+
+    async fn agents(&self, after: Option<&AgentId>, limit: i64) -> StoreResult<Vec<AgentRow>> {
+        agent::list(&mut *self.readers.acquire().await?, after, limit).await
+    }
+
+    async fn exchanges(&self, agent: &AgentId, query: ExchangeQuery) -> StoreResult<Vec<StoredExchange>> {
+        let mut tx = self.readers.begin().await?;
+        exchange::load(&mut tx, agent, query).await
+    }
+
+    async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
+        let mut tx = self.readers.begin().await?;
+        summary::read(&mut tx, agent).await
+    }
+
+    async fn enqueue(
+        &self,
+        agent: &AgentId,
+        reason: Reason,
+        delay_ms: i64,
+        now: Timestamp,
+    ) -> StoreResult<Enqueued> {
+        let agent = agent.clone();
+        self.writer
+            .run(move |tx| {
+                Box::pin(async move {
+                    let wake = queue::Wake {
+                        reason,
+                        delay_ms,
+                        revive_after_ms: 0,
+                        now,
+                    };
+                    queue::enqueue(tx, &agent, wake).await
+                })
+            })
+            .await
+    }
+
+    async fn claim(&self, claim: ClaimRequest) -> StoreResult<Vec<Lease>> {
+        // An idle daemon polls: the look costs no write transaction while nothing is due.
+        if !queue::is_any_due(&mut *self.readers.acquire().await?, claim.now).await? {
+            return Ok(Vec::new());
+        }
+        self.writer.run(move |tx| Box::pin(queue::claim(tx, claim))).await
+    }
+
+    async fn renew(&self, leases: &[Lease], now: Timestamp, lease_ms: i64) -> StoreResult<Vec<i64>> {
+        let leases = leases.to_vec();
+        self.writer
+            .run(move |tx| Box::pin(queue::renew(tx, leases, now, lease_ms)))
+            .await
+    }
+
+    async fn material(&self, lease: &Lease, limits: MaterialLimits) -> StoreResult<Material> {
+        let mut tx = self.readers.begin().await?;
+        summary::material(&mut tx, &lease.agent, limits).await
+    }
+
+    async fn journalled(&self, agent: &AgentId, key: &str) -> StoreResult<Option<JournalledAnswer>> {
+        summary::journalled(&mut *self.readers.acquire().await?, agent, key).await
+    }
+
+    async fn journal(
+        &self,
+        agent: &AgentId,
+        key: &str,
+        answer: &JournalledAnswer,
+        now: Timestamp,
+    ) -> StoreResult<()> {
+        let (agent, key, answer) = (agent.clone(), key.to_owned(), answer.clone());
+        self.writer
+            .run(move |tx| Box::pin(summary::journal(tx, agent, key, answer, now)))
+            .await
+    }
+
+    async fn complete(&self, lease: &Lease, patch: Patch) -> StoreResult<Completed> {
+        let lease = lease.clone();
+        self.writer
+            .run(move |tx| Box::pin(complete::complete(tx, lease, patch)))
+            .await
+    }
+
+    async fn settle(&self, lease: &Lease, settle: Settle) -> StoreResult<Completed> {
+        let lease = lease.clone();
+        self.writer
+            .run(move |tx| Box::pin(complete::settle(tx, lease, settle)))
+            .await
+    }
+
+    async fn fail(&self, lease: &Lease, failure: Failure) -> StoreResult<()> {
+        let lease = lease.clone();
+        self.writer
+            .run(move |tx| Box::pin(queue::fail(tx, lease, failure)))
+            .await
+    }
+
+    async fn release(&self, leases: &[Lease], now: Timestamp) -> StoreResult<u64> {
+        let leases = leases.to_vec();
+        self.writer
+            .run(move |tx| Box::pin(queue::release(tx, leases, now)))
+            .await
+    }
+
+    async fn reclaim(&self, owner: &str, now: Timestamp) -> StoreResult<u64> {
+        let owner = owner.to_owned();
+        self.writer
+            .run(move |tx| Box::pin(queue::reclaim(tx, owner, now)))
+            .await
+    }
+
+    async fn reconcile(&self, pending_before: Timestamp, now: Timestamp) -> StoreResult<u64> {
+        self.writer
+            .run(move |tx| Box::pin(queue::reconcile(tx, pending_before, now)))
+            .await
+    }
+
+    async fn enqueue_ageing(&self, now: Timestamp, limit: i64) -> StoreResult<u64> {
+        self.writer
+            .run(move |tx| Box::pin(schedule::enqueue_ageing(tx, now, limit)))
+            .await
+    }
+
+    async fn take_slot(&self, name: &str, slot: Timestamp, now: Timestamp) -> StoreResult<bool> {
+        let name = name.to_owned();
+        self.writer
+            .run(move |tx| Box::pin(schedule::take_slot(tx, name, slot, now)))
+            .await
+    }
+
+    async fn prune(&self, prune: Prune) -> StoreResult<u64> {
+        self.writer
+            .run(move |tx| Box::pin(schedule::prune(tx, prune)))
+            .await
+    }
+
+    async fn sample(&self, now: Timestamp, window_ms: i64) -> StoreResult<Sample> {
+        let mut tx = self.readers.begin().await?;
+        schedule::sample(&mut tx, now, window_ms).await
+    }
+
+    async fn verify(&self, agent: &AgentId) -> StoreResult<AgentReport> {
+        let mut tx = self.readers.begin().await?;
+        verify::verify(&mut tx, agent).await
+    }
+
+    async fn ping(&self) -> StoreResult<()> {
+        sqlx::query("-- sqlite/ping\nSELECT 1")
+            .execute(&mut *self.readers.acquire().await?)
+            .await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,60 @@
+//! Agents' rows.
+
+use sqlx::SqliteConnection;
+
+use super::{
+    super::{AgentRow, StoreResult},
+    row::{self, exchange_columns},
+};
+use crate::domain::agent::AgentId;
+
+/// An agent's row with its newest exchange and its preamble, as [`row::agent`] reads it.
+macro_rules! agent_select {
+    ($label:literal, $where:literal) => {
+        concat!(
+            $label,
+            "\nSELECT a.agent_id, a.project_id, a.pending_since, a.as_of, a.created_at, a.updated_at, ",
+            "coalesce(s.version, 0), coalesce(s.token_count, 0), a.last_seq, a.last_exchange, a.session, ",
+            "a.first_exchange, a.tokens_before_window, a.summarized_through, a.budget_tokens, ",
+            exchange_columns!("n"),
+            ", ",
+            exchange_columns!("p"),
+            " FROM agents a LEFT JOIN summaries s ON s.agent_id = a.agent_id ",
+            "LEFT JOIN exchange_log n ON n.agent_id = a.agent_id AND n.exchange = a.newest_exchange ",
+            "LEFT JOIN exchange_log p ON p.agent_id = a.agent_id AND p.exchange = 0 ",
+            $where
+        )
+    };
+}
+
+/// One agent.
+pub(super) async fn load(
+    connection: &mut SqliteConnection,
+    agent: &AgentId,
+) -> StoreResult<Option<AgentRow>> {
+    let sql = agent_select!("-- sqlite/agent.load", "WHERE a.agent_id = ?1");
+    let found = sqlx::query(sql)
+        .bind(agent.as_str())
+        .fetch_optional(connection)
+        .await?;
+    found.as_ref().map(row::agent).transpose()
+}
+
+/// Agents after `after`, by id.
+pub(super) async fn list(
+    connection: &mut SqliteConnection,
+    after: Option<&AgentId>,
+    limit: i64,
+) -> StoreResult<Vec<AgentRow>> {
+    let sql = agent_select!(
+        "-- sqlite/agent.list",
+        "WHERE a.agent_id > ?1 ORDER BY a.agent_id LIMIT ?2"
+    );
+    let after = after.map_or("", AgentId::as_str);
+    let found = sqlx::query(sql)
+        .bind(after)
+        .bind(limit)
+        .fetch_all(connection)
+        .await?;
+    found.iter().map(row::agent).collect()
+}

@@ -1,0 +1,68 @@
+//! Reading exchanges and their messages.
+
+use sqlx::{Row as _, SqliteConnection};
+
+use super::{
+    super::{ExchangeQuery, StoreResult, StoredExchange, StoredMessage},
+    row::{self, exchange_columns},
+};
+use crate::domain::{agent::AgentId, exchange::Exchange};
+
+/// Live exchanges of a range, the newest `limit` of them, in order.
+pub(super) async fn load(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    query: ExchangeQuery,
+) -> StoreResult<Vec<StoredExchange>> {
+    let sql = concat!(
+        "-- sqlite/exchange.load\nSELECT ",
+        exchange_columns!("e"),
+        ", (SELECT max(v.evicted_at) FROM evictions v WHERE v.agent_id = e.agent_id ",
+        "   AND v.from_exchange <= e.exchange AND e.exchange <= v.through_exchange), ",
+        "(SELECT min(w.version) FROM summary_versions w WHERE w.agent_id = e.agent_id ",
+        "   AND w.covers_after < e.exchange AND e.exchange <= w.covers_through) ",
+        "FROM exchange_log e WHERE e.agent_id = ?1 AND e.exchange BETWEEN ?2 AND ?3 AND e.set_aside_at IS NULL ",
+        "ORDER BY e.exchange DESC LIMIT ?4"
+    );
+    let found = sqlx::query(sql)
+        .bind(agent.as_str())
+        .bind(query.from)
+        .bind(query.through)
+        .bind(query.limit)
+        .fetch_all(&mut *tx)
+        .await?;
+    let mut exchanges = Vec::with_capacity(found.len());
+    for row in found.iter().rev() {
+        let exchange = row::exchange(row, 0)?;
+        let messages = if query.messages {
+            messages(tx, agent, &exchange).await?
+        } else {
+            Vec::new()
+        };
+        exchanges.push(StoredExchange {
+            exchange,
+            evicted_at: row::time(row, 11)?,
+            summary_version: row.try_get(12)?,
+            messages,
+        });
+    }
+    Ok(exchanges)
+}
+
+/// The messages of one exchange, in order. A forked agent's exchange points to another agent's messages.
+pub(super) async fn messages(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    exchange: &Exchange,
+) -> StoreResult<Vec<StoredMessage>> {
+    let sql = "-- sqlite/exchange.messages\nSELECT m.seq, m.format, m.payload, m.tokens, m.said_at, m.kind \
+               FROM exchange_log e JOIN message_log m ON m.agent_id = e.source_agent_id \
+               AND m.seq BETWEEN e.first_seq AND e.last_seq AND m.exchange = e.exchange \
+               WHERE e.agent_id = ?1 AND e.exchange = ?2 ORDER BY m.seq";
+    let found = sqlx::query(sql)
+        .bind(agent.as_str())
+        .bind(exchange.exchange)
+        .fetch_all(tx)
+        .await?;
+    found.iter().map(row::message).collect()
+}

@@ -1,0 +1,312 @@
+//! The queue: one row per agent, one column that says when it may be claimed.
+
+use sqlx::{Row as _, SqliteConnection};
+
+use super::super::{
+    AttemptError, ClaimRequest, ERROR_CHARS_MAX, Enqueued, Failure, Fence, RunRecord, StoreError, StoreResult,
+};
+use crate::domain::{
+    agent::AgentId,
+    text::cut,
+    time::Timestamp,
+    work::{Lease, Priority, Reason},
+};
+
+/// A request to look at an agent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wake {
+    /// Why.
+    pub(super) reason: Reason,
+    /// How long others of its kind may be waited for.
+    pub(super) delay_ms: i64,
+    /// A parked row is revived at most so often; 0 revives it at once.
+    pub(super) revive_after_ms: i64,
+    /// When.
+    pub(super) now: Timestamp,
+}
+
+/// Makes the row, or moves its wake counter on. Never shortens a lease or a backoff, never lowers the urgency.
+pub(super) async fn enqueue(tx: &mut SqliteConnection, agent: &AgentId, wake: Wake) -> StoreResult<Enqueued> {
+    let Wake {
+        reason,
+        delay_ms,
+        revive_after_ms,
+        now,
+    } = wake;
+    let level = reason.priority().level();
+    let visible_at = now.plus_ms(delay_ms);
+    let sql = "-- sqlite/queue.enqueue\nINSERT INTO summary_update_queue AS q \
+               (agent_id, priority, reasons, queued_at, visible_at, due_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+               ON CONFLICT (agent_id) DO UPDATE SET wake_seq = q.wake_seq + 1, reasons = q.reasons | excluded.reasons, \
+               priority = max(q.priority, excluded.priority), due_at = min(q.due_at, excluded.due_at), \
+               visible_at = CASE WHEN q.lease_token IS NULL AND q.attempts = 0 \
+                                 THEN min(q.visible_at, excluded.visible_at) ELSE q.visible_at END \
+               RETURNING wake_seq, visible_at";
+    let row = sqlx::query(sql)
+        .bind(agent.as_str())
+        .bind(level)
+        .bind(reason.bit())
+        .bind(now.0)
+        .bind(visible_at.0)
+        .bind(visible_at.plus_ms(Priority::slack_ms(level)).0)
+        .fetch_one(&mut *tx)
+        .await?;
+    let is_new = row.try_get::<i64, _>(0)? == 1;
+    let visible_at = Timestamp(row.try_get(1)?);
+    let revived = !is_new && revive(tx, agent, level, revive_after_ms, now).await?;
+    Ok(Enqueued {
+        is_new,
+        revived,
+        visible_at: if revived { now } else { visible_at },
+    })
+}
+
+/// Gives a parked row another series of attempts; after a third crash just one more try, not three.
+async fn revive(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    level: i64,
+    revive_after_ms: i64,
+    now: Timestamp,
+) -> StoreResult<bool> {
+    let sql = "-- sqlite/queue.revive\nUPDATE summary_update_queue SET parked_at = NULL, attempts = 0, \
+               crashes = min(crashes, 2), revived_at = ?2, visible_at = ?2, due_at = ?3 \
+               WHERE agent_id = ?1 AND parked_at IS NOT NULL AND coalesce(revived_at, 0) <= ?4";
+    let done = sqlx::query(sql)
+        .bind(agent.as_str())
+        .bind(now.0)
+        .bind(now.plus_ms(Priority::slack_ms(level)).0)
+        .bind(now.plus_ms(-revive_after_ms).0)
+        .execute(tx)
+        .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Whether a claim would find anything.
+pub(super) async fn is_any_due(connection: &mut SqliteConnection, now: Timestamp) -> StoreResult<bool> {
+    let sql = "-- sqlite/queue.is_any_due\nSELECT 1 FROM summary_update_queue \
+               WHERE parked_at IS NULL AND visible_at <= ?1 LIMIT 1";
+    Ok(sqlx::query(sql)
+        .bind(now.0)
+        .fetch_optional(connection)
+        .await?
+        .is_some())
+}
+
+/// Leases what is due, one row at a time: each gets a fencing token of its own.
+pub(super) async fn claim(tx: &mut SqliteConnection, claim: ClaimRequest) -> StoreResult<Vec<Lease>> {
+    let sql = "-- sqlite/queue.claim\nUPDATE summary_update_queue SET lease_token = ?1, lease_owner = ?2, \
+               leased_at = ?3, visible_at = ?4, claimed_wake = wake_seq, attempts = attempts + 1, \
+               crashes = crashes + (lease_token IS NOT NULL) \
+               WHERE agent_id = (SELECT agent_id FROM summary_update_queue WHERE parked_at IS NULL AND visible_at <= ?3 \
+                                 ORDER BY due_at, visible_at, agent_id LIMIT 1) \
+               RETURNING agent_id, claimed_wake, attempts, crashes, reasons";
+    let mut leases = Vec::new();
+    for _ in 0..claim.limit {
+        let token = next_token(tx).await?;
+        let found = sqlx::query(sql)
+            .bind(token)
+            .bind(claim.owner.as_str())
+            .bind(claim.now.0)
+            .bind(claim.now.plus_ms(claim.lease_ms).0)
+            .fetch_optional(&mut *tx)
+            .await?;
+        let Some(row) = found else { break };
+        let agent: String = row.try_get(0)?;
+        leases.push(Lease {
+            agent: agent.parse().map_err(|_| inconsistent(&agent))?,
+            token,
+            claimed_wake: row.try_get(1)?,
+            attempt: row.try_get(2)?,
+            crashes: row.try_get(3)?,
+            reasons: row.try_get(4)?,
+        });
+    }
+    Ok(leases)
+}
+
+fn inconsistent(agent: &str) -> StoreError {
+    let (row, value) = (agent.to_owned(), agent.to_owned());
+    StoreError::Inconsistent {
+        table: "summary_update_queue",
+        row,
+        column: "agent_id",
+        value,
+    }
+}
+
+async fn next_token(tx: &mut SqliteConnection) -> StoreResult<i64> {
+    let sql = "-- sqlite/queue.next_token\nUPDATE counters SET value = value + 1 WHERE name = 'lease_token' RETURNING value";
+    Ok(sqlx::query(sql).fetch_one(tx).await?.try_get(0)?)
+}
+
+/// Prolongs the leases that are still held, and says which.
+pub(super) async fn renew(
+    tx: &mut SqliteConnection,
+    leases: Vec<Lease>,
+    now: Timestamp,
+    lease_ms: i64,
+) -> StoreResult<Vec<i64>> {
+    let sql = "-- sqlite/queue.renew\nUPDATE summary_update_queue SET visible_at = ?3 \
+               WHERE agent_id = ?1 AND lease_token = ?2";
+    let mut held = Vec::new();
+    for lease in &leases {
+        let done = sqlx::query(sql)
+            .bind(lease.agent.as_str())
+            .bind(lease.token)
+            .bind(now.plus_ms(lease_ms).0)
+            .execute(&mut *tx)
+            .await?;
+        held.extend((done.rows_affected() == 1).then_some(lease.token));
+    }
+    Ok(held)
+}
+
+/// Gives a lease back after a failure. Retries lose their urgency: a failing agent must not hold up the others.
+pub(super) async fn fail(tx: &mut SqliteConnection, lease: Lease, failure: Failure) -> StoreResult<()> {
+    let now = failure.run.finished_at;
+    let visible_at = now.plus_ms(failure.backoff_ms);
+    let low = Priority::Low.level();
+    let sql = "-- sqlite/queue.fail\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
+               leased_at = NULL, last_error = ?3, priority = min(priority, ?4), visible_at = ?5, due_at = ?6, \
+               parked_at = CASE WHEN ?7 THEN ?8 END WHERE agent_id = ?1 AND lease_token = ?2";
+    let done = sqlx::query(sql)
+        .bind(lease.agent.as_str())
+        .bind(lease.token)
+        .bind(error_text(&failure.error))
+        .bind(low)
+        .bind(visible_at.0)
+        .bind(visible_at.plus_ms(Priority::slack_ms(low)).0)
+        .bind(failure.park)
+        .bind(now.0)
+        .execute(&mut *tx)
+        .await?;
+    if done.rows_affected() == 0 {
+        return Err(StoreError::Fenced(Fence::Lease));
+    }
+    record_run(
+        tx,
+        &lease,
+        "failed",
+        &failure.run,
+        RunOutcome {
+            error: Some(&failure.error),
+            ..RunOutcome::default()
+        },
+    )
+    .await
+}
+
+/// An error as the row keeps it.
+pub(super) fn error_text(error: &AttemptError) -> String {
+    cut(&format!("{}: {}", error.class, error.message), ERROR_CHARS_MAX)
+}
+
+/// Gives leases back untouched.
+pub(super) async fn release(
+    tx: &mut SqliteConnection,
+    leases: Vec<Lease>,
+    now: Timestamp,
+) -> StoreResult<u64> {
+    let sql = "-- sqlite/queue.release\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
+               leased_at = NULL, visible_at = ?3, attempts = max(attempts - 1, 0) \
+               WHERE agent_id = ?1 AND lease_token = ?2";
+    let mut released = 0;
+    for lease in &leases {
+        let query = sqlx::query(sql)
+            .bind(lease.agent.as_str())
+            .bind(lease.token)
+            .bind(now.0);
+        released += query.execute(&mut *tx).await?.rows_affected();
+    }
+    Ok(released)
+}
+
+/// Makes an earlier life's leases due at once. The token stays, so that the next claim counts the crash.
+pub(super) async fn reclaim(tx: &mut SqliteConnection, owner: String, now: Timestamp) -> StoreResult<u64> {
+    let sql = "-- sqlite/queue.reclaim\nUPDATE summary_update_queue SET visible_at = ?2 \
+               WHERE lease_owner = ?1 AND lease_token IS NOT NULL AND visible_at > ?2";
+    Ok(sqlx::query(sql)
+        .bind(owner)
+        .bind(now.0)
+        .execute(tx)
+        .await?
+        .rows_affected())
+}
+
+/// Makes the rows that are missing. None should ever be: each one made is counted and alerted on.
+pub(super) async fn reconcile(
+    tx: &mut SqliteConnection,
+    pending_before: Timestamp,
+    now: Timestamp,
+) -> StoreResult<u64> {
+    let normal = Priority::Normal.level();
+    let sql = "-- sqlite/queue.reconcile\nINSERT INTO summary_update_queue \
+               (agent_id, priority, reasons, queued_at, visible_at, due_at) \
+               SELECT agent_id, ?2, ?3, ?4, ?4, ?5 FROM agents WHERE pending_since < ?1 \
+               ON CONFLICT (agent_id) DO NOTHING";
+    let done = sqlx::query(sql)
+        .bind(pending_before.0)
+        .bind(normal)
+        .bind(Reason::Reconcile.bit())
+        .bind(now.0)
+        .bind(now.plus_ms(Priority::slack_ms(normal)).0)
+        .execute(tx)
+        .await?;
+    Ok(done.rows_affected())
+}
+
+/// What the runs table keeps of an attempt, beside the attempt itself.
+#[derive(Default)]
+pub(super) struct RunOutcome<'a> {
+    pub(super) path: Option<&'static str>,
+    pub(super) version: Option<i64>,
+    pub(super) covers: Option<(i64, i64)>,
+    pub(super) exchanges: i64,
+    pub(super) items_added: i64,
+    pub(super) items_dropped: i64,
+    pub(super) document_tokens: Option<i64>,
+    pub(super) error: Option<&'a AttemptError>,
+}
+
+/// Writes the run of one attempt.
+pub(super) async fn record_run(
+    tx: &mut SqliteConnection,
+    lease: &Lease,
+    outcome: &str,
+    run: &RunRecord,
+    details: RunOutcome<'_>,
+) -> StoreResult<()> {
+    let sql = "-- sqlite/queue.record_run\nINSERT INTO update_runs (agent_id, lease_token, attempt, trigger_reason, \
+               outcome, path, version, covers_after, covers_through, exchanges, items_added, items_dropped, \
+               document_tokens, truncated, provider, model, model_calls, input_tokens, output_tokens, error_class, \
+               error, started_at, finished_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, \
+               ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)";
+    sqlx::query(sql)
+        .bind(lease.agent.as_str())
+        .bind(lease.token)
+        .bind(lease.attempt)
+        .bind(lease.trigger())
+        .bind(outcome)
+        .bind(details.path)
+        .bind(details.version)
+        .bind(details.covers.map(|(after, _)| after))
+        .bind(details.covers.map(|(_, through)| through))
+        .bind(details.exchanges)
+        .bind(details.items_added)
+        .bind(details.items_dropped)
+        .bind(details.document_tokens)
+        .bind(run.truncated)
+        .bind(run.provider.as_deref())
+        .bind(run.model.as_deref())
+        .bind(run.model_calls)
+        .bind(run.input_tokens)
+        .bind(run.output_tokens)
+        .bind(details.error.map(|error| error.class.as_str()))
+        .bind(details.error.map(|error| cut(&error.message, ERROR_CHARS_MAX)))
+        .bind(run.started_at.0)
+        .bind(run.finished_at.0)
+        .execute(tx)
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! What the schedules do, and the figures that are sampled.
+
+use sqlx::{Row as _, SqliteConnection};
+
+use super::{
+    super::{Prune, Sample, StoreResult},
+    row,
+};
+use crate::domain::{
+    time::Timestamp,
+    work::{Priority, Reason},
+};
+
+/// Wakes the queue for documents of which an item has outgrown its section. The index knows them, so the job costs
+/// what it changes, not what there is.
+pub(super) async fn enqueue_ageing(
+    tx: &mut SqliteConnection,
+    now: Timestamp,
+    limit: i64,
+) -> StoreResult<u64> {
+    let level = Reason::Ageing.priority().level();
+    let sql = "-- sqlite/schedule.enqueue_ageing\nINSERT INTO summary_update_queue AS q \
+               (agent_id, priority, reasons, queued_at, visible_at, due_at) \
+               SELECT s.agent_id, ?2, ?3, ?1, ?1, ?4 FROM summaries s JOIN agents a ON a.agent_id = s.agent_id \
+               WHERE s.next_ageing_at <= ?1 AND s.next_ageing_at <= coalesce(a.as_of, ?1) \
+               ORDER BY s.next_ageing_at LIMIT ?5 \
+               ON CONFLICT (agent_id) DO UPDATE SET wake_seq = q.wake_seq + 1, reasons = q.reasons | excluded.reasons";
+    let done = sqlx::query(sql)
+        .bind(now.0)
+        .bind(level)
+        .bind(Reason::Ageing.bit())
+        .bind(now.plus_ms(Priority::slack_ms(level)).0)
+        .bind(limit)
+        .execute(tx)
+        .await?;
+    Ok(done.rows_affected())
+}
+
+/// Takes a slot: the primary key lets one caller win.
+pub(super) async fn take_slot(
+    tx: &mut SqliteConnection,
+    name: String,
+    slot: Timestamp,
+    now: Timestamp,
+) -> StoreResult<bool> {
+    let sql = "-- sqlite/schedule.take_slot\nINSERT INTO schedule_slots (name, slot, fired_at) VALUES (?1, ?2, ?3) \
+               ON CONFLICT (name, slot) DO NOTHING";
+    let done = sqlx::query(sql)
+        .bind(name)
+        .bind(slot.0)
+        .bind(now.0)
+        .execute(tx)
+        .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Deletes what is too old, a bounded number of rows of each kind.
+pub(super) async fn prune(tx: &mut SqliteConnection, prune: Prune) -> StoreResult<u64> {
+    let runs = "-- sqlite/schedule.prune_runs\nDELETE FROM update_runs WHERE run IN \
+                (SELECT run FROM update_runs WHERE finished_at < ?1 ORDER BY finished_at LIMIT ?2)";
+    let answers = "-- sqlite/schedule.prune_answers\nDELETE FROM model_answers WHERE (agent_id, journal_key) IN \
+                   (SELECT agent_id, journal_key FROM model_answers WHERE created_at < ?1 ORDER BY created_at LIMIT ?2)";
+    let versions = "-- sqlite/schedule.prune_versions\nDELETE FROM summary_versions WHERE rowid IN \
+                    (SELECT v.rowid FROM summary_versions v JOIN summaries s ON s.agent_id = v.agent_id \
+                     WHERE v.version <= s.version - ?1 LIMIT ?2)";
+    let slots = "-- sqlite/schedule.prune_slots\nDELETE FROM schedule_slots WHERE fired_at < ?1 AND ?2 > 0";
+    let mut gone = 0;
+    for (sql, bound) in [
+        (runs, prune.runs_before.0),
+        (answers, prune.answers_before.0),
+        (versions, prune.versions_keep),
+        (slots, prune.runs_before.0),
+    ] {
+        gone += sqlx::query(sql)
+            .bind(bound)
+            .bind(prune.limit)
+            .execute(&mut *tx)
+            .await?
+            .rows_affected();
+    }
+    Ok(gone)
+}
+
+/// The figures of the moment, and those of the last `window_ms`.
+pub(super) async fn sample(tx: &mut SqliteConnection, now: Timestamp, window_ms: i64) -> StoreResult<Sample> {
+    let queue = "-- sqlite/schedule.sample_queue\nSELECT \
+                 count(*) FILTER (WHERE parked_at IS NULL AND lease_token IS NULL AND visible_at <= ?1), \
+                 count(*) FILTER (WHERE parked_at IS NULL AND lease_token IS NULL AND visible_at > ?1), \
+                 count(*) FILTER (WHERE parked_at IS NULL AND lease_token IS NOT NULL), \
+                 count(*) FILTER (WHERE parked_at IS NOT NULL), \
+                 min(visible_at) FILTER (WHERE parked_at IS NULL AND lease_token IS NULL AND visible_at <= ?1) \
+                 FROM summary_update_queue";
+    let queue = sqlx::query(queue).bind(now.0).fetch_one(&mut *tx).await?;
+    let stock = "-- sqlite/schedule.sample_stock\nSELECT (SELECT count(*) FROM agents), \
+                 (SELECT min(pending_since) FROM agents WHERE pending_since IS NOT NULL), \
+                 count(*), coalesce(sum(token_count), 0) FROM summaries WHERE version > 0";
+    let stock = sqlx::query(stock).fetch_one(&mut *tx).await?;
+    let runs = "-- sqlite/schedule.sample_runs\nSELECT count(*) FILTER (WHERE outcome = 'completed'), \
+                count(*) FILTER (WHERE outcome = 'failed'), \
+                coalesce(CAST(avg(finished_at - started_at) FILTER (WHERE outcome = 'completed') AS INTEGER), 0), \
+                coalesce(CAST(avg(document_tokens) AS INTEGER), 0), coalesce(sum(truncated), 0), \
+                coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(model_calls), 0) \
+                FROM update_runs WHERE finished_at >= ?1";
+    let runs = sqlx::query(runs)
+        .bind(now.plus_ms(-window_ms).0)
+        .fetch_one(tx)
+        .await?;
+    Ok(Sample {
+        ready: queue.try_get(0)?,
+        scheduled: queue.try_get(1)?,
+        running: queue.try_get(2)?,
+        parked: queue.try_get(3)?,
+        oldest_ready_at: row::time(&queue, 4)?,
+        agents: stock.try_get(0)?,
+        oldest_pending_at: row::time(&stock, 1)?,
+        documents: stock.try_get(2)?,
+        documents_tokens: stock.try_get(3)?,
+        completed: runs.try_get(0)?,
+        failed: runs.try_get(1)?,
+        mean_duration_ms: runs.try_get(2)?,
+        mean_document_tokens: runs.try_get(3)?,
+        truncated: runs.try_get(4)?,
+        input_tokens: runs.try_get(5)?,
+        output_tokens: runs.try_get(6)?,
+        model_calls: runs.try_get(7)?,
+    })
+}

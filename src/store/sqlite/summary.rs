@@ -1,0 +1,265 @@
+//! The summary: what an update reads, and the one transaction that writes it.
+
+use sqlx::{Row as _, SqliteConnection};
+
+use super::{
+    super::{
+        JournalledAnswer, Material, MaterialLimits, PENDING_SHOWN_MAX, PendingBefore, StoreError,
+        StoreResult, StoredExchange, SummaryRow,
+    },
+    exchange,
+    row::{self, exchange_columns},
+};
+use crate::domain::{agent::AgentId, exchange::Exchange, summary::item::Item, time::Timestamp};
+
+/// The document with what is pending behind it.
+pub(super) async fn read(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
+    let sql = "-- sqlite/summary.read\nSELECT s.version, s.content, s.token_count, s.updated_at, \
+               a.summarized_through, a.first_exchange, a.pending_since \
+               FROM summaries s JOIN agents a ON a.agent_id = s.agent_id WHERE s.agent_id = ?1";
+    let Some(row) = sqlx::query(sql)
+        .bind(agent.as_str())
+        .fetch_optional(&mut *tx)
+        .await?
+    else {
+        return Ok(None);
+    };
+    let summarized_through: i64 = row.try_get(4)?;
+    let first_exchange: i64 = row.try_get(5)?;
+    let pending = newest_pending(tx, agent, summarized_through, first_exchange).await?;
+    let named_from = pending.first().map_or(first_exchange, |first| first.exchange);
+    Ok(Some(SummaryRow {
+        version: row.try_get(0)?,
+        content: row.try_get(1)?,
+        token_count: row.try_get(2)?,
+        updated_at: Timestamp(row.try_get(3)?),
+        summarized_through,
+        first_exchange,
+        pending_since: row::time(&row, 6)?,
+        pending_before: count_pending(tx, agent, summarized_through, named_from).await?,
+        pending,
+    }))
+}
+
+async fn newest_pending(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    lo: i64,
+    boundary: i64,
+) -> StoreResult<Vec<Exchange>> {
+    let sql = concat!(
+        "-- sqlite/summary.newest_pending\nSELECT ",
+        exchange_columns!("e"),
+        " FROM exchange_log e WHERE e.agent_id = ?1 AND e.exchange > ?2 AND e.exchange < ?3 ",
+        "AND e.set_aside_at IS NULL ORDER BY e.exchange DESC LIMIT ?4"
+    );
+    let found = sqlx::query(sql)
+        .bind(agent.as_str())
+        .bind(lo)
+        .bind(boundary)
+        .bind(PENDING_SHOWN_MAX)
+        .fetch_all(tx)
+        .await?;
+    found.iter().rev().map(|row| row::exchange(row, 0)).collect()
+}
+
+async fn count_pending(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    lo: i64,
+    named_from: i64,
+) -> StoreResult<PendingBefore> {
+    let sql = "-- sqlite/summary.count_pending\nSELECT count(*), coalesce(sum(tokens), 0) FROM exchange_log \
+               WHERE agent_id = ?1 AND exchange > ?2 AND exchange < ?3 AND set_aside_at IS NULL";
+    let row = sqlx::query(sql)
+        .bind(agent.as_str())
+        .bind(lo)
+        .bind(named_from)
+        .fetch_one(tx)
+        .await?;
+    Ok(PendingBefore {
+        exchanges: row.try_get(0)?,
+        tokens: row.try_get(1)?,
+    })
+}
+
+/// Version, watermarks, items and the next pending exchanges, in one consistent read.
+pub(super) async fn material(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    limits: MaterialLimits,
+) -> StoreResult<Material> {
+    let sql = "-- sqlite/summary.material\nSELECT s.version, a.summarized_through, a.first_exchange, a.as_of, \
+               a.pending_since, s.next_ageing_at FROM agents a JOIN summaries s ON s.agent_id = a.agent_id \
+               WHERE a.agent_id = ?1";
+    let row = sqlx::query(sql)
+        .bind(agent.as_str())
+        .fetch_optional(&mut *tx)
+        .await?
+        .ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
+    let lo: i64 = row.try_get(1)?;
+    let boundary: i64 = row.try_get(2)?;
+    let (mut batch, takes_all) = next_pending(tx, agent, lo, boundary, limits).await?;
+    // Holes at the end of the range are taken along when the batch takes everything.
+    let hi = if takes_all {
+        boundary - 1
+    } else {
+        batch.last().map_or(lo, |last| last.exchange)
+    };
+    let items = shown_items(tx, agent).await?;
+    let revisited = if batch.is_empty() && hi == lo {
+        to_revisit(&items, limits)
+    } else {
+        Vec::new()
+    };
+    for item in items.iter().filter(|item| revisited.contains(&item.item)) {
+        batch.extend(covered(tx, agent, item).await?);
+    }
+    batch.sort_unstable_by_key(|exchange| exchange.exchange);
+    let mut exchanges = Vec::with_capacity(batch.len());
+    for exchange in batch {
+        let messages = exchange::messages(tx, agent, &exchange).await?;
+        exchanges.push(StoredExchange {
+            exchange,
+            evicted_at: None,
+            summary_version: None,
+            messages,
+        });
+    }
+    Ok(Material {
+        version: row.try_get(0)?,
+        lo,
+        hi,
+        exchanges,
+        items,
+        revisited,
+        as_of: row::time(&row, 3)?,
+        pending_since: row::time(&row, 4)?,
+        next_ageing_at: row::time(&row, 5)?,
+    })
+}
+
+/// The oldest pending exchanges within the limits, and whether these are all.
+async fn next_pending(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    lo: i64,
+    boundary: i64,
+    limits: MaterialLimits,
+) -> StoreResult<(Vec<Exchange>, bool)> {
+    let sql = concat!(
+        "-- sqlite/summary.next_pending\nSELECT ",
+        exchange_columns!("e"),
+        " FROM exchange_log e WHERE e.agent_id = ?1 AND e.exchange > ?2 AND e.exchange < ?3 ",
+        "AND e.set_aside_at IS NULL ORDER BY e.exchange LIMIT ?4"
+    );
+    let found = sqlx::query(sql)
+        .bind(agent.as_str())
+        .bind(lo)
+        .bind(boundary)
+        .bind(limits.exchanges_max + 1)
+        .fetch_all(tx)
+        .await?;
+    let pending: Vec<Exchange> = found
+        .iter()
+        .map(|row| row::exchange(row, 0))
+        .collect::<Result<_, _>>()?;
+    let mut tokens = 0;
+    let fits = |exchange: &&Exchange| {
+        tokens += exchange.tokens;
+        tokens <= limits.tokens_max
+    };
+    let within_tokens = pending.iter().take_while(fits).count().max(1);
+    let within_count = usize::try_from(limits.exchanges_max).unwrap_or(usize::MAX);
+    let taken = within_tokens.min(within_count).min(pending.len());
+    let takes_all = taken == pending.len();
+    Ok((pending.into_iter().take(taken).collect(), takes_all))
+}
+
+async fn shown_items(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Vec<Item>> {
+    let sql = "-- sqlite/summary.shown_items\nSELECT i.item, i.importance, i.origin, i.provisional, i.started_at, \
+               i.ended_at, i.source_tokens, i.text, i.brief, i.gist, \
+               (SELECT json_group_array(json_array(r.first_exchange, r.last_exchange)) FROM summary_item_ranges r \
+                WHERE r.agent_id = i.agent_id AND r.item = i.item) \
+               FROM summary_items i WHERE i.agent_id = ?1 AND i.removed_version IS NULL AND i.dropped_version IS NULL \
+               ORDER BY i.item";
+    let found = sqlx::query(sql).bind(agent.as_str()).fetch_all(tx).await?;
+    found.iter().map(row::item).collect()
+}
+
+/// A journalled answer.
+pub(super) async fn journalled(
+    connection: &mut SqliteConnection,
+    agent: &AgentId,
+    key: &str,
+) -> StoreResult<Option<JournalledAnswer>> {
+    let sql = "-- sqlite/summary.journalled\nSELECT answer, input_tokens, output_tokens FROM model_answers \
+               WHERE agent_id = ?1 AND journal_key = ?2";
+    let found = sqlx::query(sql)
+        .bind(agent.as_str())
+        .bind(key)
+        .fetch_optional(connection)
+        .await?;
+    let Some(row) = found else { return Ok(None) };
+    Ok(Some(JournalledAnswer {
+        answer: row.try_get(0)?,
+        input_tokens: row.try_get(1)?,
+        output_tokens: row.try_get(2)?,
+    }))
+}
+
+/// Keeps an answer.
+pub(super) async fn journal(
+    tx: &mut SqliteConnection,
+    agent: AgentId,
+    key: String,
+    answer: JournalledAnswer,
+    now: Timestamp,
+) -> StoreResult<()> {
+    let sql = "-- sqlite/summary.journal\nINSERT INTO model_answers (agent_id, journal_key, answer, input_tokens, \
+               output_tokens, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+               ON CONFLICT (agent_id, journal_key) DO UPDATE SET answer = excluded.answer, \
+               input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens, \
+               created_at = excluded.created_at";
+    sqlx::query(sql)
+        .bind(agent.as_str())
+        .bind(key)
+        .bind(answer.answer)
+        .bind(answer.input_tokens)
+        .bind(answer.output_tokens)
+        .bind(now.0)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// The oldest provisional items within the limits, but at least one if there is one.
+fn to_revisit(items: &[Item], limits: MaterialLimits) -> Vec<i64> {
+    let mut tokens = 0;
+    let provisional = items.iter().filter(|item| item.provisional);
+    let within = provisional.enumerate().take_while(|(place, item)| {
+        tokens += item.source_tokens;
+        *place == 0 || tokens <= limits.tokens_max
+    });
+    within.map(|(_, item)| item.item).collect()
+}
+
+/// The live exchanges that an item stands for.
+async fn covered(tx: &mut SqliteConnection, agent: &AgentId, item: &Item) -> StoreResult<Vec<Exchange>> {
+    let sql = concat!(
+        "-- sqlite/summary.covered\nSELECT ",
+        exchange_columns!("e"),
+        " FROM exchange_log e WHERE e.agent_id = ?1 AND e.exchange BETWEEN ?2 AND ?3 AND e.set_aside_at IS NULL"
+    );
+    let mut exchanges = Vec::new();
+    for range in &item.ranges {
+        let query = sqlx::query(sql)
+            .bind(agent.as_str())
+            .bind(range.first)
+            .bind(range.last);
+        for row in &query.fetch_all(&mut *tx).await? {
+            exchanges.push(row::exchange(row, 0)?);
+        }
+    }
+    Ok(exchanges)
+}

@@ -1,0 +1,135 @@
+//! Collects the facts that [`super::super::verify`] judges.
+
+use sqlx::{Row as _, SqliteConnection};
+
+use super::{
+    super::{
+        StoreError, StoreResult,
+        verify::{AgentReport, ExchangeFact, Facts, ItemFact, VersionFact, check},
+    },
+    agent,
+};
+use crate::{
+    domain::{agent::AgentId, summary::item::ExchangeRange, time::Timestamp, tokens::TokenCounter},
+    tokenizer,
+};
+
+/// Reads everything about one agent in one transaction and checks it.
+pub(super) async fn verify(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<AgentReport> {
+    let row = agent::load(tx, agent)
+        .await?
+        .ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
+    let counter = tokenizer::ceiling_counter();
+    let (messages, last_seq) = count_messages(tx, agent).await?;
+    let (version, document_tokens, document_counted) = document(tx, agent, counter.as_ref()).await?;
+    let facts = Facts {
+        messages,
+        last_seq,
+        strays: count_strays(tx, agent).await?,
+        exchanges: exchanges(tx, agent).await?,
+        items: items(tx, agent).await?,
+        versions: versions(tx, agent, counter.as_ref()).await?,
+        version,
+        document_tokens,
+        document_counted,
+        row,
+    };
+    Ok(check(&facts))
+}
+
+async fn count_messages(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<(i64, i64)> {
+    let sql = "-- sqlite/verify.count_messages\nSELECT count(*), coalesce(max(seq), 0) FROM message_log WHERE agent_id = ?1";
+    let row = sqlx::query(sql).bind(agent.as_str()).fetch_one(tx).await?;
+    Ok((row.try_get(0)?, row.try_get(1)?))
+}
+
+/// Messages outside the range of the exchange they name.
+async fn count_strays(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<i64> {
+    let sql = "-- sqlite/verify.count_strays\nSELECT count(*) FROM message_log m LEFT JOIN exchange_log e \
+               ON e.agent_id = m.agent_id AND e.exchange = m.exchange \
+               WHERE m.agent_id = ?1 AND (e.exchange IS NULL OR m.seq NOT BETWEEN e.first_seq AND e.last_seq)";
+    Ok(sqlx::query(sql)
+        .bind(agent.as_str())
+        .fetch_one(tx)
+        .await?
+        .try_get(0)?)
+}
+
+async fn exchanges(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Vec<ExchangeFact>> {
+    let sql = "-- sqlite/verify.exchanges\nSELECT e.exchange, e.tokens, e.tokens_before, e.set_aside_at IS NOT NULL, \
+               e.opened_at, e.last_at, e.last_seq - e.first_seq + 1, coalesce(m.messages, 0), coalesce(m.tokens, 0) \
+               FROM exchange_log e LEFT JOIN (SELECT exchange, count(*) AS messages, sum(tokens) AS tokens \
+               FROM message_log WHERE agent_id = ?1 GROUP BY exchange) m ON m.exchange = e.exchange \
+               WHERE e.agent_id = ?1 ORDER BY e.exchange";
+    let found = sqlx::query(sql).bind(agent.as_str()).fetch_all(tx).await?;
+    let facts = found.iter().map(|row| -> Result<ExchangeFact, sqlx::Error> {
+        Ok(ExchangeFact {
+            exchange: row.try_get(0)?,
+            tokens: row.try_get(1)?,
+            tokens_before: row.try_get(2)?,
+            set_aside: row.try_get(3)?,
+            opened_at: Timestamp(row.try_get(4)?),
+            last_at: Timestamp(row.try_get(5)?),
+            messages_expected: row.try_get(6)?,
+            messages: row.try_get(7)?,
+            message_tokens: row.try_get(8)?,
+        })
+    });
+    Ok(facts.collect::<Result<_, _>>()?)
+}
+
+async fn items(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Vec<ItemFact>> {
+    let sql = "-- sqlite/verify.items\nSELECT i.item, i.started_at, i.ended_at, i.source_tokens, r.first_exchange, \
+               r.last_exchange FROM summary_items i LEFT JOIN summary_item_ranges r \
+               ON r.agent_id = i.agent_id AND r.item = i.item \
+               WHERE i.agent_id = ?1 AND i.removed_version IS NULL ORDER BY i.item, r.first_exchange";
+    let mut items: Vec<ItemFact> = Vec::new();
+    for row in sqlx::query(sql).bind(agent.as_str()).fetch_all(tx).await? {
+        let item: i64 = row.try_get(0)?;
+        if items.last().is_none_or(|last| last.item != item) {
+            items.push(ItemFact {
+                item,
+                started_at: Timestamp(row.try_get(1)?),
+                ended_at: Timestamp(row.try_get(2)?),
+                source_tokens: row.try_get(3)?,
+                ranges: Vec::new(),
+            });
+        }
+        let range: (Option<i64>, Option<i64>) = (row.try_get(4)?, row.try_get(5)?);
+        if let ((Some(first), Some(last)), Some(fact)) = (range, items.last_mut()) {
+            fact.ranges.push(ExchangeRange { first, last });
+        }
+    }
+    Ok(items)
+}
+
+async fn versions(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    counter: &dyn TokenCounter,
+) -> StoreResult<Vec<VersionFact>> {
+    let sql = "-- sqlite/verify.versions\nSELECT version, covers_after, covers_through, token_count, content \
+               FROM summary_versions WHERE agent_id = ?1 ORDER BY version";
+    let found = sqlx::query(sql).bind(agent.as_str()).fetch_all(tx).await?;
+    let facts = found.iter().map(|row| -> Result<VersionFact, sqlx::Error> {
+        Ok(VersionFact {
+            version: row.try_get(0)?,
+            covers_after: row.try_get(1)?,
+            covers_through: row.try_get(2)?,
+            tokens: row.try_get(3)?,
+            counted: counter.count(row.try_get(4)?),
+        })
+    });
+    Ok(facts.collect::<Result<_, _>>()?)
+}
+
+async fn document(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    counter: &dyn TokenCounter,
+) -> StoreResult<(i64, i64, i64)> {
+    let sql =
+        "-- sqlite/verify.document\nSELECT version, token_count, content FROM summaries WHERE agent_id = ?1";
+    let row = sqlx::query(sql).bind(agent.as_str()).fetch_one(tx).await?;
+    Ok((row.try_get(0)?, row.try_get(1)?, counter.count(row.try_get(2)?)))
+}

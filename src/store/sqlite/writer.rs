@@ -1,0 +1,137 @@
+//! The one writer: operations queue up for it, and those that wait together are committed together.
+//!
+//! Each operation runs in a savepoint of its own, so that one that fails leaves no trace in the commit of the
+//! others. Nobody hears of success before the commit.
+
+use futures::future::BoxFuture;
+use sqlx::SqliteConnection;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::task::TaskTracker;
+
+use super::{StoreError, StoreResult};
+
+/// Operations that may wait for the writer; more of them wait for a place.
+const WRITES_QUEUED_MAX: usize = 1_024;
+
+/// A handle to the writer's queue.
+#[derive(Clone)]
+pub(super) struct Writer {
+    jobs: mpsc::Sender<Box<dyn Job>>,
+}
+
+/// One operation: run inside a transaction, told how the commit went.
+trait Job: Send {
+    fn run<'c>(&'c mut self, connection: &'c mut SqliteConnection) -> BoxFuture<'c, bool>;
+    fn finish(self: Box<Self>, commit: &Result<(), String>);
+}
+
+struct Operation<F, T> {
+    work: Option<F>,
+    outcome: Option<StoreResult<T>>,
+    reply: oneshot::Sender<StoreResult<T>>,
+}
+
+impl<F, T> Job for Operation<F, T>
+where
+    F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, StoreResult<T>> + Send,
+    T: Send,
+{
+    fn run<'c>(&'c mut self, connection: &'c mut SqliteConnection) -> BoxFuture<'c, bool> {
+        Box::pin(async move {
+            let Some(work) = self.work.take() else {
+                return false;
+            };
+            let outcome = work(connection).await;
+            let succeeded = outcome.is_ok();
+            self.outcome = Some(outcome);
+            succeeded
+        })
+    }
+
+    fn finish(self: Box<Self>, commit: &Result<(), String>) {
+        let result = match (self.outcome, commit) {
+            (Some(Ok(value)), Ok(())) => Ok(value),
+            (Some(Err(error)), _) => Err(error),
+            (_, Err(reason)) => Err(StoreError::Unavailable(reason.clone())),
+            (None, Ok(())) => Err(StoreError::Unavailable("the operation did not run".to_owned())),
+        };
+        // Whoever asked may have gone away meanwhile; the commit stands all the same.
+        drop(self.reply.send(result));
+    }
+}
+
+impl Writer {
+    /// Starts the writer on its connection.
+    pub(super) fn start(connection: SqliteConnection, group_max: usize, tasks: &TaskTracker) -> Self {
+        let (jobs, queue) = mpsc::channel(WRITES_QUEUED_MAX);
+        tasks.spawn(write_all(connection, queue, group_max.max(1)));
+        Self { jobs }
+    }
+
+    /// Runs `work` in a transaction and answers after its commit.
+    pub(super) async fn run<F, T>(&self, work: F) -> StoreResult<T>
+    where
+        F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, StoreResult<T>> + Send + 'static,
+        T: Send + 'static,
+    {
+        let gone = || StoreError::Unavailable("the writer has stopped".to_owned());
+        let (reply, answer) = oneshot::channel();
+        let job = Operation {
+            work: Some(work),
+            outcome: None,
+            reply,
+        };
+        self.jobs.send(Box::new(job)).await.map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?
+    }
+}
+
+async fn write_all(
+    mut connection: SqliteConnection,
+    mut queue: mpsc::Receiver<Box<dyn Job>>,
+    group_max: usize,
+) {
+    let mut group = Vec::with_capacity(group_max);
+    while queue.recv_many(&mut group, group_max).await > 0 {
+        let commit = write_group(&mut connection, &mut group)
+            .await
+            .map_err(|error| error.to_string());
+        if commit.is_err() {
+            // Whatever is still open would block every later transaction.
+            drop(
+                sqlx::query("-- sqlite/writer.rollback\nROLLBACK")
+                    .execute(&mut connection)
+                    .await,
+            );
+        }
+        for job in group.drain(..) {
+            job.finish(&commit);
+        }
+    }
+}
+
+async fn write_group(
+    connection: &mut SqliteConnection,
+    group: &mut [Box<dyn Job>],
+) -> Result<(), sqlx::Error> {
+    sqlx::query("-- sqlite/writer.begin\nBEGIN IMMEDIATE")
+        .execute(&mut *connection)
+        .await?;
+    for job in group {
+        sqlx::query("-- sqlite/writer.savepoint\nSAVEPOINT job")
+            .execute(&mut *connection)
+            .await?;
+        if !job.run(connection).await {
+            sqlx::query("-- sqlite/writer.undo\nROLLBACK TO job")
+                .execute(&mut *connection)
+                .await?;
+        }
+        sqlx::query("-- sqlite/writer.release\nRELEASE job")
+            .execute(&mut *connection)
+            .await?;
+    }
+    sqlx::query("-- sqlite/writer.commit\nCOMMIT")
+        .execute(connection)
+        .await?;
+    Ok(())
+}

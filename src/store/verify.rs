@@ -1,0 +1,360 @@
+//! What `recapd verify` finds: each invariant of DESIGN that data can prove, checked on the data.
+
+use serde::Serialize;
+
+use super::AgentRow;
+use crate::domain::{agent::AgentId, summary::item::ExchangeRange, time::Timestamp};
+
+/// The ceiling that no document exceeds, in o200k tokens.
+pub const CEILING_TOKENS: i64 = 10_000;
+
+/// The invariants that are checked on the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Invariant {
+    /// 1. Nothing is lost: messages are numbered without a gap, and every exchange's messages are there.
+    NothingLost,
+    /// 2. Exchanges are atomic: each message belongs to the exchange whose range holds it.
+    ExchangesAtomic,
+    /// 3. The window fits, but for the newest exchange; running totals are right.
+    WindowFits,
+    /// 4. Every exchange is in exactly one state, and every covered one in exactly one item.
+    OneState,
+    /// 5. No document or version is over 10,000 tokens, by the exact counter.
+    Ceiling,
+    /// 7. Versions form a chain without a gap, each applied by one lease.
+    ExactlyOnce,
+    /// 9. Items' times and tokens are those of their exchanges.
+    ClockAges,
+}
+
+impl Invariant {
+    /// All checked invariants, in the design's order.
+    pub const ALL: [Self; 7] = [
+        Self::NothingLost,
+        Self::ExchangesAtomic,
+        Self::WindowFits,
+        Self::OneState,
+        Self::Ceiling,
+        Self::ExactlyOnce,
+        Self::ClockAges,
+    ];
+
+    /// Its number in the design and what it says.
+    pub fn title(self) -> (u8, &'static str) {
+        match self {
+            Self::NothingLost => (1, "nothing is lost"),
+            Self::ExchangesAtomic => (2, "exchanges are atomic"),
+            Self::WindowFits => (3, "the window fits"),
+            Self::OneState => (4, "every exchange is in exactly one state"),
+            Self::Ceiling => (5, "the summary never exceeds its ceiling"),
+            Self::ExactlyOnce => (7, "an update applies exactly once"),
+            Self::ClockAges => (9, "the clock ages items, never the model"),
+        }
+    }
+}
+
+/// A breach of an invariant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Breach {
+    /// Which.
+    pub invariant: Invariant,
+    /// What was found.
+    pub found: String,
+}
+
+/// What the check of one agent found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AgentReport {
+    /// Who.
+    pub agent_id: AgentId,
+    /// Messages checked.
+    pub messages: i64,
+    /// Exchanges checked.
+    pub exchanges: i64,
+    /// Of these: covered by the summary.
+    pub covered: i64,
+    /// Of these: evicted, not yet summarised.
+    pub pending: i64,
+    /// Of these: in the window.
+    pub in_window: i64,
+    /// Of these: set aside.
+    pub set_aside: i64,
+    /// Tokens of the document, by the exact counter.
+    pub summary_tokens: i64,
+    /// What is wrong.
+    pub breaches: Vec<Breach>,
+}
+
+/// What a store knows about one agent.
+pub(super) struct Facts {
+    pub(super) row: AgentRow,
+    pub(super) messages: i64,
+    pub(super) last_seq: i64,
+    pub(super) strays: i64,
+    pub(super) exchanges: Vec<ExchangeFact>,
+    pub(super) items: Vec<ItemFact>,
+    pub(super) versions: Vec<VersionFact>,
+    pub(super) version: i64,
+    pub(super) document_tokens: i64,
+    pub(super) document_counted: i64,
+}
+
+/// One exchange, and what its messages say.
+pub(super) struct ExchangeFact {
+    pub(super) exchange: i64,
+    pub(super) tokens: i64,
+    pub(super) tokens_before: i64,
+    pub(super) set_aside: bool,
+    pub(super) opened_at: Timestamp,
+    pub(super) last_at: Timestamp,
+    pub(super) messages_expected: i64,
+    pub(super) messages: i64,
+    pub(super) message_tokens: i64,
+}
+
+/// One item that covers exchanges.
+pub(super) struct ItemFact {
+    pub(super) item: i64,
+    pub(super) started_at: Timestamp,
+    pub(super) ended_at: Timestamp,
+    pub(super) source_tokens: i64,
+    pub(super) ranges: Vec<ExchangeRange>,
+}
+
+/// One version of the document.
+pub(super) struct VersionFact {
+    pub(super) version: i64,
+    pub(super) covers_after: i64,
+    pub(super) covers_through: i64,
+    pub(super) tokens: i64,
+    pub(super) counted: i64,
+}
+
+/// Judges the facts.
+pub(super) fn check(facts: &Facts) -> AgentReport {
+    let live: Vec<&ExchangeFact> = facts
+        .exchanges
+        .iter()
+        .filter(|e| !e.set_aside && e.exchange > 0)
+        .collect();
+    let mut breaches = Vec::new();
+    check_messages(facts, &mut breaches);
+    check_window(facts, &live, &mut breaches);
+    check_states(facts, &live, &mut breaches);
+    check_ceiling(facts, &mut breaches);
+    check_versions(facts, &live, &mut breaches);
+    check_items(facts, &live, &mut breaches);
+    let ledger = &facts.row.ledger;
+    let count = |from: i64, through: i64| {
+        let within = live
+            .iter()
+            .filter(|e| from <= e.exchange && e.exchange <= through);
+        i64::try_from(within.count()).unwrap_or(i64::MAX)
+    };
+    AgentReport {
+        agent_id: facts.row.agent.clone(),
+        messages: facts.messages,
+        exchanges: count(1, i64::MAX),
+        covered: count(1, ledger.summarized_through),
+        pending: count(ledger.summarized_through + 1, ledger.first_exchange - 1),
+        in_window: count(ledger.first_exchange, i64::MAX),
+        set_aside: i64::try_from(facts.exchanges.iter().filter(|e| e.set_aside).count()).unwrap_or(i64::MAX),
+        summary_tokens: facts.document_counted,
+        breaches,
+    }
+}
+
+fn breach(breaches: &mut Vec<Breach>, invariant: Invariant, found: String) {
+    breaches.push(Breach { invariant, found });
+}
+
+fn check_messages(facts: &Facts, breaches: &mut Vec<Breach>) {
+    let expected = facts.row.ledger.last_seq;
+    if facts.messages != expected || facts.last_seq != expected {
+        let found = format!(
+            "{} messages up to number {}, {expected} were accepted",
+            facts.messages, facts.last_seq
+        );
+        breach(breaches, Invariant::NothingLost, found);
+    }
+    if facts.strays > 0 {
+        let found = format!("{} messages lie outside their exchange", facts.strays);
+        breach(breaches, Invariant::ExchangesAtomic, found);
+    }
+    for e in facts
+        .exchanges
+        .iter()
+        .filter(|e| e.messages != e.messages_expected)
+    {
+        let found = format!(
+            "exchange #{} holds {} of {} messages",
+            e.exchange, e.messages, e.messages_expected
+        );
+        breach(breaches, Invariant::NothingLost, found);
+    }
+}
+
+fn check_window(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Breach>) {
+    let ledger = &facts.row.ledger;
+    let mut total = 0;
+    for e in live {
+        if e.tokens != e.message_tokens || e.tokens_before != total {
+            let found = format!(
+                "exchange #{}: {} tokens after {}, its messages say {} after {total}",
+                e.exchange, e.tokens, e.tokens_before, e.message_tokens
+            );
+            breach(breaches, Invariant::WindowFits, found);
+        }
+        total += e.message_tokens;
+    }
+    let before = live
+        .iter()
+        .filter(|e| e.exchange < ledger.first_exchange)
+        .map(|e| e.message_tokens)
+        .sum::<i64>();
+    if before != ledger.tokens_before_window {
+        let found = format!(
+            "{before} tokens lie before the window, the ledger says {}",
+            ledger.tokens_before_window
+        );
+        breach(breaches, Invariant::WindowFits, found);
+    }
+    let in_window = live
+        .iter()
+        .filter(|e| e.exchange >= ledger.first_exchange)
+        .count();
+    let window = ledger.window_tokens();
+    if facts.row.budget_tokens > 0 && window > facts.row.budget_tokens && in_window > 1 {
+        let found = format!(
+            "{in_window} exchanges of {window} tokens stand in a window of {}",
+            facts.row.budget_tokens
+        );
+        breach(breaches, Invariant::WindowFits, found);
+    }
+}
+
+/// Every live exchange up to the watermark stands in exactly one item, every other in none.
+fn check_states(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Breach>) {
+    let ledger = &facts.row.ledger;
+    let mut ranges: Vec<ExchangeRange> = facts
+        .items
+        .iter()
+        .flat_map(|item| item.ranges.iter().copied())
+        .collect();
+    ranges.sort_unstable();
+    let overlaps = ranges
+        .windows(2)
+        .filter(|pair| matches!(pair, [a, b] if b.first <= a.last))
+        .count();
+    if overlaps > 0 {
+        breach(
+            breaches,
+            Invariant::OneState,
+            format!("{overlaps} item ranges overlap"),
+        );
+    }
+    let covering = |exchange: i64| {
+        let after = ranges.partition_point(|range| range.first <= exchange);
+        after
+            .checked_sub(1)
+            .and_then(|at| ranges.get(at))
+            .is_some_and(|range| range.contains(exchange))
+    };
+    for e in live {
+        let (is_covered, should_be) = (covering(e.exchange), e.exchange <= ledger.summarized_through);
+        if is_covered != should_be {
+            let state = if should_be {
+                "is covered by no item"
+            } else {
+                "is covered but not summarised yet"
+            };
+            breach(
+                breaches,
+                Invariant::OneState,
+                format!("exchange #{} {state}", e.exchange),
+            );
+        }
+    }
+    let has_pending = live
+        .iter()
+        .any(|e| e.exchange > ledger.summarized_through && e.exchange < ledger.first_exchange);
+    if has_pending && facts.row.pending_since.is_none() {
+        breach(
+            breaches,
+            Invariant::OneState,
+            "exchanges are pending, but nothing says since when".to_owned(),
+        );
+    }
+}
+
+fn check_ceiling(facts: &Facts, breaches: &mut Vec<Breach>) {
+    let document = (
+        "the document".to_owned(),
+        facts.document_tokens,
+        facts.document_counted,
+    );
+    let versions = facts
+        .versions
+        .iter()
+        .map(|v| (format!("version {}", v.version), v.tokens, v.counted));
+    for (name, stored, counted) in std::iter::once(document).chain(versions) {
+        if counted > CEILING_TOKENS || stored != counted {
+            let found =
+                format!("{name} has {counted} tokens, {stored} are stored, {CEILING_TOKENS} are allowed");
+            breach(breaches, Invariant::Ceiling, found);
+        }
+    }
+}
+
+fn check_versions(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Breach>) {
+    let newest = facts.versions.last().map_or(0, |v| v.version);
+    if newest != facts.version {
+        let found = format!(
+            "the document is version {}, the newest kept is {newest}",
+            facts.version
+        );
+        breach(breaches, Invariant::ExactlyOnce, found);
+    }
+    for pair in facts.versions.windows(2) {
+        let [a, b] = pair else { continue };
+        let skipped = live
+            .iter()
+            .filter(|e| e.exchange > a.covers_through && e.exchange <= b.covers_after)
+            .count();
+        if b.version != a.version + 1 || b.covers_after < a.covers_through || skipped > 0 {
+            let found = format!(
+                "version {} begins after #{}, version {} ended at #{}",
+                b.version, b.covers_after, a.version, a.covers_through
+            );
+            breach(breaches, Invariant::ExactlyOnce, found);
+        }
+    }
+}
+
+fn check_items(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Breach>) {
+    for item in &facts.items {
+        let sources: Vec<&&ExchangeFact> = item
+            .ranges
+            .iter()
+            .flat_map(|range| {
+                let from = live.partition_point(|e| e.exchange < range.first);
+                let through = live.partition_point(|e| e.exchange <= range.last);
+                live.get(from..through).unwrap_or_default()
+            })
+            .collect();
+        let tokens: i64 = sources.iter().map(|e| e.message_tokens).sum();
+        let started_at = sources.iter().map(|e| e.opened_at).min();
+        let ended_at = sources.iter().map(|e| e.last_at).max();
+        let is_right = tokens == item.source_tokens
+            && started_at == Some(item.started_at)
+            && ended_at == Some(item.ended_at);
+        if !is_right {
+            let found = format!(
+                "item {} says {} tokens from {} to {}, its exchanges say {tokens}",
+                item.item, item.source_tokens, item.started_at, item.ended_at
+            );
+            breach(breaches, Invariant::ClockAges, found);
+        }
+    }
+}

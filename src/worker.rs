@@ -1,0 +1,269 @@
+//! The worker: wakes, claims what is due, condenses the newly evicted exchanges, composes the document, completes.
+//!
+//! ```text
+//! wake ─► claim (no more than there are free places) ─► material ─► model ─► checks ─► compose ─► complete
+//!   ▲                                                      │                   │                    │
+//!   └── poll, or a notice ◄── release / fail: backoff ◄────┴───────────────────┴── fenced: drop ◄───┘
+//! ```
+//!
+//! Invariant: no transaction is open while a model thinks.
+//! Invariant: whatever fails, the old summary stays; after the last attempt digests stand for the exchanges.
+
+mod condense;
+mod heartbeat;
+mod update;
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::future::join_all;
+use tokio::sync::Semaphore;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{error, warn};
+
+use crate::{
+    clock::Clock,
+    domain::{
+        prompt::PromptLimits,
+        summary::compaction::SummaryPolicy,
+        tokens::TokenCounter,
+        transcript::TranscriptLimits,
+        work::{Lease, RetryPolicy},
+    },
+    llm::ChatModel,
+    notice::Notices,
+    store::{ClaimRequest, MaterialLimits, Store, StoreResult},
+    telemetry::metrics::{
+        Metrics,
+        labels::{DbErrorClass, FailureReason, UpdatePath},
+    },
+};
+use heartbeat::Heartbeat;
+pub use update::Outcome;
+
+/// How the worker works.
+#[derive(Clone, Debug)]
+pub struct WorkerSettings {
+    /// The name under which it holds leases: the same over restarts.
+    pub owner: String,
+    /// Updates at the same time.
+    pub concurrency: usize,
+    /// How often the queue is looked at when nothing wakes it.
+    pub poll_ms: u64,
+    /// How long a lease lasts without a heartbeat.
+    pub lease_ms: i64,
+    /// When a failed update is tried again.
+    pub retry: RetryPolicy,
+    /// How much one update takes in.
+    pub limits: MaterialLimits,
+    /// How much of each text a model sees.
+    pub transcript: TranscriptLimits,
+    /// How much material one prompt holds.
+    pub prompt: PromptLimits,
+    /// The most tokens an answer may have.
+    pub output_tokens_max: i64,
+    /// So many pending exchanges are worth an update at once.
+    pub batch_exchanges: i64,
+    /// How long fewer may wait for company.
+    pub max_wait_ms: i64,
+    /// What the document may hold.
+    pub policy: SummaryPolicy,
+    /// Seeds jitter and nonces.
+    pub seed: u64,
+}
+
+/// What a worker works with.
+#[derive(Clone)]
+pub struct WorkerParts {
+    /// Where the work is.
+    pub store: Arc<dyn Store>,
+    /// Who condenses.
+    pub model: Arc<dyn ChatModel>,
+    /// Counts the document, in the encoding that its ceiling is defined in.
+    pub counter: Arc<dyn TokenCounter>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Wakes the worker, and learns from it which summaries changed.
+    pub notices: Notices,
+    /// What is counted.
+    pub metrics: Metrics,
+}
+
+/// The worker. Clones share their leases.
+#[derive(Clone)]
+pub struct Worker {
+    parts: WorkerParts,
+    settings: Arc<WorkerSettings>,
+    heartbeat: Arc<Heartbeat>,
+    random: Arc<Mutex<fastrand::Rng>>,
+}
+
+impl Worker {
+    /// A worker that isn't running yet.
+    pub fn new(parts: WorkerParts, settings: WorkerSettings) -> Self {
+        let random = Arc::new(Mutex::new(fastrand::Rng::with_seed(settings.seed)));
+        let heartbeat = Arc::new(Heartbeat::new(settings.lease_ms));
+        Self {
+            parts,
+            settings: Arc::new(settings),
+            heartbeat,
+            random,
+        }
+    }
+
+    /// Works until `soft` stops it: then nothing new is claimed, and it returns when what it holds is finished, or
+    /// given back because `hard` was called.
+    pub async fn run(&self, soft: CancellationToken, hard: CancellationToken) {
+        let (updates, beating) = (TaskTracker::new(), TaskTracker::new());
+        let stop_beating = CancellationToken::new();
+        beating.spawn({
+            let (worker, stop) = (self.clone(), stop_beating.clone());
+            async move { worker.heartbeat.run(&worker.parts, stop).await }
+        });
+        self.claim_until(&soft, &hard, &updates).await;
+        // The heartbeat goes on while the last updates finish.
+        updates.close();
+        updates.wait().await;
+        stop_beating.cancel();
+    }
+
+    async fn claim_until(&self, soft: &CancellationToken, hard: &CancellationToken, updates: &TaskTracker) {
+        let places = Arc::new(Semaphore::new(self.settings.concurrency));
+        while !soft.is_cancelled() {
+            // Armed before the look, so that a wake-up between the look and the wait isn't lost.
+            let mut woken = Box::pin(self.parts.notices.queue_woken());
+            woken.as_mut().enable();
+            let free = places.available_permits();
+            let leases = if free > 0 {
+                self.claim_or_warn(free).await
+            } else {
+                Vec::new()
+            };
+            let found_all = leases.len() < free;
+            for lease in leases {
+                let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+                    break;
+                };
+                let (worker, hard) = (self.clone(), hard.clone());
+                updates.spawn(async move {
+                    worker.work(lease, &hard).await;
+                    drop(place);
+                    worker.parts.notices.wake_queue();
+                });
+            }
+            if found_all || free == 0 {
+                tokio::select! {
+                    () = woken => {}
+                    () = tokio::time::sleep(self.poll_wait()) => {}
+                    () = soft.cancelled() => {}
+                }
+            }
+        }
+    }
+
+    /// Works off what is due now and returns how many updates that took.
+    ///
+    /// # Errors
+    /// When the queue can't be read.
+    pub async fn drain(&self) -> StoreResult<Vec<Outcome>> {
+        let never = CancellationToken::new();
+        let working = async {
+            let mut outcomes = Vec::new();
+            loop {
+                let leases = self.claim(self.settings.concurrency).await?;
+                if leases.is_empty() {
+                    return Ok(outcomes);
+                }
+                outcomes.extend(join_all(leases.into_iter().map(|lease| self.work(lease, &never))).await);
+            }
+        };
+        tokio::select! {
+            outcomes = working => outcomes,
+            () = self.heartbeat.run(&self.parts, never.clone()) => Ok(Vec::new()),
+        }
+    }
+
+    async fn claim(&self, limit: usize) -> StoreResult<Vec<Lease>> {
+        let request = ClaimRequest {
+            owner: self.settings.owner.clone(),
+            limit: i64::try_from(limit).unwrap_or(i64::MAX),
+            lease_ms: self.settings.lease_ms,
+            now: self.parts.clock.now(),
+        };
+        let leases = self.parts.store.claim(request).await?;
+        let crashed = leases.iter().filter(|lease| lease.crashes > 0).count();
+        self.parts
+            .metrics
+            .queue
+            .leases_expired(i64::try_from(crashed).unwrap_or(i64::MAX));
+        Ok(leases)
+    }
+
+    async fn claim_or_warn(&self, limit: usize) -> Vec<Lease> {
+        self.claim(limit).await.unwrap_or_else(|error| {
+            self.parts.metrics.service.db_error(DbErrorClass::Other);
+            warn!(%error, "queue.unreadable");
+            Vec::new()
+        })
+    }
+
+    /// Carries out one lease, with a heartbeat, until it is done, lost or stopped.
+    async fn work(&self, lease: Lease, hard: &CancellationToken) -> Outcome {
+        let lost = self.heartbeat.add(&lease);
+        let started_at = self.parts.clock.now();
+        let in_progress = self.parts.metrics.updates.start();
+        let outcome = tokio::select! {
+            outcome = self.update(&lease) => outcome,
+            () = lost.cancelled() => Outcome::Superseded,
+            () = hard.cancelled() => self.give_back(&lease).await,
+        };
+        self.heartbeat.remove(&lease);
+        drop(in_progress);
+        if !outcome.has_written() {
+            let took = span(self.parts.clock.now().since_ms(started_at));
+            self.parts
+                .metrics
+                .updates
+                .finished(outcome.label(), UpdatePath::None, 0, took);
+        }
+        outcome
+    }
+
+    async fn give_back(&self, lease: &Lease) -> Outcome {
+        if let Err(error) = self
+            .parts
+            .store
+            .release(std::slice::from_ref(lease), self.parts.clock.now())
+            .await
+        {
+            error!(%error, agent_id = %lease.agent, "lease.release_failed");
+        }
+        Outcome::Released
+    }
+
+    /// A tenth of jitter keeps many daemons from polling in step.
+    fn poll_wait(&self) -> Duration {
+        let poll_ms = self.settings.poll_ms;
+        Duration::from_millis(poll_ms * 9 / 10 + self.draw(|random| random.u64(0..=poll_ms / 5)))
+    }
+
+    fn draw<T>(&self, from: impl FnOnce(&mut fastrand::Rng) -> T) -> T {
+        let mut random = self
+            .random
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        from(&mut random)
+    }
+}
+
+/// A duration by the clock. One that ran backwards took no time.
+fn span(span_ms: i64) -> Duration {
+    Duration::from_millis(u64::try_from(span_ms).unwrap_or(0))
+}
+
+/// The metrics' name for why an update failed.
+fn reason(class: &str) -> FailureReason {
+    FailureReason::from_name(class).unwrap_or(FailureReason::Internal)
+}

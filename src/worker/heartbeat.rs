@@ -1,0 +1,90 @@
+//! The heartbeat: renews all leases in flight in one operation, and tells the holders of lost ones to stop.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::WorkerParts;
+use crate::{domain::work::Lease, telemetry::metrics::labels::RenewalResult};
+
+/// Leases are renewed so many times in their length: three beats may be lost before the lease is.
+const BEATS_PER_LEASE: i64 = 4;
+
+/// The leases in flight.
+pub(super) struct Heartbeat {
+    lease_ms: i64,
+    held: Mutex<HashMap<i64, (Lease, CancellationToken)>>,
+}
+
+impl Heartbeat {
+    /// A heartbeat for leases of `lease_ms`.
+    pub(super) fn new(lease_ms: i64) -> Self {
+        Self {
+            lease_ms,
+            held: Mutex::default(),
+        }
+    }
+
+    /// Keeps a lease alive. The token is cancelled when the lease is lost.
+    pub(super) fn add(&self, lease: &Lease) -> CancellationToken {
+        let lost = CancellationToken::new();
+        self.held().insert(lease.token, (lease.clone(), lost.clone()));
+        lost
+    }
+
+    /// Lets a lease go.
+    pub(super) fn remove(&self, lease: &Lease) {
+        self.held().remove(&lease.token);
+    }
+
+    /// Beats until `stop`.
+    pub(super) async fn run(&self, parts: &WorkerParts, stop: CancellationToken) {
+        let beat = Duration::from_millis(u64::try_from(self.lease_ms / BEATS_PER_LEASE).unwrap_or(1).max(1));
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(beat) => self.beat(parts).await,
+                () = stop.cancelled() => return,
+            }
+        }
+    }
+
+    async fn beat(&self, parts: &WorkerParts) {
+        let leases: Vec<Lease> = self.held().values().map(|(lease, _)| lease.clone()).collect();
+        if leases.is_empty() {
+            return;
+        }
+        // A database that is away proves nothing about the leases: the fences decide at completion.
+        match parts.store.renew(&leases, parts.clock.now(), self.lease_ms).await {
+            Ok(renewed) => self.stop_lost(parts, &leases, &renewed),
+            Err(error) => {
+                parts.metrics.queue.renewed(RenewalResult::Failed);
+                warn!(%error, leases = leases.len(), "lease.renew_failed");
+            }
+        }
+    }
+
+    fn stop_lost(&self, parts: &WorkerParts, leases: &[Lease], renewed: &[i64]) {
+        let mut held = self.held();
+        let lost = leases
+            .iter()
+            .filter(|lease| !renewed.contains(&lease.token))
+            .filter_map(|lease| held.remove(&lease.token));
+        for (lease, token) in lost {
+            warn!(agent_id = %lease.agent, lease_token = lease.token, "lease.lost");
+            token.cancel();
+            parts.metrics.queue.renewed(RenewalResult::Lost);
+        }
+        for _ in renewed {
+            parts.metrics.queue.renewed(RenewalResult::Renewed);
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashMap<i64, (Lease, CancellationToken)>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

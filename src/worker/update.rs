@@ -1,0 +1,403 @@
+//! One update: from a lease to a new version, to a retry, or to digests and a parked row.
+
+use tracing::{debug, error, info, warn};
+
+use super::{
+    Worker,
+    condense::{CondenseError, digests},
+    reason, span,
+};
+use crate::{
+    domain::{
+        summary::{
+            compaction::{Composition, compose},
+            item::Item,
+        },
+        time::Timestamp,
+        work::Lease,
+    },
+    store::{
+        AttemptError, Completed, Failure, Fence, Material, MaterialLimits, Patch, RunRecord, Settle,
+        StoreError, StoreResult, StoredExchange,
+    },
+    telemetry::metrics::labels::{DbErrorClass, ItemAction, UpdateOutcome, UpdatePath},
+};
+
+/// How an update ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A new version was written.
+    Completed,
+    /// There was nothing to write.
+    Settled,
+    /// It failed and will be tried again.
+    Retried,
+    /// It failed for the last time: digests stand in, and the row is parked.
+    Parked,
+    /// Somebody else went first.
+    Superseded,
+    /// The lease was given back.
+    Released,
+}
+
+impl Outcome {
+    /// The label in metrics.
+    pub(super) fn label(self) -> UpdateOutcome {
+        match self {
+            Self::Completed | Self::Settled => UpdateOutcome::Completed,
+            Self::Retried | Self::Parked => UpdateOutcome::Failed,
+            Self::Superseded | Self::Released => UpdateOutcome::Superseded,
+        }
+    }
+
+    /// Whether a version was written, and so everything about it was said.
+    pub(super) fn has_written(self) -> bool {
+        matches!(self, Self::Completed | Self::Parked)
+    }
+}
+
+impl Worker {
+    /// Carries out an update. Nothing that goes wrong in it leaves this function.
+    pub(super) async fn update(&self, lease: &Lease) -> Outcome {
+        let mut run = RunRecord {
+            started_at: self.parts.clock.now(),
+            ..RunRecord::default()
+        };
+        let attempt = if self.settings.retry.is_poison(lease) {
+            let message = format!("{} holders of this row vanished", lease.crashes);
+            Err(Trouble::Final(AttemptError {
+                class: "internal".to_owned(),
+                message,
+            }))
+        } else {
+            self.attempt(lease, &mut run).await
+        };
+        match attempt {
+            Ok(outcome) => outcome,
+            Err(Trouble::Store(error)) => self.after_store_error(lease, error, run).await,
+            Err(Trouble::Final(error)) => self.stand_in(lease, error, run).await,
+            Err(Trouble::Passing(error, _)) if self.settings.retry.is_last(lease) => {
+                self.stand_in(lease, error, run).await
+            }
+            Err(Trouble::Passing(error, retry_after_ms)) => {
+                self.retry_later(lease, error, retry_after_ms, run).await
+            }
+        }
+    }
+
+    async fn attempt(&self, lease: &Lease, run: &mut RunRecord) -> Result<Outcome, Trouble> {
+        let mut limits = self.settings.limits;
+        loop {
+            let material = self.parts.store.material(lease, limits).await?;
+            if material.exchanges.is_empty() {
+                return self.without_pending(lease, &material, run).await;
+            }
+            match self.condense(lease, &material, run).await {
+                Ok(items) => {
+                    return self
+                        .apply(lease, &material, items, None, run)
+                        .await
+                        .map_err(Trouble::from);
+                }
+                Err(fault) if fault.is_too_much() && material.exchanges.len() > 1 => {
+                    let half = i64::try_from(material.exchanges.len() / 2).unwrap_or(1);
+                    debug!(agent_id = %lease.agent, exchanges = half, "update.batch_halved");
+                    limits = MaterialLimits {
+                        exchanges_max: half,
+                        ..limits
+                    };
+                }
+                Err(fault) => return Err(fault.into()),
+            }
+        }
+    }
+
+    /// Nothing is pending: the clock may still have moved items to another section.
+    async fn without_pending(
+        &self,
+        lease: &Lease,
+        material: &Material,
+        run: &mut RunRecord,
+    ) -> Result<Outcome, Trouble> {
+        let as_of = material.as_of.unwrap_or(run.started_at);
+        if material.lo == material.hi && material.next_ageing_at.is_some_and(|at| at <= as_of) {
+            return Ok(self.apply(lease, material, Vec::new(), None, run).await?);
+        }
+        let settle = Settle {
+            lo: material.lo,
+            hi: material.hi,
+            now: self.parts.clock.now(),
+        };
+        self.parts.store.settle(lease, settle).await?;
+        self.parts.notices.agent_changed(&lease.agent);
+        Ok(Outcome::Settled)
+    }
+
+    /// Composes the document and writes everything in one go. With `park` the row is parked instead of finished.
+    async fn apply(
+        &self,
+        lease: &Lease,
+        material: &Material,
+        added: Vec<Item>,
+        park: Option<AttemptError>,
+        run: &mut RunRecord,
+    ) -> StoreResult<Outcome> {
+        let as_of = material.as_of.unwrap_or(run.started_at);
+        let outcome = if park.is_some() {
+            Outcome::Parked
+        } else {
+            Outcome::Completed
+        };
+        let kept = material
+            .items
+            .iter()
+            .filter(|item| !material.revisited.contains(&item.item));
+        let kept: Vec<Item> = kept.cloned().collect();
+        let old = kept.len();
+        let items: Vec<Item> = kept.into_iter().chain(added).collect();
+        let composed = compose(&items, as_of, &self.settings.policy, self.parts.counter.as_ref());
+        run.truncated = composed.truncated;
+        run.finished_at = self.parts.clock.now();
+        let patch = self.patch(
+            material,
+            Contents {
+                items,
+                old,
+                composition: &composed,
+                as_of,
+            },
+            park,
+            run,
+        );
+        let (dropped, added) = (patch.dropped.len(), patch.added.len());
+        let completed = self.parts.store.complete(lease, patch).await?;
+        self.tell(lease, material, &composed, completed, run);
+        let took = span(run.finished_at.since_ms(run.started_at));
+        let label = UpdatePath::from_name(composed.path.name()).unwrap_or(UpdatePath::None);
+        self.parts
+            .metrics
+            .updates
+            .finished(outcome.label(), label, count(material.exchanges.len()), took);
+        self.parts.metrics.documents.stored(composed.tokens);
+        let documents = &self.parts.metrics.documents;
+        documents.items(ItemAction::Added, count(added));
+        documents.items(ItemAction::Dropped, count(dropped));
+        Ok(outcome)
+    }
+
+    fn patch(
+        &self,
+        material: &Material,
+        contents: Contents<'_>,
+        park: Option<AttemptError>,
+        run: &RunRecord,
+    ) -> Patch {
+        let Contents {
+            items,
+            old,
+            composition,
+            as_of,
+        } = contents;
+        let is_dropped = |index: usize| composition.dropped.binary_search(&index).is_ok();
+        let dropped = items
+            .iter()
+            .take(old)
+            .enumerate()
+            .filter(|(index, _)| is_dropped(*index));
+        let dropped = dropped.map(|(_, item)| item.item).collect();
+        let is_provisional = |(index, item): (usize, &Item)| item.provisional && !is_dropped(index);
+        let pending = material
+            .exchanges
+            .iter()
+            .filter(|stored| stored.exchange.exchange > material.lo);
+        Patch {
+            version: material.version,
+            lo: material.lo,
+            hi: material.hi,
+            exchanges: count(pending.count()),
+            dropped,
+            has_more: park.is_none() && items.iter().enumerate().any(is_provisional),
+            added: items
+                .into_iter()
+                .enumerate()
+                .skip(old)
+                .map(|(index, item)| (item, is_dropped(index)))
+                .collect(),
+            removed: material.revisited.clone(),
+            content: composition.document.clone(),
+            token_count: composition.tokens,
+            path: composition.path,
+            as_of,
+            next_ageing_at: composition.next_change,
+            park,
+            rearm_wait_ms: self.settings.max_wait_ms,
+            batch_exchanges: self.settings.batch_exchanges,
+            run: run.clone(),
+        }
+    }
+
+    fn tell(
+        &self,
+        lease: &Lease,
+        material: &Material,
+        composed: &Composition,
+        completed: Completed,
+        run: &RunRecord,
+    ) {
+        let exchanges = count(material.exchanges.len());
+        let duration_ms = run.finished_at.since_ms(run.started_at);
+        if composed.truncated {
+            self.parts.metrics.documents.truncated(composed.truncated_tokens);
+            warn!(agent_id = %lease.agent, tokens_over = composed.truncated_tokens, "summary.truncated");
+        }
+        info!(
+            agent_id = %lease.agent, version = completed.version, path = composed.path.name(), exchanges,
+            document_tokens = composed.tokens, tokens_in = run.input_tokens, tokens_out = run.output_tokens,
+            duration_ms, attempt = lease.attempt, rearmed = completed.rearmed, "update.completed"
+        );
+        self.parts.notices.agent_changed(&lease.agent);
+        if completed.rearmed {
+            self.parts.notices.wake_queue();
+        }
+    }
+
+    /// The last word on exchanges that no model would condense: their digests, provisionally, and an alert.
+    async fn stand_in(&self, lease: &Lease, fault: AttemptError, mut run: RunRecord) -> Outcome {
+        self.parts.metrics.updates.failed(reason(&fault.class));
+        self.parts.metrics.updates.retries_exhausted(1);
+        error!(agent_id = %lease.agent, attempt = lease.attempt, error_class = %fault.class, error = %fault.message, "update.parked");
+        let applied = async {
+            let material = self.parts.store.material(lease, self.settings.limits).await?;
+            // What is condensed again has its digests already.
+            let material = Material {
+                revisited: Vec::new(),
+                exchanges: pending(material.exchanges, material.lo),
+                ..material
+            };
+            let items = digests(&material);
+            self.apply(lease, &material, items, Some(fault), &mut run).await
+        };
+        match applied.await {
+            Ok(outcome) => outcome,
+            Err(error) => self.after_store_error(lease, error, run).await,
+        }
+    }
+
+    async fn retry_later(
+        &self,
+        lease: &Lease,
+        fault: AttemptError,
+        retry_after_ms: i64,
+        mut run: RunRecord,
+    ) -> Outcome {
+        let jitter = self.draw(fastrand::Rng::f64);
+        let backoff_ms = self
+            .settings
+            .retry
+            .backoff_ms(lease.attempt, jitter)
+            .max(retry_after_ms);
+        self.parts.metrics.updates.failed(reason(&fault.class));
+        warn!(
+            agent_id = %lease.agent, attempt = lease.attempt, error_class = %fault.class, error = %fault.message,
+            backoff_ms, "update.failed"
+        );
+        run.finished_at = self.parts.clock.now();
+        let failure = Failure {
+            error: fault,
+            backoff_ms,
+            park: false,
+            run,
+        };
+        match self.parts.store.fail(lease, failure).await {
+            Ok(()) => Outcome::Retried,
+            Err(StoreError::Fenced(_)) => Outcome::Superseded,
+            Err(error) => {
+                // The lease runs out by itself, and the work is offered again.
+                error!(agent_id = %lease.agent, %error, "update.fail_not_recorded");
+                Outcome::Retried
+            }
+        }
+    }
+
+    async fn after_store_error(&self, lease: &Lease, error: StoreError, run: RunRecord) -> Outcome {
+        match error {
+            StoreError::Fenced(Fence::Lease) => {
+                info!(agent_id = %lease.agent, lease_token = lease.token, "update.superseded");
+                Outcome::Superseded
+            }
+            // Read again with the lease in hand: the state moved on, which is no failure.
+            StoreError::Fenced(fence) => {
+                info!(agent_id = %lease.agent, %fence, "update.fenced");
+                self.give_back(lease).await;
+                Outcome::Superseded
+            }
+            error => {
+                self.parts.metrics.service.db_error(DbErrorClass::Other);
+                let fault = AttemptError {
+                    class: "db".to_owned(),
+                    message: error.to_string(),
+                };
+                self.retry_later(lease, fault, 0, run).await
+            }
+        }
+    }
+}
+
+/// The items of a document: the `old` ones first, then the new ones; and what was composed of them.
+struct Contents<'a> {
+    items: Vec<Item>,
+    old: usize,
+    composition: &'a Composition,
+    as_of: Timestamp,
+}
+
+/// What stops an attempt, by what happens next.
+enum Trouble {
+    /// It may pass; not before so many milliseconds.
+    Passing(AttemptError, i64),
+    /// It won't.
+    Final(AttemptError),
+    /// The store said no.
+    Store(StoreError),
+}
+
+impl From<StoreError> for Trouble {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<CondenseError> for Trouble {
+    fn from(error: CondenseError) -> Self {
+        if let CondenseError::Store(error) = error {
+            return Self::Store(error);
+        }
+        let fault = AttemptError {
+            class: error.class().to_owned(),
+            message: error.to_string(),
+        };
+        if error.is_final() {
+            return Self::Final(fault);
+        }
+        let wait = if let CondenseError::Llm(error) = &error {
+            error.retry_after()
+        } else {
+            None
+        };
+        Self::Passing(
+            fault,
+            wait.map_or(0, |wait| i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)),
+        )
+    }
+}
+
+fn count(length: usize) -> i64 {
+    i64::try_from(length).unwrap_or(i64::MAX)
+}
+
+fn pending(exchanges: Vec<StoredExchange>, lo: i64) -> Vec<StoredExchange> {
+    exchanges
+        .into_iter()
+        .filter(|stored| stored.exchange.exchange > lo)
+        .collect()
+}

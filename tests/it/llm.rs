@@ -1,0 +1,3 @@
+//! Providers against fake servers.
+
+mod openai;

@@ -1,0 +1,223 @@
+//! An OpenAI-compatible server that does as planned.
+//!
+//! It runs in a thread and a runtime of its own, so it serves async tests, tests with paused time, and tests that
+//! drive the real binary from outside alike. It stops when it is dropped.
+
+mod answer;
+mod shape;
+
+use std::{
+    collections::VecDeque,
+    net::{SocketAddr, TcpListener},
+    sync::{Arc, Mutex},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use axum::{Json, Router, extract::State, http::HeaderMap, response::Response, routing::post};
+use recapd::domain::prompt::FENCE_WORD;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// What the server does with one request.
+#[derive(Clone, Debug)]
+pub(crate) enum Planned {
+    /// Valid items, one per exchange of the prompt.
+    Good,
+    /// A completion with this text.
+    Content(String),
+    /// A completion with prose instead of JSON.
+    Garbage,
+    /// A completion without text.
+    Empty,
+    /// Items for exchanges that nobody asked about.
+    WrongExchanges,
+    /// Valid items for all exchanges but the last.
+    MissingExchanges,
+    /// Valid items whose texts are far too long.
+    Oversize,
+    /// The model declines.
+    Refusal,
+    /// A content filter stopped the model.
+    ContentFilter,
+    /// The answer was cut off at the output limit.
+    Length,
+    /// This status, body and headers.
+    Status(u16, String, Vec<(&'static str, String)>),
+    /// Success, with a body that is no JSON.
+    BrokenBody,
+    /// Success, with a body longer than any client should read.
+    Flood,
+    /// [`Planned::Good`], but this much later.
+    Late(Duration),
+    /// No answer, ever.
+    Hang,
+    /// Headers and half a body, then nothing more.
+    Stall,
+    /// Headers and half a body, then the connection is cut.
+    CutConnection,
+}
+
+impl Planned {
+    /// A status with a body and no headers.
+    pub(crate) fn status(status: u16, body: impl Into<String>) -> Self {
+        Self::Status(status, body.into(), Vec::new())
+    }
+}
+
+/// A request as it came in.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorded {
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Value,
+    /// What is wrong with it; it was answered with 400 if anything is.
+    pub(crate) faults: Vec<String>,
+}
+
+impl Recorded {
+    /// A header's value; empty if it is missing.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// How it asks for the form of the answer: `json_schema`, `json_object`, or nothing.
+    pub(crate) fn format(&self) -> &str {
+        self.body["response_format"]["type"].as_str().unwrap_or_default()
+    }
+
+    /// The exchanges in the fenced material, as it numbers them.
+    pub(crate) fn exchanges(&self) -> Vec<i64> {
+        let material = self.body["messages"][1]["content"].as_str().unwrap_or_default();
+        let headings = material
+            .lines()
+            .filter(|line| line.starts_with(&format!("[{FENCE_WORD} ")));
+        headings
+            .filter_map(|line| line.split_once(" exchange ")?.1.split(',').next()?.parse().ok())
+            .collect()
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    script: Mutex<VecDeque<Planned>>,
+    otherwise: Mutex<Planned>,
+    requests: Mutex<Vec<Recorded>>,
+    arrived: watch::Sender<usize>,
+}
+
+/// The server.
+#[derive(Debug)]
+pub(crate) struct FakeOpenAi {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl FakeOpenAi {
+    /// A server on a free port of 127.0.0.1 that answers everything well.
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared {
+            script: Mutex::default(),
+            otherwise: Mutex::new(Planned::Good),
+            requests: Mutex::default(),
+            arrived: watch::Sender::new(0),
+        });
+        let stop = CancellationToken::new();
+        let thread = {
+            let (shared, stop) = (Arc::clone(&shared), stop.clone());
+            std::thread::spawn(move || serve(listener, shared, &stop))
+        };
+        Self {
+            address,
+            shared,
+            stop,
+            thread: Some(thread),
+        }
+    }
+
+    /// What to configure as the base URL.
+    pub(crate) fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// Plans what happens to the next requests, one each, after what is planned already.
+    pub(crate) fn plan(&self, planned: impl IntoIterator<Item = Planned>) {
+        self.shared.script.lock().unwrap().extend(planned);
+    }
+
+    /// What happens when nothing is planned.
+    pub(crate) fn otherwise(&self, planned: Planned) {
+        *self.shared.otherwise.lock().unwrap() = planned;
+    }
+
+    /// The requests so far, oldest first.
+    pub(crate) fn requests(&self) -> Vec<Recorded> {
+        self.shared.requests.lock().unwrap().clone()
+    }
+
+    /// Waits until `count` requests have come in since the start.
+    pub(crate) async fn arrived(&self, count: usize) {
+        let mut arrived = self.shared.arrived.subscribe();
+        arrived.wait_for(|so_far| *so_far >= count).await.unwrap();
+    }
+
+    /// Fails the test if any request was malformed.
+    pub(crate) fn assert_well_formed(&self) {
+        for request in self.requests() {
+            assert_eq!(request.faults, [""; 0], "{}", request.body);
+        }
+    }
+}
+
+impl Drop for FakeOpenAi {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+fn serve(listener: TcpListener, shared: Arc<Shared>, stop: &CancellationToken) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+        let router = Router::new()
+            .route("/v1/chat/completions", post(complete))
+            .with_state(shared);
+        tokio::select! {
+            () = stop.cancelled() => {}
+            served = axum::serve(listener, router) => served.unwrap(),
+        }
+    });
+}
+
+async fn complete(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    Json(body): Json<Value>,
+) -> Response {
+    let faults = shape::faults(&body);
+    let request = Recorded {
+        headers,
+        body,
+        faults,
+    };
+    shared.requests.lock().unwrap().push(request.clone());
+    let planned = if request.faults.is_empty() {
+        let next = shared.script.lock().unwrap().pop_front();
+        next.unwrap_or_else(|| shared.otherwise.lock().unwrap().clone())
+    } else {
+        answer::malformed(&request.faults)
+    };
+    shared.arrived.send_modify(|count| *count += 1);
+    answer::to(&request, planned).await
+}
