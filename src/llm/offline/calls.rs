@@ -17,6 +17,8 @@ use crate::domain::{
 const FAILURE_BYTES_MAX: usize = 160;
 /// How much of a result is searched for the words of a failure, in bytes.
 const FAILURE_HEAD_BYTES: usize = 64;
+/// A result is looked for among this many open calls, the oldest ones.
+const OPEN_CALLS_MAX: usize = 64;
 /// A call counts for this many characters more than its arguments have: even one without arguments does something.
 const CALL_CHARS: f64 = 24.0;
 /// What is left of the influence of a tool whose arguments name nothing: arithmetic, notes to oneself.
@@ -79,6 +81,7 @@ impl Profiles {
                     // Ids repeat and names may be missing, so a result belongs to the oldest open call of its name.
                     let at = open
                         .iter()
+                        .take(OPEN_CALLS_MAX)
                         .position(|name| *name == line.label)
                         .unwrap_or_default();
                     let name = open.remove(at).unwrap_or(&line.label);
@@ -133,7 +136,7 @@ pub(super) fn failure(text: &str, is_marked: bool) -> Option<String> {
             .filter(|line| line.chars().any(char::is_alphanumeric))
     };
     let line = if head.starts_with("traceback") {
-        lines().last()
+        lines().next_back()
     } else {
         lines().next()
     };

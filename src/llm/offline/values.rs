@@ -11,6 +11,9 @@ const VALUE_CHARS_MAX: usize = 64;
 /// How many values of one call are looked at.
 const VALUES_MAX: usize = 64;
 
+/// How much an everyday word tells.
+pub(super) const WORD_SCORE: f64 = 0.7;
+
 /// A value worth showing.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Telling {
@@ -113,11 +116,18 @@ fn score(text: &str) -> f64 {
             0.8
         };
     }
+    // Code, patterns, formulas: they are told by what surrounds them.
+    if !text
+        .chars()
+        .all(|c| c.is_alphanumeric() || "_./\\@:~+-#$%".contains(c))
+    {
+        return 0.6;
+    }
     let is_word = text.chars().all(|c| c.is_lowercase() || c == '_');
     match (letters, digits) {
         (true, true) => 3.0,
         (true, false) if text.contains(['/', '\\', '.', '@']) => 3.0,
-        (true, false) if is_word => 0.7,
+        (true, false) if is_word => WORD_SCORE,
         (true, false) => 1.2,
         (false, true) if text.len() >= 6 => 2.0,
         (false, true) => 0.5,
