@@ -104,15 +104,17 @@ fn by_form(role: Role, said: &Sentence) -> f64 {
     if is_code(text) { form * 0.2 } else { form }
 }
 
-/// What the user says: a demand holds on; an error says more than the lines around it; a lone word (`/clear`, `yes`) or a stage direction
-/// says less.
+/// What the user says: a demand holds on; an error says more than the lines around it; a lone word (`/clear`, `yes`), a stage direction
+/// or what only announces something else says less.
 fn by_request(said: &str) -> f64 {
     let is_lone = !said.contains(char::is_whitespace) && said.is_ascii() && !is_path(said);
-    if is_lone || (said.starts_with('*') && said.ends_with('*')) {
-        0.35
+    if is_lone || is_aside(said) {
+        0.3
+    } else if announces(said) {
+        0.3
     } else if demands(said) {
         1.8
-    } else if reports_fault(said) && !said.ends_with(':') {
+    } else if reports_fault(said) {
         1.4
     } else {
         1.0
@@ -136,6 +138,15 @@ fn by_answer(said: &Sentence) -> f64 {
 
 fn asks(said: &str) -> bool {
     said.ends_with(['?', '？', '؟'])
+}
+
+fn announces(said: &str) -> bool {
+    said.ends_with([':', '：'])
+}
+
+/// `*sighs*`, `[Request interrupted]`: said by no one.
+fn is_aside(said: &str) -> bool {
+    (said.starts_with('*') && said.ends_with('*')) || (said.starts_with('[') && said.ends_with(']'))
 }
 
 fn is_path(said: &str) -> bool {

@@ -374,6 +374,8 @@ fn transcripts() -> impl Strategy<Value = Vec<Transcript>> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn any_transcripts_are_covered_once_in_order_by_clean_short_lines(transcripts in transcripts()) {
         check(&transcripts);
