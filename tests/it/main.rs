@@ -6,5 +6,6 @@
 )]
 
 mod cli;
+mod kill;
 mod llm;
 mod support;
