@@ -42,6 +42,8 @@ pub mod crontab;
 #[cfg(feature = "daemon")]
 pub mod history;
 #[cfg(feature = "daemon")]
+pub mod http;
+#[cfg(feature = "daemon")]
 pub mod keeper;
 #[cfg(feature = "daemon")]
 pub mod llm;

@@ -1,7 +1,60 @@
 //! stub
+pub mod labels {
+    #[derive(Clone, Copy)]
+    pub enum Method {
+        Get,
+        Head,
+        Post,
+        Put,
+        Patch,
+        Delete,
+        Other,
+    }
+    impl Method {
+        pub fn from_name(_: &str) -> Option<Self> {
+            None
+        }
+    }
+    #[derive(Clone, Copy)]
+    pub enum ReadVia {
+        Http,
+    }
+    #[derive(Clone, Copy)]
+    pub enum ReadResult {
+        Hit,
+        NotModified,
+        Empty,
+        Stale,
+        Unavailable,
+    }
+}
 #[derive(Clone, Default)]
-pub struct Metrics;
+pub struct Service;
+impl Service {
+    pub fn route(&self, _: &str, _: labels::Method) {}
+    pub fn answered(&self, _: &str, _: labels::Method, _: u16, _: std::time::Duration) {}
+}
+#[derive(Clone, Default)]
+pub struct Documents;
+impl Documents {
+    pub fn read(&self, _: labels::ReadVia, _: labels::ReadResult, _: std::time::Duration) {}
+}
+#[derive(Clone, Default)]
+pub struct Metrics {
+    pub service: Service,
+    pub documents: Documents,
+}
 impl Metrics {
+    pub fn encode(&self, accept: Option<&str>) -> (&'static str, String) {
+        if accept.is_some_and(|accept| accept.contains("application/openmetrics-text")) {
+            (
+                "application/openmetrics-text; version=1.0.0; charset=utf-8",
+                "# EOF\n".to_owned(),
+            )
+        } else {
+            ("text/plain; version=0.0.4; charset=utf-8", String::new())
+        }
+    }
     pub fn db_error(&self, _: &str) {}
     pub fn document_stored(&self, _: i64, _: &str, _: u64, _: i64) {}
     pub fn exchanges_evicted(&self, _: i64, _: i64) {}
