@@ -47,6 +47,8 @@ pub mod crontab;
 #[cfg(feature = "daemon")]
 pub mod history;
 #[cfg(feature = "daemon")]
+pub mod http;
+#[cfg(feature = "daemon")]
 pub mod keeper;
 #[cfg(feature = "daemon")]
 pub mod lifecycle;

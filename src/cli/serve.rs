@@ -4,13 +4,15 @@ use std::{process::ExitCode, sync::Arc};
 
 use anyhow::Context as _;
 use clap::Args;
-use tracing::info;
+use tokio_util::task::TaskTracker;
+use tracing::{error, info};
 
 use super::{exit::Failed, open};
 use crate::{
     assembly::{self, Parts},
     clock::{Clock as _, SystemClock},
     config::{self, Config, Environment, Loaded},
+    http::{self, HttpSettings, HttpState},
     lifecycle::{Lifecycle, signals},
     store::{Store, sqlite::SqliteStore},
     telemetry::{self, Surroundings},
@@ -98,5 +100,23 @@ fn start(lifecycle: &Lifecycle, parts: &Parts, config: &Config, listener: tokio:
         async move { schedule.run(soft).await }
     });
     lifecycle.spawn_vital("snapshots", parts.clone().follow_changes(soft.clone()));
-    let _ = (config, listener);
+    let state = HttpState {
+        keeper: parts.keeper.clone(),
+        snapshots: Arc::clone(&parts.snapshots),
+        store: Arc::clone(&parts.store),
+        metrics: parts.metrics.clone(),
+        clock: Arc::clone(&parts.clock),
+        stop: soft.clone(),
+        writes: TaskTracker::new(),
+    };
+    let writes = state.writes.clone();
+    let router = http::router(state, HttpSettings::from(config));
+    lifecycle.spawn_vital("http", async move {
+        if let Err(error) = http::serve(listener, router, soft).await {
+            error!(%error, "http.failed");
+        }
+        // What clients left behind is still written.
+        writes.close();
+        writes.wait().await;
+    });
 }
