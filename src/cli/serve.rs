@@ -29,7 +29,7 @@ Examples:
   recapd serve --config /etc/recapd/config.toml       as the service does
   recapd serve --listen 127.0.0.1:8080 --db /var/lib/recapd/recapd.db
 
-  curl -d '{\"kind\":\"user\",\"content\":\"Hello\"}' http://127.0.0.1:7411/v1/agents/me/messages
+  curl --json '{\"kind\":\"user\",\"content\":\"Hello\"}' http://127.0.0.1:7411/v1/agents/me/messages
   curl http://127.0.0.1:7411/v1/agents/me/summary")]
 pub(super) struct Serve {
     /// Address and port to listen on [default: http.listen of the configuration]
@@ -75,11 +75,12 @@ async fn serve(config: &Config, environment: &Environment) -> Result<ExitCode, F
         })?;
     let shared: Arc<dyn Store> = store.clone();
     let seed = u64::try_from(SystemClock.now().0).unwrap_or_default();
+    let named = format!("{}/{}", model.provider(), model.model());
     let parts = Parts::new(config, shared, model, Arc::new(SystemClock), OWNER, seed);
     let reclaimed = store.reclaim(OWNER, parts.clock.now()).await?;
     let lifecycle = Lifecycle::new();
     start(&lifecycle, &parts, config, listener);
-    info!(listen = %config.http.listen, database = %config.database.url, model = config.model.model, reclaimed, "daemon.ready");
+    info!(listen = %config.http.listen, database = %config.database.url, model = named, reclaimed, "daemon.ready");
     let ending = lifecycle.run(signals()?, config.worker.drain()).await;
     info!(manner = ?ending.manner, "daemon.stopped");
     Ok(if ending.is_failure {

@@ -32,15 +32,12 @@ pub(super) async fn read(
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["archived", "all"])?;
     let archived = parameters.integer("archived", 0..=ARCHIVE_SHOWN_MAX)?;
-    let query = HistoryQuery {
-        archived: if parameters.flag("all")? {
-            ARCHIVE_SHOWN_MAX
-        } else {
-            archived.unwrap_or(ARCHIVE_SHOWN)
-        },
-        lines: true,
+    let few = HistoryQuery {
+        archived: archived.unwrap_or(ARCHIVE_SHOWN),
         summary_tokens_max: app.settings.summary_tokens_max,
+        ..HistoryQuery::default()
     };
+    let query = if parameters.flag("all")? { few.all() } else { few };
     let now = app.parts.clock.now();
     let view = history::load(app.parts.store.as_ref(), &agent, query, now)
         .await?

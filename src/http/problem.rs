@@ -130,6 +130,11 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::UnknownAgent(agent) => Self::unknown_agent(&agent),
+            StoreError::ClientIdReused(_) => {
+                Self::new(CLIENT_ID_REUSED, format!("{error}; nothing was stored")).hint(
+                    "give each message an id of its own; the same message may be sent again under its id",
+                )
+            }
             StoreError::Unavailable(_) => {
                 tracing::warn!(%error, "http.database_unavailable");
                 Self::new(

@@ -35,7 +35,10 @@ struct Plan {
 }
 
 impl Plan {
-    #[expect(clippy::disallowed_methods, reason = "a long run is asked for by the environment")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a long run is asked for by the environment"
+    )]
     fn from_environment() -> Self {
         let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
         Self {
@@ -57,7 +60,11 @@ struct Daemon {
 impl Daemon {
     fn start(database: &Path, listen: SocketAddr) -> Self {
         let child = spawn(database, listen);
-        Self { database: database.to_owned(), listen, child }
+        Self {
+            database: database.to_owned(),
+            listen,
+            child,
+        }
     }
 
     /// SIGKILL, and a new life.
@@ -113,7 +120,10 @@ impl Load {
     /// Pushes turns of one agent until the plan is done; a turn that wasn't acknowledged is pushed again, as a client
     /// would. Returns how many were acknowledged.
     async fn push(self: Arc<Self>, agent: u64, turns: u64) -> u64 {
-        let url = format!("http://{}/v1/agents/agent-{agent}/messages?format=native", self.listen);
+        let url = format!(
+            "http://{}/v1/agents/agent-{agent}/messages?format=native",
+            self.listen
+        );
         for turn in 0..turns {
             if self.stop.load(Ordering::SeqCst) {
                 return turn;
@@ -128,8 +138,11 @@ impl Load {
     }
 
     async fn push_turn(&self, url: &str, agent: u64, turn: u64) -> bool {
-        let ask = format!("Turn {turn}: please look at src/module_{turn}.rs and tell me about ticket T-{agent}{turn}.");
-        let answer = format!("It defines handler_{turn}; the ticket is solved by retrying {turn} times. ").repeat(4);
+        let ask = format!(
+            "Turn {turn}: please look at src/module_{turn}.rs and tell me about ticket T-{agent}{turn}."
+        );
+        let answer =
+            format!("It defines handler_{turn}; the ticket is solved by retrying {turn} times. ").repeat(4);
         let messages = json!([
             {"kind": "user", "content": ask, "id": format!("{turn}-user")},
             {"kind": "tool_call", "content": "", "id": format!("{turn}-call"),
@@ -137,18 +150,35 @@ impl Load {
             {"kind": "tool_result", "content": "fn handler() {}", "id": format!("{turn}-result"), "data": {"tool_call_id": "call"}},
             {"kind": "assistant", "content": answer, "id": format!("{turn}-assistant")},
         ]);
-        let request = self.client.post(url).header("content-type", "application/json").body(messages.to_string());
+        let request = self
+            .client
+            .post(url)
+            .header("content-type", "application/json")
+            .body(messages.to_string());
         match request.send().await {
             Ok(response) if response.status().is_success() => true,
             Ok(response) if response.status().is_server_error() => false,
-            Ok(response) => panic!("{}: {}", response.status(), response.text().await.unwrap_or_default()),
+            Ok(response) => panic!(
+                "{}: {}",
+                response.status(),
+                response.text().await.unwrap_or_default()
+            ),
             Err(_) => false,
         }
     }
 
     async fn is_drained(&self) -> bool {
-        let Ok(response) = self.client.get(format!("http://{}/v1/status", self.listen)).send().await else { return false };
-        let Ok(text) = response.text().await else { return false };
+        let Ok(response) = self
+            .client
+            .get(format!("http://{}/v1/status", self.listen))
+            .send()
+            .await
+        else {
+            return false;
+        };
+        let Ok(text) = response.text().await else {
+            return false;
+        };
         let status: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
         let rows = ["ready", "scheduled", "running"].map(|state| find_number(&status, state));
         rows.iter().all(|rows| *rows == Some(0))
@@ -175,9 +205,18 @@ async fn killed_daemons_lose_nothing_and_do_nothing_twice() {
         proxy_url: None,
     })
     .unwrap();
-    let load = Arc::new(Load { client, listen, acknowledged: AtomicU64::new(0), stop: AtomicBool::new(false) });
+    let load = Arc::new(Load {
+        client,
+        listen,
+        acknowledged: AtomicU64::new(0),
+        stop: AtomicBool::new(false),
+    });
     let mut pushers = JoinSet::new();
-    let turns = if plan.seconds.is_some() { u64::MAX } else { plan.turns };
+    let turns = if plan.seconds.is_some() {
+        u64::MAX
+    } else {
+        plan.turns
+    };
     for agent in 0..plan.agents {
         let load = Arc::clone(&load);
         pushers.spawn(async move { (agent, load.push(agent, turns).await) });
@@ -188,7 +227,11 @@ async fn killed_daemons_lose_nothing_and_do_nothing_twice() {
     for kill in 1..=plan.kills {
         wait_for_moment(&plan, kill, &load, &mut random, started).await;
         daemon.restart();
-        eprintln!("kill {kill} of {} after {} turns", plan.kills, load.acknowledged.load(Ordering::SeqCst));
+        eprintln!(
+            "kill {kill} of {} after {} turns",
+            plan.kills,
+            load.acknowledged.load(Ordering::SeqCst)
+        );
     }
     if let Some(seconds) = plan.seconds {
         tokio::time::sleep_until(started + Duration::from_secs(seconds)).await;
@@ -234,10 +277,20 @@ async fn check(database: &Path, pushed: &[(u64, u64)]) {
         let agent: AgentId = format!("agent-{agent}").parse().unwrap();
         let report = store.verify(&agent).await.unwrap();
         assert_eq!(report.breaches, [], "{agent}");
-        assert_eq!(report.messages, i64::try_from(turns * 4).unwrap(), "{agent}: each message once");
+        assert_eq!(
+            report.messages,
+            i64::try_from(turns * 4).unwrap(),
+            "{agent}: each message once"
+        );
         assert_eq!(report.pending, 0, "{agent}: everything evicted is summarised");
-        assert!(report.covered > 0 || *turns < 10, "{agent}: something was evicted");
+        assert!(
+            report.covered > 0 || *turns < 10,
+            "{agent}: something was evicted"
+        );
         exchanges += report.exchanges;
     }
-    eprintln!("{} agents, {exchanges} exchanges: each message stored once, each exchange in one state", pushed.len());
+    eprintln!(
+        "{} agents, {exchanges} exchanges: each message stored once, each exchange in one state",
+        pushed.len()
+    );
 }

@@ -39,6 +39,8 @@ pub(in super::super) const WRONG_METHOD: Kind = kind(
     "wrong_method",
     "Method not allowed",
 );
+pub(in super::super) const CLIENT_ID_REUSED: Kind =
+    kind(StatusCode::CONFLICT, "client_id_reused", "Client id used before");
 pub(in super::super) const BODY_TOO_SLOW: Kind = kind(
     StatusCode::REQUEST_TIMEOUT,
     "body_too_slow",
