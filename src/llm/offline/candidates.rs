@@ -14,10 +14,6 @@ use super::{
 const CANDIDATES_MAX: usize = 160;
 /// The most tools of a run that are told.
 const TOOLS_MAX: usize = 40;
-/// The most arguments shown of a tool that changes something.
-const CHANGE_VALUES_MAX: usize = 6;
-/// The most arguments shown of a tool that looks something up.
-const LOOKUP_VALUES_MAX: usize = 3;
 /// Calls of tools with at least this influence change something and are told early.
 pub(super) const INFLUENCE_TELLING: f64 = 0.3;
 /// How much a call tells beyond the words in it, at full influence.
@@ -44,7 +40,9 @@ pub(super) struct Candidate {
 }
 
 /// What may be told of a run: the clauses that tell most by themselves, in their order, then the calls.
-pub(super) fn of(batch: &Batch, run: &[Reading]) -> Vec<Candidate> {
+///
+/// `values_max` is how many arguments are shown of a tool that changes something; of a look-up half as many.
+pub(super) fn of(batch: &Batch, run: &[Reading], values_max: usize) -> Vec<Candidate> {
     let mut candidates: Vec<Candidate> = run
         .iter()
         .flat_map(|reading| {
@@ -68,7 +66,7 @@ pub(super) fn of(batch: &Batch, run: &[Reading]) -> Vec<Candidate> {
         candidates.retain(|candidate| worth(candidate) >= least);
         candidates.truncate(CANDIDATES_MAX);
     }
-    candidates.extend(done(batch, run));
+    candidates.extend(done(batch, run, values_max));
     candidates
 }
 
@@ -98,7 +96,7 @@ fn said(reading: &Reading, at: usize, clause: &Clause) -> Candidate {
 }
 
 /// The calls of a run, folded by tool: `tool ×3 (a, b, c)`.
-fn done(batch: &Batch, run: &[Reading]) -> Vec<Candidate> {
+fn done(batch: &Batch, run: &[Reading], values_max: usize) -> Vec<Candidate> {
     let mut at_name: HashMap<&str, usize> = HashMap::new();
     let mut folded: Vec<Folded<'_>> = Vec::new();
     for reading in run {
@@ -113,7 +111,10 @@ fn done(batch: &Batch, run: &[Reading]) -> Vec<Candidate> {
             }
         }
     }
-    let mut calls: Vec<Candidate> = folded.into_iter().map(|tool| tool.candidate(batch)).collect();
+    let mut calls: Vec<Candidate> = folded
+        .into_iter()
+        .map(|tool| tool.candidate(batch, values_max))
+        .collect();
     calls.sort_by(|a, b| b.own.total_cmp(&a.own));
     calls.truncate(TOOLS_MAX);
     calls
@@ -137,14 +138,10 @@ impl<'a> Folded<'a> {
         }
     }
 
-    fn candidate(&self, batch: &Batch) -> Candidate {
+    fn candidate(&self, batch: &Batch, values_max: usize) -> Candidate {
         let influence = batch.profiles.influence(self.name);
         let is_change = influence >= INFLUENCE_TELLING;
-        let values_max = if is_change {
-            CHANGE_VALUES_MAX
-        } else {
-            LOOKUP_VALUES_MAX
-        };
+        let values_max = if is_change { values_max } else { values_max / 2 };
         let shown = telling(&self.values, values_max);
         let times = if self.calls > 1 {
             format!(" ×{}", self.calls)

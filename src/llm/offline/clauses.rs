@@ -104,14 +104,12 @@ fn by_form(role: Role, said: &Sentence) -> f64 {
     if is_code(text) { form * 0.2 } else { form }
 }
 
-/// What the user says: a demand holds on; an error says more than the lines around it; a lone word (`/clear`, `yes`), a stage direction
-/// or what only announces something else says less.
+/// What the user says: a demand holds on, and an error says more than the lines around it; a lone word (`/clear`,
+/// `yes`), a stage direction or what only announces something else says less.
 fn by_request(said: &str) -> f64 {
     let is_lone = !said.contains(char::is_whitespace) && said.is_ascii() && !is_path(said);
-    if is_lone || is_aside(said) {
-        0.3
-    } else if announces(said) {
-        0.3
+    if is_lone || is_aside(said) || announces(said) {
+        0.15
     } else if demands(said) {
         1.8
     } else if reports_fault(said) {

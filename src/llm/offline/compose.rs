@@ -10,6 +10,12 @@ use super::{
 };
 use crate::domain::summary::item::{BRIEF_CHARS_MAX, GIST_CHARS_MAX, TEXT_CHARS_MAX};
 
+/// The most arguments shown of a call that changes something, in each text; of a look-up half as many.
+const TEXT_VALUES_MAX: usize = 6;
+/// See [`TEXT_VALUES_MAX`].
+const BRIEF_VALUES_MAX: usize = 4;
+/// See [`TEXT_VALUES_MAX`].
+const GIST_VALUES_MAX: usize = 4;
 /// What joining one more piece costs, in characters.
 const JOINT_CHARS: usize = 4;
 /// The longest piece of a text, in characters.
@@ -22,6 +28,14 @@ const GAIN_MIN: f64 = 0.4;
 const GAIN_MIN_SHORT: f64 = 20.0;
 /// How strongly long pieces are held against their gain: 0 not at all, 1 in proportion.
 const LENGTH_EXPONENT: f64 = 0.75;
+/// A phrase, a lone word or an announcement is no aim.
+const AIM_PRIOR_MIN: f64 = 0.25;
+/// A change is told before the outcome if it tells at least this share of the greatest one.
+const CHANGE_SHARE_MIN: f64 = 0.6;
+/// How many changes are told before the outcome.
+const CHANGES_TOLD: usize = 3;
+/// What the model says last is an outcome if it tells this much.
+const OUTCOME_WORTH_MIN: f64 = 1.5;
 /// The aim is the first thing the user says with that many ordinary words: a name or an id alone is none.
 const AIM_WORDS_MIN: usize = 2;
 /// What an item says when there is nothing to say.
@@ -40,9 +54,9 @@ pub(super) struct Texts {
 
 /// The texts for a run of exchanges.
 pub(super) fn texts(batch: &Batch, run: &[Reading]) -> Texts {
-    let candidates = candidates::of(batch, run);
     let interrupted = run.iter().any(|reading| reading.interrupted);
-    let tell = |chars_max: usize| {
+    let tell = |chars_max: usize, values_max: usize| {
+        let candidates = candidates::of(batch, run, values_max);
         let chars_max = if interrupted {
             chars_max - render::INTERRUPTED.len()
         } else {
@@ -59,13 +73,13 @@ pub(super) fn texts(batch: &Batch, run: &[Reading]) -> Texts {
         told
     };
     Texts {
-        text: tell(TEXT_CHARS_MAX),
-        brief: tell(BRIEF_CHARS_MAX),
-        gist: tell(GIST_CHARS_MAX),
+        text: tell(TEXT_CHARS_MAX, TEXT_VALUES_MAX),
+        brief: tell(BRIEF_CHARS_MAX, BRIEF_VALUES_MAX),
+        gist: tell(GIST_CHARS_MAX, GIST_VALUES_MAX),
     }
 }
 
-/// The pieces that tell most within `chars_max`: first the anchors (change, aim, outcome), then greedily by what each
+/// The pieces that tell most within `chars_max`: first the anchors (changes, aim, outcome), then greedily by what each
 /// adds to what is already told, for its length.
 fn choose(batch: &Batch, candidates: &[Candidate], chars_max: usize) -> Vec<Piece> {
     let mut told = Told::new(batch, chars_max);
@@ -78,30 +92,71 @@ fn choose(batch: &Batch, candidates: &[Candidate], chars_max: usize) -> Vec<Piec
     told.pieces
 }
 
-/// Which pieces come first, with the characters each may take: in a task the most influential change, the aim
-/// and the last outcome; in talk none.
+/// Which pieces come first, with the characters each may take: in a task the greatest change (so that the aim leaves
+/// room for it), the aim, further changes and the last outcome; in talk none.
 fn anchors(batch: &Batch, candidates: &[Candidate], chars_max: usize) -> Vec<(usize, usize)> {
-    let worth = |candidate: &Candidate| candidate.prior * batch.vocabulary.weight_of(&candidate.terms);
-    let of = |voice: Voice| {
-        candidates
-            .iter()
-            .enumerate()
-            .filter(move |(_, one)| one.piece.voice == voice)
-    };
-    let aim = of(Voice::User)
-        .find(|(_, one)| one.prior >= 0.5 && batch.vocabulary.plain_words(&one.terms) >= AIM_WORDS_MIN)
-        .or_else(|| of(Voice::User).max_by(|(_, a), (_, b)| worth(a).total_cmp(&worth(b))));
-    let change = of(Voice::Call)
-        .filter(|(_, one)| one.is_change)
-        .max_by(|(_, a), (_, b)| a.own.total_cmp(&b.own));
-    let last = of(Voice::Model).map(|(_, one)| one.piece.place.0).max();
-    let outcome = of(Voice::Model)
-        .filter(|(_, one)| Some(one.piece.place.0) == last && worth(one) >= 1.5)
-        .max_by(|(_, a), (_, b)| worth(a).total_cmp(&worth(b)));
-    [(change, chars_max / 2), (aim, chars_max), (outcome, chars_max)]
+    let mut anchors: Vec<(usize, usize)> = changes(candidates)
         .into_iter()
-        .filter_map(|(found, share)| found.map(|(at, _)| (at, share.min(PIECE_CHARS_MAX))))
+        .map(|at| (at, chars_max / 2))
+        .collect();
+    let second = anchors.len().min(1);
+    anchors.splice(second..second, aim(batch, candidates).map(|at| (at, chars_max)));
+    anchors.extend(outcome(batch, candidates).map(|at| (at, chars_max)));
+    anchors
+        .into_iter()
+        .map(|(at, share)| (at, share.min(PIECE_CHARS_MAX)))
         .collect()
+}
+
+fn told_by(candidates: &[Candidate], voice: Voice) -> impl Iterator<Item = (usize, &Candidate)> {
+    candidates
+        .iter()
+        .enumerate()
+        .filter(move |(_, one)| one.piece.voice == voice)
+}
+
+/// What a candidate tells by itself.
+fn worth(batch: &Batch, candidate: &Candidate) -> f64 {
+    candidate.prior * batch.vocabulary.weight_of(&candidate.terms)
+}
+
+fn aim(batch: &Batch, candidates: &[Candidate]) -> Option<usize> {
+    let is_aim = |one: &Candidate| {
+        one.prior >= AIM_PRIOR_MIN && batch.vocabulary.plain_words(&one.terms) >= AIM_WORDS_MIN
+    };
+    let said = || told_by(candidates, Voice::User);
+    said()
+        .find(|(_, one)| is_aim(one))
+        .or_else(|| said().max_by(|(_, a), (_, b)| worth(batch, a).total_cmp(&worth(batch, b))))
+        .map(|(at, _)| at)
+}
+
+/// The greatest changes, the greatest first.
+fn changes(candidates: &[Candidate]) -> Vec<usize> {
+    let mut changes: Vec<(usize, &Candidate)> = told_by(candidates, Voice::Call)
+        .filter(|(_, one)| one.is_change)
+        .collect();
+    changes.sort_by(|(_, a), (_, b)| b.own.total_cmp(&a.own));
+    // Beside a great change, a small one is rather a look-up.
+    let own_min = changes.first().map_or(0.0, |(_, one)| one.own * CHANGE_SHARE_MIN);
+    changes
+        .into_iter()
+        .filter(|(_, one)| one.own >= own_min)
+        .take(CHANGES_TOLD)
+        .map(|(at, _)| at)
+        .collect()
+}
+
+/// The most telling thing the model says in the last exchange in which it says anything.
+fn outcome(batch: &Batch, candidates: &[Candidate]) -> Option<usize> {
+    let exchange = |candidate: &Candidate| candidate.piece.place.0;
+    let last = told_by(candidates, Voice::Model)
+        .map(|(_, one)| exchange(one))
+        .max()?;
+    told_by(candidates, Voice::Model)
+        .filter(|(_, one)| exchange(one) == last && worth(batch, one) >= OUTCOME_WORTH_MIN)
+        .max_by(|(_, a), (_, b)| worth(batch, a).total_cmp(&worth(batch, b)))
+        .map(|(at, _)| at)
 }
 
 /// What is told so far.

@@ -23,7 +23,7 @@ const BLOCK_EXCHANGES: usize = 3;
 /// An exchange whose words weigh less than this and which calls no tool says nothing alone.
 const TINY_WEIGHT: f64 = 2.2;
 /// What a run costs: the larger, the fewer and longer the runs.
-const RUN_COST: f64 = 0.05;
+const RUN_COST: f64 = 0.2;
 
 /// The runs of exchanges that become items, in order, disjoint and complete.
 pub(super) fn runs(batch: &Batch) -> Vec<Range<usize>> {

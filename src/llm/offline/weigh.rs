@@ -97,14 +97,37 @@ pub(super) struct Vocabulary {
     clauses: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Entry {
-    shape: Shape,
+    /// The most telling shape seen, names aside.
+    other: Option<Shape>,
+    /// How often it looked like a name, and how often like something else.
+    named: usize,
+    unnamed: usize,
     /// Clauses that hold it.
     clauses: usize,
     /// Exchanges that hold it, and the last one counted.
     exchanges: usize,
     last_exchange: Option<usize>,
+}
+
+impl Entry {
+    fn see(&mut self, shape: Shape) {
+        if shape == Shape::Name {
+            self.named += 1;
+        } else {
+            self.unnamed += 1;
+            self.other = self.other.max(Some(shape));
+        }
+    }
+
+    /// A capital makes no name of a word that is mostly written without, such as one in a title.
+    fn shape(&self) -> Shape {
+        match self.other {
+            Some(shape) if shape > Shape::Name || self.named <= self.unnamed => shape,
+            _ => Shape::Name,
+        }
+    }
 }
 
 impl Vocabulary {
@@ -131,20 +154,14 @@ impl Vocabulary {
     }
 
     fn term(&mut self, key: &str, shape: Shape) -> Term {
-        if let Some(&term) = self.terms.get(key) {
-            if let Some(entry) = self.entries.get_mut(term) {
-                entry.shape = entry.shape.max(shape);
-            }
-            return term;
+        let next = self.entries.len();
+        let term = *self.terms.entry(key.to_owned()).or_insert(next);
+        if term == next {
+            self.entries.push(Entry::default());
         }
-        let term = self.entries.len();
-        self.terms.insert(key.to_owned(), term);
-        self.entries.push(Entry {
-            shape,
-            clauses: 0,
-            exchanges: 0,
-            last_exchange: None,
-        });
+        if let Some(entry) = self.entries.get_mut(term) {
+            entry.see(shape);
+        }
         term
     }
 
@@ -165,12 +182,12 @@ impl Vocabulary {
         };
         let rarity = 1.0 - ratio_of_logs(entry.clauses, self.clauses + 1);
         // An identifier tells something however often its owner is talked about.
-        let rarity = if entry.shape >= Shape::Number {
+        let rarity = if entry.shape() >= Shape::Number {
             rarity.max(0.5)
         } else {
             rarity
         };
-        entry.shape.weight() * rarity
+        entry.shape().weight() * rarity
     }
 
     /// The words of `text` that the batch knows.
@@ -196,9 +213,7 @@ impl Vocabulary {
 
     /// What `term` looks like.
     pub(super) fn shape(&self, term: Term) -> Shape {
-        self.entries
-            .get(term)
-            .map_or(Shape::Function, |entry| entry.shape)
+        self.entries.get(term).map_or(Shape::Function, Entry::shape)
     }
 
     /// The sum of the weights of `terms`.
