@@ -5,5 +5,6 @@
     reason = "support functions belong to tests, where a failure should stop at once; clippy knows test functions only"
 )]
 
+mod http;
 mod llm;
 mod support;
