@@ -6,6 +6,7 @@
 )]
 
 mod cli;
+mod http;
 mod kill;
 mod llm;
 mod support;

@@ -1,3 +1,5 @@
 //! What several tests need.
 
 pub(crate) mod fake_openai;
+pub(crate) mod server;
+pub(crate) mod troubled_store;
