@@ -6,4 +6,5 @@
 )]
 
 mod llm;
+mod store;
 mod support;

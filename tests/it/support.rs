@@ -1,3 +1,5 @@
 //! What several tests need.
 
+pub(crate) mod backend;
+pub(crate) mod conversation;
 pub(crate) mod fake_openai;
