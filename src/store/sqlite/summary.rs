@@ -412,33 +412,40 @@ async fn write_ranges(
     Ok(())
 }
 
-/// Each exchange of the batch stands in exactly one new item. Anything else is a bug, and nothing is written.
+/// Each exchange of the batch stands in exactly one new item; beyond the batch new items stand for what the removed
+/// ones stood for, and for nothing else. Anything else is a bug, and nothing is written.
 async fn guard_coverage(
     tx: &mut SqliteConnection,
     agent: &AgentId,
     patch: &Patch,
     first_item: i64,
 ) -> StoreResult<()> {
-    let sql = "-- sqlite/summary.guard_coverage\nSELECT count(*), count(DISTINCT e.exchange) FROM exchange_log e \
-               JOIN summary_item_ranges r ON r.agent_id = e.agent_id AND r.item >= ?4 \
-               AND r.first_exchange <= e.exchange AND e.exchange <= r.last_exchange \
-               WHERE e.agent_id = ?1 AND e.exchange > ?2 AND e.exchange <= ?3 AND e.set_aside_at IS NULL";
+    let sql = "-- sqlite/summary.guard_coverage\nWITH changed (item, added, removed) AS (\
+               SELECT item, 1, 0 FROM summary_items WHERE agent_id = ?1 AND item >= ?4 \
+               UNION ALL SELECT value, 0, 1 FROM json_each(?5)), \
+               stands AS (SELECT sum(c.added) AS added, sum(c.removed) AS removed, \
+               e.exchange > ?2 AND e.exchange <= ?3 AS due FROM changed c \
+               JOIN summary_item_ranges r ON r.agent_id = ?1 AND r.item = c.item \
+               JOIN exchange_log e ON e.agent_id = ?1 AND e.exchange BETWEEN r.first_exchange AND r.last_exchange \
+               WHERE e.set_aside_at IS NULL GROUP BY e.exchange) \
+               SELECT count(*) FILTER (WHERE due), count(*) FILTER (WHERE added <> removed + due) FROM stands";
     let row = sqlx::query(sql)
         .bind(agent.as_str())
         .bind(patch.lo)
         .bind(patch.hi)
         .bind(first_item)
+        .bind(serde_json::json!(patch.removed).to_string())
         .fetch_one(tx)
         .await?;
-    let (stands, covered): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
-    if (stands, covered) == (patch.exchanges, patch.exchanges) {
+    let (covered, wrong): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+    if (covered, wrong) == (patch.exchanges, 0) {
         return Ok(());
     }
     Err(StoreError::Inconsistent {
         table: "summary_item_ranges",
         row: format!("exchanges {} to {}", patch.lo + 1, patch.hi),
         column: "first_exchange",
-        value: format!("{covered} of {} covered, {stands} times", patch.exchanges),
+        value: format!("{covered} of {} covered, {wrong} not once", patch.exchanges),
     })
 }
 
