@@ -512,20 +512,35 @@ async fn park(tx: &mut SqliteConnection, lease: &Lease, error: String, now: Time
     Ok(true)
 }
 
-/// Deletes the row if it asked for nothing more than was done, else re-arms it: at once if it was woken meanwhile or
-/// a batch waits, after the longest wait if less is pending.
+/// Deletes the row if it asked for nothing more than was done, else re-arms it: after the longest wait if less than a
+/// batch is pending and nobody urged meanwhile, else at once.
 async fn finish(tx: &mut SqliteConnection, lease: &Lease, boundary: i64, patch: &Patch) -> StoreResult<bool> {
     if boundary == patch.hi + 1 && delete_row(tx, lease).await? {
         return Ok(false);
     }
     let pending = boundary - 1 - patch.hi;
-    let wait_ms = if pending > 0 && pending < patch.batch_exchanges {
+    let is_lonely = pending > 0 && pending < patch.batch_exchanges;
+    let wait_ms = if is_lonely && !is_urged(tx, lease).await? {
         patch.rearm_wait_ms
     } else {
         0
     };
     rearm(tx, lease, wait_ms, patch.run.finished_at).await?;
     Ok(true)
+}
+
+/// Whether the row was woken during the work, and somebody waits for it: a session ended, or a hand asked.
+async fn is_urged(tx: &mut SqliteConnection, lease: &Lease) -> StoreResult<bool> {
+    let sql = "-- sqlite/summary.is_urged\nSELECT wake_seq <> ?3 AND priority >= ?4 FROM summary_update_queue \
+               WHERE agent_id = ?1 AND lease_token = ?2";
+    let row = sqlx::query(sql)
+        .bind(lease.agent.as_str())
+        .bind(lease.token)
+        .bind(lease.claimed_wake)
+        .bind(Priority::High.level())
+        .fetch_one(tx)
+        .await?;
+    Ok(row.try_get(0)?)
 }
 
 async fn delete_row(tx: &mut SqliteConnection, lease: &Lease) -> StoreResult<bool> {
