@@ -122,12 +122,15 @@ impl Keeper {
         let share = messages.len().div_ceil(threads).max(1);
         let mut rest = messages;
         let mut shares = Vec::new();
+        let mut said_at = now;
         while !rest.is_empty() {
             let tail = rest.split_off(share.min(rest.len()));
             let counter = Arc::clone(&self.counter);
+            let last_at = rest.iter().rev().find_map(|message| message.at);
             shares.push(tokio::task::spawn_blocking(move || {
-                count_all(counter.as_ref(), rest, now)
+                count_all(counter.as_ref(), rest, said_at)
             }));
+            said_at = last_at.unwrap_or(said_at);
             rest = tail;
         }
         let mut prepared = Vec::new();
@@ -173,16 +176,15 @@ impl Keeper {
     }
 }
 
-fn count_all(counter: &dyn TokenCounter, messages: Vec<Message>, now: Timestamp) -> Vec<Prepared> {
-    let mut last_at = now;
-    let mut is_first = true;
+/// Counts messages of which the one before was said at `said_at`.
+fn count_all(counter: &dyn TokenCounter, messages: Vec<Message>, said_at: Timestamp) -> Vec<Prepared> {
+    let mut last_at = said_at;
     messages
         .into_iter()
         .map(|message| {
             let tokens = count_message(counter, &message);
             // A message without a time was said when the one before it was, as far as anyone knows.
-            last_at = message.at.unwrap_or(if is_first { now } else { last_at });
-            is_first = false;
+            last_at = message.at.unwrap_or(last_at);
             let entry = Entry::new(&message, tokens, last_at);
             Prepared { message, entry }
         })

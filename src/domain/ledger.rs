@@ -154,8 +154,11 @@ impl Ledger {
 
     fn open(&mut self, seq: i64, entry: &Entry, idle_gap_ms: i64) -> Appended {
         let left = self.newest.take();
-        let idle_ms = left.as_ref().map_or(0, |left| entry.at.since_ms(left.last_at));
-        let new_session = idle_gap_ms > 0 && idle_ms > idle_gap_ms;
+        // After an explicit end the new session runs already: the silence before its first word is part of it.
+        let new_session = idle_gap_ms > 0
+            && left.as_ref().is_some_and(|left| {
+                left.session == self.session && entry.at.since_ms(left.last_at) > idle_gap_ms
+            });
         self.session += i64::from(new_session);
         self.last_exchange += 1;
         let tokens_before = left.as_ref().map_or(0, Exchange::tokens_through);

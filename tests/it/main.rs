@@ -9,4 +9,5 @@ mod cli;
 mod http;
 mod kill;
 mod llm;
+mod store;
 mod support;

@@ -46,18 +46,20 @@ struct NewSession {
 /// See [`super::super::Store::append`].
 pub(super) async fn append(tx: &mut SqliteConnection, request: AppendRequest) -> StoreResult<AppendOutcome> {
     let found = agent::load(tx, &request.agent).await?;
-    let is_new = found.is_none();
-    let mut ledger = found.map(|row| row.ledger).unwrap_or_default();
-    if is_new {
+    if found.is_none() {
         create(tx, &request).await?;
     }
+    let mut ledger = found.map(|row| row.ledger).unwrap_or_default();
     let fresh = without_known(tx, &request).await?;
-    let written = place_all(tx, &request, &fresh, &mut ledger, is_new).await?;
+    let written = place_all(tx, &request, &fresh, &mut ledger).await?;
     insert_messages(tx, &request, &written).await?;
     write_exchanges(tx, &request.agent, &written, &ledger).await?;
     write_sessions(tx, &request.agent, &written.sessions).await?;
     write_evictions(tx, &request.agent, &written.evictions).await?;
-    update_agent(tx, &request, &ledger, &written).await?;
+    // What is known already changes nothing, not even the rules by which the agent is judged.
+    if !fresh.is_empty() {
+        update_agent(tx, &request, &ledger, &written).await?;
+    }
     let enqueued = if written.evictions.is_empty() {
         None
     } else {
@@ -151,14 +153,13 @@ async fn place_all(
     request: &AppendRequest,
     fresh: &[(usize, bool)],
     ledger: &mut Ledger,
-    is_new: bool,
 ) -> StoreResult<Written> {
     let mut written = Written::default();
     for &(place, keeps_id) in fresh {
         let Some(Prepared { entry, .. }) = request.messages.get(place) else {
             continue;
         };
-        if is_new && written.messages.is_empty() {
+        if ledger.last_seq == 0 {
             written.sessions.push(NewSession {
                 session: ledger.session,
                 first_exchange: ledger.last_exchange + 1,

@@ -28,7 +28,6 @@ pub(super) async fn complete(
     let first_item = reserve_items(tx, &lease.agent, &patch).await?;
     write_items(tx, &lease.agent, &patch, first_item).await?;
     guard_coverage(tx, &lease.agent, &patch, first_item).await?;
-    guard_revisited(tx, &lease.agent, &patch, first_item).await?;
     retire_items(tx, &lease.agent, &patch).await?;
     record(tx, &lease, &patch).await?;
     let rearmed = match &patch.park {
@@ -197,69 +196,40 @@ async fn write_ranges(
     Ok(())
 }
 
-/// Each exchange of the batch stands in exactly one new item. Anything else is a bug, and nothing is written.
+/// Each exchange of the batch stands in exactly one new item; beyond the batch new items stand for what the removed
+/// ones stood for, and for nothing else. Anything else is a bug, and nothing is written.
 async fn guard_coverage(
     tx: &mut SqliteConnection,
     agent: &AgentId,
     patch: &Patch,
     first_item: i64,
 ) -> StoreResult<()> {
-    let sql = "-- sqlite/complete.guard_coverage\nSELECT count(*), count(DISTINCT e.exchange) FROM exchange_log e \
-               JOIN summary_item_ranges r ON r.agent_id = e.agent_id AND r.item >= ?4 \
-               AND r.first_exchange <= e.exchange AND e.exchange <= r.last_exchange \
-               WHERE e.agent_id = ?1 AND e.exchange > ?2 AND e.exchange <= ?3 AND e.set_aside_at IS NULL";
+    let sql = "-- sqlite/complete.guard_coverage\nWITH changed (item, added, removed) AS (\
+               SELECT item, 1, 0 FROM summary_items WHERE agent_id = ?1 AND item >= ?4 \
+               UNION ALL SELECT value, 0, 1 FROM json_each(?5)), \
+               stands AS (SELECT sum(c.added) AS added, sum(c.removed) AS removed, \
+               e.exchange > ?2 AND e.exchange <= ?3 AS due FROM changed c \
+               JOIN summary_item_ranges r ON r.agent_id = ?1 AND r.item = c.item \
+               JOIN exchange_log e ON e.agent_id = ?1 AND e.exchange BETWEEN r.first_exchange AND r.last_exchange \
+               WHERE e.set_aside_at IS NULL GROUP BY e.exchange) \
+               SELECT count(*) FILTER (WHERE due), count(*) FILTER (WHERE added <> removed + due) FROM stands";
     let row = sqlx::query(sql)
         .bind(agent.as_str())
         .bind(patch.lo)
         .bind(patch.hi)
         .bind(first_item)
+        .bind(serde_json::json!(patch.removed).to_string())
         .fetch_one(tx)
         .await?;
-    let (stands, covered): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
-    if (stands, covered) == (patch.exchanges, patch.exchanges) {
+    let (covered, wrong): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+    if (covered, wrong) == (patch.exchanges, 0) {
         return Ok(());
     }
     Err(StoreError::Inconsistent {
         table: "summary_item_ranges",
         row: format!("exchanges {} to {}", patch.lo + 1, patch.hi),
         column: "first_exchange",
-        value: format!("{covered} of {} covered, {stands} times", patch.exchanges),
-    })
-}
-
-/// New items that replace others stand for exactly the same exchanges.
-async fn guard_revisited(
-    tx: &mut SqliteConnection,
-    agent: &AgentId,
-    patch: &Patch,
-    first_item: i64,
-) -> StoreResult<()> {
-    if patch.removed.is_empty() {
-        return Ok(());
-    }
-    let sql = "-- sqlite/complete.guard_revisited\nSELECT \
-               count(DISTINCT e.exchange) FILTER (WHERE r.item < ?3), \
-               count(*) FILTER (WHERE r.item >= ?3), \
-               count(DISTINCT e.exchange) FILTER (WHERE r.item >= ?3), count(DISTINCT e.exchange) \
-               FROM summary_item_ranges r JOIN exchange_log e ON e.agent_id = r.agent_id \
-               AND e.exchange BETWEEN r.first_exchange AND r.last_exchange AND e.set_aside_at IS NULL \
-               WHERE r.agent_id = ?1 AND (r.item >= ?3 OR r.item IN (SELECT value FROM json_each(?2)))";
-    let row = sqlx::query(sql)
-        .bind(agent.as_str())
-        .bind(serde_json::json!(patch.removed).to_string())
-        .bind(first_item)
-        .fetch_one(tx)
-        .await?;
-    let (old, stands, new, both): (i64, i64, i64, i64) =
-        (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
-    if (stands, new, both) == (old, old, old) {
-        return Ok(());
-    }
-    Err(StoreError::Inconsistent {
-        table: "summary_item_ranges",
-        row: format!("items {:?}", patch.removed),
-        column: "first_exchange",
-        value: format!("{old} exchanges replaced by {new}"),
+        value: format!("{covered} of {} covered, {wrong} not once", patch.exchanges),
     })
 }
 
@@ -326,20 +296,35 @@ async fn park(tx: &mut SqliteConnection, lease: &Lease, error: String, now: Time
     Ok(true)
 }
 
-/// Deletes the row if it asked for nothing more than was done, else re-arms it: at once if it was woken meanwhile or
-/// a batch waits, after the longest wait if less is pending.
+/// Deletes the row if it asked for nothing more than was done, else re-arms it: after the longest wait if less than a
+/// batch is pending and nobody urged meanwhile, else at once.
 async fn finish(tx: &mut SqliteConnection, lease: &Lease, boundary: i64, patch: &Patch) -> StoreResult<bool> {
     if boundary == patch.hi + 1 && !patch.has_more && delete_row(tx, lease).await? {
         return Ok(false);
     }
     let pending = boundary - 1 - patch.hi;
-    let wait_ms = if pending > 0 && pending < patch.batch_exchanges {
+    let is_lonely = pending > 0 && pending < patch.batch_exchanges;
+    let wait_ms = if is_lonely && !is_urged(tx, lease).await? {
         patch.rearm_wait_ms
     } else {
         0
     };
     rearm(tx, lease, wait_ms, patch.run.finished_at).await?;
     Ok(true)
+}
+
+/// Whether the row was woken during the work, and somebody waits for it: a session ended, or a hand asked.
+async fn is_urged(tx: &mut SqliteConnection, lease: &Lease) -> StoreResult<bool> {
+    let sql = "-- sqlite/complete.is_urged\nSELECT wake_seq <> ?3 AND priority >= ?4 FROM summary_update_queue \
+               WHERE agent_id = ?1 AND lease_token = ?2";
+    let row = sqlx::query(sql)
+        .bind(lease.agent.as_str())
+        .bind(lease.token)
+        .bind(lease.claimed_wake)
+        .bind(Priority::High.level())
+        .fetch_one(tx)
+        .await?;
+    Ok(row.try_get(0)?)
 }
 
 async fn delete_row(tx: &mut SqliteConnection, lease: &Lease) -> StoreResult<bool> {

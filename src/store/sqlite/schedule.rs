@@ -63,7 +63,10 @@ pub(super) async fn prune(tx: &mut SqliteConnection, prune: Prune) -> StoreResul
     let versions = "-- sqlite/schedule.prune_versions\nDELETE FROM summary_versions WHERE rowid IN \
                     (SELECT v.rowid FROM summary_versions v JOIN summaries s ON s.agent_id = v.agent_id \
                      WHERE v.version <= s.version - ?1 LIMIT ?2)";
-    let slots = "-- sqlite/schedule.prune_slots\nDELETE FROM schedule_slots WHERE fired_at < ?1 AND ?2 > 0";
+    // The latest slot of a schedule stays, however old: without it, it would fire again.
+    let slots = "-- sqlite/schedule.prune_slots\nDELETE FROM schedule_slots WHERE (name, slot) IN \
+                 (SELECT o.name, o.slot FROM schedule_slots o WHERE o.fired_at < ?1 AND EXISTS \
+                  (SELECT 1 FROM schedule_slots n WHERE n.name = o.name AND n.slot > o.slot) LIMIT ?2)";
     let mut gone = 0;
     for (sql, bound) in [
         (runs, prune.runs_before.0),

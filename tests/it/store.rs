@@ -1,0 +1,150 @@
+//! The conformance suite of the `Store` trait: what every implementation has to do, statement by statement.
+//!
+//! Each test is a function of a fresh database. [`every_test!`] lists them once; a backend runs them all by one line.
+
+mod append;
+mod complete;
+mod fences;
+mod lease;
+mod protocol;
+mod queue;
+mod reading;
+mod same_window;
+mod schedule;
+mod sessions;
+mod settle;
+mod sqlite;
+mod verify;
+
+use std::{collections::BTreeSet, path::Path, process::Command};
+
+use recapd::{
+    domain::{agent::AgentId, time::Timestamp, work::Lease},
+    store::verify::AgentReport,
+};
+
+use crate::support::{
+    backend::{Backend, STATEMENT_LOG, SqliteBackend},
+    conversation::{agent, append as append_request, claim, turns},
+};
+
+/// Gives `$run` all tests, by area.
+macro_rules! every_test {
+    ($run:ident!($($backend:tt)*)) => {
+        $run! { ($($backend)*)
+            append: messages_become_exchanges, a_client_id_is_taken_once, duplicates_change_nothing,
+                an_append_of_nothing_makes_an_agent, late_messages_continue_behind_the_boundary,
+                evictions_are_recorded, low_water_evicts_in_steps, the_newest_turn_stays_even_over_budget,
+                zero_disables, the_result_does_not_depend_on_batching, an_eviction_wakes_the_queue,
+                a_replay_ages_by_the_messages, appends_at_the_same_time_all_count;
+            sessions: a_silence_begins_a_session, an_end_begins_a_session, an_end_and_a_silence_begin_one_session,
+                an_end_makes_what_is_pending_urgent;
+            queue: an_enqueue_makes_one_row_and_counts_wakes, an_enqueue_never_shortens_a_backoff,
+                an_enqueue_never_shortens_a_lease, an_enqueue_only_raises_urgency, claims_go_by_due_time,
+                a_low_row_is_not_starved, each_row_is_claimed_once, a_failure_backs_off, a_failure_is_recorded,
+                a_parked_row_waits_for_a_hand, an_eviction_revives_at_most_once_in_ten_minutes,
+                after_a_third_crash_there_is_one_more_try, the_reconciler_makes_missing_rows_once;
+            lease: an_expired_lease_is_an_ordinary_claim, a_renewal_tells_which_leases_hold,
+                a_release_burns_no_attempt, an_earlier_life_is_reclaimed, tokens_are_never_used_again;
+            protocol: the_protocol_holds;
+            fences: a_lost_lease_is_fenced, an_old_version_is_fenced, a_moved_watermark_is_fenced,
+                a_boundary_moved_back_is_fenced, set_aside_exchanges_are_fenced, a_replayed_completion_is_fenced,
+                more_than_ten_thousand_tokens_are_refused, wrong_coverage_is_refused, items_retire_once;
+            complete: an_update_moves_everything_at_once, a_partial_batch_rearms, a_rest_waits_for_company,
+                an_urgent_wake_during_work_is_served_at_once, a_wake_during_work_is_not_lost,
+                ageing_writes_a_version_over_nothing, items_leave_the_document, replaced_items_cover_no_more,
+                a_parked_update_is_applied, material_is_limited, material_takes_holes_along,
+                an_unknown_agent_has_no_material, answers_are_journalled;
+            settle: nothing_pending_settles, set_aside_exchanges_settle, live_exchanges_do_not_settle,
+                a_wake_before_the_settlement_is_not_lost;
+            reading: an_agent_is_read_back, agents_come_in_pages, exchanges_are_read_by_range,
+                messages_come_back_verbatim, an_unreadable_message_is_shown_without_content,
+                a_summary_names_what_is_pending, more_pending_than_can_be_named_is_counted,
+                impossible_data_is_named, a_database_answers;
+            schedule: a_slot_is_taken_once, aged_documents_are_enqueued, ageing_follows_the_replay,
+                old_rows_are_pruned, the_latest_slot_is_kept, a_sample_counts_everything;
+            same_window: memory_and_database_decide_the_same_boundary;
+            verify: everything_together_verifies_clean, an_unknown_agent_cannot_be_verified,
+                lost_messages_are_found, torn_exchanges_are_found, a_window_that_does_not_fit_is_found,
+                exchanges_in_two_states_are_found, a_document_over_its_ceiling_is_found,
+                a_broken_chain_of_versions_is_found, falsified_items_are_found;
+        }
+    };
+}
+
+/// Runs all tests on databases that `$fresh` makes.
+macro_rules! on {
+    (($backend:ident, $fresh:path) $($area:ident: $($test:ident),+;)+) => {
+        mod $backend {
+            $(mod $area {
+                $(#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+                async fn $test() {
+                    let db = $fresh().await;
+                    super::super::super::$area::$test(&db).await;
+                })+
+            })+
+        }
+    };
+}
+
+mod run {
+    every_test!(on!(on_sqlite, crate::support::backend::SqliteBackend::fresh));
+}
+
+/// An agent of which so many exchanges have left the window; the next one fills it.
+async fn with_pending(db: &dyn Backend, name: &str, pending: i64) -> AgentId {
+    let agent = agent(name);
+    let outcome = db
+        .store()
+        .append(append_request(&agent, turns(1..=pending + 1)))
+        .await
+        .unwrap();
+    assert_eq!(outcome.first_exchange, pending + 1);
+    agent
+}
+
+/// The lease of the one row that is due.
+async fn the_lease(db: &dyn Backend, now: Timestamp) -> Lease {
+    let leases = db.store().claim(claim("daemon", 10, now)).await.unwrap();
+    let [lease] = leases.try_into().unwrap();
+    lease
+}
+
+/// The report on an agent with which nothing is wrong.
+async fn clean(db: &dyn Backend, agent: &AgentId) -> AgentReport {
+    let report = db.store().verify(agent).await.unwrap();
+    assert_eq!(report.breaches, []);
+    report
+}
+
+/// The labels of the statements in the sources of the SQLite store.
+fn written_statements() -> BTreeSet<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/sqlite");
+    let files = std::fs::read_dir(folder).unwrap();
+    files
+        .flat_map(|file| labels(&std::fs::read_to_string(file.unwrap().path()).unwrap()))
+        .collect()
+}
+
+fn labels(text: &str) -> Vec<String> {
+    let label = |rest: &str| {
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '_');
+        rest.split_at(end.unwrap_or(rest.len())).0.to_owned()
+    };
+    text.split("-- sqlite/").skip(1).map(label).collect()
+}
+
+/// The statements are checked when they run, not when they are compiled: so each has to run in this suite.
+#[test]
+fn every_statement_runs_in_the_suite() {
+    let run = Command::new(std::env::current_exe().unwrap())
+        .args(["store::run::on_sqlite::", "store::sqlite::", "--nocapture"])
+        .env(STATEMENT_LOG, "sqlx::query=debug")
+        .output()
+        .unwrap();
+    let log = String::from_utf8_lossy(&run.stderr);
+    let executed: BTreeSet<String> = labels(&log).into_iter().collect();
+    let missing: Vec<String> = written_statements().difference(&executed).cloned().collect();
+    assert!(executed.len() > 50, "{}", String::from_utf8_lossy(&run.stdout));
+    assert_eq!(missing, Vec::<String>::new());
+}

@@ -1,0 +1,152 @@
+//! Leases: taken over, renewed, given back, reclaimed.
+
+use recapd::{
+    domain::work::{Lease, Reason},
+    store::{Fence, Settle, StoreError},
+};
+
+use super::{the_lease, with_pending};
+use crate::support::{
+    backend::Backend,
+    conversation::{ALL, LEASE_MS, T0, agent, claim, items, minute, patch},
+};
+
+pub(crate) async fn an_expired_lease_is_an_ordinary_claim(db: &dyn Backend) {
+    with_pending(db, "a", 3).await;
+    let store = db.store();
+    let dead = the_lease(db, minute(1)).await;
+    let material = store.material(&dead, ALL).await.unwrap();
+    // What comes in later, however urgent, does not overtake the row that was due before.
+    store
+        .enqueue(&agent("b"), Reason::Manual, 0, minute(10))
+        .await
+        .unwrap();
+    let expired = minute(1).plus_ms(LEASE_MS);
+    assert_eq!(
+        store.claim(claim("other", 1, expired.plus_ms(-1))).await.unwrap(),
+        []
+    );
+    let leases = store.claim(claim("other", 1, minute(10))).await.unwrap();
+    let taken = leases.first().unwrap();
+    assert_eq!((taken.agent.as_str(), taken.attempt, taken.crashes), ("a", 2, 1));
+    assert!(taken.token > dead.token);
+    assert_eq!(
+        db.text("SELECT lease_owner FROM summary_update_queue WHERE agent_id = 'a'")
+            .await
+            .as_deref(),
+        Some("other")
+    );
+    let late = store
+        .complete(&dead, patch(&material, items(&material), minute(10)))
+        .await;
+    assert!(matches!(late, Err(StoreError::Fenced(Fence::Lease))));
+    store
+        .complete(taken, patch(&material, items(&material), minute(10)))
+        .await
+        .unwrap();
+}
+
+pub(crate) async fn a_renewal_tells_which_leases_hold(db: &dyn Backend) {
+    for name in ["a", "b", "c"] {
+        db.store()
+            .enqueue(&agent(name), Reason::Manual, 0, T0)
+            .await
+            .unwrap();
+    }
+    let store = db.store();
+    let leases = store.claim(claim("daemon", 9, T0)).await.unwrap();
+    let [a, b, c]: [Lease; 3] = leases.clone().try_into().unwrap();
+    db.raw("UPDATE summary_update_queue SET lease_token = NULL WHERE agent_id = 'a'")
+        .await;
+    db.raw("DELETE FROM summary_update_queue WHERE agent_id = 'b'")
+        .await;
+    assert_eq!(
+        store.renew(&leases, minute(1), LEASE_MS).await.unwrap(),
+        [c.token]
+    );
+    assert_eq!(store.renew(&[], minute(1), LEASE_MS).await.unwrap(), [0; 0]);
+    assert_eq!(store.renew(&[a, b], minute(1), LEASE_MS).await.unwrap(), [0; 0]);
+    // Prolonged from the renewal on; the one that lost its holder is free.
+    let due = store
+        .claim(claim("other", 9, minute(1).plus_ms(LEASE_MS - 1)))
+        .await
+        .unwrap();
+    assert_eq!(
+        due.iter().map(|lease| lease.agent.as_str()).collect::<Vec<_>>(),
+        ["a"]
+    );
+    let due = store
+        .claim(claim("other", 9, minute(1).plus_ms(LEASE_MS)))
+        .await
+        .unwrap();
+    assert_eq!(
+        due.iter().map(|lease| lease.agent.as_str()).collect::<Vec<_>>(),
+        ["c"]
+    );
+}
+
+pub(crate) async fn a_release_burns_no_attempt(db: &dyn Backend) {
+    db.store()
+        .enqueue(&agent("a"), Reason::Manual, 0, T0)
+        .await
+        .unwrap();
+    for _ in 0..3 {
+        let lease = the_lease(db, T0).await;
+        assert_eq!((lease.attempt, lease.crashes), (1, 0));
+        let twice = [lease.clone(), lease];
+        assert_eq!(db.store().release(&twice, T0).await.unwrap(), 1);
+    }
+    let still = "SELECT count(*) FROM summary_update_queue WHERE lease_token IS NULL AND lease_owner IS NULL \
+                 AND leased_at IS NULL AND attempts = 0";
+    assert_eq!(db.number(still).await, Some(1));
+    assert_eq!(db.store().release(&[], T0).await.unwrap(), 0);
+}
+
+pub(crate) async fn an_earlier_life_is_reclaimed(db: &dyn Backend) {
+    let store = db.store();
+    for (name, owner) in [("a", "me"), ("b", "other"), ("c", "me")] {
+        store.enqueue(&agent(name), Reason::Manual, 0, T0).await.unwrap();
+        store.claim(claim(owner, 1, T0)).await.unwrap();
+    }
+    store
+        .enqueue(&agent("waiting"), Reason::Eviction, 60_000, T0)
+        .await
+        .unwrap();
+    let now = T0.plus_ms(1_000);
+    assert_eq!(store.reclaim("me", now).await.unwrap(), 2);
+    assert_eq!(store.reclaim("me", now).await.unwrap(), 0);
+    let leases = store.claim(claim("me", 9, now)).await.unwrap();
+    let told: Vec<(&str, i64)> = leases.iter().map(|l| (l.agent.as_str(), l.crashes)).collect();
+    assert_eq!(told, [("a", 1), ("c", 1)]);
+}
+
+pub(crate) async fn tokens_are_never_used_again(db: &dyn Backend) {
+    let mut last = 0;
+    for minutes in 0..5 {
+        db.store()
+            .enqueue(&agent("a"), Reason::Manual, 0, minute(minutes))
+            .await
+            .unwrap();
+        let lease = the_lease(db, minute(minutes)).await;
+        assert!(lease.token > last);
+        last = lease.token;
+        // The row goes, with an agent behind it or without.
+        match minutes {
+            0 | 2 => drop(db.raw("DELETE FROM summary_update_queue").await),
+            _ => {
+                with_pending(db, "a", 0).await;
+                let settle = Settle {
+                    lo: 0,
+                    hi: 0,
+                    now: minute(minutes),
+                };
+                db.store().settle(&lease, settle).await.unwrap();
+                db.raw("DELETE FROM exchange_log").await;
+                db.raw("DELETE FROM message_log").await;
+                db.raw("DELETE FROM sessions").await;
+                db.raw("DELETE FROM summaries").await;
+                db.raw("DELETE FROM agents").await;
+            }
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Reading: agents, exchanges, messages, summaries.
+
+use recapd::{
+    domain::{
+        exchange::ExchangeState,
+        message::{Format, Kind},
+    },
+    formats,
+    store::{ExchangeQuery, PENDING_SHOWN_MAX, PendingBefore, StoreError, StoredExchange},
+};
+
+use super::{clean, the_lease, with_pending};
+use crate::support::{
+    backend::Backend,
+    conversation::{ALL, T0, agent, append, items, minute, patch, prepared, said, turns},
+};
+
+async fn read(db: &dyn Backend, from: i64, through: i64, limit: i64) -> Vec<StoredExchange> {
+    let query = ExchangeQuery {
+        from,
+        through,
+        limit,
+        messages: true,
+    };
+    db.store().exchanges(&agent("a"), query).await.unwrap()
+}
+
+fn numbers(stored: &[StoredExchange]) -> Vec<i64> {
+    stored.iter().map(|stored| stored.exchange.exchange).collect()
+}
+
+pub(crate) async fn an_agent_is_read_back(db: &dyn Backend) {
+    assert_eq!(db.store().agent(&agent("a")).await.unwrap(), None);
+    let mut request = append(&agent("a"), vec![said("system", "Be brief", 7, T0)]);
+    request.messages.extend(turns(1..=3));
+    request.now = minute(9);
+    db.store().append(request).await.unwrap();
+    let row = db.store().agent(&agent("a")).await.unwrap().unwrap();
+    assert_eq!((row.agent.as_str(), row.project, row.as_of), ("a", None, None));
+    assert_eq!(
+        (row.created_at, row.updated_at, row.pending_since),
+        (minute(9), minute(9), Some(minute(9)))
+    );
+    assert_eq!((row.budget_tokens, row.version, row.summary_tokens), (100, 0, 0));
+    let ledger = row.ledger;
+    assert_eq!((ledger.last_seq, ledger.last_exchange, ledger.session), (7, 3, 1));
+    assert_eq!(
+        (
+            ledger.first_exchange,
+            ledger.tokens_before_window,
+            ledger.summarized_through
+        ),
+        (3, 200, 0)
+    );
+    assert_eq!((ledger.preamble_tokens(), ledger.window_tokens()), (7, 107));
+    let newest = ledger.newest.unwrap();
+    assert_eq!((newest.exchange, newest.first_seq, newest.last_seq), (3, 6, 7));
+    assert_eq!(
+        (newest.state, newest.opened_at, newest.last_at),
+        (ExchangeState::Closed, minute(3), minute(3).plus_ms(1_000))
+    );
+}
+
+pub(crate) async fn agents_come_in_pages(db: &dyn Backend) {
+    for name in ["b", "a", "d", "c", "A"] {
+        db.store()
+            .append(append(&agent(name), turns(1..=1)))
+            .await
+            .unwrap();
+    }
+    let page = async |after: Option<&str>, limit| {
+        let after = after.map(agent);
+        let rows = db.store().agents(after.as_ref(), limit).await.unwrap();
+        rows.iter()
+            .map(|row| row.agent.to_string())
+            .collect::<Vec<_>>()
+            .join("")
+    };
+    assert_eq!(page(None, 3).await, "Aab");
+    assert_eq!(page(Some("b"), 3).await, "cd");
+    assert_eq!(page(Some("d"), 3).await, "");
+    assert_eq!(page(Some("bb"), 1).await, "c");
+}
+
+pub(crate) async fn exchanges_are_read_by_range(db: &dyn Backend) {
+    let mut messages = vec![said("system", "s", 1, T0)];
+    messages.extend(turns(1..=6));
+    db.store().append(append(&agent("a"), messages)).await.unwrap();
+    let lease = the_lease(db, minute(10)).await;
+    let limits = recapd::store::MaterialLimits {
+        exchanges_max: 2,
+        ..ALL
+    };
+    let material = db.store().material(&lease, limits).await.unwrap();
+    db.store()
+        .complete(&lease, patch(&material, items(&material), minute(10)))
+        .await
+        .unwrap();
+    assert_eq!(numbers(&read(db, 0, 99, 99).await), [0, 1, 2, 3, 4, 5, 6]);
+    assert_eq!(numbers(&read(db, 2, 4, 99).await), [2, 3, 4]);
+    assert_eq!(numbers(&read(db, 1, 5, 2).await), [4, 5], "the newest ones");
+    db.raw("UPDATE exchange_log SET set_aside_at = opened_at WHERE exchange = 3")
+        .await;
+    let stored = read(db, 2, 5, 99).await;
+    assert_eq!(numbers(&stored), [2, 4, 5], "live ones only");
+    let versions: Vec<_> = read(db, 1, 4, 9)
+        .await
+        .iter()
+        .map(|stored| stored.summary_version)
+        .collect();
+    assert_eq!(versions, [Some(1), Some(1), None]);
+    let query = ExchangeQuery {
+        from: 2,
+        through: 2,
+        limit: 1,
+        messages: false,
+    };
+    let bare = db.store().exchanges(&agent("a"), query).await.unwrap();
+    assert_eq!((bare[0].exchange.exchange, bare[0].messages.len()), (2, 0));
+    assert_eq!(db.store().exchanges(&agent("nobody"), query).await.unwrap(), []);
+}
+
+pub(crate) async fn messages_come_back_verbatim(db: &dyn Backend) {
+    let payloads = [
+        (
+            Format::OpenAiChat,
+            r#"{"role":"user",  "content":"Grüße \u0041 – 🦀","name":"ann"}"#,
+        ),
+        (
+            Format::Anthropic,
+            r#"{"role":"assistant","content":[{"type":"tool_use","id":"t1","name":"ls","input":{"b":1,"a":2.50}}]}"#,
+        ),
+        (
+            Format::Anthropic,
+            r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"x"}]}"#,
+        ),
+        (
+            Format::Native,
+            r#"{"kind":"mark","content":"here","extra":[1,2,{"x":null}]}"#,
+        ),
+    ];
+    let messages =
+        payloads.map(|(format, payload)| prepared(formats::parse(format, payload).unwrap(), 3, T0));
+    db.store()
+        .append(append(&agent("a"), messages.to_vec()))
+        .await
+        .unwrap();
+    let stored = read(db, 1, 1, 1).await;
+    let read: Vec<_> = stored[0]
+        .messages
+        .iter()
+        .map(|stored| (stored.message.format, stored.message.payload.as_str()))
+        .collect();
+    assert_eq!(read, payloads);
+    assert!(
+        stored[0]
+            .messages
+            .iter()
+            .zip(&messages)
+            .all(|(read, given)| read.message == given.message)
+    );
+    assert!(
+        stored[0]
+            .messages
+            .iter()
+            .zip(1..)
+            .all(|(read, seq)| (read.seq, read.tokens, read.said_at) == (seq, 3, T0))
+    );
+    let columns = "SELECT kind || ' ' || speaker || ' ' || count_method FROM message_log WHERE seq = 1";
+    assert_eq!(db.text(columns).await.as_deref(), Some("user ann test"));
+}
+
+pub(crate) async fn an_unreadable_message_is_shown_without_content(db: &dyn Backend) {
+    db.store()
+        .append(append(&agent("a"), turns(1..=1)))
+        .await
+        .unwrap();
+    db.raw("UPDATE message_log SET payload = 'no JSON' WHERE seq = 2")
+        .await;
+    let stored = read(db, 1, 1, 1).await;
+    let message = &stored[0].messages[1].message;
+    assert_eq!(
+        (&message.kind, message.payload.as_str(), message.parts.len()),
+        (&Kind::Assistant, "no JSON", 0)
+    );
+}
+
+pub(crate) async fn a_summary_names_what_is_pending(db: &dyn Backend) {
+    assert_eq!(db.store().summary(&agent("a")).await.unwrap(), None);
+    with_pending(db, "a", 4).await;
+    let summary = db.store().summary(&agent("a")).await.unwrap().unwrap();
+    assert_eq!(
+        (summary.version, summary.content.as_str(), summary.token_count),
+        (0, "", 0)
+    );
+    assert_eq!(
+        (
+            summary.summarized_through,
+            summary.first_exchange,
+            summary.pending_since
+        ),
+        (0, 5, Some(T0))
+    );
+    let named = |pending: &[recapd::domain::exchange::Exchange]| {
+        pending.iter().map(|e| e.exchange).collect::<Vec<_>>()
+    };
+    assert_eq!(named(&summary.pending), [1, 2, 3, 4]);
+    assert_eq!(summary.pending[1].headline.digest(), "Question 2 → Answer 2");
+    assert_eq!(summary.pending_before, PendingBefore::default());
+    db.raw("UPDATE exchange_log SET set_aside_at = opened_at WHERE exchange = 2")
+        .await;
+    db.raw("UPDATE agents SET summarized_through = 1").await;
+    let summary = db.store().summary(&agent("a")).await.unwrap().unwrap();
+    assert_eq!(named(&summary.pending), [3, 4]);
+}
+
+pub(crate) async fn more_pending_than_can_be_named_is_counted(db: &dyn Backend) {
+    let more = 17;
+    with_pending(db, "a", PENDING_SHOWN_MAX + more).await;
+    let summary = db.store().summary(&agent("a")).await.unwrap().unwrap();
+    assert_eq!(summary.pending.len() as i64, PENDING_SHOWN_MAX);
+    assert_eq!(
+        (
+            summary.pending[0].exchange,
+            summary.pending.last().unwrap().exchange
+        ),
+        (more + 1, PENDING_SHOWN_MAX + more)
+    );
+    let before = PendingBefore {
+        exchanges: more,
+        tokens: more * 100,
+    };
+    assert_eq!(summary.pending_before, before);
+    assert_eq!(clean(db, &agent("a")).await.pending, PENDING_SHOWN_MAX + more);
+}
+
+pub(crate) async fn impossible_data_is_named(db: &dyn Backend) {
+    with_pending(db, "a", 1).await;
+    db.raw("UPDATE exchange_log SET headline = 'gone' WHERE exchange = 2")
+        .await;
+    let error = db.store().agent(&agent("a")).await.unwrap_err();
+    insta::assert_snapshot!(error, @"table exchange_log, exchange 2: column headline holds `gone`");
+    db.raw("UPDATE exchange_log SET headline = '{\"title\":\"\",\"tools\":[],\"answer\":\"\"}'")
+        .await;
+    db.raw("UPDATE message_log SET format = 'telex' WHERE seq = 1")
+        .await;
+    let query = ExchangeQuery {
+        from: 1,
+        through: 1,
+        limit: 1,
+        messages: true,
+    };
+    let error = db.store().exchanges(&agent("a"), query).await.unwrap_err();
+    insta::assert_snapshot!(error, @"table message_log, seq 1: column format holds `telex`");
+    let unknown = matches!(
+        db.store().verify(&agent("b")).await,
+        Err(StoreError::UnknownAgent(_))
+    );
+    assert!(unknown);
+}
+
+pub(crate) async fn a_database_answers(db: &dyn Backend) {
+    db.store().ping().await.unwrap();
+}

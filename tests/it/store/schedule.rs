@@ -1,0 +1,240 @@
+//! What the schedules ask of the store: slots, ageing, pruning, figures.
+
+use recapd::{
+    domain::{
+        time::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp},
+        work::Reason,
+    },
+    store::{AttemptError, Failure, JournalledAnswer, Prune, Sample},
+};
+
+use super::{clean, the_lease, with_pending};
+use crate::support::{
+    backend::Backend,
+    conversation::{ALL, LEASE_MS, T0, agent, append, claim, items, minute, patch, run, turns},
+};
+
+/// Covers everything that is pending with one update of `name`, at `now`.
+async fn updated(db: &dyn Backend, name: &str, now: Timestamp) {
+    db.store()
+        .enqueue(&agent(name), Reason::Manual, 0, now)
+        .await
+        .unwrap();
+    let lease = the_lease(db, now).await;
+    assert_eq!(lease.agent, agent(name));
+    let material = db.store().material(&lease, ALL).await.unwrap();
+    db.store()
+        .complete(&lease, patch(&material, items(&material), now))
+        .await
+        .unwrap();
+}
+
+pub(crate) async fn a_slot_is_taken_once(db: &dyn Backend) {
+    let store = db.store();
+    let takes = (0..8).map(|_| store.take_slot("prune", T0, minute(1)));
+    let taken = futures::future::join_all(takes).await;
+    assert_eq!(
+        taken.into_iter().filter(|taken| *taken.as_ref().unwrap()).count(),
+        1
+    );
+    assert!(store.take_slot("ageing", T0, minute(1)).await.unwrap());
+    assert!(store.take_slot("prune", minute(1), minute(1)).await.unwrap());
+    assert!(!store.take_slot("prune", T0, minute(2)).await.unwrap());
+}
+
+pub(crate) async fn aged_documents_are_enqueued(db: &dyn Backend) {
+    for (name, pending) in [("a", 1), ("b", 2), ("c", 3), ("empty", 0)] {
+        with_pending(db, name, pending).await;
+        if pending > 0 {
+            updated(db, name, minute(10)).await;
+        }
+    }
+    let store = db.store();
+    // The first exchange ends a second after minute 1, and stays young for a day.
+    let due = minute(1).plus_ms(DAY_MS + 1_000);
+    assert_eq!(store.enqueue_ageing(due.plus_ms(-1), 100).await.unwrap(), 0);
+    assert_eq!(store.enqueue_ageing(due, 2).await.unwrap(), 2);
+    assert_eq!(
+        store.enqueue_ageing(due, 100).await.unwrap(),
+        3,
+        "those with a row are woken"
+    );
+    assert_eq!(
+        db.number("SELECT sum(wake_seq) FROM summary_update_queue").await,
+        Some(5)
+    );
+    let leases = store.claim(claim("daemon", 9, due)).await.unwrap();
+    let told: Vec<_> = leases
+        .iter()
+        .map(|lease| (lease.agent.as_str(), lease.trigger()))
+        .collect();
+    assert_eq!(told, [("a", "aging"), ("b", "aging"), ("c", "aging")]);
+    // A lease is left alone.
+    store.enqueue_ageing(due, 100).await.unwrap();
+    assert_eq!(
+        store
+            .claim(claim("daemon", 9, due.plus_ms(LEASE_MS - 1)))
+            .await
+            .unwrap(),
+        []
+    );
+}
+
+pub(crate) async fn ageing_follows_the_replay(db: &dyn Backend) {
+    let a = agent("a");
+    let mut request = append(&a, turns(1..=2));
+    request.replayed = true;
+    db.store().append(request).await.unwrap();
+    updated(db, "a", minute(10)).await;
+    // The clock is a month further, but the replayed conversation isn't.
+    assert_eq!(
+        db.store()
+            .enqueue_ageing(T0.plus_ms(30 * DAY_MS), 10)
+            .await
+            .unwrap(),
+        0
+    );
+    db.store().append(append(&a, turns(3..=3))).await.unwrap();
+    assert_eq!(
+        db.store()
+            .enqueue_ageing(T0.plus_ms(30 * DAY_MS), 10)
+            .await
+            .unwrap(),
+        1
+    );
+}
+
+fn prune(limit: i64) -> Prune {
+    Prune {
+        runs_before: minute(60),
+        answers_before: minute(30),
+        versions_keep: 2,
+        limit,
+    }
+}
+
+pub(crate) async fn old_rows_are_pruned(db: &dyn Backend) {
+    with_pending(db, "a", 1).await;
+    for n in 0..5 {
+        updated(db, "a", minute(50 + n * 5)).await;
+    }
+    with_pending(db, "b", 1).await;
+    updated(db, "b", minute(90)).await;
+    let answer = JournalledAnswer {
+        answer: "x".to_owned(),
+        input_tokens: 1,
+        output_tokens: 1,
+    };
+    for n in 0..4 {
+        db.store()
+            .journal(&agent("a"), &format!("k{n}"), &answer, minute(n * 12))
+            .await
+            .unwrap();
+    }
+    // Runs that ended before the hour, answers before the half hour, all versions but two of each agent.
+    let counts = async || {
+        let mut counts = Vec::new();
+        for table in ["update_runs", "model_answers", "summary_versions"] {
+            counts.push(db.number(&format!("SELECT count(*) FROM {table}")).await.unwrap());
+        }
+        counts
+    };
+    assert_eq!(counts().await, [6, 4, 6]);
+    assert_eq!(db.store().prune(prune(1)).await.unwrap(), 3);
+    assert_eq!(counts().await, [5, 3, 5]);
+    assert_eq!(db.store().prune(prune(100)).await.unwrap(), 1 + 2 + 2);
+    assert_eq!(counts().await, [4, 1, 3]);
+    assert_eq!(db.store().prune(prune(100)).await.unwrap(), 0);
+    assert_eq!(
+        db.number("SELECT min(version) FROM summary_versions WHERE agent_id = 'a'")
+            .await,
+        Some(4)
+    );
+    clean(db, &agent("a")).await;
+    clean(db, &agent("b")).await;
+}
+
+pub(crate) async fn the_latest_slot_is_kept(db: &dyn Backend) {
+    let store = db.store();
+    for (name, minutes) in [("yearly", 1), ("daily", 1), ("daily", 2), ("daily", 3)] {
+        assert!(
+            store
+                .take_slot(name, minute(minutes), minute(minutes))
+                .await
+                .unwrap()
+        );
+    }
+    assert_eq!(store.prune(prune(100)).await.unwrap(), 2);
+    // Were the last one forgotten, it would be fired again.
+    for (name, minutes) in [("yearly", 1), ("daily", 3)] {
+        assert!(!store.take_slot(name, minute(minutes), minute(99)).await.unwrap());
+    }
+}
+
+pub(crate) async fn a_sample_counts_everything(db: &dyn Backend) {
+    let store = db.store();
+    assert_eq!(store.sample(T0, HOUR_MS).await.unwrap(), Sample::default());
+    for (name, pending) in [
+        ("done", 2),
+        ("ready", 3),
+        ("waiting", 1),
+        ("leased", 4),
+        ("parked", 5),
+    ] {
+        with_pending(db, name, pending).await;
+        match name {
+            "done" => updated(db, name, minute(1)).await,
+            "leased" | "parked" => {
+                store.enqueue(&agent(name), Reason::Manual, 0, T0).await.unwrap();
+                let leases = store.claim(claim("daemon", 1, T0.plus_ms(2_000))).await.unwrap();
+                if name == "parked" {
+                    let failure = Failure {
+                        error: AttemptError {
+                            class: "x".to_owned(),
+                            message: String::new(),
+                        },
+                        backoff_ms: 0,
+                        park: true,
+                        run: run(minute(1)),
+                    };
+                    let parked = leases.iter().find(|lease| lease.agent == agent(name)).unwrap();
+                    store.fail(parked, failure).await.unwrap();
+                }
+            }
+            _ => {}
+        }
+    }
+    db.raw("UPDATE update_runs SET input_tokens = 50, output_tokens = 20, model_calls = 2, truncated = 1 WHERE outcome = 'completed'").await;
+    let sample = store.sample(minute(1), HOUR_MS).await.unwrap();
+    let tokens = db
+        .number("SELECT token_count FROM summaries WHERE version = 1")
+        .await
+        .unwrap();
+    let expected = Sample {
+        agents: 5,
+        ready: 1,
+        scheduled: 1,
+        running: 1,
+        parked: 1,
+        oldest_ready_at: Some(T0.plus_ms(2_000)),
+        oldest_pending_at: Some(T0),
+        documents: 1,
+        documents_tokens: tokens,
+        completed: 1,
+        failed: 1,
+        mean_duration_ms: 1_000,
+        mean_document_tokens: tokens,
+        truncated: 1,
+        input_tokens: 50,
+        output_tokens: 20,
+        model_calls: 2,
+    };
+    assert_eq!(sample, expected);
+    // What happened before the window of time counts no more.
+    let later = store.sample(minute(10), 5 * MINUTE_MS).await.unwrap();
+    assert_eq!(
+        (later.completed, later.failed, later.model_calls, later.documents),
+        (0, 0, 0, 1)
+    );
+    assert_eq!((later.ready, later.scheduled), (2, 0));
+}

@@ -1,0 +1,137 @@
+//! What is SQLite's alone: one daemon at a time, lookers beside it, and the schema.
+
+use recapd::store::{
+    Store as _, StoreError,
+    sqlite::{SqliteSettings, SqliteStore},
+};
+use sqlx::{Connection as _, SqliteConnection};
+use tempfile::TempDir;
+
+use super::SqliteBackend;
+use crate::support::{
+    backend::{Backend as _, sqlite_settings},
+    conversation::{agent, append, turns},
+};
+
+fn refusal(opened: Result<SqliteStore, StoreError>) -> StoreError {
+    match opened {
+        Ok(_) => panic!("it opened"),
+        Err(error) => error,
+    }
+}
+
+#[tokio::test]
+async fn one_daemon_holds_a_database() {
+    let folder = TempDir::new().unwrap();
+    let settings = sqlite_settings(&folder);
+    let first = SqliteStore::open(&settings).await.unwrap();
+    assert!(matches!(
+        refusal(SqliteStore::open(&settings).await),
+        StoreError::InUse(_)
+    ));
+    first.append(append(&agent("a"), turns(1..=3))).await.unwrap();
+    // Somebody may look at it meanwhile, and write as far as SQLite lets him.
+    let looker = SqliteStore::look(&settings).await.unwrap();
+    assert_eq!(looker.verify(&agent("a")).await.unwrap().messages, 6);
+    looker.append(append(&agent("a"), turns(4..=4))).await.unwrap();
+    assert_eq!(first.verify(&agent("a")).await.unwrap().messages, 8);
+    looker.close().await;
+    first.close().await;
+    let again = SqliteStore::open(&settings).await.unwrap();
+    assert_eq!(again.verify(&agent("a")).await.unwrap().messages, 8);
+}
+
+#[tokio::test]
+async fn a_missing_database_is_not_looked_at() {
+    let folder = TempDir::new().unwrap();
+    let settings = sqlite_settings(&folder);
+    assert!(matches!(
+        refusal(SqliteStore::look(&settings).await),
+        StoreError::Unavailable(_)
+    ));
+    let nowhere = SqliteSettings {
+        url: "sqlite:/nowhere/at/all.db".to_owned(),
+        ..settings
+    };
+    assert!(matches!(
+        refusal(SqliteStore::open(&nowhere).await),
+        StoreError::Unavailable(_)
+    ));
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let settings = sqlite_settings(&folder);
+    SqliteStore::open(&settings).await.unwrap().close().await;
+    let mut connection = SqliteConnection::connect(&settings.url).await.unwrap();
+    let newer = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) VALUES (999, 'x', 1, x'00', 0)";
+    sqlx::query(newer).execute(&mut connection).await.unwrap();
+    assert!(matches!(
+        refusal(SqliteStore::open(&settings).await),
+        StoreError::Schema(_)
+    ));
+}
+
+#[tokio::test]
+async fn seeds_views_show_the_documents() {
+    let db = SqliteBackend::fresh().await;
+    super::with_pending(&db, "a", 1).await;
+    let summary = "SELECT agent_id || ' ' || version || ' ' || covers_through || ' ' || first_exchange FROM agent_summary";
+    assert_eq!(db.text(summary).await.as_deref(), Some("a 0 0 2"));
+    assert_eq!(
+        db.number("SELECT count(*) FROM summary_documents WHERE content = ''")
+            .await,
+        Some(1)
+    );
+    let processing = "SELECT processing FROM summary_update_queue";
+    assert_eq!(db.number(processing).await, Some(0));
+    super::the_lease(&db, crate::support::conversation::minute(10)).await;
+    assert_eq!(db.number(processing).await, Some(1));
+}
+
+/// Whoever holds the write lock for too long makes writes fail, and nothing else: readers go on, and so do writers
+/// afterwards.
+#[tokio::test]
+async fn a_locked_database_recovers() {
+    let folder = TempDir::new().unwrap();
+    let settings = SqliteSettings {
+        busy_timeout_ms: 0,
+        ..sqlite_settings(&folder)
+    };
+    let store = SqliteStore::open(&settings).await.unwrap();
+    store.append(append(&agent("a"), turns(1..=2))).await.unwrap();
+    let mut other = SqliteConnection::connect(&settings.url).await.unwrap();
+    sqlx::query("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
+    for _ in 0..3 {
+        let refused = store.append(append(&agent("a"), turns(3..=3))).await;
+        assert!(matches!(refused, Err(StoreError::Unavailable(_))));
+    }
+    assert_eq!(store.verify(&agent("a")).await.unwrap().messages, 4);
+    sqlx::query("ROLLBACK").execute(&mut other).await.unwrap();
+    store.append(append(&agent("a"), turns(3..=3))).await.unwrap();
+    assert_eq!(store.verify(&agent("a")).await.unwrap().messages, 6);
+}
+
+/// An operation that fails leaves no trace in the commit that it shares with others.
+#[tokio::test]
+async fn a_failing_operation_spoils_no_other() {
+    let db = SqliteBackend::fresh().await;
+    let store = db.store();
+    let work = (0..30).map(|n| {
+        let store = db.store();
+        async move {
+            if n % 3 == 0 {
+                let nobody = store
+                    .end_session(&agent("nobody"), crate::support::conversation::T0)
+                    .await;
+                assert!(matches!(nobody, Err(StoreError::UnknownAgent(_))));
+            } else {
+                store.append(append(&agent("a"), turns(n..=n))).await.unwrap();
+            }
+        }
+    });
+    futures::future::join_all(work).await;
+    assert_eq!(store.verify(&agent("a")).await.unwrap().messages, 40);
+    assert_eq!(db.number("SELECT count(*) FROM agents").await, Some(1));
+}

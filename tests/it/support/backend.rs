@@ -1,0 +1,171 @@
+//! A database under test: the store, and a way past it, for what the store itself would never do.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Once},
+};
+
+use async_trait::async_trait;
+use recapd::store::{
+    Store,
+    sqlite::{SqliteSettings, SqliteStore, Synchronous},
+};
+use sqlx::{AssertSqlSafe, Connection as _, Row as _, SqliteConnection, sqlite::SqliteConnectOptions};
+use tempfile::TempDir;
+use tokio::sync::Mutex;
+use tracing_subscriber::EnvFilter;
+
+/// Set to a filter (`sqlx::query=debug`), it logs the statements that run.
+pub(crate) const STATEMENT_LOG: &str = "RECAPD_TEST_STATEMENT_LOG";
+
+/// The tables whose contents make up a store's state. Not among them: the counter of lease tokens, which moves with
+/// every look at the queue.
+pub(crate) const TABLES: [&str; 13] = [
+    "agents",
+    "message_log",
+    "sessions",
+    "exchange_log",
+    "evictions",
+    "summary_update_queue",
+    "summaries",
+    "summary_versions",
+    "summary_items",
+    "summary_item_ranges",
+    "model_answers",
+    "update_runs",
+    "schedule_slots",
+];
+
+/// A fresh database. Statements given to it have to be good SQL in every dialect; times are copied from other
+/// columns, since their types differ.
+#[async_trait]
+pub(crate) trait Backend: Send + Sync {
+    /// The store over it.
+    fn store(&self) -> Arc<dyn Store>;
+
+    /// Runs a statement past the store. Returns how many rows it changed.
+    async fn raw(&self, sql: &str) -> u64;
+
+    /// The first column of the first row; `None` if there is no row or it holds NULL.
+    async fn number(&self, sql: &str) -> Option<i64>;
+
+    /// As [`Self::number`], for text.
+    async fn text(&self, sql: &str) -> Option<String>;
+
+    /// All rows of a table, as text, in a fixed order.
+    async fn rows(&self, table: &str) -> Vec<String>;
+
+    /// The tables' contents as text: equal texts are equal states.
+    async fn dump(&self, tables: &[&str]) -> String {
+        let mut dump = String::new();
+        for table in tables {
+            for row in self.rows(table).await {
+                dump.push_str(&format!("{table} {row}\n"));
+            }
+        }
+        dump
+    }
+}
+
+/// Sees that two dumps are equal, and shows just the rows that aren't.
+#[track_caller]
+pub(crate) fn assert_same(before: &str, after: &str, what: &str) {
+    let rows = |one: &str, other: &str, mark: &str| -> Vec<String> {
+        let known: BTreeSet<&str> = other.lines().collect();
+        let rows = one.lines().filter(|row| !known.contains(row));
+        rows.map(|row| format!("{mark} {row}")).collect()
+    };
+    let differences = [rows(before, after, "-"), rows(after, before, "+")].concat();
+    assert!(differences.is_empty(), "{what}:\n{}", differences.join("\n"));
+}
+
+/// SQLite on a temporary file.
+pub(crate) struct SqliteBackend {
+    store: Arc<SqliteStore>,
+    past: Mutex<SqliteConnection>,
+    _folder: TempDir,
+}
+
+impl SqliteBackend {
+    /// A database of its own, without a wait for the disk.
+    pub(crate) async fn fresh() -> Self {
+        log_statements();
+        let folder = TempDir::new().unwrap();
+        let settings = sqlite_settings(&folder);
+        let store = Arc::new(SqliteStore::open(&settings).await.unwrap());
+        // Without foreign keys: to be broken is what the data is here for.
+        let options: SqliteConnectOptions = settings.url.parse().unwrap();
+        let past = SqliteConnection::connect_with(&options.foreign_keys(false))
+            .await
+            .unwrap();
+        Self {
+            store,
+            past: Mutex::new(past),
+            _folder: folder,
+        }
+    }
+}
+
+/// How a database in `folder` is opened.
+pub(crate) fn sqlite_settings(folder: &TempDir) -> SqliteSettings {
+    SqliteSettings {
+        url: format!("sqlite:{}", folder.path().join("recapd.db").display()),
+        readers: 2,
+        group_commit_max: 16,
+        busy_timeout_ms: 5_000,
+        synchronous: Synchronous::Off,
+    }
+}
+
+fn log_statements() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        if let Ok(filter) = EnvFilter::try_from_env(STATEMENT_LOG) {
+            tracing_subscriber::fmt()
+                .with_env_filter(filter)
+                .with_ansi(false)
+                .with_writer(std::io::stderr)
+                .init();
+        }
+    });
+}
+
+#[async_trait]
+impl Backend for SqliteBackend {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::<SqliteStore>::clone(&self.store)
+    }
+
+    async fn raw(&self, sql: &str) -> u64 {
+        let mut past = self.past.lock().await;
+        let done = sqlx::query(AssertSqlSafe(sql)).execute(&mut *past).await;
+        done.unwrap_or_else(|error| panic!("{sql}: {error}"))
+            .rows_affected()
+    }
+
+    async fn number(&self, sql: &str) -> Option<i64> {
+        let mut past = self.past.lock().await;
+        let found = sqlx::query(AssertSqlSafe(sql)).fetch_optional(&mut *past).await;
+        let row = found.unwrap_or_else(|error| panic!("{sql}: {error}"))?;
+        row.try_get(0).unwrap()
+    }
+
+    async fn text(&self, sql: &str) -> Option<String> {
+        let mut past = self.past.lock().await;
+        let found = sqlx::query(AssertSqlSafe(sql)).fetch_optional(&mut *past).await;
+        let row = found.unwrap_or_else(|error| panic!("{sql}: {error}"))?;
+        row.try_get(0).unwrap()
+    }
+
+    async fn rows(&self, table: &str) -> Vec<String> {
+        let columns = format!("SELECT group_concat(name) FROM pragma_table_info('{table}')");
+        let columns = self.text(&columns).await.unwrap();
+        let sql = format!("SELECT json_array({columns}) FROM {table} ORDER BY 1");
+        let mut past = self.past.lock().await;
+        let found = sqlx::query(AssertSqlSafe(sql))
+            .fetch_all(&mut *past)
+            .await
+            .unwrap();
+        found.iter().map(|row| row.try_get(0).unwrap()).collect()
+    }
+}

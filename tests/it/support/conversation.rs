@@ -1,0 +1,174 @@
+//! Messages of a size and a time that tests choose, and the stores' requests made of them.
+
+use recapd::{
+    domain::{
+        agent::AgentId,
+        exchange::{Entry, Exchange},
+        message::{Format, Message},
+        summary::{
+            compaction::{SummaryPolicy, compose},
+            coverage::items_from,
+            item::{ExchangeRange, Importance, Item, ItemDraft, Origin},
+        },
+        time::{MINUTE_MS, SECOND_MS, Timestamp},
+        window::Budget,
+    },
+    formats,
+    store::{AppendRequest, AppendRules, ClaimRequest, Material, MaterialLimits, Patch, Prepared, RunRecord},
+    tokenizer,
+};
+use serde_json::json;
+
+/// When the tests' conversations begin.
+pub(crate) const T0: Timestamp = Timestamp(1_795_000_000_000);
+/// What one turn costs, and what the window of [`RULES`] holds.
+pub(crate) const TURN_TOKENS: i64 = 100;
+/// The lease of [`claim`].
+pub(crate) const LEASE_MS: i64 = 15_000;
+/// Everything that is pending.
+pub(crate) const ALL: MaterialLimits = MaterialLimits {
+    exchanges_max: 1_000,
+    tokens_max: 1_000_000,
+};
+
+/// A window of one turn: the turn before leaves as the next one begins.
+pub(crate) fn rules() -> AppendRules {
+    AppendRules {
+        budget: Budget::new(TURN_TOKENS, 1.0),
+        idle_gap_ms: 0,
+        batch_exchanges: 3,
+        debounce_ms: 2_000,
+        max_wait_ms: 2 * MINUTE_MS,
+        revive_after_ms: 10 * MINUTE_MS,
+    }
+}
+
+/// An agent's name.
+pub(crate) fn agent(name: &str) -> AgentId {
+    name.parse().unwrap()
+}
+
+/// A moment, so many minutes after [`T0`].
+pub(crate) fn minute(minutes: i64) -> Timestamp {
+    T0.plus_ms(minutes * MINUTE_MS)
+}
+
+/// A native message of `kind` with this content.
+pub(crate) fn native(kind: &str, content: &str) -> Message {
+    let payload = if kind == "tool_call" {
+        json!({"kind": kind, "name": content, "arguments": {}})
+    } else {
+        json!({"kind": kind, "content": content})
+    };
+    formats::parse(Format::Native, &payload.to_string()).unwrap()
+}
+
+/// A message of `kind` that costs `tokens` and was said at `at`.
+pub(crate) fn said(kind: &str, content: &str, tokens: i64, at: Timestamp) -> Prepared {
+    prepared(native(kind, content), tokens, at)
+}
+
+/// `message`, for `tokens`, said at `at`.
+pub(crate) fn prepared(message: Message, tokens: i64, at: Timestamp) -> Prepared {
+    let entry = Entry::new(&message, tokens, at);
+    Prepared { message, entry }
+}
+
+/// A turn of [`TURN_TOKENS`]: question and answer, a second apart.
+pub(crate) fn turn(number: i64) -> [Prepared; 2] {
+    [
+        said("user", &format!("Question {number}"), 40, minute(number)),
+        said(
+            "assistant",
+            &format!("Answer {number}"),
+            60,
+            minute(number).plus_ms(SECOND_MS),
+        ),
+    ]
+}
+
+/// The turns of these numbers, one after the other.
+pub(crate) fn turns(numbers: std::ops::RangeInclusive<i64>) -> Vec<Prepared> {
+    numbers.flat_map(turn).collect()
+}
+
+/// An append under [`rules`], at [`T0`].
+pub(crate) fn append(agent: &AgentId, messages: Vec<Prepared>) -> AppendRequest {
+    AppendRequest {
+        agent: agent.clone(),
+        messages,
+        count_method: "test".to_owned(),
+        rules: rules(),
+        replayed: false,
+        now: T0,
+    }
+}
+
+/// A claim of up to `limit` rows by the daemon `owner`.
+pub(crate) fn claim(owner: &str, limit: i64, now: Timestamp) -> ClaimRequest {
+    ClaimRequest {
+        owner: owner.to_owned(),
+        limit,
+        lease_ms: LEASE_MS,
+        now,
+    }
+}
+
+/// An item for each exchange of `material`, as a model would write them.
+pub(crate) fn items(material: &Material) -> Vec<Item> {
+    let rows: Vec<Exchange> = material
+        .exchanges
+        .iter()
+        .map(|stored| stored.exchange.clone())
+        .collect();
+    let drafts: Vec<ItemDraft> = rows.iter().map(|row| draft(row.exchange)).collect();
+    items_from(&drafts, &rows, Origin::Model).unwrap()
+}
+
+fn draft(exchange: i64) -> ItemDraft {
+    ItemDraft {
+        exchanges: ExchangeRange {
+            first: exchange,
+            last: exchange,
+        },
+        importance: Importance::Feature,
+        text: format!("Text of exchange {exchange}"),
+        brief: format!("Brief of exchange {exchange}"),
+        gist: format!("Gist of exchange {exchange}"),
+    }
+}
+
+/// The update that puts `added` behind what `material` shows, finished at `now`.
+pub(crate) fn patch(material: &Material, added: Vec<Item>, now: Timestamp) -> Patch {
+    let all: Vec<Item> = material.items.iter().chain(&added).cloned().collect();
+    let counter = tokenizer::ceiling_counter();
+    let composed = compose(&all, now, &SummaryPolicy::default(), counter.as_ref());
+    Patch {
+        version: material.version,
+        lo: material.lo,
+        hi: material.hi,
+        exchanges: i64::try_from(material.exchanges.len()).unwrap(),
+        added: added.into_iter().map(|item| (item, false)).collect(),
+        dropped: Vec::new(),
+        removed: Vec::new(),
+        content: composed.document,
+        token_count: composed.tokens,
+        path: composed.path,
+        as_of: now,
+        next_ageing_at: composed.next_change,
+        has_more: false,
+        park: None,
+        rearm_wait_ms: rules().max_wait_ms,
+        batch_exchanges: rules().batch_exchanges,
+        run: run(now),
+    }
+}
+
+/// The record of an attempt that took a second.
+pub(crate) fn run(finished_at: Timestamp) -> RunRecord {
+    RunRecord {
+        started_at: finished_at.plus_ms(-SECOND_MS),
+        finished_at,
+        ..RunRecord::default()
+    }
+}
