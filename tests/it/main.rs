@@ -2,6 +2,8 @@
 #![cfg(feature = "daemon")]
 #![expect(
     clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
     reason = "support functions belong to tests, where a failure should stop at once; clippy knows test functions only"
 )]
 

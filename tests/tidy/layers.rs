@@ -71,7 +71,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         module: "http",
         may_use: &[
-            "domain", "formats", "clock", "telemetry", "store", "keeper", "snapshot", "history",
+            "domain", "formats", "clock", "config", "telemetry", "store", "keeper", "snapshot", "history",
         ],
         banned: &["sqlx::", "reqwest::"],
     },

@@ -84,7 +84,7 @@ async fn the_status_shows_the_last_day() {
       "input_tokens": 0,
       "mean_document_tokens": 97,
       "mean_duration_ms": 0,
-      "model_calls": 1,
+      "model_calls": 0,
       "oldest_pending_at": "2026-11-20T08:50:00Z",
       "oldest_ready_at": null,
       "output_tokens": 0,

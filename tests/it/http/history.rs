@@ -15,6 +15,7 @@ async fn with_archive() -> Server {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "most of them are a golden text")]
 async fn it_shows_the_exchanges_on_both_sides_of_the_rule() {
     let server = with_archive().await;
     let reply = server.get(&format!("{PATH}?archived=1")).await;
@@ -89,7 +90,8 @@ async fn it_shows_the_exchanges_on_both_sides_of_the_rule() {
       "window": {
         "fill_ratio": 0.58,
         "tokens": 116
-      }
+      },
+      "window_total": 2
     }
     "#);
     let reply = server.get_as(&format!("{PATH}?archived=2"), "text/plain").await;
