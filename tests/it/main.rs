@@ -8,6 +8,7 @@
 )]
 
 mod cli;
+mod daemon;
 mod http;
 mod kill;
 mod llm;
