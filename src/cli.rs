@@ -4,6 +4,7 @@ mod exit;
 mod history;
 mod open;
 mod output;
+mod remote;
 mod replay;
 mod serve;
 mod status;
@@ -49,6 +50,9 @@ struct Shared {
     /// Database file [default: database.url of the configuration]
     #[arg(long, global = true, value_name = "FILE")]
     db: Option<PathBuf>,
+    /// Ask the daemon there, e.g. `http://127.0.0.1:7411`, instead of reading the database (summary, history, status)
+    #[arg(long, global = true, value_name = "URL", conflicts_with = "db")]
+    server: Option<String>,
     /// Print JSON for programs
     #[arg(long, global = true)]
     json: bool,

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{Shared, exit::Failed, open, output};
+use super::{Shared, exit::Failed, open, output, remote::Remote};
 use crate::{
     clock::{Clock as _, SystemClock},
     config::Config,
@@ -24,6 +24,9 @@ pub(super) struct History {
 impl History {
     pub(super) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
         open::block_on(async {
+            if let Some(server) = &shared.server {
+                return self.ask(&Remote::new(server)?, shared.json).await;
+            }
             let store = open::look(config).await?;
             let mut query = HistoryQuery {
                 summary_tokens_max: config.summary.max_tokens,
@@ -42,5 +45,16 @@ impl History {
             }
             Ok(ExitCode::SUCCESS)
         })
+    }
+
+    async fn ask(&self, daemon: &Remote, json: bool) -> Result<ExitCode, Failed> {
+        let accept = if json { "application/json" } else { "text/plain" };
+        let query = if self.all { "?all=1" } else { "" };
+        output::text(
+            &daemon
+                .get(&format!("/v1/agents/{}/history{query}", self.agent), accept)
+                .await?,
+        )?;
+        Ok(ExitCode::SUCCESS)
     }
 }

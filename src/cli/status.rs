@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{Shared, exit::Failed, open, output};
+use super::{Shared, exit::Failed, open, output, remote::Remote};
 use crate::{
     clock::{Clock as _, SystemClock},
     config::Config,
@@ -19,9 +19,14 @@ impl Status {
     #[expect(clippy::unused_self, reason = "every command runs the same way")]
     pub(super) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
         open::block_on(async {
-            let store = open::look(config).await?;
             let now = SystemClock.now();
-            let sample = store.sample(now, DAY_MS).await?;
+            let sample = match &shared.server {
+                Some(server) => {
+                    let text = Remote::new(server)?.get("/v1/status", "application/json").await?;
+                    serde_json::from_str(&text).map_err(anyhow::Error::new)?
+                }
+                None => open::look(config).await?.sample(now, DAY_MS).await?,
+            };
             if shared.json {
                 output::json(&sample)?;
             } else {

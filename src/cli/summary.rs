@@ -5,7 +5,7 @@ use std::{process::ExitCode, sync::Arc};
 use clap::Args;
 use serde_json::json;
 
-use super::{Shared, exit::Failed, open, output};
+use super::{Shared, exit::Failed, open, output, remote::Remote};
 use crate::{config::Config, domain::agent::AgentId, snapshot, store::Store as _, tokenizer};
 
 /// Printed for an agent of which nothing has left the window yet.
@@ -20,6 +20,9 @@ pub(super) struct Summary {
 impl Summary {
     pub(super) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
         open::block_on(async {
+            if let Some(server) = &shared.server {
+                return self.ask(&Remote::new(server)?, shared.json).await;
+            }
             let store = Arc::new(open::look(config).await?);
             let Some(row) = store.summary(&self.agent).await? else {
                 return Err(open::unknown(store.as_ref(), &self.agent).await);
@@ -45,5 +48,14 @@ impl Summary {
             }
             Ok(ExitCode::SUCCESS)
         })
+    }
+
+    async fn ask(&self, daemon: &Remote, json: bool) -> Result<ExitCode, Failed> {
+        let accept = if json { "application/json" } else { "text/markdown" };
+        let text = daemon
+            .get(&format!("/v1/agents/{}/summary", self.agent), accept)
+            .await?;
+        output::text(if text.is_empty() { NOTHING_YET } else { &text })?;
+        Ok(ExitCode::SUCCESS)
     }
 }

@@ -29,6 +29,10 @@ const PROVEN_BY_TESTS: [(u8, &str, &str); 3] = [
 ];
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Reads the database, also while a daemon runs on it. Examples:
+  recapd verify                          every agent
+  recapd verify my-agent --db work.db    one agent of another database")]
 pub(super) struct Verify {
     /// The agents to check [default: all]
     agents: Vec<AgentId>,

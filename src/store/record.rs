@@ -1,6 +1,6 @@
 //! What goes into a store and what comes out: requests and rows, without a word of SQL.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::domain::{
     agent::AgentId,
@@ -372,7 +372,7 @@ pub struct Prune {
 }
 
 /// Figures of the moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
     /// Agents known.
     pub agents: i64,

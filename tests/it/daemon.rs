@@ -272,3 +272,42 @@ async fn a_refused_key_is_not_tried_again() {
     );
     assert_eq!(fake.requests().len(), 1);
 }
+
+/// The commands ask the daemon, and say so when it isn't there.
+#[tokio::test]
+async fn the_commands_ask_a_running_daemon() {
+    let fake = FakeOpenAi::start();
+    let daemon = started(&fake, &[]).await;
+    daemon.turn(1).await;
+    daemon.turn(2).await;
+    daemon.until_version(1).await;
+    let server = daemon.url("");
+    let ask = |args: &[&str]| {
+        let mut command = assert_cmd::Command::cargo_bin("recapd").unwrap();
+        let output = command
+            .env_clear()
+            .args(args)
+            .args(["--server", &server])
+            .output()
+            .unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (code, summary, _) = ask(&["summary", AGENT]);
+    assert_eq!(code, Some(0));
+    assert!(summary.contains("## Previously in This Session"), "{summary}");
+    let (_, history, _) = ask(&["history", AGENT]);
+    assert!(history.contains("the model sees from here"), "{history}");
+    let (_, status, _) = ask(&["status"]);
+    assert!(status.contains("1 agents, 1 summaries"), "{status}");
+    let (code, _, unknown) = ask(&["summary", "nobody"]);
+    assert_eq!(code, Some(3));
+    assert!(unknown.contains("nobody"), "{unknown}");
+    drop(daemon);
+    let (code, _, gone) = ask(&["status"]);
+    assert_eq!(code, Some(69));
+    assert!(gone.contains("is the daemon running there?"), "{gone}");
+}
