@@ -1,0 +1,3 @@
+//! What a reader waits for.
+
+fn main() {}
