@@ -60,6 +60,15 @@ pub fn parse(format: Format, json: &str) -> Result<Message, FormatError> {
     })
 }
 
+/// The format that a message certainly has. `None` for what is no message, and for a role with plain text, which
+/// OpenAI's and Anthropic's messages share.
+pub fn detect(json: &str) -> Option<Format> {
+    match detect::shape(&Fields::parse(json).ok()?) {
+        detect::Shape::Certain(format) => Some(format),
+        detect::Shape::Chat | detect::Shape::Unknown => None,
+    }
+}
+
 /// Reads a message whose payload the caller fills in, so that a file's lines aren't copied.
 fn read(format: Format, fields: &Fields<'_>) -> Result<Message, FormatError> {
     match format {

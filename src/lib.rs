@@ -19,10 +19,13 @@
 //! - `worker`: wake, claim, condense, compact, complete.
 //! - `schedule`: the cron jobs (ageing, pruning, reconciling).
 //! - `snapshot`: the lock-free read path.
-//! - `http`, `cli`: the ways in. `config`, `telemetry`, `lifecycle`, `clock`: the surroundings.
+//! - `history`: reading a history, for the command line and HTTP alike.
+//! - `assembly`: from configuration to parts.
+//! - `http`, `cli`: the ways in.
+//! - `config`, `crontab`, `telemetry`, `lifecycle`, `clock`, `notice`: the surroundings.
 //!
 //! Dependency rule, enforced by `tests/tidy.rs`:
-//! `domain <- {formats, tokenizer, store, llm} <- {keeper, worker, schedule, snapshot} <- {http, cli} <- main`.
+//! `domain <- {formats, tokenizer} <- {store, llm} <- {keeper, worker, schedule, snapshot} <- assembly <- {http, cli} <- main`.
 //!
 //! Without the default feature `daemon` only the first three exist: a library for agents that manage their own
 //! window.
@@ -43,6 +46,8 @@ pub mod config;
 pub mod crontab;
 #[cfg(feature = "daemon")]
 pub mod history;
+#[cfg(feature = "daemon")]
+pub mod http;
 #[cfg(feature = "daemon")]
 pub mod keeper;
 #[cfg(feature = "daemon")]

@@ -30,7 +30,7 @@ pub const ALERT_TARGET: &str = "recapd::alert";
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// `RUST_LOG` can't be read.
-    #[error("RUST_LOG is wrong: {0}; expected directives such as `info` or `recapd=debug,sqlx=warn`")]
+    #[error("RUST_LOG is wrong: {0}; expected directives such as `info` or `recapd=debug,hyper=warn`")]
     Filter(#[from] ParseError),
     /// Somebody else has set up logging in this process.
     #[error("logging is set up already: {0}")]

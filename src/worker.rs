@@ -91,6 +91,31 @@ pub struct WorkerParts {
     pub metrics: Metrics,
 }
 
+/// A lease in hand, and what ends its holder's waiting.
+struct Hold {
+    lease: Lease,
+    lost: CancellationToken,
+    hard: CancellationToken,
+}
+
+/// Why a model is waited for no longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Interruption {
+    /// The lease is somebody else's by now.
+    Lost,
+    /// The daemon stops, and can't wait.
+    Stopped,
+}
+
+impl Hold {
+    async fn interrupted(&self) -> Interruption {
+        tokio::select! {
+            () = self.lost.cancelled() => Interruption::Lost,
+            () = self.hard.cancelled() => Interruption::Stopped,
+        }
+    }
+}
+
 /// The worker. Clones share their leases.
 #[derive(Clone)]
 pub struct Worker {
@@ -209,17 +234,18 @@ impl Worker {
         })
     }
 
-    /// Carries out one lease, with a heartbeat, until it is done, lost or stopped.
+    /// Carries out one lease, with a heartbeat. Only waiting for a model is cut short when the lease is lost or the
+    /// daemon stops; a write that has begun is seen through.
     async fn work(&self, lease: Lease, hard: &CancellationToken) -> Outcome {
-        let lost = self.heartbeat.add(&lease);
+        let hold = Hold {
+            lost: self.heartbeat.add(&lease),
+            hard: hard.clone(),
+            lease,
+        };
         let started_at = self.parts.clock.now();
         let in_progress = self.parts.metrics.updates.start();
-        let outcome = tokio::select! {
-            outcome = self.update(&lease) => outcome,
-            () = lost.cancelled() => Outcome::Superseded,
-            () = hard.cancelled() => self.give_back(&lease).await,
-        };
-        self.heartbeat.remove(&lease);
+        let outcome = self.update(&hold).await;
+        self.heartbeat.remove(&hold.lease);
         drop(in_progress);
         if !outcome.has_written() {
             let took = span(self.parts.clock.now().since_ms(started_at));
@@ -232,6 +258,7 @@ impl Worker {
     }
 
     async fn give_back(&self, lease: &Lease) -> Outcome {
+        self.heartbeat.remove(lease);
         if let Err(error) = self
             .parts
             .store

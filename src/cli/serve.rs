@@ -4,13 +4,15 @@ use std::{process::ExitCode, sync::Arc};
 
 use anyhow::Context as _;
 use clap::Args;
-use tracing::info;
+use tokio_util::task::TaskTracker;
+use tracing::{error, info};
 
 use super::{exit::Failed, open};
 use crate::{
     assembly::{self, Parts},
     clock::{Clock as _, SystemClock},
     config::{self, Config, Environment, Loaded},
+    http::{self, HttpSettings, HttpState},
     lifecycle::{Lifecycle, signals},
     store::{Store, sqlite::SqliteStore},
     telemetry::{self, Surroundings},
@@ -27,7 +29,7 @@ Examples:
   recapd serve --config /etc/recapd/config.toml       as the service does
   recapd serve --listen 127.0.0.1:8080 --db /var/lib/recapd/recapd.db
 
-  curl -d '{\"kind\":\"user\",\"content\":\"Hello\"}' http://127.0.0.1:7411/v1/agents/me/messages
+  curl --json '{\"kind\":\"user\",\"content\":\"Hello\"}' http://127.0.0.1:7411/v1/agents/me/messages
   curl http://127.0.0.1:7411/v1/agents/me/summary")]
 pub(super) struct Serve {
     /// Address and port to listen on [default: http.listen of the configuration]
@@ -73,11 +75,12 @@ async fn serve(config: &Config, environment: &Environment) -> Result<ExitCode, F
         })?;
     let shared: Arc<dyn Store> = store.clone();
     let seed = u64::try_from(SystemClock.now().0).unwrap_or_default();
+    let named = format!("{}/{}", model.provider(), model.model());
     let parts = Parts::new(config, shared, model, Arc::new(SystemClock), OWNER, seed);
     let reclaimed = store.reclaim(OWNER, parts.clock.now()).await?;
     let lifecycle = Lifecycle::new();
     start(&lifecycle, &parts, config, listener);
-    info!(listen = %config.http.listen, database = %config.database.url, model = config.model.model, reclaimed, "daemon.ready");
+    info!(listen = %config.http.listen, database = %config.database.url, model = named, reclaimed, "daemon.ready");
     let ending = lifecycle.run(signals()?, config.worker.drain()).await;
     info!(manner = ?ending.manner, "daemon.stopped");
     Ok(if ending.is_failure {
@@ -98,5 +101,23 @@ fn start(lifecycle: &Lifecycle, parts: &Parts, config: &Config, listener: tokio:
         async move { schedule.run(soft).await }
     });
     lifecycle.spawn_vital("snapshots", parts.clone().follow_changes(soft.clone()));
-    let _ = (config, listener);
+    let state = HttpState {
+        keeper: parts.keeper.clone(),
+        snapshots: Arc::clone(&parts.snapshots),
+        store: Arc::clone(&parts.store),
+        metrics: parts.metrics.clone(),
+        clock: Arc::clone(&parts.clock),
+        stop: soft.clone(),
+        writes: TaskTracker::new(),
+    };
+    let writes = state.writes.clone();
+    let router = http::router(state, HttpSettings::from(config));
+    lifecycle.spawn_vital("http", async move {
+        if let Err(error) = http::serve(listener, router, soft).await {
+            error!(%error, "http.failed");
+        }
+        // What clients left behind is still written.
+        writes.close();
+        writes.wait().await;
+    });
 }

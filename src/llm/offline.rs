@@ -14,6 +14,7 @@
 //! within its limit; the same request gets the same answer; no text makes it panic or take more than linear time.
 
 mod calls;
+mod candidates;
 mod clauses;
 mod compose;
 mod cues;
@@ -24,6 +25,9 @@ mod sentences;
 mod topics;
 mod values;
 mod weigh;
+
+#[cfg(test)]
+mod tests;
 
 use async_trait::async_trait;
 

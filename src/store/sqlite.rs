@@ -344,7 +344,7 @@ impl Store for SqliteStore {
     }
 
     async fn ping(&self) -> StoreResult<()> {
-        sqlx::query("-- sqlite/ping\nSELECT 1")
+        sqlx::query("-- sqlite/sqlite.ping\nSELECT 1")
             .execute(&mut *self.readers.acquire().await?)
             .await?;
         Ok(())

@@ -2,7 +2,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use super::{Worker, reason, span};
+use super::{Hold, Interruption, Worker, reason, span};
 use crate::{
     domain::{
         exchange::Exchange,
@@ -41,6 +41,9 @@ pub(super) enum CondenseError {
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The model was waited for no longer.
+    #[error("interrupted")]
+    Interrupted(Interruption),
 }
 
 impl CondenseError {
@@ -51,6 +54,7 @@ impl CondenseError {
             Self::Reply(error) => error.class(),
             Self::Coverage(_) => "bad_output",
             Self::Store(_) => "db",
+            Self::Interrupted(_) => "shutdown",
         }
     }
 
@@ -84,7 +88,7 @@ impl Worker {
     /// Asks the model about the exchanges of `material`. An answer that was paid for before a crash is used.
     pub(super) async fn condense(
         &self,
-        lease: &Lease,
+        hold: &Hold,
         material: &Material,
         run: &mut RunRecord,
     ) -> Result<Vec<Item>, CondenseError> {
@@ -93,10 +97,11 @@ impl Worker {
             .iter()
             .map(|stored| stored.exchange.exchange)
             .collect();
+        let lease = &hold.lease;
         let key = self.journal_key(lease, material);
         let drafts = match self.parts.store.journalled(&lease.agent, &key).await? {
             Some(journalled) => reply::parse(&journalled.answer, &asked)?.drafts,
-            None => self.ask(lease, material, &asked, &key, run).await?,
+            None => self.ask(hold, material, &asked, &key, run).await?,
         };
         let origin = if self.is_offline() {
             Origin::Offline
@@ -113,18 +118,18 @@ impl Worker {
 
     async fn ask(
         &self,
-        lease: &Lease,
+        hold: &Hold,
         material: &Material,
         asked: &[i64],
         key: &str,
         run: &mut RunRecord,
     ) -> Result<Vec<ItemDraft>, CondenseError> {
         let mut request = self.request(material);
-        let mut answer = self.call(&request, run).await?;
+        let mut answer = self.call(hold, &request, run).await?;
         let checked = match reply::parse(&answer.text, asked) {
             Err(fault) if fault.is_worth_asking_again() => {
                 request.prompt = request.prompt.again(&fault);
-                answer = self.call(&request, run).await?;
+                answer = self.call(hold, &request, run).await?;
                 reply::parse(&answer.text, asked)?
             }
             checked => checked?,
@@ -142,7 +147,7 @@ impl Worker {
             };
             self.parts
                 .store
-                .journal(&lease.agent, key, &journalled, self.parts.clock.now())
+                .journal(&hold.lease.agent, key, &journalled, self.parts.clock.now())
                 .await?;
         }
         Ok(checked.drafts)
@@ -173,13 +178,21 @@ impl Worker {
         }
     }
 
-    async fn call(&self, request: &ModelRequest, run: &mut RunRecord) -> Result<ModelAnswer, CondenseError> {
+    async fn call(
+        &self,
+        hold: &Hold,
+        request: &ModelRequest,
+        run: &mut RunRecord,
+    ) -> Result<ModelAnswer, CondenseError> {
         let model = &self.parts.model;
         run.provider = Some(model.provider().to_owned());
         run.model = Some(model.model().to_owned());
         run.model_calls += i64::from(!self.is_offline());
         let asked_at = self.parts.clock.now();
-        let answer = model.answer(request).await;
+        let answer = tokio::select! {
+            answer = model.answer(request) => answer,
+            why = hold.interrupted() => return Err(CondenseError::Interrupted(why)),
+        };
         let took = span(self.parts.clock.now().since_ms(asked_at));
         let metrics = &self.parts.metrics.provider;
         match &answer {

@@ -3,7 +3,7 @@
 use tracing::{debug, error, info, warn};
 
 use super::{
-    Worker,
+    Hold, Interruption, Worker,
     condense::{CondenseError, digests},
     reason, span,
 };
@@ -58,7 +58,8 @@ impl Outcome {
 
 impl Worker {
     /// Carries out an update. Nothing that goes wrong in it leaves this function.
-    pub(super) async fn update(&self, lease: &Lease) -> Outcome {
+    pub(super) async fn update(&self, hold: &Hold) -> Outcome {
+        let lease = &hold.lease;
         let mut run = RunRecord {
             started_at: self.parts.clock.now(),
             ..RunRecord::default()
@@ -70,10 +71,12 @@ impl Worker {
                 message,
             }))
         } else {
-            self.attempt(lease, &mut run).await
+            self.attempt(hold, &mut run).await
         };
         match attempt {
             Ok(outcome) => outcome,
+            Err(Trouble::Interrupted(Interruption::Lost)) => Outcome::Superseded,
+            Err(Trouble::Interrupted(Interruption::Stopped)) => self.give_back(lease).await,
             Err(Trouble::Store(error)) => self.after_store_error(lease, error, run).await,
             Err(Trouble::Final(error)) => self.stand_in(lease, error, run).await,
             Err(Trouble::Passing(error, _)) if self.settings.retry.is_last(lease) => {
@@ -85,14 +88,15 @@ impl Worker {
         }
     }
 
-    async fn attempt(&self, lease: &Lease, run: &mut RunRecord) -> Result<Outcome, Trouble> {
+    async fn attempt(&self, hold: &Hold, run: &mut RunRecord) -> Result<Outcome, Trouble> {
+        let lease = &hold.lease;
         let mut limits = self.settings.limits;
         loop {
             let material = self.parts.store.material(lease, limits).await?;
             if material.exchanges.is_empty() {
                 return self.without_pending(lease, &material, run).await;
             }
-            match self.condense(lease, &material, run).await {
+            match self.condense(hold, &material, run).await {
                 Ok(items) => {
                     return self
                         .apply(lease, &material, items, None, run)
@@ -128,6 +132,7 @@ impl Worker {
             hi: material.hi,
             now: self.parts.clock.now(),
         };
+        self.heartbeat.remove(lease);
         self.parts.store.settle(lease, settle).await?;
         self.parts.notices.agent_changed(&lease.agent);
         Ok(Outcome::Settled)
@@ -170,6 +175,8 @@ impl Worker {
             run,
         );
         let (dropped, added) = (patch.dropped.len(), patch.added.len());
+        // What ends now needs no heartbeat, and its end is no loss.
+        self.heartbeat.remove(lease);
         let completed = self.parts.store.complete(lease, patch).await?;
         self.tell(lease, material, &composed, completed, run);
         let took = span(run.finished_at.since_ms(run.started_at));
@@ -308,6 +315,7 @@ impl Worker {
             park: false,
             run,
         };
+        self.heartbeat.remove(lease);
         match self.parts.store.fail(lease, failure).await {
             Ok(()) => Outcome::Retried,
             Err(StoreError::Fenced(_)) => Outcome::Superseded,
@@ -359,6 +367,8 @@ enum Trouble {
     Final(AttemptError),
     /// The store said no.
     Store(StoreError),
+    /// There is nobody to go on for.
+    Interrupted(Interruption),
 }
 
 impl From<StoreError> for Trouble {
@@ -369,9 +379,11 @@ impl From<StoreError> for Trouble {
 
 impl From<CondenseError> for Trouble {
     fn from(error: CondenseError) -> Self {
-        if let CondenseError::Store(error) = error {
-            return Self::Store(error);
-        }
+        let error = match error {
+            CondenseError::Store(error) => return Self::Store(error),
+            CondenseError::Interrupted(why) => return Self::Interrupted(why),
+            error => error,
+        };
         let fault = AttemptError {
             class: error.class().to_owned(),
             message: error.to_string(),

@@ -5,5 +5,7 @@
     reason = "support functions belong to tests, where a failure should stop at once; clippy knows test functions only"
 )]
 
+mod cli;
+mod kill;
 mod llm;
 mod support;

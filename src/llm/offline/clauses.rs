@@ -1,7 +1,7 @@
 //! What is said in an exchange, as clauses with a prior: how likely a sentence matters by who says it and where.
 
 use super::{
-    cues::{FAILURES, FIRST_PERSON, GREETINGS, OFFERS, OFFERS_FIRST, REQUEST_FORMULAS},
+    cues::{FAILURES, FIRST_PERSON, GREETINGS, OFFERS, OFFERS_FIRST, REQUEST_FORMULAS, demands},
     sentences::{Sentence, paragraphs},
     weigh::{Shape, Term, Vocabulary},
 };
@@ -9,6 +9,8 @@ use crate::domain::text::floor_cut;
 
 /// A log or a list pasted by the user is told by its head; sentences after this many count half.
 const PASTE_SENTENCES: usize = 8;
+/// A sentence of up to this many words that begins as a greeting is nothing else.
+const GREETING_WORDS: usize = 5;
 /// An opening is left out only if this many letters and digits follow.
 const OPENING_REST_CHARS_MIN: usize = 12;
 /// The first person stands early in a sentence that is about oneself; that many words are looked at.
@@ -93,6 +95,7 @@ fn by_place(role: Role, index: usize, is_last_paragraph: bool) -> f64 {
 fn by_form(role: Role, said: &Sentence) -> f64 {
     let text = said.text.as_str();
     let form = match role {
+        _ if greets(text) && text.split_whitespace().count() <= GREETING_WORDS => 0.25,
         Role::Talk if asks(text) => 0.45,
         Role::Talk => by_person(text),
         Role::Request => by_request(text),
@@ -101,13 +104,17 @@ fn by_form(role: Role, said: &Sentence) -> f64 {
     if is_code(text) { form * 0.2 } else { form }
 }
 
-/// What the user says: an error says more than the lines around it; a lone word (`/clear`, `yes`) or a stage direction
-/// says less.
+/// What the user says: a demand holds on; an error says more than the lines around it; a lone word (`/clear`, `yes`), a stage direction
+/// or what only announces something else says less.
 fn by_request(said: &str) -> f64 {
     let is_lone = !said.contains(char::is_whitespace) && said.is_ascii() && !is_path(said);
-    if is_lone || (said.starts_with('*') && said.ends_with('*')) {
-        0.35
-    } else if reports_fault(said) && !said.ends_with(':') {
+    if is_lone || is_aside(said) {
+        0.3
+    } else if announces(said) {
+        0.3
+    } else if demands(said) {
+        1.8
+    } else if reports_fault(said) {
         1.4
     } else {
         1.0
@@ -131,6 +138,15 @@ fn by_answer(said: &Sentence) -> f64 {
 
 fn asks(said: &str) -> bool {
     said.ends_with(['?', '？', '؟'])
+}
+
+fn announces(said: &str) -> bool {
+    said.ends_with([':', '：'])
+}
+
+/// `*sighs*`, `[Request interrupted]`: said by no one.
+fn is_aside(said: &str) -> bool {
+    (said.starts_with('*') && said.ends_with('*')) || (said.starts_with('[') && said.ends_with(']'))
 }
 
 fn is_path(said: &str) -> bool {
@@ -226,7 +242,7 @@ fn without_courtesy(said: &str) -> &str {
     };
     let polite = opening.split_whitespace().all(Shape::is_empty_talk);
     let rest = said.get(opening.len() + 1..).unwrap_or_default().trim_start();
-    if polite { rest } else { said }
+    if polite || greets(opening) { rest } else { said }
 }
 
 fn without_formula(said: &str) -> &str {

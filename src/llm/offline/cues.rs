@@ -17,6 +17,33 @@ fn phrases(table: &'static str) -> Vec<&'static str> {
     table.split('|').collect()
 }
 
+/// Whether somebody demands or forbids something in `said`.
+pub(super) fn demands(said: &str) -> bool {
+    let lower = said.to_lowercase();
+    holds(said, &DEMANDS) || DEMANDS_FIRST.iter().any(|cue| begins(&lower, cue))
+}
+
+fn begins(text: &str, cue: &str) -> bool {
+    text.strip_prefix(cue).is_some_and(ends_word)
+}
+
+/// Whether a word ends before `rest`; scripts without blanks have no such thing, so there it always does.
+fn ends_word(rest: &str) -> bool {
+    !rest.starts_with(|c: char| c.is_alphanumeric() && c < '\u{2e80}')
+}
+
+/// Whether one of `cues` stands in `said` as whole words.
+pub(super) fn holds(said: &str, cues: &[&str]) -> bool {
+    let lower = said.to_lowercase();
+    cues.iter().any(|cue| {
+        lower.match_indices(cue).any(|(at, _)| {
+            let before = lower.get(..at).unwrap_or_default();
+            let after = lower.get(at + cue.len()..).unwrap_or_default();
+            !before.ends_with(|c: char| c.is_alphanumeric() && c < '\u{2e80}') && ends_word(after)
+        })
+    })
+}
+
 /// Words that carry no content of their own: articles, pronouns, auxiliaries, prepositions (English, German, French,
 /// Spanish, Portuguese, Italian).
 pub(super) static FUNCTION_WORDS: Words = LazyLock::new(|| {
@@ -59,6 +86,7 @@ parfait hola gracias claro vale perdón adiós olá obrigado obrigada ciao grazi
 pub(super) static GREETINGS: Phrases = LazyLock::new(|| {
     phrases(
         "\
+long time no see|how are you|how have you been|what's up|\
 hi|hello|hey|hiya|good morning|good afternoon|good evening|greetings|dear|hallo|guten tag|guten morgen|\
 moin|bonjour|salut|bonsoir|hola|buenos días|buenas|olá|oi|ciao|buongiorno|привет|здравствуйте|你好|您好|\
 こんにちは|안녕하세요|مرحبا|שלום|नमस्ते",
@@ -127,7 +155,7 @@ minha|nós|io|mio|mia|noi|я|мой|моя|мы",
 pub(super) static OFFERS_FIRST: Phrases = LazyLock::new(|| {
     phrases(
         "\
-if you|let me|i can help|i'll help|i’ll help|i understand|i appreciate|to proceed|once|wenn sie|falls|\
+if you|let me|i need|i'll need|to start|to get started|first,|i can help|i'll help|i’ll help|i understand|i appreciate|to proceed|once|wenn sie|falls|\
 si vous|si necesita|se precisar|se hai",
     )
 });

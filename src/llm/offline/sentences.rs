@@ -38,7 +38,10 @@ pub(super) fn paragraphs(text: &str, continues_code: bool) -> Vec<Vec<Sentence>>
         } else if let Some(paragraph) = found.last_mut() {
             let line = line.trim();
             let is_heading = line.starts_with('#');
-            let (line, is_point) = without_bullet(line.trim_start_matches(['#', '>', '|', ' ']));
+            let (line, is_point) = without_bullet(
+                line.trim_start_matches(['#', '>', '|', ' '])
+                    .trim_end_matches('#'),
+            );
             let is_listed = is_heading || is_point;
             let sentences = sentences_of_line(line).into_iter();
             paragraph.extend(sentences.map(|text| Sentence { text, is_listed }));
@@ -92,7 +95,9 @@ fn sentences_of_line(line: &str) -> Vec<String> {
             bounds.pop();
         }
         let taken: usize = bounds.iter().map(|bound| bound.len()).sum();
-        bounds.into_iter().for_each(|bound| push(&mut sentences, bound));
+        for bound in bounds {
+            push(&mut sentences, bound);
+        }
         rest = rest.get(taken..).unwrap_or_default();
     }
     sentences.retain(|sentence| sentence.chars().any(char::is_alphanumeric));
@@ -119,7 +124,9 @@ fn ends_in_abbreviation(sentence: &str) -> bool {
         return false;
     };
     let is_initial = word.len() == 1 && word.starts_with(|c: char| c.is_ascii_uppercase());
-    is_initial || ABBREVIATIONS.contains(&word)
+    // `am 3. Juni`: an ordinal in many languages.
+    let is_ordinal = word.len() <= 2 && !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    is_initial || is_ordinal || ABBREVIATIONS.contains(&word)
 }
 
 /// Without emphasis, back-ticks and bare tags.
@@ -203,7 +210,7 @@ mod tests {
 
     #[test]
     fn sentences_are_clean() {
-        let cases: [(&str, &[&str]); 9] = [
+        let cases: [(&str, &[&str]); 10] = [
             ("Hi! I am Ann. You?", &["Hi!", "I am Ann.", "You?"]),
             (
                 "# Title\n- **one** two\n2. `three`",
@@ -213,6 +220,7 @@ mod tests {
                 "Ask Dr. Meier at 5 p.m. today.",
                 &["Ask Dr. Meier at 5 p.m. today."],
             ),
+            ("Am 3. Juni geht es los.", &["Am 3. Juni geht es los."]),
             ("今天很好。明天见。", &["今天很好。", "明天见。"]),
             ("<name>/clear</name> x < y", &["/clear x < y"]),
             (

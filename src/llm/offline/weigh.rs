@@ -41,9 +41,8 @@ impl Shape {
             Self::Polite => 0.04,
             Self::Short => 0.45,
             Self::Plain => 1.0,
-            Self::Time => 0.9,
-            Self::Name => 1.3,
-            Self::Number => 1.3,
+            Self::Time => 1.2,
+            Self::Name | Self::Number => 1.3,
             Self::Identifier => 1.7,
         }
     }
