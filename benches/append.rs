@@ -68,13 +68,13 @@ async fn turns() -> anyhow::Result<()> {
         let start = Instant::now();
         file.write_all_at(&PAGE, u64::from(round % PAGES) * 4_096)?;
         file.sync_data()?;
-        fsyncs.since(start);
+        fsyncs.add(start.elapsed());
         let start = Instant::now();
         commit_one(&mut bare, &turn).await?;
-        commits.since(start);
+        commits.add(start.elapsed());
         let start = Instant::now();
         keeper.append(&agent, turn).await?;
-        appends.since(start);
+        appends.add(start.elapsed());
     }
     let (mut together, wall) = concurrent(keeper).await?;
     let one = commits.p50();
@@ -185,7 +185,7 @@ async fn histories() -> anyhow::Result<()> {
             let turn = source.turn()?;
             let start = Instant::now();
             keeper.append(agent, turn).await?;
-            sample.since(start);
+            sample.add(start.elapsed());
         }
     }
     let short = histories

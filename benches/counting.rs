@@ -143,7 +143,7 @@ fn timed(make: fn(usize) -> String, bytes: usize, count: &dyn Fn(&str) -> i64) -
         for (text, sample) in [(&text, &mut once), (&double, &mut twice)] {
             let start = Instant::now();
             std::hint::black_box(count(std::hint::black_box(text)));
-            sample.since(start);
+            sample.add(start.elapsed());
         }
     }
     (once.p50(), twice.p50())

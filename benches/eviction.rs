@@ -84,7 +84,7 @@ fn ledgers(table: &mut Table, exchanges: &[u32]) -> anyhow::Result<()> {
                     std::hint::black_box(ledger.evict_to(cuts.get(place).copied(), entry.at));
                 }
             }
-            sample.since(start);
+            sample.add(start.elapsed());
             let left = i64::from(count) + 1 - (ledger.last_exchange - ledger.first_exchange + 1);
             anyhow::ensure!(left == 1, "{left} exchanges too many left the ledger");
         }
@@ -128,7 +128,7 @@ fn windows(table: &mut Table, exchanges: &[u32]) -> anyhow::Result<()> {
             let message = said.clone();
             let start = Instant::now();
             let left = window.push(message, Timestamp(0));
-            sample.since(start);
+            sample.add(start.elapsed());
             anyhow::ensure!(left.len() == 1, "{} exchanges left the window", left.len());
         }
     }
@@ -166,7 +166,7 @@ async fn stores(table: &mut Table, exchanges: &[u32]) -> anyhow::Result<()> {
             let request = request(agent, *rules, exchange.clone());
             let start = Instant::now();
             let outcome = store.append(request).await?;
-            sample.since(start);
+            sample.add(start.elapsed());
             let evictions = outcome.evictions.as_slice();
             let is_one = matches!(evictions, [one] if one.from_exchange == one.through_exchange);
             anyhow::ensure!(is_one, "{evictions:?} left the window of {agent}");

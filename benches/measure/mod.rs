@@ -4,8 +4,6 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use tokio::time::Instant;
-
 /// How many of the sizes and rounds of a full run are left when nobody measures.
 const QUICK_DIVISOR: u32 = 50;
 
@@ -24,11 +22,6 @@ pub(crate) fn size(full: u32) -> u32 {
 pub(crate) struct Sample(Vec<Duration>);
 
 impl Sample {
-    /// Takes down what has passed since `start`.
-    pub(crate) fn since(&mut self, start: Instant) {
-        self.add(start.elapsed());
-    }
-
     /// Takes down `took`.
     pub(crate) fn add(&mut self, took: Duration) {
         self.0.push(took);
