@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use sqlx::{Row as _, SqliteConnection};
+use sqlx::{QueryBuilder, Row as _, Sqlite, SqliteConnection};
 
 use super::{
     super::{AgentRow, AppendOutcome, AppendRequest, Prepared, SessionEnded, StoreError, StoreResult},
@@ -16,6 +16,9 @@ use crate::domain::{
     time::Timestamp,
     work::Reason,
 };
+
+/// The most rows that one statement inserts: with twelve values each, well below SQLite's limit of 32,766.
+const ROWS_MAX: usize = 64;
 
 /// The rows that an append will write.
 #[derive(Default)]
@@ -221,39 +224,47 @@ async fn find_cut(
     }))
 }
 
+/// `rows` in runs of 64, 32 and so on: few statements to run, however many rows there are, and just seven different
+/// ones to prepare.
+fn runs<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
+    std::iter::from_fn(move || {
+        let exponent = rows.len().min(ROWS_MAX).checked_ilog2()?;
+        let (run, rest) = rows.split_at(1 << exponent);
+        rows = rest;
+        Some(run)
+    })
+}
+
 async fn insert_messages(
     tx: &mut SqliteConnection,
     request: &AppendRequest,
     written: &Written,
 ) -> StoreResult<()> {
-    let sql = "-- sqlite/append.message\nINSERT INTO message_log (agent_id, seq, exchange, kind, speaker, format, \
-               payload, tokens, count_method, client_id, said_at, received_at) \
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
-    for &Placed {
-        seq,
-        exchange,
-        place,
-        keeps_id,
-    } in &written.messages
-    {
-        let Some(Prepared { message, entry }) = request.messages.get(place) else {
-            continue;
-        };
-        sqlx::query(sql)
-            .bind(request.agent.as_str())
-            .bind(seq)
-            .bind(exchange)
-            .bind(message.kind.name())
-            .bind(message.speaker.as_deref())
-            .bind(message.format.name())
-            .bind(message.payload.as_str())
-            .bind(entry.tokens)
-            .bind(request.count_method.as_str())
-            .bind(message.client_id.as_deref().filter(|_| keeps_id))
-            .bind(entry.at.0)
-            .bind(request.now.0)
-            .execute(&mut *tx)
-            .await?;
+    for run in runs(&written.messages) {
+        let placed = run
+            .iter()
+            .filter_map(|placed| Some((placed, request.messages.get(placed.place)?)));
+        QueryBuilder::<Sqlite>::new(
+            "-- sqlite/append.messages\nINSERT INTO message_log (agent_id, seq, exchange, kind, speaker, format, \
+             payload, tokens, count_method, client_id, said_at, received_at) ",
+        )
+        .push_values(placed, |mut row, (placed, Prepared { message, entry })| {
+            row.push_bind(request.agent.as_str())
+                .push_bind(placed.seq)
+                .push_bind(placed.exchange)
+                .push_bind(message.kind.name())
+                .push_bind(message.speaker.as_deref())
+                .push_bind(message.format.name())
+                .push_bind(message.payload.as_str())
+                .push_bind(entry.tokens)
+                .push_bind(request.count_method.as_str())
+                .push_bind(message.client_id.as_deref().filter(|_| placed.keeps_id))
+                .push_bind(entry.at.0)
+                .push_bind(request.now.0);
+        })
+        .build()
+        .execute(&mut *tx)
+        .await?;
     }
     Ok(())
 }
@@ -266,38 +277,50 @@ async fn write_exchanges(
 ) -> StoreResult<()> {
     let preamble = ledger.preamble.as_ref().filter(|_| written.preamble_changed);
     let newest = ledger.newest.as_ref().filter(|_| !written.messages.is_empty());
-    for exchange in preamble.into_iter().chain(&written.exchanges).chain(newest) {
-        write_exchange(tx, agent, exchange).await?;
+    let exchanges: Vec<&Exchange> = preamble
+        .into_iter()
+        .chain(&written.exchanges)
+        .chain(newest)
+        .collect();
+    for run in runs(&exchanges) {
+        upsert_exchanges(tx, agent, run).await?;
     }
     Ok(())
 }
 
-async fn write_exchange(tx: &mut SqliteConnection, agent: &AgentId, exchange: &Exchange) -> StoreResult<()> {
-    let sql = "-- sqlite/append.exchange\nINSERT INTO exchange_log (agent_id, exchange, role, session, \
-               source_agent_id, first_seq, last_seq, tokens, tokens_before, state, opened_at, last_at, headline) \
-               VALUES (?1, ?2, ?3, ?4, ?1, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) \
-               ON CONFLICT (agent_id, exchange) DO UPDATE SET last_seq = excluded.last_seq, tokens = excluded.tokens, \
-               state = excluded.state, opened_at = excluded.opened_at, last_at = excluded.last_at, \
-               headline = excluded.headline";
-    sqlx::query(sql)
-        .bind(agent.as_str())
-        .bind(exchange.exchange)
-        .bind(if exchange.exchange == PREAMBLE {
-            "preamble"
-        } else {
-            "exchange"
-        })
-        .bind(exchange.session)
-        .bind(exchange.first_seq)
-        .bind(exchange.last_seq)
-        .bind(exchange.tokens)
-        .bind(exchange.tokens_before)
-        .bind(exchange.state.name())
-        .bind(exchange.opened_at.0)
-        .bind(exchange.last_at.0)
-        .bind(serde_json::json!(exchange.headline).to_string())
-        .execute(tx)
-        .await?;
+async fn upsert_exchanges(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    exchanges: &[&Exchange],
+) -> StoreResult<()> {
+    QueryBuilder::<Sqlite>::new(
+        "-- sqlite/append.exchanges\nINSERT INTO exchange_log (agent_id, exchange, role, session, source_agent_id, \
+         first_seq, last_seq, tokens, tokens_before, state, opened_at, last_at, headline) ",
+    )
+    .push_values(exchanges, |mut row, exchange| {
+        let is_preamble = exchange.exchange == PREAMBLE;
+        row.push_bind(agent.as_str())
+            .push_bind(exchange.exchange)
+            .push_bind(if is_preamble { "preamble" } else { "exchange" })
+            .push_bind(exchange.session)
+            .push_bind(agent.as_str())
+            .push_bind(exchange.first_seq)
+            .push_bind(exchange.last_seq)
+            .push_bind(exchange.tokens)
+            .push_bind(exchange.tokens_before)
+            .push_bind(exchange.state.name())
+            .push_bind(exchange.opened_at.0)
+            .push_bind(exchange.last_at.0)
+            .push_bind(serde_json::json!(exchange.headline).to_string());
+    })
+    .push(
+        " ON CONFLICT (agent_id, exchange) DO UPDATE SET last_seq = excluded.last_seq, tokens = excluded.tokens, \
+         state = excluded.state, opened_at = excluded.opened_at, last_at = excluded.last_at, \
+         headline = excluded.headline",
+    )
+    .build()
+    .execute(tx)
+    .await?;
     Ok(())
 }
 
