@@ -8,3 +8,4 @@
 mod llm;
 mod store;
 mod support;
+mod worker;

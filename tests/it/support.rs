@@ -1,5 +1,9 @@
 //! What several tests need.
 
 pub(crate) mod backend;
+pub(crate) mod cases;
 pub(crate) mod conversation;
 pub(crate) mod fake_openai;
+pub(crate) mod flaky_store;
+pub(crate) mod rig;
+pub(crate) mod scripted;

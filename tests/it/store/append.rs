@@ -23,7 +23,10 @@ async fn told(db: &dyn Backend, name: &str) -> String {
     let stored = db.store().exchanges(&agent(name), query).await.unwrap();
     let lines = stored.iter().map(|stored| {
         let e = &stored.exchange;
-        assert_eq!(e.last_seq - e.first_seq + 1, stored.messages.len() as i64);
+        assert_eq!(
+            usize::try_from(e.last_seq - e.first_seq + 1),
+            Ok(stored.messages.len())
+        );
         format!(
             "#{}: {}-{}, {} after {}, {}, {}",
             e.exchange,

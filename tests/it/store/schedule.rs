@@ -31,10 +31,13 @@ async fn updated(db: &dyn Backend, name: &str, now: Timestamp) {
 
 pub(crate) async fn a_slot_is_taken_once(db: &dyn Backend) {
     let store = db.store();
-    let takes = (0..8).map(|_| store.take_slot("prune", T0, minute(1)));
-    let taken = futures::future::join_all(takes).await;
+    let rivals = (0..8).map(|_| store.take_slot("prune", T0, minute(1)));
+    let answers = futures::future::join_all(rivals).await;
     assert_eq!(
-        taken.into_iter().filter(|taken| *taken.as_ref().unwrap()).count(),
+        answers
+            .into_iter()
+            .filter(|answer| *answer.as_ref().unwrap())
+            .count(),
         1
     );
     assert!(store.take_slot("ageing", T0, minute(1)).await.unwrap());
