@@ -66,3 +66,8 @@ pub mod store;
 pub mod telemetry;
 #[cfg(feature = "daemon")]
 pub mod worker;
+
+/// The examples of the README compile and run.
+#[cfg(all(doctest, feature = "tokenizer"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -217,7 +217,14 @@ impl Worker {
             lease_ms: self.settings.lease_ms,
             now: self.parts.clock.now(),
         };
+        let now = request.now;
         let leases = self.parts.store.claim(request).await?;
+        for lease in &leases {
+            self.parts
+                .metrics
+                .queue
+                .waited(span(now.since_ms(lease.ready_at)));
+        }
         let crashed = leases.iter().filter(|lease| lease.crashes > 0).count();
         self.parts
             .metrics

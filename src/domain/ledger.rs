@@ -249,3 +249,6 @@ impl Ledger {
         self.first_exchange - 1 - self.summarized_through
     }
 }
+
+#[cfg(test)]
+mod tests;

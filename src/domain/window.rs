@@ -170,3 +170,6 @@ impl Window {
         self.ledger.is_over_budget(self.budget)
     }
 }
+
+#[cfg(test)]
+mod tests;

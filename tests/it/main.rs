@@ -14,3 +14,4 @@ mod kill;
 mod llm;
 mod store;
 mod support;
+mod worker;

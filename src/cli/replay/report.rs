@@ -221,7 +221,7 @@ impl AgentOutcome {
         let summary = if self.summary.is_empty() {
             nothing
         } else {
-            self.summary.clone()
+            self.summary.trim_end().to_owned()
         };
         let title = format!(
             "──── summary v{}, {} tokens ────",

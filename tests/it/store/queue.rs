@@ -94,7 +94,10 @@ pub(crate) async fn an_enqueue_never_shortens_a_lease(db: &dyn Backend) {
     assert_eq!(wake(db, "a", Reason::Manual, 0, T0).await.visible_at, until);
     assert_eq!(claimed(db, 1, until.plus_ms(-1)).await, [""; 0]);
     assert_eq!(
-        db.store().renew(&[lease.clone()], T0, LEASE_MS).await.unwrap(),
+        db.store()
+            .renew(std::slice::from_ref(&lease), T0, LEASE_MS)
+            .await
+            .unwrap(),
         [lease.token]
     );
 }

@@ -71,10 +71,7 @@ pub(crate) async fn agents_come_in_pages(db: &dyn Backend) {
     let page = async |after: Option<&str>, limit| {
         let after = after.map(agent);
         let rows = db.store().agents(after.as_ref(), limit).await.unwrap();
-        rows.iter()
-            .map(|row| row.agent.to_string())
-            .collect::<Vec<_>>()
-            .join("")
+        rows.iter().map(|row| row.agent.as_str()).collect::<String>()
     };
     assert_eq!(page(None, 3).await, "Aab");
     assert_eq!(page(Some("b"), 3).await, "cd");
@@ -218,7 +215,7 @@ pub(crate) async fn more_pending_than_can_be_named_is_counted(db: &dyn Backend) 
     let more = 17;
     with_pending(db, "a", PENDING_SHOWN_MAX + more).await;
     let summary = db.store().summary(&agent("a")).await.unwrap().unwrap();
-    assert_eq!(summary.pending.len() as i64, PENDING_SHOWN_MAX);
+    assert_eq!(i64::try_from(summary.pending.len()), Ok(PENDING_SHOWN_MAX));
     assert_eq!(
         (
             summary.pending[0].exchange,

@@ -15,6 +15,7 @@ use tokio::runtime::Handle;
 
 use crate::support::{
     backend::Backend,
+    cases::cases,
     conversation::{T0, agent, append, native, prepared},
 };
 
@@ -98,11 +99,6 @@ async fn in_database(db: &dyn Backend, name: &str, messages: &[Prepared], budget
 }
 
 pub(crate) async fn memory_and_database_decide_the_same_boundary(db: &dyn Backend) {
-    let config = ProptestConfig {
-        cases: CASES,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    };
     let case = std::cell::Cell::new(0);
     let rules = (0_i64..400, 0.0_f64..=1.0);
     let compare = |(said, (budget_tokens, low_water)): (Vec<Said>, (i64, f64))| {
@@ -117,7 +113,6 @@ pub(crate) async fn memory_and_database_decide_the_same_boundary(db: &dyn Backen
         prop_assert_eq!(report.breaches, []);
         Ok(())
     };
-    let rng = proptest::test_runner::TestRng::deterministic_rng(config.rng_algorithm);
-    let mut runner = TestRunner::new_with_rng(config, rng);
+    let mut runner = TestRunner::new(cases(CASES));
     tokio::task::block_in_place(|| runner.run(&(conversation(), rules), compare)).unwrap();
 }

@@ -1,7 +1,10 @@
 //! Sessions: begun by silence or by an end, and what an end does to the queue.
 
 use recapd::{
-    domain::time::{HOUR_MS, MINUTE_MS, Timestamp},
+    domain::{
+        time::{HOUR_MS, MINUTE_MS, Timestamp},
+        work::Lease,
+    },
     store::{Prepared, StoreError},
 };
 
@@ -121,5 +124,5 @@ pub(crate) async fn an_end_makes_what_is_pending_urgent(db: &dyn Backend) {
     let enqueued = store.end_session(&a, T0).await.unwrap().enqueued.unwrap();
     assert_eq!((enqueued.is_new, enqueued.visible_at), (false, T0));
     let leases = store.claim(claim("daemon", 1, T0)).await.unwrap();
-    assert_eq!(leases.first().map(|lease| lease.trigger()), Some("session_end"));
+    assert_eq!(leases.first().map(Lease::trigger), Some("session_end"));
 }

@@ -14,10 +14,7 @@ use crate::support::{
 };
 
 fn refusal(opened: Result<SqliteStore, StoreError>) -> StoreError {
-    match opened {
-        Ok(_) => panic!("it opened"),
-        Err(error) => error,
-    }
+    opened.err().expect("it opened")
 }
 
 #[tokio::test]

@@ -57,13 +57,12 @@ pub(crate) trait Backend: Send + Sync {
 
     /// The tables' contents as text: equal texts are equal states.
     async fn dump(&self, tables: &[&str]) -> String {
-        let mut dump = String::new();
+        let mut lines = Vec::new();
         for table in tables {
-            for row in self.rows(table).await {
-                dump.push_str(&format!("{table} {row}\n"));
-            }
+            let rows = self.rows(table).await;
+            lines.extend(rows.into_iter().map(|row| format!("{table} {row}\n")));
         }
-        dump
+        lines.concat()
     }
 }
 
@@ -139,21 +138,22 @@ impl Backend for SqliteBackend {
     async fn raw(&self, sql: &str) -> u64 {
         let mut past = self.past.lock().await;
         let done = sqlx::query(AssertSqlSafe(sql)).execute(&mut *past).await;
-        done.unwrap_or_else(|error| panic!("{sql}: {error}"))
+        done.map_err(|error| format!("{sql}: {error}"))
+            .unwrap()
             .rows_affected()
     }
 
     async fn number(&self, sql: &str) -> Option<i64> {
         let mut past = self.past.lock().await;
         let found = sqlx::query(AssertSqlSafe(sql)).fetch_optional(&mut *past).await;
-        let row = found.unwrap_or_else(|error| panic!("{sql}: {error}"))?;
+        let row = found.map_err(|error| format!("{sql}: {error}")).unwrap()?;
         row.try_get(0).unwrap()
     }
 
     async fn text(&self, sql: &str) -> Option<String> {
         let mut past = self.past.lock().await;
         let found = sqlx::query(AssertSqlSafe(sql)).fetch_optional(&mut *past).await;
-        let row = found.unwrap_or_else(|error| panic!("{sql}: {error}"))?;
+        let row = found.map_err(|error| format!("{sql}: {error}")).unwrap()?;
         row.try_get(0).unwrap()
     }
 

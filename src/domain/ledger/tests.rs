@@ -1,0 +1,312 @@
+//! The ledger's invariants, over random messages and budgets, against the plainest possible bookkeeping.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::{message::Metadata, time::MINUTE_MS};
+
+/// What happens to a ledger.
+#[derive(Clone, Debug)]
+enum Event {
+    Said(Entry),
+    Cleared,
+}
+
+fn entry(kind: Kind, tokens: i64, minutes: i64) -> Entry {
+    Entry {
+        kind,
+        interrupts: false,
+        tokens,
+        at: Timestamp(minutes * MINUTE_MS),
+        line: String::new(),
+        tools: Vec::new(),
+    }
+}
+
+fn kinds() -> impl Strategy<Value = Kind> {
+    prop_oneof![
+        4 => Just(Kind::User),
+        4 => Just(Kind::Assistant),
+        3 => Just(Kind::ToolCall),
+        3 => Just(Kind::ToolResult),
+        1 => Just(Kind::System),
+        1 => Just(Kind::Metadata(Metadata::Mark)),
+        1 => Just(Kind::Metadata(Metadata::Interrupted)),
+    ]
+}
+
+/// Messages of all kinds and sizes, with times that jump to and fro; now and then everything is cleared.
+fn lives() -> impl Strategy<Value = Vec<Event>> {
+    let said = (kinds(), 0_i64..120, 0_i64..3_000, prop::bool::weighted(0.05));
+    let event = prop_oneof![
+        30 => said.prop_map(|(kind, tokens, minutes, interrupts)| {
+            let tokens = if kind.is_conversation() { tokens } else { 0 };
+            Event::Said(Entry { interrupts, ..entry(kind, tokens, minutes) })
+        }),
+        1 => Just(Event::Cleared),
+    ];
+    prop::collection::vec(event, 0..120)
+}
+
+fn budgets() -> impl Strategy<Value = Budget> {
+    (0_i64..500, 0.0_f64..=1.0).prop_map(|(tokens, low_water)| Budget::new(tokens, low_water))
+}
+
+/// All exchanges, as a store would keep them.
+#[derive(Default)]
+struct Kept {
+    exchanges: Vec<Exchange>,
+    placed: Vec<i64>,
+    evictions: Vec<Eviction>,
+}
+
+impl Kept {
+    fn keep(&mut self, ledger: &Ledger, appended: &Appended) {
+        self.placed.push(appended.exchange);
+        assert_eq!(usize::try_from(appended.seq), Ok(self.placed.len()));
+        if let Some(newest) = &ledger.newest {
+            self.exchanges.retain(|kept| kept.exchange != newest.exchange);
+            self.exchanges.push(newest.clone());
+        }
+    }
+
+    /// The cut as the design words it: the first exchange with at least so many tokens before it.
+    fn cut(&self, overflow: Overflow) -> Option<Cut> {
+        let far_enough = |kept: &&Exchange| kept.tokens_before >= overflow.tokens_before_min;
+        self.exchanges.iter().find(far_enough).map(|kept| Cut {
+            exchange: kept.exchange,
+            tokens_before: kept.tokens_before,
+        })
+    }
+}
+
+/// Lives through the events and checks the ledger after each.
+fn live(events: &[Event], budget: Budget, gap_ms: i64) -> (Ledger, Kept) {
+    let (mut ledger, mut kept) = (Ledger::default(), Kept::default());
+    for event in events {
+        let before = ledger.clone();
+        let evicted = match event {
+            Event::Cleared => ledger.clear(Timestamp(0)),
+            Event::Said(entry) => {
+                let appended = ledger.append(entry, gap_ms);
+                kept.keep(&ledger, &appended);
+                assert!(ledger.session - before.session == i64::from(appended.new_session));
+                ledger
+                    .overflow(budget)
+                    .and_then(|overflow| ledger.evict_to(kept.cut(overflow), entry.at))
+            }
+        };
+        check_boundary(&before, &ledger, evicted, &kept);
+        if matches!(event, Event::Said(_)) {
+            check_fit(&ledger, budget, evicted, &kept);
+        }
+        kept.evictions.extend(evicted);
+    }
+    (ledger, kept)
+}
+
+fn check_boundary(before: &Ledger, ledger: &Ledger, evicted: Option<Eviction>, kept: &Kept) {
+    match evicted {
+        None => assert_eq!(ledger.first_exchange, before.first_exchange),
+        Some(eviction) => {
+            assert!(ledger.first_exchange > before.first_exchange);
+            assert_eq!(
+                (eviction.from_exchange, eviction.through_exchange),
+                (before.first_exchange, ledger.first_exchange - 1)
+            );
+        }
+    }
+    let left = kept
+        .exchanges
+        .iter()
+        .filter(|e| e.exchange < ledger.first_exchange);
+    assert_eq!(left.map(|e| e.tokens).sum::<i64>(), ledger.tokens_before_window);
+    assert!(ledger.summarized_through < ledger.first_exchange);
+}
+
+fn check_fit(ledger: &Ledger, budget: Budget, evicted: Option<Eviction>, kept: &Kept) {
+    let in_window: Vec<&Exchange> = kept
+        .exchanges
+        .iter()
+        .filter(|e| e.exchange >= ledger.first_exchange)
+        .collect();
+    let tokens = in_window.iter().map(|e| e.tokens).sum::<i64>() + ledger.preamble_tokens();
+    assert_eq!(tokens, ledger.window_tokens());
+    assert_eq!(budget.is_exceeded_by(tokens), ledger.is_over_budget(budget));
+    assert!(
+        in_window.len() <= 1 || !ledger.is_over_budget(budget),
+        "{tokens} of {budget:?}"
+    );
+    if evicted.is_some() && in_window.len() > 1 {
+        // Down to the low water, but not further than it takes.
+        assert!(tokens <= budget.low_water_tokens());
+        let last_left = kept
+            .exchanges
+            .iter()
+            .rfind(|e| e.exchange < ledger.first_exchange && e.tokens > 0);
+        assert!(tokens + last_left.map_or(0, |e| e.tokens) > budget.low_water_tokens());
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_window_fits_and_the_boundary_only_moves_on(
+        events in lives(), budget in budgets(), gap_minutes in 0_i64..2_000,
+    ) {
+        let (ledger, kept) = live(&events, budget, gap_minutes * MINUTE_MS);
+        let clears = events.iter().filter(|event| matches!(event, Event::Cleared)).count();
+        prop_assert!(budget.budget_tokens() > 0 || kept.evictions.len() <= clears);
+        // Evictions follow one another without a gap and add up.
+        let mut next = FIRST_EXCHANGE;
+        for eviction in &kept.evictions {
+            prop_assert_eq!(eviction.from_exchange, next);
+            next = eviction.through_exchange + 1;
+        }
+        prop_assert_eq!(next, ledger.first_exchange);
+        let evicted: i64 = kept.evictions.iter().map(|eviction| eviction.tokens).sum();
+        prop_assert_eq!(evicted, ledger.tokens_before_window);
+    }
+
+    #[test]
+    fn each_message_is_in_exactly_one_exchange_and_totals_are_right(events in lives(), budget in budgets()) {
+        let (ledger, kept) = live(&events, budget, 0);
+        let said: Vec<&Entry> = events
+            .iter()
+            .filter_map(|event| match event { Event::Said(entry) => Some(entry), Event::Cleared => None })
+            .collect();
+        let mut total = 0;
+        let mut next_seq = ledger.preamble.as_ref().map_or(1, |preamble| preamble.last_seq + 1);
+        for (number, exchange) in (FIRST_EXCHANGE..).zip(&kept.exchanges) {
+            prop_assert_eq!((exchange.exchange, exchange.first_seq, exchange.tokens_before), (number, next_seq, total));
+            let messages: Vec<&Entry> = (exchange.first_seq..=exchange.last_seq)
+                .map(|seq| said[usize::try_from(seq).unwrap() - 1])
+                .collect();
+            prop_assert_eq!(exchange.tokens, messages.iter().map(|entry| entry.tokens).sum::<i64>());
+            prop_assert_eq!(Some(exchange.opened_at), messages.iter().map(|entry| entry.at).min());
+            prop_assert_eq!(Some(exchange.last_at), messages.iter().map(|entry| entry.at).max());
+            // Only its first message may be one that opens an exchange.
+            let opens = |entry: &&&Entry| entry.kind == Kind::User && !entry.interrupts;
+            prop_assert!(messages.iter().skip(1).find(opens).is_none());
+            (next_seq, total) = (exchange.last_seq + 1, exchange.tokens_through());
+        }
+        prop_assert_eq!(next_seq, ledger.last_seq + 1);
+        for (entry, exchange) in said.iter().zip(&kept.placed) {
+            prop_assert!(entry.kind != Kind::User || entry.interrupts || *exchange != PREAMBLE);
+        }
+    }
+
+    #[test]
+    fn sessions_count_silences_and_nothing_else(minutes in prop::collection::vec(0_i64..200, 1..40), gap in 1_i64..100) {
+        let mut ledger = Ledger::default();
+        let mut last: Option<i64> = None;
+        let mut sessions = 1;
+        for minute in minutes {
+            ledger.append(&entry(Kind::User, 1, minute), gap * MINUTE_MS);
+            sessions += i64::from(last.is_some_and(|last| minute - last > gap));
+            prop_assert_eq!(ledger.session, sessions);
+            last = Some(minute);
+        }
+    }
+}
+
+#[test]
+fn seed_000_one_user_message_one_exchange() {
+    let mut ledger = Ledger::default();
+    let kinds = [
+        (Kind::User, Placement::Opens),
+        (Kind::Assistant, Placement::Joins),
+        (Kind::User, Placement::Opens),
+        (Kind::ToolCall, Placement::Joins),
+        (Kind::ToolResult, Placement::Joins),
+        (Kind::Assistant, Placement::Joins),
+        (Kind::User, Placement::Opens),
+    ];
+    for (kind, expected) in kinds {
+        let entry = entry(kind, 1, 0);
+        assert_eq!(ledger.place(&entry), expected);
+        ledger.append(&entry, 0);
+    }
+    assert_eq!(ledger.last_exchange, 3);
+}
+
+#[test]
+fn seed_000_an_interrupted_exchange_is_a_valid_boundary() {
+    let mut ledger = Ledger::default();
+    for kind in [
+        Kind::User,
+        Kind::ToolCall,
+        Kind::ToolResult,
+        Kind::User,
+        Kind::Assistant,
+    ] {
+        ledger.append(&entry(kind, 10, 0), 0);
+    }
+    let evicted = ledger.evict_to(None, Timestamp(0)).unwrap();
+    assert_eq!(
+        (evicted.from_exchange, evicted.through_exchange, evicted.tokens),
+        (1, 1, 30)
+    );
+}
+
+#[test]
+fn seed_000_system_messages_within_an_exchange_stay_with_it() {
+    let mut ledger = Ledger::default();
+    for kind in [
+        Kind::System,
+        Kind::User,
+        Kind::System,
+        Kind::ToolCall,
+        Kind::ToolResult,
+        Kind::Assistant,
+    ] {
+        ledger.append(&entry(kind, 10, 0), 0);
+    }
+    assert_eq!(
+        ledger.preamble.as_ref().map(|preamble| preamble.last_seq),
+        Some(1)
+    );
+    assert_eq!(
+        ledger
+            .newest
+            .as_ref()
+            .map(|newest| (newest.first_seq, newest.last_seq)),
+        Some((2, 6))
+    );
+}
+
+/// An interrupting message ends what is open; it asks for nothing, whoever sent it.
+#[test]
+fn an_interruption_opens_nothing() {
+    let mut ledger = Ledger::default();
+    ledger.append(&entry(Kind::User, 10, 0), 0);
+    let interrupt = Entry {
+        interrupts: true,
+        ..entry(Kind::User, 1, 0)
+    };
+    assert_eq!(ledger.append(&interrupt, 0).exchange, 1);
+}
+
+/// What was cleared stays cleared: whatever comes later continues behind the boundary.
+#[test]
+fn what_arrives_for_a_cleared_exchange_continues_behind_the_boundary() {
+    let mut ledger = Ledger::default();
+    ledger.append(&entry(Kind::User, 10, 0), 0);
+    ledger.append(&entry(Kind::ToolCall, 10, 0), 0);
+    assert_eq!(ledger.clear(Timestamp(0)).map(|left| left.tokens), Some(20));
+    assert_eq!(ledger.clear(Timestamp(0)), None);
+    assert_eq!((ledger.window_tokens(), ledger.pending_numbers()), (0, 1));
+    for (kind, exchange) in [(Kind::ToolResult, 2), (Kind::Assistant, 2), (Kind::User, 3)] {
+        assert_eq!(ledger.append(&entry(kind, 5, 0), 0).exchange, exchange);
+    }
+    assert_eq!(ledger.window_tokens(), 15);
+}
+
+#[test]
+fn after_an_end_a_silence_begins_no_second_session() {
+    let mut ledger = Ledger::default();
+    ledger.append(&entry(Kind::User, 1, 0), MINUTE_MS);
+    ledger.session += 1;
+    assert!(!ledger.append(&entry(Kind::User, 1, 500), MINUTE_MS).new_session);
+    assert!(ledger.append(&entry(Kind::User, 1, 900), MINUTE_MS).new_session);
+    assert_eq!(ledger.session, 3);
+}

@@ -1,0 +1,282 @@
+//! The window against the seeds: their examples by name, and their algorithm as oracle.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    domain::{message::Format, tokens::MESSAGE_OVERHEAD_TOKENS},
+    formats,
+};
+
+/// One token per character: tests say what a message costs.
+struct Characters;
+
+impl TokenCounter for Characters {
+    fn count(&self, text: &str) -> i64 {
+        i64::try_from(text.chars().count()).unwrap_or(i64::MAX)
+    }
+
+    fn method(&self) -> &'static str {
+        "characters"
+    }
+}
+
+fn native(kind: &str, text: &str) -> Message {
+    let payload = if kind == "tool_call" {
+        serde_json::json!({"kind": kind, "content": text, "name": "t", "arguments": {}})
+    } else {
+        serde_json::json!({"kind": kind, "content": text})
+    };
+    formats::parse(Format::Native, &payload.to_string()).unwrap()
+}
+
+/// A message of `kind` that costs `tokens` in all.
+fn costing(kind: &str, tokens: i64) -> Message {
+    let overhead = count_message(&Characters, &native(kind, ""));
+    assert!(tokens >= overhead, "a {kind} costs {overhead} at least");
+    native(kind, &"x".repeat(usize::try_from(tokens - overhead).unwrap()))
+}
+
+fn window(budget_tokens: i64) -> Window {
+    Window::new(Budget::new(budget_tokens, 1.0), Arc::new(Characters))
+}
+
+/// Pushes messages of these kinds and costs; returns the exchanges that left, by number and messages.
+fn push(window: &mut Window, messages: &[(&str, i64)]) -> Vec<(i64, usize)> {
+    let mut left = Vec::new();
+    for (kind, tokens) in messages {
+        left.extend(window.push(costing(kind, *tokens), Timestamp(0)));
+    }
+    left.iter()
+        .map(|held| (held.exchange.exchange, held.messages.len()))
+        .collect()
+}
+
+fn kinds(window: &Window) -> Vec<&str> {
+    window.messages().map(|message| message.kind.name()).collect()
+}
+
+#[test]
+fn seed_000_a_simple_exchange_leaves_whole() {
+    let mut window = window(3_000);
+    assert_eq!(push(&mut window, &[("user", 100), ("assistant", 2_000)]), []);
+    assert_eq!(push(&mut window, &[("user", 1_000)]), [(1, 2)]);
+    assert_eq!((kinds(&window), window.tokens()), (vec!["user"], 1_000));
+}
+
+#[test]
+fn seed_000_a_tool_call_is_never_parted_from_its_result() {
+    let mut window = window(5_000);
+    let exchange_2 = [
+        ("user", 50),
+        ("tool_call", 50),
+        ("tool_result", 4_000),
+        ("assistant", 400),
+    ];
+    push(&mut window, &exchange_2);
+    assert_eq!(push(&mut window, &[("user", 501)]), [(1, 4)]);
+    assert_eq!(kinds(&window), ["user"]);
+}
+
+#[test]
+fn seed_000_multiple_tool_calls_leave_together() {
+    let mut window = window(9_000);
+    let step = [("tool_call", 50), ("tool_result", 1_900)];
+    let mut exchange_3 = vec![("user", 50)];
+    exchange_3.extend(step.iter().cycle().take(8));
+    exchange_3.push(("assistant", 50));
+    assert_eq!(push(&mut window, &exchange_3), []);
+    assert_eq!(window.messages().count(), 10);
+    // All ten messages leave with the exchange.
+    assert_eq!(
+        push(&mut window, &[("user", 1_200), ("tool_call", 100)]),
+        [(1, 10)]
+    );
+    assert_eq!(kinds(&window), ["user", "tool_call"]);
+}
+
+#[test]
+fn seed_000_no_window_begins_with_half_an_exchange() {
+    let mut window = window(20_000);
+    for _ in 140..150 {
+        push(
+            &mut window,
+            &[
+                ("user", 100),
+                ("tool_call", 2_000),
+                ("tool_result", 5_000),
+                ("assistant", 900),
+            ],
+        );
+        assert_eq!(kinds(&window).first(), Some(&"user"));
+        assert_eq!(kinds(&window).len() % 4, 0);
+    }
+    assert_eq!(window.tokens(), 16_000);
+}
+
+#[test]
+fn seed_000_the_oldest_leave_until_under_budget() {
+    let mut window = window(90);
+    let left = push(
+        &mut window,
+        &[("user", 42), ("user", 38), ("user", 10), ("user", 52)],
+    );
+    // 142 tokens: the first alone isn't enough, the first two are.
+    assert_eq!((left, window.tokens()), (vec![(1, 1), (2, 1)], 62));
+}
+
+#[test]
+fn seed_001_zero_disables() {
+    let mut window = window(0);
+    for _ in 0..200 {
+        assert_eq!(push(&mut window, &[("user", 1_000), ("assistant", 1_000)]), []);
+    }
+    assert_eq!((window.tokens(), window.is_over_budget()), (400_000, false));
+}
+
+#[test]
+fn seed_001_keeps_the_newest_turn_even_over_budget() {
+    let mut window = window(100);
+    assert_eq!(
+        push(
+            &mut window,
+            &[("user", 60), ("assistant", 5_000), ("tool_result", 5_000)]
+        ),
+        []
+    );
+    assert!(window.is_over_budget());
+    assert_eq!(push(&mut window, &[("user", 4_000)]), [(1, 3)]);
+    assert_eq!((window.messages().count(), window.is_over_budget()), (1, true));
+    assert_eq!(push(&mut window, &[("user", 50)]), [(2, 1)]);
+    assert!(!window.is_over_budget());
+}
+
+#[test]
+fn seed_001_the_budget_is_a_ceiling_not_a_target() {
+    let mut window = window(100);
+    assert_eq!(
+        push(&mut window, &[("user", 60), ("user", 40)]),
+        [],
+        "exactly the budget is fine"
+    );
+    assert_eq!(push(&mut window, &[("user", 4)]), [(1, 1)]);
+    assert_eq!(window.tokens(), 44, "well under it is fine, too");
+}
+
+#[test]
+fn seed_001_metadata_kinds_are_free_and_leave_with_their_turn() {
+    let mut window = window(30);
+    let metadata = ["clear", "mark", "rewind", "agent_killed", "command", "fork"];
+    window.push(costing("user", 20), Timestamp(0));
+    for kind in metadata {
+        window.push(
+            native(kind, "a very long text that costs nothing at all"),
+            Timestamp(0),
+        );
+    }
+    assert_eq!(window.tokens(), 20);
+    assert_eq!(push(&mut window, &[("user", 20)]), [(1, 7)]);
+}
+
+#[test]
+fn seed_001_the_system_prompt_is_counted_and_stays() {
+    let mut window = window(100);
+    push(&mut window, &[("system", 50), ("user", 30)]);
+    assert_eq!(push(&mut window, &[("user", 30)]), [(1, 1)]);
+    assert_eq!((kinds(&window), window.tokens()), (vec!["system", "user"], 80));
+}
+
+#[test]
+fn seed_001_an_assistant_message_costs_its_overhead_at_least() {
+    let mut window = window(0);
+    push(&mut window, &[("assistant", MESSAGE_OVERHEAD_TOKENS)]);
+    assert_eq!(window.tokens(), MESSAGE_OVERHEAD_TOKENS);
+}
+
+/// Seed 004: a safe cut point is a user message that is not a tool result.
+#[test]
+fn seed_004_a_user_message_that_is_a_tool_result_opens_nothing() {
+    let mut window = window(0);
+    let lines = [
+        r#"{"role":"user","content":"task"}"#,
+        r#"{"role":"assistant","content":[{"type":"tool_use","id":"t1","name":"edit","input":{}}]}"#,
+        r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"ok"}]}"#,
+        r#"{"role":"assistant","content":[{"type":"tool_use","id":"t2","name":"edit","input":{}}]}"#,
+        r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"t2","content":"ok"},{"type":"text","text":"go on"}]}"#,
+        r#"{"role":"assistant","content":"text"}"#,
+        r#"{"role":"user","content":"next request"}"#,
+    ];
+    for line in lines {
+        window.push(formats::parse(Format::Anthropic, line).unwrap(), Timestamp(0));
+    }
+    let held: Vec<usize> = window.exchanges().map(|held| held.messages.len()).collect();
+    assert_eq!(held, [6, 1]);
+}
+
+/// Seed 000's algorithm, word by word: detect the exchanges, sum up, remove the oldest while they are too many.
+#[derive(Default)]
+struct Seed {
+    preamble_tokens: i64,
+    exchanges: Vec<(i64, Vec<i64>)>,
+    first: i64,
+    seen: i64,
+}
+
+impl Seed {
+    fn push(&mut self, kind: &str, tokens: i64, budget: Budget) {
+        let is_leading = self.exchanges.is_empty() && self.seen == 0;
+        if kind == "user" || (is_leading && !matches!(kind, "system" | "mark")) {
+            self.seen += 1;
+            self.exchanges.push((self.seen, Vec::new()));
+        }
+        match self.exchanges.last_mut() {
+            Some((_, messages)) => messages.push(tokens),
+            None => self.preamble_tokens += tokens,
+        }
+        if budget.is_exceeded_by(self.tokens()) {
+            while self.tokens() > budget.low_water_tokens() && self.exchanges.len() > 1 {
+                self.exchanges.remove(0);
+            }
+        }
+        self.first = self.exchanges.first().map_or(1, |(number, _)| *number);
+    }
+
+    fn tokens(&self) -> i64 {
+        self.preamble_tokens
+            + self
+                .exchanges
+                .iter()
+                .flat_map(|(_, messages)| messages)
+                .sum::<i64>()
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_window_decides_as_seed_000_does(
+        said in prop::collection::vec(
+            (prop::sample::select(vec!["user", "user", "assistant", "tool_call", "tool_result", "system", "mark"]), 0_i64..80),
+            0..80,
+        ),
+        budget_tokens in 0_i64..500,
+        low_water in 0.0_f64..=1.0,
+    ) {
+        let budget = Budget::new(budget_tokens, low_water);
+        let (mut window, mut seed) = (Window::new(budget, Arc::new(Characters)), Seed::default());
+        let mut left = Vec::new();
+        for (kind, tokens) in said {
+            let message = native(kind, &"x".repeat(usize::try_from(tokens).unwrap()));
+            let tokens = count_message(&Characters, &message);
+            left.extend(window.push(message, Timestamp(0)).into_iter().map(|held| held.exchange.exchange));
+            seed.push(kind, tokens, budget);
+            let held: Vec<(i64, usize)> =
+                window.exchanges().map(|held| (held.exchange.exchange, held.messages.len())).collect();
+            let expected: Vec<(i64, usize)> =
+                seed.exchanges.iter().map(|(number, messages)| (*number, messages.len())).collect();
+            prop_assert_eq!(held, expected);
+            prop_assert_eq!(window.tokens(), seed.tokens());
+            prop_assert_eq!(left.len(), usize::try_from(seed.first - 1).unwrap());
+        }
+        prop_assert!(left.iter().copied().eq(1..seed.first));
+    }
+}

@@ -1,0 +1,143 @@
+//! A store whose calls fail as planned: before they took effect, or after, when only the answer is lost.
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use async_trait::async_trait;
+use recapd::{
+    domain::{
+        agent::AgentId,
+        time::Timestamp,
+        work::{Lease, Reason},
+    },
+    store::{
+        AgentRow, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery, Failure,
+        JournalledAnswer, Material, MaterialLimits, Patch, Prune, Sample, SessionEnded, Settle, Store,
+        StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
+    },
+};
+
+/// When a call fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// Nothing happened.
+    Before,
+    /// It happened, but nobody hears of it.
+    After,
+}
+
+/// The store.
+pub(crate) struct FlakyStore {
+    inner: Arc<dyn Store>,
+    plan: Mutex<Plan>,
+}
+
+#[derive(Default)]
+struct Plan {
+    faults: Vec<(&'static str, usize, When)>,
+    calls: HashMap<&'static str, usize>,
+    met: usize,
+}
+
+impl FlakyStore {
+    /// A store over `inner` without a fault.
+    pub(crate) fn new(inner: Arc<dyn Store>) -> Self {
+        Self {
+            inner,
+            plan: Mutex::default(),
+        }
+    }
+
+    /// The `nth` call of `method` from now on fails.
+    pub(crate) fn fail(&self, method: &'static str, nth: usize, when: When) {
+        let mut plan = self.plan();
+        let so_far = plan.calls.get(method).copied().unwrap_or_default();
+        plan.faults.push((method, so_far + nth, when));
+    }
+
+    /// How many planned faults happened.
+    pub(crate) fn met(&self) -> usize {
+        self.plan().met
+    }
+
+    /// Forgets the faults that are still to come.
+    pub(crate) fn mend(&self) {
+        self.plan().faults.clear();
+    }
+
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fault(&self, method: &'static str) -> Option<When> {
+        let mut plan = self.plan();
+        let calls = plan.calls.entry(method).or_default();
+        *calls += 1;
+        let call = *calls;
+        let planned = plan
+            .faults
+            .iter()
+            .position(|(name, nth, _)| *name == method && *nth == call)?;
+        plan.met += 1;
+        Some(plan.faults.remove(planned).2)
+    }
+
+    async fn pass<T>(
+        &self,
+        method: &'static str,
+        call: impl Future<Output = StoreResult<T>> + Send,
+    ) -> StoreResult<T> {
+        let failed = || StoreError::Unavailable(format!("planned failure of {method}"));
+        match self.fault(method) {
+            None => call.await,
+            Some(When::Before) => Err(failed()),
+            Some(When::After) => {
+                // What it answered is lost, a refusal too.
+                drop(call.await);
+                Err(failed())
+            }
+        }
+    }
+}
+
+/// Passes methods on to the inner store.
+macro_rules! pass {
+    ($(fn $method:ident($($name:ident: $type:ty),*) -> $answer:ty;)+) => {
+        #[async_trait]
+        impl Store for FlakyStore {
+            $(async fn $method(&self, $($name: $type),*) -> StoreResult<$answer> {
+                self.pass(stringify!($method), self.inner.$method($($name),*)).await
+            })+
+        }
+    };
+}
+
+pass! {
+    fn append(request: AppendRequest) -> AppendOutcome;
+    fn end_session(agent: &AgentId, now: Timestamp) -> SessionEnded;
+    fn agent(agent: &AgentId) -> Option<AgentRow>;
+    fn agents(after: Option<&AgentId>, limit: i64) -> Vec<AgentRow>;
+    fn exchanges(agent: &AgentId, query: ExchangeQuery) -> Vec<StoredExchange>;
+    fn summary(agent: &AgentId) -> Option<SummaryRow>;
+    fn enqueue(agent: &AgentId, reason: Reason, delay_ms: i64, now: Timestamp) -> Enqueued;
+    fn claim(claim: ClaimRequest) -> Vec<Lease>;
+    fn renew(leases: &[Lease], now: Timestamp, lease_ms: i64) -> Vec<i64>;
+    fn material(lease: &Lease, limits: MaterialLimits) -> Material;
+    fn journalled(agent: &AgentId, key: &str) -> Option<JournalledAnswer>;
+    fn journal(agent: &AgentId, key: &str, answer: &JournalledAnswer, now: Timestamp) -> ();
+    fn complete(lease: &Lease, patch: Patch) -> Completed;
+    fn settle(lease: &Lease, settle: Settle) -> Completed;
+    fn fail(lease: &Lease, failure: Failure) -> ();
+    fn release(leases: &[Lease], now: Timestamp) -> u64;
+    fn reclaim(owner: &str, now: Timestamp) -> u64;
+    fn reconcile(pending_before: Timestamp, now: Timestamp) -> u64;
+    fn enqueue_ageing(now: Timestamp, limit: i64) -> u64;
+    fn take_slot(name: &str, slot: Timestamp, now: Timestamp) -> bool;
+    fn prune(prune: Prune) -> u64;
+    fn sample(now: Timestamp, window_ms: i64) -> Sample;
+    fn verify(agent: &AgentId) -> AgentReport;
+    fn ping() -> ();
+}

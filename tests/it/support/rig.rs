@@ -1,0 +1,127 @@
+//! A daemon's parts over a fresh database, a clock turned by hand, and a model and a store that fail as planned.
+
+use std::sync::Arc;
+
+use recapd::{
+    assembly::Parts,
+    clock::{Clock, ManualClock},
+    config::Config,
+    domain::{agent::AgentId, message::Message, time::MINUTE_MS},
+    store::{AgentRow, Store, verify::AgentReport},
+    worker::Outcome,
+};
+
+use super::{
+    backend::{Backend as _, SqliteBackend},
+    conversation::{T0, agent, native},
+    flaky_store::FlakyStore,
+    scripted::ScriptedModel,
+};
+
+/// The parts, and what they stand on.
+pub(crate) struct Rig {
+    /// The database, for looks past the parts.
+    pub(crate) db: SqliteBackend,
+    /// The store that the parts use.
+    pub(crate) flaky: Arc<FlakyStore>,
+    /// The model that the worker asks.
+    pub(crate) model: Arc<ScriptedModel>,
+    /// Their time.
+    pub(crate) clock: Arc<ManualClock>,
+    /// The parts.
+    pub(crate) parts: Parts,
+    /// The agent of the test.
+    pub(crate) agent: AgentId,
+}
+
+/// A window of some two turns, and no jitter between updates of a batch.
+pub(crate) fn config() -> Config {
+    let mut config = Config::default();
+    config.window.budget_tokens = 40;
+    config.window.low_water = 0.5;
+    config.queue.debounce_ms = 0;
+    config
+}
+
+impl Rig {
+    /// The parts of a daemon with this configuration.
+    pub(crate) async fn new(config: &Config) -> Self {
+        let db = SqliteBackend::fresh().await;
+        let flaky = Arc::new(FlakyStore::new(db.store()));
+        let model = Arc::new(ScriptedModel::default());
+        let clock = Arc::new(ManualClock::new(T0));
+        let store: Arc<dyn Store> = Arc::<FlakyStore>::clone(&flaky);
+        let time: Arc<dyn Clock> = Arc::<ManualClock>::clone(&clock);
+        let asked = Arc::<ScriptedModel>::clone(&model);
+        let parts = Parts::new(config, store, asked, time, "daemon", 7);
+        Self {
+            db,
+            flaky,
+            model,
+            clock,
+            parts,
+            agent: agent("a"),
+        }
+    }
+
+    /// Says so many turns of three or five messages.
+    pub(crate) async fn say(&self, turns: usize) {
+        for turn in 0..turns {
+            let mut messages = vec![native("user", "Please fix the next of the failing tests")];
+            if turn % 2 == 0 {
+                messages.extend([
+                    native("tool_call", "bash"),
+                    native("tool_result", "test result: ok"),
+                ]);
+            }
+            messages.push(native("assistant", "Fixed, and it was an off-by-one error."));
+            self.append(messages).await;
+        }
+    }
+
+    /// Appends what the agent's client keeps trying to append.
+    pub(crate) async fn append(&self, messages: Vec<Message>) {
+        self.parts.keeper.append(&self.agent, messages).await.unwrap();
+        self.clock.advance_ms(1_000);
+    }
+
+    /// Works off what is due.
+    pub(crate) async fn drain(&self) -> Vec<Outcome> {
+        self.parts.worker.drain().await.unwrap()
+    }
+
+    /// Lets time pass until everything that waits is due, and works it off.
+    pub(crate) async fn drain_later(&self) -> Vec<Outcome> {
+        self.clock.advance_ms(20 * MINUTE_MS);
+        self.drain().await
+    }
+
+    /// The agent's row.
+    pub(crate) async fn row(&self) -> AgentRow {
+        self.db.store().agent(&self.agent).await.unwrap().unwrap()
+    }
+
+    /// The report on the agent, with which nothing may be wrong.
+    #[track_caller]
+    pub(crate) fn assert_clean(report: &AgentReport) {
+        assert_eq!(report.breaches, [], "{report:?}");
+    }
+
+    /// What `verify` says.
+    pub(crate) async fn verify(&self) -> AgentReport {
+        let report = self.db.store().verify(&self.agent).await.unwrap();
+        Self::assert_clean(&report);
+        report
+    }
+
+    /// The document.
+    pub(crate) async fn content(&self) -> String {
+        self.db
+            .store()
+            .summary(&self.agent)
+            .await
+            .unwrap()
+            .unwrap()
+            .content
+    }
+}

@@ -1,0 +1,195 @@
+//! A model that answers as planned.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use recapd::{
+    domain::reply::ANSWER_BYTES_MAX,
+    llm::{Cause, ChatModel, Fault, LlmError, ModelAnswer, ModelRequest},
+};
+use serde_json::json;
+use tokio::sync::{Semaphore, watch};
+
+/// What the model does with one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// An item for each exchange.
+    Good,
+    /// One item for all exchanges but the last.
+    Partial,
+    /// Texts far longer than an item may have.
+    Oversize,
+    /// Prose.
+    Garbage,
+    /// No text at all.
+    Empty,
+    /// More text than is read.
+    Flood,
+    /// Items about exchanges that nobody asked about.
+    WrongExchanges,
+    /// Two items about the same exchanges.
+    Overlapping,
+    /// A failure that may pass.
+    Transient,
+    /// Come back in five minutes.
+    RateLimited,
+    /// The key is wrong.
+    Auth,
+    /// The model declines.
+    Refusal,
+    /// More than one exchange is too much.
+    Overflow,
+    /// The answer was cut off, however short the question.
+    Truncated,
+    /// A good answer, once [`ScriptedModel::let_go`] allows it.
+    Held,
+}
+
+impl Reply {
+    /// Every reply that comes by itself.
+    pub(crate) const ALL: [Self; 14] = [
+        Self::Good,
+        Self::Partial,
+        Self::Oversize,
+        Self::Garbage,
+        Self::Empty,
+        Self::Flood,
+        Self::WrongExchanges,
+        Self::Overlapping,
+        Self::Transient,
+        Self::RateLimited,
+        Self::Auth,
+        Self::Refusal,
+        Self::Overflow,
+        Self::Truncated,
+    ];
+}
+
+/// The model. It gives the planned replies in order, then good ones.
+pub(crate) struct ScriptedModel {
+    planned: Mutex<VecDeque<Reply>>,
+    calls: watch::Sender<usize>,
+    gate: Semaphore,
+}
+
+impl Default for ScriptedModel {
+    fn default() -> Self {
+        Self {
+            planned: Mutex::default(),
+            calls: watch::Sender::new(0),
+            gate: Semaphore::new(0),
+        }
+    }
+}
+
+impl ScriptedModel {
+    /// Forgets what was planned and plans `replies`.
+    pub(crate) fn plan(&self, replies: impl IntoIterator<Item = Reply>) {
+        *self.planned.lock().unwrap_or_else(PoisonError::into_inner) = replies.into_iter().collect();
+    }
+
+    /// How often it was asked.
+    pub(crate) fn calls(&self) -> usize {
+        *self.calls.borrow()
+    }
+
+    /// Waits until it was asked for the `call`th time.
+    pub(crate) async fn asked(&self, call: usize) {
+        let mut calls = self.calls.subscribe();
+        calls.wait_for(|calls| *calls >= call).await.unwrap();
+    }
+
+    /// Lets one held answer go.
+    pub(crate) fn let_go(&self) {
+        self.gate.add_permits(1);
+    }
+
+    fn next(&self) -> Reply {
+        let planned = self
+            .planned
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop_front();
+        planned.unwrap_or(Reply::Good)
+    }
+}
+
+#[async_trait]
+impl ChatModel for ScriptedModel {
+    fn provider(&self) -> &'static str {
+        "scripted"
+    }
+
+    fn model(&self) -> &'static str {
+        "script"
+    }
+
+    async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
+        let reply = self.next();
+        self.calls.send_modify(|calls| *calls += 1);
+        if reply == Reply::Held {
+            self.gate.acquire().await.unwrap().forget();
+        }
+        let exchanges: Vec<i64> = request
+            .transcripts
+            .iter()
+            .map(|transcript| transcript.exchange)
+            .collect();
+        Ok(ModelAnswer {
+            text: text(reply, &exchanges)?,
+            input_tokens: 1_000,
+            output_tokens: 100,
+        })
+    }
+}
+
+fn text(reply: Reply, exchanges: &[i64]) -> Result<String, LlmError> {
+    let (first, last) = (exchanges.first().unwrap(), exchanges.last().unwrap());
+    let each = |words: usize| {
+        let items: Vec<_> = exchanges
+            .iter()
+            .map(|&exchange| item(exchange, exchange, words))
+            .collect();
+        answer(&items)
+    };
+    Ok(match reply {
+        Reply::Good | Reply::Held => each(8),
+        Reply::Oversize => each(2_000),
+        Reply::Partial if first < last => answer(&[item(*first, exchanges[exchanges.len() - 2], 8)]),
+        Reply::Partial | Reply::Empty => String::new(),
+        Reply::Garbage => "I would rather talk about the weather.".to_owned(),
+        Reply::Flood => " ".repeat(ANSWER_BYTES_MAX + 1),
+        Reply::WrongExchanges => answer(&[item(last + 1, last + 9, 8)]),
+        Reply::Overlapping => answer(&[item(*first, *last, 8), item(*first, *first, 8)]),
+        Reply::Overflow if exchanges.len() == 1 => each(8),
+        reply => return Err(fault(reply)),
+    })
+}
+
+fn fault(reply: Reply) -> LlmError {
+    match reply {
+        Reply::RateLimited => LlmError::RateLimited {
+            retry_after: Some(Duration::from_mins(5)),
+            message: "too many requests".to_owned(),
+        },
+        Reply::Auth => LlmError::Auth("no such key".to_owned()),
+        Reply::Refusal => LlmError::Refused("I can't help with that".to_owned()),
+        Reply::Overflow => LlmError::ContextOverflow("too long".to_owned()),
+        Reply::Truncated => LlmError::Truncated,
+        _ => LlmError::Transient(Fault::new(Cause::Network, "connection reset")),
+    }
+}
+
+fn item(first: i64, last: i64, words: usize) -> serde_json::Value {
+    let long = format!("Worked on exchange {first}, {}", "step by step ".repeat(words));
+    json!({"exchanges": {"first": first, "last": last}, "importance": "fix",
+           "text": long, "brief": format!("Did exchange {first}"), "gist": format!("Exchange {first} done")})
+}
+
+fn answer(items: &[serde_json::Value]) -> String {
+    json!({"items": items}).to_string()
+}

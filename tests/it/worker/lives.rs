@@ -1,0 +1,225 @@
+//! Random lives of a daemon: appends, updates, ends of sessions, crashes, and everything that can fail.
+
+use proptest::{prelude::*, test_runner::TestRunner};
+use recapd::{
+    clock::Clock as _,
+    domain::{
+        summary::coverage::digest_items,
+        time::{MINUTE_MS, SECOND_MS},
+        work::{Lease, Reason},
+    },
+    store::Material,
+    worker::Outcome,
+};
+
+use crate::support::{
+    backend::Backend as _,
+    cases::cases,
+    conversation::{ALL, claim, patch},
+    flaky_store::When,
+    rig::{Rig, config},
+    scripted::Reply,
+};
+
+const CASES: u32 = 40;
+
+/// What happens next.
+#[derive(Clone, Debug)]
+enum Step {
+    /// So many turns are said.
+    Say(usize),
+    /// The queue is worked off while the model replies like this.
+    Drain(Vec<Reply>),
+    /// Seconds go by.
+    Wait(i64),
+    /// The session ends.
+    End,
+    /// A lease is claimed, and its holder never heard of again.
+    Crash,
+    /// A lease is claimed and its material read; [`Step::Zombie`] will finish it, however late.
+    Stall,
+    /// Whoever stalled goes on.
+    Zombie,
+    /// Somebody asks for an update.
+    Ask,
+    /// The ageing schedule fires.
+    Age,
+    /// The queue is emptied.
+    Empty,
+    /// The reconciler looks.
+    Reconcile,
+    /// A call of the store will fail.
+    Fail(&'static str, usize, When),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let reply = prop_oneof![2 => Just(Reply::Good), 5 => prop::sample::select(Reply::ALL.to_vec())];
+    let method = prop::sample::select(vec![
+        "claim",
+        "material",
+        "journalled",
+        "journal",
+        "complete",
+        "settle",
+        "fail",
+        "release",
+    ]);
+    let when = prop_oneof![Just(When::Before), Just(When::After)];
+    let step = prop_oneof![
+        6 => (1_usize..5).prop_map(Step::Say),
+        6 => prop::collection::vec(reply, 0..6).prop_map(Step::Drain),
+        3 => (1_i64..1_000).prop_map(Step::Wait),
+        1 => Just(Step::Wait(3 * 24 * 3_600)),
+        1 => Just(Step::End),
+        2 => Just(Step::Crash),
+        1 => Just(Step::Stall),
+        1 => Just(Step::Zombie),
+        1 => Just(Step::Ask),
+        1 => Just(Step::Age),
+        1 => Just(Step::Empty),
+        1 => Just(Step::Reconcile),
+        3 => (method, 1_usize..3, when).prop_map(|(method, nth, when)| Step::Fail(method, nth, when)),
+    ];
+    prop::collection::vec(step, 1..25)
+}
+
+/// A daemon, and who stalled in it.
+struct Life {
+    rig: Rig,
+    stalled: Option<(Lease, Material)>,
+}
+
+impl Life {
+    async fn step(&mut self, step: &Step) {
+        let (rig, now) = (&self.rig, self.rig.clock.now());
+        let store = rig.db.store();
+        match step {
+            Step::Say(turns) => rig.say(*turns).await,
+            Step::Drain(replies) => self.drain(replies).await,
+            Step::Wait(seconds) => rig.clock.advance_ms(seconds * SECOND_MS),
+            Step::End => drop(rig.parts.keeper.end_session(&rig.agent).await.unwrap()),
+            Step::Crash => {
+                store.claim(claim("doomed", 1, now)).await.unwrap();
+                rig.clock.advance_ms(MINUTE_MS);
+            }
+            Step::Stall => {
+                if let Some(lease) = store.claim(claim("stalled", 1, now)).await.unwrap().pop() {
+                    let material = store.material(&lease, ALL).await.unwrap();
+                    self.stalled = Some((lease, material));
+                }
+            }
+            Step::Zombie => {
+                if let Some((lease, material)) = self.stalled.take() {
+                    let rows: Vec<_> = material
+                        .exchanges
+                        .iter()
+                        .map(|stored| stored.exchange.clone())
+                        .collect();
+                    // Either it still holds the lease, or it is fenced off.
+                    drop(
+                        store
+                            .complete(&lease, patch(&material, digest_items(&rows), now))
+                            .await,
+                    );
+                }
+            }
+            Step::Ask => drop(store.enqueue(&rig.agent, Reason::Manual, 0, now).await.unwrap()),
+            Step::Age => drop(rig.parts.schedule.age().await.unwrap()),
+            Step::Empty => drop(rig.db.raw("DELETE FROM summary_update_queue").await),
+            Step::Reconcile => drop(store.reconcile(now, now).await.unwrap()),
+            Step::Fail(method, nth, when) => rig.flaky.fail(method, *nth, *when),
+        }
+    }
+
+    /// Works off what is due, and compares the summary before and after with what is said to have happened.
+    async fn drain(&self, replies: &[Reply]) {
+        let rig = &self.rig;
+        let (before, content) = (rig.row().await, rig.content().await);
+        let met = rig.flaky.met();
+        rig.model.plan(replies.iter().copied());
+        let drained = rig.parts.worker.drain().await;
+        let after = rig.row().await;
+        if after.version == before.version {
+            assert_eq!(rig.content().await, content, "the old summary stays");
+        }
+        if let Ok(outcomes) = drained {
+            let applied = outcomes
+                .iter()
+                .filter(|o| matches!(o, Outcome::Completed | Outcome::Parked))
+                .count();
+            // One whose answer was lost may have been applied, too; and if the database then fails again, the worker
+            // takes it for one to be tried again.
+            let is_unheard = |o: &&Outcome| {
+                **o == Outcome::Superseded || (**o == Outcome::Retried && rig.flaky.met() >= met + 2)
+            };
+            let unheard = outcomes.iter().filter(is_unheard).count();
+            let versions = usize::try_from(after.version - before.version).unwrap();
+            assert!(
+                (applied..=applied + unheard).contains(&versions),
+                "{outcomes:?}: {versions} versions"
+            );
+        }
+    }
+
+    /// The trouble is over: everything that left the window gets into the summary.
+    async fn recover(&self) {
+        let rig = &self.rig;
+        rig.flaky.mend();
+        rig.model.plan([]);
+        rig.say(3).await;
+        for _ in 0..12 {
+            rig.clock.advance_ms(20 * MINUTE_MS);
+            let now = rig.clock.now();
+            rig.db
+                .store()
+                .enqueue(&rig.agent, Reason::Manual, 0, now)
+                .await
+                .unwrap();
+            rig.drain().await;
+        }
+        let report = rig.verify().await;
+        assert_eq!(
+            (report.pending, report.covered + report.in_window),
+            (0, report.exchanges)
+        );
+        assert_eq!(
+            rig.db.number("SELECT count(*) FROM summary_update_queue").await,
+            Some(0)
+        );
+    }
+}
+
+async fn live(steps: &[Step]) {
+    let mut life = Life {
+        rig: Rig::new(&config()).await,
+        stalled: None,
+    };
+    life.rig.say(1).await;
+    let mut last_version = 0;
+    for step in steps {
+        life.step(step).await;
+        let rig = &life.rig;
+        rig.verify().await;
+        let version = rig.row().await.version;
+        assert!(version >= last_version);
+        last_version = version;
+        let parked_without_reason = "SELECT count(*) FROM summary_update_queue WHERE parked_at IS NOT NULL \
+                                     AND (last_error IS NULL OR lease_token IS NOT NULL)";
+        assert_eq!(rig.db.number(parked_without_reason).await, Some(0));
+    }
+    life.recover().await;
+}
+
+#[test]
+fn whatever_happens_each_exchange_is_covered_once() {
+    let mut runner = TestRunner::new(cases(CASES));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let lived = runner.run(&steps(), |steps| {
+        runtime.block_on(live(&steps));
+        Ok(())
+    });
+    lived.unwrap();
+}

@@ -1,0 +1,184 @@
+//! What each answer of a model leads to.
+
+use recapd::{
+    domain::{time::MINUTE_MS, work::Reason},
+    worker::Outcome,
+};
+
+use crate::support::{
+    backend::Backend as _,
+    conversation::claim,
+    rig::{Rig, config},
+    scripted::Reply,
+};
+
+/// A daemon with exchanges pending, so many that an update is due.
+async fn with_pending() -> Rig {
+    let rig = Rig::new(&config()).await;
+    rig.say(6).await;
+    assert!(rig.verify().await.pending >= 3);
+    rig
+}
+
+async fn digests(rig: &Rig) -> i64 {
+    let digests = "SELECT count(*) FROM summary_items WHERE origin = 'digest' AND provisional = 1";
+    rig.db.number(digests).await.unwrap()
+}
+
+#[tokio::test]
+async fn good_answers_become_the_summary() {
+    for reply in [Reply::Good, Reply::Partial, Reply::Oversize] {
+        let rig = with_pending().await;
+        rig.model.plan([reply]);
+        assert_eq!(rig.drain().await, [Outcome::Completed], "{reply:?}");
+        let report = rig.verify().await;
+        assert_eq!(
+            (report.pending, rig.model.calls(), digests(&rig).await),
+            (0, 1, 0)
+        );
+        assert!(rig.content().await.contains("Worked on exchange 1"));
+        assert_eq!(
+            rig.db.number("SELECT count(*) FROM summary_update_queue").await,
+            Some(0)
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_fixable_answer_is_asked_for_once_more() {
+    for reply in [
+        Reply::Garbage,
+        Reply::WrongExchanges,
+        Reply::Overlapping,
+        Reply::Flood,
+        Reply::Empty,
+    ] {
+        let rig = with_pending().await;
+        rig.model.plan([reply]);
+        assert_eq!(rig.drain().await, [Outcome::Completed], "{reply:?}");
+        assert_eq!((rig.verify().await.pending, rig.model.calls()), (0, 2));
+    }
+}
+
+#[tokio::test]
+async fn too_much_is_asked_in_parts() {
+    let rig = with_pending().await;
+    rig.model.plan([Reply::Overflow; 9]);
+    let outcomes = rig.drain().await;
+    assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Completed));
+    rig.model.plan([]);
+    rig.drain_later().await;
+    assert_eq!((rig.verify().await.pending, digests(&rig).await), (0, 0));
+}
+
+#[tokio::test]
+async fn a_passing_failure_leaves_the_summary_and_is_tried_again() {
+    for reply in [Reply::Transient, Reply::RateLimited, Reply::Truncated] {
+        let rig = with_pending().await;
+        rig.drain().await;
+        let before = (rig.content().await, rig.row().await.version);
+        rig.say(4).await;
+        rig.model.plan([reply; 4]);
+        assert_eq!(rig.drain().await, [Outcome::Retried], "{reply:?}");
+        assert_eq!((rig.content().await, rig.row().await.version), before);
+        if reply == Reply::RateLimited {
+            rig.clock.advance_ms(5 * MINUTE_MS - 1);
+            assert_eq!(rig.drain().await, [], "the provider's time is honoured");
+        }
+        rig.model.plan([]);
+        assert_eq!(rig.drain_later().await, [Outcome::Completed]);
+        assert_eq!((rig.verify().await.pending, digests(&rig).await), (0, 0));
+    }
+}
+
+#[tokio::test]
+async fn what_will_not_pass_parks_with_digests_at_once() {
+    for reply in [Reply::Auth, Reply::Refusal] {
+        let rig = with_pending().await;
+        rig.model.plan([reply]);
+        assert_eq!(rig.drain().await, [Outcome::Parked], "{reply:?}");
+        let report = rig.verify().await;
+        assert_eq!((report.pending, rig.model.calls()), (0, 1));
+        assert!(digests(&rig).await > 0);
+        assert!(
+            rig.content().await.contains("Please fix the next"),
+            "a digest quotes the question"
+        );
+        let parked = "SELECT count(*) FROM summary_update_queue WHERE parked_at IS NOT NULL AND last_error IS NOT NULL";
+        assert_eq!(rig.db.number(parked).await, Some(1));
+        assert_eq!(rig.drain_later().await, []);
+        // The next eviction revives it, and the model is back.
+        rig.say(2).await;
+        assert_eq!(rig.drain().await, [Outcome::Completed]);
+        assert_eq!(rig.verify().await.pending, 0);
+    }
+}
+
+#[tokio::test]
+async fn after_the_last_attempt_digests_stand_in() {
+    let rig = with_pending().await;
+    rig.model.plan([Reply::Transient; 5]);
+    let mut outcomes = rig.drain().await;
+    for _ in 0..6 {
+        outcomes.extend(rig.drain_later().await);
+    }
+    let retried = [Outcome::Retried; 4];
+    assert_eq!(outcomes, [&retried[..], &[Outcome::Parked]].concat());
+    assert_eq!((rig.verify().await.pending, rig.model.calls()), (0, 5));
+    assert!(digests(&rig).await > 0);
+    let runs =
+        "SELECT count(*) FROM update_runs WHERE outcome = 'failed' AND error_class = 'provider_network'";
+    assert_eq!(rig.db.number(runs).await, Some(5));
+}
+
+#[tokio::test]
+async fn after_the_third_crash_no_model_is_asked() {
+    let rig = with_pending().await;
+    for _ in 0..3 {
+        let leases = rig
+            .db
+            .store()
+            .claim(claim("doomed", 1, recapd::clock::Clock::now(&*rig.clock)))
+            .await;
+        assert_eq!(leases.unwrap().len(), 1);
+        rig.clock.advance_ms(MINUTE_MS);
+    }
+    assert_eq!(rig.drain().await, [Outcome::Parked]);
+    assert_eq!((rig.verify().await.pending, rig.model.calls()), (0, 0));
+    assert!(digests(&rig).await > 0);
+}
+
+#[tokio::test]
+async fn ageing_needs_no_model_and_ends() {
+    let rig = with_pending().await;
+    rig.drain().await;
+    let calls = rig.model.calls();
+    for (days, heading) in [(2, Some("Yesterday")), (8, Some("This Week")), (15, None)] {
+        rig.clock
+            .set(crate::support::conversation::T0.plus_ms(days * 24 * 60 * MINUTE_MS));
+        assert_eq!(rig.parts.schedule.age().await.unwrap(), 1, "after {days} days");
+        assert_eq!(rig.drain().await, [Outcome::Completed]);
+        assert_eq!(rig.parts.schedule.age().await.unwrap(), 0);
+        match heading {
+            Some(heading) => assert!(rig.content().await.contains(heading)),
+            None => assert_eq!(rig.content().await, ""),
+        }
+        rig.verify().await;
+    }
+    assert_eq!(rig.model.calls(), calls);
+}
+
+#[tokio::test]
+async fn nothing_to_do_settles() {
+    let rig = Rig::new(&config()).await;
+    rig.say(1).await;
+    let now = recapd::clock::Clock::now(&*rig.clock);
+    rig.db
+        .store()
+        .enqueue(&rig.agent, Reason::Manual, 0, now)
+        .await
+        .unwrap();
+    assert_eq!(rig.drain().await, [Outcome::Settled]);
+    assert_eq!((rig.model.calls(), rig.row().await.version), (0, 0));
+    assert_eq!(rig.db.number("SELECT count(*) FROM update_runs").await, Some(0));
+}

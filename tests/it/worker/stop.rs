@@ -1,0 +1,191 @@
+//! Leases lost in the middle of an update, and shutdown.
+
+use recapd::worker::Outcome;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::support::{
+    backend::Backend as _,
+    conversation::{agent, native},
+    rig::{Rig, config},
+    scripted::Reply,
+};
+
+async fn with_pending() -> Rig {
+    let mut config = config();
+    // A heartbeat every five milliseconds, and no poll that could do a notice's work.
+    config.queue.lease_ms = 20;
+    config.queue.poll_ms = 3_600_000;
+    config.worker.concurrency = 1;
+    let rig = Rig::new(&config).await;
+    rig.say(6).await;
+    rig.model.plan([Reply::Held]);
+    rig
+}
+
+#[tokio::test]
+async fn a_heartbeat_keeps_the_lease() {
+    let rig = with_pending().await;
+    let slow = async {
+        rig.model.asked(1).await;
+        let lease_ends = rig
+            .db
+            .number("SELECT visible_at FROM summary_update_queue")
+            .await
+            .unwrap();
+        // Long past the first lease's end, but beat by beat.
+        let mut renewed = lease_ends;
+        for _ in 0..5 {
+            rig.clock.advance_ms(19);
+            while rig.db.number("SELECT visible_at FROM summary_update_queue").await == Some(renewed) {
+                tokio::task::yield_now().await;
+            }
+            renewed += 19;
+        }
+        rig.model.let_go();
+    };
+    let (outcomes, ()) = tokio::join!(rig.drain(), slow);
+    assert_eq!(outcomes, [Outcome::Completed]);
+    assert_eq!(
+        rig.db.number("SELECT max(attempt) FROM update_runs").await,
+        Some(1)
+    );
+    rig.verify().await;
+}
+
+#[tokio::test]
+async fn a_lost_lease_stops_the_update() {
+    // Voided, taken over, or gone with its row.
+    for lose in [
+        "UPDATE summary_update_queue SET lease_token = NULL",
+        "UPDATE summary_update_queue SET lease_token = lease_token + 1000, lease_owner = 'other'",
+        "DELETE FROM summary_update_queue",
+    ] {
+        let rig = with_pending().await;
+        let losing = async {
+            rig.model.asked(1).await;
+            assert_eq!(rig.db.raw(lose).await, 1);
+        };
+        // The model never answers: only the heartbeat can end this.
+        let (outcomes, ()) = tokio::join!(rig.drain(), losing);
+        assert_eq!(outcomes, [Outcome::Superseded], "{lose}");
+        assert_eq!(rig.row().await.version, 0);
+        let other =
+            "SELECT count(*) FROM summary_update_queue WHERE lease_owner = 'other' AND lease_token IS NULL";
+        assert_eq!(
+            rig.db.number(other).await,
+            Some(0),
+            "the new holder keeps his lease"
+        );
+        // With the row back, the work is done.
+        let now = recapd::clock::Clock::now(&*rig.clock);
+        rig.db.store().reconcile(now, now).await.unwrap();
+        assert_eq!(rig.drain_later().await, [Outcome::Completed]);
+        assert_eq!(rig.verify().await.pending, 0);
+    }
+}
+
+/// A database that is away for a while is no reason to stop: the fences decide at completion.
+#[tokio::test]
+async fn a_failed_renewal_stops_nothing() {
+    let rig = with_pending().await;
+    for nth in 1..=3 {
+        rig.flaky
+            .fail("renew", nth, crate::support::flaky_store::When::Before);
+    }
+    let wait = async {
+        while rig.flaky.met() < 3 {
+            tokio::task::yield_now().await;
+        }
+        rig.model.let_go();
+    };
+    let (outcomes, ()) = tokio::join!(rig.drain(), wait);
+    assert_eq!(outcomes, [Outcome::Completed]);
+    rig.verify().await;
+}
+
+struct Running {
+    soft: CancellationToken,
+    hard: CancellationToken,
+    tasks: TaskTracker,
+}
+
+fn run(rig: &Rig) -> Running {
+    let running = Running {
+        soft: CancellationToken::new(),
+        hard: CancellationToken::new(),
+        tasks: TaskTracker::new(),
+    };
+    let (worker, soft, hard) = (
+        rig.parts.worker.clone(),
+        running.soft.clone(),
+        running.hard.clone(),
+    );
+    running.tasks.spawn(async move { worker.run(soft, hard).await });
+    running.tasks.close();
+    running
+}
+
+#[tokio::test]
+async fn a_soft_stop_finishes_what_it_holds_and_claims_nothing_more() {
+    let rig = with_pending().await;
+    let running = run(&rig);
+    rig.model.asked(1).await;
+    running.soft.cancel();
+    // More work comes in meanwhile, for another agent too.
+    let messages = (0..12).map(|n| native(["user", "assistant"][n % 2], "One of many messages that go by"));
+    rig.parts
+        .keeper
+        .append(&agent("b"), messages.collect())
+        .await
+        .unwrap();
+    assert!(!running.tasks.is_empty(), "it waits for the update");
+    rig.model.let_go();
+    running.tasks.wait().await;
+    assert_eq!((rig.row().await.version, rig.model.calls()), (1, 1));
+    let untouched = "SELECT count(*) FROM summary_update_queue WHERE agent_id = 'b' AND attempts = 0";
+    assert_eq!(rig.db.number(untouched).await, Some(1));
+    rig.verify().await;
+}
+
+#[tokio::test]
+async fn a_hard_stop_gives_the_lease_back() {
+    let rig = with_pending().await;
+    let running = run(&rig);
+    rig.model.asked(1).await;
+    running.soft.cancel();
+    running.hard.cancel();
+    running.tasks.wait().await;
+    assert_eq!(rig.row().await.version, 0);
+    let free = "SELECT count(*) FROM summary_update_queue WHERE lease_token IS NULL AND attempts = 0 AND crashes = 0";
+    assert_eq!(rig.db.number(free).await, Some(1));
+    // At once, for whoever comes next.
+    rig.model.plan([]);
+    assert_eq!(rig.drain().await, [Outcome::Completed]);
+    assert_eq!(rig.verify().await.pending, 0);
+}
+
+#[tokio::test]
+async fn a_notice_wakes_an_idle_worker() {
+    let rig = with_pending().await;
+    rig.db.raw("DELETE FROM summary_update_queue").await;
+    let running = run(&rig);
+    rig.model.plan([]);
+    while rig.model.calls() < 2 {
+        // Each eviction rings; the second time the worker had surely been idle.
+        let calls = rig.model.calls();
+        rig.say(4).await;
+        rig.model.asked(calls + 1).await;
+    }
+    running.soft.cancel();
+    running.tasks.wait().await;
+    assert!(rig.verify().await.covered >= 3);
+}
+
+#[tokio::test]
+async fn an_idle_worker_stops_at_once() {
+    let rig = Rig::new(&config()).await;
+    let running = run(&rig);
+    running.soft.cancel();
+    running.tasks.wait().await;
+    assert_eq!(rig.model.calls(), 0);
+}
