@@ -10,6 +10,7 @@ mod exchange;
 mod queue;
 mod row;
 mod schedule;
+mod session;
 mod summary;
 mod verify;
 mod writer;
@@ -191,7 +192,7 @@ impl Store for SqliteStore {
     async fn end_session(&self, agent: &AgentId, now: Timestamp) -> StoreResult<SessionEnded> {
         let agent = agent.clone();
         self.writer
-            .run(move |tx| Box::pin(async move { append::end_session(tx, &agent, now).await }))
+            .run(move |tx| Box::pin(async move { session::end_session(tx, &agent, now).await }))
             .await
     }
 

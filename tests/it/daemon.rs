@@ -88,13 +88,13 @@ impl Daemon {
         serde_json::from_str(&text.unwrap_or_default()).unwrap_or_default()
     }
 
-    async fn metric(&self, series: &str) -> f64 {
+    async fn metric(&self, series: &str) -> i64 {
         let text = self.get("/metrics").await.unwrap_or_default();
         let line = text
             .lines()
             .find_map(|line| line.strip_prefix(series))
             .map(str::trim);
-        line.and_then(|value| value.parse().ok()).unwrap_or(f64::NAN)
+        line.and_then(|value| value.parse().ok()).unwrap_or(-1)
     }
 
     /// Says something long enough that something older has to leave the window.
@@ -198,25 +198,25 @@ async fn the_old_summary_stays_while_the_provider_misbehaves_and_the_queue_recov
             daemon
                 .metric("recapd_update_failures_total{reason=\"provider_timeout\"}")
                 .await
-                >= 3.0
+                >= 3
         })
         .await;
     daemon.until_version(2).await;
 
     for (reason, at_least) in [
-        ("provider_rate_limited", 1.0),
-        ("provider_server", 2.0),
-        ("bad_output", 3.0),
-        ("provider_network", 1.0),
-        ("provider_timeout", 3.0),
+        ("provider_rate_limited", 1),
+        ("provider_server", 2),
+        ("bad_output", 3),
+        ("provider_network", 1),
+        ("provider_timeout", 3),
     ] {
         let failures = daemon
             .metric(&format!("recapd_update_failures_total{{reason=\"{reason}\"}}"))
             .await;
         assert!(failures >= at_least, "{reason}: {failures}");
     }
-    assert!(daemon.metric("recapd_updates_total{outcome=\"failed\"}").await >= 10.0);
-    assert_eq!(daemon.metric("recapd_retries_exhausted_total").await, 0.0);
+    assert!(daemon.metric("recapd_updates_total{outcome=\"failed\"}").await >= 10);
+    assert_eq!(daemon.metric("recapd_retries_exhausted_total").await, 0);
     let summary = daemon.summary().await;
     assert_eq!(summary["pending_exchanges"], 0);
     fake.assert_well_formed();
@@ -236,7 +236,7 @@ async fn after_the_last_attempt_digests_stand_in_and_are_condensed_when_the_prov
         content.contains("Question 1 about src/module_1.rs") && content.contains("not yet condensed"),
         "{content}"
     );
-    assert_eq!(daemon.metric("recapd_retries_exhausted_total").await, 1.0);
+    assert_eq!(daemon.metric("recapd_retries_exhausted_total").await, 1);
 
     fake.otherwise(Planned::Good);
     daemon.turn(3).await;
@@ -268,7 +268,7 @@ async fn a_refused_key_is_not_tried_again() {
         daemon
             .metric("recapd_provider_errors_total{provider=\"openai\",class=\"auth\"}")
             .await,
-        1.0
+        1
     );
     assert_eq!(fake.requests().len(), 1);
 }

@@ -119,10 +119,18 @@ async fn clean(db: &dyn Backend, agent: &AgentId) -> AgentReport {
 
 /// The labels of the statements in the sources of the SQLite store.
 fn written_statements() -> BTreeSet<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/sqlite");
-    let files = std::fs::read_dir(folder).unwrap();
-    files
-        .flat_map(|file| labels(&std::fs::read_to_string(file.unwrap().path()).unwrap()))
+    statements_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/sqlite"))
+}
+
+fn statements_below(path: &Path) -> BTreeSet<String> {
+    if path.is_dir() {
+        let inside = std::fs::read_dir(path).unwrap();
+        return inside
+            .flat_map(|entry| statements_below(&entry.unwrap().path()))
+            .collect();
+    }
+    labels(&std::fs::read_to_string(path).unwrap())
+        .into_iter()
         .collect()
 }
 

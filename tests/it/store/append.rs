@@ -24,13 +24,8 @@ async fn told(db: &dyn Backend, name: &str) -> String {
     let lines = stored.iter().map(|stored| {
         let e = &stored.exchange;
         assert_eq!(
-<<<<<<< HEAD
-            e.last_seq - e.first_seq + 1,
-            i64::try_from(stored.messages.len()).unwrap()
-=======
             usize::try_from(e.last_seq - e.first_seq + 1),
             Ok(stored.messages.len())
->>>>>>> conformance
         );
         format!(
             "#{}: {}-{}, {} after {}, {}, {}",

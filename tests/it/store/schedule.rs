@@ -31,11 +31,6 @@ async fn updated(db: &dyn Backend, name: &str, now: Timestamp) {
 
 pub(crate) async fn a_slot_is_taken_once(db: &dyn Backend) {
     let store = db.store();
-<<<<<<< HEAD
-    let takes = (0..8).map(|_| store.take_slot("prune", T0, minute(1)));
-    let won = futures::future::join_all(takes).await;
-    assert_eq!(won.into_iter().filter(|won| *won.as_ref().unwrap()).count(), 1);
-=======
     let rivals = (0..8).map(|_| store.take_slot("prune", T0, minute(1)));
     let answers = futures::future::join_all(rivals).await;
     assert_eq!(
@@ -45,7 +40,6 @@ pub(crate) async fn a_slot_is_taken_once(db: &dyn Backend) {
             .count(),
         1
     );
->>>>>>> conformance
     assert!(store.take_slot("ageing", T0, minute(1)).await.unwrap());
     assert!(store.take_slot("prune", minute(1), minute(1)).await.unwrap());
     assert!(!store.take_slot("prune", T0, minute(2)).await.unwrap());

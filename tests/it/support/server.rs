@@ -139,7 +139,7 @@ impl Server {
     }
 
     /// Asks for `path` until the answer is as wanted.
-    pub(crate) async fn get_until(&self, path: &str, is_wanted: impl Fn(&Reply) -> bool) -> Reply {
+    pub(crate) async fn get_until(&self, path: &str, is_wanted: impl Fn(&Reply) -> bool + Sync) -> Reply {
         let asking = async {
             loop {
                 let reply = self.get(path).await;
