@@ -5,6 +5,7 @@
     reason = "support functions belong to tests, where a failure should stop at once; clippy knows test functions only"
 )]
 
+mod keeper;
 mod llm;
 mod store;
 mod support;
