@@ -64,7 +64,9 @@ impl Parts {
         owner: &str,
         seed: u64,
     ) -> Self {
-        let (metrics, notices) = (Metrics::default(), Notices::default());
+        let metrics = Metrics::new(clock.now(), &[(model.provider(), model.model())]);
+        metrics.updates.workers(config.worker.concurrency);
+        let notices = Notices::default();
         let (shared, time) = (|| Arc::clone(&store), || Arc::clone(&clock));
         let counter = tokenizer::counter_for(&config.window.provider, &config.window.model);
         let ceiling = tokenizer::ceiling_counter();

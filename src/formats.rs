@@ -2,7 +2,7 @@
 //!
 //! Invariant: a message's payload is the text that came in, byte for byte; everything else is read from it and can
 //! be read again. Reading is tolerant: what isn't known stays in the payload, and only what can't be a message of
-//! its format is refused, with a reason and a cure. [`parse`] reads one message, [`file`] whole files.
+//! its format is refused, with a reason and a cure. [`parse`] reads one message, [`file`](mod@file) whole files.
 
 mod chat;
 mod claude_code;
@@ -13,7 +13,8 @@ mod json;
 mod native;
 
 use crate::domain::{
-    message::{Format, Kind, Message, Part},
+    message::{Format, Kind, Message, Metadata, Part},
+    text::cut,
     time::{SECOND_MS, Timestamp},
 };
 use json::Fields;
@@ -22,6 +23,11 @@ use json::Fields;
 const TIME_FIELDS: [&str; 3] = ["at", "created_at", "timestamp"];
 /// Numbers from here on are milliseconds since 1970, smaller ones seconds: 1e11 s is the year 5138, 1e11 ms is 1973.
 const EPOCH_MS_MIN: f64 = 1e11;
+
+/// The longest name that is kept of a kind, a speaker, or a conversation in a document, in characters.
+const NAME_CHARS_MAX: usize = 128;
+/// The longest id that a client can give a message, in bytes. A longer one is no id and counts as none.
+const ID_BYTES_MAX: usize = 256;
 
 /// Why a text is no message of a format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,6 +60,15 @@ pub fn parse(format: Format, json: &str) -> Result<Message, FormatError> {
     })
 }
 
+/// The format that a message certainly has. `None` for what is no message, and for a role with plain text, which
+/// OpenAI's and Anthropic's messages share.
+pub fn detect(json: &str) -> Option<Format> {
+    match detect::shape(&Fields::parse(json).ok()?) {
+        detect::Shape::Certain(format) => Some(format),
+        detect::Shape::Chat | detect::Shape::Unknown => None,
+    }
+}
+
 /// Reads a message whose payload the caller fills in, so that a file's lines aren't copied.
 fn read(format: Format, fields: &Fields<'_>) -> Result<Message, FormatError> {
     match format {
@@ -65,15 +80,17 @@ fn read(format: Format, fields: &Fields<'_>) -> Result<Message, FormatError> {
 
 /// A message with the extras that a line may carry in every format, and without a payload.
 fn message(format: Format, fields: &Fields<'_>, kind: Kind, parts: Vec<Part>) -> Message {
+    // A tool message's `name` is the tool's.
+    let is_tool = matches!(kind, Kind::ToolCall | Kind::ToolResult);
+    let speaker = fields
+        .text("speaker")
+        .or_else(|| fields.text("name").filter(|_| !is_tool));
+    let mut ids = id_fields(format).iter().filter_map(|&name| fields.label(name));
     Message {
-        // A tool message's `name` is the tool's.
-        speaker: fields.text("speaker").or_else(|| {
-            let is_tool = matches!(kind, Kind::ToolCall | Kind::ToolResult);
-            fields.text("name").filter(|_| !is_tool)
-        }),
+        speaker: speaker.map(|name| cut(&name, NAME_CHARS_MAX)),
         kind,
         parts,
-        client_id: id_fields(format).iter().find_map(|&name| fields.label(name)),
+        client_id: ids.find(|id| id.len() <= ID_BYTES_MAX),
         at: TIME_FIELDS.iter().find_map(|&name| time(fields, name)),
         interrupts: false,
         format,
@@ -88,6 +105,16 @@ fn id_fields(format: Format) -> &'static [&'static str] {
         Format::Native => &["id", "client_id", "message_id", "uuid"],
         Format::OpenAiChat | Format::Anthropic => &["client_id"],
         Format::ClaudeCode => &["uuid", "client_id"],
+    }
+}
+
+/// The kind of what its format calls `name` and recapd doesn't know. Kinds are stored by name, so it mustn't read as
+/// one that means something: a transcript's `system` line is no instruction, a role `clear` clears nothing.
+fn unknown_kind(name: &str) -> Kind {
+    let name = cut(name, NAME_CHARS_MAX);
+    match Kind::from_name(&name) {
+        kind @ Kind::Metadata(Metadata::Other(_)) => kind,
+        _ => Kind::Metadata(Metadata::Other(format!("other_{name}"))),
     }
 }
 

@@ -12,7 +12,9 @@ use crate::{
     store::{AgentRow, ExchangeQuery, Store, StoreResult, StoredExchange},
 };
 
-/// Exchanges of the window that are shown at most; the oldest of more are left out.
+/// Exchanges of the window shown unless all are asked for.
+pub const WINDOW_SHOWN: i64 = 20;
+/// Exchanges of the window shown even if all are asked for.
 pub const WINDOW_SHOWN_MAX: i64 = 1_000;
 /// Archived exchanges shown unless all are asked for.
 pub const ARCHIVE_SHOWN: i64 = 10;
@@ -28,16 +30,31 @@ const LINES_MAX: usize = 12;
 pub struct HistoryQuery {
     /// The newest so many exchanges of the archive.
     pub archived: i64,
+    /// The newest so many exchanges of the window.
+    pub window: i64,
     /// With a line for each message in the window.
     pub lines: bool,
     /// The summary's ceiling, to be shown beside its size.
     pub summary_tokens_max: i64,
 }
 
+impl HistoryQuery {
+    /// Everything, within the limits.
+    #[must_use]
+    pub fn all(self) -> Self {
+        Self {
+            archived: ARCHIVE_SHOWN_MAX,
+            window: WINDOW_SHOWN_MAX,
+            ..self
+        }
+    }
+}
+
 impl Default for HistoryQuery {
     fn default() -> Self {
         Self {
             archived: ARCHIVE_SHOWN,
+            window: WINDOW_SHOWN,
             lines: true,
             summary_tokens_max: 10_000,
         }
@@ -61,7 +78,7 @@ pub async fn load(
     let window = ExchangeQuery {
         from: boundary,
         through: i64::MAX,
-        limit: WINDOW_SHOWN_MAX,
+        limit: query.window.min(WINDOW_SHOWN_MAX),
         messages: query.lines,
     };
     let archive = ExchangeQuery {
@@ -90,6 +107,7 @@ fn view(row: &AgentRow, exchanges: Vec<StoredExchange>, query: HistoryQuery, now
         window_tokens: ledger.window_tokens(),
         // Nothing is set aside yet, so numbers count exchanges.
         archived_total: ledger.first_exchange - 1,
+        window_total: ledger.last_exchange - ledger.first_exchange + 1,
         exchanges: exchanges.into_iter().map(shown).collect(),
         now: row.as_of.unwrap_or(now),
     }

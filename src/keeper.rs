@@ -13,13 +13,14 @@ use crate::{
         message::Message,
         time::Timestamp,
         tokens::{TokenCounter, count_message},
+        work::Reason,
     },
     notice::Notices,
     store::{
         AppendOutcome, AppendRequest, AppendRules, Enqueued, Prepared, SessionEnded, Store, StoreError,
         StoreResult,
     },
-    telemetry::metrics::Metrics,
+    telemetry::metrics::{Metrics, labels::Role},
 };
 
 /// Messages of more bytes than this are counted on other threads: 2.5 ms of work at 40 MB/s.
@@ -80,9 +81,9 @@ impl Keeper {
     ) -> StoreResult<AppendOutcome> {
         let now = self.clock.now();
         let messages = self.prepare(messages, now).await?;
-        let tokens: Vec<(&'static str, i64)> = messages
+        let tokens: Vec<(Role, i64)> = messages
             .iter()
-            .map(|prepared| (role(&prepared.message), prepared.entry.tokens))
+            .map(|prepared| (Role::from(&prepared.message.kind), prepared.entry.tokens))
             .collect();
         let request = AppendRequest {
             agent: agent.clone(),
@@ -103,7 +104,7 @@ impl Keeper {
     /// [`StoreError::UnknownAgent`], or what the store fails with.
     pub async fn end_session(&self, agent: &AgentId) -> StoreResult<SessionEnded> {
         let ended = self.store.end_session(agent, self.clock.now()).await?;
-        self.tell_queue(ended.enqueued, "session_end");
+        self.tell_queue(ended.enqueued, Reason::SessionEnd);
         Ok(ended)
     }
 
@@ -143,32 +144,33 @@ impl Keeper {
         Ok(prepared)
     }
 
-    fn tell(&self, agent: &AgentId, outcome: &AppendOutcome, tokens: &[(&'static str, i64)]) {
+    fn tell(&self, agent: &AgentId, outcome: &AppendOutcome, tokens: &[(Role, i64)]) {
         if outcome.duplicates == 0 {
-            for (role, tokens) in tokens {
-                self.metrics.message_ingested(role, *tokens);
+            for &(role, tokens) in tokens {
+                self.metrics.window.ingested(role, tokens);
             }
         }
         for eviction in &outcome.evictions {
-            self.metrics.exchanges_evicted(
+            self.metrics.window.evicted(
                 eviction.through_exchange - eviction.from_exchange + 1,
                 eviction.tokens,
             );
         }
         self.metrics
-            .window_checked(outcome.window_tokens, self.rules.budget.budget_tokens());
-        self.tell_queue(outcome.enqueued, "eviction");
+            .window
+            .checked(outcome.window_tokens, self.rules.budget);
+        self.tell_queue(outcome.enqueued, Reason::Eviction);
         if !outcome.evictions.is_empty() {
             self.notices.agent_changed(agent);
         }
     }
 
-    fn tell_queue(&self, enqueued: Option<Enqueued>, trigger: &str) {
+    fn tell_queue(&self, enqueued: Option<Enqueued>, reason: Reason) {
         let Some(enqueued) = enqueued else { return };
         if enqueued.is_new {
-            self.metrics.update_queued(trigger);
+            self.metrics.updates.queued(reason);
         } else {
-            self.metrics.update_coalesced();
+            self.metrics.updates.coalesced();
         }
         self.notices.wake_queue();
     }
@@ -187,15 +189,4 @@ fn count_all(counter: &dyn TokenCounter, messages: Vec<Message>, said_at: Timest
             Prepared { message, entry }
         })
         .collect()
-}
-
-fn role(message: &Message) -> &'static str {
-    use crate::domain::message::Kind;
-    match message.kind {
-        Kind::System => "system",
-        Kind::User => "user",
-        Kind::Assistant | Kind::ToolCall => "assistant",
-        Kind::ToolResult => "tool",
-        Kind::Metadata(_) => "metadata",
-    }
 }

@@ -19,10 +19,13 @@
 //! - `worker`: wake, claim, condense, compact, complete.
 //! - `schedule`: the cron jobs (ageing, pruning, reconciling).
 //! - `snapshot`: the lock-free read path.
-//! - `http`, `cli`: the ways in. `config`, `telemetry`, `lifecycle`, `clock`: the surroundings.
+//! - `history`: reading a history, for the command line and HTTP alike.
+//! - `assembly`: from configuration to parts.
+//! - `http`, `cli`: the ways in.
+//! - `config`, `crontab`, `telemetry`, `lifecycle`, `clock`, `notice`: the surroundings.
 //!
 //! Dependency rule, enforced by `tests/tidy.rs`:
-//! `domain <- {formats, tokenizer, store, llm} <- {keeper, worker, schedule, snapshot} <- {http, cli} <- main`.
+//! `domain <- {formats, tokenizer} <- {store, llm} <- {keeper, worker, schedule, snapshot} <- assembly <- {http, cli} <- main`.
 //!
 //! Without the default feature `daemon` only the first three exist: a library for agents that manage their own
 //! window.
@@ -34,6 +37,8 @@ pub mod tokenizer;
 #[cfg(feature = "daemon")]
 pub mod assembly;
 #[cfg(feature = "daemon")]
+pub mod cli;
+#[cfg(feature = "daemon")]
 pub mod clock;
 #[cfg(feature = "daemon")]
 pub mod config;
@@ -42,7 +47,11 @@ pub mod crontab;
 #[cfg(feature = "daemon")]
 pub mod history;
 #[cfg(feature = "daemon")]
+pub mod http;
+#[cfg(feature = "daemon")]
 pub mod keeper;
+#[cfg(feature = "daemon")]
+pub mod lifecycle;
 #[cfg(feature = "daemon")]
 pub mod llm;
 #[cfg(feature = "daemon")]
@@ -57,3 +66,8 @@ pub mod store;
 pub mod telemetry;
 #[cfg(feature = "daemon")]
 pub mod worker;
+
+/// The examples of the README compile and run.
+#[cfg(all(doctest, feature = "tokenizer"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

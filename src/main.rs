@@ -1,3 +1,7 @@
 //! The `recapd` binary.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    recapd::cli::main()
+}

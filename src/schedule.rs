@@ -12,10 +12,16 @@ use tracing::{info, warn};
 use crate::{
     clock::Clock,
     crontab::Crontab,
-    domain::time::{DAY_MS, HOUR_MS},
+    domain::{
+        time::{DAY_MS, HOUR_MS},
+        work::Reason,
+    },
     notice::Notices,
-    store::{Prune, Store, StoreResult},
-    telemetry::metrics::Metrics,
+    store::{Prune, Sample, Store, StoreResult},
+    telemetry::metrics::{
+        self, Metrics,
+        labels::{AgentState, DbErrorClass, QueueState, RunOutcome},
+    },
 };
 
 /// Rows that one ageing or pruning step touches; the rest follows in the next step.
@@ -93,7 +99,12 @@ impl Schedule {
     async fn fire_cron(&self) {
         if self.is_due("ageing", &self.settings.ageing).await {
             let aged = self.age().await;
-            self.metrics.aging_run(aged.is_ok(), self.clock.now());
+            let outcome = if aged.is_ok() {
+                RunOutcome::Completed
+            } else {
+                RunOutcome::Failed
+            };
+            self.metrics.documents.aged(outcome, self.clock.now());
             report("ageing", aged);
         }
         if self.is_due("prune", &self.settings.prune).await {
@@ -154,7 +165,9 @@ impl Schedule {
         match self.store.reconcile(pending_before, now).await {
             Ok(0) => {}
             Ok(made) => {
-                self.metrics.queue_rows_repaired(made);
+                for _ in 0..made {
+                    self.metrics.updates.queued(Reason::Reconcile);
+                }
                 warn!(rows = made, "queue.repaired");
                 self.notices.wake_queue();
             }
@@ -165,11 +178,13 @@ impl Schedule {
     async fn sample(&self) {
         let started_at = self.clock.now();
         match self.store.sample(started_at, DAY_MS).await {
-            Ok(sample) => self
-                .metrics
-                .sampled(&sample, started_at, self.clock.now().since_ms(started_at)),
+            Ok(sample) => {
+                let took = self.clock.now().since_ms(started_at);
+                let took = Duration::from_millis(u64::try_from(took).unwrap_or(0));
+                self.metrics.queue.sampled(&figures(&sample), started_at, took);
+            }
             Err(error) => {
-                self.metrics.db_error("sample");
+                self.metrics.service.db_error(DbErrorClass::Other);
                 warn!(%error, "sampler.failed");
             }
         }
@@ -180,5 +195,25 @@ fn report(schedule: &str, rows: StoreResult<u64>) {
     match rows {
         Ok(rows) => info!(schedule, rows, "schedule.fired"),
         Err(error) => warn!(schedule, %error, "schedule.failed"),
+    }
+}
+
+/// The sampled gauges.
+fn figures(sample: &Sample) -> metrics::Sample {
+    metrics::Sample {
+        depth: vec![
+            (QueueState::Ready, sample.ready),
+            (QueueState::Scheduled, sample.scheduled),
+            (QueueState::Running, sample.running),
+            (QueueState::Parked, sample.parked),
+        ],
+        oldest_ready_at: sample.oldest_ready_at,
+        oldest_unsummarized_at: sample.oldest_pending_at,
+        documents: sample.documents,
+        documents_tokens: sample.documents_tokens,
+        agents: vec![
+            (AgentState::Active, sample.agents - sample.parked),
+            (AgentState::Parked, sample.parked),
+        ],
     }
 }

@@ -3,7 +3,10 @@
 //! A reader never waits for a writer, a worker or a model. It gets the last good version, and its age with it; while
 //! the database is away it gets the last copy, marked stale.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use papaya::HashMap;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
@@ -68,6 +71,8 @@ pub struct Snapshots {
     clock: Arc<dyn Clock>,
     tokens_max: i64,
     held: HashMap<AgentId, Arc<Held>>,
+    /// Changes heard of so far.
+    changes: AtomicU64,
 }
 
 impl Snapshots {
@@ -84,6 +89,7 @@ impl Snapshots {
             clock,
             tokens_max,
             held: HashMap::new(),
+            changes: AtomicU64::new(0),
         }
     }
 
@@ -114,10 +120,11 @@ impl Snapshots {
 
     async fn load(&self, agent: &AgentId) -> StoreResult<Option<Arc<Snapshot>>> {
         let read_at = self.clock.now();
+        let changes = self.changes.load(Ordering::SeqCst);
         let Some(row) = self.store.summary(agent).await? else {
             return Ok(None);
         };
-        let snapshot = Arc::new(render(row, self.tokens_max, self.counter.as_ref()));
+        let snapshot = Arc::new(render(&row, self.tokens_max, self.counter.as_ref()));
         let held = self.held.pin();
         if held.len() >= SNAPSHOTS_MAX {
             held.clear();
@@ -127,7 +134,8 @@ impl Snapshots {
             Arc::new(Held {
                 snapshot: Arc::clone(&snapshot),
                 read_at,
-                outdated: false,
+                // Whoever refreshed meanwhile didn't find this copy, or is about to be overwritten by it.
+                outdated: self.changes.load(Ordering::SeqCst) != changes,
             }),
         );
         Ok(Some(snapshot))
@@ -141,6 +149,7 @@ impl Snapshots {
                 change = changes.recv() => change,
                 () = stop.cancelled() => return,
             };
+            self.changes.fetch_add(1, Ordering::SeqCst);
             match change {
                 Ok(agent) => self.refresh(&agent).await,
                 // Too many changes at once: nobody knows any more which, so all are read again when asked for.
@@ -166,15 +175,18 @@ impl Snapshots {
 }
 
 /// What a reader of `row` sees.
-pub fn render(row: SummaryRow, tokens_max: i64, counter: &dyn TokenCounter) -> Snapshot {
-    let lines = pending_lines(&row);
+pub fn render(row: &SummaryRow, tokens_max: i64, counter: &dyn TokenCounter) -> Snapshot {
+    let lines = pending_lines(row);
     let (markdown, tokens) = with_pending(&row.content, &lines, tokens_max, counter);
     let named = i64::try_from(row.pending.len()).unwrap_or(i64::MAX);
     Snapshot {
         markdown,
         tokens,
         version: row.version,
-        etag: format!("\"{}.{}\"", row.version, row.first_exchange),
+        etag: format!(
+            "\"{}.{}.{:x}\"",
+            row.version, row.first_exchange, row.updated_at.0
+        ),
         updated_at: row.updated_at,
         covers_through: row.summarized_through,
         first_exchange: row.first_exchange,

@@ -30,6 +30,9 @@ pub enum StoreError {
     /// No such agent.
     #[error("agent `{0}` is unknown")]
     UnknownAgent(AgentId),
+    /// The client sent another message under an id that it has used before.
+    #[error("client id `{0}` was used before for another message")]
+    ClientIdReused(String),
     /// Stored data that can't be right; an operator must look.
     #[error("table {table}, {row}: column {column} holds `{value}`")]
     Inconsistent {
@@ -84,7 +87,10 @@ pub type StoreResult<T> = Result<T, StoreError>;
 #[async_trait]
 pub trait Store: Send + Sync {
     /// Appends messages to an agent (made on first use), moves the boundary and wakes the queue as far as that needs.
-    /// Messages whose client id is known already are counted as duplicates and change nothing.
+    /// A message that is known already by its client id is counted as a duplicate and changes nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::ClientIdReused`] when it isn't the same message; replayed ones are stored without the id.
     async fn append(&self, request: AppendRequest) -> StoreResult<AppendOutcome>;
 
     /// Ends the running session, whatever is pending becomes urgent.

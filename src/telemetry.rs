@@ -1,2 +1,329 @@
-//! stub
+//! Logs and metrics.
+//!
+//! Logs go to standard error, in the form that suits whoever reads it: text for a terminal, lines with a priority
+//! for the journal, JSON for everything else. Secrets, prompts and message bodies are never logged; other crates
+//! are kept at `info`, because below it some of them would.
+
 pub mod metrics;
+
+use std::{fmt, io, os::unix::fs::MetadataExt as _};
+
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::{
+    EnvFilter, Layer, Registry,
+    filter::ParseError,
+    fmt::{
+        FmtContext, FormatEvent, FormatFields, MakeWriter,
+        format::{Compact, Format, Writer},
+    },
+    layer::SubscriberExt as _,
+    registry::LookupSpan,
+    util::{SubscriberInitExt as _, TryInitError},
+};
+
+use crate::config::{Environment, LogConfig, LogFormat, LogLevel};
+
+/// The target of events that somebody has to act upon at once: the journal gets them with priority 1, "alert".
+pub const ALERT_TARGET: &str = "recapd::alert";
+
+/// Why logging can't start.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    /// `RUST_LOG` can't be read.
+    #[error("RUST_LOG is wrong: {0}; expected directives such as `info` or `recapd=debug,hyper=warn`")]
+    Filter(#[from] ParseError),
+    /// Somebody else has set up logging in this process.
+    #[error("logging is set up already: {0}")]
+    Twice(#[from] TryInitError),
+}
+
+/// What decides how logs look beside the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// A human reads along.
+    pub is_terminal: bool,
+    /// systemd's journal reads along.
+    pub is_journal: bool,
+    /// `NO_COLOR` is set.
+    pub is_colorless: bool,
+    /// `RUST_LOG`, which decides instead of `log.level`.
+    pub directives: Option<String>,
+}
+
+impl Surroundings {
+    /// Those of this process's standard error.
+    pub fn of_standard_error(environment: &Environment) -> Self {
+        Self {
+            is_terminal: io::IsTerminal::is_terminal(&io::stderr()),
+            is_journal: environment.get("JOURNAL_STREAM").is_some_and(is_standard_error),
+            is_colorless: environment.get("NO_COLOR").is_some(),
+            directives: environment.get("RUST_LOG").map(str::to_owned),
+        }
+    }
+
+    fn style(&self, format: LogFormat) -> Style {
+        match format {
+            LogFormat::Json => Style::Json,
+            LogFormat::Text | LogFormat::Auto if self.is_journal && !self.is_terminal => Style::Journal,
+            LogFormat::Auto if !self.is_terminal => Style::Json,
+            LogFormat::Text | LogFormat::Auto => Style::Text {
+                is_colored: self.is_terminal && !self.is_colorless,
+            },
+        }
+    }
+}
+
+/// Whether `stream`, as `JOURNAL_STREAM` gives it (device and inode), is where standard error goes. The variable
+/// alone proves nothing: whatever a service starts inherits it, wherever its output goes.
+fn is_standard_error(stream: &str) -> bool {
+    std::fs::metadata("/dev/stderr").is_ok_and(|file| stream == format!("{}:{}", file.dev(), file.ino()))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Style {
+    Text { is_colored: bool },
+    Journal,
+    Json,
+}
+
+/// Sets up logging for the whole process, to standard error.
+pub fn init(log: &LogConfig, surroundings: &Surroundings) -> Result<(), TelemetryError> {
+    Ok(subscriber(log, surroundings, io::stderr)?.try_init()?)
+}
+
+/// What [`init`] sets up, with any writer.
+pub fn subscriber<W>(
+    log: &LogConfig,
+    surroundings: &Surroundings,
+    writer: W,
+) -> Result<impl Subscriber + Send + Sync + use<W>, TelemetryError>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let directives = surroundings
+        .directives
+        .clone()
+        .unwrap_or_else(|| directives(log.level));
+    let filter = EnvFilter::builder().parse(directives)?;
+    let layer = tracing_subscriber::fmt::layer().with_writer(writer);
+    let layer: Box<dyn Layer<_> + Send + Sync> = match surroundings.style(log.format) {
+        Style::Text { is_colored } => Box::new(layer.with_ansi(is_colored).compact()),
+        Style::Journal => Box::new(layer.with_ansi(false).event_format(Journal::new())),
+        Style::Json => Box::new(layer.json().flatten_event(true)),
+    };
+    Ok(Registry::default().with(filter).with(layer))
+}
+
+fn directives(level: LogLevel) -> String {
+    let others = match level {
+        LogLevel::Debug | LogLevel::Trace => LogLevel::Info,
+        level => level,
+    };
+    format!("{},recapd={}", others.name(), level.name())
+}
+
+/// One line for each event, with a priority in front as `sd-daemon(3)` has it. The journal adds the time itself.
+struct Journal(Format<Compact, ()>);
+
+impl Journal {
+    fn new() -> Self {
+        Self(
+            tracing_subscriber::fmt::format()
+                .compact()
+                .without_time()
+                .with_level(false)
+                .with_ansi(false),
+        )
+    }
+}
+
+impl<S, N> FormatEvent<S, N> for Journal
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut line = String::new();
+        self.0.format_event(context, Writer::new(&mut line), event)?;
+        // The journal would take each further line for an event of its own, without a priority.
+        let line = line.trim_end().replace('\n', "\\n");
+        writeln!(writer, "<{}>{line}", priority(event.metadata()))
+    }
+}
+
+fn priority(metadata: &Metadata<'_>) -> u8 {
+    match *metadata.level() {
+        _ if metadata.target() == ALERT_TARGET => 1,
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        _ => 7,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// What is logged under `log` and `surroundings`, without the time.
+    fn logged(format: LogFormat, level: LogLevel, surroundings: &Surroundings, emit: fn()) -> String {
+        #[derive(Clone, Default)]
+        struct Buffer(Arc<Mutex<Vec<u8>>>);
+        impl io::Write for Buffer {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.lock().unwrap().write(bytes)
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let buffer = Buffer::default();
+        let writer = buffer.clone();
+        let log = LogConfig { level, format };
+        let subscriber = subscriber(&log, surroundings, move || writer.clone()).unwrap();
+        tracing::subscriber::with_default(subscriber, emit);
+        String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap()
+    }
+
+    fn terminal() -> Surroundings {
+        Surroundings {
+            is_terminal: true,
+            ..Surroundings::default()
+        }
+    }
+
+    fn journal() -> Surroundings {
+        Surroundings {
+            is_journal: true,
+            ..Surroundings::default()
+        }
+    }
+
+    fn one_of_each() {
+        tracing::error!(target: ALERT_TARGET, "update.parked");
+        tracing::error!("update.failed");
+        tracing::warn!("lease.expired");
+        tracing::info!(agent_id = "coder", tokens = 5, "window.evicted\nand more");
+        tracing::debug!("update.claimed");
+        tracing::debug!(target: "sqlx::query", "a statement");
+        tracing::info!(target: "sqlx::pool", "a pool");
+    }
+
+    #[test]
+    fn the_journal_gets_priorities_and_one_line_each() {
+        let text = logged(LogFormat::Auto, LogLevel::Debug, &journal(), one_of_each);
+        insta::assert_snapshot!(text, @r#"
+        <1>recapd::alert: update.parked
+        <3>recapd::telemetry::tests: update.failed
+        <4>recapd::telemetry::tests: lease.expired
+        <6>recapd::telemetry::tests: window.evicted\nand more agent_id="coder" tokens=5
+        <7>recapd::telemetry::tests: update.claimed
+        <6>sqlx::pool: a pool
+        "#);
+    }
+
+    #[test]
+    fn a_terminal_gets_text_and_a_pipe_gets_json() {
+        let emit = || tracing::info!(agent_id = "coder", "window.evicted");
+        let colored = logged(LogFormat::Auto, LogLevel::Info, &terminal(), emit);
+        assert!(
+            colored.contains("\u{1b}[") && colored.contains("window.evicted"),
+            "{colored}"
+        );
+
+        let plain = Surroundings {
+            is_colorless: true,
+            ..terminal()
+        };
+        let plain = logged(LogFormat::Auto, LogLevel::Info, &plain, emit);
+        assert!(
+            plain.ends_with("INFO recapd::telemetry::tests: window.evicted agent_id=\"coder\"\n"),
+            "{plain}"
+        );
+
+        let json = logged(LogFormat::Auto, LogLevel::Info, &Surroundings::default(), emit);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(
+            (&json["message"], &json["agent_id"]),
+            (&"window.evicted".into(), &"coder".into())
+        );
+        assert_eq!(
+            (&json["level"], &json["target"]),
+            (&"INFO".into(), &"recapd::telemetry::tests".into())
+        );
+    }
+
+    #[test]
+    fn the_format_can_be_forced() {
+        let cases = [
+            (
+                LogFormat::Text,
+                Surroundings::default(),
+                Style::Text { is_colored: false },
+            ),
+            (LogFormat::Text, journal(), Style::Journal),
+            (LogFormat::Json, journal(), Style::Json),
+            (LogFormat::Json, terminal(), Style::Json),
+            // A terminal that a service has opened inherits the journal's variable.
+            (
+                LogFormat::Auto,
+                Surroundings {
+                    is_journal: true,
+                    ..terminal()
+                },
+                Style::Text { is_colored: true },
+            ),
+        ];
+        for (format, surroundings, style) in cases {
+            assert_eq!(surroundings.style(format), style, "{format:?} {surroundings:?}");
+        }
+    }
+
+    #[test]
+    fn rust_log_decides_instead_of_the_level() {
+        let with = |directives: &str| Surroundings {
+            directives: Some(directives.to_owned()),
+            ..journal()
+        };
+        let lines = |surroundings: &Surroundings, level| {
+            logged(LogFormat::Auto, level, surroundings, one_of_each)
+                .lines()
+                .count()
+        };
+        assert_eq!(lines(&journal(), LogLevel::Error), 2);
+        assert_eq!(lines(&journal(), LogLevel::Info), 5);
+        assert_eq!(lines(&with("error"), LogLevel::Trace), 2);
+        assert_eq!(lines(&with("trace"), LogLevel::Error), 7);
+
+        let log = LogConfig {
+            level: LogLevel::Info,
+            format: LogFormat::Auto,
+        };
+        let error = subscriber(&log, &with("recapd=loud"), io::sink)
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(error.starts_with("RUST_LOG is wrong: "), "{error}");
+    }
+
+    #[test]
+    fn the_journal_is_known_by_its_stream_and_not_by_the_variable_alone() {
+        let file = std::fs::metadata("/dev/stderr").unwrap();
+        let here = format!("{}:{}", file.dev(), file.ino());
+        for (stream, is_journal) in [(here.as_str(), true), ("8:1", false), ("nonsense", false)] {
+            let environment: Environment = [("JOURNAL_STREAM", stream), ("RUST_LOG", "debug")]
+                .into_iter()
+                .collect();
+            let surroundings = Surroundings::of_standard_error(&environment);
+            assert_eq!(surroundings.is_journal, is_journal, "{stream}");
+            assert_eq!(surroundings.directives.as_deref(), Some("debug"));
+        }
+    }
+}

@@ -21,7 +21,7 @@ impl TokenCounter for BytesCounter {
             / FALLBACK_BYTES_PER_TOKEN
     }
 
-    fn method(&self) -> &str {
+    fn method(&self) -> &'static str {
         "bytes/3"
     }
 }
@@ -43,7 +43,7 @@ mod exact {
             tokens.saturating_mul(self.factor_percent).saturating_add(99) / 100
         }
 
-        fn method(&self) -> &str {
+        fn method(&self) -> &'static str {
             self.method
         }
     }

@@ -35,7 +35,10 @@ use crate::{
     llm::ChatModel,
     notice::Notices,
     store::{ClaimRequest, MaterialLimits, Store, StoreResult},
-    telemetry::metrics::Metrics,
+    telemetry::metrics::{
+        Metrics,
+        labels::{DbErrorClass, FailureReason, UpdatePath},
+    },
 };
 use heartbeat::Heartbeat;
 pub use update::Outcome;
@@ -86,6 +89,31 @@ pub struct WorkerParts {
     pub notices: Notices,
     /// What is counted.
     pub metrics: Metrics,
+}
+
+/// A lease in hand, and what ends its holder's waiting.
+struct Hold {
+    lease: Lease,
+    lost: CancellationToken,
+    hard: CancellationToken,
+}
+
+/// Why a model is waited for no longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Interruption {
+    /// The lease is somebody else's by now.
+    Lost,
+    /// The daemon stops, and can't wait.
+    Stopped,
+}
+
+impl Hold {
+    async fn interrupted(&self) -> Interruption {
+        tokio::select! {
+            () = self.lost.cancelled() => Interruption::Lost,
+            () = self.hard.cancelled() => Interruption::Stopped,
+        }
+    }
 }
 
 /// The worker. Clones share their leases.
@@ -189,35 +217,55 @@ impl Worker {
             lease_ms: self.settings.lease_ms,
             now: self.parts.clock.now(),
         };
+        let now = request.now;
         let leases = self.parts.store.claim(request).await?;
+        for lease in &leases {
+            self.parts
+                .metrics
+                .queue
+                .waited(span(now.since_ms(lease.ready_at)));
+        }
         let crashed = leases.iter().filter(|lease| lease.crashes > 0).count();
-        self.parts.metrics.leases_expired(crashed as u64);
+        self.parts
+            .metrics
+            .queue
+            .leases_expired(i64::try_from(crashed).unwrap_or(i64::MAX));
         Ok(leases)
     }
 
     async fn claim_or_warn(&self, limit: usize) -> Vec<Lease> {
         self.claim(limit).await.unwrap_or_else(|error| {
-            self.parts.metrics.db_error("claim");
+            self.parts.metrics.service.db_error(DbErrorClass::Other);
             warn!(%error, "queue.unreadable");
             Vec::new()
         })
     }
 
-    /// Carries out one lease, with a heartbeat, until it is done, lost or stopped.
+    /// Carries out one lease, with a heartbeat. Only waiting for a model is cut short when the lease is lost or the
+    /// daemon stops; a write that has begun is seen through.
     async fn work(&self, lease: Lease, hard: &CancellationToken) -> Outcome {
-        let lost = self.heartbeat.add(&lease);
-        self.parts.metrics.update_started();
-        let outcome = tokio::select! {
-            outcome = self.update(&lease) => outcome,
-            () = lost.cancelled() => Outcome::Superseded,
-            () = hard.cancelled() => self.give_back(&lease).await,
+        let hold = Hold {
+            lost: self.heartbeat.add(&lease),
+            hard: hard.clone(),
+            lease,
         };
-        self.heartbeat.remove(&lease);
-        self.parts.metrics.update_ended(outcome.name());
+        let started_at = self.parts.clock.now();
+        let in_progress = self.parts.metrics.updates.start();
+        let outcome = self.update(&hold).await;
+        self.heartbeat.remove(&hold.lease);
+        drop(in_progress);
+        if !outcome.has_written() {
+            let took = span(self.parts.clock.now().since_ms(started_at));
+            self.parts
+                .metrics
+                .updates
+                .finished(outcome.label(), UpdatePath::None, 0, took);
+        }
         outcome
     }
 
     async fn give_back(&self, lease: &Lease) -> Outcome {
+        self.heartbeat.remove(lease);
         if let Err(error) = self
             .parts
             .store
@@ -242,4 +290,14 @@ impl Worker {
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         from(&mut random)
     }
+}
+
+/// A duration by the clock. One that ran backwards took no time.
+fn span(span_ms: i64) -> Duration {
+    Duration::from_millis(u64::try_from(span_ms).unwrap_or(0))
+}
+
+/// The metrics' name for why an update failed.
+fn reason(class: &str) -> FailureReason {
+    FailureReason::from_name(class).unwrap_or(FailureReason::Internal)
 }

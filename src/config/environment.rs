@@ -12,6 +12,10 @@ const BUDGET_ALIAS: &str = "IKIGAI_SLIDING_CONTEXT_TOKENS";
 pub struct Environment(BTreeMap<String, String>);
 
 /// The environment of this process. What isn't UTF-8 is read with replacement characters.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where the environment is read"
+)]
 pub fn from_process_environment() -> Environment {
     std::env::vars_os()
         .map(|(name, value)| {

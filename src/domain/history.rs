@@ -50,7 +50,7 @@ pub struct HistorySummary {
 }
 
 /// What there is to show. Serializes to `{agent_id, budget_tokens, summary, window: {tokens, fill_ratio}, boundary:
-/// {first_exchange, after_exchange, tokens_visible}, archived_total, exchanges: [{n, title, state, …}]}`.
+/// {first_exchange, after_exchange, tokens_visible}, archived_total, window_total, exchanges: [{n, title, state, …}]}`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HistoryView {
     /// Whose history.
@@ -65,10 +65,12 @@ pub struct HistoryView {
     pub summarized_through: i64,
     /// Tokens of the window, preamble included.
     pub window_tokens: i64,
-    /// The exchanges shown, oldest first: all of the window, and as much of the archive as was asked for.
+    /// The exchanges shown, oldest first: the newest of the window and of the archive, as many as was asked for.
     pub exchanges: Vec<HistoryExchange>,
     /// How many live exchanges lie behind the boundary, shown or not.
     pub archived_total: i64,
+    /// How many live exchanges stand in the window, shown or not.
+    pub window_total: i64,
     /// Ages are told relative to it.
     pub now: Timestamp,
 }
@@ -162,6 +164,7 @@ impl Serialize for HistoryView {
                 tokens_visible: self.window_tokens,
             },
             archived_total: self.archived_total,
+            window_total: self.window_total,
             exchanges: self.exchanges.iter().map(|shown| self.wire(shown)).collect(),
         }
         .serialize(serializer)
@@ -206,6 +209,7 @@ struct WireHistory<'a> {
     window: WireWindow,
     boundary: WireBoundary,
     archived_total: i64,
+    window_total: i64,
     exchanges: Vec<WireExchange<'a>>,
 }
 

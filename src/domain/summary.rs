@@ -1,7 +1,7 @@
 //! The summary: items, the sections their age puts them in, and the document they are rendered to.
 //!
 //! Data flows one way: drafts and exchanges become items ([`coverage`]), items get a section and a form by age and
-//! room ([`section`], [`compaction`]), and are written down ([`line`], [`render`]); what nobody has summarised yet is
+//! room ([`section`], [`compaction`]), and are written down ([`mod@line`], [`render`]); what nobody has summarised yet is
 //! added when the document is read ([`pending`]).
 //!
 //! Invariant: the clock ages items, never a model. Times, token totals and coverage are filled by recapd.

@@ -15,7 +15,7 @@ pub trait TokenCounter: Send + Sync {
     fn count(&self, text: &str) -> i64;
 
     /// How this counter counts, as stored beside each count: `o200k`, `o200k*1.25`, `bytes/3`.
-    fn method(&self) -> &str;
+    fn method(&self) -> &'static str;
 }
 
 /// Tokens of a message, by its content and not by its wire bytes: ids, timestamps and braces that no model sees

@@ -14,7 +14,7 @@
 
 use super::{
     agent::AgentId,
-    time::{MINUTE_MS, SECOND_MS},
+    time::{MINUTE_MS, SECOND_MS, Timestamp},
 };
 
 /// Why an update was asked for. Reasons are bits, so that one row can carry several; a label for metrics only: what
@@ -127,6 +127,8 @@ pub struct Lease {
     pub crashes: i64,
     /// [`Reason`] bits.
     pub reasons: i64,
+    /// Since when it could have been claimed.
+    pub ready_at: Timestamp,
 }
 
 /// When a failed piece of work is tried again.

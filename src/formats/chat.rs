@@ -4,10 +4,11 @@
 use super::{
     FormatError,
     content::{parts, text_part, tool_call, tool_result},
+    detect::is_by_parts,
     json::{self, Fields},
-    message,
+    message, unknown_kind,
 };
-use crate::domain::message::{Format, Kind, Message, Metadata, Part};
+use crate::domain::message::{Format, Kind, Message, Part};
 
 /// Reads a message that says its role.
 pub(super) fn read(format: Format, fields: &Fields<'_>) -> Result<Message, FormatError> {
@@ -17,6 +18,12 @@ pub(super) fn read(format: Format, fields: &Fields<'_>) -> Result<Message, Forma
             "give its role (user, assistant, system or tool), or say which format it is",
         )
     })?;
+    if is_by_parts(fields) {
+        return Err(FormatError::new(
+            "message has `parts` in place of `content`, as Gemini's do",
+            "convert it to OpenAI's or Anthropic's form",
+        ));
+    }
     Ok(read_as(format, &role, fields))
 }
 
@@ -40,7 +47,7 @@ fn kind(role: &str, parts: &[Part]) -> Kind {
         "assistant" if has_call() => Kind::ToolCall,
         "assistant" => Kind::Assistant,
         "tool" | "function" => Kind::ToolResult,
-        other => Kind::Metadata(Metadata::Other(other.to_owned())),
+        other => unknown_kind(other),
     }
 }
 

@@ -4,9 +4,9 @@ use super::{
     FormatError, chat,
     content::{parts, text_part},
     json::Fields,
-    message,
+    message, unknown_kind,
 };
-use crate::domain::message::{Format, Kind, Message, Metadata, Part};
+use crate::domain::message::{Format, Kind, Message, Part};
 
 /// How the texts begin that the program writes in the user's name: slash commands, and commands run in its shell.
 const LOCAL_COMMANDS: [&str; 8] = [
@@ -35,7 +35,7 @@ pub(super) fn read(line: &Fields<'_>) -> Result<Message, FormatError> {
     if kind == "user" || kind == "assistant" {
         conversation(&kind, line)
     } else {
-        Ok(metadata(kind, line))
+        Ok(metadata(&kind, line))
     }
 }
 
@@ -59,7 +59,7 @@ fn conversation(role: &str, line: &Fields<'_>) -> Result<Message, FormatError> {
 fn kind(line: &Fields<'_>, read: &Message) -> Kind {
     let is = |name| line.flag(name).unwrap_or(false);
     match read.kind {
-        Kind::User if is("isCompactSummary") => Kind::Metadata(Metadata::Other(COMPACT_SUMMARY.to_owned())),
+        Kind::User if is("isCompactSummary") => unknown_kind(COMPACT_SUMMARY),
         Kind::User if is("isMeta") || is_local_command(&read.text()) => Kind::System,
         _ => read.kind.clone(),
     }
@@ -76,11 +76,10 @@ fn is_interrupt(parts: &[Part]) -> bool {
     !parts.is_empty() && parts.iter().all(is_mark)
 }
 
-fn metadata(kind: String, line: &Fields<'_>) -> Message {
+fn metadata(kind: &str, line: &Fields<'_>) -> Message {
     let parts = match line.text("summary").and_then(text_part) {
         Some(summary) => vec![summary],
         None => parts(line.raw("content")),
     };
-    let kind = Kind::Metadata(Metadata::Other(kind));
-    message(Format::ClaudeCode, line, kind, parts)
+    message(Format::ClaudeCode, line, unknown_kind(kind), parts)
 }

@@ -43,6 +43,9 @@ pub(super) fn shape(fields: &Fields<'_>) -> Shape {
     let Some(role) = fields.text("role") else {
         return shape_without_role(fields);
     };
+    if is_by_parts(fields) {
+        return Shape::Unknown;
+    }
     let is_openai = OPENAI_FIELDS.iter().any(|name| fields.has(name))
         || matches!(role.as_str(), "developer" | "tool" | "function");
     if is_openai {
@@ -52,6 +55,11 @@ pub(super) fn shape(fields: &Fields<'_>) -> Shape {
         return Shape::Certain(Format::Anthropic);
     }
     blocks_format(fields).map_or(Shape::Chat, Shape::Certain)
+}
+
+/// Whether a message has `parts` in place of `content`, as Gemini's have. No format here reads those.
+pub(super) fn is_by_parts(fields: &Fields<'_>) -> bool {
+    fields.has("parts") && !fields.has("content")
 }
 
 fn shape_without_role(fields: &Fields<'_>) -> Shape {

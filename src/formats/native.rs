@@ -4,12 +4,15 @@
 use serde_json::value::RawValue;
 
 use super::{
-    FormatError,
+    FormatError, NAME_CHARS_MAX,
     content::{parts, tool_call, tool_result},
     json::Fields,
     message,
 };
-use crate::domain::message::{Format, Kind, Message, Part};
+use crate::domain::{
+    message::{Format, Kind, Message, Part},
+    text::cut,
+};
 
 /// Reads a native message.
 pub(super) fn read(fields: &Fields<'_>) -> Result<Message, FormatError> {
@@ -19,7 +22,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Message, FormatError> {
             "give its kind (user, assistant, tool_call, tool_result or system), or say which format it is",
         )
     })?;
-    let kind = Kind::from_name(&kind);
+    let kind = Kind::from_name(&cut(&kind, NAME_CHARS_MAX));
     let details = Details::of(fields);
     let parts = match kind {
         Kind::ToolCall => details.call()?,

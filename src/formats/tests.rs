@@ -1,1 +1,165 @@
+//! Tables of messages in each format, and what is read from them.
 
+mod chat;
+mod claude_code;
+mod native;
+mod properties;
+
+use super::*;
+
+/// A message in one line: kind, speaker, parts, and what else was found.
+pub(super) fn brief(message: &Message) -> String {
+    let speaker = message.speaker.iter().map(|speaker| format!(" of {speaker}"));
+    let head = format!("{}{}:", message.kind.name(), speaker.collect::<String>());
+    let id = message.client_id.iter().map(|id| format!("id={id}"));
+    let at = message.at.iter().map(|at| format!("at={at}"));
+    let words: Vec<String> = std::iter::once(head)
+        .chain(message.parts.iter().map(brief_part))
+        .chain(id)
+        .chain(at)
+        .chain(message.interrupts.then(|| "interrupts".to_owned()))
+        .collect();
+    words.join(" ")
+}
+
+fn brief_part(part: &Part) -> String {
+    match part {
+        Part::Text(text) => format!("{text:?}"),
+        Part::Thinking(text) => format!("thinking({text})"),
+        Part::Attachment(media) => format!("attachment({media})"),
+        Part::ToolCall { id, name, arguments } => {
+            format!("call({} {name} {arguments})", id.as_deref().unwrap_or("-"))
+        }
+        Part::ToolResult {
+            call_id,
+            name,
+            text,
+            is_error,
+        } => {
+            let (id, name) = (call_id.as_deref().unwrap_or("-"), name.as_deref().unwrap_or("-"));
+            let failed = if *is_error { " failed" } else { "" };
+            format!("result({id} {name}{failed} {text:?})")
+        }
+    }
+}
+
+/// Reads each text and compares what comes out, or the refusal.
+fn check(format: Format, cases: &[(&str, &str)]) {
+    for (json, expected) in cases {
+        let read = match parse(format, json) {
+            Ok(message) => {
+                assert_eq!((message.payload.as_str(), message.format), (*json, format));
+                brief(&message)
+            }
+            Err(error) => format!("refused: {error}"),
+        };
+        assert_eq!(read, *expected, "{json}");
+    }
+}
+
+#[test]
+fn what_is_no_object_is_refused_in_every_format() {
+    for format in Format::ALL {
+        for (json, reason) in [
+            ("42", "message is a JSON number, not an object"),
+            ("\"massive error\"", "message is a JSON string, not an object"),
+            ("[1]", "message is a JSON array, not an object"),
+            ("null", "message is a JSON null, not an object"),
+            ("true", "message is a JSON boolean, not an object"),
+            ("", "broken JSON at column 0: EOF while parsing a value"),
+            (
+                "{\"role\":\"user\"",
+                "broken JSON at column 14: EOF while parsing an object",
+            ),
+            ("{} {}", "broken JSON at column 4: trailing characters"),
+            (
+                "{\"a\":\"\u{1}\"}",
+                "broken JSON at column 6: control character (\\u0000-\\u001F) found while parsing a string",
+            ),
+        ] {
+            let error = parse(format, json).unwrap_err();
+            assert_eq!(error.reason, reason, "{json}");
+            assert!(!error.cure.is_empty());
+        }
+    }
+}
+
+#[test]
+fn times_and_ids_are_found_where_each_format_has_them() {
+    let extras =
+        r#""id":"i","uuid":"u","client_id":"c","at":"2026-01-05T08:00:07Z","speaker":"Ada","content":"x""#;
+    for (format, head, expected) in [
+        (Format::Native, r#""kind":"user""#, "i"),
+        (Format::OpenAiChat, r#""role":"user""#, "c"),
+        (Format::Anthropic, r#""role":"user""#, "c"),
+        (
+            Format::ClaudeCode,
+            r#""type":"user","message":{"content":"x"}"#,
+            "u",
+        ),
+    ] {
+        let message = parse(format, &format!("{{{head},{extras}}}")).unwrap();
+        assert_eq!(
+            brief(&message),
+            format!(r#"user of Ada: "x" id={expected} at=2026-01-05T08:00:07Z"#)
+        );
+    }
+}
+
+#[test]
+fn times_are_read_as_text_and_as_numbers() {
+    for (field, expected) in [
+        (
+            r#""at":"2026-01-05T08:00:07.250Z""#,
+            Some("2026-01-05T08:00:07.250Z"),
+        ),
+        (
+            r#""created_at":"2026-01-05T08:00:07""#,
+            Some("2026-01-05T08:00:07Z"),
+        ),
+        (
+            r#""timestamp":"2026-01-05T09:00:07+01:00""#,
+            Some("2026-01-05T08:00:07Z"),
+        ),
+        (r#""timestamp":1767600007"#, Some("2026-01-05T08:00:07Z")),
+        (r#""timestamp":1767600007.25"#, Some("2026-01-05T08:00:07.250Z")),
+        (r#""timestamp":1767600007250"#, Some("2026-01-05T08:00:07.250Z")),
+        (
+            r#""at":null,"timestamp":"2026-01-05T08:00:07Z""#,
+            Some("2026-01-05T08:00:07Z"),
+        ),
+        (r#""at":"1:56 pm on 8 May, 2023""#, None),
+        (r#""at":1e999"#, None),
+        (r#""at":{}"#, None),
+    ] {
+        let message = parse(Format::OpenAiChat, &format!(r#"{{"role":"user",{field}}}"#)).unwrap();
+        assert_eq!(
+            message.at.map(|at| at.to_string()).as_deref(),
+            expected,
+            "{field}"
+        );
+    }
+}
+
+#[test]
+fn names_and_ids_have_a_limit() {
+    let long = "x".repeat(10_000);
+    let message = |head: &str| {
+        parse(
+            Format::Native,
+            &format!(r#"{{{head},"id":"{long}","speaker":"{long}"}}"#),
+        )
+        .unwrap()
+    };
+    let user = message(r#""kind":"user""#);
+    assert_eq!(user.client_id, None);
+    assert_eq!(user.speaker.unwrap().chars().count(), NAME_CHARS_MAX);
+    assert_eq!(
+        message(&format!(r#""kind":"{long}""#))
+            .kind
+            .name()
+            .chars()
+            .count(),
+        NAME_CHARS_MAX
+    );
+}

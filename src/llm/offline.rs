@@ -14,6 +14,7 @@
 //! within its limit; the same request gets the same answer; no text makes it panic or take more than linear time.
 
 mod calls;
+mod candidates;
 mod clauses;
 mod compose;
 mod cues;
@@ -25,6 +26,9 @@ mod topics;
 mod values;
 mod weigh;
 
+#[cfg(test)]
+mod tests;
+
 use async_trait::async_trait;
 
 use super::{ChatModel, LlmError, ModelAnswer, ModelRequest};
@@ -34,6 +38,9 @@ use crate::domain::{
     transcript::Transcript,
 };
 
+/// The provider's name.
+pub const OFFLINE: &str = "offline";
+
 /// The built-in summariser as a model: reads the transcripts of a request, never its prompt. It costs no tokens.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OfflineModel;
@@ -41,7 +48,7 @@ pub struct OfflineModel;
 #[async_trait]
 impl ChatModel for OfflineModel {
     fn provider(&self) -> &'static str {
-        "offline"
+        OFFLINE
     }
 
     fn model(&self) -> &'static str {

@@ -1,6 +1,6 @@
 //! What goes into a store and what comes out: requests and rows, without a word of SQL.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::domain::{
     agent::AgentId,
@@ -227,10 +227,13 @@ pub struct Material {
     pub lo: i64,
     /// The last exchange of this batch; [`Self::lo`] when nothing is pending.
     pub hi: i64,
-    /// The pending exchanges of the batch, live ones, with their messages.
+    /// The pending exchanges of the batch, live ones, with their messages; or, when nothing is pending, those of the
+    /// provisional items that are revisited.
     pub exchanges: Vec<StoredExchange>,
     /// The items shown in the document.
     pub items: Vec<Item>,
+    /// Provisional items to be condensed again, when nothing is pending.
+    pub revisited: Vec<i64>,
     /// Items are aged by this time, or by the clock.
     pub as_of: Option<Timestamp>,
     /// When the oldest pending exchange left the window.
@@ -298,6 +301,8 @@ pub struct Patch {
     pub as_of: Timestamp,
     /// When an item changes its section next.
     pub next_ageing_at: Option<Timestamp>,
+    /// There is more to do at once: provisional items wait to be condensed again.
+    pub has_more: bool,
     /// Park the row: digests stand in for a model that failed to the last attempt.
     pub park: Option<AttemptError>,
     /// When a re-armed row may be claimed, if no batch is pending.
@@ -367,7 +372,7 @@ pub struct Prune {
 }
 
 /// Figures of the moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
     /// Agents known.
     pub agents: i64,

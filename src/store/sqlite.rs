@@ -5,10 +5,12 @@
 
 mod agent;
 mod append;
+mod complete;
 mod exchange;
 mod queue;
 mod row;
 mod schedule;
+mod session;
 mod summary;
 mod verify;
 mod writer;
@@ -190,7 +192,7 @@ impl Store for SqliteStore {
     async fn end_session(&self, agent: &AgentId, now: Timestamp) -> StoreResult<SessionEnded> {
         let agent = agent.clone();
         self.writer
-            .run(move |tx| Box::pin(async move { append::end_session(tx, &agent, now).await }))
+            .run(move |tx| Box::pin(async move { session::end_session(tx, &agent, now).await }))
             .await
     }
 
@@ -275,14 +277,14 @@ impl Store for SqliteStore {
     async fn complete(&self, lease: &Lease, patch: Patch) -> StoreResult<Completed> {
         let lease = lease.clone();
         self.writer
-            .run(move |tx| Box::pin(summary::complete(tx, lease, patch)))
+            .run(move |tx| Box::pin(complete::complete(tx, lease, patch)))
             .await
     }
 
     async fn settle(&self, lease: &Lease, settle: Settle) -> StoreResult<Completed> {
         let lease = lease.clone();
         self.writer
-            .run(move |tx| Box::pin(summary::settle(tx, lease, settle)))
+            .run(move |tx| Box::pin(complete::settle(tx, lease, settle)))
             .await
     }
 
@@ -343,7 +345,7 @@ impl Store for SqliteStore {
     }
 
     async fn ping(&self) -> StoreResult<()> {
-        sqlx::query("-- sqlite/ping\nSELECT 1")
+        sqlx::query("-- sqlite/sqlite.ping\nSELECT 1")
             .execute(&mut *self.readers.acquire().await?)
             .await?;
         Ok(())

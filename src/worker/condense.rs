@@ -2,7 +2,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use super::Worker;
+use super::{Hold, Interruption, Worker, reason, span};
 use crate::{
     domain::{
         exchange::Exchange,
@@ -16,8 +16,9 @@ use crate::{
         transcript::Transcript,
         work::Lease,
     },
-    llm::{LlmError, ModelAnswer, ModelRequest},
+    llm::{LlmError, ModelAnswer, ModelRequest, offline::OFFLINE},
     store::{JournalledAnswer, Material, RunRecord, StoreError, StoredExchange},
+    telemetry::metrics::{ProviderTokens, labels::ProviderErrorClass},
 };
 
 /// Changes with the prompt or the schema, so that an answer journalled under an older one isn't used.
@@ -40,6 +41,9 @@ pub(super) enum CondenseError {
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The model was waited for no longer.
+    #[error("interrupted")]
+    Interrupted(Interruption),
 }
 
 impl CondenseError {
@@ -50,6 +54,7 @@ impl CondenseError {
             Self::Reply(error) => error.class(),
             Self::Coverage(_) => "bad_output",
             Self::Store(_) => "db",
+            Self::Interrupted(_) => "shutdown",
         }
     }
 
@@ -83,7 +88,7 @@ impl Worker {
     /// Asks the model about the exchanges of `material`. An answer that was paid for before a crash is used.
     pub(super) async fn condense(
         &self,
-        lease: &Lease,
+        hold: &Hold,
         material: &Material,
         run: &mut RunRecord,
     ) -> Result<Vec<Item>, CondenseError> {
@@ -92,41 +97,44 @@ impl Worker {
             .iter()
             .map(|stored| stored.exchange.exchange)
             .collect();
+        let lease = &hold.lease;
         let key = self.journal_key(lease, material);
         let drafts = match self.parts.store.journalled(&lease.agent, &key).await? {
             Some(journalled) => reply::parse(&journalled.answer, &asked)?.drafts,
-            None => self.ask(lease, material, &asked, &key, run).await?,
+            None => self.ask(hold, material, &asked, &key, run).await?,
         };
-        let origin = if self.parts.model.provider() == "offline" {
+        let origin = if self.is_offline() {
             Origin::Offline
         } else {
             Origin::Model
         };
         let mut items = items_from(&drafts, &rows(&material.exchanges), origin)?;
         // What the model left out will be left out again: its digests are there to stay.
-        items.iter_mut().for_each(|item| item.provisional = false);
+        for item in &mut items {
+            item.provisional = false;
+        }
         Ok(items)
     }
 
     async fn ask(
         &self,
-        lease: &Lease,
+        hold: &Hold,
         material: &Material,
         asked: &[i64],
         key: &str,
         run: &mut RunRecord,
     ) -> Result<Vec<ItemDraft>, CondenseError> {
         let mut request = self.request(material);
-        let mut answer = self.call(&request, run).await?;
+        let mut answer = self.call(hold, &request, run).await?;
         let checked = match reply::parse(&answer.text, asked) {
             Err(fault) if fault.is_worth_asking_again() => {
                 request.prompt = request.prompt.again(&fault);
-                answer = self.call(&request, run).await?;
+                answer = self.call(hold, &request, run).await?;
                 reply::parse(&answer.text, asked)?
             }
             checked => checked?,
         };
-        if answer.input_tokens > 0 {
+        if !self.is_offline() {
             let ModelAnswer {
                 text,
                 input_tokens,
@@ -139,7 +147,7 @@ impl Worker {
             };
             self.parts
                 .store
-                .journal(&lease.agent, key, &journalled, self.parts.clock.now())
+                .journal(&hold.lease.agent, key, &journalled, self.parts.clock.now())
                 .await?;
         }
         Ok(checked.drafts)
@@ -170,30 +178,47 @@ impl Worker {
         }
     }
 
-    async fn call(&self, request: &ModelRequest, run: &mut RunRecord) -> Result<ModelAnswer, CondenseError> {
+    async fn call(
+        &self,
+        hold: &Hold,
+        request: &ModelRequest,
+        run: &mut RunRecord,
+    ) -> Result<ModelAnswer, CondenseError> {
         let model = &self.parts.model;
         run.provider = Some(model.provider().to_owned());
         run.model = Some(model.model().to_owned());
-        run.model_calls += 1;
+        run.model_calls += i64::from(!self.is_offline());
         let asked_at = self.parts.clock.now();
-        let answer = model.answer(request).await;
-        let duration_ms = self.parts.clock.now().since_ms(asked_at);
-        self.parts.metrics.provider_called(
-            model.provider(),
-            model.model(),
-            duration_ms,
-            answer.as_ref().err().map(LlmError::class),
-        );
+        let answer = tokio::select! {
+            answer = model.answer(request) => answer,
+            why = hold.interrupted() => return Err(CondenseError::Interrupted(why)),
+        };
+        let took = span(self.parts.clock.now().since_ms(asked_at));
+        let metrics = &self.parts.metrics.provider;
+        match &answer {
+            Ok(answer) => {
+                let tokens = ProviderTokens {
+                    input: answer.input_tokens,
+                    output: answer.output_tokens,
+                    ..ProviderTokens::default()
+                };
+                metrics.answered(model.provider(), model.model(), tokens, took);
+            }
+            Err(error) => {
+                let class = reason(error.class());
+                let class = ProviderErrorClass::from_reason(class).unwrap_or(ProviderErrorClass::Server);
+                metrics.failed(model.provider(), model.model(), class, took);
+            }
+        }
         let answer = answer?;
         run.input_tokens += answer.input_tokens;
         run.output_tokens += answer.output_tokens;
-        self.parts.metrics.provider_tokens(
-            model.provider(),
-            model.model(),
-            answer.input_tokens,
-            answer.output_tokens,
-        );
         Ok(answer)
+    }
+
+    /// The built-in summariser costs nothing: its answers aren't counted as calls, nor journalled.
+    fn is_offline(&self) -> bool {
+        self.parts.model.provider() == OFFLINE
     }
 
     /// Names a question: the same question asked again, after a crash, has the same answer.
@@ -208,9 +233,11 @@ impl Worker {
             &lo.to_string(),
             &hi.to_string(),
         ];
-        Sha256::digest(question.join("\n"))
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        let digest = Sha256::digest(question.join("\n"));
+        digest.iter().fold(String::new(), |mut hex, byte| {
+            hex.push(char::from_digit(u32::from(byte >> 4), 16).unwrap_or('0'));
+            hex.push(char::from_digit(u32::from(byte & 15), 16).unwrap_or('0'));
+            hex
+        })
     }
 }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::WorkerParts;
-use crate::domain::work::Lease;
+use crate::{domain::work::Lease, telemetry::metrics::labels::RenewalResult};
 
 /// Leases are renewed so many times in their length: three beats may be lost before the lease is.
 const BEATS_PER_LEASE: i64 = 4;
@@ -62,7 +62,7 @@ impl Heartbeat {
         match parts.store.renew(&leases, parts.clock.now(), self.lease_ms).await {
             Ok(renewed) => self.stop_lost(parts, &leases, &renewed),
             Err(error) => {
-                parts.metrics.lease_renewals("error", leases.len() as u64);
+                parts.metrics.queue.renewed(RenewalResult::Failed);
                 warn!(%error, leases = leases.len(), "lease.renew_failed");
             }
         }
@@ -74,14 +74,14 @@ impl Heartbeat {
             .iter()
             .filter(|lease| !renewed.contains(&lease.token))
             .filter_map(|lease| held.remove(&lease.token));
-        let mut lost_count = 0;
         for (lease, token) in lost {
             warn!(agent_id = %lease.agent, lease_token = lease.token, "lease.lost");
             token.cancel();
-            lost_count += 1;
+            parts.metrics.queue.renewed(RenewalResult::Lost);
         }
-        parts.metrics.lease_renewals("ok", renewed.len() as u64);
-        parts.metrics.lease_renewals("lost", lost_count);
+        for _ in renewed {
+            parts.metrics.queue.renewed(RenewalResult::Renewed);
+        }
     }
 
     fn held(&self) -> MutexGuard<'_, HashMap<i64, (Lease, CancellationToken)>> {

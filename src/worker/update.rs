@@ -3,8 +3,9 @@
 use tracing::{debug, error, info, warn};
 
 use super::{
-    Worker,
+    Hold, Interruption, Worker,
     condense::{CondenseError, digests},
+    reason, span,
 };
 use crate::{
     domain::{
@@ -17,8 +18,9 @@ use crate::{
     },
     store::{
         AttemptError, Completed, Failure, Fence, Material, MaterialLimits, Patch, RunRecord, Settle,
-        StoreError, StoreResult,
+        StoreError, StoreResult, StoredExchange,
     },
+    telemetry::metrics::labels::{DbErrorClass, ItemAction, UpdateOutcome, UpdatePath},
 };
 
 /// How an update ended.
@@ -40,18 +42,24 @@ pub enum Outcome {
 
 impl Outcome {
     /// The label in metrics.
-    pub fn name(self) -> &'static str {
+    pub(super) fn label(self) -> UpdateOutcome {
         match self {
-            Self::Completed | Self::Settled => "completed",
-            Self::Retried | Self::Parked => "failed",
-            Self::Superseded | Self::Released => "superseded",
+            Self::Completed | Self::Settled => UpdateOutcome::Completed,
+            Self::Retried | Self::Parked => UpdateOutcome::Failed,
+            Self::Superseded | Self::Released => UpdateOutcome::Superseded,
         }
+    }
+
+    /// Whether a version was written, and so everything about it was said.
+    pub(super) fn has_written(self) -> bool {
+        matches!(self, Self::Completed | Self::Parked)
     }
 }
 
 impl Worker {
     /// Carries out an update. Nothing that goes wrong in it leaves this function.
-    pub(super) async fn update(&self, lease: &Lease) -> Outcome {
+    pub(super) async fn update(&self, hold: &Hold) -> Outcome {
+        let lease = &hold.lease;
         let mut run = RunRecord {
             started_at: self.parts.clock.now(),
             ..RunRecord::default()
@@ -63,10 +71,12 @@ impl Worker {
                 message,
             }))
         } else {
-            self.attempt(lease, &mut run).await
+            self.attempt(hold, &mut run).await
         };
         match attempt {
             Ok(outcome) => outcome,
+            Err(Trouble::Interrupted(Interruption::Lost)) => Outcome::Superseded,
+            Err(Trouble::Interrupted(Interruption::Stopped)) => self.give_back(lease).await,
             Err(Trouble::Store(error)) => self.after_store_error(lease, error, run).await,
             Err(Trouble::Final(error)) => self.stand_in(lease, error, run).await,
             Err(Trouble::Passing(error, _)) if self.settings.retry.is_last(lease) => {
@@ -78,14 +88,15 @@ impl Worker {
         }
     }
 
-    async fn attempt(&self, lease: &Lease, run: &mut RunRecord) -> Result<Outcome, Trouble> {
+    async fn attempt(&self, hold: &Hold, run: &mut RunRecord) -> Result<Outcome, Trouble> {
+        let lease = &hold.lease;
         let mut limits = self.settings.limits;
         loop {
             let material = self.parts.store.material(lease, limits).await?;
             if material.exchanges.is_empty() {
                 return self.without_pending(lease, &material, run).await;
             }
-            match self.condense(lease, &material, run).await {
+            match self.condense(hold, &material, run).await {
                 Ok(items) => {
                     return self
                         .apply(lease, &material, items, None, run)
@@ -121,6 +132,7 @@ impl Worker {
             hi: material.hi,
             now: self.parts.clock.now(),
         };
+        self.heartbeat.remove(lease);
         self.parts.store.settle(lease, settle).await?;
         self.parts.notices.agent_changed(&lease.agent);
         Ok(Outcome::Settled)
@@ -141,53 +153,89 @@ impl Worker {
         } else {
             Outcome::Completed
         };
-        let items: Vec<Item> = material.items.iter().cloned().chain(added).collect();
+        let kept = material
+            .items
+            .iter()
+            .filter(|item| !material.revisited.contains(&item.item));
+        let kept: Vec<Item> = kept.cloned().collect();
+        let old = kept.len();
+        let items: Vec<Item> = kept.into_iter().chain(added).collect();
         let composed = compose(&items, as_of, &self.settings.policy, self.parts.counter.as_ref());
         run.truncated = composed.truncated;
         run.finished_at = self.parts.clock.now();
-        let patch = self.patch(material, items, &composed, as_of, park, run);
+        let patch = self.patch(
+            material,
+            Contents {
+                items,
+                old,
+                composition: &composed,
+                as_of,
+            },
+            park,
+            run,
+        );
         let (dropped, added) = (patch.dropped.len(), patch.added.len());
+        // What ends now needs no heartbeat, and its end is no loss.
+        self.heartbeat.remove(lease);
         let completed = self.parts.store.complete(lease, patch).await?;
         self.tell(lease, material, &composed, completed, run);
-        self.parts.metrics.items_changed(added as u64, dropped as u64);
+        let took = span(run.finished_at.since_ms(run.started_at));
+        let label = UpdatePath::from_name(composed.path.name()).unwrap_or(UpdatePath::None);
+        self.parts
+            .metrics
+            .updates
+            .finished(outcome.label(), label, count(material.exchanges.len()), took);
+        self.parts.metrics.documents.stored(composed.tokens);
+        let documents = &self.parts.metrics.documents;
+        documents.items(ItemAction::Added, count(added));
+        documents.items(ItemAction::Dropped, count(dropped));
         Ok(outcome)
     }
 
     fn patch(
         &self,
         material: &Material,
-        items: Vec<Item>,
-        composed: &Composition,
-        as_of: Timestamp,
+        contents: Contents<'_>,
         park: Option<AttemptError>,
         run: &RunRecord,
     ) -> Patch {
-        let old = material.items.len();
-        let is_dropped = |index: usize| composed.dropped.binary_search(&index).is_ok();
-        let dropped = material
-            .items
+        let Contents {
+            items,
+            old,
+            composition,
+            as_of,
+        } = contents;
+        let is_dropped = |index: usize| composition.dropped.binary_search(&index).is_ok();
+        let dropped = items
             .iter()
+            .take(old)
             .enumerate()
-            .filter(|(index, _)| is_dropped(*index))
-            .map(|(_, item)| item.item);
+            .filter(|(index, _)| is_dropped(*index));
+        let dropped = dropped.map(|(_, item)| item.item).collect();
+        let is_provisional = |(index, item): (usize, &Item)| item.provisional && !is_dropped(index);
+        let pending = material
+            .exchanges
+            .iter()
+            .filter(|stored| stored.exchange.exchange > material.lo);
         Patch {
             version: material.version,
             lo: material.lo,
             hi: material.hi,
-            exchanges: i64::try_from(material.exchanges.len()).unwrap_or(i64::MAX),
-            dropped: dropped.collect(),
+            exchanges: count(pending.count()),
+            dropped,
+            has_more: park.is_none() && items.iter().enumerate().any(is_provisional),
             added: items
                 .into_iter()
                 .enumerate()
                 .skip(old)
                 .map(|(index, item)| (item, is_dropped(index)))
                 .collect(),
-            removed: Vec::new(),
-            content: composed.document.clone(),
-            token_count: composed.tokens,
-            path: composed.path,
+            removed: material.revisited.clone(),
+            content: composition.document.clone(),
+            token_count: composition.tokens,
+            path: composition.path,
             as_of,
-            next_ageing_at: composed.next_change,
+            next_ageing_at: composition.next_change,
             park,
             rearm_wait_ms: self.settings.max_wait_ms,
             batch_exchanges: self.settings.batch_exchanges,
@@ -203,13 +251,10 @@ impl Worker {
         completed: Completed,
         run: &RunRecord,
     ) {
-        let exchanges = material.exchanges.len() as u64;
+        let exchanges = count(material.exchanges.len());
         let duration_ms = run.finished_at.since_ms(run.started_at);
-        self.parts
-            .metrics
-            .document_stored(composed.tokens, composed.path.name(), exchanges, duration_ms);
         if composed.truncated {
-            self.parts.metrics.truncated(composed.truncated_tokens);
+            self.parts.metrics.documents.truncated(composed.truncated_tokens);
             warn!(agent_id = %lease.agent, tokens_over = composed.truncated_tokens, "summary.truncated");
         }
         info!(
@@ -225,11 +270,17 @@ impl Worker {
 
     /// The last word on exchanges that no model would condense: their digests, provisionally, and an alert.
     async fn stand_in(&self, lease: &Lease, fault: AttemptError, mut run: RunRecord) -> Outcome {
-        self.parts.metrics.update_failed(&fault.class);
-        self.parts.metrics.retries_exhausted();
+        self.parts.metrics.updates.failed(reason(&fault.class));
+        self.parts.metrics.updates.retries_exhausted(1);
         error!(agent_id = %lease.agent, attempt = lease.attempt, error_class = %fault.class, error = %fault.message, "update.parked");
         let applied = async {
             let material = self.parts.store.material(lease, self.settings.limits).await?;
+            // What is condensed again has its digests already.
+            let material = Material {
+                revisited: Vec::new(),
+                exchanges: pending(material.exchanges, material.lo),
+                ..material
+            };
             let items = digests(&material);
             self.apply(lease, &material, items, Some(fault), &mut run).await
         };
@@ -252,7 +303,7 @@ impl Worker {
             .retry
             .backoff_ms(lease.attempt, jitter)
             .max(retry_after_ms);
-        self.parts.metrics.update_failed(&fault.class);
+        self.parts.metrics.updates.failed(reason(&fault.class));
         warn!(
             agent_id = %lease.agent, attempt = lease.attempt, error_class = %fault.class, error = %fault.message,
             backoff_ms, "update.failed"
@@ -264,6 +315,7 @@ impl Worker {
             park: false,
             run,
         };
+        self.heartbeat.remove(lease);
         match self.parts.store.fail(lease, failure).await {
             Ok(()) => Outcome::Retried,
             Err(StoreError::Fenced(_)) => Outcome::Superseded,
@@ -288,7 +340,7 @@ impl Worker {
                 Outcome::Superseded
             }
             error => {
-                self.parts.metrics.db_error("update");
+                self.parts.metrics.service.db_error(DbErrorClass::Other);
                 let fault = AttemptError {
                     class: "db".to_owned(),
                     message: error.to_string(),
@@ -299,6 +351,14 @@ impl Worker {
     }
 }
 
+/// The items of a document: the `old` ones first, then the new ones; and what was composed of them.
+struct Contents<'a> {
+    items: Vec<Item>,
+    old: usize,
+    composition: &'a Composition,
+    as_of: Timestamp,
+}
+
 /// What stops an attempt, by what happens next.
 enum Trouble {
     /// It may pass; not before so many milliseconds.
@@ -307,6 +367,8 @@ enum Trouble {
     Final(AttemptError),
     /// The store said no.
     Store(StoreError),
+    /// There is nobody to go on for.
+    Interrupted(Interruption),
 }
 
 impl From<StoreError> for Trouble {
@@ -317,9 +379,11 @@ impl From<StoreError> for Trouble {
 
 impl From<CondenseError> for Trouble {
     fn from(error: CondenseError) -> Self {
-        if let CondenseError::Store(error) = error {
-            return Self::Store(error);
-        }
+        let error = match error {
+            CondenseError::Store(error) => return Self::Store(error),
+            CondenseError::Interrupted(why) => return Self::Interrupted(why),
+            error => error,
+        };
         let fault = AttemptError {
             class: error.class().to_owned(),
             message: error.to_string(),
@@ -337,4 +401,15 @@ impl From<CondenseError> for Trouble {
             wait.map_or(0, |wait| i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)),
         )
     }
+}
+
+fn count(length: usize) -> i64 {
+    i64::try_from(length).unwrap_or(i64::MAX)
+}
+
+fn pending(exchanges: Vec<StoredExchange>, lo: i64) -> Vec<StoredExchange> {
+    exchanges
+        .into_iter()
+        .filter(|stored| stored.exchange.exchange > lo)
+        .collect()
 }

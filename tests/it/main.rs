@@ -2,10 +2,16 @@
 #![cfg(feature = "daemon")]
 #![expect(
     clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
     reason = "support functions belong to tests, where a failure should stop at once; clippy knows test functions only"
 )]
 
+mod cli;
+mod daemon;
+mod http;
 mod keeper;
+mod kill;
 mod llm;
 mod store;
 mod support;

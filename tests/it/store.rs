@@ -52,7 +52,7 @@ macro_rules! every_test {
                 more_than_ten_thousand_tokens_are_refused, wrong_coverage_is_refused, items_retire_once;
             complete: an_update_moves_everything_at_once, a_partial_batch_rearms, a_rest_waits_for_company,
                 an_urgent_wake_during_work_is_served_at_once, a_wake_during_work_is_not_lost,
-                ageing_writes_a_version_over_nothing, items_leave_the_document, replaced_items_cover_no_more,
+                ageing_writes_a_version_over_nothing, items_leave_the_document, provisional_items_are_condensed_again, replaced_items_cover_no_more,
                 a_parked_update_is_applied, material_is_limited, material_takes_holes_along,
                 an_unknown_agent_has_no_material, answers_are_journalled;
             settle: nothing_pending_settles, set_aside_exchanges_settle, live_exchanges_do_not_settle,
@@ -119,10 +119,18 @@ async fn clean(db: &dyn Backend, agent: &AgentId) -> AgentReport {
 
 /// The labels of the statements in the sources of the SQLite store.
 fn written_statements() -> BTreeSet<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/sqlite");
-    let files = std::fs::read_dir(folder).unwrap();
-    files
-        .flat_map(|file| labels(&std::fs::read_to_string(file.unwrap().path()).unwrap()))
+    statements_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/sqlite"))
+}
+
+fn statements_below(path: &Path) -> BTreeSet<String> {
+    if path.is_dir() {
+        let inside = std::fs::read_dir(path).unwrap();
+        return inside
+            .flat_map(|entry| statements_below(&entry.unwrap().path()))
+            .collect();
+    }
+    labels(&std::fs::read_to_string(path).unwrap())
+        .into_iter()
         .collect()
 }
 

@@ -7,3 +7,5 @@ pub(crate) mod fake_openai;
 pub(crate) mod flaky_store;
 pub(crate) mod rig;
 pub(crate) mod scripted;
+pub(crate) mod server;
+pub(crate) mod troubled_store;

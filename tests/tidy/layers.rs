@@ -13,11 +13,11 @@ struct Layer {
 
 /// No IO, no async, no clock.
 const IMPURE: &[&str] = &[
-    "sqlx",
-    "reqwest",
-    "axum",
-    "tokio",
-    "hyper",
+    "sqlx::",
+    "reqwest::",
+    "axum::",
+    "tokio::",
+    "hyper::",
     "SystemTime",
     "Utc::now",
     "std::fs",
@@ -25,81 +25,63 @@ const IMPURE: &[&str] = &[
     "std::env",
     "async fn",
 ];
+/// No database, no network.
+const OUTSIDE: &[&str] = &["sqlx::", "reqwest::", "axum::", "hyper::"];
 
-/// `domain <- {formats, tokenizer, store, llm} <- {keeper, worker, schedule, snapshot} <- {http, cli} <- main`, and
-/// the surroundings. A new top-level module needs a row.
+/// `domain <- {formats, tokenizer} <- {store, llm} <- {keeper, worker, schedule, snapshot} <- assembly <- {http, cli} <-
+/// main`, and the surroundings. A new top-level module needs a row.
 #[rustfmt::skip]
 const LAYERS: &[Layer] = &[
     Layer { module: "domain", may_use: &[], banned: IMPURE },
     Layer { module: "formats", may_use: &["domain"], banned: IMPURE },
     Layer { module: "tokenizer", may_use: &["domain"], banned: IMPURE },
-    Layer { module: "clock", may_use: &["domain"], banned: &["sqlx", "reqwest", "axum"] },
-    Layer {
-        module: "config",
-        may_use: &["domain", "formats", "tokenizer", "clock", "llm"],
-        banned: &["sqlx", "reqwest", "axum"],
-    },
-    Layer {
-        module: "telemetry",
-        may_use: &["domain", "clock", "config"],
-        banned: &["sqlx", "reqwest"],
-    },
-    Layer {
-        module: "lifecycle",
-        may_use: &["domain", "clock", "config", "telemetry"],
-        banned: &["sqlx", "reqwest", "axum"],
-    },
-    Layer {
-        module: "store",
-        may_use: &["domain", "formats", "tokenizer", "clock", "config", "telemetry"],
-        banned: &["reqwest", "axum", "hyper"],
-    },
-    Layer {
-        module: "llm",
-        may_use: &["domain", "formats", "tokenizer", "clock", "config", "telemetry"],
-        banned: &["sqlx", "axum"],
-    },
-    Layer {
-        module: "snapshot",
-        may_use: &["domain", "formats", "tokenizer", "clock", "config", "telemetry", "store", "keeper", "lifecycle"],
-        banned: &["sqlx", "reqwest", "axum"],
-    },
+    Layer { module: "clock", may_use: &["domain"], banned: OUTSIDE },
+    Layer { module: "crontab", may_use: &["domain"], banned: &["sqlx::", "reqwest::", "axum::", "tokio::"] },
+    Layer { module: "notice", may_use: &["domain"], banned: OUTSIDE },
+    Layer { module: "config", may_use: &["domain", "crontab"], banned: OUTSIDE },
+    Layer { module: "telemetry", may_use: &["domain", "config"], banned: OUTSIDE },
+    Layer { module: "lifecycle", may_use: &[], banned: OUTSIDE },
+    Layer { module: "store", may_use: &["domain", "formats", "tokenizer"], banned: &["reqwest::", "axum::", "hyper::"] },
+    Layer { module: "llm", may_use: &["domain"], banned: &["sqlx::", "axum::"] },
     Layer {
         module: "keeper",
-        may_use: &["domain", "formats", "tokenizer", "clock", "config", "telemetry", "store", "snapshot", "lifecycle"],
-        banned: &["sqlx", "reqwest", "axum"],
+        may_use: &["domain", "clock", "notice", "telemetry", "store"],
+        banned: OUTSIDE,
     },
     Layer {
         module: "worker",
-        may_use: &[
-            "domain", "formats", "tokenizer", "clock", "config", "telemetry", "store", "llm", "keeper", "schedule",
-            "snapshot", "lifecycle",
-        ],
-        banned: &["sqlx", "reqwest", "axum"],
+        may_use: &["domain", "clock", "notice", "telemetry", "store", "llm"],
+        banned: OUTSIDE,
     },
     Layer {
         module: "schedule",
+        may_use: &["domain", "clock", "crontab", "notice", "telemetry", "store"],
+        banned: OUTSIDE,
+    },
+    Layer { module: "snapshot", may_use: &["domain", "clock", "store"], banned: OUTSIDE },
+    Layer { module: "history", may_use: &["domain", "store"], banned: &["sqlx::", "reqwest::", "axum::", "tokio::"] },
+    Layer {
+        module: "assembly",
         may_use: &[
-            "domain", "formats", "tokenizer", "clock", "config", "telemetry", "store", "llm", "keeper", "worker",
-            "snapshot", "lifecycle",
+            "domain", "tokenizer", "clock", "config", "telemetry", "notice", "store", "llm", "keeper", "worker",
+            "schedule", "snapshot",
         ],
-        banned: &["sqlx", "reqwest", "axum"],
+        banned: OUTSIDE,
     },
     Layer {
         module: "http",
         may_use: &[
-            "domain", "formats", "tokenizer", "clock", "config", "telemetry", "store", "keeper", "snapshot",
-            "lifecycle",
+            "domain", "formats", "clock", "config", "telemetry", "store", "keeper", "snapshot", "history",
         ],
-        banned: &["sqlx", "reqwest"],
+        banned: &["sqlx::", "reqwest::"],
     },
     Layer {
         module: "cli",
         may_use: &[
-            "domain", "formats", "tokenizer", "clock", "config", "telemetry", "store", "llm", "keeper", "worker",
-            "schedule", "snapshot", "lifecycle", "http",
+            "domain", "formats", "tokenizer", "clock", "config", "telemetry", "lifecycle", "store", "llm", "snapshot",
+            "history", "assembly", "http",
         ],
-        banned: &["sqlx"],
+        banned: &["sqlx::", "axum::"],
     },
 ];
 
@@ -117,7 +99,7 @@ fn holds_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(start, _)| {
         let (before, rest) = line.split_at(start);
         let after = rest.strip_prefix(word).unwrap_or_default();
-        !before.ends_with(is_name) && !after.starts_with(is_name)
+        !before.ends_with(is_name) && (word.ends_with("::") || !after.starts_with(is_name))
     })
 }
 
@@ -204,16 +186,16 @@ fn forbidden_uses_are_found_with_their_lines() {
     let domain = Source::new(
         "src/domain/summary/item.rs",
         "//! sqlx in a comment\nuse crate::{\n    domain::time::{self, SECOND_MS},\n    store::Store,\n};\n\
-         fn f() { tokio_like(); tokio::spawn(g); }\nuse super::super::super::llm::X;\n\
+         fn f() { my_tokio::x(); log(\"tokio=warn\"); tokio::spawn(g); }\nuse super::super::super::llm::X;\n\
          use super::super::worker_like;\n#[cfg(test)]\nmod tests {\n    use sqlx::X;\n}\nuse axum::Router;\n",
     );
     assert_eq!(
         layering(&domain),
         [
             "src/domain/summary/item.rs:4: crate::store",
-            "src/domain/summary/item.rs:6: tokio",
+            "src/domain/summary/item.rs:6: tokio::",
             "src/domain/summary/item.rs:7: crate::llm",
-            "src/domain/summary/item.rs:13: axum",
+            "src/domain/summary/item.rs:13: axum::",
         ]
     );
     let http = Source::new(

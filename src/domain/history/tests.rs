@@ -81,6 +81,7 @@ fn example() -> HistoryView {
         window_tokens: 15_800,
         exchanges,
         archived_total: 39,
+        window_total: 3,
         now: NOW,
     }
 }
@@ -120,7 +121,7 @@ fn ascii_interrupted_over_budget_and_set_aside() {
         "Añadir pruebas \u{1b}[31mand a title that is far too long".to_owned();
     view.exchanges[2].exchange.state = ExchangeState::Interrupted;
     (view.first_exchange, view.window_tokens, view.summary) = (42, 91_000, None);
-    view.archived_total = 2;
+    (view.archived_total, view.window_total) = (2, 1);
     insta::assert_snapshot!(render_text(&view, 70, false), @r"
     recapd history ikigai-main                 budget 90k - no summary yet
 
@@ -141,6 +142,7 @@ fn no_rule_while_nothing_has_left_and_no_share_without_a_budget() {
     let mut view = example();
     view.exchanges.drain(..4);
     (view.first_exchange, view.archived_total, view.budget) = (1, 0, Budget::unlimited());
+    view.window_total = 1;
     insta::assert_snapshot!(render_text(&view, 78, true), @r"
     recapd history ikigai-main                no budget · summary v17, 7.8k of 10k
 
@@ -180,6 +182,7 @@ fn serializes_for_programs() {
         "tokens_visible": 15800
       },
       "archived_total": 39,
+      "window_total": 3,
       "exchanges": [
         {
           "n": 38,

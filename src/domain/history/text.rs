@@ -38,15 +38,14 @@ pub fn render_text(view: &HistoryView, width: usize, unicode: bool) -> String {
         lines.extend(archived.iter().flat_map(|shown| columns.lines(view, shown)));
         lines.extend([String::new(), rule(view, width), String::new()]);
     }
-    lines.push("  WINDOW".to_owned());
+    let shown = shown_part(window.len(), view.window_total);
+    lines.push(apart("  WINDOW", &shown, width));
     if window.is_empty() {
         lines.push("  (empty)".to_owned());
     }
     lines.extend(window.iter().flat_map(|shown| columns.lines(view, shown)));
-    let text: String = lines
-        .iter()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect();
+    let lines: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
+    let text = lines.join("\n") + "\n";
     if unicode { text } else { ascii(&text) }
 }
 

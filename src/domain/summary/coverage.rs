@@ -149,9 +149,21 @@ fn digest(covered: &[&Exchange]) -> Item {
         } else {
             joined(BRIEF_CHARS_MAX, &title)
         },
-        gist: joined(GIST_CHARS_MAX, &title),
+        gist: gist(&covered.iter().map(|exchange| title(exchange)).collect::<Vec<_>>()),
         ..blank(covered)
     }
+}
+
+/// The title that says most, and how many more there are: four shares of a headline would say nothing.
+fn gist(titles: &[String]) -> String {
+    let others = match titles.len() {
+        0 | 1 => String::new(),
+        titles => format!(" (+{} more)", titles - 1),
+    };
+    // Of equally long ones the first; `max_by_key` alone would take the last.
+    let longest = titles.iter().rev().max_by_key(|title| title.chars().count());
+    let title = longest.map_or("", String::as_str);
+    clean(title, GIST_CHARS_MAX - others.len()) + &others
 }
 
 /// What recapd knows of the exchanges without anybody's words: a provisional digest item without texts.
@@ -248,7 +260,7 @@ mod tests {
         insta::assert_snapshot!(told.join("\n"), @r"
         #1 digest true 100 | Question 1 → bash ×2 → Answer 1 | Question 1 → bash ×2 → Answer 1 | Question 1
         #2, #4 model false 200 | Text | Brief | Gist
-        #5–#6 digest true 200 | Question 5 → bash ×2 → Answer 5; Question 6 → bash ×2 → Answer 6 | Question 5; Question 6 | Question 5; Question 6
+        #5–#6 digest true 200 | Question 5 → bash ×2 → Answer 5; Question 6 → bash ×2 → Answer 6 | Question 5; Question 6 | Question 5 (+1 more)
         #7 model false 100 | Text | Brief | Gist
         #8 digest true 100 | Question 8 → bash ×2 → Answer 8 | Question 8 → bash ×2 → Answer 8 | Question 8
         ");
@@ -278,13 +290,13 @@ mod tests {
             exchange.headline.title = format!("{} {}", exchange.exchange, "many words ".repeat(14));
         }
         let [item] = digest_items(&talkative).try_into().unwrap();
-        for (text, chars_max) in [
-            (item.text, TEXT_CHARS_MAX),
-            (item.brief, BRIEF_CHARS_MAX),
-            (item.gist, GIST_CHARS_MAX),
+        for (text, chars_max, last) in [
+            (item.text, TEXT_CHARS_MAX, "; 4 many words"),
+            (item.brief, BRIEF_CHARS_MAX, "; 4 many words"),
+            (item.gist, GIST_CHARS_MAX, " (+3 more)"),
         ] {
             assert!(text.chars().count() <= chars_max);
-            assert!(text.contains("; 4 many words"), "{text}");
+            assert!(text.contains(last), "{text}");
         }
     }
 

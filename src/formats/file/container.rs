@@ -7,11 +7,13 @@ use serde_json::value::RawValue;
 
 use super::{
     super::{
+        NAME_CHARS_MAX,
         detect::{Shape, shape},
         json::{self, Fields},
     },
     FileReader, Pending,
 };
+use crate::domain::text::cut;
 
 /// Fields that hold the messages of one conversation.
 const MESSAGES_FIELDS: [&str; 3] = ["messages", "history", "traj"];
@@ -127,7 +129,7 @@ impl Parts<'_> {
 
     /// `<stem>-<id or number>`; a name that is taken gets the number too, since ids repeat in real data.
     fn name(&mut self, id: Option<String>, number: u64) -> Arc<str> {
-        let id = id.unwrap_or_else(|| number.to_string());
+        let id = id.map_or_else(|| number.to_string(), |id| cut(&id, NAME_CHARS_MAX));
         let mut name = format!("{}-{id}", self.stem);
         while !self.names.insert(name.clone()) {
             name = format!("{name}-{number}");

@@ -26,14 +26,14 @@ impl FileReader {
             error,
         };
         let mut head = Vec::new();
-        let first = read_first_line(&mut source, &mut head).map_err(io_error)?;
-        if first.is_empty() {
+        let start = read_first_line(&mut source, &mut head).map_err(io_error)?;
+        if start == head.len() {
             return Err(ReadError::Empty {
                 name: name.to_owned(),
             });
         }
         let mut broken = None;
-        if may_be_document(&first, &mut source, &mut head).map_err(io_error)? {
+        if may_be_document(&mut source, &mut head, start).map_err(io_error)? {
             let rest = (DOCUMENT_BYTES_MAX + 1).saturating_sub(head.len()) as u64;
             source
                 .by_ref()
@@ -129,23 +129,27 @@ impl FileReader {
     }
 }
 
-/// Reads up to and including the first line that isn't blank, and returns it without white space around it. A line
-/// that is too long comes back cut.
-fn read_first_line(source: &mut Source, head: &mut Vec<u8>) -> io::Result<Vec<u8>> {
+/// Reads up to and including the first line that isn't blank, and says where it begins: at the end, if nothing came
+/// for the length of a line. A line that is too long is read in part.
+fn read_first_line(source: &mut Source, head: &mut Vec<u8>) -> io::Result<usize> {
     loop {
         let start = head.len();
         let limit = LINE_BYTES_MAX as u64 + 1;
         let bytes = source.by_ref().take(limit).read_until(b'\n', head)?;
         let line = head.get(start..).unwrap_or_default();
-        let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line).trim_ascii();
-        if bytes == 0 || !line.is_empty() {
-            return Ok(line.to_owned());
+        let text = line
+            .strip_prefix(BYTE_ORDER_MARK)
+            .unwrap_or(line)
+            .trim_ascii_start();
+        if bytes == 0 || !text.is_empty() || head.len() > LINE_BYTES_MAX {
+            return Ok(head.len() - text.len());
         }
     }
 }
 
 /// Whether the file can be one JSON document that needs reading whole. Objects on lines of their own don't.
-fn may_be_document(first: &[u8], source: &mut Source, head: &mut Vec<u8>) -> io::Result<bool> {
+fn may_be_document(source: &mut Source, head: &mut Vec<u8>, start: usize) -> io::Result<bool> {
+    let first = head.get(start..).unwrap_or_default();
     if first.starts_with(b"[") {
         return Ok(true);
     }
@@ -153,13 +157,11 @@ fn may_be_document(first: &[u8], source: &mut Source, head: &mut Vec<u8>) -> io:
         return Ok(false);
     }
     // A first line that is cut short looks like the head of a document, until the next line begins anew.
-    let start = head.len();
     source
         .by_ref()
         .take(LINE_BYTES_MAX as u64)
         .read_until(b'\n', head)?;
-    let second = head.get(start..).unwrap_or_default();
-    Ok(breaks_off(&[first, second].concat()))
+    Ok(breaks_off(head.get(start..).unwrap_or_default()))
 }
 
 /// Whether `json` is good as far as it goes, but goes on. A string can't go on behind the end of a line.

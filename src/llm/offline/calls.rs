@@ -15,8 +15,12 @@ use crate::domain::{
 
 /// The longest account of a failure, in bytes.
 const FAILURE_BYTES_MAX: usize = 160;
+/// A shorter first line is followed by the second one, in bytes.
+const FAILURE_BYTES_MIN: usize = 24;
 /// How much of a result is searched for the words of a failure, in bytes.
 const FAILURE_HEAD_BYTES: usize = 64;
+/// A result is looked for among this many open calls, the oldest ones.
+const OPEN_CALLS_MAX: usize = 64;
 /// A call counts for this many characters more than its arguments have: even one without arguments does something.
 const CALL_CHARS: f64 = 24.0;
 /// What is left of the influence of a tool whose arguments name nothing: arithmetic, notes to oneself.
@@ -79,6 +83,7 @@ impl Profiles {
                     // Ids repeat and names may be missing, so a result belongs to the oldest open call of its name.
                     let at = open
                         .iter()
+                        .take(OPEN_CALLS_MAX)
                         .position(|name| *name == line.label)
                         .unwrap_or_default();
                     let name = open.remove(at).unwrap_or(&line.label);
@@ -127,17 +132,26 @@ pub(super) fn failure(text: &str, is_marked: bool) -> Option<String> {
     if !is_marked && !begins {
         return None;
     }
-    // The last line of a trace names the error; any other report says it first.
-    let lines = || {
-        text.lines()
-            .filter(|line| line.chars().any(char::is_alphanumeric))
-    };
-    let line = if head.starts_with("traceback") {
-        lines().last()
+    let mut lines = text
+        .lines()
+        .filter(|line| line.chars().any(char::is_alphanumeric));
+    let told = if head.contains("traceback") {
+        // The last line of a trace names the error.
+        lines.next_back().unwrap_or_default().to_owned()
     } else {
-        lines().next()
+        let first = floor_cut(lines.next().unwrap_or_default(), FAILURE_BYTES_MAX);
+        // `Exit code 1` alone says nothing.
+        let more = if first.len() < FAILURE_BYTES_MIN {
+            lines.next()
+        } else {
+            None
+        };
+        format!(
+            "{first} {}",
+            floor_cut(more.unwrap_or_default(), FAILURE_BYTES_MAX)
+        )
     };
-    let told = one_line(floor_cut(line.unwrap_or_default(), FAILURE_BYTES_MAX));
+    let told = one_line(floor_cut(&told, FAILURE_BYTES_MAX));
     (!told.is_empty()).then_some(told)
 }
 
@@ -197,7 +211,7 @@ mod tests {
                 false,
                 Some("KeyError: 'a'"),
             ),
-            ("exit 1\nmore", true, Some("exit 1")),
+            ("exit 1\nmore", true, Some("exit 1 more")),
             ("All clear, no error", false, None),
             ("", true, None),
         ];

@@ -1,7 +1,7 @@
 //! What is said in an exchange, as clauses with a prior: how likely a sentence matters by who says it and where.
 
 use super::{
-    cues::{FAILURES, FIRST_PERSON, GREETINGS, OFFERS, OFFERS_FIRST},
+    cues::{FAILURES, FIRST_PERSON, GREETINGS, OFFERS, OFFERS_FIRST, REQUEST_FORMULAS, demands},
     sentences::{Sentence, paragraphs},
     weigh::{Shape, Term, Vocabulary},
 };
@@ -9,6 +9,10 @@ use crate::domain::text::floor_cut;
 
 /// A log or a list pasted by the user is told by its head; sentences after this many count half.
 const PASTE_SENTENCES: usize = 8;
+/// A sentence of up to this many words that begins as a greeting is nothing else.
+const GREETING_WORDS: usize = 5;
+/// An opening is left out only if this many letters and digits follow.
+const OPENING_REST_CHARS_MIN: usize = 12;
 /// The first person stands early in a sentence that is about oneself; that many words are looked at.
 const PERSON_WORDS: usize = 6;
 /// The most sentences read of one text; two thirds from its head, one third from its tail.
@@ -55,9 +59,10 @@ pub(super) enum Role {
     Answer,
 }
 
-/// The sentences of one text with their priors, without words yet.
-pub(super) fn of_text(text: &str, role: Role) -> Vec<(String, f64)> {
-    let paragraphs = paragraphs(text);
+/// The sentences of one text with their priors, without words yet. `continues_code` says that the text before it, by
+/// the same voice, ended within a block of code.
+pub(super) fn of_text(text: &str, role: Role, continues_code: bool) -> Vec<(String, f64)> {
+    let paragraphs = paragraphs(text, continues_code);
     let last = paragraphs.len().saturating_sub(1);
     let mut clauses: Vec<(String, f64)> = paragraphs
         .into_iter()
@@ -66,7 +71,7 @@ pub(super) fn of_text(text: &str, role: Role) -> Vec<(String, f64)> {
         .enumerate()
         .map(|(index, (paragraph, said))| {
             let prior = by_place(role, index, paragraph == last) * by_form(role, &said);
-            (without_opening(said.text), prior)
+            (without_opening(said.text, role), prior)
         })
         .collect();
     if clauses.len() > SENTENCES_MAX {
@@ -89,17 +94,74 @@ fn by_place(role: Role, index: usize, is_last_paragraph: bool) -> f64 {
 
 fn by_form(role: Role, said: &Sentence) -> f64 {
     let text = said.text.as_str();
-    let asks = text.ends_with(['?', '？', '؟']);
-    let announces = text.ends_with([':', '：']);
     let form = match role {
-        Role::Talk if asks => 0.45,
+        _ if greets(text) && text.split_whitespace().count() <= GREETING_WORDS => 0.25,
+        Role::Talk if asks(text) => 0.45,
         Role::Talk => by_person(text),
-        Role::Narration | Role::Answer if asks => 0.25,
-        Role::Narration | Role::Answer if announces || said.is_listed || offers(text) => 0.5,
-        Role::Request if reports_fault(text) => 1.5,
-        _ => 1.0,
+        Role::Request => by_request(text),
+        Role::Narration | Role::Answer => by_answer(said),
     };
     if is_code(text) { form * 0.2 } else { form }
+}
+
+/// What the user says: a demand holds on, and an error says more than the lines around it; a lone word (`/clear`,
+/// `yes`), a stage direction or what only announces something else says less.
+fn by_request(said: &str) -> f64 {
+    let is_lone = !said.contains(char::is_whitespace) && said.is_ascii() && !is_path(said);
+    if is_lone || is_aside(said) || announces(said) {
+        0.15
+    } else if demands(said) {
+        1.8
+    } else if reports_fault(said) {
+        1.4
+    } else {
+        1.0
+    }
+}
+
+/// What the model says: files it names alone on a line are those it changed; offers, questions, fragments and the
+/// points of a list tell little of what came out.
+fn by_answer(said: &Sentence) -> f64 {
+    let text = said.text.as_str();
+    if is_path(text) {
+        if text.contains('/') { 2.5 } else { 1.2 }
+    } else if asks(text) {
+        0.25
+    } else if said.is_listed || is_fragment(text) || offers(text) {
+        0.45
+    } else {
+        1.0
+    }
+}
+
+fn asks(said: &str) -> bool {
+    said.ends_with(['?', '？', '؟'])
+}
+
+fn announces(said: &str) -> bool {
+    said.ends_with([':', '：'])
+}
+
+/// `*sighs*`, `[Request interrupted]`: said by no one.
+fn is_aside(said: &str) -> bool {
+    (said.starts_with('*') && said.ends_with('*')) || (said.starts_with('[') && said.ends_with(']'))
+}
+
+fn is_path(said: &str) -> bool {
+    const PATH_BYTES_MAX: usize = 100;
+    let file = said.rsplit('/').next().unwrap_or_default();
+    let has_ending = file.rsplit_once('.').is_some_and(|(name, ending)| {
+        !name.is_empty() && !ending.is_empty() && ending.chars().all(char::is_alphanumeric)
+    });
+    said.len() <= PATH_BYTES_MAX && !said.contains(char::is_whitespace) && has_ending
+}
+
+/// A title, a label, what announces something else: short, or without the end of a sentence.
+fn is_fragment(said: &str) -> bool {
+    const FRAGMENT_WORDS: usize = 6;
+    let ends = said.ends_with(['.', '!', '…', ')', '"', '”', '。', '！', '।']);
+    said.ends_with([':', '：'])
+        || (!ends && said.is_ascii() && said.split_whitespace().count() < FRAGMENT_WORDS)
 }
 
 /// In talk, facts are told by those they are about.
@@ -153,21 +215,49 @@ fn is_rule_or_table(said: &str, visible: usize) -> bool {
     visible > 40 && telling * 2 < visible
 }
 
-/// A sentence without the courtesy it opens with: `Sure, the flight…` becomes `the flight…`.
-fn without_opening(said: String) -> String {
-    const OPENING_BYTES_MAX: usize = 24;
-    let head = floor_cut(&said, OPENING_BYTES_MAX);
-    let Some(at) = head.find([',', '!']) else {
-        return said;
+/// A sentence without the courtesy it opens with, and a request without its formula: `Sure, I'd like to leave` becomes
+/// `leave`.
+fn without_opening(said: String, role: Role) -> String {
+    let rest = without_courtesy(&said);
+    let rest = if role == Role::Request {
+        without_formula(rest)
+    } else {
+        rest
     };
-    let (opening, rest) = said.split_at(at);
-    let rest = rest.get(1..).unwrap_or_default().trim_start();
-    let polite = opening.split_whitespace().all(|word| Shape::is_empty_talk(word));
-    if polite && rest.chars().filter(|c| c.is_alphanumeric()).count() >= 12 {
+    let says_something = rest.chars().filter(|c| c.is_alphanumeric()).count() >= OPENING_REST_CHARS_MIN;
+    if says_something && rest.len() < said.len() {
         rest.to_owned()
     } else {
         said
     }
+}
+
+fn without_courtesy(said: &str) -> &str {
+    const OPENING_BYTES_MAX: usize = 24;
+    let head = floor_cut(said, OPENING_BYTES_MAX);
+    let Some((opening, _)) = head.split_once([',', '!']) else {
+        return said;
+    };
+    let polite = opening.split_whitespace().all(Shape::is_empty_talk);
+    let rest = said.get(opening.len() + 1..).unwrap_or_default().trim_start();
+    if polite || greets(opening) { rest } else { said }
+}
+
+fn without_formula(said: &str) -> &str {
+    let head = floor_cut(said, 32).to_lowercase().replace('’', "'");
+    let is_said = |formula: &&&str| {
+        head.strip_prefix(**formula)
+            .is_some_and(|rest| rest.starts_with(' '))
+    };
+    // Counted in characters, because a curly apostrophe has more bytes than a straight one.
+    let chars = REQUEST_FORMULAS
+        .iter()
+        .find(is_said)
+        .map_or(0, |formula| formula.chars().count() + 1);
+    said.char_indices()
+        .nth(chars)
+        .and_then(|(at, _)| said.get(at..))
+        .unwrap_or(said)
 }
 
 /// Whether `text` opens a conversation by its first words.
@@ -207,6 +297,9 @@ mod tests {
     fn openings_are_left_out_where_something_follows() {
         let cases = [
             ("Sure, my id is kim_9 and more.", "my id is kim_9 and more."),
+            ("Hi, I’d like to change my flight.", "change my flight."),
+            ("Could you please look at it again?", "look at it again?"),
+            ("I need to go.", "I need to go."),
             ("Thanks!", "Thanks!"),
             ("Yes, please.", "Yes, please."),
             (
@@ -215,7 +308,7 @@ mod tests {
             ),
         ];
         for (said, expected) in cases {
-            assert_eq!(without_opening(said.to_owned()), expected);
+            assert_eq!(without_opening(said.to_owned(), Role::Request), expected);
         }
     }
 
@@ -237,7 +330,7 @@ mod tests {
 
     #[test]
     fn requests_and_answers_weigh_more_than_narration_and_questions() {
-        let prior = |text: &str, role| of_text(text, role)[0].1;
+        let prior = |text: &str, role| of_text(text, role, false)[0].1;
         assert!(prior("Cancel it.", Role::Request) > prior("It is cancelled.", Role::Answer));
         assert!(prior("It is cancelled.", Role::Answer) > prior("I will look.", Role::Narration));
         assert!(prior("Shall I?", Role::Answer) < prior("I shall.", Role::Answer));

@@ -3,16 +3,19 @@
 use std::collections::HashSet;
 
 use super::{
-    clauses::{Clause, Source},
+    candidates::{self, Candidate},
     reading::{Batch, Reading},
     render::{self, Piece, Voice},
-    values::Telling,
     weigh::{Term, number},
 };
 use crate::domain::summary::item::{BRIEF_CHARS_MAX, GIST_CHARS_MAX, TEXT_CHARS_MAX};
 
-/// The most clauses of a run that are weighed against each other; the best by themselves, when there are more.
-const CANDIDATES_MAX: usize = 160;
+/// The most arguments shown of a call that changes something, in each text; of a look-up half as many.
+const TEXT_VALUES_MAX: usize = 6;
+/// See [`TEXT_VALUES_MAX`].
+const BRIEF_VALUES_MAX: usize = 4;
+/// See [`TEXT_VALUES_MAX`].
+const GIST_VALUES_MAX: usize = 4;
 /// What joining one more piece costs, in characters.
 const JOINT_CHARS: usize = 4;
 /// The longest piece of a text, in characters.
@@ -22,17 +25,19 @@ const ROOM_CHARS_MIN: usize = 40;
 /// A piece that adds less than this says nothing new; the shorter a text, the more each piece must tell.
 const GAIN_MIN: f64 = 0.4;
 /// See [`GAIN_MIN`]: the least for a text of one character, sinking with the root of the length.
-const GAIN_MIN_SHORT: f64 = 14.0;
+const GAIN_MIN_SHORT: f64 = 20.0;
 /// How strongly long pieces are held against their gain: 0 not at all, 1 in proportion.
 const LENGTH_EXPONENT: f64 = 0.75;
-/// Calls of tools with at least this influence change something and are told early.
-pub(super) const INFLUENCE_TELLING: f64 = 0.3;
-/// How much a call tells beyond the words in it, at full influence.
-const CALL_GAIN: f64 = 9.0;
-/// The aim is the first thing the user says whose ordinary words weigh this much.
-const AIM_TOPIC_MIN: f64 = 1.2;
-/// How much a failure tells beyond its words.
-const FAILURE_GAIN: f64 = 0.8;
+/// A phrase, a lone word or an announcement is no aim.
+const AIM_PRIOR_MIN: f64 = 0.25;
+/// A change is told before the outcome if it tells at least this share of the greatest one.
+const CHANGE_SHARE_MIN: f64 = 0.6;
+/// How many changes are told before the outcome.
+const CHANGES_TOLD: usize = 3;
+/// What the model says last is an outcome if it tells this much.
+const OUTCOME_WORTH_MIN: f64 = 1.5;
+/// The aim is the first thing the user says with that many ordinary words: a name or an id alone is none.
+const AIM_WORDS_MIN: usize = 2;
 /// What an item says when there is nothing to say.
 const NO_TEXT: &str = "(no text)";
 
@@ -47,22 +52,11 @@ pub(super) struct Texts {
     pub(super) gist: String,
 }
 
-/// A piece that may be told.
-struct Candidate {
-    piece: Piece,
-    terms: Vec<Term>,
-    prior: f64,
-    /// Words that needn't be told any more once this is, beyond `terms`.
-    covers: Vec<Term>,
-    /// What it tells beyond its words.
-    own: f64,
-}
-
 /// The texts for a run of exchanges.
 pub(super) fn texts(batch: &Batch, run: &[Reading]) -> Texts {
-    let candidates = candidates(batch, run);
     let interrupted = run.iter().any(|reading| reading.interrupted);
-    let tell = |chars_max: usize| {
+    let tell = |chars_max: usize, values_max: usize| {
+        let candidates = candidates::of(batch, run, values_max);
         let chars_max = if interrupted {
             chars_max - render::INTERRUPTED.len()
         } else {
@@ -79,154 +73,13 @@ pub(super) fn texts(batch: &Batch, run: &[Reading]) -> Texts {
         told
     };
     Texts {
-        text: tell(TEXT_CHARS_MAX),
-        brief: tell(BRIEF_CHARS_MAX),
-        gist: tell(GIST_CHARS_MAX),
+        text: tell(TEXT_CHARS_MAX, TEXT_VALUES_MAX),
+        brief: tell(BRIEF_CHARS_MAX, BRIEF_VALUES_MAX),
+        gist: tell(GIST_CHARS_MAX, GIST_VALUES_MAX),
     }
 }
 
-fn candidates(batch: &Batch, run: &[Reading]) -> Vec<Candidate> {
-    let mut candidates: Vec<Candidate> = run
-        .iter()
-        .flat_map(|reading| {
-            reading
-                .clauses
-                .iter()
-                .enumerate()
-                .map(move |(at, clause)| said(reading, at, clause))
-        })
-        .collect();
-    if candidates.len() > CANDIDATES_MAX {
-        let worth = |candidate: &Candidate| {
-            candidate.prior * (candidate.own + batch.vocabulary.weight_of(&candidate.terms))
-        };
-        let mut worths: Vec<f64> = candidates.iter().map(worth).collect();
-        worths.sort_unstable_by(f64::total_cmp);
-        let least = worths
-            .get(worths.len() - CANDIDATES_MAX)
-            .copied()
-            .unwrap_or_default();
-        candidates.retain(|candidate| worth(candidate) >= least);
-        candidates.truncate(CANDIDATES_MAX);
-    }
-    candidates.extend(done(batch, run));
-    candidates
-}
-
-fn said(reading: &Reading, at: usize, clause: &Clause) -> Candidate {
-    let voice = match clause.source {
-        Source::Failure => Voice::Failure,
-        _ if reading.is_talk => Voice::Speaker(clause.speaker.clone()),
-        Source::User => Voice::User,
-        Source::Model => Voice::Model,
-    };
-    Candidate {
-        own: if clause.source == Source::Failure {
-            FAILURE_GAIN
-        } else {
-            0.0
-        },
-        terms: clause.terms.clone(),
-        covers: Vec::new(),
-        prior: clause.prior,
-        piece: Piece {
-            place: (reading.index, clause.line, at),
-            voice,
-            text: clause.text.clone(),
-        },
-    }
-}
-
-/// The calls of a run, folded by tool: `tool ×3 (a, b, c)`.
-fn done(batch: &Batch, run: &[Reading]) -> Vec<Candidate> {
-    let mut folded: Vec<Folded<'_>> = Vec::new();
-    for reading in run {
-        for call in &reading.calls {
-            let at = folded.iter().position(|tool| tool.name == call.name);
-            let tool = match at.and_then(|at| folded.get_mut(at)) {
-                Some(tool) => tool,
-                None => {
-                    folded.push(Folded::new(&call.name, (reading.index, call.line, 0)));
-                    let Some(tool) = folded.last_mut() else { continue };
-                    tool
-                }
-            };
-            tool.calls += 1;
-            tool.values.extend(&call.values);
-        }
-    }
-    folded.into_iter().map(|tool| tool.candidate(batch)).collect()
-}
-
-/// The calls of one tool in a run.
-struct Folded<'a> {
-    name: &'a str,
-    place: (usize, usize, usize),
-    calls: usize,
-    values: Vec<&'a Telling>,
-}
-
-impl<'a> Folded<'a> {
-    fn new(name: &'a str, place: (usize, usize, usize)) -> Self {
-        Self {
-            name,
-            place,
-            calls: 0,
-            values: Vec::new(),
-        }
-    }
-
-    fn candidate(&self, batch: &Batch) -> Candidate {
-        let influence = batch.profiles.influence(self.name);
-        let values_max = if influence >= INFLUENCE_TELLING { 6 } else { 3 };
-        let shown = telling(&self.values, values_max);
-        let times = if self.calls > 1 {
-            format!(" ×{}", self.calls)
-        } else {
-            String::new()
-        };
-        let values = if shown.is_empty() {
-            String::new()
-        } else {
-            format!("({})", shown.join(", "))
-        };
-        Candidate {
-            own: 0.4 + CALL_GAIN * influence * influence,
-            terms: Vec::new(),
-            covers: batch.vocabulary.known(&format!(
-                "{} {}",
-                self.name.replace(['_', '-', '.'], " "),
-                shown.join(" ")
-            )),
-            prior: 1.0,
-            piece: Piece {
-                place: self.place,
-                voice: Voice::Call,
-                text: format!("{}{times}{values}", self.name),
-            },
-        }
-    }
-}
-
-/// The most telling of `values`, each once, in their order.
-fn telling<'a>(values: &[&'a Telling], values_max: usize) -> Vec<&'a str> {
-    let mut seen = HashSet::new();
-    let mut distinct: Vec<(usize, &Telling)> = values
-        .iter()
-        .copied()
-        .enumerate()
-        .filter(|(_, value)| seen.insert(value.text.as_str()))
-        .collect();
-    distinct.sort_by(|(_, a), (_, b)| b.score.total_cmp(&a.score));
-    distinct.truncate(values_max);
-    distinct.sort_by_key(|(at, _)| *at);
-    distinct
-        .into_iter()
-        .map(|(_, value)| value.text.as_str())
-        .collect()
-}
-
-/// The pieces that tell most within `chars_max`: first the anchors (aim, change, outcome), then greedily by what each
+/// The pieces that tell most within `chars_max`: first the anchors (changes, aim, outcome), then greedily by what each
 /// adds to what is already told, for its length.
 fn choose(batch: &Batch, candidates: &[Candidate], chars_max: usize) -> Vec<Piece> {
     let mut told = Told::new(batch, chars_max);
@@ -239,39 +92,71 @@ fn choose(batch: &Batch, candidates: &[Candidate], chars_max: usize) -> Vec<Piec
     told.pieces
 }
 
-/// Which pieces come first, with the characters each may take: in a task the aim, the most influential change and
-/// the last outcome; in talk none.
+/// Which pieces come first, with the characters each may take: in a task the greatest change (so that the aim leaves
+/// room for it), the aim, further changes and the last outcome; in talk none.
 fn anchors(batch: &Batch, candidates: &[Candidate], chars_max: usize) -> Vec<(usize, usize)> {
-    let worth = |candidate: &Candidate| candidate.prior * batch.vocabulary.weight_of(&candidate.terms);
-    let of = |voice: Voice| {
-        candidates
-            .iter()
-            .enumerate()
-            .filter(move |(_, one)| one.piece.voice == voice)
+    let mut anchors: Vec<(usize, usize)> = changes(candidates)
+        .into_iter()
+        .map(|at| (at, chars_max / 2))
+        .collect();
+    let second = anchors.len().min(1);
+    anchors.splice(second..second, aim(batch, candidates).map(|at| (at, chars_max)));
+    anchors.extend(outcome(batch, candidates).map(|at| (at, chars_max)));
+    anchors
+        .into_iter()
+        .map(|(at, share)| (at, share.min(PIECE_CHARS_MAX)))
+        .collect()
+}
+
+fn told_by(candidates: &[Candidate], voice: Voice) -> impl Iterator<Item = (usize, &Candidate)> {
+    candidates
+        .iter()
+        .enumerate()
+        .filter(move |(_, one)| one.piece.voice == voice)
+}
+
+/// What a candidate tells by itself.
+fn worth(batch: &Batch, candidate: &Candidate) -> f64 {
+    candidate.prior * batch.vocabulary.weight_of(&candidate.terms)
+}
+
+fn aim(batch: &Batch, candidates: &[Candidate]) -> Option<usize> {
+    let is_aim = |one: &Candidate| {
+        one.prior >= AIM_PRIOR_MIN && batch.vocabulary.plain_words(&one.terms) >= AIM_WORDS_MIN
     };
-    let aim = of(Voice::User)
-        .find(|(_, one)| one.prior >= 0.5 && batch.vocabulary.topic_weight(&one.terms) >= AIM_TOPIC_MIN)
-        .or_else(|| of(Voice::User).max_by(|(_, a), (_, b)| worth(a).total_cmp(&worth(b))));
-    let change = of(Voice::Call)
-        .filter(|(_, one)| one.own >= 0.4 + CALL_GAIN * INFLUENCE_TELLING * INFLUENCE_TELLING)
-        .max_by(|(_, a), (_, b)| a.own.total_cmp(&b.own));
-    let last = of(Voice::Model).map(|(_, one)| one.piece.place.0).max();
-    let outcome = of(Voice::Model)
-        .filter(|(_, one)| Some(one.piece.place.0) == last && worth(one) >= 1.5)
-        .max_by(|(_, a), (_, b)| worth(a).total_cmp(&worth(b)));
-    let share = if change.is_some() {
-        chars_max / 2
-    } else {
-        chars_max * 2 / 3
-    };
-    [
-        (aim, share),
-        (change, chars_max / 2),
-        (outcome, chars_max * 2 / 3),
-    ]
-    .into_iter()
-    .filter_map(|(found, share)| found.map(|(at, _)| (at, share.min(PIECE_CHARS_MAX))))
-    .collect()
+    let said = || told_by(candidates, Voice::User);
+    said()
+        .find(|(_, one)| is_aim(one))
+        .or_else(|| said().max_by(|(_, a), (_, b)| worth(batch, a).total_cmp(&worth(batch, b))))
+        .map(|(at, _)| at)
+}
+
+/// The greatest changes, the greatest first.
+fn changes(candidates: &[Candidate]) -> Vec<usize> {
+    let mut changes: Vec<(usize, &Candidate)> = told_by(candidates, Voice::Call)
+        .filter(|(_, one)| one.is_change)
+        .collect();
+    changes.sort_by(|(_, a), (_, b)| b.own.total_cmp(&a.own));
+    // Beside a great change, a small one is rather a look-up.
+    let own_min = changes.first().map_or(0.0, |(_, one)| one.own * CHANGE_SHARE_MIN);
+    changes
+        .into_iter()
+        .filter(|(_, one)| one.own >= own_min)
+        .take(CHANGES_TOLD)
+        .map(|(at, _)| at)
+        .collect()
+}
+
+/// The most telling thing the model says in the last exchange in which it says anything.
+fn outcome(batch: &Batch, candidates: &[Candidate]) -> Option<usize> {
+    let exchange = |candidate: &Candidate| candidate.piece.place.0;
+    let last = told_by(candidates, Voice::Model)
+        .map(|(_, one)| exchange(one))
+        .max()?;
+    told_by(candidates, Voice::Model)
+        .filter(|(_, one)| exchange(one) == last && worth(batch, one) >= OUTCOME_WORTH_MIN)
+        .max_by(|(_, a), (_, b)| worth(batch, a).total_cmp(&worth(batch, b)))
+        .map(|(at, _)| at)
 }
 
 /// What is told so far.
@@ -338,7 +223,10 @@ impl<'a> Told<'a> {
         };
         let room = share.min(self.room.saturating_sub(JOINT_CHARS));
         let piece = candidate.piece.fitted(room);
-        if piece.text.is_empty() {
+        let is_stump = piece.chars() * 2 < candidate.piece.chars().min(PIECE_CHARS_MAX);
+        if piece.text.is_empty()
+            || (is_stump && !self.pieces.is_empty() && candidate.piece.voice != Voice::User)
+        {
             return;
         }
         self.room = self.room.saturating_sub(piece.chars() + JOINT_CHARS);

@@ -1,9 +1,54 @@
 //! Small tables of everyday words in several languages. They only tilt the scales: what a batch is about is learnt
 //! from the batch. Words are lower case; a table is looked up by whole words or by the beginning of a text.
 
+use std::{collections::HashSet, sync::LazyLock};
+
+/// Words, looked up whole.
+type Words = LazyLock<HashSet<&'static str>>;
+
+/// Phrases, in the order in which they are tried.
+type Phrases = LazyLock<Vec<&'static str>>;
+
+fn words(table: &'static str) -> HashSet<&'static str> {
+    table.split_whitespace().collect()
+}
+
+fn phrases(table: &'static str) -> Vec<&'static str> {
+    table.split('|').collect()
+}
+
+/// Whether somebody demands or forbids something in `said`.
+pub(super) fn demands(said: &str) -> bool {
+    let lower = said.to_lowercase();
+    holds(said, &DEMANDS) || DEMANDS_FIRST.iter().any(|cue| begins(&lower, cue))
+}
+
+fn begins(text: &str, cue: &str) -> bool {
+    text.strip_prefix(cue).is_some_and(ends_word)
+}
+
+/// Whether a word ends before `rest`; scripts without blanks have no such thing, so there it always does.
+fn ends_word(rest: &str) -> bool {
+    !rest.starts_with(|c: char| c.is_alphanumeric() && c < '\u{2e80}')
+}
+
+/// Whether one of `cues` stands in `said` as whole words.
+pub(super) fn holds(said: &str, cues: &[&str]) -> bool {
+    let lower = said.to_lowercase();
+    cues.iter().any(|cue| {
+        lower.match_indices(cue).any(|(at, _)| {
+            let before = lower.get(..at).unwrap_or_default();
+            let after = lower.get(at + cue.len()..).unwrap_or_default();
+            !before.ends_with(|c: char| c.is_alphanumeric() && c < '\u{2e80}') && ends_word(after)
+        })
+    })
+}
+
 /// Words that carry no content of their own: articles, pronouns, auxiliaries, prepositions (English, German, French,
 /// Spanish, Portuguese, Italian).
-pub(super) const FUNCTION_WORDS: &str = "\
+pub(super) static FUNCTION_WORDS: Words = LazyLock::new(|| {
+    words(
+        "\
 a an the and or but if then so of to in on at for from by with about as into over after before is are was were be \
 been being am do does did doing done have has had having i you he she it we they me him her us them my your his its \
 our their mine yours this that these those there here what which who whom whose when where why how not no yes just \
@@ -19,281 +64,130 @@ le la les un une des et ou mais si de du à au aux en dans pour par sur avec est
 je tu il elle nous vous ils elles me te se mon ton son ne pas que qui quoi où comment pourquoi ce cette ces plus très \
 el los las una unos y o pero del al con por para es son era ser estar he ha han yo tú él ella nosotros mi su no sí que \
 quién cómo dónde porque este esta esto más muy um uma os eu você ele não sim com para por mas como isso mais muito \
-il lo gli uno e ma di da con su per è sono io lui lei noi non che chi come dove perché questo questa più molto";
+il lo gli uno e ma di da con su per è sono io lui lei noi non che chi come dove perché questo questa più molto",
+    )
+});
 
 /// Words of courtesy and applause: they are said everywhere and tell nothing.
-pub(super) const COURTESY: &str = "\
+pub(super) static COURTESY: Words = LazyLock::new(|| {
+    words(
+        "\
 hi hello hey hiya greetings dear thanks thank thx please sorry apologies apologize apologise welcome bye goodbye \
 cheers ok okay sure alright yeah yep yup nope great awesome amazing wonderful fantastic cool nice wow woah whoa haha \
 lol glad happy certainly absolutely definitely totally exactly indeed perfect excellent good oh ah um hmm congrats \
 congratulations appreciate sounds understand help assist assistance today further anything else question questions \
 know feel free let \
 hallo danke bitte gern gerne tschüss entschuldigung klar genau super toll bonjour salut merci désolé oui d'accord \
-parfait hola gracias claro vale perdón adiós olá obrigado obrigada ciao grazie prego certo";
+parfait hola gracias claro vale perdón adiós olá obrigado obrigada ciao grazie prego certo",
+    )
+});
 
 /// Words that open a conversation, at the very beginning of what somebody says.
-pub(super) const GREETINGS: &[&str] = &[
-    "hi",
-    "hello",
-    "hey",
-    "hiya",
-    "good morning",
-    "good afternoon",
-    "good evening",
-    "greetings",
-    "dear",
-    "hallo",
-    "guten tag",
-    "guten morgen",
-    "moin",
-    "bonjour",
-    "salut",
-    "bonsoir",
-    "hola",
-    "buenos días",
-    "buenas",
-    "olá",
-    "oi",
-    "ciao",
-    "buongiorno",
-    "привет",
-    "здравствуйте",
-    "你好",
-    "您好",
-    "こんにちは",
-    "안녕하세요",
-    "مرحبا",
-    "שלום",
-    "नमस्ते",
-];
+pub(super) static GREETINGS: Phrases = LazyLock::new(|| {
+    phrases(
+        "\
+long time no see|how are you|how have you been|what's up|\
+hi|hello|hey|hiya|good morning|good afternoon|good evening|greetings|dear|hallo|guten tag|guten morgen|\
+moin|bonjour|salut|bonsoir|hola|buenos días|buenas|olá|oi|ciao|buongiorno|привет|здравствуйте|你好|您好|\
+こんにちは|안녕하세요|مرحبا|שלום|नमस्ते",
+    )
+});
 
 /// What somebody says who demands or forbids; counted where a sentence begins with it.
-pub(super) const DEMANDS_FIRST: &[&str] = &[
-    "never",
-    "always",
-    "don't",
-    "do not",
-    "please don't",
-    "please do not",
-    "please never",
-    "please always",
-    "make sure",
-    "be sure",
-    "only use",
-    "avoid",
-    "remember to",
-    "from now on",
-    "no longer",
-    "stop using",
-    "niemals",
-    "immer",
-    "bitte nie",
-    "bitte immer",
-    "verwende nur",
-    "ab jetzt",
-    "jamais",
-    "toujours",
-    "n'utilise",
-    "ne jamais",
-    "nunca",
-    "siempre",
-    "no uses",
-    "sempre",
-    "mai",
-    "никогда",
-    "всегда",
-    "不要",
-    "必须",
-    "请勿",
-    "绝不",
-    "絶対に",
-    "必ず",
-];
+pub(super) static DEMANDS_FIRST: Phrases = LazyLock::new(|| {
+    phrases(
+        "\
+never|always|don't|do not|please don't|please do not|please never|please always|make sure|be sure|\
+only use|avoid|remember to|from now on|no longer|stop using|niemals|immer|bitte nie|bitte immer|\
+verwende nur|ab jetzt|jamais|toujours|n'utilise|ne jamais|nunca|siempre|no uses|sempre|mai|никогда|\
+всегда|不要|必须|请勿|绝不|絶対に|必ず",
+    )
+});
 
 /// What somebody says who demands or forbids; counted anywhere in a sentence.
-pub(super) const DEMANDS: &[&str] = &[
-    "must",
-    "must not",
-    "mustn't",
-    "should never",
-    "should always",
-    "is required",
-    "not allowed to",
-    "at most",
-    "at least",
-    "muss",
-    "müssen",
-    "darf nicht",
-    "dürfen nicht",
-    "doit",
-    "ne doit pas",
-    "debe",
-    "no debe",
-    "deve",
-    "должен",
-    "нельзя",
-];
+pub(super) static DEMANDS: Phrases = LazyLock::new(|| {
+    phrases(
+        "\
+must|must not|mustn't|should never|should always|is required|not allowed to|muss|müssen|darf nicht|\
+dürfen nicht|doit|ne doit pas|debe|no debe|deve|должен|нельзя",
+    )
+});
 
 /// What somebody says who has chosen.
-pub(super) const DECISIONS: &[&str] = &[
-    "decided",
-    "decide to",
-    "decision",
-    "let's use",
-    "let's go with",
-    "go with",
-    "going with",
-    "we'll use",
-    "i'll use",
-    "agreed",
-    "we agree",
-    "settled on",
-    "choose",
-    "chose",
-    "chosen",
-    "opted",
-    "instead of",
-    "confirmed that",
-    "switch to",
-    "entschieden",
-    "beschlossen",
-    "wir nehmen",
-    "wir verwenden",
-    "einigen",
-    "stattdessen",
-    "décidé",
-    "on utilise",
-    "choisi",
-    "d'accord pour",
-    "decidido",
-    "decidimos",
-    "usemos",
-    "elegimos",
-    "deciso",
-    "scelto",
-    "решили",
-    "выбрали",
-    "决定",
-    "采用",
-    "に決め",
-];
+pub(super) static DECISIONS: Phrases = LazyLock::new(|| {
+    phrases(
+        "\
+decided|decide to|decision|let's use|let's go with|go with|we'll use|i'll use|agreed|we agree|\
+settled on|confirmed that|entschieden|beschlossen|wir nehmen|wir verwenden|einigen|décidé|on utilise|\
+choisi|d'accord pour|decidido|decidimos|usemos|elegimos|deciso|scelto|решили|выбрали|决定|采用|に決め",
+    )
+});
 
 /// What is said of something broken, or of its repair.
-pub(super) const FIXES: &[&str] = &[
-    "fix",
-    "fixed",
-    "fixes",
-    "bug",
-    "bugs",
-    "error",
-    "errors",
-    "broken",
-    "crash",
-    "crashes",
-    "traceback",
-    "exception",
-    "regression",
-    "failing",
-    "fails",
-    "failed",
-    "not working",
-    "doesn't work",
-    "refactor",
-    "lint",
-    "fehler",
-    "kaputt",
-    "behoben",
-    "absturz",
-    "erreur",
-    "corriger",
-    "corrigé",
-    "panne",
-    "fallo",
-    "corregir",
-    "arreglar",
-    "errore",
-    "correggere",
-    "ошибка",
-    "исправ",
-    "错误",
-    "修复",
-    "バグ",
-    "修正",
-];
+pub(super) static FIXES: Phrases = LazyLock::new(|| {
+    phrases(
+        "\
+fix|fixed|fixes|bug|bugs|error|errors|broken|crash|crashes|traceback|exception|regression|failing|fails|\
+failed|not working|doesn't work|refactor|lint|fehler|kaputt|behoben|absturz|erreur|corriger|corrigé|\
+panne|fallo|corregir|arreglar|errore|correggere|ошибка|исправ|错误|修复|バグ|修正",
+    )
+});
 
 /// How a tool's result begins that reports a failure without being marked as one.
-pub(super) const FAILURES: &[&str] = &[
-    "error",
-    "[error",
-    "err:",
-    "traceback",
-    "exception",
-    "failed",
-    "failure",
-    "fatal",
-    "panic",
-    "permission denied",
-    "command not found",
-    "not found",
-    "no such file",
-    "invalid",
-    "unauthorized",
-    "forbidden",
-    "timeout",
-    "timed out",
-    "fehler",
-    "erreur",
-    "错误",
-    "エラー",
-];
+pub(super) static FAILURES: Phrases = LazyLock::new(|| {
+    phrases(
+        "\
+error|[error|err:|traceback|exception|failed|failure|fatal|panic|permission denied|command not found|\
+not found|no such file|invalid|unauthorized|forbidden|timeout|timed out|fehler|erreur|错误|エラー",
+    )
+});
 
 /// How somebody speaks of themselves.
-pub(super) const FIRST_PERSON: &[&str] = &[
-    "i", "my", "we", "our", "me", "ich", "mein", "meine", "wir", "unser", "unsere", "je", "j", "mon", "ma",
-    "mes", "nous", "notre", "yo", "mi", "mis", "nosotros", "eu", "meu", "minha", "nós", "io", "mio", "mia",
-    "noi", "я", "мой", "моя", "мы",
-];
+pub(super) static FIRST_PERSON: Phrases = LazyLock::new(|| {
+    phrases(
+        "\
+i|my|we|our|me|ich|mein|meine|wir|unser|unsere|je|j|mon|ma|mes|nous|notre|yo|mi|mis|nosotros|eu|meu|\
+minha|nós|io|mio|mia|noi|я|мой|моя|мы",
+    )
+});
 
 /// How the model begins when it offers or asks for something instead of telling what came out.
-pub(super) const OFFERS_FIRST: &[&str] = &[
-    "if you",
-    "let me",
-    "i can help",
-    "i'll help",
-    "i’ll help",
-    "i understand",
-    "i appreciate",
-    "to proceed",
-    "once",
-    "wenn sie",
-    "falls",
-    "si vous",
-    "si necesita",
-    "se precisar",
-    "se hai",
-];
+pub(super) static OFFERS_FIRST: Phrases = LazyLock::new(|| {
+    phrases(
+        "\
+if you|let me|i need|i'll need|to start|to get started|first,|i can help|i'll help|i’ll help|i understand|i appreciate|to proceed|once|wenn sie|falls|\
+si vous|si necesita|se precisar|se hai",
+    )
+});
 
 /// The same anywhere in a sentence.
-pub(super) const OFFERS: &[&str] = &[
-    "please",
-    "let me know",
-    "feel free",
-    "would you like",
-    "happy to",
-    "bitte",
-    "gerne",
-    "s'il vous plaît",
-    "n'hésitez",
-    "por favor",
-    "avísame",
-    "per favore",
-    "fammi sapere",
-];
+pub(super) static OFFERS: Phrases = LazyLock::new(|| {
+    phrases(
+        "\
+please|let me know|feel free|would you like|happy to|bitte|gerne|s'il vous plaît|n'hésitez|por favor|\
+avísame|per favore|fammi sapere",
+    )
+});
 
 /// Words that date a fact.
-pub(super) const TIME_WORDS: &str = "\
+pub(super) static TIME_WORDS: Words = LazyLock::new(|| {
+    words(
+        "\
 today tonight yesterday tomorrow ago monday tuesday wednesday thursday friday saturday sunday january february march \
 april june july august september october november december morning evening weekend week month year last next \
 heute gestern morgen montag dienstag mittwoch donnerstag freitag samstag sonntag januar februar märz mai juni juli \
 oktober dezember woche monat jahr hier demain lundi mardi mercredi jeudi vendredi samedi dimanche semaine mois année \
-ayer mañana lunes martes miércoles jueves viernes sábado domingo semana mes año ontem amanhã ieri domani settimana";
+ayer mañana lunes martes miércoles jueves viernes sábado domingo semana mes año ontem amanhã ieri domani settimana",
+    )
+});
+
+/// Formulas of request, left out where the request follows; longer ones before their beginnings.
+pub(super) static REQUEST_FORMULAS: Phrases = LazyLock::new(|| {
+    phrases(
+        "\
+i would like to|i'd like to|i would like|i'd like|i want to|i need to|i need help with|i'm trying to|\
+can you please|could you please|can you|could you|can we|would you|please|ich möchte|kannst du bitte|\
+kannst du|können sie|bitte|je voudrais|j'aimerais|peux-tu|pouvez-vous|quiero|quisiera|me gustaría|\
+puedes|podrías|gostaria de|vorrei|puoi",
+    )
+});

@@ -1,9 +1,9 @@
 //! How much a run matters, from its structure and a few cues.
 
 use super::{
+    candidates::INFLUENCE_TELLING,
     clauses::{Clause, Source},
-    compose::INFLUENCE_TELLING,
-    cues::{DECISIONS, DEMANDS, DEMANDS_FIRST, FIXES},
+    cues::{DECISIONS, FIXES, demands, holds},
     reading::{Batch, Reading},
 };
 use crate::domain::summary::item::Importance;
@@ -20,11 +20,11 @@ pub(super) fn of(batch: &Batch, run: &[Reading]) -> Importance {
         Importance::Trivial
     } else if user_sentences(run).any(|(talk, said)| !talk && demands(said)) {
         Importance::Constraint
-    } else if user_sentences(run).any(|(_, said)| holds(said, DECISIONS)) {
+    } else if user_sentences(run).any(|(_, said)| holds(said, &DECISIONS)) {
         Importance::Decision
     } else if is_fruitless(run, changes) {
         Importance::Debugging
-    } else if user_sentences(run).any(|(talk, said)| !talk && holds(said, FIXES)) {
+    } else if user_sentences(run).any(|(talk, said)| !talk && holds(said, &FIXES)) {
         Importance::Fix
     } else {
         Importance::Feature
@@ -73,28 +73,90 @@ fn is_fruitless(run: &[Reading], changes: usize) -> bool {
     failed && changes == 0
 }
 
-fn demands(said: &str) -> bool {
-    let lower = said.to_lowercase();
-    holds(said, DEMANDS) || DEMANDS_FIRST.iter().any(|cue| begins(&lower, cue))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{
+        time::Timestamp,
+        transcript::{Line, Transcript, Voice},
+    };
 
-fn begins(text: &str, cue: &str) -> bool {
-    text.strip_prefix(cue).is_some_and(ends_word)
-}
+    fn importance_of(lines: &[(Voice, &str, &str)]) -> Importance {
+        let transcript = Transcript {
+            exchange: 1,
+            started_at: Timestamp(0),
+            interrupted: false,
+            lines: lines
+                .iter()
+                .map(|&(voice, label, text)| Line {
+                    voice,
+                    label: label.to_owned(),
+                    text: text.to_owned(),
+                })
+                .collect(),
+        };
+        let batch = Batch::read(&[transcript]);
+        of(&batch, &batch.exchanges)
+    }
 
-/// Whether a word ends before `rest`; scripts without blanks have no such thing, so there it always does.
-fn ends_word(rest: &str) -> bool {
-    !rest.starts_with(|c: char| c.is_alphanumeric() && c < '\u{2e80}')
-}
+    #[test]
+    fn importance_follows_cues_in_several_languages() {
+        use Importance::{Constraint, Decision, Feature, Fix, Trivial};
+        let cases = [
+            ("Never commit to the release branch without a review.", Constraint),
+            (
+                "Bitte immer deutsche Variablennamen im Modul verwenden.",
+                Constraint,
+            ),
+            ("The export must keep the column order of the ledger.", Constraint),
+            ("必须保留原始文件的顺序和格式。", Constraint),
+            ("Let's use PostgreSQL for the archive tables then.", Decision),
+            ("Wir haben uns für den blauen Entwurf entschieden.", Decision),
+            ("Fix the crash in the scheduler when the queue is empty.", Fix),
+            ("Add a progress bar to the nightly import command.", Feature),
+            ("I don't know where the export of the ledger goes.", Feature),
+            ("thanks, great!", Trivial),
+            ("", Trivial),
+        ];
+        for (said, expected) in cases {
+            assert_eq!(importance_of(&[(Voice::User, "", said)]), expected, "{said}");
+        }
+    }
 
-/// Whether one of `cues` stands in `said` as whole words.
-fn holds(said: &str, cues: &[&str]) -> bool {
-    let lower = said.to_lowercase();
-    cues.iter().any(|cue| {
-        lower.match_indices(cue).any(|(at, _)| {
-            let before = lower.get(..at).unwrap_or_default();
-            let after = lower.get(at + cue.len()..).unwrap_or_default();
-            !before.ends_with(|c: char| c.is_alphanumeric() && c < '\u{2e80}') && ends_word(after)
-        })
-    })
+    #[test]
+    fn lookups_that_only_fail_are_debugging() {
+        let lines = [
+            (Voice::User, "", "Where does the nightly import write its report?"),
+            (Voice::Call, "grep", r#"{"pattern": "report"}"#),
+            (
+                Voice::Result,
+                "grep",
+                "import.rs:10 let report = Report::new(path, options, clock, counter, sink, retry, limits, names)",
+            ),
+            (Voice::Call, "grep", r#"{"pattern": "nightly"}"#),
+            (
+                Voice::FailedResult,
+                "grep",
+                "Error: pattern too broad, more than 10000 matches in vendor/, build/, target/, node/, cache/",
+            ),
+        ];
+        assert_eq!(importance_of(&lines), Importance::Debugging);
+    }
+
+    #[test]
+    fn two_people_who_talk_demand_nothing() {
+        let lines = [
+            (
+                Voice::User,
+                "Ida",
+                "You must see the glass museum in Bergen, never miss it.",
+            ),
+            (
+                Voice::Assistant,
+                "Omar",
+                "I will go there on Sunday with my brother.",
+            ),
+        ];
+        assert_eq!(importance_of(&lines), Importance::Feature);
+    }
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::{
     calls::{self, Call, Profiles},
     clauses::{self, Clause, Role, Source},
+    sentences::leaves_code_open,
     values,
     weigh::{Term, Vocabulary, number},
 };
@@ -73,6 +74,7 @@ impl Reading {
         let is_talk = is_talk(lines);
         let mut clauses = Vec::new();
         let mut calls = Vec::new();
+        let mut open_code = None;
         for (at, line) in lines.iter().enumerate() {
             let place = (line.label.as_str(), at);
             match line.voice {
@@ -89,8 +91,10 @@ impl Reading {
                     } else {
                         Source::Model
                     };
+                    let continues = open_code == Some(line.voice);
+                    open_code = (leaves_code_open(&line.text) != continues).then_some(line.voice);
                     clauses.extend(
-                        clauses::of_text(&line.text, role(lines, at, is_talk))
+                        clauses::of_text(&line.text, role(lines, at, is_talk), continues)
                             .into_iter()
                             .map(|said| Clause::read(vocabulary, index, source, said, place)),
                     );

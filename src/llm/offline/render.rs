@@ -11,6 +11,9 @@ const FAILED: &str = "failed: ";
 /// A cut looks this many characters back for a blank.
 const WORD_CHARS_MAX: usize = 24;
 
+/// What a line must not begin with, lest it be read as a heading, a list, a quote or a table.
+const MARKS: [char; 8] = ['#', '-', '>', '*', '+', '=', '|', ' '];
+
 /// Who tells a piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Voice {
@@ -79,10 +82,7 @@ pub(super) fn line(pieces: &[Piece], chars_max: usize) -> String {
         line.push('”');
     }
     let line = one_line(&line);
-    fit(
-        line.trim_start_matches(['#', '-', '>', '*', '+', '=', '|', ' ']),
-        chars_max,
-    )
+    fit(line.trim_start_matches(MARKS), chars_max)
 }
 
 fn append(line: &mut String, before: Option<&Piece>, piece: &Piece) {
@@ -105,23 +105,17 @@ fn append(line: &mut String, before: Option<&Piece>, piece: &Piece) {
     line.push_str(&piece.text);
 }
 
+/// What stands between two pieces: an arrow towards what came of the first, otherwise a pause.
 fn joint(before: &Voice, after: &Voice, line: &str) -> &'static str {
+    use Voice::{Call, Failure, Model, User};
     let ended = line.ends_with(['.', '!', '?', '…', '。', '！', '？', ';', ':', ',']);
     match (before, after) {
-        (Voice::Call, Voice::Call) => ", ",
-        (Voice::Speaker(_), Voice::Speaker(_))
-        | (Voice::User, Voice::User)
-        | (Voice::Model, Voice::Model)
-            if ended =>
-        {
-            " "
-        }
-        (_, Voice::User) if ended => " ",
-        (Voice::User | Voice::Call | Voice::Failure, _) | (Voice::Model, Voice::Call | Voice::Failure)
-            if before != after =>
-        {
-            " → "
-        }
+        (Call, Call) => ", ",
+        (User | Call | Failure, Model)
+        | (User | Model, Call | Failure)
+        | (Call, Failure)
+        | (Failure, Call) => " → ",
+        _ if ended => " ",
         _ => "; ",
     }
 }
@@ -156,5 +150,58 @@ pub(super) fn fit(text: &str, chars_max: usize) -> String {
         String::new()
     } else {
         format!("{whole}…")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(at: usize, voice: Voice, text: &str) -> Piece {
+        Piece {
+            place: (at, 0, 0),
+            voice,
+            text: text.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_task_reads_from_wish_to_outcome_and_talk_by_names() {
+        let task = [
+            piece(3, Voice::Failure, "Error: locked"),
+            piece(1, Voice::User, "Move the shelf"),
+            piece(2, Voice::Call, "move(S7)"),
+            piece(4, Voice::Model, "It is locked."),
+            piece(5, Voice::User, "leave it"),
+        ];
+        insta::assert_snapshot!(line(&task, 200), @"“Move the shelf” → move(S7) → failed: Error: locked → It is locked. “leave it”");
+        let people = [
+            piece(1, Voice::Speaker("Ida".to_owned()), "I moved to Bergen."),
+            piece(2, Voice::Speaker("Ida".to_owned()), "In May"),
+            piece(3, Voice::Speaker("Omar".to_owned()), "# so far away"),
+        ];
+        insta::assert_snapshot!(line(&people, 200), @"Ida: I moved to Bergen. In May; Omar: # so far away");
+        assert_eq!(
+            line(&[piece(0, Voice::Model, "## Heading\u{1b}[1m!\n")], 200),
+            "Heading!"
+        );
+        assert_eq!(line(&[], 200), "");
+    }
+
+    #[test]
+    fn cuts_fall_between_words_and_never_within_a_grapheme() {
+        let cases = [
+            ("one two three", 13, "one two three"),
+            ("one two three", 10, "one two…"),
+            ("one, two three", 6, "one…"),
+            ("unbreakable", 6, "unbre…"),
+            ("今天天气很好", 4, "今天天…"),
+            ("👩‍👩‍👧👩‍👩‍👧", 7, "👩‍👩‍👧…"),
+            ("👩‍👩‍👧", 3, ""),
+            ("text", 0, ""),
+        ];
+        for (text, chars_max, expected) in cases {
+            assert_eq!(fit(text, chars_max), expected, "{text} {chars_max}");
+        }
     }
 }

@@ -24,18 +24,25 @@ const SHELLS: [&str; 6] = ["sh", "bash", "shell", "console", "zsh", "powershell"
 pub(super) struct Sentence {
     /// What it says.
     pub(super) text: String,
-    /// It stands in a list.
+    /// It is a heading or a point of a list.
     pub(super) is_listed: bool,
 }
 
-/// The sentences of `text`, paragraph by paragraph.
-pub(super) fn paragraphs(text: &str) -> Vec<Vec<Sentence>> {
+/// The sentences of `text`, paragraph by paragraph. `continues_code` says that the message before it ended within a
+/// block of code.
+pub(super) fn paragraphs(text: &str, continues_code: bool) -> Vec<Vec<Sentence>> {
     let mut found = vec![Vec::new()];
-    for line in prose_lines(text) {
+    for line in prose_lines(text, continues_code) {
         if line.trim().is_empty() {
             found.push(Vec::new());
         } else if let Some(paragraph) = found.last_mut() {
-            let (line, is_listed) = without_bullet(line.trim().trim_start_matches(['#', '>', '|', ' ']));
+            let line = line.trim();
+            let is_heading = line.starts_with('#');
+            let (line, is_point) = without_bullet(
+                line.trim_start_matches(['#', '>', '|', ' '])
+                    .trim_end_matches('#'),
+            );
+            let is_listed = is_heading || is_point;
             let sentences = sentences_of_line(line).into_iter();
             paragraph.extend(sentences.map(|text| Sentence { text, is_listed }));
         }
@@ -45,10 +52,10 @@ pub(super) fn paragraphs(text: &str) -> Vec<Vec<Sentence>> {
 }
 
 /// The lines outside blocks of code, and the command that a shell block begins with.
-fn prose_lines(text: &str) -> Vec<&str> {
-    let fences = text.lines().filter(|line| is_fence(line)).count();
-    // A message that continues another one begins with the end of its block: then the first fence closes.
-    let mut in_code = fences % 2 == 1 && text.lines().next().is_some_and(is_fence);
+fn prose_lines(text: &str, continues_code: bool) -> Vec<&str> {
+    // A message that continues another one has the end of its block: then the first fence closes.
+    let begins_with_fence = text.lines().next().is_some_and(is_fence);
+    let mut in_code = leaves_code_open(text) && (continues_code || begins_with_fence);
     let mut wants_command = false;
     let mut lines = Vec::new();
     for line in text.lines() {
@@ -64,6 +71,11 @@ fn prose_lines(text: &str) -> Vec<&str> {
         }
     }
     lines
+}
+
+/// Whether one of the fences in `text` has no partner.
+pub(super) fn leaves_code_open(text: &str) -> bool {
+    text.lines().filter(|line| is_fence(line)).count() % 2 == 1
 }
 
 fn is_fence(line: &str) -> bool {
@@ -83,7 +95,9 @@ fn sentences_of_line(line: &str) -> Vec<String> {
             bounds.pop();
         }
         let taken: usize = bounds.iter().map(|bound| bound.len()).sum();
-        bounds.into_iter().for_each(|bound| push(&mut sentences, bound));
+        for bound in bounds {
+            push(&mut sentences, bound);
+        }
         rest = rest.get(taken..).unwrap_or_default();
     }
     sentences.retain(|sentence| sentence.chars().any(char::is_alphanumeric));
@@ -110,7 +124,9 @@ fn ends_in_abbreviation(sentence: &str) -> bool {
         return false;
     };
     let is_initial = word.len() == 1 && word.starts_with(|c: char| c.is_ascii_uppercase());
-    is_initial || ABBREVIATIONS.contains(&word)
+    // `am 3. Juni`: an ordinal in many languages.
+    let is_ordinal = word.len() <= 2 && !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    is_initial || is_ordinal || ABBREVIATIONS.contains(&word)
 }
 
 /// Without emphasis, back-ticks and bare tags.
@@ -185,7 +201,7 @@ mod tests {
     use super::*;
 
     fn all(text: &str) -> Vec<String> {
-        paragraphs(text)
+        paragraphs(text, false)
             .concat()
             .into_iter()
             .map(|said| said.text)
@@ -194,7 +210,7 @@ mod tests {
 
     #[test]
     fn sentences_are_clean() {
-        let cases: [(&str, &[&str]); 9] = [
+        let cases: [(&str, &[&str]); 10] = [
             ("Hi! I am Ann. You?", &["Hi!", "I am Ann.", "You?"]),
             (
                 "# Title\n- **one** two\n2. `three`",
@@ -204,6 +220,7 @@ mod tests {
                 "Ask Dr. Meier at 5 p.m. today.",
                 &["Ask Dr. Meier at 5 p.m. today."],
             ),
+            ("Am 3. Juni geht es los.", &["Am 3. Juni geht es los."]),
             ("今天很好。明天见。", &["今天很好。", "明天见。"]),
             ("<name>/clear</name> x < y", &["/clear x < y"]),
             (
@@ -220,9 +237,20 @@ mod tests {
     }
 
     #[test]
+    fn a_block_that_a_message_leaves_open_is_closed_in_the_next_one() {
+        assert!(leaves_code_open("Here:\n```rust\nfn f() {"));
+        let next = paragraphs("    g();\n}\n```\nIt calls g now.", true).concat();
+        assert_eq!(
+            next.iter().map(|said| said.text.as_str()).collect::<Vec<_>>(),
+            ["It calls g now."]
+        );
+        assert_eq!(paragraphs("All prose.", true).len(), 1);
+    }
+
+    #[test]
     fn keeps_paragraphs_apart() {
-        assert_eq!(paragraphs("a\nb\n\nc").len(), 2);
-        assert_eq!(paragraphs(" \n\n "), Vec::<Vec<Sentence>>::new());
+        assert_eq!(paragraphs("a\nb\n\nc", false).len(), 2);
+        assert_eq!(paragraphs(" \n\n ", false), Vec::<Vec<Sentence>>::new());
     }
 
     #[test]

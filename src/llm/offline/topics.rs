@@ -17,13 +17,13 @@ pub(super) const RUN_PAUSE_MS_MAX: i64 = DAY_MS;
 /// How much may be said in a run of tasks, in bytes, before it is divided. One exchange may be longer.
 const TASK_BYTES_MAX: usize = 14_000;
 /// The same where two people talk: talk is all facts, and an item holds only so many.
-const TALK_BYTES_MAX: usize = 2_000;
+const TALK_BYTES_MAX: usize = 2_400;
 /// Up to this many exchanges on each side of a link are compared.
 const BLOCK_EXCHANGES: usize = 3;
 /// An exchange whose words weigh less than this and which calls no tool says nothing alone.
 const TINY_WEIGHT: f64 = 2.2;
 /// What a run costs: the larger, the fewer and longer the runs.
-const RUN_COST: f64 = 0.05;
+const RUN_COST: f64 = 0.2;
 
 /// The runs of exchanges that become items, in order, disjoint and complete.
 pub(super) fn runs(batch: &Batch) -> Vec<Range<usize>> {
@@ -205,5 +205,108 @@ impl Said {
         self.bytes += reading.said_chars;
         self.talk_bytes += if reading.is_talk { reading.said_chars } else { 0 };
         self.bytes <= TASK_BYTES_MAX && self.talk_bytes <= TALK_BYTES_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Batch, DAY_MS, runs};
+    use crate::domain::{
+        time::{SECOND_MS, Timestamp},
+        transcript::{Line, Transcript, Voice},
+    };
+
+    /// An exchange of one user line: number, seconds, text.
+    type Said<'a> = (i64, i64, &'a str);
+    /// A name, the exchanges, and the first and last exchange of each run expected.
+    type Case<'a> = (&'a str, &'a [Said<'a>], &'a [(i64, i64)]);
+
+    fn runs_of(said: &[Said<'_>]) -> Vec<(i64, i64)> {
+        let transcripts: Vec<Transcript> = said
+            .iter()
+            .map(|&(exchange, seconds, text)| Transcript {
+                exchange,
+                started_at: Timestamp(seconds * SECOND_MS),
+                interrupted: false,
+                lines: vec![Line {
+                    voice: Voice::User,
+                    label: String::new(),
+                    text: text.to_owned(),
+                }],
+            })
+            .collect();
+        let batch = Batch::read(&transcripts);
+        runs(&batch)
+            .into_iter()
+            .map(|run| (said[run.start].0, said[run.end - 1].0))
+            .collect()
+    }
+
+    #[test]
+    fn neighbours_join_by_topic_and_part_at_greetings_pauses_and_gaps() {
+        let day = DAY_MS / SECOND_MS;
+        let parser = "Make the config parser in src/config.rs accept comments";
+        let engine = "The steam engine exhibition needs forty posters printed";
+        let cases: [Case<'_>; 7] = [
+            (
+                "same topic",
+                &[
+                    (1, 0, parser),
+                    (2, 60, "now let src/config.rs parser accept tabs"),
+                ],
+                &[(1, 2)],
+            ),
+            (
+                "tiny",
+                &[(1, 0, parser), (2, 60, "yes"), (3, 90, "/undo")],
+                &[(1, 3)],
+            ),
+            (
+                "greeting",
+                &[
+                    (1, 0, parser),
+                    (2, 60, "Hello! The steam engine exhibition needs posters"),
+                ],
+                &[(1, 1), (2, 2)],
+            ),
+            (
+                "greeting before its matter",
+                &[(1, 0, parser), (2, 60, "Hi"), (3, 70, engine)],
+                &[(1, 1), (2, 3)],
+            ),
+            (
+                "long pause, other topic",
+                &[(1, 0, parser), (2, 20_000, engine)],
+                &[(1, 1), (2, 2)],
+            ),
+            (
+                "over a day",
+                &[(1, 0, parser), (2, day + 1, parser)],
+                &[(1, 1), (2, 2)],
+            ),
+            (
+                "numbers with a gap",
+                &[(1, 0, parser), (5, 60, parser)],
+                &[(1, 1), (5, 5)],
+            ),
+        ];
+        for (name, said, expected) in cases {
+            assert_eq!(runs_of(said), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_long_run_is_divided_at_its_limit() {
+        let said: Vec<Said<'_>> = (1..=30)
+            .map(|n| (n, n * 10, "more of the same parser work"))
+            .collect();
+        let runs = runs_of(&said);
+        assert!(runs.iter().all(|(first, last)| last - first < 12), "{runs:?}");
+        assert_eq!(runs.len(), 3);
+    }
+
+    #[test]
+    fn nothing_has_no_runs() {
+        assert_eq!(runs_of(&[]), []);
     }
 }

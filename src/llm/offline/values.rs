@@ -8,8 +8,15 @@ use crate::domain::text::{first_line, floor_cut};
 
 /// The longest value shown, in characters.
 const VALUE_CHARS_MAX: usize = 64;
+/// A longer path is told by its end, in bytes.
+const PATH_BYTES_MAX: usize = 48;
+/// What is longer than this is no path, in bytes.
+const PATH_BYTES_LONGEST: usize = 1_024;
 /// How many values of one call are looked at.
 const VALUES_MAX: usize = 64;
+
+/// How much an everyday word tells.
+pub(super) const WORD_SCORE: f64 = 0.7;
 
 /// A value worth showing.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,10 +101,26 @@ fn push(values: &mut Vec<Telling>, text: &str) {
         return;
     }
     let score = score(text);
-    let text = first_line(text, VALUE_CHARS_MAX);
+    let text = first_line(path_tail(text), VALUE_CHARS_MAX);
     if !text.is_empty() && values.iter().all(|value| value.text != text) {
         values.push(Telling { text, score });
     }
+}
+
+/// The end of a long path, from a slash on: what it names, and not where all the work lies. Other texts as they are.
+fn path_tail(text: &str) -> &str {
+    let bytes_over = text.len().saturating_sub(PATH_BYTES_MAX);
+    if bytes_over == 0 || text.len() > PATH_BYTES_LONGEST || text.contains(char::is_whitespace) {
+        return text;
+    }
+    let slash = text
+        .match_indices('/')
+        .map(|(at, _)| at)
+        .find(|at| *at >= bytes_over);
+    slash
+        .and_then(|at| text.get(at + 1..))
+        .filter(|tail| !tail.is_empty())
+        .unwrap_or(text)
 }
 
 /// How much a value tells by its looks.
@@ -113,11 +136,18 @@ fn score(text: &str) -> f64 {
             0.8
         };
     }
+    // Code, patterns, formulas: they are told by what surrounds them.
+    if !text
+        .chars()
+        .all(|c| c.is_alphanumeric() || "_./\\@:~+-#$%".contains(c))
+    {
+        return 0.6;
+    }
     let is_word = text.chars().all(|c| c.is_lowercase() || c == '_');
     match (letters, digits) {
         (true, true) => 3.0,
         (true, false) if text.contains(['/', '\\', '.', '@']) => 3.0,
-        (true, false) if is_word => 0.7,
+        (true, false) if is_word => WORD_SCORE,
         (true, false) => 1.2,
         (false, true) if text.len() >= 6 => 2.0,
         (false, true) => 0.5,
@@ -136,7 +166,7 @@ mod tests {
 
     #[test]
     fn values_come_without_their_keys() {
-        let cases: [(&str, &[&str]); 6] = [
+        let cases: [(&str, &[&str]); 7] = [
             (r#"{"reservation_id": "NQNU5R"}"#, &["NQNU5R"]),
             (
                 r#"{"z": [{"id": "X1", "n": 3}, {"id": "X1"}], "b": true, "a": -2.5}"#,
@@ -146,6 +176,10 @@ mod tests {
             ("cargo test\nmore", &["cargo test"]),
             ("", &[]),
             ("{}", &[]),
+            (
+                r#"{"file": "/home/kim/work/projects/reading-room/catalogue/src/shelf/label.rs"}"#,
+                &["reading-room/catalogue/src/shelf/label.rs"],
+            ),
         ];
         for (arguments, expected) in cases {
             let texts: Vec<String> = of(arguments).into_iter().map(|value| value.text).collect();

@@ -1,7 +1,6 @@
 //! Words, and how much each tells: rare in the batch, shaped like an identifier, a number or a name, no everyday word.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::LazyLock;
+use std::collections::HashMap;
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
@@ -9,10 +8,6 @@ use super::cues::{COURTESY, FUNCTION_WORDS, TIME_WORDS};
 
 /// The longest word that is told from others, in bytes.
 const WORD_BYTES_MAX: usize = 96;
-
-static FUNCTION: LazyLock<HashSet<&str>> = LazyLock::new(|| FUNCTION_WORDS.split_whitespace().collect());
-static TIMES: LazyLock<HashSet<&str>> = LazyLock::new(|| TIME_WORDS.split_whitespace().collect());
-static POLITE: LazyLock<HashSet<&str>> = LazyLock::new(|| COURTESY.split_whitespace().collect());
 
 /// The number of a word in a [`Vocabulary`].
 pub(super) type Term = usize;
@@ -46,9 +41,8 @@ impl Shape {
             Self::Polite => 0.04,
             Self::Short => 0.45,
             Self::Plain => 1.0,
-            Self::Time => 0.9,
-            Self::Name => 1.3,
-            Self::Number => 1.3,
+            Self::Time => 1.2,
+            Self::Name | Self::Number => 1.3,
             Self::Identifier => 1.7,
         }
     }
@@ -60,11 +54,11 @@ impl Shape {
     }
 
     fn of(word: &str, lower: &str, opens: bool) -> Self {
-        if FUNCTION.contains(lower) {
+        if FUNCTION_WORDS.contains(lower) {
             Self::Function
-        } else if POLITE.contains(lower) {
+        } else if COURTESY.contains(lower) {
             Self::Polite
-        } else if TIMES.contains(lower) {
+        } else if TIME_WORDS.contains(lower) {
             Self::Time
         } else {
             Self::by_characters(word, opens)
@@ -103,14 +97,37 @@ pub(super) struct Vocabulary {
     clauses: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Entry {
-    shape: Shape,
+    /// The most telling shape seen, names aside.
+    other: Option<Shape>,
+    /// How often it looked like a name, and how often like something else.
+    named: usize,
+    unnamed: usize,
     /// Clauses that hold it.
     clauses: usize,
     /// Exchanges that hold it, and the last one counted.
     exchanges: usize,
     last_exchange: Option<usize>,
+}
+
+impl Entry {
+    fn see(&mut self, shape: Shape) {
+        if shape == Shape::Name {
+            self.named += 1;
+        } else {
+            self.unnamed += 1;
+            self.other = self.other.max(Some(shape));
+        }
+    }
+
+    /// A capital makes no name of a word that is mostly written without, such as one in a title.
+    fn shape(&self) -> Shape {
+        match self.other {
+            Some(shape) if shape > Shape::Name || self.named <= self.unnamed => shape,
+            _ => Shape::Name,
+        }
+    }
 }
 
 impl Vocabulary {
@@ -137,20 +154,14 @@ impl Vocabulary {
     }
 
     fn term(&mut self, key: &str, shape: Shape) -> Term {
-        if let Some(&term) = self.terms.get(key) {
-            if let Some(entry) = self.entries.get_mut(term) {
-                entry.shape = entry.shape.max(shape);
-            }
-            return term;
+        let next = self.entries.len();
+        let term = *self.terms.entry(key.to_owned()).or_insert(next);
+        if term == next {
+            self.entries.push(Entry::default());
         }
-        let term = self.entries.len();
-        self.terms.insert(key.to_owned(), term);
-        self.entries.push(Entry {
-            shape,
-            clauses: 0,
-            exchanges: 0,
-            last_exchange: None,
-        });
+        if let Some(entry) = self.entries.get_mut(term) {
+            entry.see(shape);
+        }
         term
     }
 
@@ -171,12 +182,12 @@ impl Vocabulary {
         };
         let rarity = 1.0 - ratio_of_logs(entry.clauses, self.clauses + 1);
         // An identifier tells something however often its owner is talked about.
-        let rarity = if entry.shape >= Shape::Number {
+        let rarity = if entry.shape() >= Shape::Number {
             rarity.max(0.5)
         } else {
             rarity
         };
-        entry.shape.weight() * rarity
+        entry.shape().weight() * rarity
     }
 
     /// The words of `text` that the batch knows.
@@ -187,10 +198,12 @@ impl Vocabulary {
             .collect()
     }
 
-    /// The weight of the ordinary words among `terms`: what a sentence is about, without names and numbers.
-    pub(super) fn topic_weight(&self, terms: &[Term]) -> f64 {
-        let plain = terms.iter().filter(|&&term| self.shape(term) == Shape::Plain);
-        plain.map(|&term| self.weight(term)).sum()
+    /// How many of `terms` are ordinary words, rather than names, numbers or courtesy.
+    pub(super) fn plain_words(&self, terms: &[Term]) -> usize {
+        terms
+            .iter()
+            .filter(|&&term| self.shape(term) == Shape::Plain)
+            .count()
     }
 
     /// In how many exchanges `term` occurs.
@@ -200,9 +213,7 @@ impl Vocabulary {
 
     /// What `term` looks like.
     pub(super) fn shape(&self, term: Term) -> Shape {
-        self.entries
-            .get(term)
-            .map_or(Shape::Function, |entry| entry.shape)
+        self.entries.get(term).map_or(Shape::Function, Entry::shape)
     }
 
     /// The sum of the weights of `terms`.

@@ -16,7 +16,7 @@ const ACCOUNT: [&str; 7] = [
 ];
 /// Those that say that the input is too long. The last is a rate limit that one request alone exceeds: waiting won't
 /// help.
-const TOO_LONG: [&str; 9] = [
+const TOO_LONG: [&str; 10] = [
     "context_length_exceeded",
     "exceed_context_size_error",
     "maximum context length",
@@ -25,10 +25,11 @@ const TOO_LONG: [&str; 9] = [
     "exceeds the context window",
     "prompt is too long",
     "string_above_max_length",
+    "contextwindowexceedederror", // LiteLLM
     "tokens must be reduced in order to run",
 ];
 /// Those that say that the content is the trouble.
-const CONTENT: [&str; 7] = [
+const CONTENT: [&str; 8] = [
     "content_policy_violation",
     "content_filter",
     "invalid_prompt",
@@ -36,6 +37,7 @@ const CONTENT: [&str; 7] = [
     "misalignment_policy_violation",
     "violating our usage policy",
     "input was flagged",
+    "contentpolicyviolationerror", // LiteLLM
 ];
 
 /// What an error is about.
@@ -115,7 +117,7 @@ fn message(reply: &HttpReply, status: u16, error: &ErrorBody, discreet: Discreet
     let request_id = discreet.word(header.unwrap_or(&error.request_id));
     let code = [&error.code, &error.kind]
         .into_iter()
-        .find(|word| !word.is_empty());
+        .find(|word| !word.is_empty() && **word != status.to_string());
     let code = code.map(|code| format!(" {}", discreet.word(code)));
     let said = Some(&error.message).filter(|said| !said.is_empty());
     let said = said.map(|said| format!(": {}", discreet.message(said)));
@@ -225,6 +227,11 @@ mod tests {
         (
             400,
             r#"{"object":"error","message":"This model's maximum context length is 4096 tokens. However, you requested 5000.","type":"BadRequestError","code":400}"#,
+            "provider_context_length",
+        ),
+        (
+            400,
+            r#"{"error":{"message":"litellm.ContextWindowExceededError: litellm.BadRequestError: too long","type":null,"param":null,"code":"400"}}"#,
             "provider_context_length",
         ),
         (413, "Payload Too Large", "provider_context_length"),

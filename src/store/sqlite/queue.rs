@@ -95,34 +95,52 @@ pub(super) async fn is_any_due(connection: &mut SqliteConnection, now: Timestamp
 
 /// Leases what is due, one row at a time: each gets a fencing token of its own.
 pub(super) async fn claim(tx: &mut SqliteConnection, claim: ClaimRequest) -> StoreResult<Vec<Lease>> {
-    let sql = "-- sqlite/queue.claim\nUPDATE summary_update_queue SET lease_token = ?1, lease_owner = ?2, \
-               leased_at = ?3, visible_at = ?4, claimed_wake = wake_seq, attempts = attempts + 1, \
-               crashes = crashes + (lease_token IS NOT NULL) \
-               WHERE agent_id = (SELECT agent_id FROM summary_update_queue WHERE parked_at IS NULL AND visible_at <= ?3 \
-                                 ORDER BY due_at, visible_at, agent_id LIMIT 1) \
-               RETURNING agent_id, claimed_wake, attempts, crashes, reasons";
     let mut leases = Vec::new();
     for _ in 0..claim.limit {
-        let token = next_token(tx).await?;
-        let found = sqlx::query(sql)
-            .bind(token)
-            .bind(claim.owner.as_str())
-            .bind(claim.now.0)
-            .bind(claim.now.plus_ms(claim.lease_ms).0)
-            .fetch_optional(&mut *tx)
-            .await?;
-        let Some(row) = found else { break };
-        let agent: String = row.try_get(0)?;
-        leases.push(Lease {
-            agent: agent.parse().map_err(|_| inconsistent(&agent))?,
-            token,
-            claimed_wake: row.try_get(1)?,
-            attempt: row.try_get(2)?,
-            crashes: row.try_get(3)?,
-            reasons: row.try_get(4)?,
-        });
+        let Some((agent, ready_at)) = next_due(tx, claim.now).await? else {
+            break;
+        };
+        leases.push(lease(tx, &claim, agent, ready_at).await?);
     }
     Ok(leases)
+}
+
+async fn next_due(tx: &mut SqliteConnection, now: Timestamp) -> StoreResult<Option<(String, Timestamp)>> {
+    let sql = "-- sqlite/queue.next_due\nSELECT agent_id, visible_at FROM summary_update_queue \
+               WHERE parked_at IS NULL AND visible_at <= ?1 ORDER BY due_at, visible_at, agent_id LIMIT 1";
+    let found = sqlx::query(sql).bind(now.0).fetch_optional(tx).await?;
+    let Some(row) = found else { return Ok(None) };
+    Ok(Some((row.try_get(0)?, Timestamp(row.try_get(1)?))))
+}
+
+async fn lease(
+    tx: &mut SqliteConnection,
+    claim: &ClaimRequest,
+    agent: String,
+    ready_at: Timestamp,
+) -> StoreResult<Lease> {
+    let token = next_token(tx).await?;
+    let sql = "-- sqlite/queue.lease\nUPDATE summary_update_queue SET lease_token = ?2, lease_owner = ?3, \
+               leased_at = ?4, visible_at = ?5, claimed_wake = wake_seq, attempts = attempts + 1, \
+               crashes = crashes + (lease_token IS NOT NULL) WHERE agent_id = ?1 \
+               RETURNING claimed_wake, attempts, crashes, reasons";
+    let row = sqlx::query(sql)
+        .bind(agent.as_str())
+        .bind(token)
+        .bind(claim.owner.as_str())
+        .bind(claim.now.0)
+        .bind(claim.now.plus_ms(claim.lease_ms).0)
+        .fetch_one(tx)
+        .await?;
+    Ok(Lease {
+        agent: agent.parse().map_err(|_| inconsistent(&agent))?,
+        token,
+        claimed_wake: row.try_get(0)?,
+        attempt: row.try_get(1)?,
+        crashes: row.try_get(2)?,
+        reasons: row.try_get(3)?,
+        ready_at,
+    })
 }
 
 fn inconsistent(agent: &str) -> StoreError {

@@ -4,20 +4,13 @@ use sqlx::{Row as _, SqliteConnection};
 
 use super::{
     super::{
-        Completed, Fence, JournalledAnswer, Material, MaterialLimits, PENDING_SHOWN_MAX, Patch,
-        PendingBefore, Settle, StoreError, StoreResult, StoredExchange, SummaryRow,
+        JournalledAnswer, Material, MaterialLimits, PENDING_SHOWN_MAX, PendingBefore, StoreError,
+        StoreResult, StoredExchange, SummaryRow,
     },
     exchange,
-    queue::{self, RunOutcome},
     row::{self, exchange_columns},
 };
-use crate::domain::{
-    agent::AgentId,
-    exchange::Exchange,
-    summary::item::Item,
-    time::Timestamp,
-    work::{Lease, Priority},
-};
+use crate::domain::{agent::AgentId, exchange::Exchange, summary::item::Item, time::Timestamp};
 
 /// The document with what is pending behind it.
 pub(super) async fn read(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
@@ -106,13 +99,23 @@ pub(super) async fn material(
         .ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
     let lo: i64 = row.try_get(1)?;
     let boundary: i64 = row.try_get(2)?;
-    let (batch, takes_all) = next_pending(tx, agent, lo, boundary, limits).await?;
+    let (mut batch, takes_all) = next_pending(tx, agent, lo, boundary, limits).await?;
     // Holes at the end of the range are taken along when the batch takes everything.
     let hi = if takes_all {
         boundary - 1
     } else {
         batch.last().map_or(lo, |last| last.exchange)
     };
+    let items = shown_items(tx, agent).await?;
+    let revisited = if batch.is_empty() && hi == lo {
+        to_revisit(&items, limits)
+    } else {
+        Vec::new()
+    };
+    for item in items.iter().filter(|item| revisited.contains(&item.item)) {
+        batch.extend(covered(tx, agent, item).await?);
+    }
+    batch.sort_unstable_by_key(|exchange| exchange.exchange);
     let mut exchanges = Vec::with_capacity(batch.len());
     for exchange in batch {
         let messages = exchange::messages(tx, agent, &exchange).await?;
@@ -128,7 +131,8 @@ pub(super) async fn material(
         lo,
         hi,
         exchanges,
-        items: shown_items(tx, agent).await?,
+        items,
+        revisited,
         as_of: row::time(&row, 3)?,
         pending_since: row::time(&row, 4)?,
         next_ageing_at: row::time(&row, 5)?,
@@ -229,372 +233,33 @@ pub(super) async fn journal(
     Ok(())
 }
 
-/// Applies an update. The guards stand in the order lease, version, watermark, exchanges; any that doesn't hold
-/// undoes everything.
-pub(super) async fn complete(
-    tx: &mut SqliteConnection,
-    lease: Lease,
-    patch: Patch,
-) -> StoreResult<Completed> {
-    guard_lease(tx, &lease).await?;
-    write_document(tx, &lease, &patch).await?;
-    let boundary = move_watermark(tx, &lease.agent, patch.lo, patch.hi, patch.run.finished_at).await?;
-    guard_exchanges(tx, &lease.agent, &patch).await?;
-    write_version(tx, &lease, &patch).await?;
-    let first_item = reserve_items(tx, &lease.agent, &patch).await?;
-    write_items(tx, &lease.agent, &patch, first_item).await?;
-    guard_coverage(tx, &lease.agent, &patch, first_item).await?;
-    retire_items(tx, &lease.agent, &patch).await?;
-    record(tx, &lease, &patch).await?;
-    let rearmed = match &patch.park {
-        Some(error) => park(tx, &lease, queue::error_text(error), patch.run.finished_at).await?,
-        None => finish(tx, &lease, boundary, &patch).await?,
-    };
-    Ok(Completed {
-        version: patch.version + 1,
-        rearmed,
-    })
+/// The oldest provisional items within the limits, but at least one if there is one.
+fn to_revisit(items: &[Item], limits: MaterialLimits) -> Vec<i64> {
+    let mut tokens = 0;
+    let provisional = items.iter().filter(|item| item.provisional);
+    let within = provisional.enumerate().take_while(|(place, item)| {
+        tokens += item.source_tokens;
+        *place == 0 || tokens <= limits.tokens_max
+    });
+    within.map(|(_, item)| item.item).collect()
 }
 
-async fn guard_lease(tx: &mut SqliteConnection, lease: &Lease) -> StoreResult<()> {
-    let sql = "-- sqlite/summary.guard_lease\nSELECT 1 FROM summary_update_queue WHERE agent_id = ?1 AND lease_token = ?2";
-    let found = sqlx::query(sql)
-        .bind(lease.agent.as_str())
-        .bind(lease.token)
-        .fetch_optional(tx)
-        .await?;
-    found.map(drop).ok_or(StoreError::Fenced(Fence::Lease))
-}
-
-async fn write_document(tx: &mut SqliteConnection, lease: &Lease, patch: &Patch) -> StoreResult<()> {
-    let sql = "-- sqlite/summary.write_document\nUPDATE summaries SET content = ?3, version = version + 1, \
-               token_count = ?4, updated_at = ?5, next_ageing_at = ?6 WHERE agent_id = ?1 AND version = ?2";
-    let done = sqlx::query(sql)
-        .bind(lease.agent.as_str())
-        .bind(patch.version)
-        .bind(patch.content.as_str())
-        .bind(patch.token_count)
-        .bind(patch.run.finished_at.0)
-        .bind(patch.next_ageing_at.map(|at| at.0))
-        .execute(tx)
-        .await?;
-    if done.rows_affected() == 1 {
-        Ok(())
-    } else {
-        Err(StoreError::Fenced(Fence::Version))
-    }
-}
-
-/// Moves the watermark from `lo` to `hi`, unless it moved meanwhile or the boundary came back. Returns the boundary.
-async fn move_watermark(
-    tx: &mut SqliteConnection,
-    agent: &AgentId,
-    lo: i64,
-    hi: i64,
-    now: Timestamp,
-) -> StoreResult<i64> {
-    let sql = "-- sqlite/summary.move_watermark\nUPDATE agents SET summarized_through = ?3, \
-               pending_since = CASE WHEN first_exchange = ?3 + 1 THEN NULL WHEN ?3 > ?2 THEN ?4 ELSE pending_since END \
-               WHERE agent_id = ?1 AND summarized_through = ?2 AND first_exchange > ?3 RETURNING first_exchange";
-    let found = sqlx::query(sql)
-        .bind(agent.as_str())
-        .bind(lo)
-        .bind(hi)
-        .bind(now.0)
-        .fetch_optional(tx)
-        .await?;
-    Ok(found.ok_or(StoreError::Fenced(Fence::Watermark))?.try_get(0)?)
-}
-
-async fn guard_exchanges(tx: &mut SqliteConnection, agent: &AgentId, patch: &Patch) -> StoreResult<()> {
-    let live = count_live(tx, agent, patch.lo, patch.hi).await?;
-    if live == patch.exchanges {
-        Ok(())
-    } else {
-        Err(StoreError::Fenced(Fence::Exchanges))
-    }
-}
-
-async fn count_live(tx: &mut SqliteConnection, agent: &AgentId, lo: i64, hi: i64) -> StoreResult<i64> {
-    let sql = "-- sqlite/summary.count_live\nSELECT count(*) FROM exchange_log \
-               WHERE agent_id = ?1 AND exchange > ?2 AND exchange <= ?3 AND set_aside_at IS NULL";
-    Ok(sqlx::query(sql)
-        .bind(agent.as_str())
-        .bind(lo)
-        .bind(hi)
-        .fetch_one(tx)
-        .await?
-        .try_get(0)?)
-}
-
-async fn write_version(tx: &mut SqliteConnection, lease: &Lease, patch: &Patch) -> StoreResult<()> {
-    let sql = "-- sqlite/summary.write_version\nINSERT INTO summary_versions (agent_id, version, lease_token, \
-               covers_after, covers_through, exchanges, path, content, token_count, as_of, created_at) \
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
-    sqlx::query(sql)
-        .bind(lease.agent.as_str())
-        .bind(patch.version + 1)
-        .bind(lease.token)
-        .bind(patch.lo)
-        .bind(patch.hi)
-        .bind(patch.exchanges)
-        .bind(patch.path.name())
-        .bind(patch.content.as_str())
-        .bind(patch.token_count)
-        .bind(patch.as_of.0)
-        .bind(patch.run.finished_at.0)
-        .execute(tx)
-        .await?;
-    Ok(())
-}
-
-/// Takes the next item numbers. Returns the first.
-async fn reserve_items(tx: &mut SqliteConnection, agent: &AgentId, patch: &Patch) -> StoreResult<i64> {
-    let count = i64::try_from(patch.added.len()).unwrap_or(i64::MAX);
-    let sql = "-- sqlite/summary.reserve_items\nUPDATE agents SET last_item = last_item + ?2 WHERE agent_id = ?1 \
-               RETURNING last_item - ?2 + 1";
-    Ok(sqlx::query(sql)
-        .bind(agent.as_str())
-        .bind(count)
-        .fetch_one(tx)
-        .await?
-        .try_get(0)?)
-}
-
-async fn write_items(
-    tx: &mut SqliteConnection,
-    agent: &AgentId,
-    patch: &Patch,
-    first_item: i64,
-) -> StoreResult<()> {
-    let sql = "-- sqlite/summary.write_item\nINSERT INTO summary_items (agent_id, item, added_version, \
-               dropped_version, importance, origin, provisional, started_at, ended_at, source_tokens, text, brief, \
-               gist) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
-    let version = patch.version + 1;
-    for (number, (item, dropped)) in (first_item..).zip(&patch.added) {
-        sqlx::query(sql)
-            .bind(agent.as_str())
-            .bind(number)
-            .bind(version)
-            .bind(dropped.then_some(version))
-            .bind(item.importance.name())
-            .bind(item.origin.name())
-            .bind(item.provisional)
-            .bind(item.started_at.0)
-            .bind(item.ended_at.0)
-            .bind(item.source_tokens)
-            .bind(item.text.as_str())
-            .bind(item.brief.as_str())
-            .bind(item.gist.as_str())
-            .execute(&mut *tx)
-            .await?;
-        write_ranges(tx, agent, number, item).await?;
-    }
-    Ok(())
-}
-
-async fn write_ranges(
-    tx: &mut SqliteConnection,
-    agent: &AgentId,
-    number: i64,
-    item: &Item,
-) -> StoreResult<()> {
-    let sql = "-- sqlite/summary.write_range\nINSERT INTO summary_item_ranges \
-               (agent_id, item, first_exchange, last_exchange) VALUES (?1, ?2, ?3, ?4)";
+/// The live exchanges that an item stands for.
+async fn covered(tx: &mut SqliteConnection, agent: &AgentId, item: &Item) -> StoreResult<Vec<Exchange>> {
+    let sql = concat!(
+        "-- sqlite/summary.covered\nSELECT ",
+        exchange_columns!("e"),
+        " FROM exchange_log e WHERE e.agent_id = ?1 AND e.exchange BETWEEN ?2 AND ?3 AND e.set_aside_at IS NULL"
+    );
+    let mut exchanges = Vec::new();
     for range in &item.ranges {
         let query = sqlx::query(sql)
             .bind(agent.as_str())
-            .bind(number)
             .bind(range.first)
             .bind(range.last);
-        query.execute(&mut *tx).await?;
-    }
-    Ok(())
-}
-
-/// Each exchange of the batch stands in exactly one new item; beyond the batch new items stand for what the removed
-/// ones stood for, and for nothing else. Anything else is a bug, and nothing is written.
-async fn guard_coverage(
-    tx: &mut SqliteConnection,
-    agent: &AgentId,
-    patch: &Patch,
-    first_item: i64,
-) -> StoreResult<()> {
-    let sql = "-- sqlite/summary.guard_coverage\nWITH changed (item, added, removed) AS (\
-               SELECT item, 1, 0 FROM summary_items WHERE agent_id = ?1 AND item >= ?4 \
-               UNION ALL SELECT value, 0, 1 FROM json_each(?5)), \
-               stands AS (SELECT sum(c.added) AS added, sum(c.removed) AS removed, \
-               e.exchange > ?2 AND e.exchange <= ?3 AS due FROM changed c \
-               JOIN summary_item_ranges r ON r.agent_id = ?1 AND r.item = c.item \
-               JOIN exchange_log e ON e.agent_id = ?1 AND e.exchange BETWEEN r.first_exchange AND r.last_exchange \
-               WHERE e.set_aside_at IS NULL GROUP BY e.exchange) \
-               SELECT count(*) FILTER (WHERE due), count(*) FILTER (WHERE added <> removed + due) FROM stands";
-    let row = sqlx::query(sql)
-        .bind(agent.as_str())
-        .bind(patch.lo)
-        .bind(patch.hi)
-        .bind(first_item)
-        .bind(serde_json::json!(patch.removed).to_string())
-        .fetch_one(tx)
-        .await?;
-    let (covered, wrong): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
-    if (covered, wrong) == (patch.exchanges, 0) {
-        return Ok(());
-    }
-    Err(StoreError::Inconsistent {
-        table: "summary_item_ranges",
-        row: format!("exchanges {} to {}", patch.lo + 1, patch.hi),
-        column: "first_exchange",
-        value: format!("{covered} of {} covered, {wrong} not once", patch.exchanges),
-    })
-}
-
-async fn retire_items(tx: &mut SqliteConnection, agent: &AgentId, patch: &Patch) -> StoreResult<()> {
-    let dropped = "-- sqlite/summary.drop_items\nUPDATE summary_items SET dropped_version = ?3 WHERE agent_id = ?1 \
-                   AND item IN (SELECT value FROM json_each(?2)) AND dropped_version IS NULL AND removed_version IS NULL";
-    let removed = "-- sqlite/summary.remove_items\nUPDATE summary_items SET removed_version = ?3 WHERE agent_id = ?1 \
-                   AND item IN (SELECT value FROM json_each(?2)) AND removed_version IS NULL";
-    for (sql, items) in [(dropped, &patch.dropped), (removed, &patch.removed)] {
-        if items.is_empty() {
-            continue;
-        }
-        let done = sqlx::query(sql)
-            .bind(agent.as_str())
-            .bind(serde_json::json!(items).to_string())
-            .bind(patch.version + 1)
-            .execute(&mut *tx)
-            .await?;
-        // The version fence holds, so nobody else can have touched them: a miss is a bug.
-        if usize::try_from(done.rows_affected()).ok() != Some(items.len()) {
-            let value = format!("{} of {} retired", done.rows_affected(), items.len());
-            let row = agent.to_string();
-            return Err(StoreError::Inconsistent {
-                table: "summary_items",
-                row,
-                column: "item",
-                value,
-            });
+        for row in &query.fetch_all(&mut *tx).await? {
+            exchanges.push(row::exchange(row, 0)?);
         }
     }
-    Ok(())
-}
-
-async fn record(tx: &mut SqliteConnection, lease: &Lease, patch: &Patch) -> StoreResult<()> {
-    let dropped_new = patch.added.iter().filter(|(_, dropped)| *dropped).count();
-    let details = RunOutcome {
-        path: Some(patch.path.name()),
-        version: Some(patch.version + 1),
-        covers: Some((patch.lo, patch.hi)),
-        exchanges: patch.exchanges,
-        items_added: i64::try_from(patch.added.len()).unwrap_or(i64::MAX),
-        items_dropped: i64::try_from(patch.dropped.len() + dropped_new).unwrap_or(i64::MAX),
-        document_tokens: Some(patch.token_count),
-        error: patch.park.as_ref(),
-    };
-    let outcome = if patch.park.is_some() {
-        "failed"
-    } else {
-        "completed"
-    };
-    queue::record_run(tx, lease, outcome, &patch.run, details).await
-}
-
-async fn park(tx: &mut SqliteConnection, lease: &Lease, error: String, now: Timestamp) -> StoreResult<bool> {
-    let sql = "-- sqlite/summary.park\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
-               leased_at = NULL, parked_at = ?3, last_error = ?4 WHERE agent_id = ?1 AND lease_token = ?2";
-    sqlx::query(sql)
-        .bind(lease.agent.as_str())
-        .bind(lease.token)
-        .bind(now.0)
-        .bind(error)
-        .execute(tx)
-        .await?;
-    Ok(true)
-}
-
-/// Deletes the row if it asked for nothing more than was done, else re-arms it: after the longest wait if less than a
-/// batch is pending and nobody urged meanwhile, else at once.
-async fn finish(tx: &mut SqliteConnection, lease: &Lease, boundary: i64, patch: &Patch) -> StoreResult<bool> {
-    if boundary == patch.hi + 1 && delete_row(tx, lease).await? {
-        return Ok(false);
-    }
-    let pending = boundary - 1 - patch.hi;
-    let is_lonely = pending > 0 && pending < patch.batch_exchanges;
-    let wait_ms = if is_lonely && !is_urged(tx, lease).await? {
-        patch.rearm_wait_ms
-    } else {
-        0
-    };
-    rearm(tx, lease, wait_ms, patch.run.finished_at).await?;
-    Ok(true)
-}
-
-/// Whether the row was woken during the work, and somebody waits for it: a session ended, or a hand asked.
-async fn is_urged(tx: &mut SqliteConnection, lease: &Lease) -> StoreResult<bool> {
-    let sql = "-- sqlite/summary.is_urged\nSELECT wake_seq <> ?3 AND priority >= ?4 FROM summary_update_queue \
-               WHERE agent_id = ?1 AND lease_token = ?2";
-    let row = sqlx::query(sql)
-        .bind(lease.agent.as_str())
-        .bind(lease.token)
-        .bind(lease.claimed_wake)
-        .bind(Priority::High.level())
-        .fetch_one(tx)
-        .await?;
-    Ok(row.try_get(0)?)
-}
-
-async fn delete_row(tx: &mut SqliteConnection, lease: &Lease) -> StoreResult<bool> {
-    let sql = "-- sqlite/summary.delete_row\nDELETE FROM summary_update_queue \
-               WHERE agent_id = ?1 AND lease_token = ?2 AND wake_seq = ?3";
-    let query = sqlx::query(sql)
-        .bind(lease.agent.as_str())
-        .bind(lease.token)
-        .bind(lease.claimed_wake);
-    Ok(query.execute(tx).await?.rows_affected() == 1)
-}
-
-async fn rearm(tx: &mut SqliteConnection, lease: &Lease, wait_ms: i64, now: Timestamp) -> StoreResult<()> {
-    let visible_at = now.plus_ms(wait_ms);
-    let normal = Priority::Normal.level();
-    let sql = "-- sqlite/summary.rearm\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
-               leased_at = NULL, attempts = 0, crashes = 0, last_error = NULL, queued_at = ?3, priority = ?4, \
-               visible_at = ?5, due_at = ?6 WHERE agent_id = ?1 AND lease_token = ?2";
-    let done = sqlx::query(sql)
-        .bind(lease.agent.as_str())
-        .bind(lease.token)
-        .bind(now.0)
-        .bind(normal)
-        .bind(visible_at.0)
-        .bind(visible_at.plus_ms(Priority::slack_ms(normal)).0)
-        .execute(tx)
-        .await?;
-    if done.rows_affected() == 1 {
-        Ok(())
-    } else {
-        Err(StoreError::Fenced(Fence::Lease))
-    }
-}
-
-/// Finishes a lease with nothing to write. Only set-aside exchanges may lie between the watermarks.
-pub(super) async fn settle(
-    tx: &mut SqliteConnection,
-    lease: Lease,
-    settle: Settle,
-) -> StoreResult<Completed> {
-    guard_lease(tx, &lease).await?;
-    let boundary = move_watermark(tx, &lease.agent, settle.lo, settle.hi, settle.now).await?;
-    if count_live(tx, &lease.agent, settle.lo, settle.hi).await? != 0 {
-        return Err(StoreError::Fenced(Fence::Exchanges));
-    }
-    let rearmed = !(boundary == settle.hi + 1 && delete_row(tx, &lease).await?);
-    if rearmed {
-        rearm(tx, &lease, 0, settle.now).await?;
-    }
-    let sql = "-- sqlite/summary.version\nSELECT version FROM summaries WHERE agent_id = ?1";
-    let version = sqlx::query(sql)
-        .bind(lease.agent.as_str())
-        .fetch_one(tx)
-        .await?
-        .try_get(0)?;
-    Ok(Completed { version, rearmed })
+    Ok(exchanges)
 }

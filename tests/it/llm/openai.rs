@@ -198,6 +198,19 @@ async fn every_failure_has_its_class() {
 }
 
 #[tokio::test]
+async fn no_more_of_an_answer_is_read_than_an_answer_can_have() {
+    let fake = FakeOpenAi::start();
+    fake.plan([Planned::Flood]);
+    let error = model(&fake).answer(&request()).await.unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .ends_with("the answer is longer than 4194304 bytes"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
 async fn the_provider_says_when_to_come_back() {
     let fake = FakeOpenAi::start();
     let model = model(&fake);

@@ -366,3 +366,50 @@ pub(crate) async fn answers_are_journalled(db: &dyn Backend) {
     assert_eq!(store.journalled(&b, "k").await.unwrap(), None);
     assert_eq!(store.journalled(&a, "k2").await.unwrap(), Some(answer("other")));
 }
+
+pub(crate) async fn provisional_items_are_condensed_again(db: &dyn Backend) {
+    let (lease, material) = ready(db, 5, 100).await;
+    let mut added = items(&material);
+    added
+        .iter_mut()
+        .skip(1)
+        .step_by(2)
+        .for_each(|item| item.provisional = true);
+    let mut update = patch(&material, added, minute(11));
+    update.has_more = true;
+    let done = db.store().complete(&lease, update).await.unwrap();
+    assert!(done.rearmed, "there is more to do, although nothing is pending");
+
+    let lease = the_lease(db, minute(11)).await;
+    let material = db.store().material(&lease, ALL).await.unwrap();
+    let numbers: Vec<i64> = material
+        .exchanges
+        .iter()
+        .map(|stored| stored.exchange.exchange)
+        .collect();
+    assert_eq!((material.lo, material.hi), (5, 5));
+    assert_eq!((material.revisited.clone(), numbers), (vec![2, 4], vec![2, 4]));
+    assert!(
+        material
+            .exchanges
+            .iter()
+            .all(|stored| !stored.messages.is_empty())
+    );
+    let one_at_a_time = MaterialLimits { tokens_max: 1, ..ALL };
+    let smallest = db.store().material(&lease, one_at_a_time).await.unwrap();
+    assert_eq!(smallest.revisited, [2]);
+
+    let mut again = patch(&material, items(&material), minute(12));
+    (again.exchanges, again.removed) = (0, material.revisited.clone());
+    let mut short = again.clone();
+    short.added.truncate(1);
+    let refused = db.store().complete(&lease, short).await;
+    assert!(
+        matches!(refused, Err(StoreError::Inconsistent { .. })),
+        "{refused:?}"
+    );
+    let done = db.store().complete(&lease, again).await.unwrap();
+    assert_eq!((done.version, done.rearmed), (2, false));
+    let report = clean(db, &agent("a")).await;
+    assert_eq!((report.covered, report.pending), (5, 0));
+}

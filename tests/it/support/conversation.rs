@@ -156,6 +156,7 @@ pub(crate) fn patch(material: &Material, added: Vec<Item>, now: Timestamp) -> Pa
         path: composed.path,
         as_of: now,
         next_ageing_at: composed.next_change,
+        has_more: false,
         park: None,
         rearm_wait_ms: rules().max_wait_ms,
         batch_exchanges: rules().batch_exchanges,

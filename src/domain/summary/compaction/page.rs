@@ -17,11 +17,17 @@ use crate::domain::{
 
 /// The age at which an item counts half, in milliseconds; at twice the age it counts a third, and so on.
 const RECENCY_HALF_MS: i64 = DAY_MS;
+/// Without ageing an item counts half at this part of the oldest one's age: over months a fixed age would leave
+/// nothing but the last days.
+const RECENCY_HALF_SPANS: i64 = 4;
 /// Keeps the scores of old items apart in integers.
 const SCORE_SCALE: i64 = 1_000_000_000;
 /// A line that becomes a headline loses this many times what one loses that becomes brief. So details go first, but a
 /// triviality becomes a headline before a decision loses its details.
 const GIST_LOSS: i64 = 3;
+
+/// Lines are counted with a number of three digits: an estimate may be too high by a little, but not too low.
+const WIDEST_NUMBER: usize = 100;
 
 /// How much an item of each importance weighs.
 fn weight(importance: Importance) -> i64 {
@@ -35,9 +41,21 @@ fn weight(importance: Importance) -> i64 {
 }
 
 /// What an item is worth at `as_of`: weight × recency.
-fn score(item: &Item, as_of: Timestamp) -> i64 {
-    let recency = SCORE_SCALE * RECENCY_HALF_MS / RECENCY_HALF_MS.saturating_add(age_ms(item, as_of));
-    weight(item.importance) * recency
+fn score(item: &Item, as_of: Timestamp, half_ms: i64) -> i64 {
+    let parts = i128::from(half_ms) + i128::from(age_ms(item, as_of));
+    let worth = i128::from(SCORE_SCALE * weight(item.importance)) * i128::from(half_ms) / parts;
+    i64::try_from(worth).unwrap_or(i64::MAX)
+}
+
+/// The age at which one of `items` counts half.
+fn recency_half_ms(items: &[Item], as_of: Timestamp, ageing: Ageing) -> i64 {
+    match ageing {
+        Ageing::Age { .. } => RECENCY_HALF_MS,
+        Ageing::Off => {
+            let oldest_ms = items.iter().map(|item| age_ms(item, as_of)).max();
+            (oldest_ms.unwrap_or(0) / RECENCY_HALF_SPANS).max(RECENCY_HALF_MS)
+        }
+    }
 }
 
 /// A candidate line.
@@ -71,6 +89,7 @@ impl<'a> Page<'a> {
         ageing: Ageing,
         counter: &'a dyn TokenCounter,
     ) -> Self {
+        let half_ms = recency_half_ms(items, as_of, ageing);
         let mut lines: Vec<Line> = items
             .iter()
             .enumerate()
@@ -80,7 +99,7 @@ impl<'a> Page<'a> {
                     section: ageing.section_of(item, as_of)?,
                     form: Form::Gist,
                     gone: false,
-                    score: score(item, as_of),
+                    score: score(item, as_of, half_ms),
                     costs: [None; Form::ALL.len()],
                 })
             })
@@ -221,9 +240,12 @@ impl<'a> Page<'a> {
         let headings: i64 = Section::ALL
             .into_iter()
             .filter(|section| self.lines.iter().any(|line| line.section == *section))
-            .map(|section| self.counter.count(&heading_text(section.heading())))
+            .map(|section| {
+                self.counter
+                    .count(&format!("{}\n", heading_text(section.heading())))
+            })
             .sum();
-        self.tokens = headings + self.counter.count(FOOTER);
+        self.tokens = headings + self.counter.count(&format!("{FOOTER}\n"));
         for at in 0..self.lines.len() {
             self.tokens += self.cost(at, self.lines[at].form);
         }
@@ -235,7 +257,7 @@ impl<'a> Page<'a> {
         let item = &self.items[line.index];
         let (section, counter) = (line.section, self.counter);
         *line.costs[form as usize]
-            .get_or_insert_with(|| counter.count(&numbered(1, &item_line(item, section, form))))
+            .get_or_insert_with(|| counter.count(&numbered(WIDEST_NUMBER, &item_line(item, section, form))))
     }
 }
 

@@ -69,7 +69,7 @@ fn the_path_follows_the_size() {
     let items = history(20, MINUTE_MS);
     let whole = compose_bytes(&items, &SummaryPolicy::default()).tokens;
     // The ceiling at which the whole document is that many percent of it.
-    let paths: Vec<Path> = [70, 78, 82, 93, 97, 150, 400]
+    let paths: Vec<Path> = [70, 77, 82, 90, 97, 150, 400]
         .map(|percent| compose_bytes(&items, &policy(whole * 100 / percent)).path)
         .into();
     assert_eq!(paths, [Append, Append, Merge, Merge, Full, Full, Full]);
@@ -147,9 +147,37 @@ fn without_ageing_the_whole_span_survives_in_shorter_forms() {
     assert_eq!((composed.path, composed.truncated), (Path::Full, false));
     assert_eq!(composed.shown.len(), 150);
     assert!(composed.tokens > 9_000, "room is used: {}", composed.tokens);
-    assert_eq!(composed.shown[0].form, Form::Gist);
-    assert_eq!(composed.shown[149].form, Form::Text);
+    assert_eq!(
+        (composed.shown[0].form, composed.shown[149].form),
+        (Form::Brief, Form::Text)
+    );
     assert_eq!(composed.next_change, None);
+}
+
+#[test]
+fn without_ageing_importance_outlives_recency_over_months() {
+    let mut items = history(1_000, DAY_MS);
+    for item in items.iter_mut().step_by(10) {
+        item.importance = Importance::Feature;
+    }
+    let ageing_off = SummaryPolicy {
+        ageing: Ageing::Off,
+        ..SummaryPolicy::default()
+    };
+    let composed = compose_bytes(&items, &ageing_off);
+    assert!(composed.truncated);
+    let oldest = |importance| {
+        let mut shown = composed.shown.iter().map(|place| place.index);
+        shown
+            .find(|&index| items[index].importance == importance)
+            .unwrap()
+    };
+    assert!(
+        oldest(Importance::Feature) < 100,
+        "{}",
+        oldest(Importance::Feature)
+    );
+    assert!(oldest(Importance::Fix) > 500, "{}", oldest(Importance::Fix));
 }
 
 #[cfg(feature = "tokenizer")]

@@ -1,0 +1,323 @@
+//! What an append costs: one durable turn, alone, with others and after a long history; and many messages at once.
+//! Beside it stands what the disk and SQLite alone cost, so that the figures read as ratios.
+
+mod measure;
+#[path = "measure/messages.rs"]
+mod messages;
+#[path = "measure/place.rs"]
+mod place;
+#[path = "measure/texts.rs"]
+mod texts;
+
+use std::{fs::File, os::unix::fs::FileExt as _, path::Path, str::FromStr as _, sync::Arc, time::Duration};
+
+use measure::{Sample, Table, ratio, show, size};
+use messages::Messages;
+use recapd::{
+    config::{Config, Synchronous},
+    domain::{
+        agent::AgentId,
+        exchange::Entry,
+        message::Message,
+        time::Timestamp,
+        tokens::{TokenCounter, count_message},
+    },
+    keeper::Keeper,
+    store::{AppendRequest, Prepared},
+    tokenizer,
+};
+use sqlx::{
+    Connection as _, SqliteConnection,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous},
+};
+use tokio::{task::JoinSet, time::Instant};
+
+/// Rounds of everything that is measured one by one.
+const ROUNDS: u32 = 1_500;
+/// Agents that append at the same time.
+const AGENTS: u32 = 50;
+/// Messages of one bulk append.
+const CHUNK: usize = 256;
+/// Agents that append in bulk at the same time.
+const BULK_AGENTS: u32 = 4;
+/// Chunks that each of them appends.
+const BULK_CHUNKS: u32 = 120;
+/// What is written to the disk in one go.
+const PAGE: [u8; 4_096] = [7; 4_096];
+/// Pages of the file in which the bare writes go round, as a write-ahead log does.
+const PAGES: u32 = 1_000;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    turns().await?;
+    histories().await?;
+    bulk().await
+}
+
+/// A turn against the disk and a bare commit, side by side; then many agents at once.
+async fn turns() -> anyhow::Result<()> {
+    let place = place::open(Synchronous::Full).await?;
+    let keeper = &place.parts.keeper;
+    let file = pages(&place.folder.path().join("pages"))?;
+    let mut bare = bare(&place.folder.path().join("bare.db")).await?;
+    let agent = "one".parse()?;
+    let mut source = Messages::new(1);
+    let (mut fsyncs, mut commits, mut appends) = (Sample::default(), Sample::default(), Sample::default());
+    for round in 0..size(ROUNDS) {
+        let turn = source.turn()?;
+        let start = Instant::now();
+        file.write_all_at(&PAGE, u64::from(round % PAGES) * 4_096)?;
+        file.sync_data()?;
+        fsyncs.add(start.elapsed());
+        let start = Instant::now();
+        commit_one(&mut bare, &turn).await?;
+        commits.add(start.elapsed());
+        let start = Instant::now();
+        keeper.append(&agent, turn).await?;
+        appends.add(start.elapsed());
+    }
+    let (mut together, wall) = concurrent(keeper).await?;
+    let one = commits.p50();
+    let columns = ["p50", "p99", "per second", "× bare commit (p50)"];
+    let mut table = Table::new(
+        "durable append of a 2-message turn (synchronous = full)",
+        &columns,
+    );
+    for (name, sample) in [
+        ("fsync of 4 KiB", &mut fsyncs),
+        ("bare SQLite commit of one row", &mut commits),
+        ("append, one agent", &mut appends),
+    ] {
+        let rate = 1.0 / sample.p50().as_secs_f64();
+        table.row(name, &figures(sample, rate, one));
+    }
+    let turns = f64::from(AGENTS * size(ROUNDS / 5));
+    let name = format!("append, {AGENTS} agents at once");
+    table.row(&name, &figures(&mut together, turns / wall.as_secs_f64(), one));
+    table.print();
+    Ok(())
+}
+
+fn figures(sample: &mut Sample, rate: f64, unit: Duration) -> [String; 4] {
+    [
+        show(sample.p50()),
+        show(sample.percentile(99)),
+        format!("{rate:.0}"),
+        format!("{:.2}", ratio(sample.p50(), unit)),
+    ]
+}
+
+fn pages(path: &Path) -> anyhow::Result<File> {
+    let file = File::create(path)?;
+    for page in 0..PAGES {
+        file.write_all_at(&PAGE, u64::from(page) * 4_096)?;
+    }
+    file.sync_all()?;
+    Ok(file)
+}
+
+async fn bare(path: &Path) -> anyhow::Result<SqliteConnection> {
+    let options = SqliteConnectOptions::from_str(&format!("sqlite:{}", path.display()))?
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full);
+    let mut connection = SqliteConnection::connect_with(&options).await?;
+    sqlx::query("CREATE TABLE turns (id INTEGER PRIMARY KEY, payload TEXT NOT NULL) STRICT")
+        .execute(&mut connection)
+        .await?;
+    Ok(connection)
+}
+
+async fn commit_one(connection: &mut SqliteConnection, turn: &[Message]) -> anyhow::Result<()> {
+    let payload: String = turn.iter().map(|message| message.payload.as_str()).collect();
+    sqlx::query("INSERT INTO turns (payload) VALUES (?1)")
+        .bind(payload)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Many agents, each of which waits for its own commit; what waits together is committed together.
+async fn concurrent(keeper: &Keeper) -> anyhow::Result<(Sample, Duration)> {
+    let mut agents = JoinSet::new();
+    let start = Instant::now();
+    for number in 0..AGENTS {
+        let keeper = keeper.clone();
+        agents.spawn(async move {
+            let agent: AgentId = format!("agent-{number}").parse()?;
+            let turn = Messages::new(u64::from(number)).turn()?;
+            let mut took = Vec::new();
+            for _ in 0..size(ROUNDS / 5) {
+                let start = Instant::now();
+                keeper.append(&agent, turn.clone()).await?;
+                took.push(start.elapsed());
+            }
+            anyhow::Ok(took)
+        });
+    }
+    let mut sample = Sample::default();
+    while let Some(took) = agents.join_next().await {
+        took??.into_iter().for_each(|took| sample.add(took));
+    }
+    Ok((sample, start.elapsed()))
+}
+
+/// A turn after a short and after a long history, in turns.
+async fn histories() -> anyhow::Result<()> {
+    let place = place::open(Synchronous::Full).await?;
+    let keeper = &place.parts.keeper;
+    let mut source = Messages::new(2);
+    let mut histories = Vec::new();
+    for messages in [1_000, size(100_000)] {
+        let agent: AgentId = format!("history-{messages}").parse()?;
+        let mut before = 0;
+        while before < messages {
+            let count = 1_000.min(messages - before);
+            keeper
+                .replay(&agent, source.mix(usize::try_from(count)?)?)
+                .await?;
+            before += count;
+        }
+        histories.push((messages, agent, Sample::default()));
+    }
+    for _ in 0..size(ROUNDS) {
+        for (_, agent, sample) in &mut histories {
+            let turn = source.turn()?;
+            let start = Instant::now();
+            keeper.append(agent, turn).await?;
+            sample.add(start.elapsed());
+        }
+    }
+    let short = histories
+        .first_mut()
+        .map(|(_, _, sample)| sample.p50())
+        .unwrap_or_default();
+    let columns = ["p50", "p99", "per second", "× the short one (p50)"];
+    let mut table = Table::new("append of a turn after a history of", &columns);
+    for (messages, _, sample) in &mut histories {
+        let rate = 1.0 / sample.p50().as_secs_f64();
+        table.row(&format!("{messages} messages"), &figures(sample, rate, short));
+    }
+    table.print();
+    Ok(())
+}
+
+/// Messages per second: what counting alone and the store alone reach, and both together.
+async fn bulk() -> anyhow::Result<()> {
+    let mut source = Messages::new(3);
+    let chunks: Vec<Vec<Message>> = (0..8).map(|_| source.mix(CHUNK)).collect::<Result<_, _>>()?;
+    let bytes: usize = chunks.iter().flatten().map(|message| message.payload.len()).sum();
+    let mean = u32::try_from(bytes / (chunks.len() * CHUNK))?;
+    let chunks = Arc::new(chunks);
+    let title = format!("bulk append in chunks of {CHUNK}, {mean} bytes a message");
+    let mut table = Table::new(&title, &["messages/s", "MB/s"]);
+    let mut row = |name: &str, rate: f64| {
+        let megabytes = rate * f64::from(mean) / 1e6;
+        table.row(name, &[format!("{rate:.0}"), format!("{megabytes:.1}")]);
+    };
+    row("counting alone, one thread", counting_rate(&chunks));
+    row(
+        "store alone, one agent, counted before",
+        store_rate(&chunks).await?,
+    );
+    row("keeper, one agent", keeper_rate(&chunks, 1, false).await?);
+    row(
+        &format!("keeper, {BULK_AGENTS} agents at once"),
+        keeper_rate(&chunks, BULK_AGENTS, false).await?,
+    );
+    row(
+        "the same, with client ids",
+        keeper_rate(&chunks, BULK_AGENTS, true).await?,
+    );
+    table.print();
+    Ok(())
+}
+
+fn counting_rate(chunks: &[Vec<Message>]) -> f64 {
+    let counter = counter();
+    drop(prepared(chunks, counter.as_ref()));
+    let (passes, start) = (size(10), Instant::now());
+    for _ in 0..passes {
+        drop(prepared(chunks, counter.as_ref()));
+    }
+    rate(f64::from(passes) * messages_in(chunks), start)
+}
+
+async fn store_rate(chunks: &[Vec<Message>]) -> anyhow::Result<f64> {
+    let place = place::open(Synchronous::Full).await?;
+    let agent: AgentId = "bulk".parse()?;
+    let counter = counter();
+    let prepared = prepared(chunks, counter.as_ref());
+    let (passes, start) = (size(BULK_CHUNKS / 8), Instant::now());
+    for messages in (0..passes).flat_map(|_| &prepared) {
+        let request = AppendRequest {
+            agent: agent.clone(),
+            messages: messages.clone(),
+            count_method: counter.method().to_owned(),
+            rules: *place.parts.keeper.rules(),
+            replayed: false,
+            now: Timestamp(0),
+        };
+        place.parts.store.append(request).await?;
+    }
+    Ok(rate(f64::from(passes) * messages_in(chunks), start))
+}
+
+async fn keeper_rate(chunks: &Arc<Vec<Vec<Message>>>, agents: u32, with_ids: bool) -> anyhow::Result<f64> {
+    let place = place::open(Synchronous::Full).await?;
+    let mut tasks = JoinSet::new();
+    let (passes, start) = (size(BULK_CHUNKS / 8), Instant::now());
+    for number in 0..agents {
+        let (keeper, chunks) = (place.parts.keeper.clone(), Arc::clone(chunks));
+        tasks.spawn(async move {
+            let agent: AgentId = format!("bulk-{number}").parse()?;
+            for pass in 0..passes {
+                for (place, chunk) in chunks.iter().enumerate() {
+                    let mut chunk = chunk.clone();
+                    if with_ids {
+                        identify(&mut chunk, &format!("{pass}-{place}"));
+                    }
+                    keeper.append(&agent, chunk).await?;
+                }
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done??;
+    }
+    Ok(rate(f64::from(agents * passes) * messages_in(chunks), start))
+}
+
+fn identify(messages: &mut [Message], prefix: &str) {
+    for (place, message) in messages.iter_mut().enumerate() {
+        message.client_id = Some(format!("msg-{prefix}-{place}"));
+    }
+}
+
+fn counter() -> Arc<dyn TokenCounter> {
+    let window = Config::default().window;
+    tokenizer::counter_for(&window.provider, &window.model)
+}
+
+fn prepared(chunks: &[Vec<Message>], counter: &dyn TokenCounter) -> Vec<Vec<Prepared>> {
+    let prepare = |message: &Message| Prepared {
+        entry: Entry::new(message, count_message(counter, message), Timestamp(0)),
+        message: message.clone(),
+    };
+    chunks
+        .iter()
+        .map(|chunk| chunk.iter().map(prepare).collect())
+        .collect()
+}
+
+fn messages_in(chunks: &[Vec<Message>]) -> f64 {
+    chunks
+        .iter()
+        .map(|chunk| f64::from(u32::try_from(chunk.len()).unwrap_or(u32::MAX)))
+        .sum()
+}
+
+fn rate(count: f64, start: Instant) -> f64 {
+    count / start.elapsed().as_secs_f64().max(1e-9)
+}

@@ -1,0 +1,163 @@
+//! How fast tokens are counted, on real-looking texts and on ones made to hurt, and whether the time stays linear:
+//! the ratio is that of twice the text to the text, 2 when it is.
+//!
+//! tiktoken stands beside it. Where it isn't linear, or refuses, its texts are shorter and its row says so.
+
+mod measure;
+#[path = "measure/texts.rs"]
+mod texts;
+
+use std::{
+    panic::{self, AssertUnwindSafe},
+    time::Duration,
+};
+
+use measure::{Sample, Table, ratio, show, size};
+use recapd::{
+    domain::tokens::TokenCounter,
+    tokenizer::{self, BytesCounter},
+};
+use texts::Texts;
+use tiktoken_rs::CoreBPE;
+use tokio::time::Instant;
+
+/// Bytes of each text.
+const BYTES: u32 = 1_000_000;
+/// Bytes of an adversarial text for tiktoken, whose time grows with the square.
+const HOSTILE_BYTES: u32 = 8_000;
+/// Passes over each text and its double.
+const PASSES: u32 = 9;
+
+/// Phrases in other languages and scripts.
+const PHRASES: [&str; 12] = [
+    "Die Donaudampfschifffahrtsgesellschaft hat den Fahrplan geändert.",
+    "L’événement a été reporté à cause d’une grève générale.",
+    "¿Podrías revisar por qué falla la compilación esta mañana?",
+    "Сервер перезапустился, но очередь сообщений осталась пустой.",
+    "数据库迁移已经完成,请检查索引是否仍然有效。",
+    "テストが三回連続で失敗したので、原因を調べています。",
+    "서버가 응답하지 않아서 요청을 다시 보냈습니다.",
+    "تم تحديث الملف ولكن الاختبار لا يزال يفشل.",
+    "सर्वर ने अनुरोध को अस्वीकार कर दिया है।",
+    "Η βάση δεδομένων δεν απαντά εδώ και δέκα λεπτά.",
+    "שרת הבדיקות נפל שוב באמצע הלילה.",
+    "Deploy 🚀 erledigt – größtenteils ✅, Rest morgen 👩‍👩‍👧.",
+];
+
+/// A text by name, at any length.
+type Maker = (&'static str, bool, fn(usize) -> String);
+
+/// The texts; `true` marks adversarial ones.
+const MAKERS: [Maker; 8] = [
+    ("prose", false, |bytes| Texts::new(1).prose(bytes)),
+    ("JSON", false, |bytes| Texts::new(2).json(bytes)),
+    ("code", false, |bytes| Texts::new(3).code(bytes)),
+    ("multilingual", false, multilingual),
+    ("one letter", true, |bytes| "a".repeat(bytes)),
+    ("spaces", true, |bytes| " ".repeat(bytes)),
+    ("emoji", true, |bytes| "🚀".repeat(bytes / 4)),
+    ("digits", true, |bytes| "0123456789".repeat(bytes / 10)),
+];
+
+fn main() -> anyhow::Result<()> {
+    let exact = tokenizer::counter_for("openai", "gpt-5");
+    let oracle = tiktoken_rs::o200k_base()?;
+    // The first count loads the tables, of both.
+    anyhow::ensure!(exact.count("Hello") == tiktoken(&oracle, "Hello"));
+    let columns = [
+        "bytes",
+        "p50",
+        "MB/s",
+        "time(2n)/time(n)",
+        "same count as tiktoken",
+    ];
+    let mut table = Table::new("counting, by one thread", &columns);
+    for (name, is_hostile, make) in MAKERS {
+        let bytes = usize::try_from(size(BYTES))?;
+        let oracle_bytes = usize::try_from(size(if is_hostile { HOSTILE_BYTES } else { BYTES }))?;
+        let short = make(oracle_bytes);
+        let theirs = guarded(|| timed(make, oracle_bytes, &|text| tiktoken(&oracle, text)));
+        let same = guarded(|| tiktoken(&oracle, &short) == exact.count(&short));
+        let ours = timed(make, bytes, &|text| exact.count(text));
+        row(
+            &mut table,
+            &format!("{name}: recapd, {}", exact.method()),
+            bytes,
+            Some(ours),
+            same,
+        );
+        row(
+            &mut table,
+            &format!("{name}: tiktoken"),
+            oracle_bytes,
+            theirs,
+            None,
+        );
+    }
+    let bytes = usize::try_from(size(BYTES))?;
+    let fallback = timed(MAKERS[0].2, bytes, &|text| BytesCounter.count(text));
+    row(
+        &mut table,
+        &format!("prose: recapd, {}", BytesCounter.method()),
+        bytes,
+        Some(fallback),
+        None,
+    );
+    table.print();
+    Ok(())
+}
+
+/// Sentences in many scripts, at least `bytes` of them.
+fn multilingual(bytes: usize) -> String {
+    let mut random = fastrand::Rng::with_seed(4);
+    let mut text = String::new();
+    while text.len() < bytes {
+        text.push_str(random.choice(PHRASES).unwrap_or_default());
+        text.push(' ');
+    }
+    text
+}
+
+fn row(table: &mut Table, name: &str, bytes: usize, took: Option<(Duration, Duration)>, same: Option<bool>) {
+    let (time, speed, growth) = took.map_or(
+        ("refuses".to_owned(), String::new(), String::new()),
+        |(once, twice)| {
+            let megabytes = f64::from(u32::try_from(bytes).unwrap_or(u32::MAX)) / 1e6;
+            let speed = megabytes / once.as_secs_f64().max(1e-9);
+            (
+                show(once),
+                format!("{speed:.1}"),
+                format!("{:.2}", ratio(twice, once)),
+            )
+        },
+    );
+    let same = same.map_or("", |same| if same { "yes" } else { "no" });
+    table.row(name, &[bytes.to_string(), time, speed, growth, same.to_owned()]);
+}
+
+/// The middle times for a text of `bytes` and for one twice as long, measured in turns.
+fn timed(make: fn(usize) -> String, bytes: usize, count: &dyn Fn(&str) -> i64) -> (Duration, Duration) {
+    let (text, double) = (make(bytes), make(2 * bytes));
+    let (mut once, mut twice) = (Sample::default(), Sample::default());
+    for _ in 0..size(PASSES) {
+        for (text, sample) in [(&text, &mut once), (&double, &mut twice)] {
+            let start = Instant::now();
+            std::hint::black_box(count(std::hint::black_box(text)));
+            sample.add(start.elapsed());
+        }
+    }
+    (once.p50(), twice.p50())
+}
+
+fn tiktoken(oracle: &CoreBPE, text: &str) -> i64 {
+    i64::try_from(oracle.encode_ordinary(text).len()).unwrap_or(i64::MAX)
+}
+
+/// What `work` returns, or nothing if it panics.
+fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let result = panic::catch_unwind(AssertUnwindSafe(work)).ok();
+    panic::set_hook(hook);
+    result
+}

@@ -1,0 +1,35 @@
+//! A database of its own on the disk that holds the build, so that waiting for the disk means waiting.
+
+use std::sync::Arc;
+
+use recapd::{
+    assembly::{self, Parts},
+    clock::SystemClock,
+    config::{Config, Synchronous},
+    llm::offline::OfflineModel,
+    store::sqlite::SqliteStore,
+};
+use tempfile::TempDir;
+
+/// The name of the database's file.
+pub(crate) const DATABASE: &str = "recapd.db";
+
+/// A temporary folder with a database, and the parts of a daemon over it.
+pub(crate) struct Place {
+    /// Gone with the value; the database in it is [`DATABASE`].
+    pub(crate) folder: TempDir,
+    /// The daemon's parts; nothing runs by itself.
+    pub(crate) parts: Parts,
+}
+
+/// Opens a new database with `synchronous` and the defaults for the rest.
+pub(crate) async fn open(synchronous: Synchronous) -> anyhow::Result<Place> {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    let mut config = Config::default();
+    config.database.url = format!("sqlite:{}", folder.path().join(DATABASE).display());
+    config.database.synchronous = synchronous;
+    let store = SqliteStore::open(&assembly::sqlite_settings(&config.database)).await?;
+    let model = Arc::new(OfflineModel);
+    let parts = Parts::new(&config, Arc::new(store), model, Arc::new(SystemClock), "bench", 0);
+    Ok(Place { folder, parts })
+}

@@ -1,0 +1,301 @@
+//! What a reader of a summary waits for, over HTTP on kept connections: alone, beside others, and while agents append
+//! flat out. Beside it stands a bare route that returns the same bytes; all targets take turns in short slices.
+
+mod measure;
+#[path = "measure/messages.rs"]
+mod messages;
+#[path = "measure/place.rs"]
+mod place;
+#[path = "measure/texts.rs"]
+mod texts;
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{Router, body::Bytes, routing::get};
+use measure::{Sample, Table, ratio, show, size};
+use messages::Messages;
+use place::Place;
+use recapd::{
+    config::{Config, Synchronous},
+    domain::agent::AgentId,
+    http::{self, HttpSettings, HttpState},
+    keeper::Keeper,
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+    time::Instant,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// Slices in which each target is measured.
+const SLICES: u32 = 8;
+/// How long a slice takes.
+const SLICE: Duration = Duration::from_millis(250);
+/// Connections of the crowd.
+const CONNECTIONS: u32 = 16;
+/// Agents that append flat out meanwhile; one of them is the one whose summary is read.
+const WRITERS: u32 = 8;
+/// Messages that the agent had before; most of them are pending, which makes the document long.
+const HISTORY_MESSAGES: usize = 4_000;
+/// The most bytes of an answer.
+const ANSWER_BYTES_MAX: usize = 1_000_000;
+
+/// Somewhere to read from.
+struct Target {
+    name: &'static str,
+    address: SocketAddr,
+    request: String,
+    status: &'static str,
+}
+
+/// What a target was measured to do.
+#[derive(Default)]
+struct Measured {
+    took: Sample,
+    requests: u32,
+    wall: Duration,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let place = place::open(Synchronous::Full).await?;
+    let agent: AgentId = "reader".parse()?;
+    let mut source = Messages::new(1);
+    for _ in 0..HISTORY_MESSAGES / 500 {
+        place.parts.keeper.append(&agent, source.mix(500)?).await?;
+    }
+    let mut tasks = JoinSet::new();
+    let stop = CancellationToken::new();
+    let daemon = serve(&place, &mut tasks, &stop).await?;
+    let request =
+        |more: &str| format!("GET /v1/agents/{agent}/summary HTTP/1.1\r\nHost: localhost\r\n{more}\r\n");
+    let (etag, document) = first_answer(daemon, &request("")).await?;
+    let bare = serve_bare(document.clone(), &mut tasks).await?;
+    let target = |name, address, more: &str, status| Target {
+        name,
+        address,
+        request: request(more),
+        status,
+    };
+    let targets = [
+        target("bare route, the same bytes", bare, "", "200"),
+        target("summary", daemon, "", "200"),
+        target(
+            "summary, known already",
+            daemon,
+            &format!("If-None-Match: {etag}\r\n"),
+            "304",
+        ),
+    ];
+    let title = format!("summary of {} bytes over HTTP", document.len());
+    let columns = ["requests/s", "p50", "p99", "× bare (requests/s)", "× idle (p99)"];
+    let mut table = Table::new(&title, &columns);
+    rows(&mut table, &targets, 1, None).await?;
+    let idle = rows(&mut table, &targets, CONNECTIONS, None).await?;
+    let appended = Arc::new(AtomicU32::new(0));
+    let start = Instant::now();
+    write_flat_out(&place, &agent, &appended, &mut tasks)?;
+    rows(&mut table, &targets[..2], CONNECTIONS, Some(&idle)).await?;
+    let turns = f64::from(appended.load(Ordering::Relaxed)) / start.elapsed().as_secs_f64();
+    table.row(
+        &format!("meanwhile {WRITERS} writers: {turns:.0} durable turns/s"),
+        &[],
+    );
+    table.print();
+    stop.cancel();
+    tasks.shutdown().await;
+    Ok(place.folder.close()?)
+}
+
+/// Measures the targets in turns, and adds a row for each. Returns their p99.
+async fn rows(
+    table: &mut Table,
+    targets: &[Target],
+    connections: u32,
+    idle: Option<&[Duration]>,
+) -> anyhow::Result<Vec<Duration>> {
+    let mut measured: Vec<Measured> = targets.iter().map(|_| Measured::default()).collect();
+    for _ in 0..size(SLICES) {
+        for (target, measured) in targets.iter().zip(&mut measured) {
+            slice(target, connections, measured).await?;
+        }
+    }
+    let rate = |measured: &Measured| f64::from(measured.requests) / measured.wall.as_secs_f64();
+    let bare = measured.first().map_or(1.0, rate);
+    let mut p99s = Vec::new();
+    for (place, (target, measured)) in targets.iter().zip(&mut measured).enumerate() {
+        let p99 = measured.took.percentile(99);
+        let load = if idle.is_some() { ", under writes" } else { "" };
+        let against = idle
+            .and_then(|idle| idle.get(place))
+            .map(|&idle| ratio(p99, idle));
+        let figures = [
+            format!("{:.0}", rate(measured)),
+            show(measured.took.p50()),
+            show(p99),
+            format!("{:.2}", rate(measured) / bare),
+            against.map_or(String::new(), |ratio| format!("{ratio:.2}")),
+        ];
+        table.row(&format!("{connections} × {}{load}", target.name), &figures);
+        p99s.push(p99);
+    }
+    Ok(p99s)
+}
+
+/// Reads on `connections` at once for a while.
+async fn slice(target: &Target, connections: u32, measured: &mut Measured) -> anyhow::Result<()> {
+    let mut clients = JoinSet::new();
+    let start = Instant::now();
+    for _ in 0..connections {
+        let mut client = Client::connect(target.address).await?;
+        let (request, status) = (target.request.clone(), target.status);
+        clients.spawn(async move {
+            let mut took = Vec::new();
+            while start.elapsed() < SLICE {
+                let asked = Instant::now();
+                client.ask(&request).await?;
+                took.push(asked.elapsed());
+                anyhow::ensure!(client.status() == status, "the answer was {}", client.status());
+            }
+            anyhow::Ok(took)
+        });
+    }
+    while let Some(took) = clients.join_next().await {
+        for took in took?? {
+            measured.took.add(took);
+            measured.requests += 1;
+        }
+    }
+    measured.wall += start.elapsed();
+    Ok(())
+}
+
+/// The least client that keeps its connection: it reads an answer by its content length.
+struct Client {
+    stream: TcpStream,
+    answer: Vec<u8>,
+    body: usize,
+}
+
+impl Client {
+    async fn connect(address: SocketAddr) -> anyhow::Result<Self> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self {
+            stream,
+            answer: Vec::with_capacity(65_536),
+            body: 0,
+        })
+    }
+
+    async fn ask(&mut self, request: &str) -> anyhow::Result<()> {
+        self.stream.write_all(request.as_bytes()).await?;
+        self.answer.clear();
+        let mut end = None;
+        while end.is_none_or(|end| self.answer.len() < end) {
+            let read = self.stream.read_buf(&mut self.answer).await?;
+            anyhow::ensure!(read > 0, "the connection was closed");
+            anyhow::ensure!(self.answer.len() < ANSWER_BYTES_MAX, "the answer is too long");
+            if end.is_none()
+                && let Some(head) = self.answer.windows(4).position(|four| four == b"\r\n\r\n")
+            {
+                self.body = head + 4;
+                end = Some(self.body + self.header("content-length").parse().unwrap_or(0));
+            }
+        }
+        Ok(())
+    }
+
+    fn head(&self) -> &str {
+        let head = self.answer.get(..self.body).unwrap_or_default();
+        std::str::from_utf8(head).unwrap_or_default()
+    }
+
+    fn status(&self) -> &str {
+        self.head().split(' ').nth(1).unwrap_or_default()
+    }
+
+    fn header(&self, name: &str) -> &str {
+        self.head()
+            .lines()
+            .filter_map(|line| line.split_once(": "))
+            .find(|(given, _)| given.eq_ignore_ascii_case(name))
+            .map_or("", |(_, value)| value)
+    }
+}
+
+async fn first_answer(address: SocketAddr, request: &str) -> anyhow::Result<(String, Bytes)> {
+    let mut client = Client::connect(address).await?;
+    client.ask(request).await?;
+    anyhow::ensure!(client.status() == "200", "{}", client.head());
+    let document = client.answer.get(client.body..).unwrap_or_default();
+    Ok((client.header("etag").to_owned(), Bytes::copy_from_slice(document)))
+}
+
+async fn serve(
+    place: &Place,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+    stop: &CancellationToken,
+) -> anyhow::Result<SocketAddr> {
+    let parts = &place.parts;
+    let state = HttpState {
+        keeper: parts.keeper.clone(),
+        snapshots: Arc::clone(&parts.snapshots),
+        store: Arc::clone(&parts.store),
+        metrics: parts.metrics.clone(),
+        clock: Arc::clone(&parts.clock),
+        stop: stop.clone(),
+        writes: TaskTracker::new(),
+    };
+    let router = http::router(state, HttpSettings::from(&Config::default()));
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let (parts, stop_too, stop) = (parts.clone(), stop.clone(), stop.clone());
+    tasks.spawn(async move {
+        parts.follow_changes(stop_too).await;
+        Ok(())
+    });
+    tasks.spawn(async move { Ok(http::serve(listener, router, stop).await?) });
+    Ok(address)
+}
+
+async fn serve_bare(document: Bytes, tasks: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Result<SocketAddr> {
+    let route = get(move || std::future::ready(document.clone()));
+    let router: Router = Router::new().route("/v1/agents/{id}/summary", route);
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    tasks.spawn(async move { Ok(axum::serve(listener, router).await?) });
+    Ok(address)
+}
+
+fn write_flat_out(
+    place: &Place,
+    reader: &AgentId,
+    appended: &Arc<AtomicU32>,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+) -> anyhow::Result<()> {
+    for number in 0..WRITERS {
+        let agent = match number {
+            0 => reader.clone(),
+            _ => format!("writer-{number}").parse()?,
+        };
+        let turn = Messages::new(u64::from(number)).turn()?;
+        let (keeper, appended): (Keeper, _) = (place.parts.keeper.clone(), Arc::clone(appended));
+        tasks.spawn(async move {
+            loop {
+                keeper.append(&agent, turn.clone()).await?;
+                appended.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! The command line: one file per command. Data goes to stdout, everything else to stderr.
+
+mod exit;
+mod history;
+mod open;
+mod output;
+mod remote;
+mod replay;
+mod serve;
+mod status;
+mod summary;
+mod verify;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::{self, Environment, Loaded, Loader};
+use exit::Failed;
+
+/// Keeps LLM agents' context windows in budget, and a short, true, always-ready summary of everything that fell out.
+#[derive(Debug, Parser)]
+#[command(name = "recapd", version, propagate_version = true, arg_required_else_help = true, after_help = EXAMPLES)]
+struct Cli {
+    #[command(flatten)]
+    shared: Shared,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  recapd replay examples/two-weeks.jsonl        what recapd would make of a conversation, without a key or a server
+  recapd serve                                  the daemon, on 127.0.0.1:7411, with its database in ./recapd.db
+  recapd summary my-agent                       what my-agent's context holds of the past
+  recapd history my-agent                       which exchanges the model still sees
+  recapd verify                                 check every invariant on the data
+
+Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 not found, 69 database or daemon unreachable, 78 configuration.";
+
+/// Options of every command.
+#[derive(Clone, Debug, Args)]
+struct Shared {
+    /// Configuration file [default: /etc/recapd/config.toml, if it exists]
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Set any configuration key, e.g. `--set window.low_water=1.0`; may be given several times
+    #[arg(long, global = true, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Database file [default: database.url of the configuration]
+    #[arg(long, global = true, value_name = "FILE")]
+    db: Option<PathBuf>,
+    /// Ask the daemon there, e.g. `http://127.0.0.1:7411`, instead of reading the database (summary, history, status)
+    #[arg(long, global = true, value_name = "URL", conflicts_with = "db")]
+    server: Option<String>,
+    /// Print JSON for programs
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the daemon: take messages in, keep windows in budget, update summaries
+    Serve(serve::Serve),
+    /// Run the whole pipeline over recorded conversations and show what comes out
+    Replay(replay::Replay),
+    /// Print an agent's summary
+    Summary(summary::Summary),
+    /// Print an agent's exchanges, with the rule between what the model sees and what it doesn't
+    History(history::History),
+    /// Print how the queue and the updates are doing
+    Status(status::Status),
+    /// Check the invariants on the data; exits 1 if one is broken
+    Verify(verify::Verify),
+}
+
+/// Runs the command line.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let environment = config::from_process_environment();
+    match run(cli, &environment) {
+        Ok(code) => code,
+        Err(failed) => failed.report(),
+    }
+}
+
+fn run(cli: Cli, environment: &Environment) -> Result<ExitCode, Failed> {
+    let Cli { shared, command } = cli;
+    let loaded = load(&shared, &command, environment)?;
+    match command {
+        Command::Serve(serve) => serve.run(&loaded, environment),
+        Command::Replay(replay) => replay.run(&loaded.config, &shared, environment),
+        Command::Summary(summary) => summary.run(&loaded.config, &shared),
+        Command::History(history) => history.run(&loaded.config, &shared),
+        Command::Status(status) => status.run(&loaded.config, &shared),
+        Command::Verify(verify) => verify.run(&loaded.config, &shared),
+    }
+}
+
+/// Defaults, file, environment, then flags; what a command's own flags mean comes last.
+fn load(shared: &Shared, command: &Command, environment: &Environment) -> Result<Loaded, Failed> {
+    let mut loader = Loader::new()
+        .file(shared.config.as_deref())
+        .environment(environment.pairs());
+    if let Some(path) = &shared.db {
+        loader = loader.set(format!("database.url=sqlite:{}", path.display()));
+    }
+    if let Command::Replay(replay) = command {
+        loader = replay.settings().into_iter().fold(loader, Loader::set);
+    }
+    if let Command::Serve(serve) = command {
+        loader = serve.settings().into_iter().fold(loader, Loader::set);
+    }
+    Ok(shared.set.iter().cloned().fold(loader, Loader::set).load()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_definition_is_sound() {
+        super::Cli::command().debug_assert();
+    }
+}

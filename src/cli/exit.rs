@@ -1,0 +1,97 @@
+//! How a command ends: the exit codes, and the one place that prints an error.
+
+use std::process::ExitCode;
+
+use super::output;
+use crate::{
+    config::{ConfigError, KeyError},
+    store::StoreError,
+};
+
+/// Something was not found.
+pub(super) const NOT_FOUND: u8 = 3;
+/// The database or the daemon is unreachable (sysexits `EX_UNAVAILABLE`).
+pub(super) const UNAVAILABLE: u8 = 69;
+/// The configuration is wrong (sysexits `EX_CONFIG`); a restart can't cure it.
+pub(super) const CONFIGURATION: u8 = 78;
+/// The command line is wrong.
+pub(super) const USAGE: u8 = 2;
+
+/// Why a command failed, with its exit code.
+#[derive(Debug)]
+pub(super) struct Failed {
+    code: u8,
+    error: anyhow::Error,
+}
+
+impl Failed {
+    /// An error with an exit code of its own.
+    pub(super) fn new(code: u8, error: impl Into<anyhow::Error>) -> Self {
+        Self {
+            code,
+            error: error.into(),
+        }
+    }
+
+    /// Nothing of that name.
+    pub(super) fn not_found(what: String) -> Self {
+        Self {
+            code: NOT_FOUND,
+            error: anyhow::Error::msg(what),
+        }
+    }
+
+    /// Prints the error and tells the exit code.
+    pub(super) fn report(&self) -> ExitCode {
+        output::error(&format!("recapd: {:#}", self.error));
+        ExitCode::from(self.code)
+    }
+}
+
+impl From<anyhow::Error> for Failed {
+    fn from(error: anyhow::Error) -> Self {
+        Self { code: 1, error }
+    }
+}
+
+impl From<ConfigError> for Failed {
+    fn from(error: ConfigError) -> Self {
+        Self {
+            code: CONFIGURATION,
+            error: error.into(),
+        }
+    }
+}
+
+impl From<KeyError> for Failed {
+    fn from(error: KeyError) -> Self {
+        Self {
+            code: CONFIGURATION,
+            error: error.into(),
+        }
+    }
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Self {
+        let code = match error {
+            StoreError::Unavailable(_) | StoreError::InUse(_) => UNAVAILABLE,
+            StoreError::UnknownAgent(_) => NOT_FOUND,
+            StoreError::Schema(_) => CONFIGURATION,
+            StoreError::Fenced(_) | StoreError::ClientIdReused(_) | StoreError::Inconsistent { .. } => 1,
+        };
+        Self {
+            code,
+            error: error.into(),
+        }
+    }
+}
+
+impl From<std::io::Error> for Failed {
+    fn from(error: std::io::Error) -> Self {
+        Self {
+            code: 1,
+            error: error.into(),
+        }
+    }
+}

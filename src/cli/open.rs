@@ -1,0 +1,42 @@
+//! Opening the database for commands that only look, and running their futures.
+
+use std::future::Future;
+
+use super::exit::{Failed, UNAVAILABLE};
+use crate::{
+    assembly,
+    config::Config,
+    domain::agent::AgentId,
+    store::{Store, sqlite::SqliteStore},
+};
+
+/// Runs a command's future on a runtime of its own.
+pub(super) fn block_on<T>(future: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?
+        .block_on(future)
+}
+
+/// Opens the database of the configuration beside a daemon that may be running.
+pub(super) async fn look(config: &Config) -> Result<SqliteStore, Failed> {
+    let settings = assembly::sqlite_settings(&config.database);
+    SqliteStore::look(&settings).await.map_err(|error| {
+        let url = &config.database.url;
+        let hint = "is that the right database? name another with --db FILE";
+        Failed::new(UNAVAILABLE, anyhow::anyhow!("{url}: {error}; {hint}"))
+    })
+}
+
+/// The error for an agent that isn't there, with the agents that are.
+pub(super) async fn unknown(store: &dyn Store, agent: &AgentId) -> Failed {
+    let known = store.agents(None, 10).await.unwrap_or_default();
+    let names: Vec<&str> = known.iter().map(|row| row.agent.as_str()).collect();
+    Failed::not_found(if names.is_empty() {
+        format!(
+            "agent `{agent}` is unknown: the database holds no agents yet; push messages to it, or run `recapd replay`"
+        )
+    } else {
+        format!("agent `{agent}` is unknown; known agents: {}", names.join(", "))
+    })
+}

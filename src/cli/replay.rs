@@ -1,0 +1,161 @@
+//! `recapd replay`: the daemon's own pipeline over recorded conversations, honouring their times.
+
+mod feed;
+mod report;
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
+
+use anyhow::Context as _;
+use clap::Args;
+use tempfile::TempDir;
+
+use super::{
+    Shared,
+    exit::{Failed, USAGE},
+    open,
+};
+use crate::{
+    assembly::{self, Parts},
+    clock::SystemClock,
+    config::{self, Config, Environment},
+    domain::{agent::AgentId, message::Format},
+    store::{Store, sqlite::SqliteStore},
+};
+use feed::Feed;
+use report::Report;
+
+/// Files and folders are looked through so deep.
+const FOLDER_DEPTH_MAX: usize = 16;
+/// The name under which a replay holds leases.
+const OWNER: &str = "replay";
+/// Seeds jitter and nonces: a replay is the same each time.
+const SEED: u64 = 7;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  recapd replay examples/two-weeks.jsonl                 history with the rule, the summary, and what it cost
+  recapd replay chat.json --budget 8000                  a smaller window
+  recapd replay ~/.claude/projects --db work.db          every transcript below a folder, kept in a database
+  recapd replay chat.jsonl --model gpt-5.4-mini          with a real model (its key in OPENAI_API_KEY)
+  recapd replay chat.jsonl --model qwen3 --set model.base_url=http://127.0.0.1:11434/v1")]
+pub(super) struct Replay {
+    /// Conversation files, or folders of them: native JSONL, OpenAI chat, Anthropic messages, Claude Code transcripts
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// How the files are written [default: detected]
+    #[arg(long, value_name = "native|openai|anthropic|claude-code", value_parser = format_named)]
+    format: Option<Format>,
+    /// Put everything into this agent [default: the agent or conversation that the file names]
+    #[arg(long)]
+    agent: Option<AgentId>,
+    /// The window's ceiling in tokens; 0 evicts nothing
+    #[arg(long, value_name = "TOKENS")]
+    budget: Option<i64>,
+    /// Who summarises: `offline`, or the name of a model at the configured provider
+    #[arg(long)]
+    model: Option<String>,
+}
+
+fn format_named(name: &str) -> Result<Format, String> {
+    Format::from_name(name).ok_or_else(|| "expected native, openai, anthropic or claude-code".to_owned())
+}
+
+impl Replay {
+    /// What this command sets before `--set` does: the past waits for nobody, and can be read again after a power cut.
+    pub(super) fn settings(&self) -> Vec<String> {
+        let mut settings: Vec<String> = [
+            "queue.batch_exchanges=1",
+            "queue.debounce_ms=0",
+            "queue.max_wait_ms=0",
+            "database.synchronous=normal",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        settings.extend(self.budget.map(|budget| format!("window.budget_tokens={budget}")));
+        match self.model.as_deref() {
+            None => {}
+            Some("offline") => settings.push("model.mode=offline".to_owned()),
+            Some(model) => settings.extend(["model.mode=openai".to_owned(), format!("model.model={model}")]),
+        }
+        settings
+    }
+
+    pub(super) fn run(
+        self,
+        config: &Config,
+        shared: &Shared,
+        environment: &Environment,
+    ) -> Result<ExitCode, Failed> {
+        let files = self.list_files()?;
+        let (config, temporary) = place_database(config, shared)?;
+        let report = open::block_on(self.replay(&config, environment, &files))?;
+        drop(temporary);
+        report.print(shared.json)
+    }
+
+    async fn replay(
+        &self,
+        config: &Config,
+        environment: &Environment,
+        files: &[PathBuf],
+    ) -> Result<Report, Failed> {
+        let store = Arc::new(SqliteStore::open(&assembly::sqlite_settings(&config.database)).await?);
+        let model = assembly::model(&config.model, config::api_key(&config.model, environment)?)
+            .map_err(anyhow::Error::new)?;
+        let shared: Arc<dyn Store> = store.clone();
+        let parts = Parts::new(config, shared, model, Arc::new(SystemClock), OWNER, SEED);
+        let started_at = parts.clock.now();
+        let mut feed = Feed::new(parts.clone(), self.agent.clone(), files);
+        for file in files {
+            feed.read(file, self.format).await?;
+        }
+        let outcome = feed.finish().await?;
+        let duration_ms = parts.clock.now().since_ms(started_at);
+        Report::of(&parts, config, outcome, duration_ms).await
+    }
+
+    fn list_files(&self) -> Result<Vec<PathBuf>, Failed> {
+        let mut files = Vec::new();
+        for path in &self.files {
+            if !path.exists() {
+                return Err(Failed::new(
+                    USAGE,
+                    anyhow::anyhow!("{} does not exist", path.display()),
+                ));
+            }
+            list_below(path, FOLDER_DEPTH_MAX, &mut files).with_context(|| path.display().to_string())?;
+        }
+        Ok(files)
+    }
+}
+
+fn list_below(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    if !path.is_dir() {
+        files.push(path.to_owned());
+        return Ok(());
+    }
+    let mut inside: Vec<PathBuf> = std::fs::read_dir(path)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()?;
+    inside.sort();
+    for path in inside.iter().filter(|_| depth > 0) {
+        list_below(path, depth - 1, files)?;
+    }
+    Ok(())
+}
+
+/// A database named by `--db` is kept; otherwise one in a temporary folder serves, and goes with it.
+fn place_database(config: &Config, shared: &Shared) -> Result<(Config, Option<TempDir>), Failed> {
+    let mut config = config.clone();
+    if shared.db.is_some() {
+        return Ok((config, None));
+    }
+    let folder = tempfile::Builder::new().prefix("recapd-replay-").tempdir()?;
+    config.database.url = format!("sqlite:{}", folder.path().join("replay.db").display());
+    Ok((config, Some(folder)))
+}

@@ -1,0 +1,123 @@
+//! `recapd serve`: the daemon.
+
+use std::{process::ExitCode, sync::Arc};
+
+use anyhow::Context as _;
+use clap::Args;
+use tokio_util::task::TaskTracker;
+use tracing::{error, info};
+
+use super::{exit::Failed, open};
+use crate::{
+    assembly::{self, Parts},
+    clock::{Clock as _, SystemClock},
+    config::{self, Config, Environment, Loaded},
+    http::{self, HttpSettings, HttpState},
+    lifecycle::{Lifecycle, signals},
+    store::{Store, sqlite::SqliteStore},
+    telemetry::{self, Surroundings},
+};
+
+/// The daemon's name in leases: a database on SQLite has one daemon at a time, so the name stays over restarts and a
+/// restarted daemon takes its own leases back at once.
+const OWNER: &str = "recapd";
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  recapd serve                                        on 127.0.0.1:7411, database in ./recapd.db
+  recapd serve --config /etc/recapd/config.toml       as the service does
+  recapd serve --listen 127.0.0.1:8080 --db /var/lib/recapd/recapd.db
+
+  curl --json '{\"kind\":\"user\",\"content\":\"Hello\"}' http://127.0.0.1:7411/v1/agents/me/messages
+  curl http://127.0.0.1:7411/v1/agents/me/summary")]
+pub(super) struct Serve {
+    /// Address and port to listen on [default: http.listen of the configuration]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<String>,
+}
+
+impl Serve {
+    /// What this command sets before `--set` does.
+    pub(super) fn settings(&self) -> Vec<String> {
+        self.listen
+            .iter()
+            .map(|listen| format!("http.listen={listen}"))
+            .collect()
+    }
+
+    #[expect(clippy::unused_self, reason = "every command runs the same way")]
+    pub(super) fn run(self, loaded: &Loaded, environment: &Environment) -> Result<ExitCode, Failed> {
+        telemetry::init(&loaded.config.log, &Surroundings::of_standard_error(environment))
+            .map_err(|error| Failed::new(super::exit::CONFIGURATION, error))?;
+        let overrides = loaded
+            .entries()
+            .into_iter()
+            .filter(|entry| entry.origin != config::Origin::Default);
+        for entry in overrides {
+            info!(key = %entry.key, value = %entry.value, origin = %entry.origin, "config.set");
+        }
+        open::block_on(serve(&loaded.config, environment))
+    }
+}
+
+async fn serve(config: &Config, environment: &Environment) -> Result<ExitCode, Failed> {
+    let key = config::api_key(&config.model, environment)?;
+    let model = assembly::model(&config.model, key).map_err(anyhow::Error::new)?;
+    let store = Arc::new(SqliteStore::open(&assembly::sqlite_settings(&config.database)).await?);
+    let listener = tokio::net::TcpListener::bind(config.http.listen)
+        .await
+        .with_context(|| {
+            format!(
+                "listening on {}; is another recapd running? see http.listen",
+                config.http.listen
+            )
+        })?;
+    let shared: Arc<dyn Store> = store.clone();
+    let seed = u64::try_from(SystemClock.now().0).unwrap_or_default();
+    let named = format!("{}/{}", model.provider(), model.model());
+    let parts = Parts::new(config, shared, model, Arc::new(SystemClock), OWNER, seed);
+    let reclaimed = store.reclaim(OWNER, parts.clock.now()).await?;
+    let lifecycle = Lifecycle::new();
+    start(&lifecycle, &parts, config, listener);
+    info!(listen = %config.http.listen, database = %config.database.url, model = named, reclaimed, "daemon.ready");
+    let ending = lifecycle.run(signals()?, config.worker.drain()).await;
+    info!(manner = ?ending.manner, "daemon.stopped");
+    Ok(if ending.is_failure {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn start(lifecycle: &Lifecycle, parts: &Parts, config: &Config, listener: tokio::net::TcpListener) {
+    let (soft, hard) = (lifecycle.soft().clone(), lifecycle.hard().clone());
+    lifecycle.spawn_vital("worker", {
+        let (worker, soft) = (parts.worker.clone(), soft.clone());
+        async move { worker.run(soft, hard).await }
+    });
+    lifecycle.spawn_vital("schedule", {
+        let (schedule, soft) = (parts.schedule.clone(), soft.clone());
+        async move { schedule.run(soft).await }
+    });
+    lifecycle.spawn_vital("snapshots", parts.clone().follow_changes(soft.clone()));
+    let state = HttpState {
+        keeper: parts.keeper.clone(),
+        snapshots: Arc::clone(&parts.snapshots),
+        store: Arc::clone(&parts.store),
+        metrics: parts.metrics.clone(),
+        clock: Arc::clone(&parts.clock),
+        stop: soft.clone(),
+        writes: TaskTracker::new(),
+    };
+    let writes = state.writes.clone();
+    let router = http::router(state, HttpSettings::from(config));
+    lifecycle.spawn_vital("http", async move {
+        if let Err(error) = http::serve(listener, router, soft).await {
+            error!(%error, "http.failed");
+        }
+        // What clients left behind is still written.
+        writes.close();
+        writes.wait().await;
+    });
+}

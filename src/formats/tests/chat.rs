@@ -1,0 +1,246 @@
+use super::*;
+
+#[test]
+fn openai_roles() {
+    check(
+        Format::OpenAiChat,
+        &[
+            (
+                r#"{"role":"system","content":"Be brief."}"#,
+                r#"system: "Be brief.""#,
+            ),
+            (
+                r#"{"role":"developer","content":"Be brief."}"#,
+                r#"system: "Be brief.""#,
+            ),
+            (
+                r#"{"role":"user","name":"Lin","content":"Hi"}"#,
+                r#"user of Lin: "Hi""#,
+            ),
+            (
+                r#"{"role":"assistant","content":"Hello"}"#,
+                r#"assistant: "Hello""#,
+            ),
+            (
+                r#"{"role":"assistant","content":"Hello","tool_calls":[]}"#,
+                r#"assistant: "Hello""#,
+            ),
+            (
+                r#"{"role":"assistant","content":"Hello","tool_calls":null}"#,
+                r#"assistant: "Hello""#,
+            ),
+            (
+                r#"{"role":"assistant","content":null,"refusal":"I can't."}"#,
+                r#"assistant: "I can't.""#,
+            ),
+            (r#"{"role":"exit","content":"diff"}"#, r#"exit: "diff""#),
+            (r#"{"role":"clear","content":"x"}"#, r#"other_clear: "x""#),
+            (
+                r#"{"content":"x"}"#,
+                "refused: message has no `role`; give its role (user, assistant, system or tool), or say which format it is",
+            ),
+            (
+                r#"{"role":"user","parts":[{"text":"x"}]}"#,
+                "refused: message has `parts` in place of `content`, as Gemini's do; convert it to OpenAI's or Anthropic's form",
+            ),
+            (
+                r#"{"role":7,"content":"x"}"#,
+                "refused: message has no `role`; give its role (user, assistant, system or tool), or say which format it is",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn an_unknown_role_is_never_a_command_to_recapd() {
+    for role in [
+        "clear",
+        "rewind",
+        "agent_killed",
+        "turn_end",
+        "tool_call",
+        "exit",
+        "model",
+    ] {
+        let message = parse(
+            Format::OpenAiChat,
+            &format!(r#"{{"role":"{role}","content":"x"}}"#),
+        )
+        .unwrap();
+        assert!(
+            matches!(message.kind, Kind::Metadata(Metadata::Other(_))),
+            "{role}"
+        );
+        assert_eq!(
+            Kind::from_name(message.kind.name()),
+            message.kind,
+            "stored by name"
+        );
+    }
+}
+
+#[test]
+fn openai_tool_traffic() {
+    check(
+        Format::OpenAiChat,
+        &[
+            (
+                r#"{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{\"x\": 1}"}},{"id":"b","type":"custom","custom":{"name":"g","input":"free text"}}]}"#,
+                r#"tool_call: call(a f {"x": 1}) call(b g free text)"#,
+            ),
+            (
+                r#"{"role":"assistant","function_call":{"name":"f","arguments":"{}"}}"#,
+                "tool_call: call(- f {})",
+            ),
+            (
+                r#"{"role":"assistant","content":"","reasoning_content":"Look first.","tool_calls":[{"function":{"arguments":"not json"}},"junk"]}"#,
+                "tool_call: thinking(Look first.) call(- unknown not json)",
+            ),
+            (
+                r#"{"role":"user","content":"Trying.","tool_calls":[{"id":"a","name":"f","arguments":{"on": true},"requestor":"user"}]}"#,
+                r#"user: "Trying." call(a f {"on":true})"#,
+            ),
+            (
+                r#"{"role":"tool","tool_call_id":"a","name":"f","content":"ok"}"#,
+                r#"tool_result: result(a f "ok")"#,
+            ),
+            (
+                r#"{"role":"tool","id":"a","content":"no line","error":true,"requestor":"user"}"#,
+                r#"tool_result: result(a - failed "no line")"#,
+            ),
+            (
+                r#"{"role":"tool","tool_call_ids":["a"],"content":[{"type":"text","text":"one"},{"type":"text","text":""},{"type":"text","text":"two"}]}"#,
+                r#"tool_result: result(a - "one\n\ntwo")"#,
+            ),
+            (
+                r#"{"role":"tool","content":{"rows": [1, 2.50], "b": null}}"#,
+                r#"tool_result: result(- - "{\"rows\":[1,2.50],\"b\":null}")"#,
+            ),
+            (
+                r#"{"role":"tool","content":[{"price": 3}, {"price": 4}]}"#,
+                r#"tool_result: result(- - "[{\"price\":3},{\"price\":4}]")"#,
+            ),
+            (
+                r#"{"role":"function","name":"f","content":null}"#,
+                r#"tool_result: result(- f "")"#,
+            ),
+        ],
+    );
+}
+
+#[test]
+fn openai_content_parts() {
+    check(
+        Format::OpenAiChat,
+        &[
+            (
+                r#"{"role":"user","content":[{"type":"text","text":"See"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}},{"type":"image_url","image_url":{"url":"https://x.example/a.png"}}]}"#,
+                r#"user: "See" attachment(image/png) attachment(image/*)"#,
+            ),
+            (
+                r#"{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"AA==","format":"wav"}},{"type":"file","file":{"file_data":"data:application/pdf;base64,AA=="}},{"type":"file","file":{"file_id":"f1"}}]}"#,
+                "user: attachment(audio/wav) attachment(application/pdf) attachment(application/octet-stream)",
+            ),
+            (
+                r#"{"role":"assistant","content":[{"type":"refusal","refusal":"No."},{"type":"output_text","text":"But."},{"type":"novel","x":1},7,null]}"#,
+                r#"assistant: "No." "But.""#,
+            ),
+            (r#"{"role":"user","content":[]}"#, "user:"),
+            (r#"{"role":"user","content":7}"#, r#"user: "7""#),
+        ],
+    );
+}
+
+#[test]
+fn anthropic_messages() {
+    check(
+        Format::Anthropic,
+        &[
+            (r#"{"role":"user","content":"Hi"}"#, r#"user: "Hi""#),
+            (
+                r#"{"role":"assistant","content":[{"type":"redacted_thinking","data":"c2VhbGVk"},{"type":"thinking","thinking":"","signature":"x"},{"type":"text","text":"Yes"}]}"#,
+                r#"assistant: thinking(c2VhbGVk) "Yes""#,
+            ),
+            (
+                r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"gone","is_error":true},{"type":"text","text":"Try again."}]}"#,
+                r#"tool_result: result(t1 - failed "gone") "Try again.""#,
+            ),
+            (
+                r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1"}]}"#,
+                r#"tool_result: result(t1 - "")"#,
+            ),
+            (
+                r#"{"role":"user","content":[{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"AA=="}},{"type":"document","source":{"type":"text","media_type":"text/plain","data":"plain words"}},{"type":"image","source":{"type":"url","url":"https://x.example/a.png"}}]}"#,
+                r#"user: attachment(application/pdf) "plain words" attachment(image/*)"#,
+            ),
+            (
+                r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":[{"type":"search_result","title":"T", "content":[]}]}]}"#,
+                r#"tool_result: result(t1 - "{\"type\":\"search_result\",\"title\":\"T\",\"content\":[]}")"#,
+            ),
+            (
+                r#"{"id":"msg_1","type":"message","role":"assistant","content":[{"type":"server_tool_use","id":"s","name":"web_search","input":{}}],"stop_reason":"end_turn"}"#,
+                "assistant:",
+            ),
+            (
+                r#"{"role":"system","content":[{"type":"text","text":"From now on in French."}]}"#,
+                r#"system: "From now on in French.""#,
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_tool_round_of_anthropic_keeps_its_order_and_its_pictures_apart() {
+    let call = r#"{"role":"assistant","content":[{"type":"thinking","thinking":"Read it.","signature":"c2ln"},{"type":"text","text":"I'll look."},{"type":"tool_use","id":"t1","name":"read","input":{"path": "a.csv", "lines": 1}}]}"#;
+    insta::assert_debug_snapshot!(parse(Format::Anthropic, call).unwrap(), @r#"
+    Message {
+        kind: ToolCall,
+        speaker: None,
+        parts: [
+            Thinking(
+                "Read it.",
+            ),
+            Text(
+                "I'll look.",
+            ),
+            ToolCall {
+                id: Some(
+                    "t1",
+                ),
+                name: "read",
+                arguments: "{\"path\":\"a.csv\",\"lines\":1}",
+            },
+        ],
+        client_id: None,
+        at: None,
+        interrupts: false,
+        format: Anthropic,
+        payload: "{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"Read it.\",\"signature\":\"c2ln\"},{\"type\":\"text\",\"text\":\"I'll look.\"},{\"type\":\"tool_use\",\"id\":\"t1\",\"name\":\"read\",\"input\":{\"path\": \"a.csv\", \"lines\": 1}}]}",
+    }
+    "#);
+    let result = r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":[{"type":"text","text":"date,site"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0KGgo="}},{"type":"text","text":"1 of 9"}]}]}"#;
+    insta::assert_debug_snapshot!(parse(Format::Anthropic, result).unwrap(), @r#"
+    Message {
+        kind: ToolResult,
+        speaker: None,
+        parts: [
+            ToolResult {
+                call_id: Some(
+                    "t1",
+                ),
+                name: None,
+                text: "date,site\n1 of 9",
+                is_error: false,
+            },
+            Attachment(
+                "image/png",
+            ),
+        ],
+        client_id: None,
+        at: None,
+        interrupts: false,
+        format: Anthropic,
+        payload: "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"t1\",\"content\":[{\"type\":\"text\",\"text\":\"date,site\"},{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":\"image/png\",\"data\":\"iVBORw0KGgo=\"}},{\"type\":\"text\",\"text\":\"1 of 9\"}]}]}",
+    }
+    "#);
+}

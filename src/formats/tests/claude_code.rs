@@ -1,0 +1,144 @@
+use super::*;
+
+#[test]
+fn lines_that_the_user_did_not_write_are_not_the_users() {
+    check(
+        Format::ClaudeCode,
+        &[
+            (
+                r#"{"type":"user","uuid":"u1","message":{"role":"user","content":"Sort them."}}"#,
+                r#"user: "Sort them." id=u1"#,
+            ),
+            (
+                r#"{"type":"user","isMeta":true,"message":{"role":"user","content":"Base directory"}}"#,
+                r#"system: "Base directory""#,
+            ),
+            (
+                r#"{"type":"user","isMeta":null,"message":{"role":"user","content":"Sort"}}"#,
+                r#"user: "Sort""#,
+            ),
+            (
+                r#"{"type":"user","message":{"role":"user","content":"<command-name>/clear</command-name>"}}"#,
+                r#"system: "<command-name>/clear</command-name>""#,
+            ),
+            (
+                r#"{"type":"user","message":{"role":"user","content":[{"type":"text","text":" <local-command-stdout>ok</local-command-stdout>"}]}}"#,
+                r#"system: " <local-command-stdout>ok</local-command-stdout>""#,
+            ),
+            (
+                r#"{"type":"user","message":{"role":"user","content":"<bash-input>ls</bash-input>"}}"#,
+                r#"system: "<bash-input>ls</bash-input>""#,
+            ),
+            (
+                r#"{"type":"user","message":{"role":"user","content":"<command-line> is broken"}}"#,
+                r#"user: "<command-line> is broken""#,
+            ),
+            (
+                r#"{"type":"user","isCompactSummary":true,"message":{"role":"user","content":"Continued."}}"#,
+                r#"compact_summary: "Continued.""#,
+            ),
+            (
+                r#"{"type":"user","isMeta":true,"message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"x"}]}}"#,
+                r#"tool_result: result(t - "x")"#,
+            ),
+        ],
+    );
+}
+
+#[test]
+fn interrupts_and_the_request_that_may_come_with_one() {
+    check(
+        Format::ClaudeCode,
+        &[
+            (
+                r#"{"type":"user","message":{"role":"user","content":[{"type":"text","text":"[Request interrupted by user for tool use]"}]}}"#,
+                r#"user: "[Request interrupted by user for tool use]" interrupts"#,
+            ),
+            (
+                r#"{"type":"user","message":{"role":"user","content":"[Request interrupted by user]"}}"#,
+                r#"user: "[Request interrupted by user]" interrupts"#,
+            ),
+            (
+                r#"{"type":"user","message":{"role":"user","content":[{"type":"text","text":"[Request interrupted by user]"},{"type":"text","text":"Use plums."}]}}"#,
+                r#"user: "[Request interrupted by user]" "Use plums.""#,
+            ),
+            (
+                r#"{"type":"assistant","message":{"role":"assistant","content":[{"type":"text","text":"[Request interrupted by user]"}]}}"#,
+                r#"assistant: "[Request interrupted by user]""#,
+            ),
+            (r#"{"type":"user","message":{"role":"user"}}"#, "user:"),
+        ],
+    );
+}
+
+#[test]
+fn other_lines_are_metadata_and_broken_ones_are_refused() {
+    check(
+        Format::ClaudeCode,
+        &[
+            (
+                r#"{"type":"summary","summary":"Tidying","leafUuid":"u0"}"#,
+                r#"summary: "Tidying""#,
+            ),
+            (
+                r#"{"type":"system","subtype":"x","content":"Limit reached","uuid":"u2"}"#,
+                r#"other_system: "Limit reached" id=u2"#,
+            ),
+            (
+                r#"{"type":"queue-operation","content":[{"type":"text","text":"/init"}]}"#,
+                r#"queue-operation: "/init""#,
+            ),
+            (
+                r#"{"type":"file-history-snapshot","messageId":"m"}"#,
+                "file-history-snapshot:",
+            ),
+            (
+                r#"{"type":"user","message":"error"}"#,
+                "refused: `message` of this user line is no object; give the message in Anthropic's form, with a role and content",
+            ),
+            (
+                r#"{"type":"assistant"}"#,
+                "refused: `message` of this assistant line is no object; give the message in Anthropic's form, with a role and content",
+            ),
+            (
+                r#"{"silly":"this"}"#,
+                "refused: line has no `type`; give lines as Claude Code writes them, or say which format it is",
+            ),
+            (
+                r#"{"type":"user","message":{"role":"user","content":["wow error"]}}"#,
+                r#"user: "wow error""#,
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_line_carries_its_own_id_and_time_not_the_messages() {
+    let line = r#"{"parentUuid":"u4","isSidechain":false,"sessionId":"s","type":"assistant","uuid":"u5","timestamp":"2026-03-02T10:00:05.250Z","message":{"id":"msg_1","type":"message","role":"assistant","content":[{"type":"tool_use","id":"t1","name":"Glob","input":{"pattern": "*.md"}}],"stop_reason":null}}"#;
+    insta::assert_debug_snapshot!(parse(Format::ClaudeCode, line).unwrap(), @r#"
+    Message {
+        kind: ToolCall,
+        speaker: None,
+        parts: [
+            ToolCall {
+                id: Some(
+                    "t1",
+                ),
+                name: "Glob",
+                arguments: "{\"pattern\":\"*.md\"}",
+            },
+        ],
+        client_id: Some(
+            "u5",
+        ),
+        at: Some(
+            Timestamp(
+                1772445605250,
+            ),
+        ),
+        interrupts: false,
+        format: ClaudeCode,
+        payload: "{\"parentUuid\":\"u4\",\"isSidechain\":false,\"sessionId\":\"s\",\"type\":\"assistant\",\"uuid\":\"u5\",\"timestamp\":\"2026-03-02T10:00:05.250Z\",\"message\":{\"id\":\"msg_1\",\"type\":\"message\",\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"t1\",\"name\":\"Glob\",\"input\":{\"pattern\": \"*.md\"}}],\"stop_reason\":null}}",
+    }
+    "#);
+}

@@ -1,0 +1,170 @@
+//! The HTTP interface, version 1.
+//!
+//! ```text
+//! request ─► frame: id, metrics, problems ─► panics caught ─► time limit ─► route ─► keeper, snapshots, store
+//! ```
+//!
+//! It asks the keeper, the snapshots and the store, and never the worker: no request waits for a model. Handlers
+//! translate and decide nothing. Whatever goes wrong is answered with a problem (RFC 9457) that says what to do.
+//!
+//! Invariant: an append is stored whole or not at all, and goes on to its end when its client goes away.
+//!
+//! There is no authentication yet, so it belongs on a loopback address. Web pages can't append there all the same: a
+//! body needs a content type that browsers send to strangers only after asking, and nobody here says yes.
+
+mod agents;
+mod batch;
+mod body;
+mod connection;
+mod extract;
+mod frame;
+mod health;
+mod history;
+mod messages;
+mod negotiate;
+mod observe;
+mod problem;
+mod sessions;
+mod status;
+mod summary;
+
+use std::{
+    future::Future,
+    io,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    extract::DefaultBodyLimit,
+    http::StatusCode,
+    middleware::from_fn_with_state,
+    routing::{get, post},
+};
+use tokio::net::TcpListener;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
+
+use crate::{
+    clock::Clock, config::Config, domain::time::Timestamp, keeper::Keeper, snapshot::Snapshots, store::Store,
+    store::StoreResult, telemetry::metrics::Metrics,
+};
+use problem::Problem;
+
+pub use connection::CONNECTIONS_MAX;
+
+/// What the interface is made of.
+#[derive(Clone)]
+pub struct HttpState {
+    /// Takes messages in.
+    pub keeper: Keeper,
+    /// Answers readers of summaries.
+    pub snapshots: Arc<Snapshots>,
+    /// Answers everybody else.
+    pub store: Arc<dyn Store>,
+    /// Counts requests, and shows what others count.
+    pub metrics: Metrics,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Cancelled when the daemon ends: from then on it isn't ready.
+    pub stop: CancellationToken,
+    /// Writes that go on although their clients went away; to be waited for before the daemon ends.
+    pub writes: TaskTracker,
+}
+
+/// How the interface behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HttpSettings {
+    /// The longest body of a request.
+    pub body_bytes_max: usize,
+    /// How long a request may take; a body must have arrived in half of it.
+    pub request_timeout_ms: u64,
+    /// The most messages in one request.
+    pub batch_messages_max: usize,
+    /// The ceiling of a summary, to be shown beside its size.
+    pub summary_tokens_max: i64,
+}
+
+impl From<&Config> for HttpSettings {
+    fn from(config: &Config) -> Self {
+        Self {
+            body_bytes_max: config.http.body_bytes_max,
+            request_timeout_ms: config.http.request_timeout_ms,
+            batch_messages_max: config.http.batch_messages_max,
+            summary_tokens_max: config.summary.max_tokens,
+        }
+    }
+}
+
+impl HttpSettings {
+    fn request_timeout(&self) -> Duration {
+        Duration::from_millis(self.request_timeout_ms)
+    }
+}
+
+/// What every handler can reach.
+struct App {
+    parts: HttpState,
+    settings: HttpSettings,
+    started_at: Timestamp,
+    requests: AtomicU64,
+}
+
+type SharedApp = Arc<App>;
+
+impl App {
+    /// Sees a write through to its end, even if the client that asked for it goes away or runs out of time.
+    async fn see_through<T: Send + 'static>(
+        &self,
+        write: impl Future<Output = StoreResult<T>> + Send + 'static,
+    ) -> Result<T, Problem> {
+        match self.parts.writes.spawn(write).await {
+            Ok(written) => Ok(written?),
+            Err(error) => {
+                tracing::error!(%error, "http.write_panicked");
+                Err(Problem::internal())
+            }
+        }
+    }
+}
+
+/// The routes over `state`. The daemon's uptime is counted from here.
+pub fn router(state: HttpState, settings: HttpSettings) -> Router {
+    let app = Arc::new(App {
+        started_at: state.clock.now(),
+        parts: state,
+        settings,
+        requests: AtomicU64::new(0),
+    });
+    let too_late =
+        TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, settings.request_timeout());
+    observe::announce(&app.parts.metrics);
+    Router::new()
+        .route("/v1/agents", get(agents::list))
+        .route("/v1/agents/{id}/messages", post(messages::append))
+        .route("/v1/agents/{id}/summary", get(summary::read))
+        .route("/v1/agents/{id}/history", get(history::read))
+        .route("/v1/agents/{id}/sessions/end", post(sessions::end))
+        .route("/v1/status", get(status::read))
+        .route("/livez", get(health::live))
+        .route("/readyz", get(health::ready))
+        .route("/metrics", get(health::metrics))
+        .fallback(frame::unknown_route)
+        .layer(DefaultBodyLimit::max(settings.body_bytes_max))
+        .layer(too_late)
+        .layer(CatchPanicLayer::custom(frame::panicked))
+        .layer(from_fn_with_state(Arc::clone(&app), frame::around))
+        .with_state(app)
+}
+
+/// Answers requests on `listener`, at most [`CONNECTIONS_MAX`] connections at once, until `stop`; then requests
+/// under way are answered, and it returns when the last connection is closed.
+///
+/// # Errors
+/// None at present: a connection that fails is its client's affair.
+pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) -> io::Result<()> {
+    axum::serve(connection::Limited::new(listener), router)
+        .with_graceful_shutdown(stop.cancelled_owned())
+        .await
+}

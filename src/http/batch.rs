@@ -1,0 +1,156 @@
+//! Taking a body apart into messages, without touching a byte of any.
+
+use std::collections::BTreeMap;
+
+use serde_json::value::RawValue;
+
+use super::{
+    body::Writing,
+    problem::{Finding, INVALID_BODY, INVALID_MESSAGE, Place, Problem, TOO_MANY_MESSAGES},
+};
+use crate::{
+    domain::message::{Format, Message},
+    formats,
+};
+
+/// At most so many unreadable messages are told one by one; the rest is counted.
+const FINDINGS_MAX: usize = 20;
+/// The field of a batch that holds its messages.
+const MESSAGES_FIELD: &str = "messages";
+/// Fields of which every message has one, and no batch.
+const MESSAGE_FIELDS: [&str; 3] = ["role", "kind", "type"];
+
+/// A message in a body.
+struct Piece<'b> {
+    place: Place,
+    json: &'b str,
+}
+
+/// The messages of a body, at most `messages_max`, in order; each payload is verbatim. Without a `format`, each
+/// message is read as what it certainly is, and else as the first one in the body that is certain.
+pub(super) fn messages(
+    writing: Writing,
+    body: &[u8],
+    format: Option<Format>,
+    messages_max: usize,
+) -> Result<Vec<Message>, Problem> {
+    let text = std::str::from_utf8(body).map_err(|error| {
+        let detail = format!("byte {} of the body is no UTF-8", error.valid_up_to() + 1);
+        Problem::new(INVALID_BODY, detail).hint("send UTF-8")
+    })?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let pieces = match writing {
+        Writing::Lines => lines(text),
+        Writing::Document => document(text)?,
+    };
+    if pieces.is_empty() {
+        return Err(Problem::new(INVALID_BODY, "the body holds no messages").hint("send at least one"));
+    }
+    if pieces.len() > messages_max {
+        let detail = format!(
+            "{} messages are more than one request may hold, {messages_max}",
+            pieces.len()
+        );
+        return Err(Problem::new(TOO_MANY_MESSAGES, detail)
+            .hint("send them in several requests, in order, or raise http.batch_messages_max"));
+    }
+    parse_all(&pieces, format)
+}
+
+fn parse_all(pieces: &[Piece<'_>], format: Option<Format>) -> Result<Vec<Message>, Problem> {
+    let likely = pieces.iter().find_map(|piece| formats::detect(piece.json));
+    let likely = likely.unwrap_or(Format::OpenAiChat);
+    let mut messages = Vec::with_capacity(pieces.len());
+    let mut findings = Vec::new();
+    for piece in pieces {
+        let format = format.or_else(|| formats::detect(piece.json)).unwrap_or(likely);
+        match formats::parse(format, piece.json) {
+            Ok(message) => messages.push(message),
+            Err(error) => findings.push(Finding {
+                place: piece.place.clone(),
+                detail: error.to_string(),
+            }),
+        }
+    }
+    if findings.is_empty() {
+        return Ok(messages);
+    }
+    let (bad, all) = (findings.len(), pieces.len());
+    findings.truncate(FINDINGS_MAX);
+    let detail = format!("{bad} of {all} messages can't be read, so none was stored");
+    Err(Problem::new(INVALID_MESSAGE, detail)
+        .hint("mend what `errors` names and send all again; ?format= says how messages are written")
+        .findings(findings))
+}
+
+fn lines(text: &str) -> Vec<Piece<'_>> {
+    let numbered = (1..).zip(text.lines()).map(|(line, text)| Piece {
+        place: Place::Line(line),
+        json: text.trim(),
+    });
+    numbered.filter(|piece| !piece.json.is_empty()).collect()
+}
+
+/// A message, an array of messages, or an object that holds an array of messages.
+fn document(text: &str) -> Result<Vec<Piece<'_>>, Problem> {
+    let raw: &RawValue = serde_json::from_str(text).map_err(|error| broken(&error))?;
+    if raw.get().starts_with('[') {
+        return elements(raw, "");
+    }
+    match batch(raw)? {
+        Some(messages) => elements(messages, "/messages"),
+        None => Ok(vec![Piece {
+            place: Place::Pointer(String::new()),
+            json: raw.get(),
+        }]),
+    }
+}
+
+fn elements<'b>(array: &'b RawValue, within: &str) -> Result<Vec<Piece<'b>>, Problem> {
+    let elements: Vec<&RawValue> = serde_json::from_str(array.get())
+        .map_err(|_| misplaced(within, "is no array; give the messages as one"))?;
+    let numbered = elements.into_iter().enumerate().map(|(number, raw)| Piece {
+        place: Place::Pointer(format!("{within}/{number}")),
+        json: raw.get(),
+    });
+    Ok(numbered.collect())
+}
+
+/// What the object holds under `messages`, unless it is a message itself. Anything beside it would be lost in
+/// silence, so it is refused.
+fn batch(raw: &RawValue) -> Result<Option<&RawValue>, Problem> {
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(raw.get()).unwrap_or_default();
+    let is_message = MESSAGE_FIELDS.iter().any(|&name| fields.contains_key(name));
+    let Some(&messages) = fields.get(MESSAGES_FIELD).filter(|_| !is_message) else {
+        return Ok(None);
+    };
+    match fields.keys().find(|name| *name != MESSAGES_FIELD) {
+        Some(name) => {
+            let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+            Err(misplaced(
+                &pointer,
+                "is none of the messages; leave it out, or send it as a message (instructions as role system)",
+            ))
+        }
+        None => Ok(Some(messages)),
+    }
+}
+
+fn misplaced(pointer: &str, detail: &str) -> Problem {
+    Problem::new(INVALID_BODY, format!("`{pointer}` {detail}"))
+        .hint("send a message, an array of messages, {\"messages\": [...]}, or one message per line")
+        .findings(vec![Finding {
+            place: Place::Pointer(pointer.to_owned()),
+            detail: detail.to_owned(),
+        }])
+}
+
+fn broken(error: &serde_json::Error) -> Problem {
+    let text = error.to_string();
+    let hint = if text.starts_with("trailing characters") {
+        "send one JSON document, or one message per line as content-type application/x-ndjson"
+    } else {
+        "send a message, an array of messages, or {\"messages\": [...]}"
+    };
+    Problem::new(INVALID_BODY, format!("the body is broken JSON: {text}")).hint(hint)
+}

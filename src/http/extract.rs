@@ -1,0 +1,116 @@
+//! What handlers take out of a request's line: the agent and the parameters.
+
+use std::ops::RangeInclusive;
+
+use axum::{
+    extract::{FromRequestParts, Path, Query},
+    http::{Uri, request::Parts},
+};
+
+use super::problem::{Finding, INVALID_AGENT_ID, INVALID_PARAMETER, Place, Problem, UNKNOWN_PARAMETER};
+use crate::domain::agent::AgentId;
+
+/// Names less alike than this (by Jaro and Winkler, 1 is equal) are no suggestion.
+const LIKENESS_MIN: f64 = 0.75;
+
+/// The agent of the path.
+pub(super) struct Agent(pub(super) AgentId);
+
+impl<S: Send + Sync> FromRequestParts<S> for Agent {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let Path(id) = Path::<String>::from_request_parts(parts, state)
+            .await
+            .map_err(|rejection| Problem::new(INVALID_AGENT_ID, rejection.body_text()))?;
+        match id.parse() {
+            Ok(agent) => Ok(Self(agent)),
+            Err(error) => Err(Problem::new(INVALID_AGENT_ID, error.to_string())
+                .hint("use the id under which the agent sends its messages")),
+        }
+    }
+}
+
+/// The parameters of a request, all of them known to its route.
+pub(super) struct Parameters(Vec<(String, String)>);
+
+impl Parameters {
+    /// The parameters of `uri`, of which `known` are allowed.
+    pub(super) fn read(uri: &Uri, known: &[&str]) -> Result<Self, Problem> {
+        let Query(given) = Query::<Vec<(String, String)>>::try_from_uri(uri)
+            .map_err(|rejection| Problem::new(INVALID_PARAMETER, rejection.body_text()))?;
+        for (place, (name, _)) in given.iter().enumerate() {
+            if !known.contains(&name.as_str()) {
+                return Err(unknown(name, known));
+            }
+            if given.iter().skip(place + 1).any(|(other, _)| other == name) {
+                return Err(invalid(name, "is given twice", "give it once"));
+            }
+        }
+        Ok(Self(given))
+    }
+
+    /// The parameter as text.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        let mut given = self.0.iter();
+        given
+            .find(|(other, _)| other == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// The parameter as an integer within `range`.
+    pub(super) fn integer(&self, name: &str, range: RangeInclusive<i64>) -> Result<Option<i64>, Problem> {
+        let Some(text) = self.text(name) else {
+            return Ok(None);
+        };
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.map(Some).ok_or_else(|| {
+            let cure = format!("give an integer from {} to {}", range.start(), range.end());
+            invalid(name, &format!("can't be `{text}`"), &cure)
+        })
+    }
+
+    /// The parameter as a switch: `all`, `all=1` and `all=true` turn it on.
+    pub(super) fn flag(&self, name: &str) -> Result<bool, Problem> {
+        match self.text(name) {
+            None | Some("0" | "false") => Ok(false),
+            Some("" | "1" | "true") => Ok(true),
+            Some(text) => Err(invalid(name, &format!("can't be `{text}`"), "give 1 or 0")),
+        }
+    }
+}
+
+/// The problem of a parameter that can't be as it is.
+pub(super) fn invalid(name: &str, what: &str, cure: &str) -> Problem {
+    Problem::new(INVALID_PARAMETER, format!("parameter `{name}` {what}"))
+        .hint(cure)
+        .findings(vec![Finding {
+            place: Place::Parameter(name.to_owned()),
+            detail: what.to_owned(),
+        }])
+}
+
+fn unknown(name: &str, known: &[&str]) -> Problem {
+    let likeness = |known: &&str| (strsim::jaro_winkler(known, name) * 1_000.0).round();
+    let nearest = known
+        .iter()
+        .max_by(|one, other| likeness(one).total_cmp(&likeness(other)))
+        .filter(|nearest| likeness(nearest) >= LIKENESS_MIN * 1_000.0);
+    let hint = match (nearest, known) {
+        (Some(nearest), _) => format!("did you mean `{nearest}`?"),
+        (None, []) => "this route takes no parameters".to_owned(),
+        (None, known) => format!("known are {}", quoted(known)),
+    };
+    Problem::new(UNKNOWN_PARAMETER, format!("parameter `{name}` is unknown"))
+        .hint(hint.clone())
+        .findings(vec![Finding {
+            place: Place::Parameter(name.to_owned()),
+            detail: hint,
+        }])
+}
+
+/// `` `a`, `b` ``
+fn quoted(names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    names.join(", ")
+}

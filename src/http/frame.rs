@@ -1,0 +1,87 @@
+//! What happens around every request: its id, the problem it ends in, its place in the metrics and the log.
+
+use std::{any::Any, sync::atomic::Ordering, time::Duration};
+
+use axum::{
+    extract::{MatchedPath, Request, State},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, Uri},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use tokio::time::Instant;
+
+use super::{
+    App, SharedApp, observe,
+    problem::{Problem, UNKNOWN_ROUTE, written},
+};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The longest id of a request that is taken from a client, in characters.
+const REQUEST_ID_CHARS_MAX: usize = 128;
+/// The route of requests for something that doesn't exist.
+const UNKNOWN: &str = "unknown";
+/// Asked every few seconds by machines, so not in the log.
+const UNLOGGED: [&str; 3] = ["/livez", "/readyz", "/metrics"];
+
+/// Runs a request.
+pub(super) async fn around(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let id = taken_id(request.headers()).unwrap_or_else(|| app.made_id());
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let method = request.method().clone();
+    let mut response = written(next.run(request).await, id.to_str().unwrap_or_default());
+    let route = route.as_ref().map_or(UNKNOWN, MatchedPath::as_str);
+    log(route, &method, &response, &id, began.elapsed());
+    observe::observe_request(
+        &app.parts.metrics,
+        route,
+        &method,
+        response.status(),
+        began.elapsed(),
+    );
+    response.headers_mut().insert(REQUEST_ID, id);
+    response
+}
+
+fn log(route: &str, method: &Method, response: &Response, id: &HeaderValue, took: Duration) {
+    if UNLOGGED.contains(&route) {
+        return;
+    }
+    tracing::debug!(
+        http.route = route,
+        http.method = %method,
+        http.status = response.status().as_u16(),
+        request_id = id.to_str().unwrap_or_default(),
+        duration_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        "http.answered"
+    );
+}
+
+/// The id that the client gave, if it is one to repeat in logs and headers.
+fn taken_id(headers: &HeaderMap) -> Option<HeaderValue> {
+    let given = headers.get(&REQUEST_ID)?;
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._:-".contains(byte);
+    let is_fine = (1..=REQUEST_ID_CHARS_MAX).contains(&given.len()) && given.as_bytes().iter().all(is_plain);
+    is_fine.then(|| given.clone())
+}
+
+impl App {
+    /// An id that no other request of this or an earlier run has.
+    fn made_id(&self) -> HeaderValue {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = format!("{:x}-{number:x}", self.started_at.0);
+        HeaderValue::try_from(id).expect("hexadecimal digits and a hyphen are fine in a header")
+    }
+}
+
+/// Answers a request for a path that nothing is at.
+pub(super) async fn unknown_route(uri: Uri) -> Problem {
+    Problem::new(UNKNOWN_ROUTE, format!("there is nothing at `{}`", uri.path()))
+        .hint("paths begin with /v1/agents or are one of /v1/status, /livez, /readyz, /metrics")
+}
+
+/// Answers a request whose handler panicked; the panic's text has gone through the panic hook already.
+pub(super) fn panicked(_panic: Box<dyn Any + Send + 'static>) -> Response {
+    tracing::error!("http.panicked");
+    Problem::internal().into_response()
+}

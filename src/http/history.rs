@@ -1,0 +1,51 @@
+//! `GET /v1/agents/{id}/history`: the exchanges around the boundary.
+
+use axum::{
+    Json,
+    extract::State,
+    http::{HeaderMap, HeaderValue, Uri, header::VARY},
+    response::{IntoResponse, Response},
+};
+
+use super::{
+    SharedApp,
+    extract::{Agent, Parameters},
+    negotiate::preferred,
+    problem::Problem,
+};
+use crate::{
+    domain::history::render_text,
+    history::{self, ARCHIVE_SHOWN, ARCHIVE_SHOWN_MAX, HistoryQuery},
+};
+
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain";
+/// The width of the text, as the command line has it when it isn't told.
+const TEXT_COLUMNS: usize = 80;
+
+/// Shows a history.
+pub(super) async fn read(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::read(&uri, &["archived", "all"])?;
+    let archived = parameters.integer("archived", 0..=ARCHIVE_SHOWN_MAX)?;
+    let few = HistoryQuery {
+        archived: archived.unwrap_or(ARCHIVE_SHOWN),
+        summary_tokens_max: app.settings.summary_tokens_max,
+        ..HistoryQuery::default()
+    };
+    let query = if parameters.flag("all")? { few.all() } else { few };
+    let now = app.parts.clock.now();
+    let view = history::load(app.parts.store.as_ref(), &agent, query, now)
+        .await?
+        .ok_or_else(|| Problem::unknown_agent(&agent))?;
+    let vary = [(VARY, HeaderValue::from_static("accept"))];
+    Ok(if preferred(&headers, &[JSON, TEXT]) == TEXT {
+        (vary, render_text(&view, TEXT_COLUMNS, true)).into_response()
+    } else {
+        (vary, Json(view)).into_response()
+    })
+}

@@ -1,0 +1,129 @@
+//! `POST /v1/agents/{id}/messages`: append.
+
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{Request, State},
+};
+use serde::Serialize;
+
+use super::{
+    SharedApp, batch,
+    body::{self, Writing},
+    extract::{Agent, Parameters, invalid},
+    problem::Problem,
+};
+use crate::{
+    domain::{
+        message::{Format, Message},
+        window::Budget,
+    },
+    store::AppendOutcome,
+};
+
+/// Bodies of more bytes than this are parsed on another thread: some milliseconds of work.
+const PARSE_INLINE_BYTES_MAX: usize = 256 * 1_024;
+
+/// What an append did.
+#[derive(Serialize)]
+pub(super) struct Appended {
+    accepted: i64,
+    duplicates: i64,
+    exchange: i64,
+    window: WindowFigures,
+    evicted: Vec<Evicted>,
+    summary: SummaryFigures,
+}
+
+/// The window after it. Without a budget, 0, there is no ratio and nothing until an eviction.
+#[derive(Serialize)]
+struct WindowFigures {
+    tokens: i64,
+    budget_tokens: i64,
+    fill_ratio: Option<f64>,
+    tokens_until_eviction: Option<i64>,
+}
+
+#[derive(Serialize)]
+struct Evicted {
+    from_exchange: i64,
+    through_exchange: i64,
+    tokens: i64,
+}
+
+#[derive(Serialize)]
+struct SummaryFigures {
+    pending_exchanges: i64,
+    covers_through: i64,
+}
+
+/// Stores messages, and answers what that did to the window.
+pub(super) async fn append(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Json<Appended>, Problem> {
+    let parameters = Parameters::read(request.uri(), &["format"])?;
+    let format = parameters.text("format").map(named_format).transpose()?;
+    let (writing, bytes) = body::read(&app.settings, request).await?;
+    let messages = parse(&app, writing, bytes, format).await?;
+    let keeper = app.parts.keeper.clone();
+    let outcome = app
+        .see_through(async move { keeper.append(&agent, messages).await })
+        .await?;
+    Ok(Json(appended(&outcome, app.parts.keeper.rules().budget)))
+}
+
+fn named_format(name: &str) -> Result<Format, Problem> {
+    Format::from_name(name).ok_or_else(|| {
+        let names = Format::ALL.map(Format::name).join(", ");
+        let cure = format!("give one of {names}, or leave it out and it is detected");
+        invalid("format", &format!("can't be `{name}`"), &cure)
+    })
+}
+
+async fn parse(
+    app: &SharedApp,
+    writing: Writing,
+    bytes: Bytes,
+    format: Option<Format>,
+) -> Result<Vec<Message>, Problem> {
+    let messages_max = app.settings.batch_messages_max;
+    if bytes.len() <= PARSE_INLINE_BYTES_MAX {
+        return batch::messages(writing, &bytes, format, messages_max);
+    }
+    let parsing = tokio::task::spawn_blocking(move || batch::messages(writing, &bytes, format, messages_max));
+    parsing.await.unwrap_or_else(|error| {
+        tracing::error!(%error, "http.parsing_panicked");
+        Err(Problem::internal())
+    })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
+fn appended(outcome: &AppendOutcome, budget: Budget) -> Appended {
+    let (tokens, budget_tokens) = (outcome.window_tokens, budget.budget_tokens());
+    let limited = (budget_tokens > 0).then_some(budget_tokens);
+    let evictions = outcome.evictions.iter();
+    Appended {
+        accepted: outcome.accepted,
+        duplicates: outcome.duplicates,
+        exchange: outcome.exchange,
+        window: WindowFigures {
+            tokens,
+            budget_tokens,
+            fill_ratio: limited.map(|limit| tokens as f64 / limit as f64),
+            tokens_until_eviction: limited.map(|limit| (limit - tokens).max(0)),
+        },
+        evicted: evictions
+            .map(|eviction| Evicted {
+                from_exchange: eviction.from_exchange,
+                through_exchange: eviction.through_exchange,
+                tokens: eviction.tokens,
+            })
+            .collect(),
+        summary: SummaryFigures {
+            pending_exchanges: outcome.first_exchange - 1 - outcome.summarized_through,
+            covers_through: outcome.summarized_through,
+        },
+    }
+}

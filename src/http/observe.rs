@@ -1,0 +1,47 @@
+//! What the interface tells the metrics.
+
+use std::time::Duration;
+
+use axum::http::{Method, StatusCode};
+
+use crate::telemetry::metrics::{
+    Metrics,
+    labels::{Method as MethodLabel, ReadResult, ReadVia},
+};
+
+/// Routes by their templates, with the method that is counted from the start.
+const ROUTES: [(&str, MethodLabel); 9] = [
+    ("/v1/agents", MethodLabel::Get),
+    ("/v1/agents/{id}/messages", MethodLabel::Post),
+    ("/v1/agents/{id}/summary", MethodLabel::Get),
+    ("/v1/agents/{id}/history", MethodLabel::Get),
+    ("/v1/agents/{id}/sessions/end", MethodLabel::Post),
+    ("/v1/status", MethodLabel::Get),
+    ("/livez", MethodLabel::Get),
+    ("/readyz", MethodLabel::Get),
+    ("/metrics", MethodLabel::Get),
+];
+
+/// Makes the routes known, so that their first answers are seen as a change.
+pub(super) fn announce(metrics: &Metrics) {
+    for (route, method) in ROUTES {
+        metrics.service.route(route, method);
+    }
+}
+
+/// A request to `route` (its template) was answered.
+pub(super) fn observe_request(
+    metrics: &Metrics,
+    route: &str,
+    method: &Method,
+    status: StatusCode,
+    took: Duration,
+) {
+    let method = MethodLabel::from_name(method.as_str()).unwrap_or(MethodLabel::Other);
+    metrics.service.answered(route, method, status.as_u16(), took);
+}
+
+/// Somebody read a summary.
+pub(super) fn observe_read(metrics: &Metrics, result: ReadResult, took: Duration) {
+    metrics.documents.read(ReadVia::Http, result, took);
+}

@@ -1,0 +1,193 @@
+//! What is answered when something goes wrong: `application/problem+json` (RFC 9457), always with the same members.
+//!
+//! A handler returns a [`Problem`]; the frame around all routes turns it, and every bare error that a library
+//! answers with, into the one form.
+
+mod kinds;
+
+use axum::{
+    Extension,
+    body::Body,
+    http::{
+        HeaderValue, StatusCode,
+        header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
+    },
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+
+pub(super) use self::kinds::*;
+use crate::{domain::agent::AgentId, store::StoreError};
+
+/// When to ask again after a failure that may pass.
+pub(super) const RETRY_AFTER_SECONDS: u32 = 5;
+
+/// Something went wrong.
+#[derive(Clone, Debug)]
+pub(super) struct Problem {
+    kind: Kind,
+    detail: String,
+    hint: Option<String>,
+    findings: Vec<Finding>,
+}
+
+/// One thing that is wrong with a request.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Finding {
+    /// Where.
+    #[serde(flatten)]
+    pub(super) place: Place,
+    /// What, and what to do about it.
+    pub(super) detail: String,
+}
+
+/// A place in a request.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Place {
+    /// A JSON pointer into the body (RFC 6901).
+    Pointer(String),
+    /// A line of the body, from 1.
+    Line(usize),
+    /// A query parameter.
+    Parameter(String),
+}
+
+impl Problem {
+    pub(super) fn new(kind: Kind, detail: impl Into<String>) -> Self {
+        Self {
+            kind,
+            detail: detail.into(),
+            hint: None,
+            findings: Vec::new(),
+        }
+    }
+
+    /// With what to do about it.
+    pub(super) fn hint(self, hint: impl Into<String>) -> Self {
+        Self {
+            hint: Some(hint.into()),
+            ..self
+        }
+    }
+
+    /// With what is wrong, one by one.
+    pub(super) fn findings(self, findings: Vec<Finding>) -> Self {
+        Self { findings, ..self }
+    }
+
+    pub(super) fn unknown_agent(agent: &AgentId) -> Self {
+        Self::new(UNKNOWN_AGENT, format!("agent `{agent}` is unknown"))
+            .hint("an agent is made by its first message: POST /v1/agents/{id}/messages")
+    }
+
+    /// A defect of recapd. What it is stands in the log, beside the request's id.
+    pub(super) fn internal() -> Self {
+        Self::new(INTERNAL, "recapd failed; its log says why")
+            .hint("report it with the id of this request, and what the log says about it")
+    }
+
+    /// The problem behind an error answered without a word, as libraries do.
+    fn behind(response: &Response) -> Option<Self> {
+        let status = response.status();
+        let is_bare = !response.headers().contains_key(CONTENT_TYPE);
+        if !is_bare || !(status.is_client_error() || status.is_server_error()) {
+            return None;
+        }
+        Some(match status {
+            StatusCode::METHOD_NOT_ALLOWED => {
+                let allowed = response
+                    .headers()
+                    .get(ALLOW)
+                    .and_then(|value| value.to_str().ok());
+                let allowed = allowed.unwrap_or_default().replace(',', ", ");
+                Self::new(WRONG_METHOD, "the route exists, but not for this method").hint(format!("use {allowed}"))
+            }
+            StatusCode::SERVICE_UNAVAILABLE => Self::new(TIMED_OUT, "the request took longer than it may").hint(
+                "ask again; what was sent may have been stored, and messages with a client id are never stored twice",
+            ),
+            status => {
+                let title = status.canonical_reason().unwrap_or("Error");
+                Self::new(kind(status, "http_error", title), title)
+            }
+        })
+    }
+
+    /// Whether asking again later may help.
+    pub(super) fn may_pass(&self) -> bool {
+        self.kind.status == StatusCode::SERVICE_UNAVAILABLE
+    }
+}
+
+impl IntoResponse for Problem {
+    /// A bare response that carries the problem along, for [`written`] to write out.
+    fn into_response(self) -> Response {
+        (self.kind.status, Extension(self)).into_response()
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::UnknownAgent(agent) => Self::unknown_agent(&agent),
+            StoreError::ClientIdReused(_) => {
+                Self::new(CLIENT_ID_REUSED, format!("{error}; nothing was stored")).hint(
+                    "give each message an id of its own; the same message may be sent again under its id",
+                )
+            }
+            StoreError::Unavailable(_) => {
+                tracing::warn!(%error, "http.database_unavailable");
+                Self::new(
+                    DATABASE_UNAVAILABLE,
+                    "the database doesn't answer; nothing was changed",
+                )
+                .hint("ask again later; summaries that were read before can still be read")
+            }
+            error => {
+                tracing::error!(%error, "http.database_failed");
+                Self::internal()
+            }
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Wire<'a> {
+    r#type: String,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    instance: String,
+    code: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    errors: &'a [Finding],
+}
+
+/// `response` with its problem written out, if it has one. `request_id` names the occurrence.
+pub(super) fn written(mut response: Response, request_id: &str) -> Response {
+    let carried = response.extensions_mut().remove::<Problem>();
+    let Some(problem) = carried.or_else(|| Problem::behind(&response)) else {
+        return response;
+    };
+    let wire = Wire {
+        r#type: format!("urn:recapd:problem:{}", problem.kind.code),
+        title: problem.kind.title,
+        status: problem.kind.status.as_u16(),
+        detail: &problem.detail,
+        instance: format!("urn:recapd:request:{request_id}"),
+        code: problem.kind.code,
+        hint: problem.hint.as_deref(),
+        errors: &problem.findings,
+    };
+    let body = serde_json::to_vec_pretty(&wire).expect("texts and numbers can be written as JSON");
+    let headers = response.headers_mut();
+    headers.remove(CONTENT_LENGTH);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    if problem.may_pass() {
+        headers.insert(RETRY_AFTER, RETRY_AFTER_SECONDS.into());
+    }
+    *response.body_mut() = Body::from(body);
+    response
+}

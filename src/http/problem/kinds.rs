@@ -1,0 +1,70 @@
+//! The kinds of problems. Their codes are a contract: programs branch on them.
+
+use axum::http::StatusCode;
+
+/// A kind of problem.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Kind {
+    pub(super) status: StatusCode,
+    pub(super) code: &'static str,
+    pub(super) title: &'static str,
+}
+
+pub(super) const fn kind(status: StatusCode, code: &'static str, title: &'static str) -> Kind {
+    Kind { status, code, title }
+}
+
+pub(in super::super) const INVALID_BODY: Kind =
+    kind(StatusCode::BAD_REQUEST, "invalid_body", "Unreadable body");
+pub(in super::super) const INVALID_MESSAGE: Kind =
+    kind(StatusCode::BAD_REQUEST, "invalid_message", "Unreadable message");
+pub(in super::super) const INVALID_AGENT_ID: Kind =
+    kind(StatusCode::BAD_REQUEST, "invalid_agent_id", "Invalid agent id");
+pub(in super::super) const UNKNOWN_PARAMETER: Kind = kind(
+    StatusCode::BAD_REQUEST,
+    "unknown_parameter",
+    "Unknown query parameter",
+);
+pub(in super::super) const INVALID_PARAMETER: Kind = kind(
+    StatusCode::BAD_REQUEST,
+    "invalid_parameter",
+    "Invalid query parameter",
+);
+pub(in super::super) const UNKNOWN_AGENT: Kind =
+    kind(StatusCode::NOT_FOUND, "unknown_agent", "Unknown agent");
+pub(in super::super) const UNKNOWN_ROUTE: Kind =
+    kind(StatusCode::NOT_FOUND, "unknown_route", "Unknown route");
+pub(in super::super) const WRONG_METHOD: Kind = kind(
+    StatusCode::METHOD_NOT_ALLOWED,
+    "wrong_method",
+    "Method not allowed",
+);
+pub(in super::super) const CLIENT_ID_REUSED: Kind =
+    kind(StatusCode::CONFLICT, "client_id_reused", "Client id used before");
+pub(in super::super) const BODY_TOO_SLOW: Kind = kind(
+    StatusCode::REQUEST_TIMEOUT,
+    "body_too_slow",
+    "Body came too slowly",
+);
+pub(in super::super) const BODY_TOO_LARGE: Kind =
+    kind(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", "Body too large");
+pub(in super::super) const TOO_MANY_MESSAGES: Kind = kind(
+    StatusCode::PAYLOAD_TOO_LARGE,
+    "too_many_messages",
+    "Too many messages",
+);
+pub(in super::super) const UNSUPPORTED_BODY: Kind = kind(
+    StatusCode::UNSUPPORTED_MEDIA_TYPE,
+    "unsupported_media_type",
+    "Unsupported media type",
+);
+pub(in super::super) const INTERNAL: Kind =
+    kind(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Internal error");
+pub(in super::super) const DATABASE_UNAVAILABLE: Kind = kind(
+    StatusCode::SERVICE_UNAVAILABLE,
+    "database_unavailable",
+    "Database unavailable",
+);
+pub(in super::super) const NOT_READY: Kind = kind(StatusCode::SERVICE_UNAVAILABLE, "not_ready", "Not ready");
+pub(in super::super) const TIMED_OUT: Kind =
+    kind(StatusCode::SERVICE_UNAVAILABLE, "timed_out", "Took too long");

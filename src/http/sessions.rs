@@ -1,0 +1,36 @@
+//! `POST /v1/agents/{id}/sessions/end`: what is pending becomes urgent.
+
+use axum::{Json, extract::State, http::Uri};
+use serde::Serialize;
+
+use super::{
+    SharedApp,
+    extract::{Agent, Parameters},
+    problem::Problem,
+};
+
+/// What the end of a session did.
+#[derive(Serialize)]
+pub(super) struct Ended {
+    /// The session that ended.
+    session: i64,
+    /// Something was pending, and is summarised now.
+    queued: bool,
+}
+
+/// Ends the running session.
+pub(super) async fn end(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    uri: Uri,
+) -> Result<Json<Ended>, Problem> {
+    Parameters::read(&uri, &[])?;
+    let keeper = app.parts.keeper.clone();
+    let ended = app
+        .see_through(async move { keeper.end_session(&agent).await })
+        .await?;
+    Ok(Json(Ended {
+        session: ended.session,
+        queued: ended.enqueued.is_some(),
+    }))
+}

@@ -1,0 +1,37 @@
+//! `GET /v1/status`: the daemon in figures.
+
+use axum::{Json, extract::State, http::Uri};
+use serde::Serialize;
+
+use super::{SharedApp, extract::Parameters, problem::Problem};
+use crate::{
+    domain::time::{DAY_MS, HOUR_MS, Timestamp},
+    store::Sample,
+};
+
+/// The span of time that the figures about updates cover.
+const WINDOW_MS: i64 = DAY_MS;
+
+/// The daemon's figures: the store's sample, with what runs.
+#[derive(Serialize)]
+pub(super) struct Status {
+    version: &'static str,
+    started_at: Timestamp,
+    uptime_ms: i64,
+    window_hours: i64,
+    #[serde(flatten)]
+    sample: Sample,
+}
+
+/// Tells how it stands.
+pub(super) async fn read(State(app): State<SharedApp>, uri: Uri) -> Result<Json<Status>, Problem> {
+    Parameters::read(&uri, &[])?;
+    let now = app.parts.clock.now();
+    Ok(Json(Status {
+        version: env!("CARGO_PKG_VERSION"),
+        started_at: app.started_at,
+        uptime_ms: now.since_ms(app.started_at),
+        window_hours: WINDOW_MS / HOUR_MS,
+        sample: app.parts.store.sample(now, WINDOW_MS).await?,
+    }))
+}

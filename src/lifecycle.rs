@@ -1,0 +1,201 @@
+//! Starting tasks and ending them: the only place that spawns, so that shutdown can wait for everything.
+//!
+//! ```text
+//! running ── signal, or a vital task ended ──► soft: claim nothing new, finish what runs
+//!                                                │ all done ──────────────────────────────► ended
+//!                                                │ drain time over, or a second signal
+//!                                                ▼
+//!                                              hard: give leases back, leave ── all done ─► ended
+//!                                                │ grace over
+//!                                                ▼
+//!                                              what still runs is dropped ────────────────► ended
+//! ```
+//!
+//! Invariant: shutdown ends, however tasks behave, within the drain time and [`HARD_GRACE`], as long as no task
+//! blocks its thread.
+
+use std::{
+    future::Future,
+    io,
+    panic::AssertUnwindSafe,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Poll,
+    time::Duration,
+};
+
+use futures::{FutureExt as _, Stream, StreamExt as _, stream};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::sleep,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// How long tasks may take to leave once they are told to, before they are dropped.
+pub const HARD_GRACE: Duration = Duration::from_secs(3);
+
+/// What asks the daemon to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopSignal {
+    /// SIGTERM
+    Terminate,
+    /// SIGINT
+    Interrupt,
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// How tasks left.
+    pub manner: Manner,
+    /// A task panicked, or one that the daemon can't do without ended by itself. The exit code is a failure.
+    pub is_failure: bool,
+}
+
+/// How tasks left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// All finished what they were doing.
+    Drained,
+    /// Some were told to leave before they were done, and did.
+    HurriedOut,
+    /// So many had to be dropped.
+    Dropped(usize),
+}
+
+/// Spawns tasks and tells them when to end. Clones share everything.
+#[derive(Clone, Debug, Default)]
+pub struct Lifecycle {
+    soft: CancellationToken,
+    hard: CancellationToken,
+    drop: CancellationToken,
+    tasks: TaskTracker,
+    has_failed: Arc<AtomicBool>,
+}
+
+impl Lifecycle {
+    /// Nothing runs yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Cancelled when nothing new should be begun.
+    pub fn soft(&self) -> &CancellationToken {
+        &self.soft
+    }
+
+    /// Cancelled when what runs should be given up: leases released, answers cut short, within [`HARD_GRACE`].
+    pub fn hard(&self) -> &CancellationToken {
+        &self.hard
+    }
+
+    /// Asks the daemon to end, as a first signal does.
+    pub fn stop(&self) {
+        self.soft.cancel();
+    }
+
+    /// Runs `task` until it ends. A panic in it is logged under `name` and makes the daemon's exit a failure, but
+    /// nothing else stops.
+    pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let lifecycle = self.clone();
+        self.tasks.spawn(async move {
+            lifecycle.guarded(name, task).await;
+        });
+    }
+
+    /// Runs a task that the daemon can't do without: if it ends before it is asked to, the daemon ends, and its exit
+    /// is a failure.
+    pub fn spawn_vital(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let lifecycle = self.clone();
+        self.tasks.spawn(async move {
+            lifecycle.guarded(name, task).await;
+            if !lifecycle.soft.is_cancelled() {
+                tracing::error!(task = name, "task.ended_early");
+                lifecycle.has_failed.store(true, Ordering::SeqCst);
+                lifecycle.stop();
+            }
+        });
+    }
+
+    async fn guarded(&self, name: &'static str, task: impl Future<Output = ()> + Send) {
+        let task = AssertUnwindSafe(task).catch_unwind();
+        if let Some(Err(_)) = self.drop.run_until_cancelled(task).await {
+            // The panic's text has gone through the panic hook already.
+            tracing::error!(task = name, "task.panicked");
+            self.has_failed.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Waits for a first signal, or for a vital task to end, then shuts down.
+    pub async fn run(&self, signals: impl Stream<Item = StopSignal> + Send, drain: Duration) -> Ending {
+        let mut signals = pin!(signals.chain(stream::pending()));
+        tokio::select! {
+            () = self.soft.cancelled() => {}
+            signal = signals.next() => tracing::info!(?signal, "daemon.stopping"),
+        }
+        self.shutdown(signals, drain).await
+    }
+
+    /// Ends everything: waits up to `drain` for tasks to finish, less if a signal comes, then hurries them out.
+    pub async fn shutdown(&self, signals: impl Stream<Item = StopSignal> + Send, drain: Duration) -> Ending {
+        let mut signals = pin!(signals.chain(stream::pending()));
+        self.soft.cancel();
+        self.tasks.close();
+        let is_drained = tokio::select! {
+            // In this order, so that what is done is not called hurried.
+            biased;
+            () = self.tasks.wait() => true,
+            signal = signals.next() => {
+                tracing::warn!(?signal, tasks = self.tasks.len(), "daemon.hurried");
+                false
+            }
+            () = sleep(drain) => {
+                tracing::warn!(tasks = self.tasks.len(), "daemon.drain_timed_out");
+                false
+            }
+        };
+        let manner = if is_drained {
+            Manner::Drained
+        } else {
+            self.hurry_out().await
+        };
+        Ending {
+            manner,
+            is_failure: self.has_failed.load(Ordering::SeqCst),
+        }
+    }
+
+    async fn hurry_out(&self) -> Manner {
+        self.hard.cancel();
+        if tokio::time::timeout(HARD_GRACE, self.tasks.wait()).await.is_ok() {
+            return Manner::HurriedOut;
+        }
+        let left = self.tasks.len();
+        tracing::error!(tasks = left, "daemon.tasks_dropped");
+        self.drop.cancel();
+        // Only a task that blocks its thread is still there after this, and nothing can be done about it.
+        let _dropped = tokio::time::timeout(HARD_GRACE, self.tasks.wait()).await;
+        Manner::Dropped(left)
+    }
+}
+
+/// SIGTERM and SIGINT as they come. From here on they don't end the process by themselves.
+pub fn signals() -> io::Result<impl Stream<Item = StopSignal> + Send> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(stream::poll_fn(move |context| {
+        if let Poll::Ready(Some(())) = terminate.poll_recv(context) {
+            return Poll::Ready(Some(StopSignal::Terminate));
+        }
+        if let Poll::Ready(Some(())) = interrupt.poll_recv(context) {
+            return Poll::Ready(Some(StopSignal::Interrupt));
+        }
+        Poll::Pending
+    }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,200 @@
+//! Every way to end, in paused time, with signals from a channel.
+
+use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use tokio::time::Instant;
+
+use super::*;
+
+const DRAIN: Duration = Duration::from_secs(30);
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// A life under test: signals are sent by hand, and how long the end took is measured.
+struct Life {
+    lifecycle: Lifecycle,
+    sender: UnboundedSender<StopSignal>,
+    signals: UnboundedReceiver<StopSignal>,
+}
+
+impl Life {
+    fn new() -> Self {
+        let (sender, signals) = unbounded();
+        Self {
+            lifecycle: Lifecycle::new(),
+            sender,
+            signals,
+        }
+    }
+
+    /// Sends a signal so long after now.
+    fn signal_after(&self, wait: Duration) {
+        let sender = self.sender.clone();
+        // Beside the lifecycle, which would wait for it.
+        TaskTracker::new().spawn(async move {
+            sleep(wait).await;
+            sender.unbounded_send(StopSignal::Terminate).unwrap();
+        });
+    }
+
+    async fn run(self) -> (Ending, Duration) {
+        let started = Instant::now();
+        let ending = self.lifecycle.run(self.signals, DRAIN).await;
+        (ending, started.elapsed())
+    }
+}
+
+fn clean(manner: Manner) -> Ending {
+    Ending {
+        manner,
+        is_failure: false,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_signal_lets_running_work_finish() {
+    let life = Life::new();
+    let (soft, hard) = (life.lifecycle.soft().clone(), life.lifecycle.hard().clone());
+    life.lifecycle.spawn("worker", async move {
+        soft.cancelled().await;
+        sleep(seconds(20)).await;
+        assert!(!hard.is_cancelled());
+    });
+    life.signal_after(seconds(10));
+    assert_eq!(life.run().await, (clean(Manner::Drained), seconds(30)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_tasks_the_end_is_at_once() {
+    let life = Life::new();
+    life.signal_after(seconds(1));
+    assert_eq!(life.run().await, (clean(Manner::Drained), seconds(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_signal_hurries() {
+    let life = Life::new();
+    let hard = life.lifecycle.hard().clone();
+    life.lifecycle.spawn("worker", async move {
+        hard.cancelled().await;
+        sleep(seconds(1)).await;
+    });
+    life.signal_after(seconds(10));
+    life.signal_after(seconds(15));
+    assert_eq!(life.run().await, (clean(Manner::HurriedOut), seconds(16)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_drain_time_hurries() {
+    let life = Life::new();
+    let hard = life.lifecycle.hard().clone();
+    life.lifecycle
+        .spawn("worker", async move { hard.cancelled().await });
+    life.signal_after(seconds(10));
+    assert_eq!(life.run().await, (clean(Manner::HurriedOut), seconds(10) + DRAIN));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_leave_is_dropped() {
+    struct Dropped(Arc<AtomicBool>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+    let life = Life::new();
+    let is_dropped = Arc::new(AtomicBool::new(false));
+    let guard = Dropped(Arc::clone(&is_dropped));
+    life.lifecycle.spawn("deaf", async move {
+        let _guard = guard;
+        std::future::pending::<()>().await;
+    });
+    life.signal_after(seconds(0));
+    assert_eq!(life.run().await, (clean(Manner::Dropped(1)), DRAIN + HARD_GRACE));
+    assert!(is_dropped.load(Ordering::SeqCst));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_vital_task_is_the_end_of_all() {
+    for panics in [false, true] {
+        let life = Life::new();
+        life.lifecycle.spawn_vital("listener", async move {
+            sleep(seconds(5)).await;
+            assert!(!panics, "on purpose");
+        });
+        let soft = life.lifecycle.soft().clone();
+        life.lifecycle
+            .spawn("worker", async move { soft.cancelled().await });
+        let failure = Ending {
+            manner: Manner::Drained,
+            is_failure: true,
+        };
+        assert_eq!(life.run().await, (failure, seconds(5)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vital_task_may_end_when_asked() {
+    let life = Life::new();
+    let soft = life.lifecycle.soft().clone();
+    life.lifecycle
+        .spawn_vital("listener", async move { soft.cancelled().await });
+    life.signal_after(seconds(1));
+    assert_eq!(life.run().await, (clean(Manner::Drained), seconds(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_stops_nobody_else_but_is_remembered() {
+    let life = Life::new();
+    life.lifecycle.spawn("worker", async { panic!("on purpose") });
+    let soft = life.lifecycle.soft().clone();
+    life.lifecycle
+        .spawn("other", async move { soft.cancelled().await });
+    life.signal_after(seconds(7));
+    let failure = Ending {
+        manner: Manner::Drained,
+        is_failure: true,
+    };
+    assert_eq!(life.run().await, (failure, seconds(7)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_may_start_tasks_until_the_end() {
+    let life = Life::new();
+    let (lifecycle, soft) = (life.lifecycle.clone(), life.lifecycle.soft().clone());
+    life.lifecycle.spawn("parent", async move {
+        soft.cancelled().await;
+        lifecycle.spawn("child", async { sleep(seconds(2)).await });
+    });
+    life.signal_after(seconds(1));
+    assert_eq!(life.run().await, (clean(Manner::Drained), seconds(3)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_can_be_stopped_without_a_signal() {
+    let life = Life::new();
+    life.lifecycle.stop();
+    let Life {
+        lifecycle,
+        sender,
+        signals,
+    } = life;
+    // A closed channel is no signal.
+    drop(sender);
+    assert_eq!(lifecycle.run(signals, DRAIN).await, clean(Manner::Drained));
+}
+
+#[tokio::test]
+async fn real_signals_arrive() {
+    let mut signals = pin!(signals().unwrap());
+    let me = std::process::id();
+    for (name, expected) in [("TERM", StopSignal::Terminate), ("INT", StopSignal::Interrupt)] {
+        let status = std::process::Command::new("sh")
+            .args(["-c", &format!("kill -s {name} {me}")])
+            .status()
+            .unwrap();
+        assert!(status.success());
+        assert_eq!(signals.next().await, Some(expected));
+    }
+}

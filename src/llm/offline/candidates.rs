@@ -1,0 +1,195 @@
+//! What may be told of a run: its clauses, and its calls folded by tool.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{
+    clauses::{Clause, Source},
+    reading::{Batch, Reading},
+    render::{Piece, Voice},
+    values::{self, Telling, WORD_SCORE},
+    weigh::Term,
+};
+
+/// The most clauses of a run that are weighed against each other; the best by themselves, when there are more.
+const CANDIDATES_MAX: usize = 160;
+/// The most tools of a run that are told.
+const TOOLS_MAX: usize = 40;
+/// Calls of tools with at least this influence change something and are told early.
+pub(super) const INFLUENCE_TELLING: f64 = 0.3;
+/// How much a call tells beyond the words in it, at full influence.
+const CALL_GAIN: f64 = 9.0;
+/// How much the call of a pure look-up tells.
+const LOOKUP_GAIN: f64 = 0.4;
+/// How much a failure tells beyond its words.
+const FAILURE_GAIN: f64 = 2.0;
+
+/// A piece that may be told.
+pub(super) struct Candidate {
+    /// The piece.
+    pub(super) piece: Piece,
+    /// The words that it tells.
+    pub(super) terms: Vec<Term>,
+    /// Words that needn't be told any more once this is, beyond `terms`.
+    pub(super) covers: Vec<Term>,
+    /// How likely it matters by its place, around 1.
+    pub(super) prior: f64,
+    /// What it tells beyond its words.
+    pub(super) own: f64,
+    /// It is the call of a tool that changes something.
+    pub(super) is_change: bool,
+}
+
+/// What may be told of a run: the clauses that tell most by themselves, in their order, then the calls.
+///
+/// `values_max` is how many arguments are shown of a tool that changes something; of a look-up half as many.
+pub(super) fn of(batch: &Batch, run: &[Reading], values_max: usize) -> Vec<Candidate> {
+    let mut candidates: Vec<Candidate> = run
+        .iter()
+        .flat_map(|reading| {
+            reading
+                .clauses
+                .iter()
+                .enumerate()
+                .map(move |(at, clause)| said(reading, at, clause))
+        })
+        .collect();
+    if candidates.len() > CANDIDATES_MAX {
+        let worth = |candidate: &Candidate| {
+            candidate.prior * (candidate.own + batch.vocabulary.weight_of(&candidate.terms))
+        };
+        let mut worths: Vec<f64> = candidates.iter().map(worth).collect();
+        worths.sort_unstable_by(f64::total_cmp);
+        let least = worths
+            .get(worths.len() - CANDIDATES_MAX)
+            .copied()
+            .unwrap_or_default();
+        candidates.retain(|candidate| worth(candidate) >= least);
+        candidates.truncate(CANDIDATES_MAX);
+    }
+    candidates.extend(done(batch, run, values_max));
+    candidates
+}
+
+fn said(reading: &Reading, at: usize, clause: &Clause) -> Candidate {
+    let voice = match clause.source {
+        Source::Failure => Voice::Failure,
+        _ if reading.is_talk => Voice::Speaker(clause.speaker.clone()),
+        Source::User => Voice::User,
+        Source::Model => Voice::Model,
+    };
+    Candidate {
+        own: if clause.source == Source::Failure {
+            FAILURE_GAIN
+        } else {
+            0.0
+        },
+        terms: clause.terms.clone(),
+        covers: Vec::new(),
+        is_change: false,
+        prior: clause.prior,
+        piece: Piece {
+            place: (reading.index, clause.line, at),
+            voice,
+            text: clause.text.clone(),
+        },
+    }
+}
+
+/// The calls of a run, folded by tool: `tool ×3 (a, b, c)`.
+fn done(batch: &Batch, run: &[Reading], values_max: usize) -> Vec<Candidate> {
+    let mut at_name: HashMap<&str, usize> = HashMap::new();
+    let mut folded: Vec<Folded<'_>> = Vec::new();
+    for reading in run {
+        for call in &reading.calls {
+            let at = *at_name.entry(&call.name).or_insert(folded.len());
+            if at == folded.len() {
+                folded.push(Folded::new(&call.name, (reading.index, call.line, 0)));
+            }
+            if let Some(tool) = folded.get_mut(at) {
+                tool.calls += 1;
+                tool.values.extend(&call.values);
+            }
+        }
+    }
+    let mut calls: Vec<Candidate> = folded
+        .into_iter()
+        .map(|tool| tool.candidate(batch, values_max))
+        .collect();
+    calls.sort_by(|a, b| b.own.total_cmp(&a.own));
+    calls.truncate(TOOLS_MAX);
+    calls
+}
+
+/// The calls of one tool in a run.
+struct Folded<'a> {
+    name: &'a str,
+    place: (usize, usize, usize),
+    calls: usize,
+    values: Vec<&'a Telling>,
+}
+
+impl<'a> Folded<'a> {
+    fn new(name: &'a str, place: (usize, usize, usize)) -> Self {
+        Self {
+            name,
+            place,
+            calls: 0,
+            values: Vec::new(),
+        }
+    }
+
+    fn candidate(&self, batch: &Batch, values_max: usize) -> Candidate {
+        let influence = batch.profiles.influence(self.name);
+        let is_change = influence >= INFLUENCE_TELLING;
+        let values_max = if is_change { values_max } else { values_max / 2 };
+        let shown = telling(&self.values, values_max);
+        let times = if self.calls > 1 {
+            format!(" ×{}", self.calls)
+        } else {
+            String::new()
+        };
+        let values = if shown.is_empty() {
+            String::new()
+        } else {
+            format!("({})", shown.join(", "))
+        };
+        Candidate {
+            is_change,
+            own: LOOKUP_GAIN + CALL_GAIN * influence * influence,
+            terms: Vec::new(),
+            covers: batch.vocabulary.known(&format!(
+                "{} {}",
+                self.name.replace(['_', '-', '.'], " "),
+                shown.join(" ")
+            )),
+            prior: 1.0,
+            piece: Piece {
+                place: self.place,
+                voice: Voice::Call,
+                text: format!("{}{times}{values}", self.name),
+            },
+        }
+    }
+}
+
+/// The most telling of `values`, each once, in their order.
+fn telling<'a>(values: &[&'a Telling], values_max: usize) -> Vec<&'a str> {
+    let mut seen = HashSet::new();
+    let mut distinct: Vec<(usize, &Telling)> = values
+        .iter()
+        .copied()
+        .enumerate()
+        .filter(|(_, value)| seen.insert(value.text.as_str()))
+        .collect();
+    // Beside an id or a path, prose and code are noise.
+    if distinct.iter().any(|(_, value)| values::is_identifier(value)) {
+        distinct.retain(|(_, value)| value.score >= WORD_SCORE);
+    }
+    distinct.sort_by(|(_, a), (_, b)| b.score.total_cmp(&a.score));
+    distinct.truncate(values_max);
+    distinct.sort_by_key(|(at, _)| *at);
+    distinct
+        .into_iter()
+        .map(|(_, value)| value.text.as_str())
+        .collect()
+}

@@ -1,0 +1,231 @@
+//! The rows of an append.
+
+use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
+
+use super::{
+    super::{
+        super::{AppendRequest, Prepared, StoreResult},
+        session,
+    },
+    NewSession, Written,
+};
+use crate::domain::{
+    agent::AgentId,
+    exchange::{Exchange, PREAMBLE},
+    ledger::{Eviction, Ledger},
+};
+
+/// The most rows that one statement inserts: with twelve values each, well below SQLite's limit of 32,766.
+const ROWS_MAX: usize = 64;
+
+/// Writes everything.
+pub(super) async fn write(
+    tx: &mut SqliteConnection,
+    request: &AppendRequest,
+    written: &Written,
+    ledger: &Ledger,
+) -> StoreResult<()> {
+    insert_messages(tx, request, written).await?;
+    write_exchanges(tx, &request.agent, written, ledger).await?;
+    write_sessions(tx, &request.agent, &written.sessions).await?;
+    write_evictions(tx, &request.agent, &written.evictions).await?;
+    // What is known already changes nothing, not even the rules by which the agent is judged.
+    if written.messages.is_empty() {
+        return Ok(());
+    }
+    update_agent(tx, request, ledger, written).await
+}
+
+/// A new agent, with an empty summary.
+pub(super) async fn create(tx: &mut SqliteConnection, request: &AppendRequest) -> StoreResult<()> {
+    sqlx::query(
+        "-- sqlite/append.create\nINSERT INTO agents (agent_id, created_at, updated_at) VALUES (?1, ?2, ?2)",
+    )
+    .bind(request.agent.as_str())
+    .bind(request.now.0)
+    .execute(&mut *tx)
+    .await?;
+    sqlx::query(
+        "-- sqlite/append.create_summary\nINSERT INTO summaries (agent_id, updated_at) VALUES (?1, ?2)",
+    )
+    .bind(request.agent.as_str())
+    .bind(request.now.0)
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// `rows` in runs of 64, 32 and so on: few statements to run, however many rows there are, and just seven different
+/// ones to prepare.
+fn runs<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
+    std::iter::from_fn(move || {
+        let exponent = rows.len().min(ROWS_MAX).checked_ilog2()?;
+        let (run, rest) = rows.split_at(1 << exponent);
+        rows = rest;
+        Some(run)
+    })
+}
+
+async fn insert_messages(
+    tx: &mut SqliteConnection,
+    request: &AppendRequest,
+    written: &Written,
+) -> StoreResult<()> {
+    for run in runs(&written.messages) {
+        let placed = run
+            .iter()
+            .filter_map(|placed| Some((placed, request.messages.get(placed.place)?)));
+        QueryBuilder::<Sqlite>::new(
+            "-- sqlite/append.messages\nINSERT INTO message_log (agent_id, seq, exchange, kind, speaker, format, \
+             payload, tokens, count_method, client_id, said_at, received_at) ",
+        )
+        .push_values(placed, |mut row, (placed, Prepared { message, entry })| {
+            row.push_bind(request.agent.as_str())
+                .push_bind(placed.seq)
+                .push_bind(placed.exchange)
+                .push_bind(message.kind.name())
+                .push_bind(message.speaker.as_deref())
+                .push_bind(message.format.name())
+                .push_bind(message.payload.as_str())
+                .push_bind(entry.tokens)
+                .push_bind(request.count_method.as_str())
+                .push_bind(message.client_id.as_deref().filter(|_| placed.keeps_id))
+                .push_bind(entry.at.0)
+                .push_bind(request.now.0);
+        })
+        .build()
+        .execute(&mut *tx)
+        .await?;
+    }
+    Ok(())
+}
+
+async fn write_exchanges(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    written: &Written,
+    ledger: &Ledger,
+) -> StoreResult<()> {
+    let preamble = ledger.preamble.as_ref().filter(|_| written.preamble_changed);
+    let newest = ledger.newest.as_ref().filter(|_| !written.messages.is_empty());
+    let exchanges: Vec<&Exchange> = preamble
+        .into_iter()
+        .chain(&written.exchanges)
+        .chain(newest)
+        .collect();
+    for run in runs(&exchanges) {
+        upsert_exchanges(tx, agent, run).await?;
+    }
+    Ok(())
+}
+
+async fn upsert_exchanges(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    exchanges: &[&Exchange],
+) -> StoreResult<()> {
+    QueryBuilder::<Sqlite>::new(
+        "-- sqlite/append.exchanges\nINSERT INTO exchange_log (agent_id, exchange, role, session, source_agent_id, \
+         first_seq, last_seq, tokens, tokens_before, state, opened_at, last_at, headline) ",
+    )
+    .push_values(exchanges, |mut row, exchange| {
+        let is_preamble = exchange.exchange == PREAMBLE;
+        row.push_bind(agent.as_str())
+            .push_bind(exchange.exchange)
+            .push_bind(if is_preamble { "preamble" } else { "exchange" })
+            .push_bind(exchange.session)
+            .push_bind(agent.as_str())
+            .push_bind(exchange.first_seq)
+            .push_bind(exchange.last_seq)
+            .push_bind(exchange.tokens)
+            .push_bind(exchange.tokens_before)
+            .push_bind(exchange.state.name())
+            .push_bind(exchange.opened_at.0)
+            .push_bind(exchange.last_at.0)
+            .push_bind(serde_json::json!(exchange.headline).to_string());
+    })
+    .push(
+        " ON CONFLICT (agent_id, exchange) DO UPDATE SET last_seq = excluded.last_seq, tokens = excluded.tokens, \
+         state = excluded.state, opened_at = excluded.opened_at, last_at = excluded.last_at, \
+         headline = excluded.headline",
+    )
+    .build()
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+async fn write_sessions(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    sessions: &[NewSession],
+) -> StoreResult<()> {
+    for new in sessions {
+        if let Some(ended_at) = new.previous_ended_at {
+            session::end(tx, agent, new.session - 1, ended_at, "idle").await?;
+        }
+        session::open(tx, agent, new.session, new.first_exchange, new.opened_at).await?;
+    }
+    Ok(())
+}
+
+async fn write_evictions(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    evictions: &[Eviction],
+) -> StoreResult<()> {
+    let sql = "-- sqlite/append.eviction\nINSERT INTO evictions (agent_id, eviction, from_exchange, through_exchange, \
+               tokens, evicted_at) SELECT agent_id, last_eviction + ?2, ?3, ?4, ?5, ?6 FROM agents WHERE agent_id = ?1";
+    for (number, eviction) in (1_i64..).zip(evictions) {
+        sqlx::query(sql)
+            .bind(agent.as_str())
+            .bind(number)
+            .bind(eviction.from_exchange)
+            .bind(eviction.through_exchange)
+            .bind(eviction.tokens)
+            .bind(eviction.at.0)
+            .execute(&mut *tx)
+            .await?;
+    }
+    Ok(())
+}
+
+async fn update_agent(
+    tx: &mut SqliteConnection,
+    request: &AppendRequest,
+    ledger: &Ledger,
+    written: &Written,
+) -> StoreResult<()> {
+    let latest = written
+        .messages
+        .iter()
+        .filter_map(|placed| request.messages.get(placed.place));
+    let as_of = if request.replayed {
+        latest.map(|prepared| prepared.entry.at.0).max()
+    } else {
+        None
+    };
+    let pending_since = (!written.evictions.is_empty()).then_some(request.now.0);
+    let sql = "-- sqlite/append.agent\nUPDATE agents SET updated_at = ?2, \
+               as_of = CASE WHEN ?3 THEN max(coalesce(as_of, ?4), ?4) END, last_seq = ?5, last_exchange = ?6, \
+               newest_exchange = ?7, session = ?8, first_exchange = ?9, tokens_before_window = ?10, \
+               pending_since = coalesce(pending_since, ?11), last_eviction = last_eviction + ?12, \
+               budget_tokens = ?13 WHERE agent_id = ?1";
+    sqlx::query(sql)
+        .bind(request.agent.as_str())
+        .bind(request.now.0)
+        .bind(as_of.is_some())
+        .bind(as_of)
+        .bind(ledger.last_seq)
+        .bind(ledger.last_exchange)
+        .bind(ledger.newest.as_ref().map(|newest| newest.exchange))
+        .bind(ledger.session)
+        .bind(ledger.first_exchange)
+        .bind(ledger.tokens_before_window)
+        .bind(pending_since)
+        .bind(i64::try_from(written.evictions.len()).unwrap_or(i64::MAX))
+        .bind(request.rules.budget.budget_tokens())
+        .execute(tx)
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! Summaries: their size, what happens to their items, who reads them, how they age.
+
+use std::time::Duration;
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, histogram::Histogram},
+};
+
+use super::{
+    Register, SecondsGauge, float, increase,
+    labels::{ItemAction, ReadResult, ReadVia, RunOutcome},
+    unix_seconds,
+};
+use crate::domain::time::Timestamp;
+
+/// The last boundary is the ceiling: what lies above it must never be, and has an alert of its own.
+const TOKENS: [f64; 13] = [
+    500.0, 1_000.0, 2_000.0, 3_000.0, 4_000.0, 5_000.0, 6_000.0, 7_000.0, 8_000.0, 8_500.0, 9_000.0, 9_500.0,
+    10_000.0,
+];
+const READ_SECONDS: [f64; 10] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0];
+
+/// Metrics of summaries.
+#[derive(Debug)]
+pub struct Documents {
+    tokens: Histogram,
+    items: Family<ItemLabels, Counter>,
+    truncations: Counter,
+    truncated_tokens: Counter,
+    reads: Family<ReadLabels, Counter>,
+    read_duration: Histogram,
+    ageing_runs: Family<RunLabels, Counter>,
+    aged_at: SecondsGauge,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ItemLabels {
+    action: ItemAction,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReadLabels {
+    via: ReadVia,
+    result: ReadResult,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RunLabels {
+    outcome: RunOutcome,
+}
+
+impl Documents {
+    pub(super) fn register(to: &mut Register<'_>) -> Self {
+        Self {
+            tokens: to.histogram("document_tokens", "Tokens of a summary, at each store", &TOKENS),
+            items: to.counters(
+                "document_items",
+                "Items of summaries, by what happened to them",
+                ItemAction::ALL.iter().map(|&action| ItemLabels { action }),
+            ),
+            truncations: to.counter(
+                "emergency_truncations",
+                "Times that items were dropped to keep the ceiling",
+            ),
+            truncated_tokens: to.counter("emergency_truncated_tokens", "Tokens dropped to keep the ceiling"),
+            reads: to.counters(
+                "document_reads",
+                "Reads of summaries",
+                ReadVia::ALL.iter().flat_map(|&via| {
+                    ReadResult::ALL
+                        .iter()
+                        .map(move |&result| ReadLabels { via, result })
+                }),
+            ),
+            read_duration: to.histogram(
+                "document_read_duration_seconds",
+                "How long reading a summary takes",
+                &READ_SECONDS,
+            ),
+            ageing_runs: to.counters(
+                "aging_runs",
+                "Runs of the ageing job",
+                RunOutcome::ALL.iter().map(|&outcome| RunLabels { outcome }),
+            ),
+            aged_at: to.seconds(
+                "aging_last_success_timestamp_seconds",
+                "When the ageing job was last done; 0 is never",
+            ),
+        }
+    }
+
+    /// A summary of `tokens` tokens was stored.
+    pub fn stored(&self, tokens: i64) {
+        self.tokens.observe(float(tokens));
+    }
+
+    /// Something happened to `items` items.
+    pub fn items(&self, action: ItemAction, items: i64) {
+        self.items
+            .get_or_create(&ItemLabels { action })
+            .inc_by(increase(items));
+    }
+
+    /// Items of `tokens` tokens were dropped, because nothing else kept the ceiling.
+    pub fn truncated(&self, tokens: i64) {
+        self.truncations.inc();
+        self.truncated_tokens.inc_by(increase(tokens));
+    }
+
+    /// Somebody read a summary.
+    pub fn read(&self, via: ReadVia, result: ReadResult, took: Duration) {
+        self.reads.get_or_create(&ReadLabels { via, result }).inc();
+        self.read_duration.observe(took.as_secs_f64());
+    }
+
+    /// The ageing job ran, and ended `at`.
+    pub fn aged(&self, outcome: RunOutcome, at: Timestamp) {
+        self.ageing_runs.get_or_create(&RunLabels { outcome }).inc();
+        if outcome == RunOutcome::Completed {
+            self.aged_at.set(unix_seconds(Some(at)));
+        }
+    }
+
+    /// When the ageing job was last done, as the database knows it after a restart.
+    pub fn last_aged(&self, at: Option<Timestamp>) {
+        self.aged_at.set(unix_seconds(at));
+    }
+}

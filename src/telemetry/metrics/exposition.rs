@@ -1,0 +1,40 @@
+//! The text of a scrape, in either of the two formats that Prometheus reads.
+
+use std::collections::BTreeSet;
+
+use prometheus_client::{encoding::text, registry::Registry};
+
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+pub(super) fn encode(registry: &Registry, accept: Option<&str>) -> (&'static str, String) {
+    let mut openmetrics = String::new();
+    text::encode(&mut openmetrics, registry).expect("writing to a string doesn't fail");
+    if accept.is_some_and(|accept| accept.contains("application/openmetrics-text")) {
+        (OPENMETRICS, openmetrics)
+    } else {
+        (PLAIN, plain(&openmetrics))
+    }
+}
+
+/// The older format: a counter's description bears the name of its sample, `_total` included; there are no units and
+/// there is no end mark.
+fn plain(openmetrics: &str) -> String {
+    let counters: BTreeSet<&str> = openmetrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"))
+        .collect();
+    let mut plain = String::with_capacity(openmetrics.len());
+    for line in openmetrics.lines() {
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some("#"), Some("EOF" | "UNIT"), ..) => continue,
+            (Some("#"), Some(keyword), Some(name), Some(rest)) if counters.contains(name) => {
+                plain.extend(["# ", keyword, " ", name, "_total ", rest]);
+            }
+            _ => plain.push_str(line),
+        }
+        plain.push('\n');
+    }
+    plain
+}

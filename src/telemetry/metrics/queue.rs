@@ -1,0 +1,151 @@
+//! The queue and its leases, and the gauges that one sampler reads from the database.
+
+use std::time::Duration;
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+};
+
+use super::{
+    Register, SecondsGauge, increase,
+    labels::{AgentState, QueueState, RenewalResult},
+    unix_seconds,
+};
+use crate::domain::time::Timestamp;
+
+const WAIT_SECONDS: [f64; 10] = [1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_800.0, 3_600.0];
+
+/// Metrics of the queue and of what is sampled.
+#[derive(Debug)]
+pub struct Queue {
+    wait: Histogram,
+    leases_expired: Counter,
+    renewals: Family<RenewalLabels, Counter>,
+    depth: Family<DepthLabels, Gauge>,
+    oldest_ready: SecondsGauge,
+    oldest_unsummarized: SecondsGauge,
+    documents: Gauge,
+    documents_tokens: Gauge,
+    agents: Family<AgentLabels, Gauge>,
+    sampled_at: SecondsGauge,
+    sampler_duration: SecondsGauge,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RenewalLabels {
+    result: RenewalResult,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DepthLabels {
+    state: QueueState,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AgentLabels {
+    state: AgentState,
+}
+
+/// What the sampler found in the database. A state that isn't listed has no rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// Queue rows by state.
+    pub depth: Vec<(QueueState, i64)>,
+    /// Since when the oldest row that can be claimed could be.
+    pub oldest_ready_at: Option<Timestamp>,
+    /// When the oldest exchange that is in no summary was evicted.
+    pub oldest_unsummarized_at: Option<Timestamp>,
+    /// Summaries.
+    pub documents: i64,
+    /// Tokens of all summaries.
+    pub documents_tokens: i64,
+    /// Agents by state.
+    pub agents: Vec<(AgentState, i64)>,
+}
+
+impl Queue {
+    pub(super) fn register(to: &mut Register<'_>) -> Self {
+        Self {
+            wait: to.histogram(
+                "queue_wait_seconds",
+                "From when work could be claimed to when it was",
+                &WAIT_SECONDS,
+            ),
+            leases_expired: to.counter("leases_expired", "Claims whose holder vanished"),
+            renewals: to.counters(
+                "lease_renewals",
+                "Renewals of leases",
+                RenewalResult::ALL.iter().map(|&result| RenewalLabels { result }),
+            ),
+            depth: to.gauges(
+                "queue_depth",
+                "Queue rows (sampled)",
+                QueueState::ALL.iter().map(|&state| DepthLabels { state }),
+            ),
+            oldest_ready: to.seconds(
+                "queue_oldest_ready_timestamp_seconds",
+                "Since when the oldest work could be claimed (sampled); 0 is none",
+            ),
+            oldest_unsummarized: to.seconds(
+                "oldest_unsummarized_timestamp_seconds",
+                "When the oldest exchange that is in no summary was evicted (sampled); 0 is none",
+            ),
+            documents: to.gauge("documents", "Summaries (sampled)"),
+            documents_tokens: to.gauge("documents_tokens", "Tokens of all summaries (sampled)"),
+            agents: to.gauges(
+                "agents",
+                "Agents (sampled)",
+                AgentState::ALL.iter().map(|&state| AgentLabels { state }),
+            ),
+            sampled_at: to.seconds(
+                "sampler_last_success_timestamp_seconds",
+                "When the sampled gauges were last read; 0 is never",
+            ),
+            sampler_duration: to.seconds(
+                "sampler_duration_seconds",
+                "How long reading the sampled gauges took",
+            ),
+        }
+    }
+
+    /// Work was claimed, so long after it could have been.
+    pub fn waited(&self, wait: Duration) {
+        self.wait.observe(wait.as_secs_f64());
+    }
+
+    /// `leases` claims had expired and were taken over.
+    pub fn leases_expired(&self, leases: i64) {
+        self.leases_expired.inc_by(increase(leases));
+    }
+
+    /// A renewal ended.
+    pub fn renewed(&self, result: RenewalResult) {
+        self.renewals.get_or_create(&RenewalLabels { result }).inc();
+    }
+
+    /// The sampler read the database `at`, which took so long.
+    pub fn sampled(&self, sample: &Sample, at: Timestamp, took: Duration) {
+        for &state in QueueState::ALL {
+            let rows = listed(&sample.depth, state);
+            self.depth.get_or_create(&DepthLabels { state }).set(rows);
+        }
+        for &state in AgentState::ALL {
+            let agents = listed(&sample.agents, state);
+            self.agents.get_or_create(&AgentLabels { state }).set(agents);
+        }
+        self.oldest_ready.set(unix_seconds(sample.oldest_ready_at));
+        self.oldest_unsummarized
+            .set(unix_seconds(sample.oldest_unsummarized_at));
+        self.documents.set(sample.documents);
+        self.documents_tokens.set(sample.documents_tokens);
+        self.sampled_at.set(unix_seconds(Some(at)));
+        self.sampler_duration.set(took.as_secs_f64());
+    }
+}
+
+fn listed<S: Copy + PartialEq>(list: &[(S, i64)], state: S) -> i64 {
+    list.iter()
+        .find(|(listed, _)| *listed == state)
+        .map_or(0, |(_, count)| *count)
+}

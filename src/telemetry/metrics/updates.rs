@@ -1,0 +1,163 @@
+//! Updates of summaries, from the queue to the commit.
+
+use std::time::Duration;
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+};
+
+use super::{
+    Histograms, Register, float, increase,
+    labels::{FailureReason, Trigger, UpdateOutcome, UpdatePath},
+};
+use crate::domain::work::Reason;
+
+/// 30 s is what the alert on slow updates asks for, so it is a boundary.
+const DURATION_SECONDS: [f64; 13] = [
+    0.05, 0.25, 1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 120.0, 300.0,
+];
+const BATCH_EXCHANGES: [f64; 9] = [1.0, 2.0, 3.0, 4.0, 5.0, 8.0, 12.0, 20.0, 50.0];
+
+/// Metrics of updates.
+#[derive(Debug)]
+pub struct Updates {
+    queued: Family<QueuedLabels, Counter>,
+    coalesced: Counter,
+    finished: Family<FinishedLabels, Counter>,
+    failures: Family<FailureLabels, Counter>,
+    in_progress: Gauge,
+    duration: Histograms<DurationLabels>,
+    batch: Histogram,
+    exhausted: Counter,
+    workers: Gauge,
+    busy: Gauge,
+    paused: Gauge,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QueuedLabels {
+    trigger: Trigger,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FinishedLabels {
+    outcome: UpdateOutcome,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FailureLabels {
+    reason: FailureReason,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DurationLabels {
+    outcome: UpdateOutcome,
+    path: UpdatePath,
+}
+
+impl Updates {
+    pub(super) fn register(to: &mut Register<'_>) -> Self {
+        let outcomes = UpdateOutcome::ALL.iter();
+        Self {
+            queued: to.counters(
+                "updates_queued",
+                "Updates asked for, by why",
+                Trigger::all().map(|trigger| QueuedLabels { trigger }),
+            ),
+            coalesced: to.counter("updates_coalesced", "Updates merged into the agent's waiting one"),
+            finished: to.counters(
+                "updates",
+                "Updates ended",
+                outcomes.clone().map(|&outcome| FinishedLabels { outcome }),
+            ),
+            failures: to.counters(
+                "update_failures",
+                "Failed attempts, by cause",
+                FailureReason::ALL.iter().map(|&reason| FailureLabels { reason }),
+            ),
+            in_progress: to.gauge("updates_in_progress", "Updates running in this process"),
+            duration: to.histograms(
+                "update_duration_seconds",
+                "From claim to commit",
+                || Histogram::new(DURATION_SECONDS),
+                outcomes.flat_map(|&outcome| {
+                    UpdatePath::ALL
+                        .iter()
+                        .map(move |&path| DurationLabels { outcome, path })
+                }),
+            ),
+            batch: to.histogram(
+                "update_batch_exchanges",
+                "Exchanges in an update",
+                &BATCH_EXCHANGES,
+            ),
+            exhausted: to.counter("retries_exhausted", "Queue rows parked after the last attempt"),
+            workers: to.gauge("workers", "Updates that may run at the same time"),
+            busy: to.gauge("workers_busy", "Updates that run"),
+            paused: to.gauge("paused", "1 while claiming is paused by hand"),
+        }
+    }
+
+    /// An update was asked for and got a queue row of its own.
+    pub fn queued(&self, reason: Reason) {
+        let trigger = Trigger(reason);
+        self.queued.get_or_create(&QueuedLabels { trigger }).inc();
+    }
+
+    /// An update was asked for and went into the row that was there.
+    pub fn coalesced(&self) {
+        self.coalesced.inc();
+    }
+
+    /// An update starts; it runs until what is returned is dropped.
+    pub fn start(&self) -> InProgress {
+        self.in_progress.inc();
+        self.busy.inc();
+        InProgress([self.in_progress.clone(), self.busy.clone()])
+    }
+
+    /// An update of `exchanges` exchanges ended, `took` after its claim.
+    pub fn finished(&self, outcome: UpdateOutcome, path: UpdatePath, exchanges: i64, took: Duration) {
+        self.finished.get_or_create(&FinishedLabels { outcome }).inc();
+        self.duration
+            .get_or_create(&DurationLabels { outcome, path })
+            .observe(took.as_secs_f64());
+        if 0 < exchanges {
+            self.batch.observe(float(exchanges));
+        }
+    }
+
+    /// Why an attempt failed. Counts the cause only: [`Self::finished`] counts the update.
+    pub fn failed(&self, reason: FailureReason) {
+        self.failures.get_or_create(&FailureLabels { reason }).inc();
+    }
+
+    /// `rows` queue rows were parked.
+    pub fn retries_exhausted(&self, rows: i64) {
+        self.exhausted.inc_by(increase(rows));
+    }
+
+    /// How many updates may run at the same time.
+    pub fn workers(&self, concurrency: usize) {
+        self.workers.set(i64::try_from(concurrency).unwrap_or(i64::MAX));
+    }
+
+    /// Whether claiming is paused.
+    pub fn paused(&self, is_paused: bool) {
+        self.paused.set(i64::from(is_paused));
+    }
+}
+
+/// An update that runs, as the gauges count it.
+#[derive(Debug)]
+#[must_use = "the update counts as running until this is dropped"]
+pub struct InProgress([Gauge; 2]);
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        for gauge in &self.0 {
+            gauge.dec();
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Messages coming in, exchanges leaving.
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, histogram::Histogram},
+};
+
+use super::{Register, float, increase, labels::Role};
+use crate::domain::window::Budget;
+
+const TOKENS: [f64; 12] = [
+    1_000.0,
+    5_000.0,
+    10_000.0,
+    25_000.0,
+    50_000.0,
+    75_000.0,
+    90_000.0,
+    100_000.0,
+    150_000.0,
+    200_000.0,
+    500_000.0,
+    1_000_000.0,
+];
+/// More than 1 is an exchange that is too big alone.
+const FILL_RATIOS: [f64; 9] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0, 1.25, 2.0];
+
+/// Metrics of windows.
+#[derive(Debug)]
+pub struct Window {
+    messages: Family<RoleLabels, Counter>,
+    message_tokens: Family<RoleLabels, Counter>,
+    evicted: Counter,
+    evicted_tokens: Counter,
+    tokens: Histogram,
+    fill: Histogram,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RoleLabels {
+    role: Role,
+}
+
+impl Window {
+    pub(super) fn register(to: &mut Register<'_>) -> Self {
+        let roles = Role::ALL.iter().map(|&role| RoleLabels { role });
+        Self {
+            messages: to.counters("messages_ingested", "Messages stored", roles.clone()),
+            message_tokens: to.counters("ingested_tokens", "Tokens of messages stored", roles),
+            evicted: to.counter("exchanges_evicted", "Exchanges that left a window"),
+            evicted_tokens: to.counter("evicted_tokens", "Tokens that left a window"),
+            tokens: to.histogram("window_tokens", "Tokens of a window, at each check", &TOKENS),
+            fill: to.histogram(
+                "window_fill_ratio",
+                "Tokens of a window by its budget, at each check",
+                &FILL_RATIOS,
+            ),
+        }
+    }
+
+    /// A message of `tokens` tokens was stored.
+    pub fn ingested(&self, role: Role, tokens: i64) {
+        let labels = RoleLabels { role };
+        self.messages.get_or_create(&labels).inc();
+        self.message_tokens
+            .get_or_create(&labels)
+            .inc_by(increase(tokens));
+    }
+
+    /// `exchanges` exchanges of `tokens` tokens left a window.
+    pub fn evicted(&self, exchanges: i64, tokens: i64) {
+        self.evicted.inc_by(increase(exchanges));
+        self.evicted_tokens.inc_by(increase(tokens));
+    }
+
+    /// A window of `tokens` tokens was held against its budget, after what had to leave had left.
+    pub fn checked(&self, tokens: i64, budget: Budget) {
+        self.tokens.observe(float(tokens));
+        if 0 < budget.budget_tokens() {
+            self.fill.observe(float(tokens) / float(budget.budget_tokens()));
+        }
+    }
+}

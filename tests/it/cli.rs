@@ -1,0 +1,92 @@
+//! The binary from outside: what its commands print, and how they end.
+
+mod bad_input;
+mod database;
+mod replay;
+
+use std::{
+    path::{Path, PathBuf},
+    process::Output,
+};
+
+use assert_cmd::Command;
+
+/// `recapd` with an environment that holds nothing but what a test gives it.
+fn recapd() -> Command {
+    let mut command = Command::cargo_bin("recapd").unwrap();
+    command.env_clear();
+    command
+}
+
+/// A file of this package.
+fn package_file(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn code(output: &Output) -> Option<i32> {
+    output.status.code()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", stdout(output)))
+}
+
+#[test]
+fn help_teaches() {
+    let output = recapd().arg("--help").output().unwrap();
+    assert_eq!(code(&output), Some(0));
+    for word in [
+        "serve",
+        "replay",
+        "summary",
+        "history",
+        "status",
+        "verify",
+        "Examples:",
+        "Exit codes:",
+    ] {
+        assert!(stdout(&output).contains(word), "{word}");
+    }
+}
+
+#[test]
+fn a_misspelt_command_is_answered_with_the_nearest_one() {
+    let output = recapd().arg("sumary").output().unwrap();
+    assert_eq!(code(&output), Some(2));
+    assert!(stderr(&output).contains("summary"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_misspelt_key_is_answered_with_the_nearest_one() {
+    for args in [
+        ["--set", "window.budget_token=5"],
+        ["--set", "windows.budget_tokens=5"],
+    ] {
+        let output = recapd().arg("status").args(args).output().unwrap();
+        assert_eq!(code(&output), Some(78));
+        assert!(
+            stderr(&output).contains("window.budget_tokens"),
+            "{}",
+            stderr(&output)
+        );
+    }
+    let output = recapd()
+        .arg("status")
+        .env("RECAPD__WINDOW__BUDGET_TOKEN", "5")
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), Some(78));
+    assert!(
+        stderr(&output).contains("RECAPD__WINDOW__BUDGET_TOKEN"),
+        "{}",
+        stderr(&output)
+    );
+}

@@ -1,0 +1,144 @@
+//! Bad input: what can't be read is named with its line, its reason and a cure, and the rest is still read.
+
+use super::{code, json, package_file, recapd, stderr};
+
+fn replay(file: &std::path::Path) -> std::process::Output {
+    recapd()
+        .arg("replay")
+        .arg(file)
+        .args(["--format", "native", "--json"])
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn bad_lines_are_named_and_counted_and_the_rest_is_read() {
+    let output = replay(&package_file("tests/fixtures/bad_lines.jsonl"));
+    let report = json(&output);
+    assert_eq!(code(&output), Some(0));
+    let skipped = stderr(&output);
+    for (line, reason) in [
+        (3, "JSON"),
+        (4, "a JSON number, not an object"),
+        (5, "a JSON string, not an object"),
+        (6, "a JSON array, not an object"),
+        (9, "name"),
+        (10, "UTF-8"),
+        (11, "JSON"),
+    ] {
+        let found = skipped
+            .lines()
+            .find(|text| text.contains(&format!("bad_lines.jsonl:{line}: ")));
+        assert!(
+            found.is_some_and(|text| text.contains(reason)),
+            "line {line}, {reason}: {skipped}"
+        );
+    }
+    let named = skipped
+        .lines()
+        .filter(|line| line.contains("bad_lines.jsonl:"))
+        .count();
+    assert_eq!(report["skipped"].as_u64().unwrap(), named as u64);
+    assert!(report["messages"].as_i64().unwrap() >= 3);
+    assert_eq!(report["verify"]["breaches"], serde_json::json!([]));
+}
+
+/// Conversations that break naive code: each works.
+#[test]
+fn odd_conversations_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let odd = [
+        (
+            "no user at all",
+            "{\"kind\":\"assistant\",\"content\":\"Hello?\"}\n{\"kind\":\"assistant\",\"content\":\"Anybody?\"}",
+        ),
+        (
+            "an orphan result",
+            "{\"kind\":\"tool_result\",\"content\":\"42\",\"data\":{\"tool_call_id\":\"x\"}}\n{\"kind\":\"user\",\"content\":\"hi\"}",
+        ),
+        (
+            "unknown kinds",
+            "{\"kind\":\"user\",\"content\":\"hi\"}\n{\"kind\":\"telemetry\",\"content\":\"0.3\"}",
+        ),
+        (
+            "null content",
+            "{\"kind\":\"user\",\"content\":null}\n{\"kind\":\"assistant\",\"content\":null}",
+        ),
+        (
+            "repeated tool ids",
+            "{\"kind\":\"user\",\"content\":\"go\"}\n\
+             {\"kind\":\"tool_call\",\"content\":\"\",\"data\":{\"tool_call_id\":\"a\",\"name\":\"ls\",\"arguments\":{}}}\n\
+             {\"kind\":\"tool_result\",\"content\":\"1\",\"data\":{\"tool_call_id\":\"a\"}}\n\
+             {\"kind\":\"tool_call\",\"content\":\"\",\"data\":{\"tool_call_id\":\"a\",\"name\":\"ls\",\"arguments\":{}}}\n\
+             {\"kind\":\"tool_result\",\"content\":\"2\",\"data\":{\"tool_call_id\":\"a\"}}",
+        ),
+        (
+            "time that steps back, or is missing",
+            "{\"kind\":\"user\",\"content\":\"1\",\"at\":\"2026-03-02T10:00:00Z\"}\n\
+             {\"kind\":\"user\",\"content\":\"2\",\"at\":\"2026-03-01T10:00:00Z\"}\n\
+             {\"kind\":\"user\",\"content\":\"3\"}",
+        ),
+    ];
+    for (number, (name, lines)) in odd.into_iter().enumerate() {
+        let file = folder.path().join(format!("odd-{number}.jsonl"));
+        std::fs::write(&file, lines).unwrap();
+        let output = recapd()
+            .arg("replay")
+            .arg(&file)
+            .args(["--budget", "1", "--json"])
+            .output()
+            .unwrap();
+        let report = json(&output);
+        assert_eq!(code(&output), Some(0), "{name}: {}", stderr(&output));
+        assert_eq!(
+            report["messages"].as_u64().unwrap(),
+            lines.lines().count() as u64,
+            "{name}"
+        );
+        assert_eq!(report["skipped"], 0, "{name}");
+        assert_eq!(report["verify"]["breaches"], serde_json::json!([]), "{name}");
+    }
+}
+
+#[test]
+fn a_message_of_20_mb_is_kept_and_reported_over_budget() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("huge.jsonl");
+    let huge = format!(
+        "{{\"kind\":\"user\",\"content\":\"{}\"}}\n{{\"kind\":\"user\",\"content\":\"next\"}}",
+        "word ".repeat(4 << 20)
+    );
+    std::fs::write(&file, huge).unwrap();
+    let report = json(&replay(&file));
+    assert_eq!(report["messages"], 2);
+    assert_eq!(
+        report["agents"][0]["covers_through"], 1,
+        "the huge exchange is summarised when the next one begins"
+    );
+    assert!(report["cost"]["evicted_tokens"].as_i64().unwrap() > 4_000_000);
+    assert_eq!(report["verify"]["breaches"], serde_json::json!([]));
+}
+
+#[test]
+fn nothing_readable_is_a_failure_that_says_why() {
+    for (file, word) in [
+        ("empty.jsonl", "empty"),
+        ("unknown_format.jsonl", "--format"),
+        ("broken_document.json", "broken_document.json"),
+    ] {
+        let output = recapd()
+            .arg("replay")
+            .arg(package_file("tests/fixtures").join(file))
+            .output()
+            .unwrap();
+        assert_eq!(code(&output), Some(1), "{file}");
+        assert!(stderr(&output).contains(word), "{file}: {}", stderr(&output));
+    }
+    let output = recapd().args(["replay", "no-such-file.jsonl"]).output().unwrap();
+    assert_eq!(code(&output), Some(2));
+    assert!(
+        stderr(&output).contains("no-such-file.jsonl does not exist"),
+        "{}",
+        stderr(&output)
+    );
+}

@@ -1,0 +1,140 @@
+//! `recapd replay`
+
+use super::{code, json, package_file, recapd, stderr, stdout};
+
+/// The first command of the README.
+#[test]
+fn the_example_fills_all_three_sections_and_verifies() {
+    let output = recapd()
+        .args(["replay", "examples/two-weeks.jsonl"])
+        .current_dir(package_file(""))
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    for part in [
+        "the model sees from here",
+        "## Previously in This Session",
+        "## Yesterday",
+        "## This Week",
+        "0 model calls",
+        "verify: clean",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn a_replay_is_the_same_each_time() {
+    let run = || {
+        let output = recapd()
+            .arg("replay")
+            .arg(package_file("examples/two-weeks.jsonl"))
+            .arg("--json")
+            .output()
+            .unwrap();
+        json(&output)["agents"].clone()
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn a_smaller_budget_evicts_more_and_zero_evicts_nothing() {
+    let evicted = |budget: &str| {
+        let file = package_file("examples/two-weeks.jsonl");
+        let output = recapd()
+            .arg("replay")
+            .arg(file)
+            .args(["--json", "--budget", budget])
+            .output()
+            .unwrap();
+        let report = json(&output);
+        assert_eq!(report["verify"]["breaches"], serde_json::json!([]));
+        assert!(report["agents"][0]["summary_tokens"].as_i64().unwrap() <= 10_000);
+        report["cost"]["evicted_tokens"].as_i64().unwrap()
+    };
+    assert_eq!(evicted("0"), 0);
+    assert!(evicted("20000") > evicted("100000"));
+    assert!(evicted("100000") > 0);
+}
+
+#[test]
+fn every_format_is_detected_and_a_folder_is_read_whole() {
+    for (file, format, agents, messages) in [
+        ("native.jsonl", "1 × native", 1, None),
+        ("openai.jsonl", "1 × openai", 1, None),
+        ("openai.json", "1 × openai", 1, None),
+        ("anthropic.jsonl", "1 × anthropic", 1, None),
+        ("anthropic_request.json", "1 × anthropic", 1, None),
+        ("claude_code.jsonl", "1 × claude-code", 2, None::<i64>),
+    ] {
+        let output = recapd()
+            .arg("replay")
+            .arg(package_file("tests/fixtures").join(file))
+            .arg("--json")
+            .output()
+            .unwrap();
+        let report = json(&output);
+        assert_eq!(report["formats"], serde_json::json!([format]), "{file}");
+        assert_eq!(report["agents"].as_array().unwrap().len(), agents, "{file}");
+        assert!(
+            report["messages"].as_i64().unwrap() >= messages.unwrap_or(1),
+            "{file}"
+        );
+        assert_eq!(code(&output), Some(0), "{file}");
+    }
+    let output = recapd()
+        .arg("replay")
+        .arg(package_file("tests/fixtures"))
+        .arg("--json")
+        .output()
+        .unwrap();
+    let report = json(&output);
+    assert!(report["agents"].as_array().unwrap().len() > 8);
+    assert_eq!(report["verify"]["breaches"], serde_json::json!([]));
+}
+
+#[test]
+fn a_kept_database_can_be_looked_at_and_refuses_the_same_conversation_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("kept.db");
+    let replay = || {
+        let mut command = recapd();
+        command
+            .arg("replay")
+            .arg(package_file("examples/two-weeks.jsonl"))
+            .arg("--db")
+            .arg(&database);
+        command.output().unwrap()
+    };
+    assert_eq!(code(&replay()), Some(0));
+    let again = replay();
+    assert_eq!(code(&again), Some(2));
+    assert!(stderr(&again).contains("--agent"), "{}", stderr(&again));
+
+    let look = |args: &[&str]| recapd().args(args).arg("--db").arg(&database).output().unwrap();
+    let summary = look(&["summary", "two-weeks"]);
+    assert!(stdout(&summary).contains("## This Week"), "{}", stderr(&summary));
+    let history = look(&["history", "two-weeks", "--all"]);
+    assert!(
+        stdout(&history).contains("in summary since v1"),
+        "{}",
+        stderr(&history)
+    );
+    let status = look(&["status"]);
+    assert!(
+        stdout(&status).contains("1 agents, 1 summaries"),
+        "{}",
+        stdout(&status)
+    );
+    let verify = look(&["verify"]);
+    assert_eq!(code(&verify), Some(0));
+    assert!(stdout(&verify).contains("nothing is lost"), "{}", stdout(&verify));
+    let unknown = look(&["summary", "nobody"]);
+    assert_eq!(code(&unknown), Some(3));
+    assert!(
+        stderr(&unknown).contains("known agents: two-weeks"),
+        "{}",
+        stderr(&unknown)
+    );
+}

@@ -1,0 +1,313 @@
+//! The daemon with a provider that misbehaves: the old summary stays, the queue recovers by itself, failures are
+//! counted.
+
+use std::{
+    net::{SocketAddr, TcpListener},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+use crate::support::fake_openai::{FakeOpenAi, Planned};
+
+const AGENT: &str = "coder";
+/// How long one call to the model may take here.
+const TIMEOUT_MS: u64 = 300;
+
+/// The real binary on a database of its own.
+struct Daemon {
+    child: Child,
+    address: SocketAddr,
+    client: reqwest::Client,
+    _folder: tempfile::TempDir,
+}
+
+impl Daemon {
+    fn start(fake: &FakeOpenAi, settings: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let own = [
+            format!("http.listen={address}"),
+            format!(
+                "database.url=sqlite:{}",
+                folder.path().join("daemon.db").display()
+            ),
+            "model.mode=openai".to_owned(),
+            format!("model.base_url={}", fake.base_url()),
+            format!("model.timeout_ms={TIMEOUT_MS}"),
+            "model.connect_timeout_ms=200".to_owned(),
+            "window.budget_tokens=200".to_owned(),
+            "queue.batch_exchanges=1".to_owned(),
+            "queue.debounce_ms=0".to_owned(),
+            "queue.max_wait_ms=100".to_owned(),
+            "queue.poll_ms=50".to_owned(),
+            "queue.backoff_base_ms=5".to_owned(),
+            "queue.backoff_max_ms=100".to_owned(),
+            "log.level=error".to_owned(),
+        ];
+        let all = own.iter().map(String::as_str).chain(settings.iter().copied());
+        let child = Command::new(assert_cmd::cargo::cargo_bin("recapd"))
+            .env_clear()
+            .arg("serve")
+            .args(all.flat_map(|setting| ["--set", setting]))
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let http = recapd::llm::http::HttpSettings {
+            timeout_ms: 5_000,
+            connect_timeout_ms: 1_000,
+            proxy_url: None,
+        };
+        Self {
+            child,
+            address,
+            client: recapd::llm::http::client(&http).unwrap(),
+            _folder: folder,
+        }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    async fn get(&self, path: &str) -> Option<String> {
+        let response = self
+            .client
+            .get(self.url(path))
+            .header("accept", "application/json")
+            .send()
+            .await
+            .ok()?;
+        response.status().is_success().then_some(())?;
+        response.text().await.ok()
+    }
+
+    async fn summary(&self) -> Value {
+        let text = self.get(&format!("/v1/agents/{AGENT}/summary")).await;
+        serde_json::from_str(&text.unwrap_or_default()).unwrap_or_default()
+    }
+
+    async fn metric(&self, series: &str) -> i64 {
+        let text = self.get("/metrics").await.unwrap_or_default();
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(series))
+            .map(str::trim);
+        line.and_then(|value| value.parse().ok()).unwrap_or(-1)
+    }
+
+    /// Says something long enough that something older has to leave the window.
+    async fn turn(&self, number: u32) {
+        let ask =
+            format!("Question {number} about src/module_{number}.rs: why does it fail with E{number}? ")
+                .repeat(6);
+        let messages = json!([{"kind": "user", "content": ask}, {"kind": "assistant", "content": "Because of the cache."}]);
+        let request = self
+            .client
+            .post(self.url(&format!("/v1/agents/{AGENT}/messages?format=native")));
+        let request = request
+            .header("content-type", "application/json")
+            .body(messages.to_string());
+        assert!(request.send().await.unwrap().status().is_success());
+    }
+
+    /// Waits until the daemon shows what `is_seen` looks for.
+    async fn until(&self, what: &str, mut is_seen: impl AsyncFnMut(&Self) -> bool) {
+        for _ in 0..400 {
+            if is_seen(self).await {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+        panic!("waited in vain until {what}; summary: {}", self.summary().await);
+    }
+
+    async fn until_version(&self, version: i64) {
+        self.until(&format!("version {version}"), async |daemon: &Self| {
+            daemon.summary().await["version"]
+                .as_i64()
+                .is_some_and(|found| found >= version)
+        })
+        .await;
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+async fn started(fake: &FakeOpenAi, settings: &[&str]) -> Daemon {
+    let daemon = Daemon::start(fake, settings);
+    daemon
+        .until("it is ready", async |daemon: &Daemon| {
+            daemon.get("/readyz").await.is_some()
+        })
+        .await;
+    daemon
+}
+
+/// Late, 429, 500, garbage, empty, oversize, wrong, cut off, or not at all.
+#[tokio::test]
+async fn the_old_summary_stays_while_the_provider_misbehaves_and_the_queue_recovers() {
+    let fake = FakeOpenAi::start();
+    let daemon = started(&fake, &["queue.attempts_max=50"]).await;
+    daemon.turn(1).await;
+    daemon.turn(2).await;
+    daemon.until_version(1).await;
+    let old = daemon.summary().await;
+
+    let refused = "{\"error\":{\"message\":\"slow down\",\"type\":\"rate_limit_error\",\"code\":\"rate_limit_exceeded\"}}";
+    fake.plan([
+        Planned::status(429, refused),
+        Planned::status(500, "oops"),
+        // What can't be read is asked for once more in the same attempt, so each stands twice.
+        Planned::Garbage,
+        Planned::Garbage,
+        Planned::Empty,
+        Planned::Empty,
+        Planned::WrongExchanges,
+        Planned::WrongExchanges,
+        Planned::Flood,
+        Planned::CutConnection,
+        Planned::Late(Duration::from_millis(3 * TIMEOUT_MS)),
+        Planned::Hang,
+        Planned::Hang,
+    ]);
+    daemon.turn(3).await;
+    daemon
+        .until("the eviction is seen", async |daemon: &Daemon| {
+            daemon.summary().await["pending_exchanges"] == 1
+        })
+        .await;
+    daemon
+        .until("everything failed", async |daemon: &Daemon| {
+            let summary = daemon.summary().await;
+            // Whatever the provider does, the reader has the old version, and a line for what is pending.
+            assert_eq!(summary["version"], old["version"], "{summary}");
+            assert!(
+                summary["content"]
+                    .as_str()
+                    .unwrap()
+                    .contains("Just Left the Window"),
+                "{summary}"
+            );
+            daemon
+                .metric("recapd_update_failures_total{reason=\"provider_timeout\"}")
+                .await
+                >= 3
+        })
+        .await;
+    daemon.until_version(2).await;
+
+    for (reason, at_least) in [
+        ("provider_rate_limited", 1),
+        ("provider_server", 2),
+        ("bad_output", 3),
+        ("provider_network", 1),
+        ("provider_timeout", 3),
+    ] {
+        let failures = daemon
+            .metric(&format!("recapd_update_failures_total{{reason=\"{reason}\"}}"))
+            .await;
+        assert!(failures >= at_least, "{reason}: {failures}");
+    }
+    assert!(daemon.metric("recapd_updates_total{outcome=\"failed\"}").await >= 10);
+    assert_eq!(daemon.metric("recapd_retries_exhausted_total").await, 0);
+    let summary = daemon.summary().await;
+    assert_eq!(summary["pending_exchanges"], 0);
+    fake.assert_well_formed();
+}
+
+#[tokio::test]
+async fn after_the_last_attempt_digests_stand_in_and_are_condensed_when_the_provider_is_back() {
+    let fake = FakeOpenAi::start();
+    fake.otherwise(Planned::status(500, "down"));
+    let daemon = started(&fake, &["queue.attempts_max=2", "queue.revive_after_ms=0"]).await;
+    daemon.turn(1).await;
+    daemon.turn(2).await;
+    daemon.until_version(1).await;
+    let digests = daemon.summary().await;
+    let content = digests["content"].as_str().unwrap();
+    assert!(
+        content.contains("Question 1 about src/module_1.rs") && content.contains("not yet condensed"),
+        "{content}"
+    );
+    assert_eq!(daemon.metric("recapd_retries_exhausted_total").await, 1);
+
+    fake.otherwise(Planned::Good);
+    daemon.turn(3).await;
+    daemon
+        .until("nothing is provisional any more", async |daemon: &Daemon| {
+            let summary = daemon.summary().await;
+            summary["pending_exchanges"] == 0
+                && !summary["content"]
+                    .as_str()
+                    .unwrap_or("not yet")
+                    .contains("not yet")
+        })
+        .await;
+}
+
+/// A wrong key isn't tried again and again: nothing but an operator helps.
+#[tokio::test]
+async fn a_refused_key_is_not_tried_again() {
+    let fake = FakeOpenAi::start();
+    fake.otherwise(Planned::status(
+        401,
+        "{\"error\":{\"message\":\"no\",\"code\":\"invalid_api_key\"}}",
+    ));
+    let daemon = started(&fake, &[]).await;
+    daemon.turn(1).await;
+    daemon.turn(2).await;
+    daemon.until_version(1).await;
+    assert_eq!(
+        daemon
+            .metric("recapd_provider_errors_total{provider=\"openai\",class=\"auth\"}")
+            .await,
+        1
+    );
+    assert_eq!(fake.requests().len(), 1);
+}
+
+/// The commands ask the daemon, and say so when it isn't there.
+#[tokio::test]
+async fn the_commands_ask_a_running_daemon() {
+    let fake = FakeOpenAi::start();
+    let daemon = started(&fake, &[]).await;
+    daemon.turn(1).await;
+    daemon.turn(2).await;
+    daemon.until_version(1).await;
+    let server = daemon.url("");
+    let ask = |args: &[&str]| {
+        let mut command = assert_cmd::Command::cargo_bin("recapd").unwrap();
+        let output = command
+            .env_clear()
+            .args(args)
+            .args(["--server", &server])
+            .output()
+            .unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (code, summary, _) = ask(&["summary", AGENT]);
+    assert_eq!(code, Some(0));
+    assert!(summary.contains("## Previously in This Session"), "{summary}");
+    let (_, history, _) = ask(&["history", AGENT]);
+    assert!(history.contains("the model sees from here"), "{history}");
+    let (_, status, _) = ask(&["status"]);
+    assert!(status.contains("1 agents, 1 summaries"), "{status}");
+    let (code, _, unknown) = ask(&["summary", "nobody"]);
+    assert_eq!(code, Some(3));
+    assert!(unknown.contains("nobody"), "{unknown}");
+    drop(daemon);
+    let (code, _, gone) = ask(&["status"]);
+    assert_eq!(code, Some(69));
+    assert!(gone.contains("is the daemon running there?"), "{gone}");
+}

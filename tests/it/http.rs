@@ -1,0 +1,9 @@
+//! The HTTP interface, from outside: the real server, a real database, a real client.
+
+mod agents;
+mod health;
+mod history;
+mod limits;
+mod messages;
+mod problems;
+mod summary;

@@ -1,0 +1,102 @@
+//! `GET /v1/agents` and `GET /v1/status`.
+
+use crate::support::server::Server;
+
+#[tokio::test]
+async fn agents_are_listed_with_their_figures() {
+    let server = Server::start(|config| config.window.budget_tokens = 200).await;
+    assert_eq!(
+        server.get("/v1/agents").await.body,
+        r#"{"agents":[],"next_cursor":null}"#
+    );
+    server.converse("coder", 1..=8).await;
+    server.summarise().await;
+    server.converse("coder", 9..=12).await;
+    insta::assert_snapshot!(server.get("/v1/agents").await.pretty(), @r#"
+    {
+      "agents": [
+        {
+          "agent_id": "coder",
+          "budget_tokens": 200,
+          "covers_through": 5,
+          "exchanges": 12,
+          "first_exchange": 10,
+          "messages": 24,
+          "pending_exchanges": 4,
+          "summary_tokens": 97,
+          "updated_at": "2026-11-20T08:50:00Z",
+          "version": 1,
+          "window_tokens": 174
+        }
+      ],
+      "next_cursor": null
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn pages_follow_each_other_without_gap_or_overlap() {
+    let server = Server::start(|_| {}).await;
+    for agent in ["c", "a", "e", "b", "d"] {
+        server.converse(agent, 1..=1).await;
+    }
+    let (mut seen, mut query) = (Vec::new(), String::new());
+    loop {
+        let page = server.get(&format!("/v1/agents?limit=2{query}")).await.json();
+        let agents = page["agents"].as_array().unwrap();
+        assert!(agents.len() <= 2);
+        seen.extend(
+            agents
+                .iter()
+                .map(|agent| agent["agent_id"].as_str().unwrap().to_owned()),
+        );
+        let Some(cursor) = page["next_cursor"].as_str() else {
+            break;
+        };
+        query = format!("&cursor={cursor}");
+    }
+    assert_eq!(seen, ["a", "b", "c", "d", "e"]);
+    let whole = server.get("/v1/agents?limit=5").await.json();
+    assert!(whole["next_cursor"].is_null(), "{whole}");
+    for query in ["limit=0", "limit=201", "limit=x", "cursor=%20", "limit=1&limit=2"] {
+        server
+            .get(&format!("/v1/agents?{query}"))
+            .await
+            .problem(400, "invalid_parameter");
+    }
+}
+
+#[tokio::test]
+async fn the_status_shows_the_last_day() {
+    let server = Server::start(|config| config.window.budget_tokens = 200).await;
+    server.converse("coder", 1..=8).await;
+    server.summarise().await;
+    server.converse("coder", 9..=12).await;
+    let mut status = server.get("/v1/status").await.json();
+    assert_eq!(status["version"].take(), env!("CARGO_PKG_VERSION"));
+    insta::assert_snapshot!(serde_json::to_string_pretty(&status).unwrap(), @r#"
+    {
+      "agents": 1,
+      "completed": 1,
+      "documents": 1,
+      "documents_tokens": 97,
+      "failed": 0,
+      "input_tokens": 0,
+      "mean_document_tokens": 97,
+      "mean_duration_ms": 0,
+      "model_calls": 0,
+      "oldest_pending_at": "2026-11-20T08:50:00Z",
+      "oldest_ready_at": null,
+      "output_tokens": 0,
+      "parked": 0,
+      "ready": 0,
+      "running": 0,
+      "scheduled": 1,
+      "started_at": "2026-11-20T08:40:00Z",
+      "truncated": 0,
+      "uptime_ms": 600000,
+      "version": null,
+      "window_hours": 24
+    }
+    "#);
+}

@@ -1,0 +1,150 @@
+//! `GET /v1/agents/{id}/history`.
+
+use crate::support::server::Server;
+
+const PATH: &str = "/v1/agents/coder/history";
+
+async fn with_archive() -> Server {
+    let server = Server::start(|config| {
+        config.window.budget_tokens = 200;
+        config.window.low_water = 0.5;
+    })
+    .await;
+    server.converse("coder", 1..=14).await;
+    server
+}
+
+#[tokio::test]
+#[expect(clippy::too_many_lines, reason = "most of them are a golden text")]
+async fn it_shows_the_exchanges_on_both_sides_of_the_rule() {
+    let server = with_archive().await;
+    let reply = server.get(&format!("{PATH}?archived=1")).await;
+    assert_eq!(reply.header("content-type"), "application/json");
+    insta::assert_snapshot!(reply.pretty(), @r#"
+    {
+      "agent_id": "coder",
+      "archived_total": 12,
+      "boundary": {
+        "after_exchange": 12,
+        "first_exchange": 13,
+        "tokens_visible": 116
+      },
+      "budget_tokens": 200,
+      "exchanges": [
+        {
+          "ended_at": "2026-11-20T08:40:00Z",
+          "messages": [],
+          "n": 12,
+          "over_budget": false,
+          "started_at": "2026-11-20T08:40:00Z",
+          "state": "archived",
+          "summary_version": null,
+          "title": "Fix bug 12 in parser.rs",
+          "tokens": 58,
+          "waiting": true
+        },
+        {
+          "ended_at": "2026-11-20T08:40:00Z",
+          "messages": [
+            {
+              "text": "Fix bug 13 in parser.rs",
+              "voice": "user"
+            },
+            {
+              "text": "Fixed bug 13: the loop ended too early.",
+              "voice": "assistant"
+            }
+          ],
+          "n": 13,
+          "over_budget": false,
+          "started_at": "2026-11-20T08:40:00Z",
+          "state": "window",
+          "summary_version": null,
+          "title": "Fix bug 13 in parser.rs",
+          "tokens": 58,
+          "waiting": false
+        },
+        {
+          "ended_at": "2026-11-20T08:40:00Z",
+          "messages": [
+            {
+              "text": "Fix bug 14 in parser.rs",
+              "voice": "user"
+            },
+            {
+              "text": "Fixed bug 14: the loop ended too early.",
+              "voice": "assistant"
+            }
+          ],
+          "n": 14,
+          "over_budget": false,
+          "started_at": "2026-11-20T08:40:00Z",
+          "state": "window",
+          "summary_version": null,
+          "title": "Fix bug 14 in parser.rs",
+          "tokens": 58,
+          "waiting": false
+        }
+      ],
+      "summary": null,
+      "window": {
+        "fill_ratio": 0.58,
+        "tokens": 116
+      },
+      "window_total": 2
+    }
+    "#);
+    let reply = server.get_as(&format!("{PATH}?archived=2"), "text/plain").await;
+    assert_eq!(reply.header("content-type"), "text/plain; charset=utf-8");
+    insta::assert_snapshot!(reply.body, @r"
+    recapd history coder                                 budget 200 · no summary yet
+
+      ARCHIVE · not sent to the model                           2 of 12 shown, --all
+      #11  Fix bug 11 in parser.rs      now     58   waiting for the next summary
+      #12  Fix bug 12 in parser.rs      now     58   waiting for the next summary
+
+    ──────── the model sees from here · 116 of 200 tokens · 58% ────────────────────
+
+      WINDOW
+      #13  Fix bug 13 in parser.rs      now     58
+           ├─ user       Fix bug 13 in parser.rs
+           └─ assistant  Fixed bug 13: the loop ended too early.
+      #14  Fix bug 14 in parser.rs      now     58
+           ├─ user       Fix bug 14 in parser.rs
+           └─ assistant  Fixed bug 14: the loop ended too early.
+    ");
+}
+
+#[tokio::test]
+async fn as_much_of_the_archive_as_is_asked_for() {
+    let server = with_archive().await;
+    let archived = |reply: serde_json::Value| {
+        let exchanges = reply["exchanges"].as_array().unwrap().clone();
+        exchanges
+            .iter()
+            .filter(|exchange| exchange["state"] == "archived")
+            .count()
+    };
+    for (query, expected) in [
+        ("", 10),
+        ("?archived=0", 0),
+        ("?archived=3", 3),
+        ("?all=1", 12),
+        ("?all", 12),
+        ("?all=0", 10),
+    ] {
+        let reply = server.get(&format!("{PATH}{query}")).await;
+        assert_eq!(reply.json()["archived_total"], 12);
+        assert_eq!(archived(reply.json()), expected, "{query}");
+    }
+    for query in ["archived=-1", "archived=many", "archived=10001", "all=maybe"] {
+        server
+            .get(&format!("{PATH}?{query}"))
+            .await
+            .problem(400, "invalid_parameter");
+    }
+    server
+        .get("/v1/agents/nobody/history")
+        .await
+        .problem(404, "unknown_agent");
+}

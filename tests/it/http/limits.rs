@@ -1,0 +1,128 @@
+//! What is too long, too much, too slow, or gone too early.
+
+use std::time::Duration;
+
+use recapd::store::Store as _;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{server::Server, troubled_store::Trouble};
+
+const PATH: &str = "/v1/agents/coder/messages";
+
+/// Head and body of the problem that comes.
+async fn answer(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"}") {
+        assert_ne!(
+            stream.read_buf(&mut bytes).await.unwrap(),
+            0,
+            "the answer breaks off"
+        );
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+/// Waits until every write is done, and returns how many messages there are.
+async fn messages_in_the_end(server: &Server) -> i64 {
+    server.writes.close();
+    let writes = tokio::time::timeout(Duration::from_secs(20), server.writes.wait());
+    writes.await.unwrap();
+    let agent = "coder".parse().unwrap();
+    server.store.agent(&agent).await.unwrap().unwrap().ledger.last_seq
+}
+
+#[tokio::test]
+async fn a_body_has_an_end() {
+    let server = Server::start(|config| config.http.body_bytes_max = 2_000).await;
+    let body = |bytes: usize| {
+        let frame = r#"{"role":"user","content":""}"#.len();
+        serde_json::json!({ "role": "user", "content": "x".repeat(bytes - frame) }).to_string()
+    };
+    assert_eq!(body(2_000).len(), 2_000);
+    assert_eq!(server.post(PATH, body(2_000)).await.status, 200);
+    let problem = server
+        .post(PATH, body(2_001))
+        .await
+        .problem(413, "body_too_large");
+    assert_eq!(problem["detail"], "the body is longer than 2000 bytes");
+    assert_eq!(server.post(PATH, body(4_000_000)).await.status, 413);
+}
+
+#[tokio::test]
+async fn a_body_that_doesnt_say_its_length_has_an_end_too() {
+    let server = Server::start(|config| config.http.body_bytes_max = 2_000).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let head = format!(
+        "POST {PATH} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+    );
+    let chunk = format!("7d1\r\n{}\r\n", "x".repeat(0x7d1));
+    stream
+        .write_all(format!("{head}{chunk}0\r\n\r\n").as_bytes())
+        .await
+        .unwrap();
+    let answer = answer(&mut stream).await;
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_request_holds_so_many_messages() {
+    let server = Server::start(|config| config.http.batch_messages_max = 3).await;
+    let body = |count: usize| format!("[{}]", vec![r#"{"role":"user","content":"Hi"}"#; count].join(","));
+    assert_eq!(server.post(PATH, body(3)).await.json()["accepted"], 3);
+    let problem = server.post(PATH, body(4)).await.problem(413, "too_many_messages");
+    assert_eq!(
+        problem["detail"],
+        "4 messages are more than one request may hold, 3"
+    );
+}
+
+#[tokio::test]
+async fn a_request_that_takes_too_long_is_given_up_but_a_write_is_not() {
+    let server = Server::start(|config| config.http.request_timeout_ms = 300).await;
+    let go_on = CancellationToken::new();
+    server.store.trouble("append", Trouble::Late(go_on.clone()));
+    let body = r#"{"role":"user","content":"Hi"}"#;
+    let reply = server.post(PATH, body).await;
+    let problem = reply.problem(503, "timed_out");
+    assert!(
+        problem["hint"].as_str().unwrap().contains("client id"),
+        "{problem}"
+    );
+    assert_eq!(reply.header("retry-after"), "5");
+    go_on.cancel();
+    assert_eq!(messages_in_the_end(&server).await, 1);
+
+    server.store.trouble("sample", Trouble::Hang);
+    server.get("/v1/status").await.problem(503, "timed_out");
+}
+
+#[tokio::test]
+async fn a_write_goes_on_without_its_client() {
+    let server = Server::start(|_| {}).await;
+    let go_on = CancellationToken::new();
+    server.store.trouble("append", Trouble::Late(go_on.clone()));
+    let body = r#"{"role":"user","content":"Hi"}"#;
+    tokio::select! {
+        _ = server.post(PATH, body) => panic!("it can't be answered yet"),
+        () = async { while server.writes.is_empty() { tokio::task::yield_now().await; } } => {}
+    }
+    go_on.cancel();
+    assert_eq!(messages_in_the_end(&server).await, 1);
+}
+
+#[tokio::test]
+async fn a_body_that_doesnt_come_is_not_waited_for() {
+    let server = Server::start(|config| config.http.request_timeout_ms = 400).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let head = format!(
+        "POST {PATH} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let answer = answer(&mut stream).await;
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+    assert!(answer.contains("body_too_slow"), "{answer}");
+}

@@ -1,0 +1,344 @@
+//! `POST /v1/agents/{id}/messages`.
+
+use recapd::{
+    domain::message::Format,
+    store::{ExchangeQuery, Store as _, StoredMessage},
+};
+
+use crate::support::server::Server;
+
+const PATH: &str = "/v1/agents/coder/messages";
+
+/// All messages of `coder`, as stored.
+async fn stored(server: &Server) -> Vec<StoredMessage> {
+    let query = ExchangeQuery {
+        from: 0,
+        through: i64::MAX,
+        limit: i64::MAX,
+        messages: true,
+    };
+    let agent = "coder".parse().unwrap();
+    let exchanges = server.store.exchanges(&agent, query).await.unwrap();
+    exchanges
+        .into_iter()
+        .flat_map(|exchange| exchange.messages)
+        .collect()
+}
+
+async fn payloads(server: &Server) -> Vec<String> {
+    let messages = stored(server).await;
+    messages
+        .into_iter()
+        .map(|stored| stored.message.payload)
+        .collect()
+}
+
+#[tokio::test]
+async fn an_append_tells_what_it_did_to_the_window() {
+    let server = Server::start(|config| {
+        config.window.budget_tokens = 200;
+        config.window.low_water = 0.5;
+    })
+    .await;
+    let first = server.converse("coder", 1..=1).await;
+    insta::assert_snapshot!(first.pretty(), @r#"
+    {
+      "accepted": 2,
+      "duplicates": 0,
+      "evicted": [],
+      "exchange": 1,
+      "summary": {
+        "covers_through": 0,
+        "pending_exchanges": 0
+      },
+      "window": {
+        "budget_tokens": 200,
+        "fill_ratio": 0.29,
+        "tokens": 58,
+        "tokens_until_eviction": 142
+      }
+    }
+    "#);
+    let fourth = server.converse("coder", 2..=4).await;
+    insta::assert_snapshot!(fourth.pretty(), @r#"
+    {
+      "accepted": 2,
+      "duplicates": 0,
+      "evicted": [
+        {
+          "from_exchange": 1,
+          "through_exchange": 3,
+          "tokens": 174
+        }
+      ],
+      "exchange": 4,
+      "summary": {
+        "covers_through": 0,
+        "pending_exchanges": 3
+      },
+      "window": {
+        "budget_tokens": 200,
+        "fill_ratio": 0.29,
+        "tokens": 58,
+        "tokens_until_eviction": 142
+      }
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn without_a_budget_nothing_is_ever_evicted() {
+    let server = Server::start(|config| config.window.budget_tokens = 0).await;
+    let reply = server.converse("coder", 1..=1).await.json();
+    assert_eq!(reply["window"]["budget_tokens"], 0);
+    assert!(reply["window"]["fill_ratio"].is_null());
+    assert!(reply["window"]["tokens_until_eviction"].is_null());
+}
+
+#[tokio::test]
+async fn every_way_to_send_messages_keeps_them_byte_for_byte_and_in_order() {
+    // Odd spacing, big integers, escapes, repeated and unordered keys: none of it survives re-serialising.
+    let one = "{ \"role\":\"user\",\t\"content\":\"caf\\u00e9 \\ud83d\\ude00\", \"z\":1, \"a\":12345678901234567890123 }";
+    let two = r#"{"role":"assistant","content":"Done  .","x":1.10,"x":1e2}"#;
+    let array = format!("\n [ {one} ,\n{two}] \n");
+    let batch = format!("{{\"messages\" : [{one},{two} ]}}");
+    let lines = format!("{one}\r\n\n  {two}  \n");
+    let cases = [
+        ("application/json", array),
+        ("application/json; charset=utf-8", batch),
+        ("application/x-ndjson", lines),
+        ("application/jsonl", format!("\u{feff}{one}\n{two}")),
+    ];
+    for (content_type, body) in cases {
+        let server = Server::start(|_| {}).await;
+        let reply = server.post_as(PATH, content_type, body.as_str()).await;
+        assert_eq!(reply.status, 200, "{}", reply.body);
+        assert_eq!(reply.json()["accepted"], 2);
+        assert_eq!(payloads(&server).await, [one, two], "{body}");
+    }
+    let server = Server::start(|_| {}).await;
+    let pretty = "{\n  \"role\": \"user\",\n  \"content\": \"One alone\"\n}";
+    assert_eq!(
+        server.post(PATH, format!("{pretty}\n")).await.json()["accepted"],
+        1
+    );
+    assert_eq!(payloads(&server).await, [pretty]);
+}
+
+#[tokio::test]
+async fn formats_are_detected_or_taken_at_their_word() {
+    let openai = r#"{"role":"tool","tool_call_id":"c1","content":"ok"}"#;
+    let anthropic = r#"{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"ls","input":{}}]}"#;
+    let native = r#"{"kind":"user","content":"Hi"}"#;
+    let claude_code = r#"{"type":"user","uuid":"u1","message":{"role":"user","content":"Hi"}}"#;
+    let plain = r#"{"role":"user","content":"Hi"}"#;
+    let cases = [
+        ("", format!("[{openai}]"), vec![Format::OpenAiChat]),
+        ("", format!("[{native}]"), vec![Format::Native]),
+        ("", format!("[{claude_code}]"), vec![Format::ClaudeCode]),
+        ("", format!("[{plain}]"), vec![Format::OpenAiChat]),
+        // What could be of several formats is of the one that its neighbours certainly have.
+        ("", format!("[{plain},{anthropic}]"), vec![Format::Anthropic; 2]),
+        ("?format=anthropic", format!("[{plain}]"), vec![Format::Anthropic]),
+        ("?format=openai", format!("[{plain}]"), vec![Format::OpenAiChat]),
+    ];
+    for (query, body, expected) in cases {
+        let server = Server::start(|_| {}).await;
+        let reply = server.post(&format!("{PATH}{query}"), body.as_str()).await;
+        assert_eq!(reply.status, 200, "{}", reply.body);
+        let messages = stored(&server).await.into_iter();
+        let formats: Vec<Format> = messages.map(|stored| stored.message.format).collect();
+        assert_eq!(formats, expected, "{query} {body}");
+    }
+}
+
+#[tokio::test]
+async fn one_bad_message_and_nothing_is_stored() {
+    let good = r#"{"role":"user","content":"Hi"}"#;
+    let cases = [
+        (
+            "application/x-ndjson",
+            format!("{good}\n\n{{\"role\":\"us\n{good}\n"),
+            r#"{"line":3}"#,
+        ),
+        (
+            "application/x-ndjson",
+            format!("{good}\n[{good}]"),
+            r#"{"line":2}"#,
+        ),
+        (
+            "application/json",
+            format!("[{good},{good},7]"),
+            r#"{"pointer":"/2"}"#,
+        ),
+        (
+            "application/json",
+            format!("{{\"messages\":[{{}},{good}]}}"),
+            r#"{"pointer":"/messages/0"}"#,
+        ),
+        (
+            "application/json",
+            r#"{"content":"Hi"}"#.to_owned(),
+            r#"{"pointer":""}"#,
+        ),
+    ];
+    for (content_type, body, place) in cases {
+        let server = Server::start(|_| {}).await;
+        let reply = server.post_as(PATH, content_type, body.as_str()).await;
+        let problem = reply.problem(400, "invalid_message");
+        let mut finding = problem["errors"][0].clone();
+        let detail = finding.as_object_mut().unwrap().remove("detail").unwrap();
+        assert_eq!(finding.to_string(), place, "{body}");
+        assert!(
+            detail.as_str().unwrap().contains("; "),
+            "a reason and a cure: {detail}"
+        );
+        server
+            .get("/v1/agents/coder/summary")
+            .await
+            .problem(404, "unknown_agent");
+    }
+}
+
+#[tokio::test]
+async fn bad_messages_are_named_one_by_one() {
+    let server = Server::start(|_| {}).await;
+    let reply = server
+        .post_as(
+            PATH,
+            "application/x-ndjson",
+            "{\"role\":\"user\",\"content\":\"Hi\"}\n{\"role\":\nnull\n{\"content\":\"Hi\"}",
+        )
+        .await;
+    insta::assert_snapshot!(reply.body, @r#"
+    {
+      "type": "urn:recapd:problem:invalid_message",
+      "title": "Unreadable message",
+      "status": 400,
+      "detail": "3 of 4 messages can't be read, so none was stored",
+      "instance": "urn:recapd:request:test",
+      "code": "invalid_message",
+      "hint": "mend what `errors` names and send all again; ?format= says how messages are written",
+      "errors": [
+        {
+          "line": 2,
+          "detail": "broken JSON at column 8: EOF while parsing a value; give each message as one complete JSON object"
+        },
+        {
+          "line": 3,
+          "detail": "message is a JSON null, not an object; give one JSON object per message"
+        },
+        {
+          "line": 4,
+          "detail": "message has no `role`; give its role (user, assistant, system or tool), or say which format it is"
+        }
+      ]
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn many_bad_messages_are_counted() {
+    let server = Server::start(|_| {}).await;
+    let body = format!("[{}]", vec!["0"; 100].join(","));
+    let problem = server.post(PATH, body).await.problem(400, "invalid_message");
+    assert_eq!(
+        problem["detail"],
+        "100 of 100 messages can't be read, so none was stored"
+    );
+    assert_eq!(problem["errors"].as_array().unwrap().len(), 20);
+}
+
+#[tokio::test]
+async fn bodies_that_hold_no_messages_are_refused_with_a_cure() {
+    let cases = [
+        ("application/json", "", "EOF"),
+        ("application/json", "[]", "holds no messages"),
+        ("application/json", "{\"messages\":[]}", "holds no messages"),
+        ("application/x-ndjson", "\n \n", "holds no messages"),
+        ("application/json", "[{}", "broken JSON"),
+        ("application/json", "{\"messages\":{}}", "is no array"),
+        (
+            "application/json",
+            "{\"messages\":[{\"role\":\"user\"}],\"sys/tem\":1}",
+            "`/sys~1tem` is none",
+        ),
+        (
+            "application/json",
+            "{\"kind\":\"user\"}\n{\"kind\":\"user\"}",
+            "trailing characters",
+        ),
+    ];
+    for (content_type, body, expected) in cases {
+        let server = Server::start(|_| {}).await;
+        let reply = server.post_as(PATH, content_type, body).await;
+        let problem = reply.problem(400, "invalid_body");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains(expected), "{detail}");
+        assert!(problem["hint"].is_string(), "{problem}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_says_how_it_is_written() {
+    let server = Server::start(|_| {}).await;
+    for content_type in ["text/plain", "application/x-www-form-urlencoded", "?"] {
+        let reply = server.post_as(PATH, content_type, "{}").await;
+        reply.problem(415, "unsupported_media_type");
+    }
+    let request = server.request(reqwest::Method::POST, PATH).body("{}");
+    let problem = crate::support::server::Reply::of(request).await;
+    assert_eq!(
+        problem.problem(415, "unsupported_media_type")["detail"],
+        "the body has no content type"
+    );
+    let request = server
+        .request(reqwest::Method::POST, PATH)
+        .header("content-type", "application/json")
+        .header("content-encoding", "gzip");
+    let reply = crate::support::server::Reply::of(request.body("{}")).await;
+    reply.problem(415, "unsupported_media_type");
+}
+
+#[tokio::test]
+async fn text_that_is_no_utf8_is_refused_with_its_place() {
+    let server = Server::start(|_| {}).await;
+    let request = server
+        .request(reqwest::Method::POST, PATH)
+        .header("content-type", "application/json")
+        .body(b"{\"a\":\"\xff\"}".to_vec());
+    let reply = crate::support::server::Reply::of(request).await;
+    let problem = reply.problem(400, "invalid_body");
+    assert_eq!(problem["detail"], "byte 7 of the body is no UTF-8");
+}
+
+#[tokio::test]
+async fn client_ids_make_sending_again_safe() {
+    let server = Server::start(|_| {}).await;
+    let body = r#"[{"role":"user","content":"Hi","client_id":"m1"},
+                   {"role":"assistant","content":"Hello","client_id":"m2"},
+                   {"role":"assistant","content":"Hello","client_id":"m2"}]"#;
+    let counts = |reply: &serde_json::Value| (reply["accepted"].as_i64(), reply["duplicates"].as_i64());
+    let first = server.post(PATH, body).await.json();
+    assert_eq!(counts(&first), (Some(2), Some(1)));
+    let again = server.post(PATH, body).await.json();
+    assert_eq!(counts(&again), (Some(0), Some(3)));
+    assert_eq!(first["window"], again["window"]);
+    assert_eq!(stored(&server).await.len(), 2);
+}
+
+#[tokio::test]
+async fn the_end_of_a_session_makes_what_is_pending_urgent() {
+    let server = Server::start(|config| config.window.budget_tokens = 100).await;
+    let path = "/v1/agents/coder/sessions/end";
+    server.post(path, "").await.problem(404, "unknown_agent");
+    server.converse("coder", 1..=1).await;
+    assert_eq!(
+        server.post(path, "").await.body,
+        r#"{"session":1,"queued":false}"#
+    );
+    server.converse("coder", 2..=3).await;
+    assert_eq!(server.post(path, "").await.body, r#"{"session":2,"queued":true}"#);
+    // At once, although the clock stands still.
+    assert_eq!(server.parts.worker.drain().await.unwrap().len(), 1);
+}

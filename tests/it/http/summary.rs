@@ -1,0 +1,196 @@
+//! `GET /v1/agents/{id}/summary`.
+
+use reqwest::Method;
+
+use crate::support::{
+    server::{Reply, Server},
+    troubled_store::Trouble,
+};
+
+const PATH: &str = "/v1/agents/coder/summary";
+
+async fn small() -> Server {
+    Server::start(|config| {
+        config.window.budget_tokens = 200;
+        config.window.low_water = 0.5;
+    })
+    .await
+}
+
+/// The server, with exchanges of which some are summarised.
+async fn summarised() -> Server {
+    let server = small().await;
+    server.converse("coder", 1..=8).await;
+    server.summarise().await;
+    server
+}
+
+#[tokio::test]
+async fn an_agent_without_a_summary_has_an_empty_one() {
+    let server = small().await;
+    server.get(PATH).await.problem(404, "unknown_agent");
+    server.converse("coder", 1..=1).await;
+    let reply = server.get(PATH).await;
+    assert_eq!((reply.status, reply.body.as_str()), (200, ""));
+    assert_eq!(reply.header("content-type"), "text/markdown; charset=utf-8");
+    assert_eq!(reply.header("recapd-version"), "0");
+    assert_eq!(reply.header("recapd-pending-exchanges"), "0");
+    assert_eq!(reply.header("last-modified"), "");
+    let reply = server.get_as(PATH, "application/json").await;
+    insta::assert_snapshot!(reply.pretty(), @r#"
+    {
+      "agent_id": "coder",
+      "content": "",
+      "covers_through": 0,
+      "first_exchange": 1,
+      "pending_exchanges": 0,
+      "pending_since": null,
+      "stale_since": null,
+      "tokens": 0,
+      "updated_at": null,
+      "version": 0
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn what_just_left_the_window_is_seen_at_once_and_the_summary_when_it_is_written() {
+    let server = small().await;
+    server.converse("coder", 1..=1).await;
+    let empty = server.get(PATH).await;
+    assert_eq!(empty.body, "");
+
+    server.converse("coder", 2..=8).await;
+    let pending = server
+        .get_until(PATH, |reply| reply.header("recapd-pending-exchanges") == "6")
+        .await;
+    assert_eq!(pending.header("recapd-version"), "0");
+    assert!(pending.body.contains("Just Left the Window"), "{}", pending.body);
+    assert!(
+        pending.body.contains("Fix bug 6 in parser.rs"),
+        "{}",
+        pending.body
+    );
+
+    server.summarise().await;
+    let reply = server
+        .get_until(PATH, |reply| reply.header("recapd-version") == "1")
+        .await;
+    assert_eq!(reply.header("recapd-pending-exchanges"), "0");
+    assert_eq!(reply.header("cache-control"), "private, no-cache");
+    assert_eq!(reply.header("vary"), "accept");
+    assert_eq!(reply.header("last-modified"), "Fri, 20 Nov 2026 08:50:00 GMT");
+    assert!(!reply.body.contains("Just Left the Window"), "{}", reply.body);
+    let tags = [&empty, &pending, &reply].map(|reply| reply.header("etag"));
+    insta::assert_snapshot!(tags.join(" "), @r#""0.1.1a1f81ccf00" "0.7.1a1f81ccf00" "1.7.1a1f825f6c0""#);
+}
+
+#[tokio::test]
+async fn as_json_it_says_where_it_stands() {
+    let server = summarised().await;
+    let reply = server.get_as(PATH, "application/json").await;
+    assert_eq!(reply.header("content-type"), "application/json");
+    let mut json = reply.json();
+    let content = json["content"].take();
+    assert_eq!(content, server.get(PATH).await.body.as_str());
+    insta::assert_snapshot!(serde_json::to_string_pretty(&json).unwrap(), @r#"
+    {
+      "agent_id": "coder",
+      "content": null,
+      "covers_through": 6,
+      "first_exchange": 7,
+      "pending_exchanges": 0,
+      "pending_since": null,
+      "stale_since": null,
+      "tokens": 105,
+      "updated_at": "2026-11-20T08:50:00Z",
+      "version": 1
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn who_has_it_already_gets_no_second_copy() {
+    let server = summarised().await;
+    for accept in ["text/markdown", "application/json"] {
+        let first = server.get_as(PATH, accept).await;
+        let etag = first.header("etag");
+        let ask = |known: &str| {
+            let request = server.request(Method::GET, PATH).header("accept", accept);
+            Reply::of(request.header("if-none-match", known))
+        };
+        let again = ask(etag).await;
+        assert_eq!((again.status, again.body.as_str()), (304, ""), "{accept}");
+        for name in [
+            "etag",
+            "cache-control",
+            "vary",
+            "recapd-version",
+            "recapd-pending-exchanges",
+        ] {
+            assert_eq!(again.header(name), first.header(name), "{name}");
+        }
+        assert_eq!(ask("\"0.1\", \"other\"").await.status, 200);
+        assert_eq!(ask(&format!("\"0.1\", {etag}")).await.status, 304);
+    }
+    let tag = server.get(PATH).await.header("etag").to_owned();
+    server.converse("coder", 9..=12).await;
+    server.get_until(PATH, |reply| reply.header("etag") != tag).await;
+    let request = server.request(Method::GET, PATH).header("if-none-match", &tag);
+    assert_eq!(Reply::of(request).await.status, 200);
+}
+
+#[tokio::test]
+async fn head_tells_the_same_without_the_text() {
+    let server = summarised().await;
+    let (get, head) = (
+        server.get(PATH).await,
+        Reply::of(server.request(Method::HEAD, PATH)).await,
+    );
+    assert_eq!((head.status, head.body.as_str()), (200, ""));
+    for name in ["etag", "content-length", "content-type", "recapd-version"] {
+        assert_eq!(head.header(name), get.header(name), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn with_the_database_away_the_last_copy_tells_its_age() {
+    let server = summarised().await;
+    let before = server.get(PATH).await;
+    server.store.trouble("summary", Trouble::Unavailable);
+    server.converse("coder", 9..=12).await;
+    server.clock.advance_ms(41_500);
+    let stale = server
+        .get_until(PATH, |reply| !reply.header("recapd-stale").is_empty())
+        .await;
+    assert_eq!((stale.status, &stale.body), (200, &before.body));
+    assert_eq!(stale.header("recapd-stale"), "41s");
+    let json = server.get_as(PATH, "application/json").await.json();
+    assert_eq!(json["stale_since"], "2026-11-20T08:50:00Z");
+
+    server.store.recover();
+    let fresh = server.get(PATH).await;
+    assert_eq!(fresh.header("recapd-stale"), "");
+    assert_ne!(fresh.body, before.body);
+}
+
+#[tokio::test]
+async fn without_a_copy_there_is_a_placeholder() {
+    let server = small().await;
+    server.converse("coder", 1..=1).await;
+    server.store.trouble("summary", Trouble::Unavailable);
+    let reply = server.get(PATH).await;
+    assert_eq!(reply.status, 503);
+    assert_eq!(reply.body, "[Summary temporarily unavailable]");
+    assert_eq!(reply.header("content-type"), "text/markdown; charset=utf-8");
+    assert_eq!(reply.header("retry-after"), "5");
+    let reply = server.get_as(PATH, "application/json").await;
+    reply.problem(503, "database_unavailable");
+    assert_eq!(reply.header("retry-after"), "5");
+
+    // What waiting doesn't cure is no case for a placeholder, and what is stored is nobody's business.
+    server.store.trouble("summary", Trouble::Inconsistent);
+    let reply = server.get(PATH).await;
+    reply.problem(500, "internal");
+    assert!(!reply.body.contains("secret"), "{}", reply.body);
+}

@@ -1,0 +1,296 @@
+//! The daemon under load, killed with SIGKILL at random moments and restarted: nothing acknowledged is lost, nothing is
+//! summarised twice or never.
+//!
+//! A long run: `RECAPD_TEST_SECONDS=600 RECAPD_TEST_KILLS=20 RECAPD_TEST_AGENTS=50 cargo test --release --test it kill
+//! -- --nocapture`.
+
+use std::{
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use recapd::{
+    domain::agent::AgentId,
+    store::{
+        Store as _,
+        sqlite::{SqliteSettings, SqliteStore, Synchronous},
+    },
+};
+use serde_json::json;
+use tokio::{task::JoinSet, time::Instant};
+
+/// How much to do.
+struct Plan {
+    agents: u64,
+    kills: u64,
+    /// Turns per agent, unless `seconds` says how long to push.
+    turns: u64,
+    seconds: Option<u64>,
+}
+
+impl Plan {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a long run is asked for by the environment"
+    )]
+    fn from_environment() -> Self {
+        let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
+        Self {
+            agents: number("RECAPD_TEST_AGENTS").unwrap_or(6),
+            kills: number("RECAPD_TEST_KILLS").unwrap_or(4),
+            turns: 60,
+            seconds: number("RECAPD_TEST_SECONDS"),
+        }
+    }
+}
+
+/// A daemon that can be killed and started again.
+struct Daemon {
+    database: PathBuf,
+    listen: SocketAddr,
+    child: Child,
+}
+
+impl Daemon {
+    fn start(database: &Path, listen: SocketAddr) -> Self {
+        let child = spawn(database, listen);
+        Self {
+            database: database.to_owned(),
+            listen,
+            child,
+        }
+    }
+
+    /// SIGKILL, and a new life.
+    fn restart(&mut self) {
+        self.kill();
+        self.child = spawn(&self.database, self.listen);
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn spawn(database: &Path, listen: SocketAddr) -> Child {
+    let settings = [
+        "window.budget_tokens=1500",
+        "queue.batch_exchanges=2",
+        "queue.debounce_ms=0",
+        "queue.max_wait_ms=200",
+        "queue.poll_ms=50",
+        "queue.lease_ms=1000",
+        "queue.reconcile_ms=1000",
+        "log.level=warn",
+    ];
+    Command::new(assert_cmd::cargo::cargo_bin("recapd"))
+        .env_clear()
+        .arg("serve")
+        .args(["--listen", &listen.to_string()])
+        .args(["--set", &format!("database.url=sqlite:{}", database.display())])
+        .args(settings.iter().flat_map(|setting| ["--set", setting]))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// What the pushers share.
+struct Load {
+    client: reqwest::Client,
+    listen: SocketAddr,
+    acknowledged: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Load {
+    /// Pushes turns of one agent until the plan is done; a turn that wasn't acknowledged is pushed again, as a client
+    /// would. Returns how many were acknowledged.
+    async fn push(self: Arc<Self>, agent: u64, turns: u64) -> u64 {
+        let url = format!(
+            "http://{}/v1/agents/agent-{agent}/messages?format=native",
+            self.listen
+        );
+        for turn in 0..turns {
+            if self.stop.load(Ordering::SeqCst) {
+                return turn;
+            }
+            while !self.push_turn(&url, agent, turn).await {
+                // The daemon is away; it comes back.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            self.acknowledged.fetch_add(1, Ordering::SeqCst);
+        }
+        turns
+    }
+
+    async fn push_turn(&self, url: &str, agent: u64, turn: u64) -> bool {
+        let ask = format!(
+            "Turn {turn}: please look at src/module_{turn}.rs and tell me about ticket T-{agent}{turn}."
+        );
+        let answer =
+            format!("It defines handler_{turn}; the ticket is solved by retrying {turn} times. ").repeat(4);
+        let messages = json!([
+            {"kind": "user", "content": ask, "id": format!("{turn}-user")},
+            {"kind": "tool_call", "content": "", "id": format!("{turn}-call"),
+             "data": {"tool_call_id": "call", "name": "read_file", "arguments": {"path": format!("src/module_{turn}.rs")}}},
+            {"kind": "tool_result", "content": "fn handler() {}", "id": format!("{turn}-result"), "data": {"tool_call_id": "call"}},
+            {"kind": "assistant", "content": answer, "id": format!("{turn}-assistant")},
+        ]);
+        let request = self
+            .client
+            .post(url)
+            .header("content-type", "application/json")
+            .body(messages.to_string());
+        match request.send().await {
+            Ok(response) if response.status().is_success() => true,
+            Ok(response) if response.status().is_server_error() => false,
+            Ok(response) => panic!(
+                "{}: {}",
+                response.status(),
+                response.text().await.unwrap_or_default()
+            ),
+            Err(_) => false,
+        }
+    }
+
+    async fn is_drained(&self) -> bool {
+        let Ok(response) = self
+            .client
+            .get(format!("http://{}/v1/status", self.listen))
+            .send()
+            .await
+        else {
+            return false;
+        };
+        let Ok(text) = response.text().await else {
+            return false;
+        };
+        let status: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        let rows = ["ready", "scheduled", "running"].map(|state| find_number(&status, state));
+        rows.iter().all(|rows| *rows == Some(0))
+    }
+}
+
+/// The number under `key`, wherever it stands.
+fn find_number(value: &serde_json::Value, key: &str) -> Option<i64> {
+    let object = value.as_object()?;
+    let own = object.get(key).and_then(serde_json::Value::as_i64);
+    own.or_else(|| object.values().find_map(|inner| find_number(inner, key)))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_daemons_lose_nothing_and_do_nothing_twice() {
+    let plan = Plan::from_environment();
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("kill.db");
+    let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut daemon = Daemon::start(&database, listen);
+    let client = recapd::llm::http::client(&recapd::llm::http::HttpSettings {
+        timeout_ms: 10_000,
+        connect_timeout_ms: 1_000,
+        proxy_url: None,
+    })
+    .unwrap();
+    let load = Arc::new(Load {
+        client,
+        listen,
+        acknowledged: AtomicU64::new(0),
+        stop: AtomicBool::new(false),
+    });
+    let mut pushers = JoinSet::new();
+    let turns = if plan.seconds.is_some() {
+        u64::MAX
+    } else {
+        plan.turns
+    };
+    for agent in 0..plan.agents {
+        let load = Arc::clone(&load);
+        pushers.spawn(async move { (agent, load.push(agent, turns).await) });
+    }
+
+    let mut random = fastrand::Rng::with_seed(11);
+    let started = Instant::now();
+    for kill in 1..=plan.kills {
+        wait_for_moment(&plan, kill, &load, &mut random, started).await;
+        daemon.restart();
+        eprintln!(
+            "kill {kill} of {} after {} turns",
+            plan.kills,
+            load.acknowledged.load(Ordering::SeqCst)
+        );
+    }
+    if let Some(seconds) = plan.seconds {
+        tokio::time::sleep_until(started + Duration::from_secs(seconds)).await;
+        load.stop.store(true, Ordering::SeqCst);
+    }
+    let mut pushed = Vec::new();
+    while let Some(done) = pushers.join_next().await {
+        pushed.push(done.unwrap());
+    }
+    while !load.is_drained().await {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    daemon.kill();
+    check(&database, &pushed).await;
+}
+
+/// Kills fall at random turns, or at random moments of a long run.
+async fn wait_for_moment(plan: &Plan, kill: u64, load: &Load, random: &mut fastrand::Rng, started: Instant) {
+    if let Some(seconds) = plan.seconds {
+        let slot_ms = seconds * 1_000 / (plan.kills + 1);
+        let at_ms = kill * slot_ms + random.u64(0..slot_ms / 2);
+        tokio::time::sleep_until(started + Duration::from_millis(at_ms)).await;
+        return;
+    }
+    let turns = kill * plan.turns * plan.agents / (plan.kills + 1) + random.u64(0..10);
+    while load.acknowledged.load(Ordering::SeqCst) < turns {
+        tokio::time::sleep(Duration::from_millis(random.u64(1..10))).await;
+    }
+}
+
+async fn check(database: &Path, pushed: &[(u64, u64)]) {
+    let store = SqliteStore::look(&SqliteSettings {
+        url: format!("sqlite:{}", database.display()),
+        readers: 1,
+        group_commit_max: 1,
+        busy_timeout_ms: 5_000,
+        synchronous: Synchronous::Full,
+    })
+    .await
+    .unwrap();
+    let mut exchanges = 0;
+    for (agent, turns) in pushed {
+        let agent: AgentId = format!("agent-{agent}").parse().unwrap();
+        let report = store.verify(&agent).await.unwrap();
+        assert_eq!(report.breaches, [], "{agent}");
+        assert_eq!(
+            report.messages,
+            i64::try_from(turns * 4).unwrap(),
+            "{agent}: each message once"
+        );
+        assert_eq!(report.pending, 0, "{agent}: everything evicted is summarised");
+        assert!(
+            report.covered > 0 || *turns < 10,
+            "{agent}: something was evicted"
+        );
+        exchanges += report.exchanges;
+    }
+    eprintln!(
+        "{} agents, {exchanges} exchanges: each message stored once, each exchange in one state",
+        pushed.len()
+    );
+}

@@ -1,0 +1,221 @@
+//! The HTTP interface on a free port of 127.0.0.1, over a SQLite database of its own.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use recapd::{
+    assembly::{self, Parts},
+    clock::{Clock, ManualClock},
+    config::Config,
+    domain::time::Timestamp,
+    http::{self, HttpState},
+    llm::{
+        http::{HttpReply, HttpSettings, client, send},
+        offline::OfflineModel,
+    },
+    store::sqlite::SqliteStore,
+};
+use reqwest::{Client, Method, RequestBuilder};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::troubled_store::TroubledStore;
+
+/// When the clock of every server starts.
+pub(crate) const START: &str = "2026-11-20T08:40:00Z";
+/// How long anything that happens by itself may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running interface. Nothing is summarised unless a test drains the worker.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    pub(crate) parts: Parts,
+    pub(crate) store: Arc<TroubledStore>,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) writes: TaskTracker,
+    client: Client,
+    _folder: TempDir,
+}
+
+impl Server {
+    /// A server with the defaults, but for what `configure` changes.
+    pub(crate) async fn start(configure: impl FnOnce(&mut Config)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = Config::default();
+        config.database.url = format!("sqlite:{}", folder.path().join("recapd.db").display());
+        configure(&mut config);
+        let settings = assembly::sqlite_settings(&config.database);
+        let inner = Arc::new(SqliteStore::open(&settings).await.unwrap());
+        let store = Arc::new(TroubledStore::new(inner));
+        let clock = Arc::new(ManualClock::new(Timestamp::parse(START).unwrap()));
+        let parts = Parts::new(
+            &config,
+            Arc::clone(&store) as _,
+            Arc::new(OfflineModel),
+            Arc::clone(&clock) as Arc<dyn Clock>,
+            "test",
+            7,
+        );
+        let (stop, tasks, writes) = (CancellationToken::new(), TaskTracker::new(), TaskTracker::new());
+        let state = HttpState {
+            keeper: parts.keeper.clone(),
+            snapshots: Arc::clone(&parts.snapshots),
+            store: Arc::clone(&parts.store),
+            metrics: parts.metrics.clone(),
+            clock: Arc::clone(&parts.clock),
+            stop: stop.clone(),
+            writes: writes.clone(),
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = http::router(state, (&config).into());
+        tasks.spawn(http::serve(listener, router, stop.clone()));
+        tasks.spawn(parts.clone().follow_changes(stop.clone()));
+        tasks.close();
+        Self {
+            address,
+            parts,
+            store,
+            clock,
+            stop,
+            tasks,
+            writes,
+            client: client(&HttpSettings::default()).unwrap(),
+            _folder: folder,
+        }
+    }
+
+    /// A request to `path`, not sent yet.
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.client
+            .request(method, format!("http://{}{path}", self.address))
+            .header("x-request-id", "test")
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Reply {
+        Reply::of(self.request(Method::GET, path)).await
+    }
+
+    pub(crate) async fn get_as(&self, path: &str, accept: &str) -> Reply {
+        Reply::of(self.request(Method::GET, path).header("accept", accept)).await
+    }
+
+    /// Posts a JSON body.
+    pub(crate) async fn post(&self, path: &str, body: impl Into<String>) -> Reply {
+        self.post_as(path, "application/json", body).await
+    }
+
+    pub(crate) async fn post_as(&self, path: &str, content_type: &str, body: impl Into<String>) -> Reply {
+        let request = self
+            .request(Method::POST, path)
+            .header("content-type", content_type);
+        Reply::of(request.body(body.into())).await
+    }
+
+    /// Appends finished exchanges to `agent`, one request each: a question of some 40 tokens, and an answer.
+    pub(crate) async fn converse(&self, agent: &str, exchanges: std::ops::RangeInclusive<i64>) -> Reply {
+        let mut last = None;
+        for number in exchanges {
+            let body = serde_json::json!([
+                { "role": "user", "content": format!("Fix bug {number} in parser.rs\n{}", "please ".repeat(30)) },
+                { "role": "assistant", "content": format!("Fixed bug {number}: the loop ended too early.") },
+            ]);
+            let reply = self
+                .post(&format!("/v1/agents/{agent}/messages"), body.to_string())
+                .await;
+            assert_eq!(reply.status, 200, "{}", reply.body);
+            last = Some(reply);
+        }
+        last.unwrap()
+    }
+
+    /// Lets the worker do what is due, after as long as anything waits.
+    pub(crate) async fn summarise(&self) {
+        self.clock.advance_ms(10 * 60 * 1_000);
+        self.parts.worker.drain().await.unwrap();
+    }
+
+    /// Asks for `path` until the answer is as wanted.
+    pub(crate) async fn get_until(&self, path: &str, is_wanted: impl Fn(&Reply) -> bool + Sync) -> Reply {
+        let asking = async {
+            loop {
+                let reply = self.get(path).await;
+                if is_wanted(&reply) {
+                    return reply;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, asking)
+            .await
+            .expect("it comes soon")
+    }
+
+    /// Ends the server and waits until it has.
+    pub(crate) async fn end(&self) {
+        self.stop.cancel();
+        tokio::time::timeout(PATIENCE, self.tasks.wait())
+            .await
+            .expect("it ends");
+    }
+}
+
+/// An answer, read to its end.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) body: String,
+    headers: reqwest::header::HeaderMap,
+}
+
+impl Reply {
+    pub(crate) async fn of(request: RequestBuilder) -> Self {
+        let HttpReply {
+            status,
+            headers,
+            body,
+        } = send(request).await.unwrap();
+        Self {
+            status: status.as_u16(),
+            body: String::from_utf8(body).unwrap(),
+            headers,
+        }
+    }
+
+    /// A header's value; empty if it is missing.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+
+    /// The body as JSON in the order of its keys, for a person to look at.
+    pub(crate) fn pretty(&self) -> String {
+        serde_json::to_string_pretty(&self.json()).unwrap()
+    }
+
+    /// Fails unless this is a well-formed problem of this status and code, and returns it.
+    pub(crate) fn problem(&self, status: u16, code: &str) -> Value {
+        let problem = self.json();
+        assert_eq!(
+            (self.status, self.header("content-type")),
+            (status, "application/problem+json"),
+            "{problem}"
+        );
+        assert_eq!(problem["code"], code, "{problem}");
+        assert_eq!(problem["status"], status, "{problem}");
+        assert_eq!(problem["type"], format!("urn:recapd:problem:{code}"));
+        assert_eq!(
+            problem["instance"],
+            format!("urn:recapd:request:{}", self.header("x-request-id"))
+        );
+        for member in ["title", "detail"] {
+            assert_ne!(problem[member].as_str().unwrap_or_default(), "", "{problem}");
+        }
+        problem
+    }
+}

@@ -1,0 +1,203 @@
+//! A store that gets into trouble when it is told to.
+
+use std::{
+    collections::HashMap,
+    future::pending,
+    sync::{Arc, Mutex},
+};
+
+use async_trait::async_trait;
+use recapd::{
+    domain::{
+        agent::AgentId,
+        time::Timestamp,
+        work::{Lease, Reason},
+    },
+    store::{
+        AgentRow, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery, Failure,
+        JournalledAnswer, Material, MaterialLimits, Patch, Prune, Sample, SessionEnded, Settle, Store,
+        StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
+    },
+};
+use tokio_util::sync::CancellationToken;
+
+/// What an operation does instead of its work.
+#[derive(Clone, Debug)]
+pub(crate) enum Trouble {
+    /// Fails, because the database doesn't answer.
+    Unavailable,
+    /// Fails, because what is stored makes no sense.
+    Inconsistent,
+    /// Never ends.
+    Hang,
+    /// Panics.
+    Panic,
+    /// Does its work, once this is cancelled.
+    Late(CancellationToken),
+}
+
+/// A store with troubles, by the names of its operations.
+pub(crate) struct TroubledStore {
+    inner: Arc<dyn Store>,
+    troubles: Mutex<HashMap<&'static str, Trouble>>,
+}
+
+impl TroubledStore {
+    pub(crate) fn new(inner: Arc<dyn Store>) -> Self {
+        Self {
+            inner,
+            troubles: Mutex::default(),
+        }
+    }
+
+    /// From now on `operation` is in trouble.
+    pub(crate) fn trouble(&self, operation: &'static str, trouble: Trouble) {
+        self.troubles.lock().unwrap().insert(operation, trouble);
+    }
+
+    /// Everything works again.
+    pub(crate) fn recover(&self) {
+        self.troubles.lock().unwrap().clear();
+    }
+
+    async fn enter(&self, operation: &'static str) -> StoreResult<&dyn Store> {
+        let trouble = self.troubles.lock().unwrap().get(operation).cloned();
+        match trouble {
+            None => {}
+            Some(Trouble::Unavailable) => return Err(StoreError::Unavailable("disk I/O error".to_owned())),
+            Some(Trouble::Inconsistent) => {
+                return Err(StoreError::Inconsistent {
+                    table: "agents",
+                    row: "a secret row".to_owned(),
+                    column: "state",
+                    value: "nonsense".to_owned(),
+                });
+            }
+            Some(Trouble::Hang) => pending().await,
+            Some(Trouble::Panic) => panic!("a planned panic in {operation}"),
+            Some(Trouble::Late(until)) => until.cancelled().await,
+        }
+        Ok(self.inner.as_ref())
+    }
+}
+
+#[async_trait]
+impl Store for TroubledStore {
+    async fn append(&self, request: AppendRequest) -> StoreResult<AppendOutcome> {
+        self.enter("append").await?.append(request).await
+    }
+
+    async fn end_session(&self, agent: &AgentId, now: Timestamp) -> StoreResult<SessionEnded> {
+        self.enter("end_session").await?.end_session(agent, now).await
+    }
+
+    async fn agent(&self, agent: &AgentId) -> StoreResult<Option<AgentRow>> {
+        self.enter("agent").await?.agent(agent).await
+    }
+
+    async fn agents(&self, after: Option<&AgentId>, limit: i64) -> StoreResult<Vec<AgentRow>> {
+        self.enter("agents").await?.agents(after, limit).await
+    }
+
+    async fn exchanges(&self, agent: &AgentId, query: ExchangeQuery) -> StoreResult<Vec<StoredExchange>> {
+        self.enter("exchanges").await?.exchanges(agent, query).await
+    }
+
+    async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
+        self.enter("summary").await?.summary(agent).await
+    }
+
+    async fn enqueue(
+        &self,
+        agent: &AgentId,
+        reason: Reason,
+        delay_ms: i64,
+        now: Timestamp,
+    ) -> StoreResult<Enqueued> {
+        let inner = self.enter("enqueue").await?;
+        inner.enqueue(agent, reason, delay_ms, now).await
+    }
+
+    async fn claim(&self, claim: ClaimRequest) -> StoreResult<Vec<Lease>> {
+        self.enter("claim").await?.claim(claim).await
+    }
+
+    async fn renew(&self, leases: &[Lease], now: Timestamp, lease_ms: i64) -> StoreResult<Vec<i64>> {
+        self.enter("renew").await?.renew(leases, now, lease_ms).await
+    }
+
+    async fn material(&self, lease: &Lease, limits: MaterialLimits) -> StoreResult<Material> {
+        self.enter("material").await?.material(lease, limits).await
+    }
+
+    async fn journalled(&self, agent: &AgentId, key: &str) -> StoreResult<Option<JournalledAnswer>> {
+        self.enter("journalled").await?.journalled(agent, key).await
+    }
+
+    async fn journal(
+        &self,
+        agent: &AgentId,
+        key: &str,
+        answer: &JournalledAnswer,
+        now: Timestamp,
+    ) -> StoreResult<()> {
+        self.enter("journal")
+            .await?
+            .journal(agent, key, answer, now)
+            .await
+    }
+
+    async fn complete(&self, lease: &Lease, patch: Patch) -> StoreResult<Completed> {
+        self.enter("complete").await?.complete(lease, patch).await
+    }
+
+    async fn settle(&self, lease: &Lease, settle: Settle) -> StoreResult<Completed> {
+        self.enter("settle").await?.settle(lease, settle).await
+    }
+
+    async fn fail(&self, lease: &Lease, failure: Failure) -> StoreResult<()> {
+        self.enter("fail").await?.fail(lease, failure).await
+    }
+
+    async fn release(&self, leases: &[Lease], now: Timestamp) -> StoreResult<u64> {
+        self.enter("release").await?.release(leases, now).await
+    }
+
+    async fn reclaim(&self, owner: &str, now: Timestamp) -> StoreResult<u64> {
+        self.enter("reclaim").await?.reclaim(owner, now).await
+    }
+
+    async fn reconcile(&self, pending_before: Timestamp, now: Timestamp) -> StoreResult<u64> {
+        self.enter("reconcile")
+            .await?
+            .reconcile(pending_before, now)
+            .await
+    }
+
+    async fn enqueue_ageing(&self, now: Timestamp, limit: i64) -> StoreResult<u64> {
+        self.enter("enqueue_ageing")
+            .await?
+            .enqueue_ageing(now, limit)
+            .await
+    }
+
+    async fn take_slot(&self, name: &str, slot: Timestamp, now: Timestamp) -> StoreResult<bool> {
+        self.enter("take_slot").await?.take_slot(name, slot, now).await
+    }
+
+    async fn prune(&self, prune: Prune) -> StoreResult<u64> {
+        self.enter("prune").await?.prune(prune).await
+    }
+
+    async fn sample(&self, now: Timestamp, window_ms: i64) -> StoreResult<Sample> {
+        self.enter("sample").await?.sample(now, window_ms).await
+    }
+
+    async fn verify(&self, agent: &AgentId) -> StoreResult<AgentReport> {
+        self.enter("verify").await?.verify(agent).await
+    }
+
+    async fn ping(&self) -> StoreResult<()> {
+        self.enter("ping").await?.ping().await
+    }
+}
