@@ -279,13 +279,12 @@ fn check_states(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Breach
     let has_pending = live
         .iter()
         .any(|e| e.exchange > ledger.summarized_through && e.exchange < ledger.first_exchange);
-    if has_pending && facts.row.pending_since.is_none() {
-        breach(
-            breaches,
-            Invariant::OneState,
-            "exchanges are pending, but nothing says since when".to_owned(),
-        );
-    }
+    let found = match facts.row.pending_since {
+        None if has_pending => "exchanges are pending, but nothing says since when",
+        Some(_) if ledger.pending_numbers() == 0 => "nothing is pending, but something says since when",
+        _ => return,
+    };
+    breach(breaches, Invariant::OneState, found.to_owned());
 }
 
 fn check_ceiling(facts: &Facts, breaches: &mut Vec<Breach>) {
@@ -316,13 +315,24 @@ fn check_versions(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Brea
         );
         breach(breaches, Invariant::ExactlyOnce, found);
     }
+    let skips = |after: i64, through: i64| live.iter().any(|e| e.exchange > after && e.exchange <= through);
+    let (first, last) = (facts.versions.first(), facts.versions.last());
+    if let Some(first) = first.filter(|first| first.version == 1 && skips(0, first.covers_after)) {
+        let found = format!("version 1 begins after #{}", first.covers_after);
+        breach(breaches, Invariant::ExactlyOnce, found);
+    }
+    let summarized_through = facts.row.ledger.summarized_through;
+    if let Some(last) = last.filter(|last| skips(last.covers_through, summarized_through)) {
+        let found = format!(
+            "version {} ends at #{}, the summary at #{summarized_through}",
+            last.version, last.covers_through
+        );
+        breach(breaches, Invariant::ExactlyOnce, found);
+    }
     for pair in facts.versions.windows(2) {
         let [a, b] = pair else { continue };
-        let skipped = live
-            .iter()
-            .filter(|e| e.exchange > a.covers_through && e.exchange <= b.covers_after)
-            .count();
-        if b.version != a.version + 1 || b.covers_after < a.covers_through || skipped > 0 {
+        let skipped = skips(a.covers_through, b.covers_after);
+        if b.version != a.version + 1 || b.covers_after < a.covers_through || skipped {
             let found = format!(
                 "version {} begins after #{}, version {} ended at #{}",
                 b.version, b.covers_after, a.version, a.covers_through

@@ -98,7 +98,8 @@ pub(crate) async fn lost_messages_are_found(db: &dyn Backend) {
             "UPDATE message_log SET seq = 1 WHERE seq = 99",
         ),
     ];
-    lived_then(db, &breaks[..3], Invariant::NothingLost).await;
+    finds(db, Invariant::NothingLost, &breaks[..3]).await;
+    // A number in place of another: seen by the exchange whose message it was.
     db.raw(breaks[3].0).await;
     let report = db.store().verify(&agent("a")).await.unwrap();
     assert!(
@@ -109,10 +110,6 @@ pub(crate) async fn lost_messages_are_found(db: &dyn Backend) {
     );
     db.raw(breaks[3].1).await;
     clean(db, &agent("a")).await;
-}
-
-async fn lived_then(db: &dyn Backend, breaks: &[(&str, &str)], expected: Invariant) {
-    finds(db, expected, breaks).await;
 }
 
 pub(crate) async fn torn_exchanges_are_found(db: &dyn Backend) {
@@ -147,10 +144,6 @@ pub(crate) async fn a_window_that_does_not_fit_is_found(db: &dyn Backend) {
 pub(crate) async fn exchanges_in_two_states_are_found(db: &dyn Backend) {
     let breaks = [
         (
-            "UPDATE agents SET summarized_through = 4",
-            "UPDATE agents SET summarized_through = 3",
-        ),
-        (
             "UPDATE agents SET summarized_through = 2",
             "UPDATE agents SET summarized_through = 3",
         ),
@@ -164,6 +157,22 @@ pub(crate) async fn exchanges_in_two_states_are_found(db: &dyn Backend) {
         ),
     ];
     finds(db, Invariant::OneState, &breaks).await;
+    // A watermark that moved by itself: no item, and no version moved it.
+    db.raw("UPDATE agents SET summarized_through = 4").await;
+    let report = db.store().verify(&agent("a")).await.unwrap();
+    let found: Vec<Invariant> = report.breaches.iter().map(|breach| breach.invariant).collect();
+    assert_eq!(found, [Invariant::OneState, Invariant::ExactlyOnce]);
+    db.raw("UPDATE agents SET summarized_through = 3").await;
+    // Nothing is pending in another agent, whatever its row says.
+    db.store()
+        .append(append(&agent("b"), turns(1..=1)))
+        .await
+        .unwrap();
+    db.raw("UPDATE agents SET pending_since = created_at WHERE agent_id = 'b'")
+        .await;
+    let report = db.store().verify(&agent("b")).await.unwrap();
+    let found: Vec<Invariant> = report.breaches.iter().map(|breach| breach.invariant).collect();
+    assert_eq!(found, [Invariant::OneState]);
     // Covered twice: the item's own figures are wrong as well then.
     db.raw("UPDATE summary_item_ranges SET last_exchange = 2 WHERE item = 1")
         .await;
@@ -221,6 +230,14 @@ pub(crate) async fn a_broken_chain_of_versions_is_found(db: &dyn Backend) {
         (
             "UPDATE summary_versions SET covers_through = 1 WHERE version = 1",
             "UPDATE summary_versions SET covers_through = 2 WHERE version = 1",
+        ),
+        (
+            "UPDATE summary_versions SET covers_after = 1 WHERE version = 1",
+            "UPDATE summary_versions SET covers_after = 0 WHERE version = 1",
+        ),
+        (
+            "UPDATE summary_versions SET covers_through = 2 WHERE version = 2",
+            "UPDATE summary_versions SET covers_through = 3 WHERE version = 2",
         ),
         (
             "UPDATE summary_versions SET version = 0 WHERE version = 1",

@@ -1,5 +1,7 @@
 //! Leases lost in the middle of an update, and shutdown.
 
+use std::{future::Future, time::Duration};
+
 use recapd::worker::Outcome;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -9,6 +11,15 @@ use crate::support::{
     rig::{Rig, config},
     scripted::Reply,
 };
+
+/// What these tests wait for comes at once or never.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future)
+        .await
+        .expect("it never happens")
+}
 
 async fn with_pending() -> Rig {
     let mut config = config();
@@ -43,7 +54,7 @@ async fn a_heartbeat_keeps_the_lease() {
         }
         rig.model.let_go();
     };
-    let (outcomes, ()) = tokio::join!(rig.drain(), slow);
+    let (outcomes, ()) = soon(async { tokio::join!(rig.drain(), slow) }).await;
     assert_eq!(outcomes, [Outcome::Completed]);
     assert_eq!(
         rig.db.number("SELECT max(attempt) FROM update_runs").await,
@@ -66,7 +77,7 @@ async fn a_lost_lease_stops_the_update() {
             assert_eq!(rig.db.raw(lose).await, 1);
         };
         // The model never answers: only the heartbeat can end this.
-        let (outcomes, ()) = tokio::join!(rig.drain(), losing);
+        let (outcomes, ()) = soon(async { tokio::join!(rig.drain(), losing) }).await;
         assert_eq!(outcomes, [Outcome::Superseded], "{lose}");
         assert_eq!(rig.row().await.version, 0);
         let other =
@@ -98,7 +109,7 @@ async fn a_failed_renewal_stops_nothing() {
         }
         rig.model.let_go();
     };
-    let (outcomes, ()) = tokio::join!(rig.drain(), wait);
+    let (outcomes, ()) = soon(async { tokio::join!(rig.drain(), wait) }).await;
     assert_eq!(outcomes, [Outcome::Completed]);
     rig.verify().await;
 }
@@ -129,7 +140,7 @@ fn run(rig: &Rig) -> Running {
 async fn a_soft_stop_finishes_what_it_holds_and_claims_nothing_more() {
     let rig = with_pending().await;
     let running = run(&rig);
-    rig.model.asked(1).await;
+    soon(rig.model.asked(1)).await;
     running.soft.cancel();
     // More work comes in meanwhile, for another agent too.
     let messages = (0..12).map(|n| native(["user", "assistant"][n % 2], "One of many messages that go by"));
@@ -140,7 +151,7 @@ async fn a_soft_stop_finishes_what_it_holds_and_claims_nothing_more() {
         .unwrap();
     assert!(!running.tasks.is_empty(), "it waits for the update");
     rig.model.let_go();
-    running.tasks.wait().await;
+    soon(running.tasks.wait()).await;
     assert_eq!((rig.row().await.version, rig.model.calls()), (1, 1));
     let untouched = "SELECT count(*) FROM summary_update_queue WHERE agent_id = 'b' AND attempts = 0";
     assert_eq!(rig.db.number(untouched).await, Some(1));
@@ -151,10 +162,10 @@ async fn a_soft_stop_finishes_what_it_holds_and_claims_nothing_more() {
 async fn a_hard_stop_gives_the_lease_back() {
     let rig = with_pending().await;
     let running = run(&rig);
-    rig.model.asked(1).await;
+    soon(rig.model.asked(1)).await;
     running.soft.cancel();
     running.hard.cancel();
-    running.tasks.wait().await;
+    soon(running.tasks.wait()).await;
     assert_eq!(rig.row().await.version, 0);
     let free = "SELECT count(*) FROM summary_update_queue WHERE lease_token IS NULL AND attempts = 0 AND crashes = 0";
     assert_eq!(rig.db.number(free).await, Some(1));
@@ -174,10 +185,10 @@ async fn a_notice_wakes_an_idle_worker() {
         // Each eviction rings; the second time the worker had surely been idle.
         let calls = rig.model.calls();
         rig.say(4).await;
-        rig.model.asked(calls + 1).await;
+        soon(rig.model.asked(calls + 1)).await;
     }
     running.soft.cancel();
-    running.tasks.wait().await;
+    soon(running.tasks.wait()).await;
     assert!(rig.verify().await.covered >= 3);
 }
 
@@ -186,6 +197,6 @@ async fn an_idle_worker_stops_at_once() {
     let rig = Rig::new(&config()).await;
     let running = run(&rig);
     running.soft.cancel();
-    running.tasks.wait().await;
+    soon(running.tasks.wait()).await;
     assert_eq!(rig.model.calls(), 0);
 }
