@@ -224,6 +224,12 @@ impl Worker {
     /// Names a question: the same question asked again, after a crash, has the same answer.
     fn journal_key(&self, lease: &Lease, material: &Material) -> String {
         let (model, Material { version, lo, hi, .. }) = (&self.parts.model, material);
+        // Which exchanges are revisited, the watermarks don't tell.
+        let asked: Vec<String> = material
+            .exchanges
+            .iter()
+            .map(|stored| stored.exchange.exchange.to_string())
+            .collect();
         let question = [
             PROMPT_VERSION,
             model.provider(),
@@ -232,6 +238,7 @@ impl Worker {
             &version.to_string(),
             &lo.to_string(),
             &hi.to_string(),
+            &asked.join(","),
         ];
         let digest = Sha256::digest(question.join("\n"));
         digest.iter().fold(String::new(), |mut hex, byte| {

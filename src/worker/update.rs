@@ -103,8 +103,12 @@ impl Worker {
                         .await
                         .map_err(Trouble::from);
                 }
-                Err(fault) if fault.is_too_much() && material.exchanges.len() > 1 => {
-                    let half = i64::try_from(material.exchanges.len() / 2).unwrap_or(1);
+                // An item that is revisited is never split: where half isn't less, asking again is useless.
+                Err(fault)
+                    if fault.is_too_much()
+                        && (1..limits.exchanges_max).contains(&count(material.exchanges.len() / 2)) =>
+                {
+                    let half = count(material.exchanges.len() / 2);
                     debug!(agent_id = %lease.agent, exchanges = half, "update.batch_halved");
                     limits = MaterialLimits {
                         exchanges_max: half,

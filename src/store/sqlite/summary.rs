@@ -235,11 +235,16 @@ pub(super) async fn journal(
 
 /// The oldest provisional items within the limits, but at least one if there is one.
 fn to_revisit(items: &[Item], limits: MaterialLimits) -> Vec<i64> {
-    let mut tokens = 0;
+    let (mut tokens, mut exchanges) = (0, 0);
     let provisional = items.iter().filter(|item| item.provisional);
     let within = provisional.enumerate().take_while(|(place, item)| {
         tokens += item.source_tokens;
-        *place == 0 || tokens <= limits.tokens_max
+        exchanges += item
+            .ranges
+            .iter()
+            .map(|range| range.last - range.first + 1)
+            .sum::<i64>();
+        *place == 0 || (tokens <= limits.tokens_max && exchanges <= limits.exchanges_max)
     });
     within.map(|(_, item)| item.item).collect()
 }

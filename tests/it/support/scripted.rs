@@ -69,9 +69,12 @@ impl Reply {
     ];
 }
 
-/// The model. It gives the planned replies in order, then good ones.
+/// Nobody has a reason to ask more often in one test: whoever does would never stop.
+const CALLS_MAX: usize = 1_000;
+
+/// The model. It gives the planned replies in order, then good ones, or others if it is stubborn.
 pub(crate) struct ScriptedModel {
-    planned: Mutex<VecDeque<Reply>>,
+    planned: Mutex<(VecDeque<Reply>, Reply)>,
     calls: watch::Sender<usize>,
     gate: Semaphore,
 }
@@ -79,7 +82,7 @@ pub(crate) struct ScriptedModel {
 impl Default for ScriptedModel {
     fn default() -> Self {
         Self {
-            planned: Mutex::default(),
+            planned: Mutex::new((VecDeque::new(), Reply::Good)),
             calls: watch::Sender::new(0),
             gate: Semaphore::new(0),
         }
@@ -87,9 +90,15 @@ impl Default for ScriptedModel {
 }
 
 impl ScriptedModel {
-    /// Forgets what was planned and plans `replies`.
+    /// Forgets what was planned and plans `replies`, then good ones.
     pub(crate) fn plan(&self, replies: impl IntoIterator<Item = Reply>) {
-        *self.planned.lock().unwrap_or_else(PoisonError::into_inner) = replies.into_iter().collect();
+        self.plan_then(replies, Reply::Good);
+    }
+
+    /// Forgets what was planned and plans `replies`, and from then on always `stubborn`.
+    pub(crate) fn plan_then(&self, replies: impl IntoIterator<Item = Reply>, stubborn: Reply) {
+        let planned = (replies.into_iter().collect(), stubborn);
+        *self.planned.lock().unwrap_or_else(PoisonError::into_inner) = planned;
     }
 
     /// How often it was asked.
@@ -109,12 +118,8 @@ impl ScriptedModel {
     }
 
     fn next(&self) -> Reply {
-        let planned = self
-            .planned
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop_front();
-        planned.unwrap_or(Reply::Good)
+        let mut planned = self.planned.lock().unwrap_or_else(PoisonError::into_inner);
+        planned.0.pop_front().unwrap_or(planned.1)
     }
 }
 
@@ -131,6 +136,7 @@ impl ChatModel for ScriptedModel {
     async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
         let reply = self.next();
         self.calls.send_modify(|calls| *calls += 1);
+        assert!(self.calls() <= CALLS_MAX, "the model is asked without end");
         if reply == Reply::Held {
             self.gate.acquire().await.unwrap().forget();
         }

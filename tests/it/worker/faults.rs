@@ -133,6 +133,35 @@ async fn digests_may_fail_to_stand_in() {
     }
 }
 
+/// Provisional items are condensed again in parts, and the update of the first part is lost: the next one asks about
+/// all of them, and doesn't take the journalled answer for one about all.
+#[tokio::test]
+async fn an_answer_about_some_is_not_taken_for_all() {
+    let rig = Rig::new(&config()).await;
+    rig.say(6).await;
+    rig.model.plan([Reply::Auth]);
+    assert_eq!(rig.drain().await, [Outcome::Parked]);
+    rig.model.plan([Reply::Overflow, Reply::Good]);
+    rig.flaky.fail("complete", 1, Before);
+    rig.db
+        .store()
+        .enqueue(
+            &rig.agent,
+            Reason::Manual,
+            0,
+            recapd::clock::Clock::now(&*rig.clock),
+        )
+        .await
+        .unwrap();
+    let outcomes = work_off(&rig).await;
+    assert_eq!(outcomes, [Outcome::Retried, Outcome::Completed]);
+    let left = "SELECT count(*) FROM summary_items WHERE origin = 'digest' AND removed_version IS NULL";
+    assert_eq!(
+        (rig.db.number(left).await, rig.verify().await.pending),
+        (Some(0), 0)
+    );
+}
+
 /// A watermark that moved fences the update; giving the lease back may fail too.
 #[tokio::test]
 async fn a_fenced_update_gives_its_lease_back_and_starts_again() {

@@ -28,8 +28,8 @@ const CASES: u32 = 40;
 enum Step {
     /// So many turns are said.
     Say(usize),
-    /// The queue is worked off while the model replies like this.
-    Drain(Vec<Reply>),
+    /// The queue is worked off while the model replies like this, and from then on always the same.
+    Drain(Vec<Reply>, Reply),
     /// Seconds go by.
     Wait(i64),
     /// The session ends.
@@ -67,7 +67,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let when = prop_oneof![Just(When::Before), Just(When::After)];
     let step = prop_oneof![
         6 => (1_usize..5).prop_map(Step::Say),
-        6 => prop::collection::vec(reply, 0..6).prop_map(Step::Drain),
+        6 => (prop::collection::vec(reply.clone(), 0..6), reply).prop_map(|(first, then)| Step::Drain(first, then)),
         3 => (1_i64..1_000).prop_map(Step::Wait),
         1 => Just(Step::Wait(3 * 24 * 3_600)),
         1 => Just(Step::End),
@@ -95,7 +95,7 @@ impl Life {
         let store = rig.db.store();
         match step {
             Step::Say(turns) => rig.say(*turns).await,
-            Step::Drain(replies) => self.drain(replies).await,
+            Step::Drain(replies, then) => self.drain(replies, *then).await,
             Step::Wait(seconds) => rig.clock.advance_ms(seconds * SECOND_MS),
             Step::End => drop(rig.parts.keeper.end_session(&rig.agent).await.unwrap()),
             Step::Crash => {
@@ -132,11 +132,11 @@ impl Life {
     }
 
     /// Works off what is due, and compares the summary before and after with what is said to have happened.
-    async fn drain(&self, replies: &[Reply]) {
+    async fn drain(&self, replies: &[Reply], then: Reply) {
         let rig = &self.rig;
         let (before, content) = (rig.row().await, rig.content().await);
         let met = rig.flaky.met();
-        rig.model.plan(replies.iter().copied());
+        rig.model.plan_then(replies.iter().copied(), then);
         let drained = rig.parts.worker.drain().await;
         let after = rig.row().await;
         if after.version == before.version {

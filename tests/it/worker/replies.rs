@@ -72,6 +72,36 @@ async fn too_much_is_asked_in_parts() {
     assert_eq!((rig.verify().await.pending, digests(&rig).await), (0, 0));
 }
 
+/// Condensing provisional items again is tried as often as anything else, also when it is too much for the model.
+#[tokio::test]
+async fn too_much_to_revisit_is_given_up() {
+    for reply in [Reply::Overflow, Reply::Truncated] {
+        let rig = with_pending().await;
+        rig.model.plan([Reply::Auth]);
+        assert_eq!(rig.drain().await, [Outcome::Parked]);
+        rig.model.plan_then([], reply);
+        let now = recapd::clock::Clock::now(&*rig.clock);
+        rig.db
+            .store()
+            .enqueue(&rig.agent, Reason::Manual, 0, now)
+            .await
+            .unwrap();
+        let mut outcomes = rig.drain().await;
+        for _ in 0..6 {
+            outcomes.extend(rig.drain_later().await);
+        }
+        assert_eq!(outcomes.last(), Some(&Outcome::Parked), "{reply:?}: {outcomes:?}");
+        assert!(rig.model.calls() <= 20, "{} calls", rig.model.calls());
+        assert!(digests(&rig).await > 0);
+        // With a model that can do it, they become what they should have been.
+        rig.model.plan([]);
+        rig.say(2).await;
+        rig.drain().await;
+        rig.drain_later().await;
+        assert_eq!((rig.verify().await.pending, digests(&rig).await), (0, 0));
+    }
+}
+
 #[tokio::test]
 async fn a_passing_failure_leaves_the_summary_and_is_tried_again() {
     for reply in [Reply::Transient, Reply::RateLimited, Reply::Truncated] {
