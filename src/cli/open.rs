@@ -2,12 +2,12 @@
 
 use std::future::Future;
 
-use super::exit::{Failed, UNAVAILABLE};
+use super::exit::{CONFIGURATION, Failed, UNAVAILABLE};
 use crate::{
     assembly,
     config::Config,
     domain::agent::AgentId,
-    store::{Store, sqlite::SqliteStore},
+    store::{Store, StoreError, sqlite::SqliteStore},
 };
 
 /// Runs a command's future on a runtime of its own.
@@ -24,7 +24,12 @@ pub(super) async fn look(config: &Config) -> Result<SqliteStore, Failed> {
     SqliteStore::look(&settings).await.map_err(|error| {
         let url = &config.database.url;
         let hint = "is that the right database? name another with --db FILE";
-        Failed::new(UNAVAILABLE, anyhow::anyhow!("{url}: {error}; {hint}"))
+        let code = if matches!(error, StoreError::Schema(_)) {
+            CONFIGURATION
+        } else {
+            UNAVAILABLE
+        };
+        Failed::new(code, anyhow::anyhow!("{url}: {error}; {hint}"))
     })
 }
 

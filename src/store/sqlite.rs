@@ -16,6 +16,7 @@ mod verify;
 mod writer;
 
 use std::{
+    cmp::Ordering,
     fs::{File, TryLockError},
     path::{Path, PathBuf},
     str::FromStr,
@@ -25,7 +26,7 @@ use std::{
 
 use async_trait::async_trait;
 use sqlx::{
-    Connection, SqliteConnection, SqlitePool,
+    Connection, Row as _, SqliteConnection, SqlitePool,
     migrate::{Migration, MigrationType, Migrator},
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
@@ -104,7 +105,8 @@ impl SqliteStore {
     /// As [`Self::open`]; a missing file is [`StoreError::Unavailable`].
     pub async fn look(settings: &SqliteSettings) -> StoreResult<Self> {
         let options = options(settings)?.create_if_missing(false);
-        let connection = SqliteConnection::connect_with(&options).await?;
+        let mut connection = SqliteConnection::connect_with(&options).await?;
+        check_schema(&mut connection).await?;
         Self::over(settings, &options, connection, None).await
     }
 
@@ -162,6 +164,32 @@ fn lock(database: &Path) -> StoreResult<File> {
         Err(TryLockError::Error(error)) => {
             Err(StoreError::Unavailable(format!("{}: {error}", path.display())))
         }
+    }
+}
+
+/// Whoever only looks changes nothing, so the schema has to be this recapd's already.
+async fn check_schema(connection: &mut SqliteConnection) -> StoreResult<()> {
+    let sql =
+        "-- sqlite/sqlite.check_schema\nSELECT count(*) FROM sqlite_schema WHERE name = '_sqlx_migrations'";
+    if sqlx::query(sql)
+        .fetch_one(&mut *connection)
+        .await?
+        .try_get::<i64, _>(0)?
+        == 0
+    {
+        return Err(StoreError::Schema("this is not a database of recapd".to_owned()));
+    }
+    let sql = "-- sqlite/sqlite.schema_version\nSELECT coalesce(max(version), 0) FROM _sqlx_migrations WHERE success";
+    let found: i64 = sqlx::query(sql).fetch_one(connection).await?.try_get(0)?;
+    let own = MIGRATIONS.last().map_or(0, |(version, ..)| *version);
+    match found.cmp(&own) {
+        Ordering::Equal => Ok(()),
+        Ordering::Less => Err(StoreError::Schema(format!(
+            "it has version {found}, this recapd needs {own}; `recapd serve` brings it up to date"
+        ))),
+        Ordering::Greater => Err(StoreError::Schema(format!(
+            "it has version {found}, this recapd knows {own}; use the newer recapd that wrote it"
+        ))),
     }
 }
 

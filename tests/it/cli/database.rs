@@ -1,4 +1,8 @@
-//! Commands against databases that aren't there, aren't recapd's, or are in use.
+//! Commands against databases that aren't there, aren't recapd's, or are of another version.
+
+use std::path::Path;
+
+use sqlx::{Connection as _, Executor as _};
 
 use super::{code, recapd, stderr};
 
@@ -36,4 +40,39 @@ fn another_programs_database_is_refused_unchanged() {
     let output = recapd().args(["verify", "--db"]).arg(&database).output().unwrap();
     assert_ne!(code(&output), Some(0));
     assert_eq!(std::fs::read(&database).unwrap(), before);
+}
+
+/// What somebody else's SQLite database holds after `sql`.
+async fn database(path: &Path, sql: &'static str) {
+    let options = sqlx::sqlite::SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true);
+    let mut connection = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
+    connection.execute(sql).await.unwrap();
+    connection.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_schema_that_is_not_this_recapds_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let strange = folder.path().join("strange.db");
+    database(&strange, "CREATE TABLE invoices (id INTEGER)").await;
+    let newer = folder.path().join("newer.db");
+    database(
+        &newer,
+        "CREATE TABLE _sqlx_migrations (version BIGINT PRIMARY KEY, description TEXT NOT NULL, \
+         installed_on TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, success BOOLEAN NOT NULL, checksum BLOB NOT NULL, \
+         execution_time BIGINT NOT NULL); \
+         INSERT INTO _sqlx_migrations VALUES (999, 'future', '2030-01-01', TRUE, x'00', 1)",
+    )
+    .await;
+    for (path, command, word) in [
+        (&strange, "status", "not a database of recapd"),
+        (&newer, "status", "use the newer recapd"),
+        (&newer, "serve", "999"),
+    ] {
+        let output = recapd().args([command, "--db"]).arg(path).output().unwrap();
+        assert_eq!(code(&output), Some(78), "{command}: {}", stderr(&output));
+        assert!(stderr(&output).contains(word), "{command}: {}", stderr(&output));
+    }
 }
