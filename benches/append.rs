@@ -215,7 +215,8 @@ async fn bulk() -> anyhow::Result<()> {
         let megabytes = rate * f64::from(mean) / 1e6;
         table.row(name, &[format!("{rate:.0}"), format!("{megabytes:.1}")]);
     };
-    row("counting alone, one thread", counting_rate(&chunks));
+    row("counting alone, one thread", counting_rate(&chunks, 1));
+    row("counting alone, two threads", counting_rate(&chunks, 2));
     row(
         "store alone, one agent, counted before",
         store_rate(&chunks).await?,
@@ -233,14 +234,20 @@ async fn bulk() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn counting_rate(chunks: &[Vec<Message>]) -> f64 {
+fn counting_rate(chunks: &[Vec<Message>], threads: u32) -> f64 {
     let counter = counter();
     drop(prepared(chunks, counter.as_ref()));
     let (passes, start) = (size(10), Instant::now());
-    for _ in 0..passes {
-        drop(prepared(chunks, counter.as_ref()));
-    }
-    rate(f64::from(passes) * messages_in(chunks), start)
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                for _ in 0..passes {
+                    drop(prepared(chunks, counter.as_ref()));
+                }
+            });
+        }
+    });
+    rate(f64::from(threads * passes) * messages_in(chunks), start)
 }
 
 async fn store_rate(chunks: &[Vec<Message>]) -> anyhow::Result<f64> {

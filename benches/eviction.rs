@@ -7,6 +7,8 @@ mod measure;
 #[path = "measure/place.rs"]
 mod place;
 
+use std::collections::VecDeque;
+
 use measure::{Sample, Table, ratio, show, size};
 use recapd::{
     config::Synchronous,
@@ -68,10 +70,12 @@ fn samples(exchanges: &[u32]) -> Vec<Sample> {
     exchanges.iter().map(|_| Sample::default()).collect()
 }
 
-/// The arithmetic alone: place a message, notice the overflow, search the cut, move the boundary.
+/// The arithmetic alone, as the window does it: place a message, notice the overflow, find the cut from the oldest
+/// exchange on, move the boundary.
 fn ledgers(table: &mut Table, exchanges: &[u32]) -> anyhow::Result<()> {
     let entry = Entry::new(&message("user", "Go on.")?, EXCHANGE_TOKENS, Timestamp(0));
-    let mut ledgers: Vec<(Ledger, Vec<Cut>)> = exchanges.iter().map(|&count| ledger(count, &entry)).collect();
+    let mut ledgers: Vec<(Ledger, VecDeque<Cut>)> =
+        exchanges.iter().map(|&count| ledger(count, &entry)).collect();
     let mut samples = samples(exchanges);
     for _ in 0..size(ROUNDS) / BATCH {
         for (((ledger, cuts), &count), sample) in ledgers.iter_mut().zip(exchanges).zip(&mut samples) {
@@ -80,8 +84,11 @@ fn ledgers(table: &mut Table, exchanges: &[u32]) -> anyhow::Result<()> {
             for _ in 0..BATCH {
                 take_in(ledger, cuts, &entry);
                 if let Some(overflow) = ledger.overflow(budget) {
-                    let place = cuts.partition_point(|cut| cut.tokens_before < overflow.tokens_before_min);
-                    std::hint::black_box(ledger.evict_to(cuts.get(place).copied(), entry.at));
+                    let stays = |cut: &Cut| cut.tokens_before >= overflow.tokens_before_min;
+                    while cuts.front().is_some_and(|cut| !stays(cut)) {
+                        cuts.pop_front();
+                    }
+                    std::hint::black_box(ledger.evict_to(cuts.front().copied(), entry.at));
                 }
             }
             sample.add(start.elapsed());
@@ -93,15 +100,15 @@ fn ledgers(table: &mut Table, exchanges: &[u32]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn ledger(count: u32, entry: &Entry) -> (Ledger, Vec<Cut>) {
-    let (mut ledger, mut cuts) = (Ledger::default(), Vec::new());
+fn ledger(count: u32, entry: &Entry) -> (Ledger, VecDeque<Cut>) {
+    let (mut ledger, mut cuts) = (Ledger::default(), VecDeque::new());
     for _ in 0..count {
         take_in(&mut ledger, &mut cuts, entry);
     }
     (ledger, cuts)
 }
 
-fn take_in(ledger: &mut Ledger, cuts: &mut Vec<Cut>, entry: &Entry) {
+fn take_in(ledger: &mut Ledger, cuts: &mut VecDeque<Cut>, entry: &Entry) {
     ledger.append(entry, 0);
     cuts.extend(ledger.newest.as_ref().map(|newest| Cut {
         exchange: newest.exchange,

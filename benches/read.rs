@@ -99,17 +99,17 @@ async fn main() -> anyhow::Result<()> {
     let title = format!("summary of {} bytes over HTTP", document.len());
     let columns = ["requests/s", "p50", "p99", "× bare (requests/s)", "× idle (p99)"];
     let mut table = Table::new(&title, &columns);
-    rows(&mut table, &targets, 1, None).await?;
-    let idle = rows(&mut table, &targets, CONNECTIONS, None).await?;
+    let one = rows(&mut table, &targets, 1, None).await?;
+    let crowd = rows(&mut table, &targets, CONNECTIONS, None).await?;
     let appended = Arc::new(AtomicU32::new(0));
-    let start = Instant::now();
     write_flat_out(&place, &agent, &appended, &mut tasks)?;
-    rows(&mut table, &targets[..2], CONNECTIONS, Some(&idle)).await?;
-    let turns = f64::from(appended.load(Ordering::Relaxed)) / start.elapsed().as_secs_f64();
-    table.row(
-        &format!("meanwhile {WRITERS} writers: {turns:.0} durable turns/s"),
-        &[],
-    );
+    for (connections, idle) in [(1, &one), (CONNECTIONS, &crowd)] {
+        let (before, start) = (appended.load(Ordering::Relaxed), Instant::now());
+        rows(&mut table, &targets[..2], connections, Some(idle)).await?;
+        let turns = f64::from(appended.load(Ordering::Relaxed) - before) / start.elapsed().as_secs_f64();
+        let name = format!("    meanwhile {WRITERS} writers: {turns:.0} durable turns/s");
+        table.row(&name, &[]);
+    }
     table.print();
     stop.cancel();
     tasks.shutdown().await;

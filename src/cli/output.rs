@@ -25,6 +25,14 @@ pub(super) fn json(value: &impl Serialize) -> std::io::Result<()> {
     text(&serde_json::to_string_pretty(value).map_err(std::io::Error::other)?)
 }
 
+/// Prints one value as JSON, several as an array.
+pub(super) fn one_or_all(values: &[impl Serialize]) -> std::io::Result<()> {
+    match values {
+        [value] => json(value),
+        values => json(&values),
+    }
+}
+
 /// Prints a line to stderr.
 #[expect(clippy::print_stderr, reason = "the one place that prints errors and notes")]
 pub(super) fn error(line: &str) {

@@ -3,23 +3,45 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use serde::Serialize;
 
 use super::{Shared, exit::Failed, open, output, remote::Remote};
 use crate::{
     clock::{Clock as _, SystemClock},
     config::Config,
-    domain::time::{DAY_MS, Timestamp},
-    store::{Sample, Store as _},
+    domain::{
+        agent::AgentId,
+        time::{DAY_MS, Timestamp},
+    },
+    store::{AgentRow, Sample, Store as _},
 };
 
 #[derive(Debug, Args)]
-pub(super) struct Status {}
+pub(super) struct Status {
+    /// Agents to show one by one, from the database
+    #[arg(value_name = "AGENT", conflicts_with = "server")]
+    agents: Vec<AgentId>,
+}
 
 impl Status {
-    #[expect(clippy::unused_self, reason = "every command runs the same way")]
     pub(super) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
         open::block_on(async {
             let now = SystemClock.now();
+            if !self.agents.is_empty() {
+                let rows = self.rows(config).await?;
+                if shared.json {
+                    output::one_or_all(&rows.iter().map(AgentStatus::from).collect::<Vec<_>>())?;
+                } else {
+                    output::text(
+                        &rows
+                            .iter()
+                            .map(|row| line(row, now))
+                            .collect::<Vec<_>>()
+                            .join("\n"),
+                    )?;
+                }
+                return Ok(ExitCode::SUCCESS);
+            }
             let sample = match &shared.server {
                 Some(server) => {
                     let text = Remote::new(server)?.get("/v1/status", "application/json").await?;
@@ -35,6 +57,75 @@ impl Status {
             Ok(ExitCode::SUCCESS)
         })
     }
+
+    async fn rows(&self, config: &Config) -> Result<Vec<AgentRow>, Failed> {
+        let store = open::look(config).await?;
+        let mut rows = Vec::new();
+        for agent in &self.agents {
+            match store.agent(agent).await? {
+                Some(row) => rows.push(row),
+                None => return Err(open::unknown(&store, agent).await),
+            }
+        }
+        Ok(rows)
+    }
+}
+
+/// One agent's figures.
+#[derive(Serialize)]
+struct AgentStatus<'a> {
+    agent_id: &'a AgentId,
+    messages: i64,
+    exchanges: i64,
+    window_tokens: i64,
+    budget_tokens: i64,
+    first_exchange: i64,
+    covers_through: i64,
+    pending_since: Option<Timestamp>,
+    summary_version: i64,
+    summary_tokens: i64,
+    updated_at: Timestamp,
+}
+
+impl<'a> From<&'a AgentRow> for AgentStatus<'a> {
+    fn from(row: &'a AgentRow) -> Self {
+        Self {
+            agent_id: &row.agent,
+            messages: row.ledger.last_seq,
+            exchanges: row.ledger.last_exchange,
+            window_tokens: row.ledger.window_tokens(),
+            budget_tokens: row.budget_tokens,
+            first_exchange: row.ledger.first_exchange,
+            covers_through: row.ledger.summarized_through,
+            pending_since: row.pending_since,
+            summary_version: row.version,
+            summary_tokens: row.summary_tokens,
+            updated_at: row.updated_at,
+        }
+    }
+}
+
+fn line(row: &AgentRow, now: Timestamp) -> String {
+    let ledger = &row.ledger;
+    let pending = match ledger.pending_numbers() {
+        0 => "nothing pending".to_owned(),
+        pending => format!(
+            "{pending} pending for {}",
+            span(now.since_ms(row.pending_since.unwrap_or(now)))
+        ),
+    };
+    format!(
+        "{}: {} messages in {} exchanges, window {} of {} from #{}, summary v{} of {} tokens through #{}, {pending}",
+        row.agent,
+        ledger.last_seq,
+        ledger.last_exchange,
+        thousands(ledger.window_tokens()),
+        thousands(row.budget_tokens),
+        ledger.first_exchange,
+        row.version,
+        thousands(row.summary_tokens),
+        ledger.summarized_through,
+    )
 }
 
 fn text(sample: &Sample, now: Timestamp, tokens_max: i64) -> String {

@@ -132,20 +132,24 @@ impl Window {
         let Some(overflow) = self.ledger.overflow(self.budget) else {
             return Vec::new();
         };
-        let first = self
+        // From the oldest on, only as many exchanges are looked at as leave, however many the window holds.
+        let cut = self
             .held
-            .partition_point(|held| held.exchange.tokens_before < overflow.tokens_before_min);
-        let cut = self.held.get(first).map(|held| Cut {
-            exchange: held.exchange.exchange,
-            tokens_before: held.exchange.tokens_before,
-        });
+            .iter()
+            .find(|held| held.exchange.tokens_before >= overflow.tokens_before_min)
+            .map(|held| Cut {
+                exchange: held.exchange.exchange,
+                tokens_before: held.exchange.tokens_before,
+            });
         if self.ledger.evict_to(cut, at).is_none() {
             return Vec::new();
         }
-        let staying = self
+        let leaving = self
             .held
-            .partition_point(|held| held.exchange.exchange < self.ledger.first_exchange);
-        self.held.drain(..staying).collect()
+            .iter()
+            .take_while(|held| held.exchange.exchange < self.ledger.first_exchange)
+            .count();
+        self.held.drain(..leaving).collect()
     }
 
     /// The messages that the model sees, in order: preamble, then the exchanges in the window.

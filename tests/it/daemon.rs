@@ -154,7 +154,7 @@ async fn started(fake: &FakeOpenAi, settings: &[&str]) -> Daemon {
 #[tokio::test]
 async fn the_old_summary_stays_while_the_provider_misbehaves_and_the_queue_recovers() {
     let fake = FakeOpenAi::start();
-    let daemon = started(&fake, &["queue.attempts_max=50"]).await;
+    let daemon = started(&fake, &["queue.attempts_max=100"]).await;
     daemon.turn(1).await;
     daemon.turn(2).await;
     daemon.until_version(1).await;
@@ -177,6 +177,8 @@ async fn the_old_summary_stays_while_the_provider_misbehaves_and_the_queue_recov
         Planned::Hang,
         Planned::Hang,
     ]);
+    // Until this test has seen enough, it doesn't come back.
+    fake.otherwise(Planned::status(503, "still down"));
     daemon.turn(3).await;
     daemon
         .until("the eviction is seen", async |daemon: &Daemon| {
@@ -201,6 +203,7 @@ async fn the_old_summary_stays_while_the_provider_misbehaves_and_the_queue_recov
                 >= 3
         })
         .await;
+    fake.otherwise(Planned::Good);
     daemon.until_version(2).await;
 
     for (reason, at_least) in [

@@ -127,6 +127,14 @@ fn a_kept_database_can_be_looked_at_and_refuses_the_same_conversation_again() {
         "{}",
         stdout(&status)
     );
+    let one = look(&["status", "two-weeks"]);
+    assert!(
+        stdout(&one).starts_with("two-weeks: 680 messages in 135 exchanges"),
+        "{}",
+        stdout(&one)
+    );
+    let twice = look(&["summary", "two-weeks", "two-weeks", "--json"]);
+    assert_eq!(json(&twice).as_array().unwrap().len(), 2);
     let verify = look(&["verify"]);
     assert_eq!(code(&verify), Some(0));
     assert!(stdout(&verify).contains("nothing is lost"), "{}", stdout(&verify));

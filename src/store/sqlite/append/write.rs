@@ -229,3 +229,24 @@ async fn update_agent(
         .await?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_keep_every_row_in_order_and_have_few_sizes() {
+        for count in [0, 1, 3, 63, 64, 65, 200] {
+            let rows: Vec<usize> = (0..count).collect();
+            let found: Vec<&[usize]> = runs(&rows).collect();
+            assert_eq!(found.concat(), rows);
+            assert!(
+                found
+                    .iter()
+                    .all(|run| run.len().is_power_of_two() && run.len() <= ROWS_MAX)
+            );
+        }
+        let sizes: Vec<usize> = runs(&[0; 200]).map(<[i32]>::len).collect();
+        assert_eq!(sizes, [64, 64, 64, 8]);
+    }
+}
