@@ -45,6 +45,9 @@ pub enum StoreError {
         /// What it holds.
         value: String,
     },
+    /// The database refuses what would break a rule of its schema: a defect of recapd. Nothing was changed.
+    #[error("the database refuses the change: {0}")]
+    Refused(String),
     /// The database was written by a newer recapd, or is not recapd's.
     #[error("the database's schema can't be used: {0}")]
     Schema(String),
@@ -112,6 +115,9 @@ pub trait Store: Send + Sync {
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>>;
 
     /// Wakes the queue for an agent.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownAgent`].
     async fn enqueue(
         &self,
         agent: &AgentId,

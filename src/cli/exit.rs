@@ -78,7 +78,10 @@ impl From<StoreError> for Failed {
             StoreError::Unavailable(_) | StoreError::InUse(_) => UNAVAILABLE,
             StoreError::UnknownAgent(_) => NOT_FOUND,
             StoreError::Schema(_) => CONFIGURATION,
-            StoreError::Fenced(_) | StoreError::ClientIdReused(_) | StoreError::Inconsistent { .. } => 1,
+            StoreError::Fenced(_)
+            | StoreError::Refused(_)
+            | StoreError::ClientIdReused(_)
+            | StoreError::Inconsistent { .. } => 1,
         };
         Self {
             code,

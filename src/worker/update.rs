@@ -83,7 +83,16 @@ impl Worker {
                 self.stand_in(lease, error, run).await
             }
             Err(Trouble::Passing(error, retry_after_ms)) => {
-                self.retry_later(lease, error, retry_after_ms, run).await
+                self.fail(
+                    lease,
+                    error,
+                    Retry {
+                        after_ms: retry_after_ms,
+                        park: false,
+                    },
+                    run,
+                )
+                .await
             }
         }
     }
@@ -294,33 +303,37 @@ impl Worker {
         }
     }
 
-    async fn retry_later(
-        &self,
-        lease: &Lease,
-        fault: AttemptError,
-        retry_after_ms: i64,
-        mut run: RunRecord,
-    ) -> Outcome {
+    async fn fail(&self, lease: &Lease, fault: AttemptError, retry: Retry, mut run: RunRecord) -> Outcome {
         let jitter = self.draw(fastrand::Rng::f64);
         let backoff_ms = self
             .settings
             .retry
             .backoff_ms(lease.attempt, jitter)
-            .max(retry_after_ms);
+            .max(retry.after_ms);
         self.parts.metrics.updates.failed(reason(&fault.class));
         warn!(
             agent_id = %lease.agent, attempt = lease.attempt, error_class = %fault.class, error = %fault.message,
-            backoff_ms, "update.failed"
+            backoff_ms, parked = retry.park, "update.failed"
         );
+        let started_at = run.started_at;
         run.finished_at = self.parts.clock.now();
         let failure = Failure {
             error: fault,
             backoff_ms,
-            park: false,
+            park: retry.park,
             run,
         };
         self.heartbeat.remove(lease);
         match self.parts.store.fail(lease, failure).await {
+            Ok(()) if retry.park => {
+                let took = span(self.parts.clock.now().since_ms(started_at));
+                self.parts.metrics.updates.retries_exhausted(1);
+                self.parts
+                    .metrics
+                    .updates
+                    .finished(Outcome::Parked.label(), UpdatePath::None, 0, took);
+                Outcome::Parked
+            }
             Ok(()) => Outcome::Retried,
             Err(StoreError::Fenced(_)) => Outcome::Superseded,
             Err(error) => {
@@ -345,11 +358,15 @@ impl Worker {
             }
             error => {
                 self.parts.metrics.service.db_error(DbErrorClass::Other);
+                // A database that is away comes back; what it refuses is a defect, and not tried for ever.
+                let is_away = matches!(error, StoreError::Unavailable(_));
+                let class = if is_away { "db" } else { "internal" };
                 let fault = AttemptError {
-                    class: "db".to_owned(),
+                    class: class.to_owned(),
                     message: error.to_string(),
                 };
-                self.retry_later(lease, fault, 0, run).await
+                let park = !is_away && self.settings.retry.is_last(lease);
+                self.fail(lease, fault, Retry { after_ms: 0, park }, run).await
             }
         }
     }
@@ -361,6 +378,14 @@ struct Contents<'a> {
     old: usize,
     composition: &'a Composition,
     as_of: Timestamp,
+}
+
+/// When a failed update is tried again.
+struct Retry {
+    /// Not before so long.
+    after_ms: i64,
+    /// Not before a hand or an eviction revives it.
+    park: bool,
 }
 
 /// What stops an attempt, by what happens next.

@@ -40,7 +40,7 @@ macro_rules! every_test {
             sessions: a_silence_begins_a_session, an_end_begins_a_session, an_end_and_a_silence_begin_one_session,
                 an_end_makes_what_is_pending_urgent;
             queue: an_enqueue_makes_one_row_and_counts_wakes, an_enqueue_never_shortens_a_backoff,
-                an_enqueue_never_shortens_a_lease, an_enqueue_only_raises_urgency, claims_go_by_due_time,
+                an_enqueue_never_shortens_a_lease, an_enqueue_only_raises_urgency, an_enqueue_for_nobody_is_refused, claims_go_by_due_time,
                 a_low_row_is_not_starved, each_row_is_claimed_once, a_failure_backs_off, a_failure_is_recorded,
                 a_parked_row_waits_for_a_hand, an_eviction_revives_at_most_once_in_ten_minutes,
                 after_a_third_crash_there_is_one_more_try, the_reconciler_makes_missing_rows_once;

@@ -36,7 +36,8 @@ pub(super) async fn enqueue(tx: &mut SqliteConnection, agent: &AgentId, wake: Wa
     let level = reason.priority().level();
     let visible_at = now.plus_ms(delay_ms);
     let sql = "-- sqlite/queue.enqueue\nINSERT INTO summary_update_queue AS q \
-               (agent_id, priority, reasons, queued_at, visible_at, due_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+               (agent_id, priority, reasons, queued_at, visible_at, due_at) \
+               SELECT agent_id, ?2, ?3, ?4, ?5, ?6 FROM agents WHERE agent_id = ?1 \
                ON CONFLICT (agent_id) DO UPDATE SET wake_seq = q.wake_seq + 1, reasons = q.reasons | excluded.reasons, \
                priority = max(q.priority, excluded.priority), due_at = min(q.due_at, excluded.due_at), \
                visible_at = CASE WHEN q.lease_token IS NULL AND q.attempts = 0 \
@@ -49,8 +50,9 @@ pub(super) async fn enqueue(tx: &mut SqliteConnection, agent: &AgentId, wake: Wa
         .bind(now.0)
         .bind(visible_at.0)
         .bind(visible_at.plus_ms(Priority::slack_ms(level)).0)
-        .fetch_one(&mut *tx)
-        .await?;
+        .fetch_optional(&mut *tx)
+        .await?
+        .ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
     let is_new = row.try_get::<i64, _>(0)? == 1;
     let visible_at = Timestamp(row.try_get(1)?);
     let revived = !is_new && revive(tx, agent, level, revive_after_ms, now).await?;

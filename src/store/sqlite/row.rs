@@ -1,6 +1,6 @@
 //! Rows to domain values, and SQLite's errors to the store's.
 
-use sqlx::{Row as _, sqlite::SqliteRow};
+use sqlx::{Row as _, error::ErrorKind, sqlite::SqliteRow};
 
 use super::super::{AgentRow, StoreError, StoreResult, StoredMessage};
 use crate::{
@@ -17,7 +17,11 @@ use crate::{
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
-        Self::Unavailable(error.to_string())
+        match error.as_database_error() {
+            // What the schema refuses today it refuses tomorrow: a defect, and no reason to try again.
+            Some(refusal) if refusal.kind() != ErrorKind::Other => Self::Refused(error.to_string()),
+            _ => Self::Unavailable(error.to_string()),
+        }
     }
 }
 

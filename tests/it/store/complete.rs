@@ -340,11 +340,15 @@ pub(crate) async fn material_takes_holes_along(db: &dyn Backend) {
 }
 
 pub(crate) async fn an_unknown_agent_has_no_material(db: &dyn Backend) {
-    db.store()
-        .enqueue(&agent("ghost"), Reason::Manual, 0, T0)
-        .await
-        .unwrap();
-    let lease = the_lease(db, T0).await;
+    let lease = Lease {
+        agent: agent("ghost"),
+        token: 1,
+        claimed_wake: 1,
+        attempt: 1,
+        crashes: 0,
+        reasons: Reason::Manual.bit(),
+        ready_at: T0,
+    };
     let nothing = db.store().material(&lease, ALL).await;
     assert!(matches!(nothing, Err(StoreError::UnknownAgent(name)) if name == agent("ghost")));
 }

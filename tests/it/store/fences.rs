@@ -133,7 +133,11 @@ pub(crate) async fn more_than_ten_thousand_tokens_are_refused(db: &dyn Backend) 
             token_count,
             ..patch.clone()
         };
-        refused(db, &lease, &wrong).await;
+        let error = refused(db, &lease, &wrong).await;
+        assert!(
+            matches!(error, StoreError::Refused(_)),
+            "no reason to try again: {error}"
+        );
     }
     passes(db, &lease, patch).await;
 }

@@ -8,7 +8,7 @@ use recapd::{
 use super::{the_lease, with_pending};
 use crate::support::{
     backend::Backend,
-    conversation::{ALL, LEASE_MS, T0, agent, claim, items, minute, patch},
+    conversation::{ALL, LEASE_MS, T0, agent, claim, items, make, minute, patch},
 };
 
 pub(crate) async fn an_expired_lease_is_an_ordinary_claim(db: &dyn Backend) {
@@ -17,6 +17,7 @@ pub(crate) async fn an_expired_lease_is_an_ordinary_claim(db: &dyn Backend) {
     let dead = the_lease(db, minute(1)).await;
     let material = store.material(&dead, ALL).await.unwrap();
     // What comes in later, however urgent, does not overtake the row that was due before.
+    make(db, "b").await;
     store
         .enqueue(&agent("b"), Reason::Manual, 0, minute(10))
         .await
@@ -48,6 +49,7 @@ pub(crate) async fn an_expired_lease_is_an_ordinary_claim(db: &dyn Backend) {
 
 pub(crate) async fn a_renewal_tells_which_leases_hold(db: &dyn Backend) {
     for name in ["a", "b", "c"] {
+        make(db, name).await;
         db.store()
             .enqueue(&agent(name), Reason::Manual, 0, T0)
             .await
@@ -86,6 +88,7 @@ pub(crate) async fn a_renewal_tells_which_leases_hold(db: &dyn Backend) {
 }
 
 pub(crate) async fn a_release_burns_no_attempt(db: &dyn Backend) {
+    make(db, "a").await;
     db.store()
         .enqueue(&agent("a"), Reason::Manual, 0, T0)
         .await
@@ -105,9 +108,11 @@ pub(crate) async fn a_release_burns_no_attempt(db: &dyn Backend) {
 pub(crate) async fn an_earlier_life_is_reclaimed(db: &dyn Backend) {
     let store = db.store();
     for (name, owner) in [("a", "me"), ("b", "other"), ("c", "me")] {
+        make(db, name).await;
         store.enqueue(&agent(name), Reason::Manual, 0, T0).await.unwrap();
         store.claim(claim(owner, 1, T0)).await.unwrap();
     }
+    make(db, "waiting").await;
     store
         .enqueue(&agent("waiting"), Reason::Eviction, 60_000, T0)
         .await
@@ -123,6 +128,7 @@ pub(crate) async fn an_earlier_life_is_reclaimed(db: &dyn Backend) {
 pub(crate) async fn tokens_are_never_used_again(db: &dyn Backend) {
     let mut last = 0;
     for minutes in 0..5 {
+        make(db, "a").await;
         db.store()
             .enqueue(&agent("a"), Reason::Manual, 0, minute(minutes))
             .await

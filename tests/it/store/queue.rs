@@ -15,10 +15,11 @@ use recapd::{
 use super::{the_lease, with_pending};
 use crate::support::{
     backend::Backend,
-    conversation::{LEASE_MS, T0, agent, append, claim, minute, run, turns},
+    conversation::{LEASE_MS, T0, agent, append, claim, make, minute, run, turns},
 };
 
 async fn wake(db: &dyn Backend, name: &str, reason: Reason, delay_ms: i64, now: Timestamp) -> Enqueued {
+    make(db, name).await;
     db.store()
         .enqueue(&agent(name), reason, delay_ms, now)
         .await
@@ -325,5 +326,14 @@ pub(crate) async fn the_reconciler_makes_missing_rows_once(db: &dyn Backend) {
             .unwrap(),
         0,
         "they are leased"
+    );
+}
+
+pub(crate) async fn an_enqueue_for_nobody_is_refused(db: &dyn Backend) {
+    let refused = db.store().enqueue(&agent("nobody"), Reason::Manual, 0, T0).await;
+    assert!(matches!(refused, Err(StoreError::UnknownAgent(_))), "{refused:?}");
+    assert_eq!(
+        db.number("SELECT count(*) FROM summary_update_queue").await,
+        Some(0)
     );
 }

@@ -19,6 +19,8 @@ use recapd::{
 };
 use serde_json::json;
 
+use super::backend::Backend;
+
 /// When the tests' conversations begin.
 pub(crate) const T0: Timestamp = Timestamp(1_795_000_000_000);
 /// What one turn costs, and what the window of [`RULES`] holds.
@@ -171,4 +173,9 @@ pub(crate) fn run(finished_at: Timestamp) -> RunRecord {
         finished_at,
         ..RunRecord::default()
     }
+}
+
+/// Makes an agent that has said nothing yet, if it isn't there.
+pub(crate) async fn make(db: &dyn Backend, name: &str) {
+    db.store().append(append(&agent(name), Vec::new())).await.unwrap();
 }
