@@ -220,5 +220,6 @@ fn schedule_settings(config: &Config) -> ScheduleSettings {
         journal_keep_hours: config.schedule.journal_keep_hours,
         reconcile_ms: config.queue.reconcile_ms,
         max_wait_ms: config.queue.max_wait_ms,
+        attempts_max: config.queue.attempts_max,
     }
 }

@@ -26,6 +26,8 @@ use crate::{
 
 /// Rows that one ageing or pruning step touches; the rest follows in the next step.
 const STEP_ROWS_MAX: i64 = 1_000;
+/// A parked row gets one more try after so long.
+const PROBE_AFTER_MS: i64 = 6 * HOUR_MS;
 /// How often the cron expressions are looked at.
 const CRON_LOOK: Duration = Duration::from_secs(30);
 /// How often the figures are sampled.
@@ -48,6 +50,8 @@ pub struct ScheduleSettings {
     pub reconcile_ms: u64,
     /// Exchanges may wait so long for company.
     pub max_wait_ms: i64,
+    /// How often a failing update is tried.
+    pub attempts_max: i64,
 }
 
 /// The schedules of a daemon.
@@ -172,6 +176,18 @@ impl Schedule {
                 self.notices.wake_queue();
             }
             Err(error) => warn!(%error, "queue.reconcile_failed"),
+        }
+        match self
+            .store
+            .probe_parked(now.plus_ms(-PROBE_AFTER_MS), self.settings.attempts_max, now)
+            .await
+        {
+            Ok(0) => {}
+            Ok(rows) => {
+                info!(rows, "queue.probed");
+                self.notices.wake_queue();
+            }
+            Err(error) => warn!(%error, "queue.probe_failed"),
         }
     }
 

@@ -175,6 +175,14 @@ pub trait Store: Send + Sync {
     /// Makes queue rows for agents whose pending exchanges have none. Returns how many were missing.
     async fn reconcile(&self, pending_before: Timestamp, now: Timestamp) -> StoreResult<u64>;
 
+    /// Gives rows parked before `parked_before` one more try, the last of `attempts_max`. Returns how many.
+    async fn probe_parked(
+        &self,
+        parked_before: Timestamp,
+        attempts_max: i64,
+        now: Timestamp,
+    ) -> StoreResult<u64>;
+
     /// Wakes the queue for agents of which an item has outgrown its section. Returns how many.
     async fn enqueue_ageing(&self, now: Timestamp, limit: i64) -> StoreResult<u64>;
 

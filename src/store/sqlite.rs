@@ -343,6 +343,17 @@ impl Store for SqliteStore {
             .await
     }
 
+    async fn probe_parked(
+        &self,
+        parked_before: Timestamp,
+        attempts_max: i64,
+        now: Timestamp,
+    ) -> StoreResult<u64> {
+        self.writer
+            .run(move |tx| Box::pin(queue::probe_parked(tx, parked_before, attempts_max, now)))
+            .await
+    }
+
     async fn enqueue_ageing(&self, now: Timestamp, limit: i64) -> StoreResult<u64> {
         self.writer
             .run(move |tx| Box::pin(schedule::enqueue_ageing(tx, now, limit)))

@@ -43,7 +43,8 @@ macro_rules! every_test {
                 an_enqueue_never_shortens_a_lease, an_enqueue_only_raises_urgency, an_enqueue_for_nobody_is_refused, claims_go_by_due_time,
                 a_low_row_is_not_starved, each_row_is_claimed_once, a_failure_backs_off, a_failure_is_recorded,
                 a_parked_row_waits_for_a_hand, an_eviction_revives_at_most_once_in_ten_minutes,
-                after_a_third_crash_there_is_one_more_try, the_reconciler_makes_missing_rows_once;
+                after_a_third_crash_there_is_one_more_try, the_reconciler_makes_missing_rows_once,
+                a_parked_row_is_probed_after_a_while;
             lease: an_expired_lease_is_an_ordinary_claim, a_renewal_tells_which_leases_hold,
                 a_release_burns_no_attempt, an_earlier_life_is_reclaimed, tokens_are_never_used_again;
             protocol: the_protocol_holds;

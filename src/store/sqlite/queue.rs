@@ -276,6 +276,26 @@ pub(super) async fn reconcile(
     Ok(done.rows_affected())
 }
 
+/// Half-opens what was parked long ago: one try, and parked again if it fails.
+pub(super) async fn probe_parked(
+    tx: &mut SqliteConnection,
+    parked_before: Timestamp,
+    attempts_max: i64,
+    now: Timestamp,
+) -> StoreResult<u64> {
+    let low = Priority::Low.level();
+    let sql = "-- sqlite/queue.probe_parked\nUPDATE summary_update_queue SET parked_at = NULL, attempts = ?2, \
+               crashes = min(crashes, 2), revived_at = ?3, visible_at = ?3, due_at = ?4 WHERE parked_at < ?1";
+    let done = sqlx::query(sql)
+        .bind(parked_before.0)
+        .bind((attempts_max - 1).max(0))
+        .bind(now.0)
+        .bind(now.plus_ms(Priority::slack_ms(low)).0)
+        .execute(tx)
+        .await?;
+    Ok(done.rows_affected())
+}
+
 /// What the runs table keeps of an attempt, beside the attempt itself.
 #[derive(Default)]
 pub(super) struct RunOutcome<'a> {

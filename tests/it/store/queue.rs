@@ -337,3 +337,34 @@ pub(crate) async fn an_enqueue_for_nobody_is_refused(db: &dyn Backend) {
         Some(0)
     );
 }
+
+pub(crate) async fn a_parked_row_is_probed_after_a_while(db: &dyn Backend) {
+    wake(db, "a", Reason::Manual, 0, T0).await;
+    let lease = the_lease(db, T0).await;
+    let failure = Failure {
+        error: AttemptError {
+            class: "internal".to_owned(),
+            message: "a defect".to_owned(),
+        },
+        backoff_ms: 0,
+        park: true,
+        run: run(minute(1)),
+    };
+    db.store().fail(&lease, failure).await.unwrap();
+    assert_eq!(
+        db.store().probe_parked(minute(1), 5, minute(60)).await.unwrap(),
+        0,
+        "not for long enough"
+    );
+    assert_eq!(
+        db.store().probe_parked(minute(2), 5, minute(60)).await.unwrap(),
+        1
+    );
+    assert_eq!(
+        db.store().probe_parked(minute(2), 5, minute(60)).await.unwrap(),
+        0,
+        "it is no longer parked"
+    );
+    let again = the_lease(db, minute(60)).await;
+    assert_eq!(again.attempt, 5, "the last of five");
+}

@@ -134,6 +134,7 @@ pass! {
     fn release(leases: &[Lease], now: Timestamp) -> u64;
     fn reclaim(owner: &str, now: Timestamp) -> u64;
     fn reconcile(pending_before: Timestamp, now: Timestamp) -> u64;
+    fn probe_parked(parked_before: Timestamp, attempts_max: i64, now: Timestamp) -> u64;
     fn enqueue_ageing(now: Timestamp, limit: i64) -> u64;
     fn take_slot(name: &str, slot: Timestamp, now: Timestamp) -> bool;
     fn prune(prune: Prune) -> u64;

@@ -174,6 +174,18 @@ impl Store for TroubledStore {
             .await
     }
 
+    async fn probe_parked(
+        &self,
+        parked_before: Timestamp,
+        attempts_max: i64,
+        now: Timestamp,
+    ) -> StoreResult<u64> {
+        self.enter("probe_parked")
+            .await?
+            .probe_parked(parked_before, attempts_max, now)
+            .await
+    }
+
     async fn enqueue_ageing(&self, now: Timestamp, limit: i64) -> StoreResult<u64> {
         self.enter("enqueue_ageing")
             .await?
