@@ -30,13 +30,14 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  recapd replay examples/two-weeks.jsonl        what recapd would make of a conversation, without a key or a server
-  recapd serve                                  the daemon, on 127.0.0.1:7411, with its database in ./recapd.db
-  recapd summary my-agent                       what my-agent's context holds of the past
-  recapd history my-agent                       which exchanges the model still sees
-  recapd verify                                 check every invariant on the data
+  recapd replay examples/two-weeks.jsonl    a conversation through the pipeline: no key, no server
+  recapd serve                              the daemon on 127.0.0.1:7411, database in ./recapd.db
+  recapd summary my-agent                   what my-agent's context holds of the past
+  recapd history my-agent                   which exchanges the model still sees
+  recapd verify                             check every invariant on the data
 
-Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 not found, 69 database or daemon unreachable, 78 configuration.";
+Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 not found, 69 database or daemon unreachable,
+78 configuration.";
 
 /// Options of every command.
 #[derive(Clone, Debug, Args)]

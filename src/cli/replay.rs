@@ -38,10 +38,10 @@ const SEED: u64 = 7;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  recapd replay examples/two-weeks.jsonl                 history with the rule, the summary, and what it cost
-  recapd replay chat.json --budget 8000                  a smaller window
-  recapd replay ~/.claude/projects --db work.db          every transcript below a folder, kept in a database
-  recapd replay chat.jsonl --model gpt-5.4-mini          with a real model (its key in OPENAI_API_KEY)
+  recapd replay examples/two-weeks.jsonl           history with the rule, summary, and the cost
+  recapd replay chat.json --budget 8000            a smaller window
+  recapd replay ~/.claude/projects --db work.db    every transcript below a folder, kept
+  recapd replay chat.jsonl --model gpt-5.4-mini    a real model, its key in OPENAI_API_KEY
   recapd replay chat.jsonl --model qwen3 --set model.base_url=http://127.0.0.1:11434/v1")]
 pub(super) struct Replay {
     /// Conversation files, or folders of them: native JSONL, OpenAI chat, Anthropic messages, Claude Code transcripts
