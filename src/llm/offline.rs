@@ -35,9 +35,12 @@ use super::{ChatModel, LlmError, ModelAnswer, ModelRequest};
 use crate::domain::{
     reply::Answer,
     summary::item::{ExchangeRange, ItemDraft},
+    text::first_line,
     transcript::Transcript,
 };
 
+/// The longest quote that stands where there is nothing to tell, in characters.
+const QUOTE_CHARS_MAX: usize = 80;
 /// The provider's name.
 pub const OFFLINE: &str = "offline";
 
@@ -77,12 +80,13 @@ pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
         .into_iter()
         .filter_map(|run| {
             let exchanges = batch.exchanges.get(run)?;
-            let texts = compose::texts(&batch, exchanges);
+            let range = ExchangeRange {
+                first: exchanges.first()?.exchange,
+                last: exchanges.last()?.exchange,
+            };
+            let texts = compose::texts(&batch, exchanges).or_quote(&first_words(transcripts, range));
             Some(ItemDraft {
-                exchanges: ExchangeRange {
-                    first: exchanges.first()?.exchange,
-                    last: exchanges.last()?.exchange,
-                },
+                exchanges: range,
                 importance: importance::of(&batch, exchanges),
                 text: texts.text,
                 brief: texts.brief,
@@ -90,4 +94,22 @@ pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
             })
         })
         .collect()
+}
+
+/// The first thing said in a run of exchanges: a slash command that is given ten times over has no clause worth
+/// telling, but it was given.
+fn first_words(transcripts: &[Transcript], run: ExchangeRange) -> String {
+    let lines = transcripts
+        .iter()
+        .filter(|transcript| run.contains(transcript.exchange))
+        .flat_map(|transcript| &transcript.lines);
+    lines
+        .map(|line| {
+            first_line(&line.text, QUOTE_CHARS_MAX)
+                .chars()
+                .take(QUOTE_CHARS_MAX)
+                .collect::<String>()
+        })
+        .find(|line| !line.is_empty())
+        .unwrap_or_default()
 }

@@ -52,6 +52,21 @@ pub(super) struct Texts {
     pub(super) gist: String,
 }
 
+impl Texts {
+    /// These texts, or where there is nothing to tell, `words` as they were said.
+    pub(super) fn or_quote(self, words: &str) -> Self {
+        let quoted = |told: String| match told.strip_prefix(NO_TEXT) {
+            Some(rest) if !words.is_empty() => format!("“{words}”{rest}"),
+            _ => told,
+        };
+        Self {
+            text: quoted(self.text),
+            brief: quoted(self.brief),
+            gist: quoted(self.gist),
+        }
+    }
+}
+
 /// The texts for a run of exchanges.
 pub(super) fn texts(batch: &Batch, run: &[Reading]) -> Texts {
     let interrupted = run.iter().any(|reading| reading.interrupted);

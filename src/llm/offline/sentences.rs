@@ -51,6 +51,11 @@ pub(super) fn paragraphs(text: &str, continues_code: bool) -> Vec<Vec<Sentence>>
     found
 }
 
+/// Whether `line` is the mark that a transcript leaves where it was cut; nobody said it.
+fn is_cut_mark(line: &str) -> bool {
+    line.starts_with("[… ") && line.ends_with(" characters left out …]")
+}
+
 /// The lines outside blocks of code, and the command that a shell block begins with.
 fn prose_lines(text: &str, continues_code: bool) -> Vec<&str> {
     // A message that continues another one has the end of its block: then the first fence closes.
@@ -64,7 +69,9 @@ fn prose_lines(text: &str, continues_code: bool) -> Vec<&str> {
             let language = line.trim().trim_start_matches(['`', '~']).trim();
             wants_command = in_code && SHELLS.contains(&language);
         } else if !in_code {
-            lines.push(line);
+            if !is_cut_mark(line) {
+                lines.push(line);
+            }
         } else if wants_command && !line.trim().is_empty() {
             lines.push(floor_cut(line, COMMAND_BYTES_MAX));
             wants_command = false;

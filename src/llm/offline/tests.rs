@@ -252,6 +252,31 @@ fn exchanges_without_words_are_covered_too() {
     assert_eq!(summarise(&[]), []);
 }
 
+/// A command that is given again and again tells nothing, but what it was is told.
+#[test]
+fn where_there_is_nothing_to_tell_the_first_words_are_quoted() {
+    let items = summarise(&[
+        transcript(1, 0, &[(Voice::User, "", "/tokens")]),
+        transcript(2, 0, &[(Voice::User, "", "/tokens")]),
+    ]);
+    assert_eq!(items.len(), 1);
+    assert!(
+        items[0].text.contains("/tokens") && items[0].gist.contains("/tokens"),
+        "{items:?}"
+    );
+}
+
+#[test]
+fn the_mark_of_a_cut_is_nobodys_words() {
+    let cut = "The migration of the ledger failed on staging.\n[… 21161 characters left out …]\nWe restored it from the snapshot of Monday.";
+    let items = summarise(&[transcript(
+        1,
+        0,
+        &[(Voice::User, "", "What happened?"), (Voice::Assistant, "", cut)],
+    )]);
+    assert!(!shown(&items).contains("left out"), "{}", shown(&items));
+}
+
 #[tokio::test]
 async fn the_model_answers_with_the_json_of_its_items_and_costs_nothing() {
     let request = ModelRequest {
