@@ -1,5 +1,6 @@
 //! The command line: one file per command. Data goes to stdout, everything else to stderr.
 
+mod check_request;
 mod exit;
 mod history;
 mod open;
@@ -35,6 +36,7 @@ Examples:
   recapd summary my-agent                   what my-agent's context holds of the past
   recapd history my-agent                   which exchanges the model still sees
   recapd verify                             check every invariant on the data
+  recapd check-request --format openai r.json    what the provider would refuse in a request
 
 Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 not found, 69 database or daemon unreachable,
 78 configuration.";
@@ -73,6 +75,8 @@ enum Command {
     Status(status::Status),
     /// Check the invariants on the data; exits 1 if one is broken
     Verify(verify::Verify),
+    /// Say what a provider would refuse in a request, in its own words; exits 1 if there is anything
+    CheckRequest(check_request::CheckRequest),
 }
 
 /// Runs the command line.
@@ -95,6 +99,7 @@ fn run(cli: Cli, environment: &Environment) -> Result<ExitCode, Failed> {
         Command::History(history) => history.run(&loaded.config, &shared),
         Command::Status(status) => status.run(&loaded.config, &shared),
         Command::Verify(verify) => verify.run(&loaded.config, &shared),
+        Command::CheckRequest(check) => check.run(&shared),
     }
 }
 

@@ -13,6 +13,7 @@
 //! - [`domain`]: the rules, pure: no IO, no async, no clock.
 //! - [`formats`]: provider and transcript formats to and from domain messages.
 //! - [`tokenizer`]: exact and estimated token counters, chosen by provider and model.
+//! - [`validator`]: what a provider would refuse in a request; written from the providers' rules alone.
 //! - `store`: the `Store` seam and its SQLite implementation.
 //! - `llm`: the `ChatModel` seam, the offline summariser and the providers.
 //! - `keeper`: append, segment, evict, enqueue.
@@ -27,12 +28,13 @@
 //! Dependency rule, enforced by `tests/tidy.rs`:
 //! `domain <- {formats, tokenizer} <- {store, llm} <- {keeper, worker, schedule, snapshot} <- assembly <- {http, cli} <- main`.
 //!
-//! Without the default feature `daemon` only the first three exist: a library for agents that manage their own
+//! Without the default feature `daemon` only the first four exist: a library for agents that manage their own
 //! window.
 
 pub mod domain;
 pub mod formats;
 pub mod tokenizer;
+pub mod validator;
 
 #[cfg(feature = "daemon")]
 pub mod assembly;

@@ -1,6 +1,7 @@
 //! The binary from outside: what its commands print, and how they end.
 
 mod bad_input;
+mod check_request;
 mod database;
 mod replay;
 
@@ -50,6 +51,7 @@ fn help_teaches() {
         "history",
         "status",
         "verify",
+        "check-request",
         "Examples:",
         "Exit codes:",
     ] {

@@ -1,0 +1,151 @@
+//! Each block by itself: required fields, ids, empty text, and whose message it may stand in.
+
+use serde_json::Value;
+
+use super::{
+    BLOCK_ROLE, CONTENT_EMPTY, DOCUMENT_IN_ASSISTANT, FIELD_MISSING, ID_PATTERN, RESULT_TEXT_EMPTY,
+    SIGNATURE, TEXT_EMPTY,
+    turn::{Block, Conversation, Message, Role},
+};
+use crate::validator::findings::Findings;
+
+/// Checks every block.
+pub(super) fn check(conversation: &Conversation<'_>, findings: &mut Findings) {
+    for message in &conversation.messages {
+        check_not_empty(message, conversation.length, findings);
+        for block in &message.blocks {
+            check_role(message.role, block, findings);
+            match block.kind {
+                "text" => check_text(block, findings),
+                "tool_use" => check_call(block, findings),
+                "tool_result" => check_result(block, findings),
+                "thinking" => check_sealed(block, "signature", findings),
+                "redacted_thinking" => check_sealed(block, "data", findings),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn check_not_empty(message: &Message<'_>, messages: usize, findings: &mut Findings) {
+    let index = message.index;
+    let may_be_empty = message.role == Role::Assistant && index + 1 == messages;
+    if message.blocks.is_empty() && !may_be_empty {
+        let text = format!(
+            "messages.{index}: all messages must have non-empty content except for the optional final assistant message"
+        );
+        findings.add(&CONTENT_EMPTY, format_args!("/{index}/content"), text);
+    }
+}
+
+fn check_role(role: Role, block: &Block<'_>, findings: &mut Findings) {
+    let (only, name) = match block.kind {
+        "tool_use" | "thinking" | "redacted_thinking" => (Role::Assistant, "assistant"),
+        "tool_result" => (Role::User, "user"),
+        "document" if role == Role::Assistant => {
+            let text = "`document` blocks in an `assistant` turn give 400 from version 2026-10-21 on";
+            findings.add(
+                &DOCUMENT_IN_ASSISTANT,
+                block.place(),
+                format!("{}: {text}", block.name()),
+            );
+            return;
+        }
+        _ => return,
+    };
+    // Only text may stand in a system message, which is a rule of its own.
+    if role != only && role != Role::System {
+        let text = format!(
+            "messages.{}: `{}` blocks can only be in `{name}` messages",
+            block.message, block.kind
+        );
+        findings.add(&BLOCK_ROLE, block.place(), text);
+    }
+}
+
+fn check_text(block: &Block<'_>, findings: &mut Findings) {
+    let text = match block.text {
+        None => return missing(block, "text", findings),
+        Some("") => "messages: text content blocks must be non-empty",
+        Some(text) if text.trim().is_empty() => {
+            "messages: text content blocks must contain non-whitespace text"
+        }
+        Some(_) => return,
+    };
+    findings.add(&TEXT_EMPTY, block.place(), text);
+}
+
+fn check_call(block: &Block<'_>, findings: &mut Findings) {
+    check_id(block, "id", findings);
+    if block.text_of("name").is_none() {
+        missing(block, "name", findings);
+    }
+    match block.field("input") {
+        Some(Value::Object(_)) => {}
+        Some(_) => {
+            let text = format!(
+                "{}.tool_use.input: Input should be a valid dictionary",
+                block.name()
+            );
+            findings.add(&FIELD_MISSING, block.place(), text);
+        }
+        None => missing(block, "input", findings),
+    }
+}
+
+fn check_result(block: &Block<'_>, findings: &mut Findings) {
+    check_id(block, "tool_use_id", findings);
+    match block.field("content") {
+        None | Some(Value::Null | Value::String(_)) => {}
+        Some(Value::Array(inner)) => {
+            let is_empty =
+                |part: &Value| part["type"] == "text" && part["text"].as_str().is_some_and(str::is_empty);
+            if inner.iter().any(is_empty) {
+                let text = format!(
+                    "{}.tool_result: text content blocks must be non-empty",
+                    block.name()
+                );
+                findings.add(&RESULT_TEXT_EMPTY, block.place(), text);
+            }
+        }
+        Some(_) => {
+            let text = format!(
+                "{}.tool_result.content: Input should be a valid list",
+                block.name()
+            );
+            findings.add(&FIELD_MISSING, block.place(), text);
+        }
+    }
+}
+
+fn check_id(block: &Block<'_>, key: &str, findings: &mut Findings) {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    match block.text_of(key) {
+        None => missing(block, key, findings),
+        Some(id) if !id.is_empty() && id.chars().all(fits) => {}
+        Some(_) => {
+            let text = format!(
+                "{}.{}.{key}: String should match pattern '^[a-zA-Z0-9_-]+$'",
+                block.name(),
+                block.kind
+            );
+            findings.add(&ID_PATTERN, block.place(), text);
+        }
+    }
+}
+
+/// A thinking block without its seal can't be sent; whether the seal is genuine, only the provider knows.
+fn check_sealed(block: &Block<'_>, seal: &str, findings: &mut Findings) {
+    let (name, kind) = (block.name(), block.kind);
+    let text = match block.text_of(seal) {
+        None => format!("{name}.{kind}.{seal}: Field required"),
+        Some("") => format!("{name}: Invalid `{seal}` in `{kind}` block"),
+        Some(_) => return,
+    };
+    findings.add(&SIGNATURE, block.place(), text);
+}
+
+fn missing(block: &Block<'_>, key: &str, findings: &mut Findings) {
+    let text = format!("{}.{}.{key}: Field required", block.name(), block.kind);
+    findings.add(&FIELD_MISSING, block.place(), text);
+}

@@ -1,0 +1,108 @@
+//! Every call answered in the next turn, no result without its call.
+
+use std::collections::HashSet;
+
+use super::{
+    CALL_UNANSWERED, ID_TWICE, RESULT_NOT_FIRST, RESULT_ORPHAN, RESULT_TWICE,
+    turn::{Block, Role, Turn},
+};
+use crate::validator::findings::{Findings, listed, quoted};
+
+/// Checks calls and results.
+pub(super) fn check(turns: &[Turn<'_>], findings: &mut Findings) {
+    check_ids(turns, findings);
+    for (position, turn) in turns.iter().enumerate() {
+        if turn.role == Role::Assistant {
+            check_answered(turn, turns.get(position + 1), findings);
+        } else {
+            let before = position.checked_sub(1).and_then(|position| turns.get(position));
+            check_results(before, turn, findings);
+        }
+    }
+}
+
+/// The ids of a turn's blocks of one kind.
+fn ids<'a>(turn: Option<&Turn<'a>>, kind: &str, key: &str) -> HashSet<&'a str> {
+    turn.into_iter()
+        .flat_map(|turn| &turn.blocks)
+        .filter(|block| block.kind == kind)
+        .filter_map(|block| block.text_of(key))
+        .collect()
+}
+
+fn calls<'a, 'b>(turn: &'b Turn<'a>) -> impl Iterator<Item = &'b Block<'a>> {
+    let is_call = |block: &&Block<'_>| turn.role == Role::Assistant && block.kind == "tool_use";
+    turn.blocks.iter().filter(is_call)
+}
+
+fn check_ids(turns: &[Turn<'_>], findings: &mut Findings) {
+    let mut seen = HashSet::new();
+    for call in turns.iter().flat_map(calls) {
+        if call.text_of("id").is_some_and(|id| !seen.insert(id)) {
+            let text = format!("{}: `tool_use` ids must be unique", call.name());
+            findings.add(&ID_TWICE, call.place(), text);
+        }
+    }
+}
+
+fn unanswered(message: usize, ids: &[&str]) -> String {
+    format!(
+        "messages.{message}: `tool_use` ids were found without `tool_result` blocks immediately after: {}. Each \
+         `tool_use` block must have a corresponding `tool_result` block in the next message.",
+        listed(ids)
+    )
+}
+
+fn check_answered(turn: &Turn<'_>, next: Option<&Turn<'_>>, findings: &mut Findings) {
+    let answered = ids(next, "tool_result", "tool_use_id");
+    let open: Vec<(usize, &str)> = calls(turn)
+        .filter_map(|call| Some((call.message, call.text_of("id")?)))
+        .filter(|(_, id)| !answered.contains(id))
+        .collect();
+    for calls in open.chunk_by(|a, b| a.0 == b.0) {
+        let message = calls.first().map_or(0, |call| call.0);
+        let ids: Vec<&str> = calls.iter().map(|call| call.1).collect();
+        findings.add(
+            &CALL_UNANSWERED,
+            format_args!("/{message}"),
+            unanswered(message, &ids),
+        );
+    }
+}
+
+fn check_results(before: Option<&Turn<'_>>, turn: &Turn<'_>, findings: &mut Findings) {
+    let called = ids(before, "tool_use", "id");
+    let call_message = before.map_or(0, Turn::last_message);
+    let mut answered = HashSet::new();
+    let mut something_else_came = false;
+    for block in &turn.blocks {
+        let Some(id) = block
+            .text_of("tool_use_id")
+            .filter(|_| block.kind == "tool_result")
+        else {
+            something_else_came |= block.kind != "tool_result";
+            continue;
+        };
+        if !called.contains(id) {
+            findings.add(&RESULT_ORPHAN, block.place(), orphan(block, id));
+        } else if !answered.insert(id) {
+            let text = format!(
+                "{}: each tool_use must have a single result. Found multiple `tool_result` blocks with id: {}",
+                block.name(),
+                quoted(id)
+            );
+            findings.add(&RESULT_TWICE, block.place(), text);
+        } else if something_else_came {
+            findings.add(&RESULT_NOT_FIRST, block.place(), unanswered(call_message, &[id]));
+        }
+    }
+}
+
+fn orphan(block: &Block<'_>, id: &str) -> String {
+    format!(
+        "{}: unexpected `tool_use_id` found in `tool_result` blocks: {}. Each `tool_result` block must have a \
+         corresponding `tool_use` block in the previous message.",
+        block.name(),
+        quoted(id)
+    )
+}

@@ -1,0 +1,84 @@
+//! Which message may be first, which last, and whose turn it is.
+
+use super::{
+    FIRST_MESSAGE, PREFILL, RESULTS_SPLIT, ROLES_ALTERNATE, TRAILING_WHITESPACE,
+    turn::{Conversation, Message, Role},
+};
+use crate::validator::{findings::Findings, request::Request};
+
+/// The first version that refuses a last message of the assistant.
+const NO_PREFILL_FROM: (u32, u32) = (4, 6);
+
+/// Checks the order of the messages.
+pub(super) fn check(request: &Request<'_>, conversation: &Conversation<'_>, findings: &mut Findings) {
+    check_first(conversation, findings);
+    check_alternation(conversation, findings);
+    check_last(request, conversation, findings);
+}
+
+fn check_first(conversation: &Conversation<'_>, findings: &mut Findings) {
+    let Some(first) = conversation
+        .messages
+        .first()
+        .filter(|message| message.role == Role::Assistant)
+    else {
+        return;
+    };
+    // The vendor's own compaction stands first, in place of what it summarises.
+    let is_compaction = first
+        .blocks
+        .first()
+        .is_some_and(|block| block.kind == "compaction");
+    if !is_compaction {
+        let text = "messages: first message must use the \"user\" role";
+        findings.add(&FIRST_MESSAGE, format_args!("/{}", first.index), text);
+    }
+}
+
+fn check_alternation(conversation: &Conversation<'_>, findings: &mut Findings) {
+    let answers = |message: &Message<'_>| message.blocks.iter().any(|block| block.kind == "tool_result");
+    for pair in conversation.messages.windows(2) {
+        let [before, after] = pair else { continue };
+        if before.role != after.role || before.role == Role::System {
+            continue;
+        }
+        let place = format!("/{}", after.index);
+        if answers(before) && answers(after) {
+            let text = "results of parallel calls belong in one user message; separate ones are joined, but teach \
+                        the model not to call in parallel";
+            findings.add(&RESULTS_SPLIT, place, text);
+        } else {
+            let text = "messages: roles must alternate between \"user\" and \"assistant\" (the API joins them, \
+                        compatible servers may refuse)";
+            findings.add(&ROLES_ALTERNATE, place, text);
+        }
+    }
+}
+
+fn check_last(request: &Request<'_>, conversation: &Conversation<'_>, findings: &mut Findings) {
+    let Some(last) = conversation
+        .messages
+        .last()
+        .filter(|message| message.role == Role::Assistant)
+    else {
+        return;
+    };
+    // A turn that was paused while a server tool ran is sent back as it came.
+    let is_paused = last
+        .blocks
+        .iter()
+        .any(|block| block.is_server_call() || block.is_server_result());
+    if is_paused {
+        return;
+    }
+    let place = format!("/{}", last.index);
+    let no_prefill = request.model.claude().map(|version| version >= NO_PREFILL_FROM);
+    let text = "This model does not support assistant message prefill. The conversation must end with a user \
+                message.";
+    findings.add_if(no_prefill, &PREFILL, &place, text);
+    let end = last.blocks.last().and_then(|block| block.text);
+    if end.is_some_and(|text| text.trim_end().len() < text.len()) {
+        let text = "messages: final assistant content cannot end with trailing whitespace";
+        findings.add(&TRAILING_WHITESPACE, place, text);
+    }
+}

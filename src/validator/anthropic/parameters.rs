@@ -1,0 +1,71 @@
+//! Parameters that some models refuse. Without a model's version nothing is said.
+
+use serde_json::Value;
+
+use super::{FORCED_TOOL, SAMPLING, THINKING_MODE};
+use crate::validator::{
+    findings::Findings,
+    model::{Model, Version},
+    request::{Object, Request},
+};
+
+/// From here on: no manual thinking, no sampling parameters.
+const ADAPTIVE_ONLY_FROM: Version = (4, 7);
+/// The last version without adaptive thinking.
+const MANUAL_ONLY_UP_TO: Version = (4, 5);
+/// Families that always think, with the first version that does.
+const ALWAYS_THINKS: [(&str, Version); 3] = [("fable", (5, 0)), ("mythos", (5, 0)), ("opus", (5, 5))];
+/// Families that can't be made to call a tool, with the first version.
+const NEVER_FORCED: [(&str, Version); 3] = [("fable", (5, 1)), ("mythos", (5, 1)), ("opus", (5, 5))];
+/// Parameters of sampling.
+const SAMPLING_KEYS: [&str; 3] = ["temperature", "top_p", "top_k"];
+
+/// Checks the parameters of a whole body.
+pub(super) fn check(request: &Request<'_>, findings: &mut Findings) {
+    if let (Some(body), Some(version)) = (request.body(), request.model.claude()) {
+        check_thinking(body, &request.model, version, findings);
+        check_sampling(body, version, findings);
+        let choice = body.get("tool_choice").map(|choice| &choice["type"]);
+        let is_forced = choice.is_some_and(|choice| choice == "any" || choice == "tool");
+        if is_forced && is_among(&NEVER_FORCED, &request.model, version) {
+            let text = "tool_choice: `any` and `tool` are not supported on this model";
+            findings.add_in_body(&FORCED_TOOL, "/tool_choice", text);
+        }
+    }
+}
+
+fn is_among(families: &[(&str, Version)], model: &Model, version: Version) -> bool {
+    families
+        .iter()
+        .any(|&(family, from)| model.is_of(family) && version >= from)
+}
+
+fn check_thinking(body: &Object, model: &Model, version: Version, findings: &mut Findings) {
+    let mode = body
+        .get("thinking")
+        .and_then(|thinking| thinking["type"].as_str());
+    let text = match mode {
+        Some("enabled") if version >= ADAPTIVE_ONLY_FROM => {
+            "\"thinking.type.enabled\" is not supported for this model. Use \"thinking.type.adaptive\" and \
+             \"output_config.effort\""
+        }
+        Some("adaptive") if version <= MANUAL_ONLY_UP_TO => {
+            "adaptive thinking is not supported on this model"
+        }
+        Some("disabled") if is_among(&ALWAYS_THINKS, model, version) => {
+            "thinking can't be disabled on this model"
+        }
+        _ => return,
+    };
+    findings.add_in_body(&THINKING_MODE, "/thinking", text);
+}
+
+fn check_sampling(body: &Object, version: Version, findings: &mut Findings) {
+    let is_set = |key: &str| body.get(key).is_some_and(|value| *value != Value::Null);
+    for key in SAMPLING_KEYS {
+        if version >= ADAPTIVE_ONLY_FROM && is_set(key) {
+            let text = format!("{key}: Extra inputs are not permitted");
+            findings.add_in_body(&SAMPLING, &format!("/{key}"), text);
+        }
+    }
+}

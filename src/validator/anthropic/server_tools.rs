@@ -1,0 +1,125 @@
+//! Tools that run at the provider: each call with its result, each result with its call.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::{
+    SERVER_CALL_UNANSWERED, SERVER_RESULT_ORPHAN, SERVER_TOOL_GONE,
+    turn::{Block, Role, Turn},
+};
+use crate::validator::{
+    findings::{Findings, quoted},
+    request::Request,
+};
+
+/// Checks calls and results of server tools.
+pub(super) fn check(request: &Request<'_>, turns: &[Turn<'_>], findings: &mut Findings) {
+    let mut called = HashSet::new();
+    for (position, turn) in turns.iter().enumerate() {
+        if turn.role != Role::Assistant {
+            continue;
+        }
+        for block in &turn.blocks {
+            if block.is_server_call() {
+                called.insert(block.text_of("id").unwrap_or_default());
+                check_call(request, turns, position, block, findings);
+            } else if block.is_server_result() {
+                check_result(&called, block, findings);
+            }
+        }
+    }
+    check_advisor(request, turns, findings);
+}
+
+/// Whether the provider is still to run, or to go on with, the calls of the turn at `position`.
+///
+/// So it is at the end of the request, also after a user turn that only answers the client's own calls.
+fn is_open(turns: &[Turn<'_>], position: usize) -> bool {
+    match turns.get(position + 1..) {
+        None | Some([]) => true,
+        Some([answers]) => answers.is_only_results(),
+        Some(_) => false,
+    }
+}
+
+fn is_answered(turns: &[Turn<'_>], position: usize, id: &str) -> bool {
+    let answers = |turn: &Turn<'_>| {
+        let mut results = turn.blocks.iter().filter(|block| block.is_server_result());
+        results.any(|block| block.text_of("tool_use_id") == Some(id))
+    };
+    let goes_on = turns.get(position + 1).is_some_and(Turn::is_only_results);
+    turns.get(position).is_some_and(answers) || goes_on && turns.get(position + 2).is_some_and(answers)
+}
+
+fn check_call(
+    request: &Request<'_>,
+    turns: &[Turn<'_>],
+    position: usize,
+    call: &Block<'_>,
+    findings: &mut Findings,
+) {
+    let id = call.text_of("id").unwrap_or_default();
+    if is_answered(turns, position, id) {
+        return;
+    }
+    let name = quoted(call.text_of("name").unwrap_or_default());
+    let text = format!(
+        "messages.{}: `{name}` tool use with id `{}` was found without a corresponding `{name}_tool_result` block",
+        call.message,
+        quoted(id)
+    );
+    if !is_open(turns, position) {
+        findings.add(&SERVER_CALL_UNANSWERED, call.place(), text);
+    } else if call.kind == "server_tool_use" && is_gone(request, &name) {
+        let text = format!("{text}, but no {name} tool was provided");
+        findings.add(&SERVER_TOOL_GONE, call.place(), text);
+    }
+}
+
+/// Whether the body is known and defines no tool of that name; of a family (`bash_code_execution`) the family will do.
+fn is_gone(request: &Request<'_>, name: &str) -> bool {
+    let Some(body) = request.body() else { return false };
+    let tools = body.get("tools").and_then(Value::as_array).into_iter().flatten();
+    let defines = |tool: &Value| {
+        let is_named = tool["name"]
+            .as_str()
+            .is_some_and(|tool| !tool.is_empty() && name.contains(tool));
+        is_named || tool["type"].as_str().is_some_and(|kind| kind.starts_with(name))
+    };
+    !tools.into_iter().any(defines)
+}
+
+fn check_result(called: &HashSet<&str>, result: &Block<'_>, findings: &mut Findings) {
+    let Some(id) = result.text_of("tool_use_id") else {
+        return;
+    };
+    if !called.contains(id) {
+        let call = if result.kind == "mcp_tool_result" {
+            "mcp_tool_use"
+        } else {
+            "server_tool_use"
+        };
+        let kind = quoted(result.kind);
+        let text = format!(
+            "{}: unexpected `tool_use_id` found in `{kind}` blocks: {}. Each `{kind}` block must have a corresponding \
+             `{call}` block before it.",
+            result.name(),
+            quoted(id)
+        );
+        findings.add(&SERVER_RESULT_ORPHAN, result.place(), text);
+    }
+}
+
+/// An advisor's result stays bound to its tool, also when the call is long answered.
+fn check_advisor(request: &Request<'_>, turns: &[Turn<'_>], findings: &mut Findings) {
+    let mut blocks = turns.iter().flat_map(|turn| &turn.blocks);
+    let advice = blocks.find(|block| block.kind == "advisor_tool_result");
+    if let Some(advice) = advice.filter(|_| is_gone(request, "advisor")) {
+        let text = format!(
+            "{}: `advisor_tool_result` without the advisor tool in `tools`",
+            advice.name()
+        );
+        findings.add(&SERVER_TOOL_GONE, advice.place(), text);
+    }
+}

@@ -1,0 +1,94 @@
+//! The `system` field, and system messages in the middle of a conversation.
+
+use serde_json::Value;
+
+use super::{
+    SYSTEM_FIRST, SYSTEM_MODEL, SYSTEM_POSITION, SYSTEM_SHAPE, SYSTEM_TEXT_ONLY, TEXT_EMPTY,
+    turn::{Conversation, Message, Role},
+};
+use crate::validator::{findings::Findings, request::Request};
+
+/// Checks both.
+pub(super) fn check(request: &Request<'_>, conversation: &Conversation<'_>, findings: &mut Findings) {
+    if let Some(system) = request.body().and_then(|body| body.get("system")) {
+        check_field(system, findings);
+    }
+    let messages = &conversation.messages;
+    for (position, message) in messages.iter().enumerate() {
+        if message.role == Role::System {
+            let before = position
+                .checked_sub(1)
+                .and_then(|position| messages.get(position));
+            check_message(before, message, messages.get(position + 1), findings);
+        }
+    }
+    if let Some(first) = messages.iter().find(|message| message.role == Role::System) {
+        let text = "role 'system' is not supported on this model (on some models only)";
+        findings.add(&SYSTEM_MODEL, format_args!("/{}", first.index), text);
+    }
+}
+
+fn check_field(system: &Value, findings: &mut Findings) {
+    let blocks = match system {
+        Value::String(_) => return,
+        Value::Array(blocks) => blocks.as_slice(),
+        _ => {
+            let text = "system: Input should be a valid list";
+            return findings.add_in_body(&SYSTEM_SHAPE, "/system", text);
+        }
+    };
+    for (index, block) in blocks.iter().enumerate() {
+        let path = format!("/system/{index}");
+        match (block["type"].as_str(), block["text"].as_str()) {
+            (Some("text"), Some(text)) if text.trim().is_empty() => {
+                let text = "system: text content blocks must be non-empty";
+                findings.add_in_body(&TEXT_EMPTY, &path, text);
+            }
+            (Some("text"), Some(_)) => {}
+            _ => {
+                let text = format!("system.{index}: Input should be a text block");
+                findings.add_in_body(&SYSTEM_SHAPE, &path, text);
+            }
+        }
+    }
+}
+
+fn check_message(
+    before: Option<&Message<'_>>,
+    message: &Message<'_>,
+    after: Option<&Message<'_>>,
+    findings: &mut Findings,
+) {
+    let index = message.index;
+    let place = format!("/{index}");
+    if message.blocks.iter().any(|block| block.kind != "text") {
+        let text = format!("messages.{index}: a `system` message holds text only");
+        findings.add(&SYSTEM_TEXT_ONLY, &place, text);
+    }
+    let Some(before) = before else {
+        let text = "messages.0: the first message must not use the 'system' role; use the top-level `system`";
+        return findings.add(&SYSTEM_FIRST, &place, text);
+    };
+    if let Some(why) = misplaced(before, after) {
+        let text = format!("messages.{index}: a `system` message {why}");
+        findings.add(&SYSTEM_POSITION, &place, text);
+    }
+}
+
+/// Why a system message must not stand between those two.
+fn misplaced(before: &Message<'_>, after: Option<&Message<'_>>) -> Option<&'static str> {
+    let last = before.blocks.last();
+    let follows_server_tool = last.is_some_and(|block| block.is_server_call() || block.is_server_result());
+    let follows_call = before.blocks.iter().any(|block| block.kind == "tool_use");
+    match before.role {
+        Role::Assistant if follows_call => Some("never stands between `tool_use` and `tool_result`"),
+        Role::Assistant if !follows_server_tool => {
+            Some("must follow a user message or an assistant turn that ends in server tool use")
+        }
+        Role::System => Some("must follow a user message, not another one"),
+        _ if after.is_some_and(|after| after.role != Role::Assistant) => {
+            Some("must be last or be followed by an assistant turn")
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,61 @@
+//! Where thinking blocks must stand. Whether they are as they came, one request doesn't tell.
+
+use super::{
+    THINKING_FIRST, THINKING_LAST,
+    turn::{Block, Role, Turn},
+};
+use crate::validator::{findings::Findings, request::Request};
+
+/// The last version on which manual thinking asks for a thinking block before a tool round.
+const MANUAL_UP_TO: (u32, u32) = (4, 5);
+
+/// Checks the places of thinking blocks.
+pub(super) fn check(request: &Request<'_>, turns: &[Turn<'_>], findings: &mut Findings) {
+    for turn in turns.iter().filter(|turn| turn.role == Role::Assistant) {
+        if turn.blocks.last().is_some_and(Block::is_thinking) {
+            let message = turn.last_message();
+            let text =
+                format!("messages.{message}: The final block in an assistant message cannot be `thinking`.");
+            findings.add(&THINKING_LAST, format_args!("/{message}"), text);
+        }
+    }
+    let mode = request.body().and_then(|body| body.get("thinking"));
+    if mode.is_some_and(|mode| mode["type"] == "enabled") {
+        check_round(request, turns, findings);
+    }
+}
+
+/// The assistant turns of the tool round that is still open, newest first; a last assistant turn is one too.
+fn open_round<'a, 'b>(turns: &'b [Turn<'a>]) -> impl Iterator<Item = &'b Turn<'a>> {
+    let answers = |turn: &Turn<'_>| turn.blocks.iter().any(|block| block.kind == "tool_result");
+    turns
+        .iter()
+        .rev()
+        .take_while(move |turn| turn.role == Role::Assistant || answers(turn))
+        .filter(|turn| turn.role == Role::Assistant)
+}
+
+/// A model that doesn't think between calls thinks once, at the start of the round: one block in it is enough.
+fn check_round(request: &Request<'_>, turns: &[Turn<'_>], findings: &mut Findings) {
+    let starts_thinking = |turn: &Turn<'_>| turn.blocks.first().is_some_and(Block::is_thinking);
+    let Some(first) = open_round(turns).next().and_then(|turn| turn.blocks.first()) else {
+        return;
+    };
+    if open_round(turns).any(starts_thinking) {
+        return;
+    }
+    let is_manual = request.model.claude().map(|version| version <= MANUAL_UP_TO);
+    let text = format!(
+        "{}.type: Expected `thinking` or `redacted_thinking`, but found `{}`. When `thinking` is enabled, a final \
+         `assistant` message must start with a thinking block (preceeding the lastmost set of `tool_use` and \
+         `tool_result` blocks).",
+        first.name(),
+        first.kind
+    );
+    findings.add_if(
+        is_manual,
+        &THINKING_FIRST,
+        format_args!("/{}", first.message),
+        text,
+    );
+}

@@ -1,0 +1,219 @@
+//! A conversation as the API reads it: messages, their blocks, and turns.
+
+use serde_json::Value;
+
+use super::{CONTENT_SHAPE, ROLE};
+use crate::validator::{
+    findings::{Findings, quoted},
+    request::{Object, text},
+};
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    User,
+    Assistant,
+    System,
+}
+
+/// A content block; text that is no block but a string is a text block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block<'a> {
+    /// Index of its message.
+    pub(super) message: usize,
+    /// Index within its message; none for a string.
+    pub(super) index: Option<usize>,
+    /// Its `type`.
+    pub(super) kind: &'a str,
+    /// The text of a text block.
+    pub(super) text: Option<&'a str>,
+    fields: Option<&'a Object>,
+}
+
+/// A message of a known role.
+#[derive(Debug)]
+pub(super) struct Message<'a> {
+    /// Index in the request.
+    pub(super) index: usize,
+    pub(super) role: Role,
+    pub(super) blocks: Vec<Block<'a>>,
+}
+
+/// All messages that can be read.
+#[derive(Debug)]
+pub(super) struct Conversation<'a> {
+    pub(super) messages: Vec<Message<'a>>,
+    /// Messages in the request, readable or not.
+    pub(super) length: usize,
+}
+
+/// Consecutive messages of one role, which the API joins; system messages aside.
+#[derive(Debug)]
+pub(super) struct Turn<'a> {
+    pub(super) role: Role,
+    pub(super) blocks: Vec<Block<'a>>,
+}
+
+impl<'a> Block<'a> {
+    /// A field's text.
+    pub(super) fn text_of(&self, key: &str) -> Option<&'a str> {
+        self.fields.and_then(|fields| text(fields, key))
+    }
+
+    /// A field.
+    pub(super) fn field(&self, key: &str) -> Option<&'a Value> {
+        self.fields.and_then(|fields| fields.get(key))
+    }
+
+    /// Pointer below the array of messages.
+    pub(super) fn place(&self) -> String {
+        match self.index {
+            Some(index) => format!("/{}/content/{index}", self.message),
+            None => format!("/{}/content", self.message),
+        }
+    }
+
+    /// How the API's errors name it.
+    pub(super) fn name(&self) -> String {
+        match self.index {
+            Some(index) => format!("messages.{}.content.{index}", self.message),
+            None => format!("messages.{}.content", self.message),
+        }
+    }
+
+    /// A call of a tool that runs at the provider.
+    pub(super) fn is_server_call(&self) -> bool {
+        ["server_tool_use", "mcp_tool_use"].contains(&self.kind)
+    }
+
+    /// The result of a tool that ran at the provider.
+    pub(super) fn is_server_result(&self) -> bool {
+        self.kind.ends_with("_tool_result")
+    }
+
+    pub(super) fn is_thinking(&self) -> bool {
+        ["thinking", "redacted_thinking"].contains(&self.kind)
+    }
+}
+
+impl Turn<'_> {
+    /// Index of the last message in it.
+    pub(super) fn last_message(&self) -> usize {
+        self.blocks.last().map_or(0, |block| block.message)
+    }
+
+    /// A user turn that only answers calls.
+    pub(super) fn is_only_results(&self) -> bool {
+        self.role == Role::User && self.blocks.iter().all(|block| block.kind == "tool_result")
+    }
+}
+
+impl<'a> Conversation<'a> {
+    /// Reads the messages; what has no readable role or content is told and left out.
+    pub(super) fn read(messages: &'a [Value], findings: &mut Findings) -> Self {
+        let read = messages.iter().enumerate();
+        Self {
+            messages: read
+                .filter_map(|(index, message)| read_message(index, message, findings))
+                .collect(),
+            length: messages.len(),
+        }
+    }
+
+    /// The turns; a message without a block adds nothing to one.
+    pub(super) fn turns(&self) -> Vec<Turn<'a>> {
+        let mut turns: Vec<Turn<'a>> = Vec::new();
+        for message in &self.messages {
+            if message.role == Role::System || message.blocks.is_empty() {
+                continue;
+            }
+            match turns.last_mut() {
+                Some(turn) if turn.role == message.role => turn.blocks.extend(&message.blocks),
+                _ => turns.push(Turn {
+                    role: message.role,
+                    blocks: message.blocks.clone(),
+                }),
+            }
+        }
+        turns
+    }
+}
+
+fn read_message<'a>(index: usize, message: &'a Value, findings: &mut Findings) -> Option<Message<'a>> {
+    let Some(fields) = message.as_object() else {
+        let text = format!("messages.{index}: Input should be a valid dictionary");
+        findings.add(&CONTENT_SHAPE, format_args!("/{index}"), text);
+        return None;
+    };
+    let role = match text(fields, "role") {
+        Some("user") => Role::User,
+        Some("assistant") => Role::Assistant,
+        Some("system") => Role::System,
+        other => {
+            let given = quoted(other.unwrap_or_default());
+            let text = format!(
+                "messages.{index}.role: Input should be 'user', 'assistant' or 'system', not '{given}'"
+            );
+            findings.add(&ROLE, format_args!("/{index}"), text);
+            return None;
+        }
+    };
+    Some(Message {
+        index,
+        role,
+        blocks: read_content(index, fields.get("content"), findings)?,
+    })
+}
+
+fn read_content<'a>(
+    message: usize,
+    content: Option<&'a Value>,
+    findings: &mut Findings,
+) -> Option<Vec<Block<'a>>> {
+    let refused = match content {
+        Some(Value::String(text)) if text.is_empty() => return Some(Vec::new()),
+        Some(Value::String(text)) => {
+            return Some(vec![Block {
+                message,
+                index: None,
+                kind: "text",
+                text: Some(text),
+                fields: None,
+            }]);
+        }
+        Some(Value::Array(blocks)) => {
+            let read = blocks.iter().enumerate();
+            return Some(
+                read.filter_map(|(index, block)| read_block(message, index, block, findings))
+                    .collect(),
+            );
+        }
+        Some(_) => format!("messages.{message}.content: Input should be a valid list"),
+        None => format!("messages.{message}.content: Field required"),
+    };
+    findings.add(&CONTENT_SHAPE, format_args!("/{message}"), refused);
+    None
+}
+
+fn read_block<'a>(
+    message: usize,
+    index: usize,
+    block: &'a Value,
+    findings: &mut Findings,
+) -> Option<Block<'a>> {
+    let fields = block.as_object();
+    let Some(kind) = fields.and_then(|fields| text(fields, "type")) else {
+        let text = format!("messages.{message}.content.{index}.type: Field required");
+        findings.add(&CONTENT_SHAPE, format_args!("/{message}/content/{index}"), text);
+        return None;
+    };
+    Some(Block {
+        message,
+        index: Some(index),
+        kind,
+        text: fields
+            .filter(|_| kind == "text")
+            .and_then(|fields| text(fields, "text")),
+        fields,
+    })
+}

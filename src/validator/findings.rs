@@ -1,0 +1,81 @@
+//! Collects what was found, with pointers into the request.
+
+use std::fmt::Display;
+
+use super::{Rule, Severity, VIOLATIONS_MAX, Violation};
+
+/// The most characters of an id or a name that a message repeats.
+const QUOTED_CHARS_MAX: usize = 80;
+
+/// The violations found so far.
+#[derive(Debug)]
+pub(super) struct Findings {
+    /// Pointer to the array of messages.
+    root: String,
+    found: Vec<Violation>,
+}
+
+impl Findings {
+    /// Nothing found yet; `root` is the pointer to the array of messages.
+    pub(super) fn new(root: String) -> Self {
+        Self {
+            root,
+            found: Vec::new(),
+        }
+    }
+
+    /// `rule` is broken at `place`, a pointer below the array of messages (`/3/content/0`).
+    pub(super) fn add(&mut self, rule: &Rule, place: impl Display, message: impl Into<String>) {
+        let path = format!("{}{place}", self.root);
+        self.push(rule, rule.severity, path, message.into());
+    }
+
+    /// `rule` is broken at `path`, a pointer into the body.
+    pub(super) fn add_in_body(&mut self, rule: &Rule, path: &str, message: impl Into<String>) {
+        self.push(rule, rule.severity, path.to_owned(), message.into());
+    }
+
+    /// As [`Self::add`], where the rule holds for some models only: for this one, or not, or nobody knows.
+    pub(super) fn add_if(
+        &mut self,
+        holds: Option<bool>,
+        rule: &Rule,
+        place: impl Display,
+        message: impl Into<String>,
+    ) {
+        let severity = match holds {
+            Some(true) => rule.severity,
+            Some(false) => return,
+            None => Severity::Risky,
+        };
+        let path = format!("{}{place}", self.root);
+        self.push(rule, severity, path, message.into());
+    }
+
+    fn push(&mut self, rule: &Rule, severity: Severity, path: String, message: String) {
+        if self.found.len() < VIOLATIONS_MAX {
+            self.found.push(Violation {
+                path,
+                rule: rule.code,
+                message,
+                severity,
+                evidence: rule.evidence,
+            });
+        }
+    }
+
+    /// Everything found, in the order it was.
+    pub(super) fn into_violations(self) -> Vec<Violation> {
+        self.found
+    }
+}
+
+/// An id or a name as a message repeats it.
+pub(super) fn quoted(name: &str) -> String {
+    name.chars().take(QUOTED_CHARS_MAX).collect()
+}
+
+/// Several ids as a message repeats them.
+pub(super) fn listed(ids: &[&str]) -> String {
+    ids.iter().map(|id| quoted(id)).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,73 @@
+//! Function calls after a user or response turn, and as many responses in the turn after.
+
+use serde_json::Value;
+
+use super::{CALL_POSITION, RESPONSE_COUNT, RESPONSE_NAME, RESPONSE_ORPHAN, content::Turn};
+use crate::validator::findings::{Findings, quoted};
+
+/// Checks calls and responses, turn by turn.
+pub(super) fn check(turns: &[Turn<'_>], findings: &mut Findings) {
+    for (position, turn) in turns.iter().enumerate() {
+        let before = position.checked_sub(1).and_then(|position| turns.get(position));
+        if turn.calls().next().is_some() {
+            check_position(before, turn, findings);
+            check_count(turn, turns.get(position + 1), findings);
+        }
+        let follows_calls = before.is_some_and(|before| before.calls().next().is_some());
+        if !follows_calls && turn.responses().next().is_some() {
+            let text =
+                "Please ensure that function response turn comes immediately after a function call turn.";
+            findings.add(&RESPONSE_ORPHAN, turn.place(), text);
+        }
+    }
+}
+
+fn check_position(before: Option<&Turn<'_>>, turn: &Turn<'_>, findings: &mut Findings) {
+    if before.is_none_or(Turn::is_of_model) {
+        let text = "Please ensure that function call turn comes immediately after a user turn or after a function \
+                    response turn.";
+        findings.add(&CALL_POSITION, turn.place(), text);
+    }
+}
+
+fn check_count(turn: &Turn<'_>, next: Option<&Turn<'_>>, findings: &mut Findings) {
+    let calls: Vec<&Value> = turn.calls().map(|(_, call)| call).collect();
+    let responses: Vec<&Value> = next
+        .into_iter()
+        .flat_map(Turn::responses)
+        .map(|(_, response)| response)
+        .collect();
+    if calls.len() != responses.len() {
+        let text = "Please ensure that the number of function response parts is equal to the number of function call \
+                    parts of the function call turn.";
+        return findings.add(&RESPONSE_COUNT, turn.place(), text);
+    }
+    for key in ["id", "name"] {
+        if let Some((call, response)) = mismatch(&calls, &responses, key) {
+            let text = format!(
+                "the calls of contents[{}] and the responses to them differ: {key} '{}' against '{}'",
+                turn.index,
+                quoted(call),
+                quoted(response)
+            );
+            findings.add(&RESPONSE_NAME, format_args!("/{}", turn.index + 1), text);
+            return;
+        }
+    }
+}
+
+/// The first `key` in which calls and responses differ, in whatever order they come; none if one of them has no such
+/// key, since ids are optional.
+fn mismatch<'a>(calls: &[&'a Value], responses: &[&'a Value], key: &str) -> Option<(&'a str, &'a str)> {
+    let texts = |functions: &[&'a Value]| -> Option<Vec<&'a str>> {
+        functions.iter().map(|function| function[key].as_str()).collect()
+    };
+    let (called, answered) = (texts(calls)?, texts(responses)?);
+    let sorted = |texts: &[&'a str]| {
+        let mut texts = texts.to_vec();
+        texts.sort_unstable();
+        texts
+    };
+    let mut pairs = sorted(&called).into_iter().zip(sorted(&answered));
+    pairs.find(|(call, response)| call != response)
+}

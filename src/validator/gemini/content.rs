@@ -1,0 +1,194 @@
+//! Each content by itself: its role, its parts, and one data field in each part.
+
+use serde_json::Value;
+
+use super::{
+    CALL_ROLE, CONTENT_SHAPE, FIELD_MISSING, PART_AMBIGUOUS, PART_EMPTY, PARTS_EMPTY, ROLE, ROLE_MISSING,
+};
+use crate::validator::{
+    findings::{Findings, quoted},
+    request::{Object, text},
+};
+
+/// The fields of a part of which there is exactly one.
+const DATA_FIELDS: [(&str, &str); 9] = [
+    ("text", "text"),
+    ("inlineData", "inline_data"),
+    ("fileData", "file_data"),
+    ("functionCall", "function_call"),
+    ("functionResponse", "function_response"),
+    ("executableCode", "executable_code"),
+    ("codeExecutionResult", "code_execution_result"),
+    ("toolCall", "tool_call"),
+    ("toolResponse", "tool_response"),
+];
+/// The fields that only describe the data; any other field may be data of a new kind.
+const DESCRIBING_FIELDS: [&str; 9] = [
+    "thought",
+    "thoughtSignature",
+    "thought_signature",
+    "videoMetadata",
+    "video_metadata",
+    "mediaResolution",
+    "media_resolution",
+    "partMetadata",
+    "part_metadata",
+];
+
+/// A content.
+pub(super) struct Turn<'a> {
+    /// Index in the contents.
+    pub(super) index: usize,
+    role: Option<&'a str>,
+    /// The parts that are objects, with their indices.
+    pub(super) parts: Vec<(usize, &'a Object)>,
+}
+
+/// A field in either spelling, if it isn't null.
+pub(super) fn field<'a>(part: &'a Object, camel: &str, snake: &str) -> Option<&'a Value> {
+    let value = part.get(camel).or_else(|| part.get(snake));
+    value.filter(|value| !value.is_null())
+}
+
+/// The function call in a part.
+pub(super) fn call(part: &Object) -> Option<&Value> {
+    field(part, "functionCall", "function_call")
+}
+
+/// The function response in a part.
+pub(super) fn response(part: &Object) -> Option<&Value> {
+    field(part, "functionResponse", "function_response")
+}
+
+impl<'a> Turn<'a> {
+    /// Reads a content; what can't be read is told.
+    pub(super) fn read(index: usize, content: &'a Value, findings: &mut Findings) -> Option<Self> {
+        let parts = content.get("parts").and_then(Value::as_array);
+        let Some(parts) = parts.filter(|parts| !parts.is_empty()) else {
+            let text = format!(
+                "* GenerateContentRequest.contents[{index}].parts: contents.parts must not be empty."
+            );
+            findings.add(&PARTS_EMPTY, format_args!("/{index}"), text);
+            return None;
+        };
+        let mut objects = Vec::new();
+        for (position, part) in parts.iter().enumerate() {
+            if let Some(part) = part.as_object() {
+                objects.push((position, part));
+            } else {
+                let text =
+                    format!("Invalid value at 'contents[{index}].parts[{position}]', an object is expected");
+                findings.add(&CONTENT_SHAPE, format_args!("/{index}/parts/{position}"), text);
+            }
+        }
+        Some(Self {
+            index,
+            role: content.get("role").and_then(Value::as_str),
+            parts: objects,
+        })
+    }
+
+    /// The pointer below the contents.
+    pub(super) fn place(&self) -> String {
+        format!("/{}", self.index)
+    }
+
+    /// Spoken by the model.
+    pub(super) fn is_of_model(&self) -> bool {
+        self.role == Some("model")
+    }
+
+    /// Its function calls.
+    pub(super) fn calls(&self) -> impl Iterator<Item = (usize, &'a Value)> {
+        self.parts
+            .iter()
+            .filter_map(|&(index, part)| Some((index, call(part)?)))
+    }
+
+    /// Its function responses.
+    pub(super) fn responses(&self) -> impl Iterator<Item = (usize, &'a Value)> {
+        self.parts
+            .iter()
+            .filter_map(|&(index, part)| Some((index, response(part)?)))
+    }
+}
+
+/// Checks a content; `turns` is how many there are.
+pub(super) fn check(turn: &Turn<'_>, turns: usize, findings: &mut Findings) {
+    match turn.role {
+        Some("user" | "model" | "function") => {}
+        None if turns == 1 => {}
+        None => {
+            let text = "Please use a valid role: user, model. (A turn without one is taken for the user's, or refused.)";
+            findings.add(&ROLE_MISSING, turn.place(), text);
+        }
+        Some(_) => findings.add(&ROLE, turn.place(), "Please use a valid role: user, model."),
+    }
+    for &(index, part) in &turn.parts {
+        let place = format!("/{}/parts/{index}", turn.index);
+        let name = format!("contents[{}].parts[{index}]", turn.index);
+        check_data(&place, &name, part, findings);
+        if let Some(call) = call(part) {
+            check_call(turn, &place, &name, call, findings);
+        }
+        if let Some(response) = response(part) {
+            check_response(&place, &name, response, findings);
+        }
+    }
+}
+
+fn check_data(place: &str, name: &str, part: &Object, findings: &mut Findings) {
+    let mut data = DATA_FIELDS
+        .iter()
+        .filter(|(camel, snake)| field(part, camel, snake).is_some());
+    let (first, second) = (data.next(), data.next());
+    if let Some((second, _)) = second {
+        let text = format!(
+            "Invalid value at '{name}' (oneof), oneof field 'data' is already set. Cannot set '{second}'"
+        );
+        findings.add(&PART_AMBIGUOUS, place, text);
+    }
+    let mut others = part.keys().filter(|key| {
+        let is_data = DATA_FIELDS
+            .iter()
+            .any(|(camel, snake)| key == camel || key == snake);
+        !is_data && !DESCRIBING_FIELDS.contains(&key.as_str())
+    });
+    if first.is_none() && others.next().is_none() {
+        let text = format!(
+            "* GenerateContentRequest.{name}.data: required oneof field 'data' must have one initialized field"
+        );
+        findings.add(&PART_EMPTY, place, text);
+    }
+}
+
+fn check_call(turn: &Turn<'_>, place: &str, name: &str, call: &Value, findings: &mut Findings) {
+    if !turn.is_of_model() {
+        let role = quoted(turn.role.unwrap_or_default());
+        let text = format!("{name}: a functionCall stands in a turn of role '{role}', not 'model'");
+        findings.add(&CALL_ROLE, place, text);
+    }
+    check_function(place, &format!("{name}.function_call"), call, "args", findings);
+}
+
+fn check_response(place: &str, name: &str, response: &Value, findings: &mut Findings) {
+    let name = format!("{name}.function_response");
+    check_function(place, &name, response, "response", findings);
+    if response.get("response").is_none() {
+        let text = format!("* GenerateContentRequest.{name}.response: [REQUIRED_FIELD_MISSING]");
+        findings.add(&FIELD_MISSING, place, text);
+    }
+}
+
+fn check_function(place: &str, name: &str, function: &Value, data: &str, findings: &mut Findings) {
+    let named = function.as_object().and_then(|function| text(function, "name"));
+    if named.is_none_or(str::is_empty) {
+        let text = format!("* GenerateContentRequest.{name}.name: Name cannot be empty.");
+        findings.add(&FIELD_MISSING, place, text);
+    }
+    let data_value = function.get(data);
+    if data_value.is_some_and(|value| !value.is_object() && !value.is_null()) {
+        let text = format!("Invalid value at '{name}.{data}' (type.googleapis.com/google.protobuf.Struct)");
+        findings.add(&FIELD_MISSING, place, text);
+    }
+}

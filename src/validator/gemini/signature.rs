@@ -1,0 +1,39 @@
+//! Thought signatures of the current turn, which Gemini 3 and later want back.
+
+use super::{
+    SIGNATURE_MISSING,
+    content::{self, Turn},
+};
+use crate::validator::{
+    findings::Findings,
+    request::{Object, Request},
+};
+
+/// The first version that asks for signatures.
+const SIGNED_FROM: (u32, u32) = (3, 0);
+
+/// Checks every step since the user last spoke: of parallel calls the first one carries the signature.
+pub(super) fn check(request: &Request<'_>, turns: &[Turn<'_>], findings: &mut Findings) {
+    let is_signed = request.model.gemini().map(|version| version >= SIGNED_FROM);
+    let current = turns.iter().rposition(is_said_by_user).unwrap_or(0);
+    for turn in turns.iter().skip(current).filter(|turn| turn.is_of_model()) {
+        let first = turn.parts.iter().find(|(_, part)| content::call(part).is_some());
+        if let Some((index, _)) = first.filter(|(_, part)| !has_signature(part)) {
+            let text = "Function call is missing a thought_signature in functionCall parts. This is required for tools \
+                        to work correctly";
+            let place = format!("/{}/parts/{index}", turn.index);
+            findings.add_if(is_signed, &SIGNATURE_MISSING, place, text);
+        }
+    }
+}
+
+/// A turn of the user that isn't only responses.
+fn is_said_by_user(turn: &Turn<'_>) -> bool {
+    let is_said = |part: &Object| content::response(part).is_none();
+    !turn.is_of_model() && turn.parts.iter().any(|(_, part)| is_said(part))
+}
+
+fn has_signature(part: &Object) -> bool {
+    let signature = content::field(part, "thoughtSignature", "thought_signature");
+    signature.is_some_and(|signature| signature.as_str().is_none_or(|text| !text.is_empty()))
+}

@@ -1,0 +1,87 @@
+//! What a model's name tells: family and version.
+
+/// A model, as far as its name tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Model {
+    name: String,
+}
+
+/// The versions of a model: `(4, 6)` is 4.6.
+pub(super) type Version = (u32, u32);
+
+/// Digits of the longest part of a version; longer numbers are dates.
+const VERSION_DIGITS_MAX: usize = 2;
+
+impl Model {
+    /// The model of that name; an empty name is no model.
+    pub(super) fn named(name: &str) -> Self {
+        Self {
+            name: name.to_lowercase(),
+        }
+    }
+
+    /// Whether the name holds `family` as a part of its own.
+    pub(super) fn is_of(&self, family: &str) -> bool {
+        self.parts().any(|part| part == family)
+    }
+
+    /// The version of a Claude model, if the name tells one.
+    pub(super) fn claude(&self) -> Option<Version> {
+        self.version_of("claude")
+    }
+
+    /// The version of a Gemini model, if the name tells one.
+    pub(super) fn gemini(&self) -> Option<Version> {
+        self.version_of("gemini")
+    }
+
+    /// The parts of the name: `claude`, `opus`, `4`, `6`.
+    fn parts(&self) -> impl Iterator<Item = &str> {
+        self.name.split(|c: char| !c.is_ascii_alphanumeric())
+    }
+
+    /// The first one or two short numbers after `maker`: `claude-opus-4-20250514` is 4.0.
+    fn version_of(&self, maker: &str) -> Option<Version> {
+        let number = |part: &str| {
+            let is_short = part.len() <= VERSION_DIGITS_MAX;
+            is_short.then(|| part.parse::<u32>().ok()).flatten()
+        };
+        let mut parts = self.parts().skip_while(|&part| part != maker).skip(1);
+        let major = parts.by_ref().find_map(number)?;
+        let minor = parts.next().and_then(number).unwrap_or(0);
+        Some((major, minor))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_versions() {
+        for (name, version) in [
+            ("claude-opus-4-6", Some((4, 6))),
+            ("claude-sonnet-4-5-20250929", Some((4, 5))),
+            ("claude-opus-4-20250514", Some((4, 0))),
+            ("claude-3-5-sonnet-20241022", Some((3, 5))),
+            ("anthropic/claude-opus-4.6", Some((4, 6))),
+            ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", Some((4, 5))),
+            ("claude-fable-5-1", Some((5, 1))),
+            ("Claude-Sonnet-5", Some((5, 0))),
+            ("claude-latest", None),
+            ("gpt-5.4", None),
+            ("", None),
+        ] {
+            assert_eq!(Model::named(name).claude(), version, "{name}");
+        }
+        for (name, version) in [
+            ("models/gemini-3-pro-preview", Some((3, 0))),
+            ("gemini-2.5-flash", Some((2, 5))),
+            ("gemini-flash-latest", None),
+        ] {
+            assert_eq!(Model::named(name).gemini(), version, "{name}");
+        }
+        assert!(Model::named("claude-fable-5-1").is_of("fable"));
+        assert!(!Model::named("claude-fables-5-1").is_of("fable"));
+    }
+}

@@ -1,0 +1,113 @@
+//! Tool messages follow the assistant message whose calls they answer, and answer all of them.
+
+use serde_json::Value;
+
+use super::{CALL_ID_TWICE, CALL_UNANSWERED, RESULT_ORPHAN, RESULT_TWICE, RESULT_UNKNOWN};
+use crate::validator::{
+    findings::{Findings, listed, quoted},
+    request::{Object, text},
+};
+
+/// A call, and the message that answers it.
+struct Call<'a> {
+    id: &'a str,
+    answer: Option<usize>,
+}
+
+/// The calls of the latest assistant message, while only tool messages have followed it.
+#[derive(Default)]
+struct Round<'a> {
+    message: usize,
+    calls: Vec<Call<'a>>,
+}
+
+/// Checks the messages, which come with their indices.
+pub(super) fn check(messages: &[(usize, &Object)], findings: &mut Findings) {
+    let mut round = Round::default();
+    for &(index, message) in messages {
+        match text(message, "role") {
+            Some("tool") => round.answer(index, message, findings),
+            role => {
+                round.close(findings);
+                round = Round::default();
+                if role == Some("assistant") {
+                    round = Round::open(index, message, findings);
+                }
+            }
+        }
+    }
+    round.close(findings);
+}
+
+impl<'a> Round<'a> {
+    fn open(index: usize, message: &'a Object, findings: &mut Findings) -> Self {
+        let mut round = Self {
+            message: index,
+            calls: Vec::new(),
+        };
+        let calls = message.get("tool_calls").and_then(Value::as_array);
+        for (position, call) in calls.into_iter().flatten().enumerate() {
+            let Some(id) = call["id"].as_str() else { continue };
+            if round.calls.iter().any(|call| call.id == id) {
+                let text = format!(
+                    "two calls of messages[{index}] have the id '{}': their results can't be told apart",
+                    quoted(id)
+                );
+                findings.add(
+                    &CALL_ID_TWICE,
+                    format_args!("/{index}/tool_calls/{position}"),
+                    text,
+                );
+            }
+            round.calls.push(Call { id, answer: None });
+        }
+        round
+    }
+
+    fn answer(&mut self, index: usize, message: &Object, findings: &mut Findings) {
+        let place = format!("/{index}");
+        if self.calls.is_empty() {
+            let text = "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with \
+                        'tool_calls'.";
+            return findings.add(&RESULT_ORPHAN, place, text);
+        }
+        let Some(id) = text(message, "tool_call_id") else {
+            return;
+        };
+        let mut of_id: Vec<&mut Call<'a>> = self.calls.iter_mut().filter(|call| call.id == id).collect();
+        if let Some(open) = of_id.iter_mut().find(|call| call.answer.is_none()) {
+            open.answer = Some(index);
+            return;
+        }
+        let id = quoted(id);
+        if let Some(answer) = of_id.last().and_then(|call| call.answer) {
+            let text = format!(
+                "Invalid parameter: Duplicate value for 'tool_call_id' of '{id}', in messages[{answer}] and \
+                 messages[{index}]."
+            );
+            findings.add(&RESULT_TWICE, place, text);
+        } else {
+            let text = format!(
+                "Invalid parameter: 'tool_call_id' of '{id}' not found in 'tool_calls' of previous message."
+            );
+            findings.add(&RESULT_UNKNOWN, place, text);
+        }
+    }
+
+    fn close(&self, findings: &mut Findings) {
+        let open: Vec<&str> = self
+            .calls
+            .iter()
+            .filter(|call| call.answer.is_none())
+            .map(|call| call.id)
+            .collect();
+        if !open.is_empty() {
+            let text = format!(
+                "An assistant message with 'tool_calls' must be followed by tool messages responding to each \
+                 'tool_call_id'. The following tool_call_ids did not have response messages: {}",
+                listed(&open)
+            );
+            findings.add(&CALL_UNANSWERED, format_args!("/{}", self.message), text);
+        }
+    }
+}

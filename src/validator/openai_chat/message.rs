@@ -1,0 +1,181 @@
+//! Each message by itself.
+
+use serde_json::Value;
+
+use super::{
+    ARGUMENTS, ARGUMENTS_JSON, CALL_ID_LENGTH, CALL_SHAPE, CALLS_EMPTY, CALLS_OF_OTHERS, CONTENT_MISSING,
+    CONTENT_SHAPE, NAME, NAME_MISSING, RESULT_ID_MISSING, ROLE,
+};
+use crate::validator::{
+    findings::Findings,
+    openai_terms::{
+        empty_array, is_function_name, missing, not_a_string, too_long, wrong_pattern, wrong_type,
+        wrong_value,
+    },
+    request::{Object, text},
+};
+
+const ROLES: [&str; 6] = ["system", "assistant", "user", "function", "tool", "developer"];
+/// Characters of a call's id.
+const ID_CHARS_MAX: usize = 40;
+/// Characters of a function's name.
+const NAME_CHARS_MAX: usize = 64;
+
+/// Checks the message at `index`.
+pub(super) fn check(index: usize, message: &Object, findings: &mut Findings) {
+    let place = format!("/{index}");
+    let parameter = format!("messages[{index}]");
+    let role = match message.get("role") {
+        Some(Value::String(role)) if ROLES.contains(&role.as_str()) => role.as_str(),
+        Some(Value::String(role)) => return findings.add(&ROLE, place, wrong_value(role, &ROLES)),
+        Some(role) => {
+            let text = wrong_type(&format!("{parameter}.role"), "a string", role);
+            return findings.add(&ROLE, place, text);
+        }
+        None => return findings.add(&ROLE, place, missing(&format!("{parameter}.role"))),
+    };
+    check_content(role, &place, &parameter, message, findings);
+    check_name(role, &place, &parameter, message, findings);
+    if role == "tool"
+        && let Some(text) = not_a_string(message, "tool_call_id", &format!("{parameter}.tool_call_id"))
+    {
+        findings.add(&RESULT_ID_MISSING, &place, text);
+    }
+    check_calls(role, &place, &parameter, message, findings);
+}
+
+/// Whether an assistant message says or does something besides its content.
+fn has_instead_of_content(message: &Object) -> bool {
+    let is_there = |key: &str| message.get(key).is_some_and(|value| !value.is_null());
+    ["tool_calls", "function_call", "refusal", "audio"]
+        .into_iter()
+        .any(is_there)
+}
+
+fn check_content(role: &str, place: &str, parameter: &str, message: &Object, findings: &mut Findings) {
+    let may_lack = role == "function" || role == "assistant" && has_instead_of_content(message);
+    match message.get("content") {
+        Some(Value::String(_)) => {}
+        Some(Value::Array(parts)) if parts.is_empty() => {
+            let text = empty_array(&format!("{parameter}.content"));
+            findings.add(&CONTENT_SHAPE, format_args!("{place}/content"), text);
+        }
+        Some(Value::Array(parts)) => check_parts(place, parameter, parts, findings),
+        None | Some(Value::Null) if may_lack => {}
+        None => findings.add(&CONTENT_MISSING, place, missing(&format!("{parameter}.content"))),
+        Some(Value::Null) => findings.add(
+            &CONTENT_MISSING,
+            format_args!("{place}/content"),
+            "Invalid value for 'content': expected a string, got null.",
+        ),
+        Some(other) => {
+            let expected = "one of a string or array of objects";
+            let text = wrong_type(&format!("{parameter}.content"), expected, other);
+            findings.add(&CONTENT_SHAPE, format_args!("{place}/content"), text);
+        }
+    }
+}
+
+fn check_parts(place: &str, parameter: &str, parts: &[Value], findings: &mut Findings) {
+    for (index, part) in parts.iter().enumerate() {
+        if part["type"].as_str().is_none() {
+            let text = missing(&format!("{parameter}.content[{index}].type"));
+            findings.add(&CONTENT_SHAPE, format_args!("{place}/content/{index}"), text);
+        }
+    }
+}
+
+fn check_name(role: &str, place: &str, parameter: &str, message: &Object, findings: &mut Findings) {
+    let parameter = format!("{parameter}.name");
+    match text(message, "name") {
+        None if role == "function" => findings.add(&NAME_MISSING, place, missing(&parameter)),
+        Some(name) if !is_speaker_name(name) => {
+            let text = wrong_pattern(&parameter, "^[^\\s<|\\\\/>]+$");
+            findings.add(&NAME, format_args!("{place}/name"), text);
+        }
+        Some(name) if name.chars().count() > NAME_CHARS_MAX => {
+            let text = too_long(&parameter, NAME_CHARS_MAX, name.chars().count());
+            findings.add(&NAME, format_args!("{place}/name"), text);
+        }
+        _ => {}
+    }
+}
+
+fn is_speaker_name(name: &str) -> bool {
+    !name.is_empty() && !name.contains(|c: char| c.is_whitespace() || "<|\\/>".contains(c))
+}
+
+fn check_calls(role: &str, place: &str, parameter: &str, message: &Object, findings: &mut Findings) {
+    let calls = match message.get("tool_calls") {
+        None | Some(Value::Null) => return,
+        Some(Value::Array(calls)) => calls.as_slice(),
+        Some(other) => {
+            let text = wrong_type(&format!("{parameter}.tool_calls"), "an array of objects", other);
+            return findings.add(&CALL_SHAPE, format_args!("{place}/tool_calls"), text);
+        }
+    };
+    if calls.is_empty() {
+        let text = empty_array(&format!("{parameter}.tool_calls"));
+        findings.add(&CALLS_EMPTY, format_args!("{place}/tool_calls"), text);
+    } else if role != "assistant" {
+        let text =
+            format!("'{parameter}.tool_calls': only 'assistant' messages have tool calls, not '{role}'.");
+        findings.add(&CALLS_OF_OTHERS, format_args!("{place}/tool_calls"), text);
+    }
+    for (index, call) in calls.iter().enumerate() {
+        let place = format!("{place}/tool_calls/{index}");
+        let parameter = format!("{parameter}.tool_calls[{index}]");
+        match call.as_object() {
+            Some(call) => check_call(&place, &parameter, call, findings),
+            None => findings.add(&CALL_SHAPE, place, wrong_type(&parameter, "an object", call)),
+        }
+    }
+}
+
+fn check_call(place: &str, parameter: &str, call: &Object, findings: &mut Findings) {
+    if let Some(text) = not_a_string(call, "id", &format!("{parameter}.id")) {
+        findings.add(&CALL_SHAPE, place, text);
+    }
+    let id_chars = text(call, "id").map_or(0, |id| id.chars().count());
+    if id_chars > ID_CHARS_MAX {
+        let text = too_long(&format!("{parameter}.id"), ID_CHARS_MAX, id_chars);
+        findings.add(&CALL_ID_LENGTH, format_args!("{place}/id"), text);
+    }
+    let (kind, input) = match text(call, "type") {
+        Some("function") => ("function", "arguments"),
+        Some("custom") => ("custom", "input"),
+        Some(other) => {
+            let text = wrong_value(other, &["function", "custom"]);
+            return findings.add(&CALL_SHAPE, format_args!("{place}/type"), text);
+        }
+        None => return findings.add(&CALL_SHAPE, place, missing(&format!("{parameter}.type"))),
+    };
+    let Some(body) = call.get(kind).and_then(Value::as_object) else {
+        return findings.add(&CALL_SHAPE, place, missing(&format!("{parameter}.{kind}")));
+    };
+    check_call_name(place, &format!("{parameter}.{kind}.name"), body, findings);
+    if let Some(text) = not_a_string(body, input, &format!("{parameter}.{kind}.{input}")) {
+        findings.add(&ARGUMENTS, format_args!("{place}/{kind}"), text);
+    } else if kind == "function" && !is_json(text(body, input).unwrap_or_default()) {
+        let text = format!("'{parameter}.function.arguments' is no JSON; compatible servers parse it");
+        findings.add(&ARGUMENTS_JSON, format_args!("{place}/function/arguments"), text);
+    }
+}
+
+fn check_call_name(place: &str, parameter: &str, body: &Object, findings: &mut Findings) {
+    match text(body, "name") {
+        None => findings.add(&CALL_SHAPE, place, missing(parameter)),
+        Some(name) if !is_function_name(name) => {
+            findings.add(&NAME, place, wrong_pattern(parameter, "^[a-zA-Z0-9_-]+$"));
+        }
+        Some(name) if name.chars().count() > NAME_CHARS_MAX => {
+            let text = too_long(parameter, NAME_CHARS_MAX, name.chars().count());
+            findings.add(&NAME, place, text);
+        }
+        Some(_) => {}
+    }
+}
+
+fn is_json(text: &str) -> bool {
+    serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+}

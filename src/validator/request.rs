@@ -1,0 +1,80 @@
+//! A request as it was given: a whole body or the bare array.
+
+use serde_json::{Map, Value};
+
+use super::model::Model;
+
+/// A JSON object.
+pub(super) type Object = Map<String, Value>;
+
+/// What is checked.
+#[derive(Debug)]
+pub(super) struct Request<'a> {
+    given: &'a Value,
+    key: &'static str,
+    /// The model it goes to, as far as its name tells.
+    pub(super) model: Model,
+}
+
+impl<'a> Request<'a> {
+    /// A body that holds its messages under `key`, or the bare array of them.
+    pub(super) fn new(given: &'a Value, key: &'static str, model: Option<&str>) -> Self {
+        let own = given.get("model").and_then(Value::as_str);
+        Self {
+            given,
+            key,
+            model: Model::named(model.or(own).unwrap_or_default()),
+        }
+    }
+
+    /// The pointer to the array of messages.
+    pub(super) fn root(&self) -> String {
+        if self.given.is_array() {
+            String::new()
+        } else {
+            format!("/{}", self.key)
+        }
+    }
+
+    /// The whole body, if one was given.
+    pub(super) fn body(&self) -> Option<&'a Object> {
+        self.given.as_object()
+    }
+
+    /// The request as it was given.
+    pub(super) fn given(&self) -> &'a Value {
+        self.given
+    }
+
+    /// What stands where the array of messages belongs.
+    pub(super) fn field(&self) -> Option<&'a Value> {
+        if self.given.is_array() {
+            Some(self.given)
+        } else {
+            self.given.get(self.key)
+        }
+    }
+
+    /// The array of messages.
+    pub(super) fn items(&self) -> Option<&'a [Value]> {
+        self.field().and_then(Value::as_array).map(Vec::as_slice)
+    }
+}
+
+/// A field's text.
+pub(super) fn text<'a>(object: &'a Object, key: &str) -> Option<&'a str> {
+    object.get(key).and_then(Value::as_str)
+}
+
+/// What a value is, in the words of JSON Schema.
+pub(super) fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "decimal",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
