@@ -164,6 +164,7 @@ fn append_rules(config: &Config) -> AppendRules {
         debounce_ms: config.queue.debounce_ms,
         max_wait_ms: config.queue.max_wait_ms,
         revive_after_ms: config.queue.revive_after_ms,
+        policy: summary_policy(&config.summary),
     }
 }
 

@@ -6,6 +6,7 @@ pub mod agent;
 pub mod exchange;
 pub mod history;
 pub mod ledger;
+pub mod lineage;
 pub mod message;
 pub mod prompt;
 pub mod reply;

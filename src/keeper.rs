@@ -5,11 +5,14 @@
 
 use std::sync::Arc;
 
+use tracing::{info, warn};
+
 use crate::{
     clock::Clock,
     domain::{
         agent::AgentId,
         exchange::Entry,
+        lineage::Step,
         message::Message,
         time::Timestamp,
         tokens::{TokenCounter, count_message},
@@ -17,8 +20,8 @@ use crate::{
     },
     notice::Notices,
     store::{
-        AppendOutcome, AppendRequest, AppendRules, Enqueued, Prepared, SessionEnded, Store, StoreError,
-        StoreResult,
+        AppendOutcome, AppendRequest, AppendRules, Enqueued, Prepared, SessionEnded, Stepped, Store,
+        StoreError, StoreResult,
     },
     telemetry::metrics::{Metrics, labels::Role},
 };
@@ -62,7 +65,8 @@ impl Keeper {
     /// # Errors
     /// What the store fails with; nothing is stored then.
     pub async fn append(&self, agent: &AgentId, messages: Vec<Message>) -> StoreResult<AppendOutcome> {
-        self.take_in(agent, messages, false).await
+        let request = self.request(agent, messages, false).await?;
+        self.take_in(request).await
     }
 
     /// Appends messages of the past: items are aged by the messages' own times.
@@ -70,31 +74,51 @@ impl Keeper {
     /// # Errors
     /// As [`Self::append`].
     pub async fn replay(&self, agent: &AgentId, messages: Vec<Message>) -> StoreResult<AppendOutcome> {
-        self.take_in(agent, messages, true).await
+        let request = self.request(agent, messages, true).await?;
+        self.take_in(request).await
     }
 
-    async fn take_in(
+    /// Clears, marks or rewinds, by the message that says so. A rewind does it only if its mark is there.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownAgent`], [`StoreError::UnknownMark`], or what the store fails with.
+    pub async fn step(&self, agent: &AgentId, step: &Step) -> StoreResult<AppendOutcome> {
+        if self.store.agent(agent).await?.is_none() {
+            return Err(StoreError::UnknownAgent(agent.clone()));
+        }
+        let message = step.message(self.clock.now());
+        let request = self.request(agent, vec![message], false).await?;
+        self.take_in_steps(request).await
+    }
+
+    async fn request(
         &self,
         agent: &AgentId,
         messages: Vec<Message>,
         replayed: bool,
-    ) -> StoreResult<AppendOutcome> {
+    ) -> StoreResult<AppendRequest> {
         let now = self.clock.now();
-        let messages = self.prepare(messages, now).await?;
-        let tokens: Vec<(Role, i64)> = messages
-            .iter()
-            .map(|prepared| (Role::from(&prepared.message.kind), prepared.entry.tokens))
-            .collect();
-        let request = AppendRequest {
+        Ok(AppendRequest {
             agent: agent.clone(),
-            messages,
+            messages: self.prepare(messages, now).await?,
             count_method: self.counter.method().to_owned(),
             rules: self.rules,
             replayed,
             now,
-        };
+        })
+    }
+
+    async fn take_in(&self, request: AppendRequest) -> StoreResult<AppendOutcome> {
+        let (agent, tokens) = (request.agent.clone(), role_tokens(&request));
         let outcome = self.store.append(request).await?;
-        self.tell(agent, &outcome, &tokens);
+        self.tell(&agent, &outcome, &tokens);
+        Ok(outcome)
+    }
+
+    async fn take_in_steps(&self, request: AppendRequest) -> StoreResult<AppendOutcome> {
+        let (agent, tokens) = (request.agent.clone(), role_tokens(&request));
+        let outcome = self.store.rewind(request).await?;
+        self.tell(&agent, &outcome, &tokens);
         Ok(outcome)
     }
 
@@ -160,7 +184,13 @@ impl Keeper {
             .window
             .checked(outcome.window_tokens, self.rules.budget);
         self.tell_queue(outcome.enqueued, Reason::Eviction);
-        if !outcome.evictions.is_empty() {
+        for step in &outcome.steps {
+            match step {
+                Stepped::Ignored { label } => warn!(agent_id = %agent, ?label, "lineage.unknown_mark"),
+                done => info!(agent_id = %agent, ?done, "lineage.stepped"),
+            }
+        }
+        if !outcome.evictions.is_empty() || !outcome.steps.is_empty() {
             self.notices.agent_changed(agent);
         }
     }
@@ -174,6 +204,13 @@ impl Keeper {
         }
         self.notices.wake_queue();
     }
+}
+
+fn role_tokens(request: &AppendRequest) -> Vec<(Role, i64)> {
+    let messages = request.messages.iter();
+    messages
+        .map(|prepared| (Role::from(&prepared.message.kind), prepared.entry.tokens))
+        .collect()
 }
 
 /// Counts messages of which the one before was said at `said_at`.

@@ -33,6 +33,9 @@ pub enum StoreError {
     /// The client sent another message under an id that it has used before.
     #[error("client id `{0}` was used before for another message")]
     ClientIdReused(String),
+    /// There is no such mark to go back to: never set, or left behind by a clear or an earlier rewind.
+    #[error("{}", no_mark(.0.as_deref()))]
+    UnknownMark(Option<String>),
     /// Stored data that can't be right; an operator must look.
     #[error("table {table}, {row}: column {column} holds `{value}`")]
     Inconsistent {
@@ -57,6 +60,13 @@ pub enum StoreError {
     /// The database is unreachable, full, busy or broken: try again later.
     #[error("the database fails: {0}")]
     Unavailable(String),
+}
+
+fn no_mark(label: Option<&str>) -> String {
+    label.map_or_else(
+        || "there is no mark".to_owned(),
+        |label| format!("there is no mark `{label}`"),
+    )
 }
 
 /// Which of the guards of an update did not hold.
@@ -91,10 +101,17 @@ pub type StoreResult<T> = Result<T, StoreError>;
 pub trait Store: Send + Sync {
     /// Appends messages to an agent (made on first use), moves the boundary and wakes the queue as far as that needs.
     /// A message that is known already by its client id is counted as a duplicate and changes nothing.
+    /// Clears, marks and rewinds among the messages take effect where they stand ([`crate::domain::lineage`]).
     ///
     /// # Errors
     /// [`StoreError::ClientIdReused`] when it isn't the same message; replayed ones are stored without the id.
     async fn append(&self, request: AppendRequest) -> StoreResult<AppendOutcome>;
+
+    /// As [`Self::append`], but the marks that rewinds go back to must be there.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownMark`] when one isn't; nothing is stored then.
+    async fn rewind(&self, request: AppendRequest) -> StoreResult<AppendOutcome>;
 
     /// Ends the running session, whatever is pending becomes urgent.
     ///

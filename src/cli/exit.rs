@@ -76,7 +76,7 @@ impl From<StoreError> for Failed {
     fn from(error: StoreError) -> Self {
         let code = match error {
             StoreError::Unavailable(_) | StoreError::InUse(_) => UNAVAILABLE,
-            StoreError::UnknownAgent(_) => NOT_FOUND,
+            StoreError::UnknownAgent(_) | StoreError::UnknownMark(_) => NOT_FOUND,
             StoreError::Schema(_) => CONFIGURATION,
             StoreError::Fenced(_)
             | StoreError::Refused(_)

@@ -34,7 +34,7 @@ pub struct Ledger {
     pub last_exchange: i64,
     /// The running session, from 1.
     pub session: i64,
-    /// Leading system messages, if there are any.
+    /// Leading system messages of the session, if there are any.
     pub preamble: Option<Exchange>,
     /// The newest live exchange, if there is one.
     pub newest: Option<Exchange>,
@@ -109,28 +109,51 @@ impl Ledger {
     pub fn place(&self, entry: &Entry) -> Placement {
         match (&entry.kind, &self.newest) {
             (Kind::User, _) if !entry.interrupts => Placement::Opens,
-            (Kind::System | Kind::Metadata(_), None) => Placement::Preamble,
-            (_, None) => Placement::Opens,
-            // What arrives for an exchange already behind the boundary becomes a continuation of its own.
-            (_, Some(newest)) if newest.exchange < self.first_exchange => Placement::Opens,
-            _ => Placement::Joins,
+            (_, Some(newest)) if self.takes_more(newest) => Placement::Joins,
+            (Kind::System | Kind::Metadata(_), None) if self.follows(self.preamble.as_ref()) => {
+                Placement::Preamble
+            }
+            // What arrives for an exchange that takes no more becomes a continuation of its own.
+            _ => Placement::Opens,
         }
+    }
+
+    /// Neither behind the boundary nor left by a rewind, which goes back to it across the messages between.
+    fn takes_more(&self, newest: &Exchange) -> bool {
+        newest.exchange >= self.first_exchange && self.follows(Some(newest))
+    }
+
+    /// Whether the next message comes right after the last one of `exchange`.
+    fn follows(&self, exchange: Option<&Exchange>) -> bool {
+        exchange.is_none_or(|exchange| exchange.last_seq == self.last_seq)
+    }
+
+    /// The number of a preamble that opens now: 0, or after a clear the next one.
+    fn preamble_number(&mut self) -> i64 {
+        self.last_exchange += i64::from(self.session > 1 || self.last_exchange > PREAMBLE);
+        self.last_exchange
     }
 
     /// Takes one message in. A gap of more than `idle_gap_ms` before a new exchange begins a new session; 0 never
     /// does.
     pub fn append(&mut self, entry: &Entry, idle_gap_ms: i64) -> Appended {
+        let placement = self.place(entry);
         self.last_seq += 1;
         let seq = self.last_seq;
-        match self.place(entry) {
+        match placement {
             Placement::Preamble => {
-                match &mut self.preamble {
-                    Some(preamble) => preamble.add(seq, entry),
-                    None => self.preamble = Some(Exchange::open(PREAMBLE, self.session, 0, seq, entry)),
+                if let Some(preamble) = &mut self.preamble {
+                    preamble.add(seq, entry);
+                } else {
+                    let number = self.preamble_number();
+                    self.preamble = Some(Exchange::open(number, self.session, 0, seq, entry));
                 }
                 Appended {
                     seq,
-                    exchange: PREAMBLE,
+                    exchange: self
+                        .preamble
+                        .as_ref()
+                        .map_or(PREAMBLE, |preamble| preamble.exchange),
                     left: None,
                     new_session: false,
                 }
@@ -153,6 +176,7 @@ impl Ledger {
     }
 
     fn open(&mut self, seq: i64, entry: &Entry, idle_gap_ms: i64) -> Appended {
+        let tokens_before = self.tokens_through();
         let left = self.newest.take();
         // After an explicit end the new session runs already: the silence before its first word is part of it.
         let new_session = idle_gap_ms > 0
@@ -161,7 +185,6 @@ impl Ledger {
             });
         self.session += i64::from(new_session);
         self.last_exchange += 1;
-        let tokens_before = left.as_ref().map_or(0, Exchange::tokens_through);
         self.newest = Some(Exchange::open(
             self.last_exchange,
             self.session,
@@ -179,11 +202,13 @@ impl Ledger {
 
     /// Tokens of the preamble and the live exchanges of the window.
     pub fn window_tokens(&self) -> i64 {
-        let live = self
-            .newest
-            .as_ref()
-            .map_or(self.tokens_before_window, Exchange::tokens_through);
-        self.preamble_tokens() + (live - self.tokens_before_window).max(0)
+        self.preamble_tokens() + (self.tokens_through() - self.tokens_before_window).max(0)
+    }
+
+    /// Tokens of all live exchanges.
+    pub(super) fn tokens_through(&self) -> i64 {
+        let newest = self.newest.as_ref();
+        newest.map_or(self.tokens_before_window, Exchange::tokens_through)
     }
 
     /// Tokens of the preamble.
@@ -214,16 +239,8 @@ impl Ledger {
         self.move_boundary(cut, at)
     }
 
-    /// Closes the session: everything leaves the window, the newest exchange too (DESIGN 2, clear).
-    pub fn clear(&mut self, at: Timestamp) -> Option<Eviction> {
-        let cut = self.newest.as_ref().map(|n| Cut {
-            exchange: n.exchange + 1,
-            tokens_before: n.tokens_through(),
-        })?;
-        self.move_boundary(cut, at)
-    }
-
-    fn move_boundary(&mut self, cut: Cut, at: Timestamp) -> Option<Eviction> {
+    /// Moves the boundary on to `cut`.
+    pub(super) fn move_boundary(&mut self, cut: Cut, at: Timestamp) -> Option<Eviction> {
         if cut.exchange <= self.first_exchange {
             return None;
         }

@@ -15,8 +15,9 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use super::{
-    exchange::{Entry, Exchange, PREAMBLE},
+    exchange::{Entry, Exchange},
     ledger::{Cut, Ledger},
+    lineage::Step,
     message::Message,
     time::Timestamp,
     tokens::{TokenCounter, count_message},
@@ -97,17 +98,25 @@ impl Window {
     }
 
     /// Appends a message, said at `now` unless it brings a time of its own, and returns the exchanges that had to
-    /// leave, oldest first.
+    /// leave, oldest first. A clear empties the window; a rewind does nothing, since what it would bring back isn't
+    /// kept here.
     pub fn push(&mut self, message: Message, now: Timestamp) -> Vec<HeldExchange> {
         let tokens = count_message(self.counter.as_ref(), &message);
         let entry = Entry::new(&message, tokens, message.at.unwrap_or(now));
+        let is_clear = Step::of(&message) == Some(Step::Clear);
         let appended = self.ledger.append(&entry, 0);
         self.hold(appended.exchange, message);
+        if is_clear {
+            self.ledger.clear(entry.at);
+            self.preamble.clear();
+            return self.held.drain(..).collect();
+        }
         self.evict(entry.at)
     }
 
     fn hold(&mut self, exchange: i64, message: Message) {
-        if exchange == PREAMBLE {
+        let preamble = self.ledger.preamble.as_ref();
+        if preamble.is_some_and(|preamble| preamble.exchange == exchange) {
             self.preamble.push(message);
             return;
         }

@@ -130,6 +130,9 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::UnknownAgent(agent) => Self::unknown_agent(&agent),
+            StoreError::UnknownMark(_) => Self::new(UNKNOWN_MARK, format!("{error}; nothing was changed")).hint(
+                "set one: POST /v1/agents/{id}/mark; a clear, and a rewind to an earlier mark, take marks away",
+            ),
             StoreError::ClientIdReused(_) => {
                 Self::new(CLIENT_ID_REUSED, format!("{error}; nothing was stored")).hint(
                     "give each message an id of its own; the same message may be sent again under its id",

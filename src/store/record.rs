@@ -7,7 +7,10 @@ use crate::domain::{
     exchange::{Entry, Exchange},
     ledger::{Eviction, Ledger},
     message::Message,
-    summary::{compaction::Path, item::Item},
+    summary::{
+        compaction::{Path, SummaryPolicy},
+        item::Item,
+    },
     time::Timestamp,
     window::Budget,
     work::{Lease, Reason},
@@ -37,6 +40,8 @@ pub struct AppendRules {
     pub max_wait_ms: i64,
     /// A parked row is revived by an eviction at most so often.
     pub revive_after_ms: i64,
+    /// What the document may hold that a rewind writes.
+    pub policy: SummaryPolicy,
 }
 
 /// Messages for one agent.
@@ -73,8 +78,41 @@ pub struct AppendOutcome {
     pub window_tokens: i64,
     /// What left the window.
     pub evictions: Vec<Eviction>,
+    /// The clears, marks and rewinds among the messages, and what they did.
+    pub steps: Vec<Stepped>,
     /// What it did to the queue, if it touched it.
     pub enqueued: Option<Enqueued>,
+}
+
+/// What a clear, a mark or a rewind did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stepped {
+    /// The window is empty, and this session runs now.
+    Cleared {
+        /// The new session.
+        session: i64,
+    },
+    /// A mark was set.
+    Marked {
+        /// Its name.
+        label: Option<String>,
+        /// Where it stands.
+        exchange: i64,
+    },
+    /// The conversation went back to a mark.
+    Rewound {
+        /// The exchange that holds the mark, or the preamble's number.
+        exchange: i64,
+        /// How many exchanges were set aside.
+        set_aside: i64,
+        /// The summary's new version, if it had to change.
+        version: Option<i64>,
+    },
+    /// There was no such mark to go back to, and nothing happened.
+    Ignored {
+        /// Its name.
+        label: Option<String>,
+    },
 }
 
 /// What an enqueue did.
@@ -125,7 +163,7 @@ pub struct AgentRow {
 /// Which exchanges to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExchangeQuery {
-    /// The first; 0 includes the preamble.
+    /// The first; 0 includes the running session's preamble, whatever its number.
     pub from: i64,
     /// The last.
     pub through: i64,

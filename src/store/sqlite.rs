@@ -7,6 +7,7 @@ mod agent;
 mod append;
 mod complete;
 mod exchange;
+mod lineage;
 mod queue;
 mod row;
 mod schedule;
@@ -45,11 +46,18 @@ use crate::domain::{
 use writer::Writer;
 
 /// The schema this recapd writes, one entry per migration.
-const MIGRATIONS: [(i64, &str, &str); 1] = [(
-    1,
-    "schema",
-    include_str!("../../migrations/sqlite/0001_schema.sql"),
-)];
+const MIGRATIONS: [(i64, &str, &str); 2] = [
+    (
+        1,
+        "schema",
+        include_str!("../../migrations/sqlite/0001_schema.sql"),
+    ),
+    (
+        2,
+        "lineage",
+        include_str!("../../migrations/sqlite/0002_lineage.sql"),
+    ),
+];
 
 /// How a database is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -213,7 +221,13 @@ async fn migrate(connection: &mut SqliteConnection) -> StoreResult<()> {
 impl Store for SqliteStore {
     async fn append(&self, request: AppendRequest) -> StoreResult<AppendOutcome> {
         self.writer
-            .run(move |tx| Box::pin(append::append(tx, request)))
+            .run(move |tx| Box::pin(append::append(tx, request, false)))
+            .await
+    }
+
+    async fn rewind(&self, request: AppendRequest) -> StoreResult<AppendOutcome> {
+        self.writer
+            .run(move |tx| Box::pin(append::append(tx, request, true)))
             .await
     }
 

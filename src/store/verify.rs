@@ -111,6 +111,7 @@ pub(super) struct ExchangeFact {
     pub(super) messages_expected: i64,
     pub(super) messages: i64,
     pub(super) message_tokens: i64,
+    pub(super) is_preamble: bool,
 }
 
 /// One item that covers exchanges.
@@ -127,6 +128,8 @@ pub(super) struct VersionFact {
     pub(super) version: i64,
     pub(super) covers_after: i64,
     pub(super) covers_through: i64,
+    /// A rewind wrote it.
+    pub(super) rewinds: bool,
     pub(super) tokens: i64,
     pub(super) counted: i64,
 }
@@ -136,7 +139,7 @@ pub(super) fn check(facts: &Facts) -> AgentReport {
     let live: Vec<&ExchangeFact> = facts
         .exchanges
         .iter()
-        .filter(|e| !e.set_aside && e.exchange > 0)
+        .filter(|e| !e.set_aside && !e.is_preamble)
         .collect();
     let mut breaches = Vec::new();
     check_messages(facts, &mut breaches);
@@ -331,8 +334,13 @@ fn check_versions(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Brea
     }
     for pair in facts.versions.windows(2) {
         let [a, b] = pair else { continue };
-        let skipped = skips(a.covers_through, b.covers_after);
-        if b.version != a.version + 1 || b.covers_after < a.covers_through || skipped {
+        // A rewind takes coverage back and covers nothing.
+        let follows = if b.rewinds {
+            b.covers_after <= a.covers_through && b.covers_after == b.covers_through
+        } else {
+            b.covers_after >= a.covers_through
+        };
+        if b.version != a.version + 1 || !follows || skips(a.covers_through, b.covers_after) {
             let found = format!(
                 "version {} begins after #{}, version {} ended at #{}",
                 b.version, b.covers_after, a.version, a.covers_through

@@ -6,6 +6,8 @@ mod append;
 mod complete;
 mod fences;
 mod lease;
+mod lineage;
+mod lineage_scripts;
 mod protocol;
 mod queue;
 mod reading;
@@ -64,6 +66,13 @@ macro_rules! every_test {
                 impossible_data_is_named, a_database_answers;
             schedule: a_slot_is_taken_once, aged_documents_are_enqueued, ageing_follows_the_replay,
                 old_rows_are_pruned, the_latest_slot_is_kept, a_sample_counts_everything;
+            lineage: a_clear_closes_the_session, a_later_preamble_is_never_summarised, clearing_nothing_leaves_nothing,
+                a_rewind_sets_later_exchanges_aside, the_exchange_with_the_mark_stays_whole,
+                a_mark_in_the_preamble_leads_to_the_beginning, marks_are_found_by_name_or_the_newest,
+                an_unknown_mark_is_refused_when_it_must_be_there, a_rewind_withdraws_what_it_left_behind,
+                what_comes_back_is_in_the_window_again, a_rewind_voids_the_lease, a_rewind_keeps_the_budget,
+                steps_in_a_batch_are_steps;
+            lineage_scripts: a_replay_ends_where_living_ended;
             same_window: memory_and_database_decide_the_same_boundary;
             verify: everything_together_verifies_clean, an_unknown_agent_cannot_be_verified,
                 lost_messages_are_found, torn_exchanges_are_found, a_window_that_does_not_fit_is_found,

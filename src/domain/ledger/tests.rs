@@ -55,6 +55,7 @@ fn budgets() -> impl Strategy<Value = Budget> {
 /// All exchanges, as a store would keep them.
 #[derive(Default)]
 struct Kept {
+    preambles: Vec<Exchange>,
     exchanges: Vec<Exchange>,
     placed: Vec<i64>,
     evictions: Vec<Eviction>,
@@ -64,9 +65,15 @@ impl Kept {
     fn keep(&mut self, ledger: &Ledger, appended: &Appended) {
         self.placed.push(appended.exchange);
         assert_eq!(usize::try_from(appended.seq), Ok(self.placed.len()));
-        if let Some(newest) = &ledger.newest {
-            self.exchanges.retain(|kept| kept.exchange != newest.exchange);
-            self.exchanges.push(newest.clone());
+        let kept = [
+            (&mut self.preambles, &ledger.preamble),
+            (&mut self.exchanges, &ledger.newest),
+        ];
+        for (all, latest) in kept {
+            if let Some(latest) = latest {
+                all.retain(|kept| kept.exchange != latest.exchange);
+                all.push(latest.clone());
+            }
         }
     }
 
@@ -175,9 +182,15 @@ proptest! {
             .filter_map(|event| match event { Event::Said(entry) => Some(entry), Event::Cleared => None })
             .collect();
         let mut total = 0;
-        let mut next_seq = ledger.preamble.as_ref().map_or(1, |preamble| preamble.last_seq + 1);
-        for (number, exchange) in (FIRST_EXCHANGE..).zip(&kept.exchanges) {
-            prop_assert_eq!((exchange.exchange, exchange.first_seq, exchange.tokens_before), (number, next_seq, total));
+        let mut next_seq = 1;
+        let mut all: Vec<(bool, &Exchange)> = kept.preambles.iter().map(|preamble| (true, preamble)).collect();
+        all.extend(kept.exchanges.iter().map(|exchange| (false, exchange)));
+        all.sort_by_key(|(_, exchange)| exchange.exchange);
+        // Only an agent without leading messages has no number 0.
+        let first_number = all.first().map_or(0, |(_, exchange)| exchange.exchange.min(1));
+        for (number, (is_preamble, exchange)) in (first_number..).zip(all) {
+            prop_assert_eq!((exchange.exchange, exchange.first_seq), (number, next_seq));
+            prop_assert_eq!(exchange.tokens_before, if is_preamble { 0 } else { total });
             let messages: Vec<&Entry> = (exchange.first_seq..=exchange.last_seq)
                 .map(|seq| said[usize::try_from(seq).unwrap() - 1])
                 .collect();
@@ -187,11 +200,13 @@ proptest! {
             // Only its first message may be one that opens an exchange.
             let opens = |entry: &&&Entry| entry.kind == Kind::User && !entry.interrupts;
             prop_assert!(messages.iter().skip(1).find(opens).is_none());
-            (next_seq, total) = (exchange.last_seq + 1, exchange.tokens_through());
+            next_seq = exchange.last_seq + 1;
+            total = if is_preamble { total } else { exchange.tokens_through() };
         }
         prop_assert_eq!(next_seq, ledger.last_seq + 1);
         for (entry, exchange) in said.iter().zip(&kept.placed) {
-            prop_assert!(entry.kind != Kind::User || entry.interrupts || *exchange != PREAMBLE);
+            let is_preamble = kept.preambles.iter().any(|preamble| preamble.exchange == *exchange);
+            prop_assert!(entry.kind != Kind::User || entry.interrupts || !is_preamble);
         }
     }
 
@@ -294,6 +309,7 @@ fn what_arrives_for_a_cleared_exchange_continues_behind_the_boundary() {
     ledger.append(&entry(Kind::ToolCall, 10, 0), 0);
     assert_eq!(ledger.clear(Timestamp(0)).map(|left| left.tokens), Some(20));
     assert_eq!(ledger.clear(Timestamp(0)), None);
+    assert_eq!(ledger.session, 3);
     assert_eq!((ledger.window_tokens(), ledger.pending_numbers()), (0, 1));
     for (kind, exchange) in [(Kind::ToolResult, 2), (Kind::Assistant, 2), (Kind::User, 3)] {
         assert_eq!(ledger.append(&entry(kind, 5, 0), 0).exchange, exchange);
@@ -309,4 +325,54 @@ fn after_an_end_a_silence_begins_no_second_session() {
     assert!(!ledger.append(&entry(Kind::User, 1, 500), MINUTE_MS).new_session);
     assert!(ledger.append(&entry(Kind::User, 1, 900), MINUTE_MS).new_session);
     assert_eq!(ledger.session, 3);
+}
+
+#[test]
+fn leading_instructions_after_a_clear_are_the_new_preamble() {
+    let mut ledger = Ledger::default();
+    for kind in [Kind::System, Kind::User, Kind::Assistant] {
+        ledger.append(&entry(kind, 10, 0), 0);
+    }
+    let left = ledger.clear(Timestamp(0)).unwrap();
+    assert_eq!(
+        (left.from_exchange, left.through_exchange, left.tokens),
+        (1, 1, 20)
+    );
+    assert_eq!((ledger.window_tokens(), ledger.preamble.clone()), (0, None));
+    let placed: Vec<i64> = [Kind::System, Kind::System, Kind::User, Kind::System]
+        .map(|kind| ledger.append(&entry(kind, 5, 0), 0).exchange)
+        .to_vec();
+    assert_eq!(placed, [2, 2, 3, 3]);
+    assert_eq!((ledger.preamble_tokens(), ledger.window_tokens()), (10, 20));
+    assert_eq!(
+        ledger.newest.as_ref().map(|newest| newest.tokens_before),
+        Some(20)
+    );
+}
+
+#[test]
+fn after_a_rewind_everything_begins_anew_behind_the_mark() {
+    let mut ledger = Ledger::default();
+    for kind in [Kind::User, Kind::Assistant] {
+        ledger.append(&entry(kind, 10, 0), 0);
+    }
+    let (mark, held) = (ledger.mark(1), ledger.newest.clone());
+    for kind in [Kind::User, Kind::User] {
+        ledger.append(&entry(kind, 10, 0), 0);
+    }
+    ledger.evict_to(None, Timestamp(0));
+    ledger.summarized_through = 2;
+    ledger.rewind(&mark, held);
+    assert_eq!(
+        (
+            ledger.first_exchange,
+            ledger.summarized_through,
+            ledger.window_tokens()
+        ),
+        (1, 0, 20)
+    );
+    // What would have joined the exchange continues in one of its own: its messages stay together.
+    assert_eq!(ledger.append(&entry(Kind::Assistant, 7, 0), 0).exchange, 4);
+    assert_eq!(ledger.append(&entry(Kind::User, 3, 0), 0).exchange, 5);
+    assert_eq!(ledger.window_tokens(), 30);
 }

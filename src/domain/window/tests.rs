@@ -166,7 +166,7 @@ fn seed_001_the_budget_is_a_ceiling_not_a_target() {
 #[test]
 fn seed_001_metadata_kinds_are_free_and_leave_with_their_turn() {
     let mut window = window(30);
-    let metadata = ["clear", "mark", "rewind", "agent_killed", "command", "fork"];
+    let metadata = ["usage", "mark", "rewind", "agent_killed", "command", "fork"];
     window.push(costing("user", 20), Timestamp(0));
     for kind in metadata {
         window.push(
@@ -176,6 +176,20 @@ fn seed_001_metadata_kinds_are_free_and_leave_with_their_turn() {
     }
     assert_eq!(window.tokens(), 20);
     assert_eq!(push(&mut window, &[("user", 20)]), [(1, 7)]);
+}
+
+#[test]
+fn a_clear_empties_the_window() {
+    let mut window = window(100);
+    push(&mut window, &[("system", 5), ("user", 20), ("assistant", 20)]);
+    let left = window.push(native("clear", ""), Timestamp(0));
+    assert_eq!(
+        left.iter().map(|held| held.messages.len()).collect::<Vec<_>>(),
+        [3]
+    );
+    assert_eq!((window.tokens(), window.messages().count()), (0, 0));
+    push(&mut window, &[("system", 7), ("user", 20)]);
+    assert_eq!((window.tokens(), window.messages().count()), (27, 2));
 }
 
 #[test]

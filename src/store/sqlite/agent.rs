@@ -21,7 +21,7 @@ macro_rules! agent_select {
             exchange_columns!("p"),
             " FROM agents a LEFT JOIN summaries s ON s.agent_id = a.agent_id ",
             "LEFT JOIN exchange_log n ON n.agent_id = a.agent_id AND n.exchange = a.newest_exchange ",
-            "LEFT JOIN exchange_log p ON p.agent_id = a.agent_id AND p.exchange = 0 ",
+            "LEFT JOIN exchange_log p ON p.agent_id = a.agent_id AND p.exchange = a.preamble_exchange ",
             $where
         )
     };

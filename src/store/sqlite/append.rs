@@ -1,5 +1,8 @@
 //! Append: number the messages, place them in exchanges, move the boundary, wake the queue. One transaction; the
 //! decisions are the ledger's.
+//!
+//! Clears, marks and rewinds take effect where they stand: the messages up to and including one are written, then the
+//! step is taken, then the next ones follow.
 
 mod write;
 
@@ -8,13 +11,14 @@ use std::collections::HashMap;
 use sqlx::{Row as _, SqliteConnection};
 
 use super::{
-    super::{AppendOutcome, AppendRequest, Prepared, StoreError, StoreResult},
-    agent, queue,
+    super::{AppendOutcome, AppendRequest, Prepared, Stepped, StoreError, StoreResult},
+    agent, lineage, queue,
 };
 use crate::domain::{
     agent::AgentId,
     exchange::{Exchange, PREAMBLE},
     ledger::{Cut, Eviction, Ledger, Overflow},
+    lineage::Step,
     time::Timestamp,
     work::Reason,
 };
@@ -27,7 +31,8 @@ struct Written {
     exchanges: Vec<Exchange>,
     sessions: Vec<NewSession>,
     evictions: Vec<Eviction>,
-    preamble_changed: bool,
+    /// The preamble, if it changed.
+    preamble: Option<Exchange>,
 }
 
 /// Where a message of the request goes.
@@ -42,24 +47,34 @@ struct NewSession {
     session: i64,
     first_exchange: i64,
     opened_at: Timestamp,
-    previous_ended_at: Option<Timestamp>,
+    /// When the one before ended, and why, if that isn't known yet.
+    previous_end: Option<(Timestamp, &'static str)>,
 }
 
-/// See [`super::super::Store::append`].
-pub(super) async fn append(tx: &mut SqliteConnection, request: AppendRequest) -> StoreResult<AppendOutcome> {
+/// See [`super::super::Store::append`]. With `marks_required`, as [`super::super::Store::rewind`].
+pub(super) async fn append(
+    tx: &mut SqliteConnection,
+    request: AppendRequest,
+    marks_required: bool,
+) -> StoreResult<AppendOutcome> {
     let found = agent::load(tx, &request.agent).await?;
     if found.is_none() {
         write::create(tx, &request).await?;
     }
     let mut ledger = found.map(|row| row.ledger).unwrap_or_default();
     let fresh = without_known(tx, &request).await?;
-    let written = place_all(tx, &request, &fresh, &mut ledger).await?;
-    write::write(tx, &request, &written, &ledger).await?;
-    let enqueued = if written.evictions.is_empty() {
-        None
-    } else {
-        Some(wake(tx, &request, &ledger).await?)
-    };
+    let is_step = |&(place, _): &(usize, bool)| step_at(&request, place).is_some();
+    let (mut evictions, mut steps) = (Vec::new(), Vec::new());
+    for part in fresh.split_inclusive(is_step) {
+        let mut written = place_all(tx, &request, part, &mut ledger).await?;
+        let stepped = write_part(tx, &request, part, &mut written, &mut ledger).await?;
+        if let (Some(Stepped::Ignored { label }), true) = (&stepped, marks_required) {
+            return Err(StoreError::UnknownMark(label.clone()));
+        }
+        evictions.extend(written.evictions);
+        steps.extend(stepped);
+    }
+    let enqueued = wake(tx, &request, &ledger, &evictions, &steps).await?;
     let accepted = i64::try_from(fresh.len()).unwrap_or(i64::MAX);
     Ok(AppendOutcome {
         accepted,
@@ -68,9 +83,59 @@ pub(super) async fn append(tx: &mut SqliteConnection, request: AppendRequest) ->
         first_exchange: ledger.first_exchange,
         summarized_through: ledger.summarized_through,
         window_tokens: ledger.window_tokens(),
-        evictions: written.evictions,
+        evictions,
+        steps,
         enqueued,
     })
+}
+
+/// The step that the message at `place` is, if it is one.
+fn step_at(request: &AppendRequest, place: usize) -> Option<Step> {
+    Step::of(&request.messages.get(place)?.message)
+}
+
+/// Writes what was placed, and takes the step that the last message of `part` is.
+async fn write_part(
+    tx: &mut SqliteConnection,
+    request: &AppendRequest,
+    part: &[(usize, bool)],
+    written: &mut Written,
+    ledger: &mut Ledger,
+) -> StoreResult<Option<Stepped>> {
+    let last = part.last().and_then(|&(place, _)| request.messages.get(place));
+    let step = last.and_then(|last| Some((Step::of(&last.message)?, last.entry.at)));
+    if let Some((Step::Clear, at)) = step {
+        close_session(written, ledger, at);
+    }
+    write::rows(tx, request, written, ledger).await?;
+    let stepped = match step {
+        None => None,
+        Some((Step::Clear, _)) => Some(lineage::clear(tx, &request.agent, ledger).await?),
+        Some((Step::Mark(label), _)) => {
+            let exchange = written.messages.last().map_or(PREAMBLE, |last| last.exchange);
+            Some(lineage::mark(tx, &request.agent, ledger, label, exchange).await?)
+        }
+        Some((Step::Rewind(label), at)) => {
+            let stepped = lineage::rewind(tx, request, ledger, label, at).await?;
+            // The exchange that holds the mark may have grown after it, or the budget have shrunk.
+            evict(tx, request, written, ledger, at).await?;
+            Some(stepped)
+        }
+    };
+    write::state(tx, request, written, ledger).await?;
+    Ok(stepped)
+}
+
+/// Closes the running session. What it held is written as it is; the next one begins with nothing.
+fn close_session(written: &mut Written, ledger: &mut Ledger, at: Timestamp) {
+    written.exchanges.extend(ledger.newest.clone());
+    written.evictions.extend(ledger.clear(at));
+    written.sessions.push(NewSession {
+        session: ledger.session,
+        first_exchange: ledger.last_exchange + 1,
+        opened_at: at,
+        previous_end: Some((at, "clear")),
+    });
 }
 
 /// The places of the messages to be stored, and whether each keeps its client id.
@@ -141,7 +206,7 @@ async fn place_all(
                 session: ledger.session,
                 first_exchange: ledger.last_exchange + 1,
                 opened_at: entry.at,
-                previous_ended_at: None,
+                previous_end: None,
             });
         }
         let appended = ledger.append(entry, request.rules.idle_gap_ms);
@@ -151,22 +216,37 @@ async fn place_all(
             place,
             keeps_id,
         });
-        written.preamble_changed |= appended.exchange == PREAMBLE;
+        let preamble = ledger.preamble.as_ref();
+        if let Some(preamble) = preamble.filter(|preamble| preamble.exchange == appended.exchange) {
+            written.preamble = Some(preamble.clone());
+        }
         if appended.new_session {
             written.sessions.push(NewSession {
                 session: ledger.session,
                 first_exchange: appended.exchange,
                 opened_at: entry.at,
-                previous_ended_at: appended.left.as_ref().map(|left| left.last_at),
+                previous_end: appended.left.as_ref().map(|left| (left.last_at, "idle")),
             });
         }
         written.exchanges.extend(appended.left);
-        if let Some(overflow) = ledger.overflow(request.rules.budget) {
-            let cut = find_cut(tx, &request.agent, overflow, &written.exchanges).await?;
-            written.evictions.extend(ledger.evict_to(cut, entry.at));
-        }
+        evict(tx, request, &mut written, ledger, entry.at).await?;
     }
     Ok(written)
+}
+
+/// Moves the boundary if the window is over its budget.
+async fn evict(
+    tx: &mut SqliteConnection,
+    request: &AppendRequest,
+    written: &mut Written,
+    ledger: &mut Ledger,
+    at: Timestamp,
+) -> StoreResult<()> {
+    if let Some(overflow) = ledger.overflow(request.rules.budget) {
+        let cut = find_cut(tx, &request.agent, overflow, &written.exchanges).await?;
+        written.evictions.extend(ledger.evict_to(cut, at));
+    }
+    Ok(())
 }
 
 /// The first exchange with enough tokens before it: one index look-up among the stored ones, whose totals are all
@@ -198,22 +278,38 @@ async fn find_cut(
     }))
 }
 
+/// Wakes the queue, if there is anything to do: exchanges left the window, a session ended with some of them pending,
+/// or a rewind wrote digests that wait to be condensed.
 async fn wake(
     tx: &mut SqliteConnection,
     request: &AppendRequest,
     ledger: &Ledger,
-) -> StoreResult<super::Enqueued> {
+    evictions: &[Eviction],
+    steps: &[Stepped],
+) -> StoreResult<Option<super::Enqueued>> {
     let rules = &request.rules;
+    let has_cleared = steps.iter().any(|step| matches!(step, Stepped::Cleared { .. }));
+    let has_rewritten = steps
+        .iter()
+        .any(|step| matches!(step, Stepped::Rewound { version: Some(_), .. }));
+    let is_urgent = has_cleared && ledger.pending_numbers() > 0;
+    if evictions.is_empty() && !is_urgent && !has_rewritten {
+        return Ok(None);
+    }
     let is_full = ledger.pending_numbers() >= rules.batch_exchanges;
     let wake = queue::Wake {
-        reason: Reason::Eviction,
-        delay_ms: if is_full {
-            rules.debounce_ms
+        reason: if is_urgent {
+            Reason::SessionEnd
         } else {
-            rules.max_wait_ms
+            Reason::Eviction
         },
-        revive_after_ms: rules.revive_after_ms,
+        delay_ms: match (is_urgent, is_full) {
+            (true, _) => 0,
+            (false, true) => rules.debounce_ms,
+            (false, false) => rules.max_wait_ms,
+        },
+        revive_after_ms: if is_urgent { 0 } else { rules.revive_after_ms },
         now: request.now,
     };
-    queue::enqueue(tx, &request.agent, wake).await
+    Ok(Some(queue::enqueue(tx, &request.agent, wake).await?))
 }

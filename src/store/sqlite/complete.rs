@@ -50,7 +50,11 @@ async fn guard_lease(tx: &mut SqliteConnection, lease: &Lease) -> StoreResult<()
     found.map(drop).ok_or(StoreError::Fenced(Fence::Lease))
 }
 
-async fn write_document(tx: &mut SqliteConnection, lease: &Lease, patch: &Patch) -> StoreResult<()> {
+pub(super) async fn write_document(
+    tx: &mut SqliteConnection,
+    lease: &Lease,
+    patch: &Patch,
+) -> StoreResult<()> {
     let sql = "-- sqlite/complete.write_document\nUPDATE summaries SET content = ?3, version = version + 1, \
                token_count = ?4, updated_at = ?5, next_ageing_at = ?6 WHERE agent_id = ?1 AND version = ?2";
     let done = sqlx::query(sql)
@@ -101,7 +105,7 @@ async fn guard_exchanges(tx: &mut SqliteConnection, agent: &AgentId, patch: &Pat
 
 async fn count_live(tx: &mut SqliteConnection, agent: &AgentId, lo: i64, hi: i64) -> StoreResult<i64> {
     let sql = "-- sqlite/complete.count_live\nSELECT count(*) FROM exchange_log \
-               WHERE agent_id = ?1 AND exchange > ?2 AND exchange <= ?3 AND set_aside_at IS NULL";
+               WHERE agent_id = ?1 AND exchange > ?2 AND exchange <= ?3 AND set_aside_at IS NULL AND role = 'exchange'";
     Ok(sqlx::query(sql)
         .bind(agent.as_str())
         .bind(lo)
@@ -111,7 +115,11 @@ async fn count_live(tx: &mut SqliteConnection, agent: &AgentId, lo: i64, hi: i64
         .try_get(0)?)
 }
 
-async fn write_version(tx: &mut SqliteConnection, lease: &Lease, patch: &Patch) -> StoreResult<()> {
+pub(super) async fn write_version(
+    tx: &mut SqliteConnection,
+    lease: &Lease,
+    patch: &Patch,
+) -> StoreResult<()> {
     let sql = "-- sqlite/complete.write_version\nINSERT INTO summary_versions (agent_id, version, lease_token, \
                covers_after, covers_through, exchanges, path, content, token_count, as_of, created_at) \
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
@@ -133,7 +141,11 @@ async fn write_version(tx: &mut SqliteConnection, lease: &Lease, patch: &Patch) 
 }
 
 /// Takes the next item numbers. Returns the first.
-async fn reserve_items(tx: &mut SqliteConnection, agent: &AgentId, patch: &Patch) -> StoreResult<i64> {
+pub(super) async fn reserve_items(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    patch: &Patch,
+) -> StoreResult<i64> {
     let count = i64::try_from(patch.added.len()).unwrap_or(i64::MAX);
     let sql = "-- sqlite/complete.reserve_items\nUPDATE agents SET last_item = last_item + ?2 WHERE agent_id = ?1 \
                RETURNING last_item - ?2 + 1";
@@ -145,7 +157,7 @@ async fn reserve_items(tx: &mut SqliteConnection, agent: &AgentId, patch: &Patch
         .try_get(0)?)
 }
 
-async fn write_items(
+pub(super) async fn write_items(
     tx: &mut SqliteConnection,
     agent: &AgentId,
     patch: &Patch,
@@ -211,7 +223,7 @@ async fn guard_coverage(
                e.exchange > ?2 AND e.exchange <= ?3 AS due FROM changed c \
                JOIN summary_item_ranges r ON r.agent_id = ?1 AND r.item = c.item \
                JOIN exchange_log e ON e.agent_id = ?1 AND e.exchange BETWEEN r.first_exchange AND r.last_exchange \
-               WHERE e.set_aside_at IS NULL GROUP BY e.exchange) \
+               WHERE e.set_aside_at IS NULL AND e.role = 'exchange' GROUP BY e.exchange) \
                SELECT count(*) FILTER (WHERE due), count(*) FILTER (WHERE added <> removed + due) FROM stands";
     let row = sqlx::query(sql)
         .bind(agent.as_str())
@@ -233,7 +245,11 @@ async fn guard_coverage(
     })
 }
 
-async fn retire_items(tx: &mut SqliteConnection, agent: &AgentId, patch: &Patch) -> StoreResult<()> {
+pub(super) async fn retire_items(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    patch: &Patch,
+) -> StoreResult<()> {
     let dropped = "-- sqlite/complete.drop_items\nUPDATE summary_items SET dropped_version = ?3 WHERE agent_id = ?1 \
                    AND item IN (SELECT value FROM json_each(?2)) AND dropped_version IS NULL AND removed_version IS NULL";
     let removed = "-- sqlite/complete.remove_items\nUPDATE summary_items SET removed_version = ?3 WHERE agent_id = ?1 \

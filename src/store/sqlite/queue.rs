@@ -155,7 +155,8 @@ fn inconsistent(agent: &str) -> StoreError {
     }
 }
 
-async fn next_token(tx: &mut SqliteConnection) -> StoreResult<i64> {
+/// The next fencing token.
+pub(super) async fn next_token(tx: &mut SqliteConnection) -> StoreResult<i64> {
     let sql = "-- sqlite/queue.next_token\nUPDATE counters SET value = value + 1 WHERE name = 'lease_token' RETURNING value";
     Ok(sqlx::query(sql).fetch_one(tx).await?.try_get(0)?)
 }

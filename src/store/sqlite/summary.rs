@@ -51,7 +51,7 @@ async fn newest_pending(
         "-- sqlite/summary.newest_pending\nSELECT ",
         exchange_columns!("e"),
         " FROM exchange_log e WHERE e.agent_id = ?1 AND e.exchange > ?2 AND e.exchange < ?3 ",
-        "AND e.set_aside_at IS NULL ORDER BY e.exchange DESC LIMIT ?4"
+        "AND e.set_aside_at IS NULL AND e.role = 'exchange' ORDER BY e.exchange DESC LIMIT ?4"
     );
     let found = sqlx::query(sql)
         .bind(agent.as_str())
@@ -70,7 +70,7 @@ async fn count_pending(
     named_from: i64,
 ) -> StoreResult<PendingBefore> {
     let sql = "-- sqlite/summary.count_pending\nSELECT count(*), coalesce(sum(tokens), 0) FROM exchange_log \
-               WHERE agent_id = ?1 AND exchange > ?2 AND exchange < ?3 AND set_aside_at IS NULL";
+               WHERE agent_id = ?1 AND exchange > ?2 AND exchange < ?3 AND set_aside_at IS NULL AND role = 'exchange'";
     let row = sqlx::query(sql)
         .bind(agent.as_str())
         .bind(lo)
@@ -151,7 +151,7 @@ async fn next_pending(
         "-- sqlite/summary.next_pending\nSELECT ",
         exchange_columns!("e"),
         " FROM exchange_log e WHERE e.agent_id = ?1 AND e.exchange > ?2 AND e.exchange < ?3 ",
-        "AND e.set_aside_at IS NULL ORDER BY e.exchange LIMIT ?4"
+        "AND e.set_aside_at IS NULL AND e.role = 'exchange' ORDER BY e.exchange LIMIT ?4"
     );
     let found = sqlx::query(sql)
         .bind(agent.as_str())
@@ -176,7 +176,8 @@ async fn next_pending(
     Ok((pending.into_iter().take(taken).collect(), takes_all))
 }
 
-async fn shown_items(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Vec<Item>> {
+/// The items in the document.
+pub(super) async fn shown_items(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Vec<Item>> {
     let sql = "-- sqlite/summary.shown_items\nSELECT i.item, i.importance, i.origin, i.provisional, i.started_at, \
                i.ended_at, i.source_tokens, i.text, i.brief, i.gist, \
                (SELECT json_group_array(json_array(r.first_exchange, r.last_exchange)) FROM summary_item_ranges r \
@@ -254,7 +255,7 @@ async fn covered(tx: &mut SqliteConnection, agent: &AgentId, item: &Item) -> Sto
     let sql = concat!(
         "-- sqlite/summary.covered\nSELECT ",
         exchange_columns!("e"),
-        " FROM exchange_log e WHERE e.agent_id = ?1 AND e.exchange BETWEEN ?2 AND ?3 AND e.set_aside_at IS NULL"
+        " FROM exchange_log e WHERE e.agent_id = ?1 AND e.exchange BETWEEN ?2 AND ?3 AND e.set_aside_at IS NULL AND e.role = 'exchange'"
     );
     let mut exchanges = Vec::new();
     for range in &item.ranges {

@@ -56,11 +56,15 @@ async fn count_strays(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult
 }
 
 async fn exchanges(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Vec<ExchangeFact>> {
+    // A forked agent's first exchanges hold messages of the agent it came from.
     let sql = "-- sqlite/verify.exchanges\nSELECT e.exchange, e.tokens, e.tokens_before, e.set_aside_at IS NOT NULL, \
-               e.opened_at, e.last_at, e.last_seq - e.first_seq + 1, coalesce(m.messages, 0), coalesce(m.tokens, 0) \
-               FROM exchange_log e LEFT JOIN (SELECT exchange, count(*) AS messages, sum(tokens) AS tokens \
-               FROM message_log WHERE agent_id = ?1 GROUP BY exchange) m ON m.exchange = e.exchange \
-               WHERE e.agent_id = ?1 ORDER BY e.exchange";
+               e.opened_at, e.last_at, e.last_seq - e.first_seq + 1, coalesce(m.messages, 0), coalesce(m.tokens, 0), \
+               e.role = 'preamble' FROM exchange_log e LEFT JOIN (SELECT exchange, count(*) AS messages, \
+               sum(tokens) AS tokens FROM message_log WHERE agent_id = ?1 GROUP BY exchange \
+               UNION ALL SELECT i.exchange, count(*), sum(o.tokens) FROM exchange_log i JOIN message_log o \
+               ON o.agent_id = i.source_agent_id AND o.seq BETWEEN i.first_seq AND i.last_seq \
+               AND o.exchange = i.exchange WHERE i.agent_id = ?1 AND i.source_agent_id <> ?1 GROUP BY i.exchange) m \
+               ON m.exchange = e.exchange WHERE e.agent_id = ?1 ORDER BY e.exchange";
     let found = sqlx::query(sql).bind(agent.as_str()).fetch_all(tx).await?;
     let facts = found.iter().map(|row| -> Result<ExchangeFact, sqlx::Error> {
         Ok(ExchangeFact {
@@ -73,6 +77,7 @@ async fn exchanges(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Ve
             messages_expected: row.try_get(6)?,
             messages: row.try_get(7)?,
             message_tokens: row.try_get(8)?,
+            is_preamble: row.try_get(9)?,
         })
     });
     Ok(facts.collect::<Result<_, _>>()?)
@@ -108,8 +113,8 @@ async fn versions(
     agent: &AgentId,
     counter: &dyn TokenCounter,
 ) -> StoreResult<Vec<VersionFact>> {
-    let sql = "-- sqlite/verify.versions\nSELECT version, covers_after, covers_through, token_count, content \
-               FROM summary_versions WHERE agent_id = ?1 ORDER BY version";
+    let sql = "-- sqlite/verify.versions\nSELECT version, covers_after, covers_through, token_count, content, \
+               rewind_seq IS NOT NULL FROM summary_versions WHERE agent_id = ?1 ORDER BY version";
     let found = sqlx::query(sql).bind(agent.as_str()).fetch_all(tx).await?;
     let facts = found.iter().map(|row| -> Result<VersionFact, sqlx::Error> {
         Ok(VersionFact {
@@ -118,6 +123,7 @@ async fn versions(
             covers_through: row.try_get(2)?,
             tokens: row.try_get(3)?,
             counted: counter.count(row.try_get(4)?),
+            rewinds: row.try_get(5)?,
         })
     });
     Ok(facts.collect::<Result<_, _>>()?)

@@ -42,6 +42,7 @@ pub(crate) fn rules() -> AppendRules {
         debounce_ms: 2_000,
         max_wait_ms: 2 * MINUTE_MS,
         revive_after_ms: 10 * MINUTE_MS,
+        policy: SummaryPolicy::default(),
     }
 }
 

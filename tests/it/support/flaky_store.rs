@@ -117,6 +117,7 @@ macro_rules! pass {
 
 pass! {
     fn append(request: AppendRequest) -> AppendOutcome;
+    fn rewind(request: AppendRequest) -> AppendOutcome;
     fn end_session(agent: &AgentId, now: Timestamp) -> SessionEnded;
     fn agent(agent: &AgentId) -> Option<AgentRow>;
     fn agents(after: Option<&AgentId>, limit: i64) -> Vec<AgentRow>;

@@ -87,6 +87,10 @@ impl Store for TroubledStore {
         self.enter("append").await?.append(request).await
     }
 
+    async fn rewind(&self, request: AppendRequest) -> StoreResult<AppendOutcome> {
+        self.enter("rewind").await?.rewind(request).await
+    }
+
     async fn end_session(&self, agent: &AgentId, now: Timestamp) -> StoreResult<SessionEnded> {
         self.enter("end_session").await?.end_session(agent, now).await
     }

@@ -11,15 +11,15 @@ use super::{
 };
 use crate::domain::{
     agent::AgentId,
-    exchange::{Exchange, PREAMBLE},
+    exchange::Exchange,
     ledger::{Eviction, Ledger},
 };
 
 /// The most rows that one statement inserts: with twelve values each, well below SQLite's limit of 32,766.
 const ROWS_MAX: usize = 64;
 
-/// Writes everything.
-pub(super) async fn write(
+/// Writes messages, exchanges and sessions.
+pub(super) async fn rows(
     tx: &mut SqliteConnection,
     request: &AppendRequest,
     written: &Written,
@@ -27,12 +27,17 @@ pub(super) async fn write(
 ) -> StoreResult<()> {
     insert_messages(tx, request, written).await?;
     write_exchanges(tx, &request.agent, written, ledger).await?;
-    write_sessions(tx, &request.agent, &written.sessions).await?;
+    write_sessions(tx, &request.agent, &written.sessions).await
+}
+
+/// Writes the ledger, and what left the window.
+pub(super) async fn state(
+    tx: &mut SqliteConnection,
+    request: &AppendRequest,
+    written: &Written,
+    ledger: &Ledger,
+) -> StoreResult<()> {
     write_evictions(tx, &request.agent, &written.evictions).await?;
-    // What is known already changes nothing, not even the rules by which the agent is judged.
-    if written.messages.is_empty() {
-        return Ok(());
-    }
     update_agent(tx, request, ledger, written).await
 }
 
@@ -106,15 +111,13 @@ async fn write_exchanges(
     written: &Written,
     ledger: &Ledger,
 ) -> StoreResult<()> {
-    let preamble = ledger.preamble.as_ref().filter(|_| written.preamble_changed);
-    let newest = ledger.newest.as_ref().filter(|_| !written.messages.is_empty());
-    let exchanges: Vec<&Exchange> = preamble
-        .into_iter()
-        .chain(&written.exchanges)
-        .chain(newest)
-        .collect();
+    let preamble: Vec<&Exchange> = written.preamble.iter().collect();
+    if !preamble.is_empty() {
+        upsert_exchanges(tx, agent, "preamble", &preamble).await?;
+    }
+    let exchanges: Vec<&Exchange> = written.exchanges.iter().chain(&ledger.newest).collect();
     for run in runs(&exchanges) {
-        upsert_exchanges(tx, agent, run).await?;
+        upsert_exchanges(tx, agent, "exchange", run).await?;
     }
     Ok(())
 }
@@ -122,6 +125,7 @@ async fn write_exchanges(
 async fn upsert_exchanges(
     tx: &mut SqliteConnection,
     agent: &AgentId,
+    role: &str,
     exchanges: &[&Exchange],
 ) -> StoreResult<()> {
     QueryBuilder::<Sqlite>::new(
@@ -129,10 +133,9 @@ async fn upsert_exchanges(
          first_seq, last_seq, tokens, tokens_before, state, opened_at, last_at, headline) ",
     )
     .push_values(exchanges, |mut row, exchange| {
-        let is_preamble = exchange.exchange == PREAMBLE;
         row.push_bind(agent.as_str())
             .push_bind(exchange.exchange)
-            .push_bind(if is_preamble { "preamble" } else { "exchange" })
+            .push_bind(role)
             .push_bind(exchange.session)
             .push_bind(agent.as_str())
             .push_bind(exchange.first_seq)
@@ -161,8 +164,8 @@ async fn write_sessions(
     sessions: &[NewSession],
 ) -> StoreResult<()> {
     for new in sessions {
-        if let Some(ended_at) = new.previous_ended_at {
-            session::end(tx, agent, new.session - 1, ended_at, "idle").await?;
+        if let Some((ended_at, reason)) = new.previous_end {
+            session::end(tx, agent, new.session - 1, ended_at, reason).await?;
         }
         session::open(tx, agent, new.session, new.first_exchange, new.opened_at).await?;
     }
@@ -209,8 +212,9 @@ async fn update_agent(
     let sql = "-- sqlite/append.agent\nUPDATE agents SET updated_at = ?2, \
                as_of = CASE WHEN ?3 THEN max(coalesce(as_of, ?4), ?4) END, last_seq = ?5, last_exchange = ?6, \
                newest_exchange = ?7, session = ?8, first_exchange = ?9, tokens_before_window = ?10, \
-               pending_since = coalesce(pending_since, ?11), last_eviction = last_eviction + ?12, \
-               budget_tokens = ?13 WHERE agent_id = ?1";
+               pending_since = CASE WHEN ?9 > ?14 + 1 THEN coalesce(pending_since, ?11) END, \
+               last_eviction = last_eviction + ?12, budget_tokens = ?13, summarized_through = ?14, \
+               preamble_exchange = ?15 WHERE agent_id = ?1";
     sqlx::query(sql)
         .bind(request.agent.as_str())
         .bind(request.now.0)
@@ -225,6 +229,8 @@ async fn update_agent(
         .bind(pending_since)
         .bind(i64::try_from(written.evictions.len()).unwrap_or(i64::MAX))
         .bind(request.rules.budget.budget_tokens())
+        .bind(ledger.summarized_through)
+        .bind(ledger.preamble.as_ref().map(|preamble| preamble.exchange))
         .execute(tx)
         .await?;
     Ok(())

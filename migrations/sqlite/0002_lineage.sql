@@ -1,0 +1,20 @@
+-- Lineage: clear, mark, rewind.
+
+ALTER TABLE agents ADD COLUMN preamble_exchange INTEGER;  -- the running session's preamble; NULL: none yet
+UPDATE agents SET preamble_exchange = 0
+  WHERE EXISTS (SELECT 1 FROM exchange_log e WHERE e.agent_id = agents.agent_id AND e.exchange = 0);
+
+-- The marks one can go back to. A clear and a rewind to an earlier mark take them away; their messages stay.
+CREATE TABLE marks (
+  agent_id             TEXT    NOT NULL REFERENCES agents (agent_id),
+  mark                 INTEGER NOT NULL,             -- larger is newer
+  label                TEXT,                         -- NULL: an unnamed one
+  exchange             INTEGER NOT NULL,             -- where it stands
+  first_exchange       INTEGER NOT NULL,             -- where the window began then
+  tokens_before_window INTEGER NOT NULL,
+  PRIMARY KEY (agent_id, mark)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX marks_label ON marks (agent_id, label, mark) WHERE label IS NOT NULL;
+
+-- The message of the rewind that wrote the version; NULL: an update wrote it.
+ALTER TABLE summary_versions ADD COLUMN rewind_seq INTEGER;

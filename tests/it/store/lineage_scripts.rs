@@ -1,0 +1,181 @@
+//! Random lives: whatever is said, marked, rewound, cleared and summarised, the data proves itself, and a replay of the
+//! messages alone ends in the same state.
+
+use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
+use recapd::{
+    domain::{agent::AgentId, lineage::Step, window::Budget, work::Reason},
+    store::{AppendRequest, Patch, Prepared, Settle},
+};
+use tokio::runtime::Handle;
+
+use super::lineage::step;
+use crate::support::{
+    backend::Backend,
+    cases::cases,
+    conversation::{ALL, agent, append, claim, items, minute, patch, said},
+};
+
+const CASES: u32 = 40;
+
+/// What happens in a life.
+#[derive(Clone, Debug)]
+enum Event {
+    Said(&'static str, i64),
+    Stepped(Step),
+    Summarised,
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let kind = prop_oneof![
+        5 => Just("user"), 5 => Just("assistant"), 2 => Just("tool_call"), 2 => Just("tool_result"),
+        1 => Just("system"), 1 => Just("interrupted"),
+    ];
+    let label = || prop::option::of(prop::sample::select(vec!["x", "y"]).prop_map(str::to_owned));
+    let event = prop_oneof![
+        14 => (kind, 0_i64..80).prop_map(|(kind, tokens)| {
+            Event::Said(kind, if kind == "interrupted" { 0 } else { tokens })
+        }),
+        3 => label().prop_map(|label| Event::Stepped(Step::Mark(label))),
+        2 => label().prop_map(|label| Event::Stepped(Step::Rewind(label))),
+        1 => Just(Event::Stepped(Step::Clear)),
+        2 => Just(Event::Summarised),
+    ];
+    vec(event, 1..50)
+}
+
+/// The message of an event, the `at`th.
+fn message(event: &Event, at: i64) -> Option<Prepared> {
+    match event {
+        Event::Said(kind, tokens) => Some(said(kind, &format!("Message {at}"), *tokens, minute(at))),
+        Event::Stepped(taken) => Some(step(taken, at)),
+        Event::Summarised => None,
+    }
+}
+
+/// Exchanges, watermarks and marks of an agent, and its sessions.
+pub(super) async fn state(db: &dyn Backend, name: &str) -> String {
+    let mut state = Vec::new();
+    for (table, columns, order) in [
+        (
+            "agents",
+            "last_seq, last_exchange, newest_exchange, preamble_exchange, session, first_exchange, tokens_before_window",
+            "1",
+        ),
+        (
+            "exchange_log",
+            "exchange, role, session, first_seq, last_seq, tokens, tokens_before, state, opened_at, last_at, headline, set_aside_at",
+            "exchange",
+        ),
+        (
+            "marks",
+            "mark, label, exchange, first_exchange, tokens_before_window",
+            "mark",
+        ),
+        ("sessions", "session, first_exchange, end_reason", "session"),
+        (
+            "evictions",
+            "eviction, from_exchange, through_exchange, tokens, evicted_at",
+            "eviction",
+        ),
+    ] {
+        let sql = format!(
+            "SELECT json_group_array(row) FROM (SELECT json_array({columns}) AS row FROM {table} \
+             WHERE agent_id = '{name}' ORDER BY {order})"
+        );
+        state.push(format!("{table} {}", db.text(&sql).await.unwrap_or_default()));
+    }
+    state.join("\n")
+}
+
+/// Works off what there is to summarise.
+pub(super) async fn summarise(db: &dyn Backend, agent: &AgentId) {
+    let (store, now) = (db.store(), minute(100_000));
+    store.enqueue(agent, Reason::Manual, 0, now).await.unwrap();
+    for lease in store.claim(claim("daemon", 100, now)).await.unwrap() {
+        let material = store.material(&lease, ALL).await.unwrap();
+        if material.exchanges.is_empty() {
+            let (lo, hi) = (material.lo, material.hi);
+            store.settle(&lease, Settle { lo, hi, now }).await.unwrap();
+            continue;
+        }
+        let update = patch(&material, items(&material), now);
+        let update = Patch {
+            exchanges: if material.revisited.is_empty() {
+                update.exchanges
+            } else {
+                0
+            },
+            removed: material.revisited.clone(),
+            ..update
+        };
+        store.complete(&lease, update).await.unwrap();
+    }
+}
+
+fn request(agent: &AgentId, messages: Vec<Prepared>, budget_tokens: i64) -> AppendRequest {
+    let mut request = append(agent, messages);
+    request.rules.budget = Budget::new(budget_tokens, 0.8);
+    request
+}
+
+/// Lives through the events, with a look at the invariants after each.
+async fn live(db: &dyn Backend, agent: &AgentId, events: &[Event], budget_tokens: i64) {
+    let mut first_exchange = 1;
+    for (at, event) in (0..).zip(events) {
+        match message(event, at) {
+            Some(message) => {
+                let outcome = db
+                    .store()
+                    .append(request(agent, vec![message], budget_tokens))
+                    .await
+                    .unwrap();
+                let is_rewind = matches!(event, Event::Stepped(Step::Rewind(_)));
+                assert!(is_rewind || outcome.first_exchange >= first_exchange);
+                first_exchange = outcome.first_exchange;
+            }
+            None => summarise(db, agent).await,
+        }
+        if db.store().agent(agent).await.unwrap().is_some() {
+            assert_eq!(
+                db.store().verify(agent).await.unwrap().breaches,
+                [],
+                "after event {at}, {event:?}"
+            );
+        }
+    }
+}
+
+pub(crate) async fn a_replay_ends_where_living_ended(db: &dyn Backend) {
+    let case = std::cell::Cell::new(0);
+    let compare = |(events, budget_tokens): (Vec<Event>, i64)| {
+        case.set(case.get() + 1);
+        let (lived, replayed) = (
+            format!("lived-{}", case.get()),
+            format!("replayed-{}", case.get()),
+        );
+        // The first word makes the agent; without one there is nothing to summarise.
+        let events: Vec<Event> = std::iter::once(Event::Said("user", 10)).chain(events).collect();
+        let messages: Vec<Prepared> = (0..)
+            .zip(&events)
+            .filter_map(|(at, event)| message(event, at))
+            .collect();
+        Handle::current().block_on(async {
+            live(db, &agent(&lived), &events, budget_tokens).await;
+            let whole = AppendRequest {
+                replayed: true,
+                ..request(&agent(&replayed), messages, budget_tokens)
+            };
+            db.store().append(whole).await.unwrap();
+            assert_eq!(state(db, &lived).await, state(db, &replayed).await);
+            for name in [&lived, &replayed] {
+                summarise(db, &agent(name)).await;
+                let report = db.store().verify(&agent(name)).await.unwrap();
+                assert_eq!((report.breaches.as_slice(), report.pending), ([].as_slice(), 0));
+            }
+        });
+        Ok(())
+    };
+    let mut runner = TestRunner::new(cases(CASES));
+    let budgets = prop_oneof![Just(0), 40_i64..400];
+    tokio::task::block_in_place(|| runner.run(&(events(), budgets), compare)).unwrap();
+}
