@@ -9,8 +9,10 @@ mod claude_code;
 mod content;
 mod detect;
 pub mod file;
+mod gemini;
 mod json;
 mod native;
+mod responses;
 
 use crate::domain::{
     message::{Format, Kind, Message, Metadata, Part},
@@ -74,6 +76,8 @@ fn read(format: Format, fields: &Fields<'_>) -> Result<Message, FormatError> {
     match format {
         Format::Native => native::read(fields),
         Format::OpenAiChat | Format::Anthropic => chat::read(format, fields),
+        Format::OpenAiResponses => responses::read(fields),
+        Format::Gemini => gemini::read(fields),
         Format::ClaudeCode => claude_code::read(fields),
     }
 }
@@ -99,11 +103,11 @@ fn message(format: Format, fields: &Fields<'_>, kind: Kind, parts: Vec<Part>) ->
 }
 
 /// The fields that hold a message's own id. A provider's `id` is not among them: in OpenAI-shaped logs it is the
-/// call's, and Anthropic's repeats on each line of a streamed message.
+/// call's, Anthropic's repeats on each line of a streamed message, and that of a Responses item where it is sent again.
 fn id_fields(format: Format) -> &'static [&'static str] {
     match format {
         Format::Native => &["id", "client_id", "message_id", "uuid"],
-        Format::OpenAiChat | Format::Anthropic => &["client_id"],
+        Format::OpenAiChat | Format::OpenAiResponses | Format::Anthropic | Format::Gemini => &["client_id"],
         Format::ClaudeCode => &["uuid", "client_id"],
     }
 }

@@ -57,7 +57,7 @@ pub enum ReadError {
     },
     /// It is JSON or lines, but of no known format.
     #[error(
-        "can't tell the format of `{name}`; say it with --format native, openai, anthropic or claude-code"
+        "can't tell the format of `{name}`; say it with --format {formats}", formats = Format::names()
     )]
     Unrecognised {
         /// The file.

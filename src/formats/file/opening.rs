@@ -56,13 +56,7 @@ impl FileReader {
             });
         }
         self.pending.extend(pieces);
-        let is_request = Fields::parse(text).is_ok_and(|document| document.has("system"));
-        let chat = if is_request {
-            Format::Anthropic
-        } else {
-            Format::OpenAiChat
-        };
-        self.settle(name, chat, None)
+        self.settle(name, container::chat_format(text), None)
     }
 
     /// `broken` is why the file is no document, if it could have been one.

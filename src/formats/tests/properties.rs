@@ -15,6 +15,13 @@ const VALUES: &[&str] = &[
     "thinking",
     "image",
     "document",
+    "model",
+    "message",
+    "function_call",
+    "function_call_output",
+    "reasoning",
+    "input_text",
+    "computer_screenshot",
     "[Request interrupted by user]",
     "2026-01-05T08:00:07Z",
     "\u{0}",
@@ -56,6 +63,18 @@ const KEYS: &[&str] = &[
     "success",
     "conversation",
     "agent_id",
+    "parts",
+    "contents",
+    "functionCall",
+    "functionResponse",
+    "response",
+    "inlineData",
+    "thought",
+    "call_id",
+    "action",
+    "summary",
+    "encrypted_content",
+    "status",
 ];
 
 /// JSON with the field names and values that the readers look for, in all the wrong places.
@@ -89,6 +108,11 @@ fn message_of(format: Format) -> impl Strategy<Value = String> {
     let (head, values): (&str, &[&'static str]) = match format {
         Format::Native => ("kind", &["user", "assistant", "tool_result", "system", "mark"]),
         Format::ClaudeCode => ("type", &["summary", "system", "progress"]),
+        Format::Gemini => ("parts\":[],\"role", &["user", "model", "function", "exit"]),
+        Format::OpenAiResponses => (
+            "type",
+            &["reasoning", "function_call", "tea_output", "compaction"],
+        ),
         _ => ("role", &["user", "assistant", "tool", "system", "exit"]),
     };
     (

@@ -67,6 +67,10 @@ fn every_format_is_detected_and_a_folder_is_read_whole() {
         ("anthropic.jsonl", "1 × anthropic", 1, None),
         ("anthropic_request.json", "1 × anthropic", 1, None),
         ("claude_code.jsonl", "1 × claude-code", 2, None::<i64>),
+        ("responses.jsonl", "1 × openai-responses", 1, Some(13)),
+        ("responses_request.json", "1 × openai-responses", 1, Some(5)),
+        ("gemini.json", "1 × gemini", 1, Some(6)),
+        ("gemini_history.json", "1 × gemini", 1, Some(2)),
     ] {
         let output = recapd()
             .arg("replay")
