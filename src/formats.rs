@@ -6,12 +6,14 @@
 
 mod chat;
 mod claude_code;
+mod codex;
 mod content;
 mod detect;
 pub mod file;
 mod gemini;
 mod json;
 mod native;
+mod pidgin;
 mod responses;
 
 use crate::domain::{
@@ -74,11 +76,13 @@ pub fn detect(json: &str) -> Option<Format> {
 /// Reads a message whose payload the caller fills in, so that a file's lines aren't copied.
 fn read(format: Format, fields: &Fields<'_>) -> Result<Message, FormatError> {
     match format {
-        Format::Native => native::read(fields),
+        Format::Native | Format::Aider => native::read(format, fields),
         Format::OpenAiChat | Format::Anthropic => chat::read(format, fields),
         Format::OpenAiResponses => responses::read(fields),
         Format::Gemini => gemini::read(fields),
         Format::ClaudeCode => claude_code::read(fields),
+        Format::Codex => codex::read(fields),
+        Format::Pidgin => pidgin::read(fields),
     }
 }
 
@@ -106,9 +110,9 @@ fn message(format: Format, fields: &Fields<'_>, kind: Kind, parts: Vec<Part>) ->
 /// call's, Anthropic's repeats on each line of a streamed message, and that of a Responses item where it is sent again.
 fn id_fields(format: Format) -> &'static [&'static str] {
     match format {
-        Format::Native => &["id", "client_id", "message_id", "uuid"],
-        Format::OpenAiChat | Format::OpenAiResponses | Format::Anthropic | Format::Gemini => &["client_id"],
+        Format::Native | Format::Aider => &["id", "client_id", "message_id", "uuid"],
         Format::ClaudeCode => &["uuid", "client_id"],
+        _ => &["client_id"],
     }
 }
 

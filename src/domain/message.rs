@@ -161,17 +161,26 @@ pub enum Format {
     Gemini,
     /// Lines of a Claude Code transcript.
     ClaudeCode,
+    /// Lines of a Codex rollout.
+    Codex,
+    /// Events of a Pidgin conversation.
+    Pidgin,
+    /// Blocks of an aider chat history: the file is Markdown, its messages are written as native ones.
+    Aider,
 }
 
 impl Format {
     /// All formats, in the order in which they are listed to people. This is the one place that knows them all.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 9] = [
         Self::Native,
         Self::OpenAiChat,
         Self::OpenAiResponses,
         Self::Anthropic,
         Self::Gemini,
         Self::ClaudeCode,
+        Self::Codex,
+        Self::Pidgin,
+        Self::Aider,
     ];
 
     /// The name used on the command line, in HTTP queries and in the database.
@@ -183,6 +192,9 @@ impl Format {
             Self::Anthropic => "anthropic",
             Self::Gemini => "gemini",
             Self::ClaudeCode => "claude-code",
+            Self::Codex => "codex",
+            Self::Pidgin => "pidgin",
+            Self::Aider => "aider",
         }
     }
 

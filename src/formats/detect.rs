@@ -1,7 +1,9 @@
 //! Telling formats apart by what stands in a message, never by a file's name.
 
 use super::{
+    codex,
     json::Fields,
+    pidgin,
     responses::{is_call, is_output},
 };
 use crate::domain::message::Format;
@@ -109,6 +111,10 @@ fn has_gemini_parts(fields: &Fields<'_>) -> bool {
 fn shape_without_role(fields: &Fields<'_>) -> Shape {
     if fields.text("kind").is_some() {
         Shape::Certain(Format::Native)
+    } else if pidgin::is_event(fields) {
+        Shape::Certain(Format::Pidgin)
+    } else if codex::is_line(fields) {
+        Shape::Certain(Format::Codex)
     } else if fields.text("type").is_some() && CLAUDE_CODE_FIELDS.iter().any(|name| fields.has(name)) {
         Shape::Certain(Format::ClaudeCode)
     } else if is_gemini_user(fields) {

@@ -69,6 +69,11 @@ impl<'a> Fields<'a> {
         fields.next().filter(|_| fields.next().is_none())
     }
 
+    /// Whether a field is there, be it null.
+    pub(super) fn holds(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
     /// Whether a field is there and not null.
     pub(super) fn has(&self, name: &str) -> bool {
         self.raw(name).is_some()

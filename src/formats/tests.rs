@@ -6,6 +6,7 @@ mod gemini;
 mod native;
 mod properties;
 mod responses;
+mod transcripts;
 
 use super::*;
 
@@ -95,6 +96,8 @@ fn times_and_ids_are_found_where_each_format_has_them() {
         (Format::OpenAiChat, r#""role":"user""#, "c"),
         (Format::Anthropic, r#""role":"user""#, "c"),
         (Format::OpenAiResponses, r#""role":"user""#, "c"),
+        (Format::Codex, r#""role":"user""#, "c"),
+        (Format::Aider, r#""kind":"user""#, "i"),
         (
             Format::ClaudeCode,
             r#""type":"user","message":{"content":"x"}"#,

@@ -2,10 +2,11 @@
 
 mod chunks;
 mod fixtures;
+mod transcripts;
 
 use std::path::PathBuf;
 
-use super::*;
+use super::{lines::Lines, *};
 use crate::formats::tests::brief;
 
 fn fixture(name: &str) -> PathBuf {
@@ -117,7 +118,7 @@ fn files_that_cannot_be_read_are_named_with_a_cure() {
         ),
         (
             "unknown_format.jsonl",
-            "can't tell the format of `unknown_format.jsonl`; say it with --format native, openai, openai-responses, anthropic, gemini or claude-code",
+            "can't tell the format of `unknown_format.jsonl`; say it with --format native, openai, openai-responses, anthropic, gemini, claude-code, codex, pidgin or aider",
         ),
         (
             "broken_document.json",

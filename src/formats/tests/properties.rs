@@ -21,6 +21,12 @@ const VALUES: &[&str] = &[
     "function_call_output",
     "reasoning",
     "input_text",
+    "event_msg",
+    "response_item",
+    "turn_aborted",
+    "MessageCompleteEvent",
+    "ConversationStartEvent",
+    "[API error",
     "computer_screenshot",
     "[Request interrupted by user]",
     "2026-01-05T08:00:07Z",
@@ -75,6 +81,12 @@ const KEYS: &[&str] = &[
     "summary",
     "encrypted_content",
     "status",
+    "payload",
+    "record_type",
+    "event_type",
+    "conversation_id",
+    "prompt",
+    "initial_prompt",
 ];
 
 /// JSON with the field names and values that the readers look for, in all the wrong places.
@@ -106,8 +118,13 @@ fn json() -> impl Strategy<Value = String> {
 /// A message that has at least what its format demands.
 fn message_of(format: Format) -> impl Strategy<Value = String> {
     let (head, values): (&str, &[&'static str]) = match format {
-        Format::Native => ("kind", &["user", "assistant", "tool_result", "system", "mark"]),
+        Format::Native | Format::Aider => ("kind", &["user", "assistant", "tool_result", "system", "mark"]),
         Format::ClaudeCode => ("type", &["summary", "system", "progress"]),
+        Format::Codex => ("type\":\"event_msg\",\"payload\":{},\"x", &["user"]),
+        Format::Pidgin => (
+            "event_type",
+            &["TurnStartEvent", "ConversationStartEvent", "SystemPromptEvent"],
+        ),
         Format::Gemini => ("parts\":[],\"role", &["user", "model", "function", "exit"]),
         Format::OpenAiResponses => (
             "type",
