@@ -6,11 +6,15 @@
 
 mod chat;
 mod claude_code;
+mod codex;
 mod content;
 mod detect;
 pub mod file;
+mod gemini;
 mod json;
 mod native;
+mod pidgin;
+mod responses;
 
 use crate::domain::{
     message::{Format, Kind, Message, Metadata, Part},
@@ -72,9 +76,13 @@ pub fn detect(json: &str) -> Option<Format> {
 /// Reads a message whose payload the caller fills in, so that a file's lines aren't copied.
 fn read(format: Format, fields: &Fields<'_>) -> Result<Message, FormatError> {
     match format {
-        Format::Native => native::read(fields),
+        Format::Native | Format::Aider => native::read(format, fields),
         Format::OpenAiChat | Format::Anthropic => chat::read(format, fields),
+        Format::OpenAiResponses => responses::read(fields),
+        Format::Gemini => gemini::read(fields),
         Format::ClaudeCode => claude_code::read(fields),
+        Format::Codex => codex::read(fields),
+        Format::Pidgin => pidgin::read(fields),
     }
 }
 
@@ -99,12 +107,12 @@ fn message(format: Format, fields: &Fields<'_>, kind: Kind, parts: Vec<Part>) ->
 }
 
 /// The fields that hold a message's own id. A provider's `id` is not among them: in OpenAI-shaped logs it is the
-/// call's, and Anthropic's repeats on each line of a streamed message.
+/// call's, Anthropic's repeats on each line of a streamed message, and that of a Responses item where it is sent again.
 fn id_fields(format: Format) -> &'static [&'static str] {
     match format {
-        Format::Native => &["id", "client_id", "message_id", "uuid"],
-        Format::OpenAiChat | Format::Anthropic => &["client_id"],
+        Format::Native | Format::Aider => &["id", "client_id", "message_id", "uuid"],
         Format::ClaudeCode => &["uuid", "client_id"],
+        _ => &["client_id"],
     }
 }
 

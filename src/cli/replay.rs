@@ -10,7 +10,10 @@ use std::{
 };
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{
+    Args,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use tempfile::TempDir;
 
 use super::{
@@ -44,11 +47,11 @@ Examples:
   recapd replay chat.jsonl --model gpt-5.4-mini    a real model, its key in OPENAI_API_KEY
   recapd replay chat.jsonl --model qwen3 --set model.base_url=http://127.0.0.1:11434/v1")]
 pub(super) struct Replay {
-    /// Conversation files, or folders of them: native JSONL, OpenAI chat, Anthropic messages, Claude Code transcripts
+    /// Conversation files, or folders of them, in any format that --format names
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// How the files are written [default: detected]
-    #[arg(long, value_name = "native|openai|anthropic|claude-code", value_parser = format_named)]
+    #[arg(long, value_parser = format_name())]
     format: Option<Format>,
     /// Put everything into this agent [default: the agent or conversation that the file names]
     #[arg(long)]
@@ -61,8 +64,9 @@ pub(super) struct Replay {
     model: Option<String>,
 }
 
-fn format_named(name: &str) -> Result<Format, String> {
-    Format::from_name(name).ok_or_else(|| "expected native, openai, anthropic or claude-code".to_owned())
+fn format_name() -> impl TypedValueParser<Value = Format> {
+    PossibleValuesParser::new(Format::ALL.map(Format::name))
+        .try_map(|name| Format::from_name(&name).ok_or_else(|| format!("expected {}", Format::names())))
 }
 
 impl Replay {

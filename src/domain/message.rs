@@ -152,23 +152,58 @@ pub enum Format {
     /// OpenAI chat completions messages.
     #[serde(rename = "openai")]
     OpenAiChat,
+    /// Items of OpenAI's Responses API.
+    #[serde(rename = "openai-responses")]
+    OpenAiResponses,
     /// Anthropic messages.
     Anthropic,
+    /// Gemini contents.
+    Gemini,
     /// Lines of a Claude Code transcript.
     ClaudeCode,
+    /// Lines of a Codex rollout.
+    Codex,
+    /// Events of a Pidgin conversation.
+    Pidgin,
+    /// Blocks of an aider chat history: the file is Markdown, its messages are written as native ones.
+    Aider,
 }
 
 impl Format {
-    /// All formats, in the order in which detection tries them.
-    pub const ALL: [Self; 4] = [Self::ClaudeCode, Self::Native, Self::Anthropic, Self::OpenAiChat];
+    /// All formats, in the order in which they are listed to people. This is the one place that knows them all.
+    pub const ALL: [Self; 9] = [
+        Self::Native,
+        Self::OpenAiChat,
+        Self::OpenAiResponses,
+        Self::Anthropic,
+        Self::Gemini,
+        Self::ClaudeCode,
+        Self::Codex,
+        Self::Pidgin,
+        Self::Aider,
+    ];
 
     /// The name used on the command line, in HTTP queries and in the database.
     pub fn name(self) -> &'static str {
         match self {
             Self::Native => "native",
             Self::OpenAiChat => "openai",
+            Self::OpenAiResponses => "openai-responses",
             Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
             Self::ClaudeCode => "claude-code",
+            Self::Codex => "codex",
+            Self::Pidgin => "pidgin",
+            Self::Aider => "aider",
+        }
+    }
+
+    /// The names of all formats, for people: `a, b or c`.
+    pub fn names() -> String {
+        let names = Self::ALL.map(Self::name);
+        match names.split_last() {
+            Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+            None => String::new(),
         }
     }
 

@@ -21,7 +21,7 @@ pub(super) fn read(format: Format, fields: &Fields<'_>) -> Result<Message, Forma
     if is_by_parts(fields) {
         return Err(FormatError::new(
             "message has `parts` in place of `content`, as Gemini's do",
-            "convert it to OpenAI's or Anthropic's form",
+            "say that its format is gemini, or leave the format out and it is detected",
         ));
     }
     Ok(read_as(format, &role, fields))
@@ -37,7 +37,7 @@ pub(super) fn read_as(format: Format, role: &str, fields: &Fields<'_>) -> Messag
 }
 
 /// What a message of `role` is. Anthropic's tool results are the user's by role, but nothing the user said.
-fn kind(role: &str, parts: &[Part]) -> Kind {
+pub(super) fn kind(role: &str, parts: &[Part]) -> Kind {
     let has_call = || parts.iter().any(|part| matches!(part, Part::ToolCall { .. }));
     let has_result = || parts.iter().any(|part| matches!(part, Part::ToolResult { .. }));
     match role {

@@ -1,5 +1,5 @@
-//! What stands in a message's `content`: a string, a list of blocks, null, or nothing. OpenAI's and Anthropic's
-//! blocks have different names, so one reader knows both.
+//! What stands in a message's `content`: a string, a list of blocks, null, or nothing. The blocks of OpenAI's two APIs
+//! and of Anthropic's have different names, so one reader knows all.
 
 use serde_json::value::RawValue;
 
@@ -80,9 +80,12 @@ fn block(raw: &RawValue) -> Vec<Part> {
 fn attachment(block: &Fields<'_>) -> Option<Part> {
     let media = match block.text("type")?.as_str() {
         "image" => source_media(block, IMAGE),
-        "image_url" | "input_image" => data_url_media(image_url(block).as_deref(), IMAGE),
+        "image_url" | "input_image" | "computer_screenshot" => {
+            data_url_media(image_url(block).as_deref(), IMAGE)
+        }
         "input_audio" => audio_media(block),
         "file" => data_url_media(file_data(block).as_deref(), DOCUMENT),
+        "input_file" => data_url_media(block.text("file_data").as_deref(), DOCUMENT),
         "document" => match document_text(block) {
             Some(text) => return text_part(text),
             None => source_media(block, DOCUMENT),
@@ -138,7 +141,11 @@ fn result_text(content: Option<&RawValue>) -> (String, Vec<Part>) {
         return (String::new(), Vec::new());
     };
     let Some(blocks) = json::list(content).filter(|blocks| is_block_list(blocks)) else {
-        return (json::as_text(content), Vec::new());
+        return match Fields::of(content).as_ref().and_then(attachment) {
+            Some(Part::Text(text)) => (text, Vec::new()),
+            Some(part) => (String::new(), vec![part]),
+            None => (json::as_text(content), Vec::new()),
+        };
     };
     let (mut texts, mut attachments) = (Vec::new(), Vec::new());
     for raw in blocks {

@@ -1,6 +1,11 @@
 //! Telling formats apart by what stands in a message, never by a file's name.
 
-use super::json::Fields;
+use super::{
+    codex,
+    json::Fields,
+    pidgin,
+    responses::{is_call, is_output},
+};
 use crate::domain::message::Format;
 
 /// What a message's shape says about its format.
@@ -34,9 +39,26 @@ const ANTHROPIC_BLOCKS: [&str; 8] = [
     "server_tool_use",
     "search_result",
 ];
-/// Blocks and fields that only OpenAI's messages have.
+/// Blocks and fields that only OpenAI's chat messages have.
 const OPENAI_BLOCKS: [&str; 4] = ["image_url", "input_audio", "file", "refusal"];
 const OPENAI_FIELDS: [&str; 4] = ["tool_calls", "tool_call_id", "function_call", "refusal"];
+/// Blocks that only the messages of OpenAI's Responses API have.
+const RESPONSES_BLOCKS: [&str; 4] = ["input_text", "output_text", "input_image", "input_file"];
+/// Items of the Responses API that are neither messages nor calls nor outputs.
+const RESPONSES_ITEMS: [&str; 8] = [
+    "reasoning",
+    "item_reference",
+    "compaction",
+    "compaction_summary",
+    "context_compaction",
+    "mcp_list_tools",
+    "mcp_approval_request",
+    "mcp_approval_response",
+];
+/// Fields of which every such item, call and output has one.
+const RESPONSES_FIELDS: [&str; 5] = ["id", "call_id", "summary", "encrypted_content", "action"];
+/// Roles of Gemini's contents.
+const GEMINI_ROLES: [&str; 4] = ["user", "model", "function", "system"];
 
 /// The shape of one message.
 pub(super) fn shape(fields: &Fields<'_>) -> Shape {
@@ -44,32 +66,94 @@ pub(super) fn shape(fields: &Fields<'_>) -> Shape {
         return shape_without_role(fields);
     };
     if is_by_parts(fields) {
-        return Shape::Unknown;
+        let is_gemini = GEMINI_ROLES.contains(&role.as_str()) && has_gemini_parts(fields);
+        return certain_if(is_gemini, Format::Gemini);
     }
-    let is_openai = OPENAI_FIELDS.iter().any(|name| fields.has(name))
-        || matches!(role.as_str(), "developer" | "tool" | "function");
-    if is_openai {
+    if OPENAI_FIELDS.iter().any(|name| fields.has(name)) {
         return Shape::Certain(Format::OpenAiChat);
     }
-    if fields.has("stop_reason") || fields.text("type").is_some_and(|kind| kind == "message") {
+    if is_responses_message(fields) {
+        return Shape::Certain(Format::OpenAiResponses);
+    }
+    if matches!(role.as_str(), "developer" | "tool" | "function") {
+        return Shape::Certain(Format::OpenAiChat);
+    }
+    if fields.has("stop_reason") || is_of_type(fields, "message") {
         return Shape::Certain(Format::Anthropic);
     }
     blocks_format(fields).map_or(Shape::Chat, Shape::Certain)
 }
 
-/// Whether a message has `parts` in place of `content`, as Gemini's have. No format here reads those.
+/// Whether a message has `parts` in place of `content`, as Gemini's have.
 pub(super) fn is_by_parts(fields: &Fields<'_>) -> bool {
     fields.has("parts") && !fields.has("content")
+}
+
+/// A content without a role is the user's, so it has what users send.
+fn is_gemini_user(fields: &Fields<'_>) -> bool {
+    let is_said = |raw| {
+        Fields::of(raw).is_some_and(|part| part.has("text") || part.has("inlineData") || part.has("fileData"))
+    };
+    let parts = fields.list("parts").unwrap_or_default();
+    is_by_parts(fields) && has_gemini_parts(fields) && parts.into_iter().any(is_said)
+}
+
+/// Gemini's parts have no type; those of other programs' messages have.
+fn has_gemini_parts(fields: &Fields<'_>) -> bool {
+    let parts = fields.list("parts");
+    parts.is_some_and(|parts| {
+        parts
+            .into_iter()
+            .all(|raw| Fields::of(raw).is_some_and(|part| !part.has("type")))
+    })
 }
 
 fn shape_without_role(fields: &Fields<'_>) -> Shape {
     if fields.text("kind").is_some() {
         Shape::Certain(Format::Native)
+    } else if pidgin::is_event(fields) {
+        Shape::Certain(Format::Pidgin)
+    } else if codex::is_line(fields) {
+        Shape::Certain(Format::Codex)
     } else if fields.text("type").is_some() && CLAUDE_CODE_FIELDS.iter().any(|name| fields.has(name)) {
         Shape::Certain(Format::ClaudeCode)
+    } else if is_gemini_user(fields) {
+        Shape::Certain(Format::Gemini)
+    } else {
+        certain_if(is_responses_item(fields), Format::OpenAiResponses)
+    }
+}
+
+fn certain_if(is_certain: bool, format: Format) -> Shape {
+    if is_certain {
+        Shape::Certain(format)
     } else {
         Shape::Unknown
     }
+}
+
+fn is_of_type(fields: &Fields<'_>, name: &str) -> bool {
+    fields.text("type").is_some_and(|kind| kind == name)
+}
+
+/// Anthropic's answers are of type `message` too, but with a list of blocks and without a status.
+fn is_responses_message(fields: &Fields<'_>) -> bool {
+    let is_item = is_of_type(fields, "message") && !fields.has("stop_reason");
+    let has_block = || {
+        let blocks = fields.list("content").unwrap_or_default();
+        blocks
+            .into_iter()
+            .filter_map(|raw| Fields::of(raw)?.text("type"))
+            .any(|kind| RESPONSES_BLOCKS.contains(&kind.as_str()))
+    };
+    has_block() || is_item && (fields.has("status") || fields.text("content").is_some())
+}
+
+fn is_responses_item(fields: &Fields<'_>) -> bool {
+    let is_item = fields
+        .text("type")
+        .is_some_and(|kind| is_call(&kind) || is_output(&kind) || RESPONSES_ITEMS.contains(&kind.as_str()));
+    is_item && RESPONSES_FIELDS.iter().any(|name| fields.has(name))
 }
 
 fn blocks_format(fields: &Fields<'_>) -> Option<Format> {

@@ -1,9 +1,10 @@
-//! Files of messages: JSON lines, JSON documents, and benchmark traces, recognised by their content.
+//! Files of messages: JSON lines, JSON documents, benchmark traces, and aider's Markdown, recognised by their content.
 //!
 //! Lines are read one at a time, documents whole. Invariant: once a file is open, nothing in it stops the rest; what
 //! can't be read comes out as [`Skipped`], with its place, a reason and a cure. What a chunk of the underlying reader
 //! holds makes no difference.
 
+mod aider;
 mod container;
 mod lines;
 mod opening;
@@ -19,12 +20,12 @@ use std::{
     },
 };
 
-use self::lines::{Line, Lines};
+use self::lines::Line;
 use super::{
     FormatError,
     detect::{Shape, shape},
     json::Fields,
-    read,
+    pidgin, read,
 };
 use crate::domain::message::{Format, Message};
 
@@ -57,7 +58,7 @@ pub enum ReadError {
     },
     /// It is JSON or lines, but of no known format.
     #[error(
-        "can't tell the format of `{name}`; say it with --format native, openai, anthropic or claude-code"
+        "can't tell the format of `{name}`; say it with --format {formats}", formats = Format::names()
     )]
     Unrecognised {
         /// The file.
@@ -104,7 +105,10 @@ pub struct FileReader {
     forced: Option<Format>,
     /// The format of messages that could be of several.
     format: Format,
-    lines: Lines,
+    /// What isn't read yet.
+    rest: Box<dyn Iterator<Item = Pending> + Send>,
+    /// The start of a conversation of Pidgin's, until the system prompts behind it are read.
+    held: Option<Pending>,
     pending: VecDeque<Pending>,
     names: HashSet<String>,
     bytes_read: Arc<AtomicU64>,
@@ -158,7 +162,8 @@ impl FileReader {
                 .map_or_else(|| "messages".to_owned(), Into::into),
             forced: format,
             format: format.unwrap_or(Format::OpenAiChat),
-            lines: Lines::default(),
+            rest: Box::new(std::iter::empty()),
+            held: None,
             pending: VecDeque::new(),
             names: HashSet::new(),
             bytes_read,
@@ -186,9 +191,33 @@ impl FileReader {
 
     /// The next piece, from what was read ahead or from the file.
     fn next_pending(&mut self) -> Option<Pending> {
-        self.pending
-            .pop_front()
-            .or_else(|| self.lines.next().map(Pending::from))
+        self.pending.pop_front().or_else(|| self.rest.next())
+    }
+
+    /// The next piece in the order in which it counts: in Pidgin's files the agents' system prompts come before the
+    /// event that holds the first words.
+    fn next_in_order(&mut self) -> Option<Pending> {
+        if self.format != Format::Pidgin {
+            return self.next_pending();
+        }
+        while let Some(pending) = self.next_pending() {
+            let fields = pending
+                .text
+                .as_ref()
+                .ok()
+                .and_then(|text| Fields::parse(text).ok());
+            let is = |what: fn(&Fields<'_>) -> bool| fields.as_ref().is_some_and(what);
+            let waits = self.held.is_some();
+            if !waits && is(pidgin::opens) {
+                self.held = Some(pending);
+            } else if waits && !is(pidgin::is_system_prompt) {
+                self.pending.push_front(pending);
+                break;
+            } else {
+                return Some(pending);
+            }
+        }
+        self.held.take()
     }
 
     /// Reads one piece: a message, or none when the piece turned out to hold several and was taken apart.
@@ -217,13 +246,14 @@ impl FileReader {
             return Ok(None);
         }
         let format = match (self.forced, shape) {
-            (None, Shape::Certain(certain)) => certain,
+            (None, Shape::Certain(certain)) => within(self.format, certain),
             _ => self.format,
         };
         let message = read(format, &fields)?;
         Ok(Some(Record {
             conversation: self.conversation(format, conversation, &fields),
-            agent_id: fields.text("agent_id"),
+            // Pidgin's agents are speakers of one conversation.
+            agent_id: fields.text("agent_id").filter(|_| format != Format::Pidgin),
             message: Message {
                 payload: text,
                 ..message
@@ -233,10 +263,12 @@ impl FileReader {
 
     /// The conversation of a message: a sidechain of Claude Code is one of its own.
     fn conversation(&self, format: Format, given: Option<Arc<str>>, fields: &Fields<'_>) -> String {
-        let name = match given {
-            Some(name) => name.to_string(),
-            None => fields.label("conversation").unwrap_or_else(|| self.stem.clone()),
-        };
+        let pidgin = || pidgin::conversation(fields).filter(|_| format == Format::Pidgin);
+        let name = given
+            .map(|name| name.to_string())
+            .or_else(|| fields.label("conversation"))
+            .or_else(pidgin)
+            .unwrap_or_else(|| self.stem.clone());
         if format != Format::ClaudeCode || fields.flag("isSidechain") != Some(true) {
             return name;
         }
@@ -254,12 +286,20 @@ impl Iterator for FileReader {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let pending = self.next_pending()?;
+            let pending = self.next_in_order()?;
             let taken = self.take(pending);
             if taken.is_some() {
                 return taken;
             }
         }
+    }
+}
+
+/// The format of a message that is certainly of one, in a file of another: transcripts hold what is written in both.
+fn within(file: Format, certain: Format) -> Format {
+    match (file, certain) {
+        (Format::Aider, Format::Native) | (Format::Codex, Format::OpenAiResponses) => file,
+        _ => certain,
     }
 }
 

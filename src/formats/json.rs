@@ -63,6 +63,17 @@ impl<'a> Fields<'a> {
         list(self.raw(name)?)
     }
 
+    /// The object's only field, if it has just one.
+    pub(super) fn sole(self) -> Option<(String, &'a RawValue)> {
+        let mut fields = self.0.into_iter();
+        fields.next().filter(|_| fields.next().is_none())
+    }
+
+    /// Whether a field is there, be it null.
+    pub(super) fn holds(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
     /// Whether a field is there and not null.
     pub(super) fn has(&self, name: &str) -> bool {
         self.raw(name).is_some()

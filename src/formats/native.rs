@@ -14,8 +14,8 @@ use crate::domain::{
     text::cut,
 };
 
-/// Reads a native message.
-pub(super) fn read(fields: &Fields<'_>) -> Result<Message, FormatError> {
+/// Reads a message in the native format, be it a client's own or made of a transcript.
+pub(super) fn read(format: Format, fields: &Fields<'_>) -> Result<Message, FormatError> {
     let kind = fields.text("kind").ok_or_else(|| {
         FormatError::new(
             "message has no `kind`",
@@ -31,7 +31,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Message, FormatError> {
     };
     Ok(Message {
         interrupts: fields.flag("interrupted").unwrap_or(false),
-        ..message(Format::Native, fields, kind, parts)
+        ..message(format, fields, kind, parts)
     })
 }
 

@@ -2,8 +2,11 @@
 
 mod chat;
 mod claude_code;
+mod gemini;
 mod native;
 mod properties;
+mod responses;
+mod transcripts;
 
 use super::*;
 
@@ -92,6 +95,9 @@ fn times_and_ids_are_found_where_each_format_has_them() {
         (Format::Native, r#""kind":"user""#, "i"),
         (Format::OpenAiChat, r#""role":"user""#, "c"),
         (Format::Anthropic, r#""role":"user""#, "c"),
+        (Format::OpenAiResponses, r#""role":"user""#, "c"),
+        (Format::Codex, r#""role":"user""#, "c"),
+        (Format::Aider, r#""kind":"user""#, "i"),
         (
             Format::ClaudeCode,
             r#""type":"user","message":{"content":"x"}"#,
@@ -104,6 +110,12 @@ fn times_and_ids_are_found_where_each_format_has_them() {
             format!(r#"user of Ada: "x" id={expected} at=2026-01-05T08:00:07Z"#)
         );
     }
+}
+
+#[test]
+fn the_readme_lists_every_format() {
+    let listed = format!("?format={}`", Format::ALL.map(Format::name).join("\\|"));
+    assert!(include_str!("../../README.md").contains(&listed), "{listed}");
 }
 
 #[test]

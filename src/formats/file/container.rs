@@ -1,5 +1,6 @@
 //! Documents and lines that hold whole conversations: `messages`, `history` (SWE-agent), `traj` (tau-bench),
-//! `simulations` (tau2), arrays of messages, and arrays of all these.
+//! `contents` (Gemini), `input` and `output` (Responses), `simulations` (tau2), arrays of messages, and arrays of all
+//! these.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -13,16 +14,30 @@ use super::{
     },
     FileReader, Pending,
 };
-use crate::domain::text::cut;
+use crate::domain::{message::Format, text::cut};
 
 /// Fields that hold the messages of one conversation.
-const MESSAGES_FIELDS: [&str; 3] = ["messages", "history", "traj"];
+const MESSAGES_FIELDS: [&str; 4] = ["messages", "history", "traj", "contents"];
+/// Fields that hold the items of a request to OpenAI's Responses API, and of its answer. Much else is called so, so
+/// they count only with items in them.
+const ITEMS_FIELDS: [&str; 2] = ["input", "output"];
+/// Fields that hold instructions to Gemini.
+const GEMINI_INSTRUCTIONS: [&str; 2] = ["systemInstruction", "system_instruction"];
 /// The field that holds several conversations.
 const SIMULATIONS_FIELD: &str = "simulations";
 
 /// Whether an object holds conversations.
 pub(super) fn is_container(fields: &Fields<'_>) -> bool {
     fields.list(SIMULATIONS_FIELD).is_some() || messages(fields).is_some()
+}
+
+/// The format of a document's messages where they are roles and texts only: what stands beside them may tell.
+pub(super) fn chat_format(document: &str) -> Format {
+    match Fields::parse(document) {
+        Ok(fields) if fields.has("system") => Format::Anthropic,
+        Ok(fields) if items(&fields).is_some() => Format::OpenAiResponses,
+        _ => Format::OpenAiChat,
+    }
 }
 
 /// The most telling shape of the messages in an object that holds conversations.
@@ -103,12 +118,8 @@ impl Parts<'_> {
             return;
         };
         let name = number.map(|number| self.name(conversation.label("id"), number));
-        // A request to Anthropic has its instructions beside the messages.
-        if let Some(system) = conversation.raw("system") {
-            self.add(
-                name.clone(),
-                &format!(r#"{{"role":"system","content":{system}}}"#),
-            );
+        for message in instructions(conversation) {
+            self.add(name.clone(), &message);
         }
         self.add_messages(name.as_ref(), &messages);
     }
@@ -139,5 +150,48 @@ impl Parts<'_> {
 }
 
 fn messages<'a>(fields: &Fields<'a>) -> Option<Vec<&'a RawValue>> {
-    MESSAGES_FIELDS.iter().find_map(|name| fields.list(name))
+    let named = MESSAGES_FIELDS.iter().find_map(|name| fields.list(name));
+    named.or_else(|| items(fields))
+}
+
+/// The items of a request to the Responses API, of its answer, or of both in one object.
+fn items<'a>(fields: &Fields<'a>) -> Option<Vec<&'a RawValue>> {
+    let lists = ITEMS_FIELDS.iter().filter_map(|name| fields.list(name));
+    let items: Vec<&RawValue> = lists.flatten().collect();
+    let is_item = |raw: &&RawValue| {
+        Fields::of(raw).is_some_and(|item| {
+            matches!(
+                shape(&item),
+                Shape::Certain(Format::OpenAiResponses) | Shape::Chat
+            )
+        })
+    };
+    items.iter().any(is_item).then_some(items)
+}
+
+/// What a request says beside its messages and before them, as messages: instructions, and an input that is a text.
+fn instructions(request: &Fields<'_>) -> Vec<String> {
+    let mut messages = Vec::new();
+    if let Some(system) = request.raw("system") {
+        messages.push(format!(r#"{{"role":"system","content":{system}}}"#));
+    }
+    let gemini = GEMINI_INSTRUCTIONS.iter().find_map(|name| request.raw(name));
+    if let Some(instructions) = gemini {
+        let parts = match Fields::of(instructions) {
+            Some(content) => content.raw("parts").map(|parts| parts.get().to_owned()),
+            None => Some(format!(r#"[{{"text":{instructions}}}]"#)),
+        };
+        let parts = parts.unwrap_or_else(|| "[]".to_owned());
+        messages.push(format!(r#"{{"role":"system","parts":{parts}}}"#));
+    }
+    if items(request).is_some() {
+        let texts = [("instructions", "system"), ("input", "user")].into_iter();
+        messages.extend(texts.filter_map(|(name, role)| {
+            let text = request.raw(name).filter(|_| request.text(name).is_some())?;
+            Some(format!(
+                r#"{{"type":"message","role":"{role}","content":{text}}}"#
+            ))
+        }));
+    }
+    messages
 }

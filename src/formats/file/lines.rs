@@ -7,7 +7,7 @@ use super::{super::FormatError, LINE_BYTES_MAX};
 /// The byte order mark that some editors put before UTF-8.
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// A line that isn't blank.
+/// A line.
 pub(super) struct Line {
     /// From 1; blank lines count.
     pub(super) number: u64,
@@ -15,7 +15,7 @@ pub(super) struct Line {
     pub(super) text: Result<String, FormatError>,
 }
 
-/// Reads lines that end with LF or CR LF.
+/// Reads lines that end with LF or CR LF. As an iterator it passes over blank ones.
 pub(super) struct Lines {
     source: Box<dyn BufRead + Send>,
     number: u64,
@@ -40,6 +40,21 @@ impl Lines {
     }
 
     /// The next line, blank or not; none at the end.
+    pub(super) fn next_line(&mut self) -> Option<Line> {
+        let text = match self.read() {
+            Ok(text) => text?,
+            Err(error) => {
+                self.source = Box::new(io::empty());
+                self.number += 1;
+                Err(unreadable(&error))
+            }
+        };
+        Some(Line {
+            number: self.number,
+            text,
+        })
+    }
+
     fn read(&mut self) -> io::Result<Option<Result<String, FormatError>>> {
         let mut bytes = Vec::new();
         let limit = self.line_bytes_max as u64 + 1;
@@ -61,33 +76,12 @@ impl Lines {
     }
 }
 
-impl Default for Lines {
-    /// No lines.
-    fn default() -> Self {
-        Self::new(Box::new(io::empty()))
-    }
-}
-
 impl Iterator for Lines {
     type Item = Line;
 
     fn next(&mut self) -> Option<Line> {
-        loop {
-            let text = match self.read() {
-                Ok(Some(Ok(text))) if text.trim().is_empty() => continue,
-                Ok(Some(text)) => text,
-                Ok(None) => return None,
-                Err(error) => {
-                    self.source = Box::new(io::empty());
-                    self.number += 1;
-                    Err(unreadable(&error))
-                }
-            };
-            return Some(Line {
-                number: self.number,
-                text,
-            });
-        }
+        let is_blank = |line: &Line| line.text.as_ref().is_ok_and(|text| text.trim().is_empty());
+        std::iter::from_fn(|| self.next_line()).find(|line| !is_blank(line))
     }
 }
 

@@ -11,6 +11,7 @@ use super::{
         read,
     },
     DETECT_BYTES_MAX, DETECT_LINES_MAX, DOCUMENT_BYTES_MAX, FileReader, LINE_BYTES_MAX, Pending, ReadError,
+    aider::{self, Blocks},
     container,
     lines::{BYTE_ORDER_MARK, Lines},
 };
@@ -31,6 +32,16 @@ impl FileReader {
             return Err(ReadError::Empty {
                 name: name.to_owned(),
             });
+        }
+        let is_aider = match self.forced {
+            Some(format) => format == Format::Aider,
+            None => aider::is_history(&mut source, &mut head, start).map_err(io_error)?,
+        };
+        if is_aider {
+            self.format = Format::Aider;
+            let lines = Lines::new(Box::new(Cursor::new(head).chain(source)));
+            self.rest = Box::new(Blocks::new(lines, &self.stem));
+            return Ok(());
         }
         let mut broken = None;
         if may_be_document(&mut source, &mut head, start).map_err(io_error)? {
@@ -56,23 +67,16 @@ impl FileReader {
             });
         }
         self.pending.extend(pieces);
-        let is_request = Fields::parse(text).is_ok_and(|document| document.has("system"));
-        let chat = if is_request {
-            Format::Anthropic
-        } else {
-            Format::OpenAiChat
-        };
-        self.settle(name, chat, None)
+        self.settle(name, container::chat_format(text), None)
     }
 
     /// `broken` is why the file is no document, if it could have been one.
     fn begin_lines(&mut self, source: Source, name: &str, broken: Option<String>) -> Result<(), ReadError> {
-        self.lines = Lines::new(source);
+        self.rest = Box::new(Lines::new(source).map(Pending::from));
         let mut bytes = 0;
         while bytes < DETECT_BYTES_MAX && self.pending.len() < DETECT_LINES_MAX {
-            let Some(line) = self.lines.next() else { break };
-            bytes += line.text.as_ref().map_or(0, String::len);
-            let pending = Pending::from(line);
+            let Some(pending) = self.rest.next() else { break };
+            bytes += pending.text.as_ref().map_or(0, String::len);
             let found = pending
                 .text
                 .as_ref()

@@ -1,10 +1,12 @@
 //! Files as a whole: the fixtures, bad files, big lines, and chunks of any size.
 
 mod chunks;
+mod fixtures;
+mod transcripts;
 
 use std::path::PathBuf;
 
-use super::*;
+use super::{lines::Lines, *};
 use crate::formats::tests::brief;
 
 fn fixture(name: &str) -> PathBuf {
@@ -32,74 +34,6 @@ fn listing(reader: FileReader) -> String {
         })
         .collect();
     lines.join("\n")
-}
-
-#[test]
-fn fixtures_are_recognised_by_their_content() {
-    for (name, format, conversations, messages) in [
-        ("native.jsonl", Format::Native, &["native"][..], 13),
-        ("openai.jsonl", Format::OpenAiChat, &["openai"], 8),
-        ("openai.json", Format::OpenAiChat, &["openai"], 8),
-        (
-            "openai_training.jsonl",
-            Format::OpenAiChat,
-            &["openai_training-1", "openai_training-2"],
-            5,
-        ),
-        ("anthropic.jsonl", Format::Anthropic, &["anthropic"], 6),
-        (
-            "anthropic_request.json",
-            Format::Anthropic,
-            &["anthropic_request"],
-            7,
-        ),
-        (
-            "claude_code.jsonl",
-            Format::ClaudeCode,
-            &["claude_code", "claude_code-b7"],
-            21,
-        ),
-        (
-            "tau_bench.json",
-            Format::OpenAiChat,
-            &["tau_bench-1", "tau_bench-2"],
-            7,
-        ),
-        (
-            "tau2_bench.json",
-            Format::OpenAiChat,
-            &["tau2_bench-sim-a", "tau2_bench-sim-b"],
-            7,
-        ),
-        ("swe_agent.traj", Format::OpenAiChat, &["swe_agent"], 4),
-        (
-            "mini_swe_agent.traj.json",
-            Format::OpenAiChat,
-            &["mini_swe_agent.traj"],
-            5,
-        ),
-    ] {
-        let mut reader = FileReader::open(&fixture(name), None).unwrap();
-        assert_eq!(reader.format(), format, "{name}");
-        let records: Vec<Record> = reader.by_ref().map(Result::unwrap).collect();
-        let mut names: Vec<&str> = records
-            .iter()
-            .map(|record| record.conversation.as_str())
-            .collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(
-            (names.as_slice(), records.len()),
-            (conversations, messages),
-            "{name}"
-        );
-        let size = std::fs::metadata(fixture(name)).unwrap().len();
-        assert_eq!(
-            (reader.bytes_read(), reader.bytes_total()),
-            (size, Some(size)),
-            "{name}"
-        );
-    }
 }
 
 #[test]
@@ -184,7 +118,7 @@ fn files_that_cannot_be_read_are_named_with_a_cure() {
         ),
         (
             "unknown_format.jsonl",
-            "can't tell the format of `unknown_format.jsonl`; say it with --format native, openai, anthropic or claude-code",
+            "can't tell the format of `unknown_format.jsonl`; say it with --format native, openai, openai-responses, anthropic, gemini, claude-code, codex, pidgin or aider",
         ),
         (
             "broken_document.json",
@@ -197,8 +131,8 @@ fn files_that_cannot_be_read_are_named_with_a_cure() {
         let error = error.replace(&folder, "");
         assert!(error.contains(expected) && error.contains(name), "{error}");
     }
-    let gemini = from_text(r#"[{"role":"user","parts":[{"text":"Hi"}]}]"#);
-    assert!(matches!(gemini, Err(ReadError::Unrecognised { .. })));
+    let other = from_text(r#"[{"role":"user","parts":[{"type":"text","text":"Hi"}]}]"#);
+    assert!(matches!(other, Err(ReadError::Unrecognised { .. })));
     let folder = FileReader::open(&fixture(""), None).err().unwrap();
     assert!(matches!(folder, ReadError::Io { .. }), "{folder}");
 }

@@ -41,7 +41,7 @@ fn openai_roles() {
             ),
             (
                 r#"{"role":"user","parts":[{"text":"x"}]}"#,
-                "refused: message has `parts` in place of `content`, as Gemini's do; convert it to OpenAI's or Anthropic's form",
+                "refused: message has `parts` in place of `content`, as Gemini's do; say that its format is gemini, or leave the format out and it is detected",
             ),
             (
                 r#"{"role":7,"content":"x"}"#,

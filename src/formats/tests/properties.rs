@@ -15,6 +15,19 @@ const VALUES: &[&str] = &[
     "thinking",
     "image",
     "document",
+    "model",
+    "message",
+    "function_call",
+    "function_call_output",
+    "reasoning",
+    "input_text",
+    "event_msg",
+    "response_item",
+    "turn_aborted",
+    "MessageCompleteEvent",
+    "ConversationStartEvent",
+    "[API error",
+    "computer_screenshot",
     "[Request interrupted by user]",
     "2026-01-05T08:00:07Z",
     "\u{0}",
@@ -56,6 +69,24 @@ const KEYS: &[&str] = &[
     "success",
     "conversation",
     "agent_id",
+    "parts",
+    "contents",
+    "functionCall",
+    "functionResponse",
+    "response",
+    "inlineData",
+    "thought",
+    "call_id",
+    "action",
+    "summary",
+    "encrypted_content",
+    "status",
+    "payload",
+    "record_type",
+    "event_type",
+    "conversation_id",
+    "prompt",
+    "initial_prompt",
 ];
 
 /// JSON with the field names and values that the readers look for, in all the wrong places.
@@ -87,8 +118,18 @@ fn json() -> impl Strategy<Value = String> {
 /// A message that has at least what its format demands.
 fn message_of(format: Format) -> impl Strategy<Value = String> {
     let (head, values): (&str, &[&'static str]) = match format {
-        Format::Native => ("kind", &["user", "assistant", "tool_result", "system", "mark"]),
+        Format::Native | Format::Aider => ("kind", &["user", "assistant", "tool_result", "system", "mark"]),
         Format::ClaudeCode => ("type", &["summary", "system", "progress"]),
+        Format::Codex => ("type\":\"event_msg\",\"payload\":{},\"x", &["user"]),
+        Format::Pidgin => (
+            "event_type",
+            &["TurnStartEvent", "ConversationStartEvent", "SystemPromptEvent"],
+        ),
+        Format::Gemini => ("parts\":[],\"role", &["user", "model", "function", "exit"]),
+        Format::OpenAiResponses => (
+            "type",
+            &["reasoning", "function_call", "tea_output", "compaction"],
+        ),
         _ => ("role", &["user", "assistant", "tool", "system", "exit"]),
     };
     (

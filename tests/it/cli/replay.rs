@@ -67,6 +67,15 @@ fn every_format_is_detected_and_a_folder_is_read_whole() {
         ("anthropic.jsonl", "1 × anthropic", 1, None),
         ("anthropic_request.json", "1 × anthropic", 1, None),
         ("claude_code.jsonl", "1 × claude-code", 2, None::<i64>),
+        ("responses.jsonl", "1 × openai-responses", 1, Some(13)),
+        ("responses_request.json", "1 × openai-responses", 1, Some(5)),
+        ("codex.jsonl", "1 × codex", 1, Some(17)),
+        ("codex_old.jsonl", "1 × codex", 1, Some(8)),
+        ("pidgin.jsonl", "1 × pidgin", 1, Some(12)),
+        ("pidgin_old.jsonl", "1 × pidgin", 1, Some(5)),
+        ("aider.md", "1 × aider", 3, Some(11)),
+        ("gemini.json", "1 × gemini", 1, Some(6)),
+        ("gemini_history.json", "1 × gemini", 1, Some(2)),
     ] {
         let output = recapd()
             .arg("replay")

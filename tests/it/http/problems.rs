@@ -61,7 +61,7 @@ async fn unknown_parameters_are_refused_everywhere() {
     }
     let problem = server.post("/v1/agents/a/messages?format=openi", "{}").await;
     let problem = problem.problem(400, "invalid_parameter");
-    insta::assert_snapshot!(problem["hint"].as_str().unwrap(), @"give one of claude-code, native, anthropic, openai, or leave it out and it is detected");
+    insta::assert_snapshot!(problem["hint"].as_str().unwrap(), @"give one of native, openai, openai-responses, anthropic, gemini, claude-code, codex, pidgin, aider, or leave it out and it is detected");
 }
 
 #[tokio::test]

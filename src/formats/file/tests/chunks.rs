@@ -38,7 +38,17 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
         b"{\"kind\":\"tool_call\"}",
         b"{\"type\":\"user\",\"isSidechain\":true,\"message\":{\"content\":\"\xc3\xa4\"}}",
         b"{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"content\":\"x\"}]}",
+        b"{\"role\":\"model\",\"parts\":[{\"text\":\"Hi\"}]}",
+        b"{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"f\"}",
+        b"{\"type\":\"event_msg\",\"payload\":{\"type\":\"turn_aborted\"}}\n",
+        b"{\"event_type\":\"ConversationStartEvent\",\"conversation_id\":\"c\",\"initial_prompt\":\"p\"}\n",
+        b"{\"event_type\":\"SystemPromptEvent\",\"conversation_id\":\"c\",\"prompt\":\"s\"}\n",
+        b"# aider chat started at 2026-03-02 10:00:00\n",
+        b"#### Hi  \n",
+        b"> out",
         b"{\"messages\":[",
+        b"{\"contents\":[",
+        b"{\"input\":[",
         b"{\"simulations\":[",
         b"{\"id\":1,\"traj\":[",
         b"]}",
@@ -68,9 +78,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn chunks_make_no_difference(bytes in bytes(), chunk in 1_usize..40, format in prop::sample::select(vec![
-        None, Some(Format::Native), Some(Format::OpenAiChat), Some(Format::Anthropic), Some(Format::ClaudeCode),
-    ])) {
+    fn chunks_make_no_difference(bytes in bytes(), chunk in 1_usize..40, format in prop::option::of(prop::sample::select(Format::ALL.to_vec()))) {
         prop_assert_eq!(outcome(&bytes, chunk, format), outcome(&bytes, usize::MAX, format));
     }
 

@@ -1,0 +1,117 @@
+//! Lines of a Codex rollout: items of the Responses API in an envelope, or bare in files from before September 2025,
+//! and events, most of which say again what the items say.
+
+use super::{FormatError, content::text_part, json::Fields, message, responses, unknown_kind};
+use crate::domain::message::{Format, Kind, Message, Metadata};
+
+/// The types of lines whose content stands in `payload`.
+const ENVELOPES: [&str; 8] = [
+    "session_meta",
+    "response_item",
+    "event_msg",
+    "turn_context",
+    "world_state",
+    "compacted",
+    "inter_agent_communication",
+    "inter_agent_communication_metadata",
+];
+/// How the texts begin that the program writes in the user's name: rules, surroundings, skills.
+const INJECTED: [&str; 10] = [
+    "<environment_context>",
+    "<user_instructions>",
+    "<permissions instructions>",
+    "<collaboration_mode>",
+    "<multi_agent_mode>",
+    "<apps_instructions>",
+    "<skills_instructions>",
+    "<skill>",
+    "<subagent_notification>",
+    "# AGENTS.md",
+];
+/// Behind this the user speaks after all, in a text that begins with the editor's surroundings.
+const REQUEST: &str = "## My request for Codex:";
+/// How the text begins that stands where the user stopped a turn.
+const ABORTED: &str = "<turn_aborted>";
+
+/// Reads one line.
+pub(super) fn read(line: &Fields<'_>) -> Result<Message, FormatError> {
+    if is_header(line) {
+        return Ok(metadata("session_meta", line));
+    }
+    if let Some(record) = line.text("record_type") {
+        return Ok(metadata(&record, line));
+    }
+    let name = line.text("type").unwrap_or_default();
+    if !is_envelope(&name) && !line.has("payload") {
+        return item(line, line);
+    }
+    let payload = line.object("payload").ok_or_else(|| {
+        FormatError::new(
+            format!("`payload` of this {name} line is no object"),
+            "give lines as Codex writes them, or say which format it is",
+        )
+    })?;
+    match name.as_str() {
+        "response_item" => item(line, &payload),
+        "event_msg" => Ok(event(line, &payload)),
+        _ => {
+            let summary = payload.text("message").and_then(text_part);
+            let parts = summary.into_iter().collect();
+            Ok(message(Format::Codex, line, unknown_kind(&name), parts))
+        }
+    }
+}
+
+/// Whether a line is one that only Codex writes. Its bare items are the Responses API's.
+pub(super) fn is_line(line: &Fields<'_>) -> bool {
+    match line.text("type") {
+        Some(name) => is_envelope(&name) && line.object("payload").is_some(),
+        None => line.text("record_type").is_some() || is_header(line),
+    }
+}
+
+fn is_envelope(name: &str) -> bool {
+    ENVELOPES.contains(&name)
+}
+
+/// The first line of an old rollout.
+fn is_header(line: &Fields<'_>) -> bool {
+    let is_named = line.text("id").is_some() && line.text("timestamp").is_some();
+    is_named && !line.has("type") && (line.holds("instructions") || line.object("git").is_some())
+}
+
+fn item(line: &Fields<'_>, item: &Fields<'_>) -> Result<Message, FormatError> {
+    let read = responses::read_as(Format::Codex, item)?;
+    let text = read.text();
+    let text = text.trim_start();
+    let is_users = read.kind == Kind::User;
+    let interrupts = is_users && text.starts_with(ABORTED);
+    let is_injected = INJECTED.iter().any(|start| text.starts_with(start)) && !text.contains(REQUEST);
+    let kind = if is_users && is_injected {
+        Kind::System
+    } else {
+        read.kind
+    };
+    Ok(Message {
+        interrupts,
+        ..message(Format::Codex, line, kind, read.parts)
+    })
+}
+
+/// What happened. Words in events are those of the items, so they aren't taken a second time.
+fn event(line: &Fields<'_>, payload: &Fields<'_>) -> Message {
+    let name = payload.text("type").unwrap_or_else(|| "event_msg".to_owned());
+    let kind = match name.as_str() {
+        "turn_aborted" => Kind::Metadata(Metadata::Interrupted),
+        "task_complete" | "turn_complete" => Kind::Metadata(Metadata::TurnEnd),
+        _ => unknown_kind(&name),
+    };
+    Message {
+        interrupts: kind == Kind::Metadata(Metadata::Interrupted),
+        ..message(Format::Codex, line, kind, Vec::new())
+    }
+}
+
+fn metadata(name: &str, line: &Fields<'_>) -> Message {
+    message(Format::Codex, line, unknown_kind(name), Vec::new())
+}

@@ -1,0 +1,238 @@
+//! aider's chat history: Markdown in which a line's beginning says whose it is.
+//!
+//! `# aider chat started at …` opens a conversation, `####` begins the user's lines, `>` the program's, and the rest
+//! is the model's. That is aider's own rule: it heeds no code fences, since an answer that was cut off leaves its
+//! fence open. Each block becomes one message in the native format; the marks and the blank lines between blocks are
+//! all that is left out.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    io::{self, BufRead, Read},
+    sync::Arc,
+};
+
+use serde_json::Value;
+
+use super::{
+    DETECT_BYTES_MAX, DETECT_LINES_MAX, LINE_BYTES_MAX, Pending,
+    lines::{Line, Lines},
+};
+use crate::domain::time::Timestamp;
+
+/// How the line begins that opens a conversation; its time follows, in the user's local time.
+const START: &str = "# aider chat started at ";
+/// The marks of the user's lines and of the program's.
+const USER_MARK: &str = "####";
+const OUTPUT_MARK: &str = ">";
+/// aider ends its lines with two spaces, a line break in Markdown.
+const LINE_BREAK: &str = "  ";
+/// The biggest block that becomes one message, in bytes; what is longer becomes several.
+const BLOCK_BYTES_MAX: usize = LINE_BYTES_MAX;
+
+/// Whose a line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Voice {
+    Start,
+    User,
+    Output,
+    Model,
+}
+
+impl Voice {
+    fn of(line: &str) -> Self {
+        if line.starts_with(START) {
+            Self::Start
+        } else if is_marked(line, USER_MARK) {
+            Self::User
+        } else if is_marked(line, OUTPUT_MARK) {
+            Self::Output
+        } else {
+            Self::Model
+        }
+    }
+
+    /// The kind under which its blocks are kept.
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Start => "aider_started",
+            Self::User => "user",
+            Self::Output => "aider_output",
+            Self::Model => "assistant",
+        }
+    }
+
+    /// What a line says, without its mark.
+    fn content(self, line: &str) -> &str {
+        let mark = match self {
+            Self::Start | Self::Model => return line,
+            Self::User => USER_MARK,
+            Self::Output => OUTPUT_MARK,
+        };
+        let text = line.strip_prefix(mark).unwrap_or(line);
+        let text = text.strip_prefix(' ').unwrap_or(text);
+        text.strip_suffix(LINE_BREAK).unwrap_or(text)
+    }
+}
+
+/// Whether a line is a mark alone, or a mark, a space, and more.
+fn is_marked(line: &str, mark: &str) -> bool {
+    line.strip_prefix(mark)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+}
+
+/// Whether a file is such a history: a line like [`START`] comes in time. `head` grows by what is read to know it;
+/// its first line begins at `start`.
+pub(super) fn is_history(source: &mut impl BufRead, head: &mut Vec<u8>, start: usize) -> io::Result<bool> {
+    let mut begin = start;
+    let is_json = head.get(start).is_some_and(|byte| b"{[".contains(byte));
+    for _ in 0..DETECT_LINES_MAX {
+        if is_json
+            || head
+                .get(begin..)
+                .is_some_and(|line| line.starts_with(START.as_bytes()))
+        {
+            return Ok(!is_json);
+        }
+        begin = head.len();
+        let limit = DETECT_BYTES_MAX.saturating_sub(begin) as u64;
+        if source.take(limit).read_until(b'\n', head)? == 0 {
+            return Ok(false);
+        }
+    }
+    Ok(false)
+}
+
+/// Lines that follow each other and are the same person's.
+struct Block {
+    voice: Voice,
+    line: u64,
+    text: String,
+}
+
+/// The messages of a history.
+pub(super) struct Blocks {
+    lines: Lines,
+    stem: String,
+    names: HashSet<String>,
+    conversation: Option<Arc<str>>,
+    started_at: Option<Timestamp>,
+    open: Option<Block>,
+    ready: VecDeque<Pending>,
+}
+
+impl Blocks {
+    /// Reads `lines`; conversations are called `<stem>-<time>`.
+    pub(super) fn new(lines: Lines, stem: &str) -> Self {
+        Self {
+            lines,
+            stem: stem.to_owned(),
+            names: HashSet::new(),
+            conversation: None,
+            started_at: None,
+            open: None,
+            ready: VecDeque::new(),
+        }
+    }
+
+    fn take(&mut self, line: Line) {
+        match line.text {
+            Ok(text) if text.trim().is_empty() => self.take_blank(&text),
+            Ok(text) => self.take_text(line.number, &text),
+            Err(error) => {
+                self.close();
+                self.ready.push_back(Pending {
+                    line: line.number,
+                    conversation: self.conversation.clone(),
+                    text: Err(error),
+                });
+            }
+        }
+    }
+
+    /// A blank line parts what the user said at one prompt from what was said at the next.
+    fn take_blank(&mut self, text: &str) {
+        match &mut self.open {
+            Some(block) if block.voice != Voice::User => block.add(text),
+            _ => self.close(),
+        }
+    }
+
+    fn take_text(&mut self, line: u64, text: &str) {
+        let voice = Voice::of(text);
+        let content = voice.content(text);
+        match &mut self.open {
+            Some(block) if block.voice == voice && block.text.len() + content.len() < BLOCK_BYTES_MAX => {
+                block.add(content);
+            }
+            _ => {
+                self.close();
+                if voice == Voice::Start {
+                    self.start(line, text);
+                }
+                self.open = Some(Block {
+                    voice,
+                    line,
+                    text: content.to_owned(),
+                });
+            }
+        }
+        if voice == Voice::Start {
+            self.close();
+        }
+    }
+
+    /// Times repeat, if rarely; then the line's number tells two conversations apart.
+    fn start(&mut self, line: u64, text: &str) {
+        let time = text.strip_prefix(START).unwrap_or_default().trim();
+        self.started_at = Timestamp::parse(time);
+        let time = self
+            .started_at
+            .map_or_else(|| line.to_string(), |at| at.to_string());
+        let mut name = format!("{}-{time}", self.stem);
+        while !self.names.insert(name.clone()) {
+            name = format!("{name}-{line}");
+        }
+        self.conversation = Some(name.into());
+    }
+
+    fn close(&mut self) {
+        let Some(Block { voice, line, text }) = self.open.take() else {
+            return;
+        };
+        let at = self
+            .started_at
+            .map(|at| format!(r#""at":"{at}","#))
+            .unwrap_or_default();
+        let content = Value::from(text.trim_end());
+        self.ready.push_back(Pending {
+            line,
+            conversation: self.conversation.clone(),
+            text: Ok(format!(
+                r#"{{"kind":"{}",{at}"content":{content}}}"#,
+                voice.kind()
+            )),
+        });
+    }
+}
+
+impl Block {
+    fn add(&mut self, line: &str) {
+        self.text.push('\n');
+        self.text.push_str(line);
+    }
+}
+
+impl Iterator for Blocks {
+    type Item = Pending;
+
+    fn next(&mut self) -> Option<Pending> {
+        while self.ready.is_empty() {
+            let Some(line) = self.lines.next_line() else {
+                self.close();
+                break;
+            };
+            self.take(line);
+        }
+        self.ready.pop_front()
+    }
+}

@@ -1,0 +1,130 @@
+//! Gemini's contents: a role, and parts of which each holds one thing. Names are read in both spellings, that of the
+//! wire (`functionCall`) and that of the Python library (`function_call`).
+
+use serde_json::value::RawValue;
+
+use super::{
+    FormatError,
+    content::{text_part, tool_call, tool_result},
+    json::Fields,
+    message, unknown_kind,
+};
+use crate::domain::message::{Format, Kind, Message, Part};
+
+/// The name of the tool that runs code on Gemini's side.
+const CODE_EXECUTION: &str = "code_execution";
+/// How a run of code ends that went well.
+const OUTCOME_OK: &str = "OUTCOME_OK";
+/// The media type of data that doesn't say its own.
+const DATA: &str = "application/octet-stream";
+
+/// Reads one content. Without a role it is the user's, as the API has it.
+pub(super) fn read(fields: &Fields<'_>) -> Result<Message, FormatError> {
+    let list = fields.list("parts").ok_or_else(|| {
+        FormatError::new(
+            "content has no `parts`",
+            "give its parts as an array of objects, or say which format it is",
+        )
+    })?;
+    let role = fields.text("role").unwrap_or_else(|| "user".to_owned());
+    let parts: Vec<Part> = list
+        .into_iter()
+        .filter_map(Fields::of)
+        .flat_map(|part| parts(&part))
+        .collect();
+    Ok(message(Format::Gemini, fields, kind(&role, &parts), parts))
+}
+
+/// What a content of `role` is. Results of functions are the user's by role, but nothing the user said.
+fn kind(role: &str, parts: &[Part]) -> Kind {
+    let has_call = || parts.iter().any(|part| matches!(part, Part::ToolCall { .. }));
+    let has_result = || parts.iter().any(|part| matches!(part, Part::ToolResult { .. }));
+    match role {
+        "system" => Kind::System,
+        "user" if has_result() => Kind::ToolResult,
+        "user" => Kind::User,
+        "model" if has_call() => Kind::ToolCall,
+        "model" => Kind::Assistant,
+        "function" | "tool" => Kind::ToolResult,
+        other => unknown_kind(other),
+    }
+}
+
+/// What one part holds. Parts of unknown kinds are left to the payload.
+fn parts(part: &Fields<'_>) -> Vec<Part> {
+    if let Some(response) = either(part, "functionResponse", "function_response")
+        .or_else(|| either(part, "toolResponse", "tool_response"))
+    {
+        return self::response(&response);
+    }
+    if let Some(result) = either(part, "codeExecutionResult", "code_execution_result") {
+        let is_error = result
+            .text("outcome")
+            .is_some_and(|outcome| outcome != OUTCOME_OK);
+        return tool_result(
+            None,
+            Some(CODE_EXECUTION.to_owned()),
+            result.raw("output"),
+            is_error,
+        );
+    }
+    said(part)
+        .or_else(|| call(part))
+        .or_else(|| attachment(part))
+        .into_iter()
+        .collect()
+}
+
+fn said(part: &Fields<'_>) -> Option<Part> {
+    let text = part.text("text")?;
+    if part.flag("thought") == Some(true) {
+        Some(Part::Thinking(text))
+    } else {
+        text_part(text)
+    }
+}
+
+fn call(part: &Fields<'_>) -> Option<Part> {
+    if let Some(code) = either(part, "executableCode", "executable_code") {
+        let name = Some(CODE_EXECUTION.to_owned());
+        return Some(tool_call(code.text("id"), name, code.raw("code")));
+    }
+    let call =
+        either(part, "functionCall", "function_call").or_else(|| either(part, "toolCall", "tool_call"))?;
+    Some(tool_call(call.text("id"), tool_name(&call), call.raw("args")))
+}
+
+fn response(response: &Fields<'_>) -> Vec<Part> {
+    let (content, is_error) = returned(response.raw("response"));
+    let mut parts = tool_result(response.text("id"), tool_name(response), content, is_error);
+    let nested = response.list("parts").unwrap_or_default();
+    parts.extend(nested.into_iter().filter_map(|raw| attachment(&Fields::of(raw)?)));
+    parts
+}
+
+/// What a function returned, out of the object in which Gemini wants it wrapped, and whether it failed.
+fn returned(response: Option<&RawValue>) -> (Option<&RawValue>, bool) {
+    let wrapped = response.and_then(Fields::of).and_then(Fields::sole);
+    match wrapped {
+        Some((name, inner)) if name == "error" => (Some(inner), true),
+        Some((name, inner)) if name == "output" || name == "result" => (Some(inner), false),
+        _ => (response, false),
+    }
+}
+
+/// Google's own tools have a type in place of a name.
+fn tool_name(tool: &Fields<'_>) -> Option<String> {
+    tool.text("name")
+        .or_else(|| tool.text("toolType"))
+        .or_else(|| tool.text("tool_type"))
+}
+
+fn attachment(part: &Fields<'_>) -> Option<Part> {
+    let data = either(part, "inlineData", "inline_data").or_else(|| either(part, "fileData", "file_data"))?;
+    let media = data.text("mimeType").or_else(|| data.text("mime_type"));
+    Some(Part::Attachment(media.unwrap_or_else(|| DATA.to_owned())))
+}
+
+fn either<'a>(part: &Fields<'a>, wire: &str, python: &str) -> Option<Fields<'a>> {
+    part.object(wire).or_else(|| part.object(python))
+}

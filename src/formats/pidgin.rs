@@ -1,0 +1,167 @@
+//! Events of Pidgin: conversations between two agents, one event per line. Older files have the event's fields in
+//! `data`.
+//!
+//! Neither agent is the assistant. An exchange is the pair, so what agent A says is read as the user's, what agent B
+//! says as the assistant's; `speaker` says who it was. Requests repeat the whole history, which is not read again.
+
+use super::{
+    FormatError,
+    content::{parts, text_part},
+    json::Fields,
+    message, unknown_kind,
+};
+use crate::domain::message::{Format, Kind, Message, Metadata, Part};
+
+/// The events that have a meaning here. The last one is for the file's reader: see [`opens`].
+const COMPLETE: &str = "MessageCompleteEvent";
+const SYSTEM_PROMPT: &str = "SystemPromptEvent";
+const TURN_COMPLETE: &str = "TurnCompleteEvent";
+const THINKING: &str = "ThinkingCompleteEvent";
+const START: &str = "ConversationStartEvent";
+/// The end of every event's name.
+const EVENT: &str = "Event";
+/// The agent that begins.
+const FIRST_AGENT: &str = "agent_a";
+/// The speaker of what people say, and what they are called.
+const HUMAN: &str = "human";
+const HUMANS: [&str; 4] = [HUMAN, "researcher", "user", "external"];
+/// What marks a person's words where they are shown to an agent.
+const HUMAN_MARK: &str = "[HUMAN]: ";
+/// How the text begins that stands where a provider failed to answer, in lower case, and its kind.
+const API_ERROR_MARK: &str = "[api error";
+const API_ERROR: &str = "api_error";
+
+/// What an event says.
+struct Said {
+    kind: Kind,
+    speaker: Option<String>,
+    parts: Vec<Part>,
+}
+
+/// Reads one event.
+pub(super) fn read(event: &Fields<'_>) -> Result<Message, FormatError> {
+    let name = event.text("event_type").ok_or_else(|| {
+        FormatError::new(
+            "event has no `event_type`",
+            "give lines as Pidgin writes them, or say which format it is",
+        )
+    })?;
+    let data = event.object("data");
+    let said = said(&name, data.as_ref().unwrap_or(event))?;
+    Ok(Message {
+        speaker: said.speaker,
+        ..message(Format::Pidgin, event, said.kind, said.parts)
+    })
+}
+
+/// Whether a line is an event of Pidgin.
+pub(super) fn is_event(event: &Fields<'_>) -> bool {
+    event.text("event_type").is_some_and(|name| name.ends_with(EVENT))
+        && ["conversation_id", "experiment_id", "data"]
+            .iter()
+            .any(|name| event.has(name))
+}
+
+/// Whether an event begins a conversation. It holds the human's first words, but stands before the agents' system
+/// prompts, which have to lead.
+pub(super) fn opens(event: &Fields<'_>) -> bool {
+    event.text("event_type").is_some_and(|name| name == START)
+}
+
+/// Whether an event tells an agent's system prompt.
+pub(super) fn is_system_prompt(event: &Fields<'_>) -> bool {
+    event.text("event_type").is_some_and(|name| name == SYSTEM_PROMPT)
+}
+
+/// The conversation that an event belongs to.
+pub(super) fn conversation(event: &Fields<'_>) -> Option<String> {
+    let data = event.object("data");
+    let within = data.and_then(|data| data.text("conversation_id"));
+    event.text("conversation_id").or(within)
+}
+
+fn said(name: &str, event: &Fields<'_>) -> Result<Said, FormatError> {
+    if let Some(message) = event.object("message") {
+        return Ok(words(event, &message));
+    }
+    let text = |field: &str| event.text(field).and_then(text_part).into_iter().collect();
+    Ok(match name {
+        COMPLETE => {
+            return Err(FormatError::new(
+                format!("`message` of this {name} is no object"),
+                "give the message with its `content` and `agent_id`",
+            ));
+        }
+        SYSTEM_PROMPT => Said {
+            kind: Kind::System,
+            speaker: event.text("agent_id"),
+            parts: text("prompt"),
+        },
+        START if event.text("initial_prompt").is_some() => Said {
+            kind: Kind::User,
+            speaker: Some(HUMAN.to_owned()),
+            parts: text("initial_prompt"),
+        },
+        TURN_COMPLETE => Said::metadata(Kind::Metadata(Metadata::TurnEnd)),
+        THINKING => Said {
+            speaker: event.text("agent_id"),
+            parts: event
+                .text("thinking_content")
+                .map(Part::Thinking)
+                .into_iter()
+                .collect(),
+            ..Said::metadata(unknown_kind(name))
+        },
+        _ => Said::metadata(unknown_kind(name)),
+    })
+}
+
+impl Said {
+    fn metadata(kind: Kind) -> Self {
+        Self {
+            kind,
+            speaker: None,
+            parts: Vec::new(),
+        }
+    }
+}
+
+/// A message of an agent or a person. Its role is as its viewer sees it, so it says little.
+fn words(event: &Fields<'_>, message: &Fields<'_>) -> Said {
+    let role = message.text("role").unwrap_or_default();
+    let speaker = message.text("agent_id").or_else(|| event.text("agent_id"));
+    let parts = parts(message.raw("content"));
+    let name = speaker.as_deref().unwrap_or(role.as_str());
+    if role == "system" || name == "system" {
+        let kind = Kind::System;
+        return Said { kind, speaker, parts };
+    }
+    if HUMANS.contains(&name) {
+        return Said {
+            kind: Kind::User,
+            speaker: Some(HUMAN.to_owned()),
+            parts: parts.into_iter().map(unmarked).collect(),
+        };
+    }
+    let kind = match name {
+        _ if is_api_error(&parts) => unknown_kind(API_ERROR),
+        FIRST_AGENT => Kind::User,
+        _ => Kind::Assistant,
+    };
+    Said { kind, speaker, parts }
+}
+
+fn unmarked(part: Part) -> Part {
+    match part {
+        Part::Text(text) => Part::Text(text.strip_prefix(HUMAN_MARK).unwrap_or(&text).to_owned()),
+        other => other,
+    }
+}
+
+fn is_api_error(parts: &[Part]) -> bool {
+    matches!(parts, [Part::Text(text)] if text
+        .chars()
+        .take(API_ERROR_MARK.len())
+        .flat_map(char::to_lowercase)
+        .eq(API_ERROR_MARK.chars()))
+}

@@ -1,0 +1,162 @@
+//! Items of OpenAI's Responses API: messages, reasoning, and calls of many kinds with their outputs.
+//!
+//! New kinds of calls come every few months, so they are read by a rule: `x_call` is a call of the tool `x`,
+//! `x_output` a result. What is neither is kept as metadata under its own name.
+
+use serde_json::value::RawValue;
+
+use super::{
+    FormatError, chat,
+    content::{parts, tool_call, tool_result},
+    json::{self, Fields},
+    message, unknown_kind,
+};
+use crate::domain::message::{Format, Kind, Message, Part};
+
+/// The end of the names of calls, and of results.
+const CALL: &str = "_call";
+const OUTPUT: &str = "_output";
+/// A call whose name doesn't end like one: code that the model wrote to call tools.
+const PROGRAM: &str = "program";
+/// Calls that OpenAI answers itself: the result stands in the call, if it is told at all.
+const HOSTED: [&str; 5] = [
+    "web_search_call",
+    "file_search_call",
+    "code_interpreter_call",
+    "image_generation_call",
+    "mcp_call",
+];
+/// Where the calls of each tool have what they are called with.
+const ARGUMENTS: [&str; 8] = [
+    "arguments",
+    "input",
+    "action",
+    "actions",
+    "operation",
+    "code",
+    "queries",
+    "revised_prompt",
+];
+/// Where results stand.
+const RESULTS: [&str; 6] = ["output", "outputs", "results", "result", "tools", "error"];
+
+/// Reads one item.
+pub(super) fn read(item: &Fields<'_>) -> Result<Message, FormatError> {
+    read_as(Format::OpenAiResponses, item)
+}
+
+/// Reads one item, alone or out of a transcript's line.
+pub(super) fn read_as(format: Format, item: &Fields<'_>) -> Result<Message, FormatError> {
+    let untyped = || item.has("role").then(|| "message".to_owned());
+    let name = item.text("type").or_else(untyped).ok_or_else(|| {
+        FormatError::new(
+            "item has no `type` and no `role`",
+            "give its type (message, function_call, function_call_output, …), or say which format it is",
+        )
+    })?;
+    let (kind, parts) = match name.as_str() {
+        "message" => said(item)?,
+        "reasoning" => (Kind::Assistant, thinking(item)),
+        _ if is_output(&name) => (Kind::ToolResult, output(item)),
+        _ if is_call(&name) => (Kind::ToolCall, call(&name, item)),
+        _ => (unknown_kind(&name), parts(item.raw("content"))),
+    };
+    Ok(message(format, item, kind, parts))
+}
+
+/// Whether items of that name call a tool.
+pub(super) fn is_call(name: &str) -> bool {
+    name.ends_with(CALL) || name == PROGRAM
+}
+
+/// Whether items of that name answer a call.
+pub(super) fn is_output(name: &str) -> bool {
+    name.ends_with(OUTPUT)
+}
+
+fn said(item: &Fields<'_>) -> Result<(Kind, Vec<Part>), FormatError> {
+    let role = item.text("role").ok_or_else(|| {
+        FormatError::new(
+            "message item has no `role`",
+            "give its role: user, assistant, system or developer",
+        )
+    })?;
+    let parts = parts(item.raw("content"));
+    Ok((chat::kind(&role, &parts), parts))
+}
+
+/// The summary and the text of reasoning; sealed reasoning where there is neither, since it is paid for too.
+fn thinking(item: &Fields<'_>) -> Vec<Part> {
+    let blocks = ["summary", "content"]
+        .into_iter()
+        .filter_map(|name| item.list(name));
+    let told: Vec<Part> = blocks
+        .flatten()
+        .filter_map(|raw| Fields::of(raw)?.text("text").map(Part::Thinking))
+        .collect();
+    if told.is_empty() {
+        let sealed = item.text("encrypted_content").map(Part::Thinking);
+        return sealed.into_iter().collect();
+    }
+    told
+}
+
+fn call(name: &str, item: &Fields<'_>) -> Vec<Part> {
+    let tool = item
+        .text("name")
+        .unwrap_or_else(|| name.strip_suffix(CALL).unwrap_or(name).to_owned());
+    let id = call_id(item);
+    let mut parts = vec![tool_call(id.clone(), Some(tool.clone()), first(item, &ARGUMENTS))];
+    if HOSTED.contains(&name) {
+        parts.extend(hosted_result(name, item, id, tool));
+    }
+    parts
+}
+
+/// What came of a call that needs no answer from the client.
+fn hosted_result(name: &str, item: &Fields<'_>, id: Option<String>, tool: String) -> Vec<Part> {
+    let is_image = name == "image_generation_call" && item.has("result");
+    let content = first(item, &RESULTS).filter(|_| !is_image);
+    let mut parts = tool_result(id, Some(tool), content, is_failed(item) || item.has("error"));
+    if is_image {
+        let kind = item.text("output_format").unwrap_or_else(|| "*".to_owned());
+        parts.push(Part::Attachment(format!("image/{kind}")));
+    }
+    parts
+}
+
+fn output(item: &Fields<'_>) -> Vec<Part> {
+    let raw = first(item, &RESULTS);
+    let object = raw.and_then(Fields::of);
+    // A screenshot is an image that stands alone, and older clients wrap a text with whether the call succeeded.
+    let wrapped = object.as_ref().filter(|object| !object.has("type"));
+    let content = wrapped.and_then(|object| object.raw("content")).or(raw);
+    let is_error = is_failed(item)
+        || wrapped.is_some_and(|object| object.flag("success") == Some(false))
+        || content.is_some_and(is_bad_exit);
+    tool_result(call_id(item), item.text("name"), content, is_error)
+}
+
+/// Whether a result is that of a command that ended badly, as Codex tells it: JSON within a string.
+fn is_bad_exit(content: &RawValue) -> bool {
+    let Some(text) = json::string(content) else {
+        return false;
+    };
+    let exit_code = Fields::parse(&text)
+        .ok()
+        .and_then(|told| told.object("metadata")?.number("exit_code"));
+    exit_code.is_some_and(|code| code != 0.0)
+}
+
+fn is_failed(item: &Fields<'_>) -> bool {
+    item.text("status")
+        .is_some_and(|status| status == "failed" || status == "incomplete")
+}
+
+fn call_id(item: &Fields<'_>) -> Option<String> {
+    item.text("call_id").or_else(|| item.text("id"))
+}
+
+fn first<'a>(item: &Fields<'a>, names: &[&str]) -> Option<&'a RawValue> {
+    names.iter().find_map(|name| item.raw(name))
+}
