@@ -16,7 +16,7 @@ use crate::validator::{
 };
 
 const ROLES: [&str; 6] = ["system", "assistant", "user", "function", "tool", "developer"];
-/// Characters of a call's id.
+/// Characters of a call's id: many reports of refusals, and in 2026 one of a longer id that was taken.
 const ID_CHARS_MAX: usize = 40;
 /// Characters of a function's name.
 const NAME_CHARS_MAX: usize = 64;
