@@ -33,8 +33,8 @@ const CONTENT_EMPTY: Rule = Rule::refused("content_empty", Reported);
 const TEXT_EMPTY: Rule = Rule::refused("text_empty", Reported);
 const RESULT_TEXT_EMPTY: Rule = Rule::risky("result_text_empty", Unverified);
 const FIELD_MISSING: Rule = Rule::refused("field_missing", Schema);
-const ID_PATTERN: Rule = Rule::refused("id_pattern", Unverified);
-const BLOCK_ROLE: Rule = Rule::refused("block_role", Unverified);
+const ID_PATTERN: Rule = Rule::refused("id_pattern", Reported);
+const BLOCK_ROLE: Rule = Rule::refused("block_role", Reported);
 const DOCUMENT_IN_ASSISTANT: Rule = Rule::risky("document_in_assistant", Documented);
 const FIRST_MESSAGE: Rule = Rule::refused("first_message", Reported);
 const PREFILL: Rule = Rule::refused("prefill", Documented);
@@ -133,7 +133,7 @@ fn check_size(request: &Request<'_>, findings: &mut Findings) {
         let message = format!("messages: {messages} messages, more than the {MESSAGES_MAX} allowed");
         findings.add(&MESSAGES_TOO_MANY, "", message);
     }
-    let bytes = serde_json::to_vec(request.given()).map_or(0, |body| body.len());
+    let bytes = request.bytes();
     if bytes > BODY_BYTES_MAX {
         let message = format!("request_too_large: the body is {bytes} bytes, more than 32 MB");
         findings.add_in_body(&BODY_TOO_LARGE, "", message);

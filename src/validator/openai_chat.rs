@@ -23,10 +23,11 @@ const NAME: Rule = Rule::refused("name", Reported);
 const NAME_MISSING: Rule = Rule::refused("name_missing", Schema);
 const CALL_SHAPE: Rule = Rule::refused("call_shape", Schema);
 const CALLS_EMPTY: Rule = Rule::refused("calls_empty", Reported);
+const CALLS_NULL: Rule = Rule::risky("calls_null", Schema);
 const CALLS_OF_OTHERS: Rule = Rule::risky("calls_of_others", Schema);
 const ARGUMENTS: Rule = Rule::refused("arguments", Schema);
 const ARGUMENTS_JSON: Rule = Rule::risky("arguments_json", Unverified);
-const CALL_ID_LENGTH: Rule = Rule::refused("call_id_length", Unverified);
+const CALL_ID_LENGTH: Rule = Rule::risky("call_id_length", Reported);
 const CALL_ID_TWICE: Rule = Rule::risky("call_id_twice", Reported);
 const CALL_UNANSWERED: Rule = Rule::refused("call_unanswered", Reported);
 const RESULT_ID_MISSING: Rule = Rule::refused("result_id_missing", Schema);
@@ -46,6 +47,7 @@ pub(super) const RULES: &[Rule] = &[
     NAME_MISSING,
     CALL_SHAPE,
     CALLS_EMPTY,
+    CALLS_NULL,
     CALLS_OF_OTHERS,
     ARGUMENTS,
     ARGUMENTS_JSON,

@@ -1,5 +1,7 @@
 //! A request as it was given: a whole body or the bare array.
 
+use std::io::{self, Write};
+
 use serde_json::{Map, Value};
 
 use super::model::Model;
@@ -41,9 +43,14 @@ impl<'a> Request<'a> {
         self.given.as_object()
     }
 
-    /// The request as it was given.
-    pub(super) fn given(&self) -> &'a Value {
-        self.given
+    /// Bytes of the body as compact JSON.
+    pub(super) fn bytes(&self) -> usize {
+        let mut counter = ByteCounter(0);
+        // Counting can't fail, and a body that can't be written can't be sent either.
+        match serde_json::to_writer(&mut counter, self.given) {
+            Ok(()) => counter.0,
+            Err(_) => 0,
+        }
     }
 
     /// What stands where the array of messages belongs.
@@ -58,6 +65,20 @@ impl<'a> Request<'a> {
     /// The array of messages.
     pub(super) fn items(&self) -> Option<&'a [Value]> {
         self.field().and_then(Value::as_array).map(Vec::as_slice)
+    }
+}
+
+/// Counts what is written to it and keeps nothing.
+struct ByteCounter(usize);
+
+impl Write for ByteCounter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -1,0 +1,211 @@
+//! Conversations that are fine, made up from an outline and written down as each provider wants them.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::validator::{Target, validate};
+
+/// A model that every rule which depends on one holds for.
+pub(super) fn model(target: Target) -> &'static str {
+    match target {
+        Target::Anthropic => "claude-opus-4-6",
+        Target::OpenAiChat | Target::OpenAiResponses => "gpt-5.4",
+        Target::Gemini => "gemini-3-pro-preview",
+    }
+}
+
+/// The model calls tools, all at once, after saying something or not.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    pub(super) calls: usize,
+    pub(super) speaks: bool,
+}
+
+/// A question and the steps to its answer.
+#[derive(Clone, Debug)]
+pub(super) struct Exchange {
+    pub(super) steps: Vec<Step>,
+}
+
+/// A conversation: all exchanges but the last are answered.
+#[derive(Clone, Debug)]
+pub(super) struct Outline {
+    pub(super) exchanges: Vec<Exchange>,
+}
+
+pub(super) fn any_outline() -> impl Strategy<Value = Outline> {
+    let step = (1_usize..4, any::<bool>()).prop_map(|(calls, speaks)| Step { calls, speaks });
+    let exchange = prop::collection::vec(step, 0..4).prop_map(|steps| Exchange { steps });
+    prop::collection::vec(exchange, 1..6).prop_map(|exchanges| Outline { exchanges })
+}
+
+/// The ids of the calls of a step.
+fn ids(exchange: usize, step: usize, calls: usize) -> Vec<String> {
+    (0..calls)
+        .map(|call| format!("call_{exchange}_{step}_{call}"))
+        .collect()
+}
+
+/// How a provider wants the parts of an exchange.
+struct Dialect {
+    question: fn() -> Value,
+    step: fn(&Step, &[String]) -> Vec<Value>,
+    /// The answer to the exchange of that index.
+    answer: fn(usize) -> Value,
+}
+
+impl Dialect {
+    fn of(target: Target) -> Self {
+        match target {
+            Target::Anthropic => Self {
+                question: anthropic_question,
+                step: anthropic_step,
+                answer: plain_answer,
+            },
+            Target::OpenAiChat => Self {
+                question: plain_question,
+                step: chat_step,
+                answer: plain_answer,
+            },
+            Target::OpenAiResponses => Self {
+                question: plain_question,
+                step: responses_step,
+                answer: responses_answer,
+            },
+            Target::Gemini => Self {
+                question: gemini_question,
+                step: gemini_step,
+                answer: gemini_answer,
+            },
+        }
+    }
+}
+
+/// Writes `outline` down for `target`, as the bare array.
+pub(super) fn written(target: Target, outline: &Outline) -> Vec<Value> {
+    let dialect = Dialect::of(target);
+    let mut messages = Vec::new();
+    for (index, exchange) in outline.exchanges.iter().enumerate() {
+        messages.push((dialect.question)());
+        for (position, step) in exchange.steps.iter().enumerate() {
+            messages.extend((dialect.step)(step, &ids(index, position, step.calls)));
+        }
+        if index + 1 < outline.exchanges.len() {
+            messages.push((dialect.answer)(index));
+        }
+    }
+    messages
+}
+
+fn anthropic_question() -> Value {
+    json!({"role": "user", "content": [{"type": "text", "text": "What time is it?"}]})
+}
+
+fn anthropic_step(step: &Step, ids: &[String]) -> Vec<Value> {
+    let mut said = vec![json!({"type": "thinking", "thinking": "", "signature": "EqQB"})];
+    if step.speaks {
+        said.push(json!({"type": "text", "text": "Let me see."}));
+    }
+    said.extend(
+        ids.iter()
+            .map(|id| json!({"type": "tool_use", "id": id, "name": "clock", "input": {}})),
+    );
+    let results: Vec<Value> = ids
+        .iter()
+        .rev()
+        .map(|id| json!({"type": "tool_result", "tool_use_id": id, "content": "12:00"}))
+        .collect();
+    vec![
+        json!({"role": "assistant", "content": said}),
+        json!({"role": "user", "content": results}),
+    ]
+}
+
+fn plain_question() -> Value {
+    json!({"role": "user", "content": "What time is it?"})
+}
+
+fn chat_step(step: &Step, ids: &[String]) -> Vec<Value> {
+    let content = if step.speaks {
+        json!("Let me see.")
+    } else {
+        Value::Null
+    };
+    let calls: Vec<Value> = ids
+        .iter()
+        .map(|id| json!({"id": id, "type": "function", "function": {"name": "clock", "arguments": "{}"}}))
+        .collect();
+    let mut messages = vec![json!({"role": "assistant", "content": content, "tool_calls": calls})];
+    messages.extend(
+        ids.iter()
+            .rev()
+            .map(|id| json!({"role": "tool", "tool_call_id": id, "content": "12:00"})),
+    );
+    messages
+}
+
+fn responses_step(step: &Step, ids: &[String]) -> Vec<Value> {
+    let turn = ids.first().map_or("", String::as_str);
+    let mut items = vec![json!({"type": "reasoning", "id": format!("rs_{turn}"), "summary": []})];
+    if step.speaks {
+        items.push(json!({"role": "assistant", "id": format!("msg_{turn}"), "content": "Let me see."}));
+    }
+    items.extend(ids.iter().map(|id| {
+        let item = format!("fc_{id}");
+        json!({"type": "function_call", "id": item, "call_id": id, "name": "clock", "arguments": "{}"})
+    }));
+    items.extend(
+        ids.iter()
+            .rev()
+            .map(|id| json!({"type": "function_call_output", "call_id": id, "output": "12:00"})),
+    );
+    items
+}
+
+fn gemini_question() -> Value {
+    json!({"role": "user", "parts": [{"text": "What time is it?"}]})
+}
+
+fn gemini_step(step: &Step, ids: &[String]) -> Vec<Value> {
+    let mut said: Vec<Value> = ids
+        .iter()
+        .map(|id| json!({"functionCall": {"id": id, "name": "clock", "args": {}}}))
+        .collect();
+    if let Some(first) = said.first_mut() {
+        first["thoughtSignature"] = json!("EqQB");
+    }
+    if step.speaks {
+        said.insert(0, json!({"text": "Let me see."}));
+    }
+    let responses: Vec<Value> = ids
+        .iter()
+        .map(|id| json!({"functionResponse": {"id": id, "name": "clock", "response": {"time": "12:00"}}}))
+        .collect();
+    vec![
+        json!({"role": "model", "parts": said}),
+        json!({"role": "user", "parts": responses}),
+    ]
+}
+
+fn plain_answer(_: usize) -> Value {
+    json!({"role": "assistant", "content": "It is noon."})
+}
+
+fn responses_answer(exchange: usize) -> Value {
+    json!({"role": "assistant", "id": format!("msg_answer_{exchange}"), "content": "It is noon."})
+}
+
+fn gemini_answer(_: usize) -> Value {
+    json!({"role": "model", "parts": [{"text": "It is noon."}]})
+}
+
+proptest! {
+    #[test]
+    fn fine_conversations_are_fine(outline in any_outline()) {
+        for target in [Target::Anthropic, Target::OpenAiChat, Target::OpenAiResponses, Target::Gemini] {
+            let request = Value::from(written(target, &outline));
+            let violations = validate(target, &request, Some(model(target)));
+            prop_assert!(violations.is_empty(), "{target:?}: {violations:#?}");
+        }
+    }
+}
