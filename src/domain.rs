@@ -8,6 +8,7 @@ pub mod history;
 pub mod ledger;
 pub mod lineage;
 pub mod message;
+pub mod perspective;
 pub mod prompt;
 pub mod reply;
 pub mod summary;
