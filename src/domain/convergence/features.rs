@@ -1,0 +1,204 @@
+//! What is counted in a message, and how counts and texts are compared.
+//!
+//! The quirks of the definition are kept, so that scores can be compared with Pidgin's: a single sentence that ends in a
+//! full stop counts as none, any number before a full stop as a list item ("3.14"), a code block as two fences.
+
+use std::{collections::BTreeSet, hash::Hash, iter::Sum, ops::Add};
+
+use super::Components;
+
+/// Shorter texts than this, in characters, are compared by their letters, longer ones by their words.
+const SHORT_CHARS: usize = 50;
+/// What some models write before what they say.
+const LABELS: [&str; 2] = ["**Agent A**", "**Agent B**"];
+/// What ends a sentence.
+const SENTENCE_ENDS: [char; 3] = ['.', '!', '?'];
+/// What begins a list item.
+const BULLETS: [char; 3] = ['-', '*', '•'];
+
+/// Counts of one message, or of several together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Features {
+    pub(super) chars: usize,
+    pub(super) sentences: usize,
+    /// Paragraphs, list items, question marks, code fences.
+    pub(super) structure: [usize; 4],
+    /// Exclamation marks, commas, semicolons, colons, dashes.
+    pub(super) punctuation: [usize; 5],
+}
+
+impl Features {
+    /// Of a text that is [`clean`].
+    pub(super) fn of(text: &str) -> Self {
+        let count = |mark: char| text.matches(mark).count();
+        Self {
+            chars: text.chars().count(),
+            sentences: sentences(text),
+            structure: [
+                text.matches("\n\n").count() + 1,
+                list_items(text),
+                count('?'),
+                text.matches("```").count(),
+            ],
+            punctuation: [
+                count('!'),
+                count(','),
+                count(';'),
+                count(':'),
+                count('-') + count('—'),
+            ],
+        }
+    }
+
+    /// How alike `one` and `other` are, both of `messages` messages.
+    pub(super) fn likeness(one: &Self, other: &Self, messages: usize, content: f64) -> Components {
+        let rates = |features: &Self| features.punctuation.map(|marks| share(marks, features.chars));
+        let averages = |features: &Self| features.structure.map(|count| share(count, messages));
+        Components {
+            content,
+            structure: mean_ratio(averages(one), averages(other)),
+            sentences: ratio_or_zero(one.sentences, other.sentences),
+            length: ratio_or_zero(one.chars, other.chars),
+            punctuation: mean_ratio(rates(one), rates(other)),
+        }
+    }
+}
+
+impl Add for Features {
+    type Output = Self;
+
+    fn add(mut self, other: Self) -> Self {
+        self.chars += other.chars;
+        self.sentences += other.sentences;
+        for (sum, more) in self.structure.iter_mut().zip(other.structure) {
+            *sum += more;
+        }
+        for (sum, more) in self.punctuation.iter_mut().zip(other.punctuation) {
+            *sum += more;
+        }
+        self
+    }
+}
+
+impl Sum for Features {
+    fn sum<I: Iterator<Item = Self>>(features: I) -> Self {
+        features.fold(Self::default(), Add::add)
+    }
+}
+
+/// Without labels, with one blank line where several were, trimmed.
+pub(super) fn clean(text: &str) -> String {
+    let text = LABELS.iter().fold(text.to_owned(), |text, label| {
+        let mut pieces = text.split(label);
+        let first = pieces.next().unwrap_or_default().to_owned();
+        pieces.fold(first, |text, piece| {
+            text + piece.strip_prefix(':').map_or(piece, str::trim_start)
+        })
+    });
+    collapse_blank_lines(text.trim())
+}
+
+/// In white space with three line feeds or more, what lies from the first to the last becomes two.
+fn collapse_blank_lines(text: &str) -> String {
+    let mut collapsed = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find('\n') {
+        let (before, from_feed) = rest.split_at(start);
+        collapsed.push_str(before);
+        let end = from_feed
+            .find(|c: char| !c.is_whitespace())
+            .unwrap_or(from_feed.len());
+        let (space, after) = from_feed.split_at(end);
+        let tail = space.rsplit('\n').next().unwrap_or_default();
+        if space.matches('\n').count() >= 3 {
+            collapsed.push_str("\n\n");
+            collapsed.push_str(tail);
+        } else {
+            collapsed.push_str(space);
+        }
+        rest = after;
+    }
+    collapsed + rest
+}
+
+/// Ends of sentences before white space, and one more if the text doesn't end in one.
+fn sentences(text: &str) -> usize {
+    let ends = text
+        .chars()
+        .zip(text.chars().skip(1))
+        .filter(|(end, next)| SENTENCE_ENDS.contains(end) && next.is_whitespace())
+        .count();
+    let is_open = !text.is_empty() && !text.trim_end().ends_with(SENTENCE_ENDS);
+    ends + usize::from(is_open)
+}
+
+/// Lines that begin with a bullet, and numbers before a full stop wherever they stand.
+fn list_items(text: &str) -> usize {
+    let bullets = text
+        .split('\n')
+        .filter(|line| line.trim_start().starts_with(BULLETS))
+        .count();
+    let numbers = text
+        .chars()
+        .zip(text.chars().skip(1))
+        .filter(|(digit, next)| digit.is_ascii_digit() && *next == '.')
+        .count();
+    bullets + numbers
+}
+
+/// How alike two clean texts are: the same, one within the other, or by letters or words that both have.
+pub(super) fn content_likeness(one: &str, other: &str) -> f64 {
+    let (one, other) = (one.to_lowercase(), other.to_lowercase());
+    if one == other {
+        return 1.0;
+    }
+    let (one_chars, other_chars) = (one.chars().count(), other.chars().count());
+    if one.contains(&other) || other.contains(&one) {
+        return share(one_chars.min(other_chars), one_chars.max(other_chars));
+    }
+    if one_chars < SHORT_CHARS && other_chars < SHORT_CHARS {
+        jaccard(&one.chars().collect(), &other.chars().collect())
+    } else {
+        jaccard(
+            &one.split_whitespace().collect(),
+            &other.split_whitespace().collect(),
+        )
+    }
+}
+
+fn jaccard<T: Ord + Hash>(one: &BTreeSet<T>, other: &BTreeSet<T>) -> f64 {
+    share(one.intersection(other).count(), one.union(other).count())
+}
+
+/// `part / whole`; 0 of nothing.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts of characters are far below 2^52"
+)]
+fn share(part: usize, whole: usize) -> f64 {
+    if whole == 0 {
+        0.0
+    } else {
+        part as f64 / whole as f64
+    }
+}
+
+/// The smaller by the larger; 0 if either is 0.
+fn ratio_or_zero(one: usize, other: usize) -> f64 {
+    share(one.min(other), one.max(other))
+}
+
+/// The mean, over all features, of the smaller by the larger: 1 where both lack it, 0 where one does.
+fn mean_ratio<const N: usize>(one: [f64; N], other: [f64; N]) -> f64 {
+    let ratios = one.into_iter().zip(other).map(|(one, other)| {
+        let larger = one.max(other);
+        if larger > 0.0 {
+            one.min(other) / larger
+        } else {
+            1.0
+        }
+    });
+    #[expect(clippy::cast_precision_loss, reason = "there are five features at most")]
+    let count = N as f64;
+    ratios.sum::<f64>() / count
+}
