@@ -78,7 +78,10 @@ impl From<StoreError> for Failed {
             StoreError::Unavailable(_) | StoreError::InUse(_) => UNAVAILABLE,
             StoreError::UnknownAgent(_) | StoreError::UnknownMark(_) => NOT_FOUND,
             StoreError::Schema(_) => CONFIGURATION,
-            StoreError::Fenced(_) | StoreError::ClientIdReused(_) | StoreError::Inconsistent { .. } => 1,
+            StoreError::Fenced(_)
+            | StoreError::AgentExists(_)
+            | StoreError::ClientIdReused(_)
+            | StoreError::Inconsistent { .. } => 1,
         };
         Self {
             code,

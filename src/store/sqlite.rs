@@ -7,6 +7,7 @@ mod agent;
 mod append;
 mod complete;
 mod exchange;
+mod fork;
 mod lineage;
 mod queue;
 mod row;
@@ -33,9 +34,9 @@ use sqlx::{
 use tokio_util::task::TaskTracker;
 
 use super::{
-    AgentRow, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery, Failure,
-    JournalledAnswer, Material, MaterialLimits, Patch, Prune, Sample, SessionEnded, Settle, Store,
-    StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
+    AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
+    Failure, Forked, JournalledAnswer, Material, MaterialLimits, Patch, Prune, Sample, SessionEnded, Settle,
+    Store, StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
 };
 use crate::domain::{
     agent::AgentId,
@@ -201,6 +202,17 @@ impl Store for SqliteStore {
         self.writer
             .run(move |tx| Box::pin(append::append(tx, request, true)))
             .await
+    }
+
+    async fn fork(&self, parent: &AgentId, child: &AgentId, now: Timestamp) -> StoreResult<Forked> {
+        let (parent, child) = (parent.clone(), child.clone());
+        self.writer
+            .run(move |tx| Box::pin(fork::fork(tx, parent, child, now)))
+            .await
+    }
+
+    async fn ancestors(&self, agent: &AgentId) -> StoreResult<Vec<Ancestor>> {
+        fork::ancestors(&mut *self.readers.begin().await?, agent).await
     }
 
     async fn end_session(&self, agent: &AgentId, now: Timestamp) -> StoreResult<SessionEnded> {

@@ -14,9 +14,9 @@ use recapd::{
         work::{Lease, Reason},
     },
     store::{
-        AgentRow, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery, Failure,
-        JournalledAnswer, Material, MaterialLimits, Patch, Prune, Sample, SessionEnded, Settle, Store,
-        StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
+        AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
+        Failure, Forked, JournalledAnswer, Material, MaterialLimits, Patch, Prune, Sample, SessionEnded,
+        Settle, Store, StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -89,6 +89,14 @@ impl Store for TroubledStore {
 
     async fn rewind(&self, request: AppendRequest) -> StoreResult<AppendOutcome> {
         self.enter("rewind").await?.rewind(request).await
+    }
+
+    async fn fork(&self, parent: &AgentId, child: &AgentId, now: Timestamp) -> StoreResult<Forked> {
+        self.enter("fork").await?.fork(parent, child, now).await
+    }
+
+    async fn ancestors(&self, agent: &AgentId) -> StoreResult<Vec<Ancestor>> {
+        self.enter("ancestors").await?.ancestors(agent).await
     }
 
     async fn end_session(&self, agent: &AgentId, now: Timestamp) -> StoreResult<SessionEnded> {
