@@ -137,6 +137,9 @@ pub trait Store: Send + Sync {
     /// The exchanges numbered `from` to `through`, live ones only, with their messages if asked for.
     async fn exchanges(&self, agent: &AgentId, query: ExchangeQuery) -> StoreResult<Vec<StoredExchange>>;
 
+    /// How many live exchanges are numbered `from` to `through`.
+    async fn count_exchanges(&self, agent: &AgentId, from: i64, through: i64) -> StoreResult<i64>;
+
     /// The current document, with what is pending behind it, in one consistent read.
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>>;
 

@@ -235,6 +235,10 @@ impl Store for SqliteStore {
         exchange::load(&mut tx, agent, query).await
     }
 
+    async fn count_exchanges(&self, agent: &AgentId, from: i64, through: i64) -> StoreResult<i64> {
+        exchange::count(&mut *self.readers.acquire().await?, agent, from, through).await
+    }
+
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
         let mut tx = self.readers.begin().await?;
         summary::read(&mut tx, agent).await

@@ -124,6 +124,7 @@ pass! {
     fn agent(agent: &AgentId) -> Option<AgentRow>;
     fn agents(after: Option<&AgentId>, limit: i64) -> Vec<AgentRow>;
     fn exchanges(agent: &AgentId, query: ExchangeQuery) -> Vec<StoredExchange>;
+    fn count_exchanges(agent: &AgentId, from: i64, through: i64) -> i64;
     fn summary(agent: &AgentId) -> Option<SummaryRow>;
     fn enqueue(agent: &AgentId, reason: Reason, delay_ms: i64, now: Timestamp) -> Enqueued;
     fn claim(claim: ClaimRequest) -> Vec<Lease>;

@@ -115,6 +115,11 @@ impl Store for TroubledStore {
         self.enter("exchanges").await?.exchanges(agent, query).await
     }
 
+    async fn count_exchanges(&self, agent: &AgentId, from: i64, through: i64) -> StoreResult<i64> {
+        let inner = self.enter("count_exchanges").await?;
+        inner.count_exchanges(agent, from, through).await
+    }
+
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
         self.enter("summary").await?.summary(agent).await
     }
