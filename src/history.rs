@@ -89,10 +89,24 @@ pub async fn load(
     };
     let mut exchanges = store.exchanges(agent, archive).await?;
     exchanges.extend(store.exchanges(agent, window).await?);
-    Ok(Some(view(&row, exchanges, query, now)))
+    let archived_total = store.count_exchanges(agent, 1, boundary - 1).await?;
+    let window_total = store.count_exchanges(agent, boundary, i64::MAX).await?;
+    Ok(Some(view(
+        &row,
+        exchanges,
+        (archived_total, window_total),
+        query,
+        now,
+    )))
 }
 
-fn view(row: &AgentRow, exchanges: Vec<StoredExchange>, query: HistoryQuery, now: Timestamp) -> HistoryView {
+fn view(
+    row: &AgentRow,
+    exchanges: Vec<StoredExchange>,
+    (archived_total, window_total): (i64, i64),
+    query: HistoryQuery,
+    now: Timestamp,
+) -> HistoryView {
     let ledger = &row.ledger;
     HistoryView {
         agent: row.agent.clone(),
@@ -105,9 +119,8 @@ fn view(row: &AgentRow, exchanges: Vec<StoredExchange>, query: HistoryQuery, now
         first_exchange: ledger.first_exchange,
         summarized_through: ledger.summarized_through,
         window_tokens: ledger.window_tokens(),
-        // Nothing is set aside yet, so numbers count exchanges.
-        archived_total: ledger.first_exchange - 1,
-        window_total: ledger.last_exchange - ledger.first_exchange + 1,
+        archived_total,
+        window_total,
         exchanges: exchanges.into_iter().map(shown).collect(),
         now: row.as_of.unwrap_or(now),
     }

@@ -20,6 +20,7 @@ mod extract;
 mod frame;
 mod health;
 mod history;
+mod lineage;
 mod messages;
 mod negotiate;
 mod observe;
@@ -145,6 +146,10 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
         .route("/v1/agents/{id}/messages", post(messages::append))
         .route("/v1/agents/{id}/summary", get(summary::read))
         .route("/v1/agents/{id}/history", get(history::read))
+        .route("/v1/agents/{id}/clear", post(lineage::clear))
+        .route("/v1/agents/{id}/mark", post(lineage::mark))
+        .route("/v1/agents/{id}/rewind", post(lineage::rewind))
+        .route("/v1/agents/{id}/fork", post(lineage::fork))
         .route("/v1/agents/{id}/sessions/end", post(sessions::end))
         .route("/v1/status", get(status::read))
         .route("/livez", get(health::live))

@@ -20,7 +20,7 @@ use crate::{
     },
     notice::Notices,
     store::{
-        AppendOutcome, AppendRequest, AppendRules, Enqueued, Prepared, SessionEnded, Stepped, Store,
+        AppendOutcome, AppendRequest, AppendRules, Enqueued, Forked, Prepared, SessionEnded, Stepped, Store,
         StoreError, StoreResult,
     },
     telemetry::metrics::{Metrics, labels::Role},
@@ -89,6 +89,18 @@ impl Keeper {
         let message = step.message(self.clock.now());
         let request = self.request(agent, vec![message], false).await?;
         self.take_in_steps(request).await
+    }
+
+    /// Makes the agent `child`, which begins where `parent` stands.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownAgent`], [`StoreError::AgentExists`], or what the store fails with.
+    pub async fn fork(&self, parent: &AgentId, child: &AgentId) -> StoreResult<Forked> {
+        let forked = self.store.fork(parent, child, self.clock.now()).await?;
+        info!(agent_id = %child, %parent, ?forked, "lineage.forked");
+        self.tell_queue(forked.enqueued, Reason::Eviction);
+        self.notices.agent_changed(child);
+        Ok(forked)
     }
 
     async fn request(

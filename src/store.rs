@@ -30,6 +30,9 @@ pub enum StoreError {
     /// No such agent.
     #[error("agent `{0}` is unknown")]
     UnknownAgent(AgentId),
+    /// There is such an agent already.
+    #[error("agent `{0}` exists already")]
+    AgentExists(AgentId),
     /// The client sent another message under an id that it has used before.
     #[error("client id `{0}` was used before for another message")]
     ClientIdReused(String),
@@ -113,6 +116,15 @@ pub trait Store: Send + Sync {
     /// [`StoreError::UnknownMark`] when one isn't; nothing is stored then.
     async fn rewind(&self, request: AppendRequest) -> StoreResult<AppendOutcome>;
 
+    /// Makes the agent `child`, which begins where `parent` stands and shares its past, and nothing of its future.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownAgent`], or [`StoreError::AgentExists`] for the child.
+    async fn fork(&self, parent: &AgentId, child: &AgentId, now: Timestamp) -> StoreResult<Forked>;
+
+    /// The agents that an agent came from by forks, nearest first.
+    async fn ancestors(&self, agent: &AgentId) -> StoreResult<Vec<Ancestor>>;
+
     /// Ends the running session, whatever is pending becomes urgent.
     ///
     /// # Errors
@@ -127,6 +139,9 @@ pub trait Store: Send + Sync {
 
     /// The exchanges numbered `from` to `through`, live ones only, with their messages if asked for.
     async fn exchanges(&self, agent: &AgentId, query: ExchangeQuery) -> StoreResult<Vec<StoredExchange>>;
+
+    /// How many live exchanges are numbered `from` to `through`.
+    async fn count_exchanges(&self, agent: &AgentId, from: i64, through: i64) -> StoreResult<i64>;
 
     /// The current document, with what is pending behind it, in one consistent read.
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>>;

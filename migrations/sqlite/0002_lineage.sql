@@ -1,4 +1,4 @@
--- Lineage: clear, mark, rewind.
+-- Lineage: clear, mark, rewind, fork.
 
 ALTER TABLE agents ADD COLUMN preamble_exchange INTEGER;  -- the running session's preamble; NULL: none yet
 UPDATE agents SET preamble_exchange = 0
@@ -18,3 +18,9 @@ CREATE INDEX marks_label ON marks (agent_id, label, mark) WHERE label IS NOT NUL
 
 -- The message of the rewind that wrote the version; NULL: an update wrote it.
 ALTER TABLE summary_versions ADD COLUMN rewind_seq INTEGER;
+
+-- A forked agent's own messages are numbered from behind those of the agent it came from, and one more, so that none of
+-- them follows an inherited exchange and could join it.
+ALTER TABLE agents ADD COLUMN fork_seq INTEGER NOT NULL DEFAULT 0;
+-- Whose item this is a copy of, number by number, as of a fork; NULL: the agent's own.
+ALTER TABLE summary_items ADD COLUMN source_agent_id TEXT;

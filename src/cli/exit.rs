@@ -80,6 +80,7 @@ impl From<StoreError> for Failed {
             StoreError::Schema(_) => CONFIGURATION,
             StoreError::Fenced(_)
             | StoreError::Refused(_)
+            | StoreError::AgentExists(_)
             | StoreError::ClientIdReused(_)
             | StoreError::Inconsistent { .. } => 1,
         };

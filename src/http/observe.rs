@@ -10,11 +10,15 @@ use crate::telemetry::metrics::{
 };
 
 /// Routes by their templates, with the method that is counted from the start.
-const ROUTES: [(&str, MethodLabel); 9] = [
+const ROUTES: [(&str, MethodLabel); 13] = [
     ("/v1/agents", MethodLabel::Get),
     ("/v1/agents/{id}/messages", MethodLabel::Post),
     ("/v1/agents/{id}/summary", MethodLabel::Get),
     ("/v1/agents/{id}/history", MethodLabel::Get),
+    ("/v1/agents/{id}/clear", MethodLabel::Post),
+    ("/v1/agents/{id}/mark", MethodLabel::Post),
+    ("/v1/agents/{id}/rewind", MethodLabel::Post),
+    ("/v1/agents/{id}/fork", MethodLabel::Post),
     ("/v1/agents/{id}/sessions/end", MethodLabel::Post),
     ("/v1/status", MethodLabel::Get),
     ("/livez", MethodLabel::Get),

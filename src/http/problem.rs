@@ -133,6 +133,8 @@ impl From<StoreError> for Problem {
             StoreError::UnknownMark(_) => Self::new(UNKNOWN_MARK, format!("{error}; nothing was changed")).hint(
                 "set one: POST /v1/agents/{id}/mark; a clear, and a rewind to an earlier mark, take marks away",
             ),
+            StoreError::AgentExists(_) => Self::new(AGENT_EXISTS, format!("{error}; nothing was changed"))
+                .hint("give the child an id of its own"),
             StoreError::ClientIdReused(_) => {
                 Self::new(CLIENT_ID_REUSED, format!("{error}; nothing was stored")).hint(
                     "give each message an id of its own; the same message may be sent again under its id",

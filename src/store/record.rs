@@ -115,6 +115,28 @@ pub enum Stepped {
     },
 }
 
+/// What a fork made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forked {
+    /// The parent's last exchange at the fork; `None` if it had none yet.
+    pub fork_exchange: Option<i64>,
+    /// How many exchanges the child shares with it: those in its window, and those pending.
+    pub exchanges: i64,
+    /// How many items its document shares.
+    pub items: i64,
+    /// What it did to the queue, if anything is pending.
+    pub enqueued: Option<Enqueued>,
+}
+
+/// An agent that another one came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ancestor {
+    /// Who.
+    pub agent: AgentId,
+    /// Its last exchange at the fork; `None` if it had none yet.
+    pub fork_exchange: Option<i64>,
+}
+
 /// What an enqueue did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enqueued {

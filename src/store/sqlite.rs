@@ -7,6 +7,7 @@ mod agent;
 mod append;
 mod complete;
 mod exchange;
+mod fork;
 mod lineage;
 mod queue;
 mod row;
@@ -34,9 +35,9 @@ use sqlx::{
 use tokio_util::task::TaskTracker;
 
 use super::{
-    AgentRow, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery, Failure,
-    JournalledAnswer, Material, MaterialLimits, Patch, Prune, Sample, SessionEnded, Settle, Store,
-    StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
+    AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
+    Failure, Forked, JournalledAnswer, Material, MaterialLimits, Patch, Prune, Sample, SessionEnded, Settle,
+    Store, StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
 };
 use crate::domain::{
     agent::AgentId,
@@ -231,6 +232,17 @@ impl Store for SqliteStore {
             .await
     }
 
+    async fn fork(&self, parent: &AgentId, child: &AgentId, now: Timestamp) -> StoreResult<Forked> {
+        let (parent, child) = (parent.clone(), child.clone());
+        self.writer
+            .run(move |tx| Box::pin(fork::fork(tx, parent, child, now)))
+            .await
+    }
+
+    async fn ancestors(&self, agent: &AgentId) -> StoreResult<Vec<Ancestor>> {
+        fork::ancestors(&mut *self.readers.begin().await?, agent).await
+    }
+
     async fn end_session(&self, agent: &AgentId, now: Timestamp) -> StoreResult<SessionEnded> {
         let agent = agent.clone();
         self.writer
@@ -249,6 +261,10 @@ impl Store for SqliteStore {
     async fn exchanges(&self, agent: &AgentId, query: ExchangeQuery) -> StoreResult<Vec<StoredExchange>> {
         let mut tx = self.readers.begin().await?;
         exchange::load(&mut tx, agent, query).await
+    }
+
+    async fn count_exchanges(&self, agent: &AgentId, from: i64, through: i64) -> StoreResult<i64> {
+        exchange::count(&mut *self.readers.acquire().await?, agent, from, through).await
     }
 
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {

@@ -4,6 +4,7 @@ mod agents;
 mod health;
 mod history;
 mod limits;
+mod lineage;
 mod messages;
 mod problems;
 mod summary;

@@ -5,6 +5,7 @@
 mod append;
 mod complete;
 mod fences;
+mod fork;
 mod lease;
 mod lineage;
 mod lineage_scripts;
@@ -73,6 +74,10 @@ macro_rules! every_test {
                 what_comes_back_is_in_the_window_again, a_rewind_voids_the_lease, a_rewind_keeps_the_budget,
                 steps_in_a_batch_are_steps;
             lineage_scripts: a_replay_ends_where_living_ended;
+            fork: a_child_begins_where_its_parent_stands, a_fork_before_the_first_word_shares_nothing,
+                a_child_needs_a_parent_and_a_new_name, each_rewinds_for_itself,
+                marks_before_the_watermark_stay_with_the_parent, ancestors_are_walked_once,
+                nothing_later_in_the_parent_reaches_the_child;
             same_window: memory_and_database_decide_the_same_boundary;
             verify: everything_together_verifies_clean, an_unknown_agent_cannot_be_verified,
                 lost_messages_are_found, torn_exchanges_are_found, a_window_that_does_not_fit_is_found,

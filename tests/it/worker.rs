@@ -2,6 +2,7 @@
 //! one is there, each exchange is covered once, and the queue recovers when the trouble is over.
 
 mod faults;
+mod lineage;
 mod lives;
 mod replies;
 mod stop;

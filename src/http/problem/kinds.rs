@@ -40,6 +40,8 @@ pub(in super::super) const WRONG_METHOD: Kind = kind(
     "wrong_method",
     "Method not allowed",
 );
+pub(in super::super) const AGENT_EXISTS: Kind =
+    kind(StatusCode::CONFLICT, "agent_exists", "Agent exists already");
 pub(in super::super) const CLIENT_ID_REUSED: Kind =
     kind(StatusCode::CONFLICT, "client_id_reused", "Client id used before");
 pub(in super::super) const BODY_TOO_SLOW: Kind = kind(

@@ -53,6 +53,19 @@ pub(super) async fn load(
     Ok(exchanges)
 }
 
+/// How many live exchanges of a range there are.
+pub(super) async fn count(
+    connection: &mut SqliteConnection,
+    agent: &AgentId,
+    from: i64,
+    through: i64,
+) -> StoreResult<i64> {
+    let sql = "-- sqlite/exchange.count\nSELECT count(*) FROM exchange_log WHERE agent_id = ?1 \
+               AND exchange BETWEEN ?2 AND ?3 AND set_aside_at IS NULL AND role = 'exchange'";
+    let query = sqlx::query(sql).bind(agent.as_str()).bind(from).bind(through);
+    Ok(query.fetch_one(connection).await?.try_get(0)?)
+}
+
 /// The messages of one exchange, in order. A forked agent's exchange points to another agent's messages.
 pub(super) async fn messages(
     tx: &mut SqliteConnection,

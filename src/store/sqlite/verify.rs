@@ -20,11 +20,12 @@ pub(super) async fn verify(tx: &mut SqliteConnection, agent: &AgentId) -> StoreR
         .await?
         .ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
     let counter = tokenizer::ceiling_counter();
-    let (messages, last_seq) = count_messages(tx, agent).await?;
+    let (messages, last_seq, fork_seq) = count_messages(tx, agent).await?;
     let (version, document_tokens, document_counted) = document(tx, agent, counter.as_ref()).await?;
     let facts = Facts {
         messages,
         last_seq,
+        fork_seq,
         strays: count_strays(tx, agent).await?,
         exchanges: exchanges(tx, agent).await?,
         items: items(tx, agent).await?,
@@ -37,10 +38,11 @@ pub(super) async fn verify(tx: &mut SqliteConnection, agent: &AgentId) -> StoreR
     Ok(check(&facts))
 }
 
-async fn count_messages(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<(i64, i64)> {
-    let sql = "-- sqlite/verify.count_messages\nSELECT count(*), coalesce(max(seq), 0) FROM message_log WHERE agent_id = ?1";
+async fn count_messages(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<(i64, i64, i64)> {
+    let sql = "-- sqlite/verify.count_messages\nSELECT count(m.seq), coalesce(max(m.seq), a.fork_seq), a.fork_seq \
+               FROM agents a LEFT JOIN message_log m ON m.agent_id = a.agent_id WHERE a.agent_id = ?1";
     let row = sqlx::query(sql).bind(agent.as_str()).fetch_one(tx).await?;
-    Ok((row.try_get(0)?, row.try_get(1)?))
+    Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))
 }
 
 /// Messages outside the range of the exchange they name.
@@ -85,7 +87,9 @@ async fn exchanges(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Ve
 
 async fn items(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Vec<ItemFact>> {
     let sql = "-- sqlite/verify.items\nSELECT i.item, i.started_at, i.ended_at, i.source_tokens, r.first_exchange, \
-               r.last_exchange FROM summary_items i LEFT JOIN summary_item_ranges r \
+               r.last_exchange, i.source_agent_id IS NOT NULL, coalesce(s.started_at = i.started_at \
+               AND s.ended_at = i.ended_at AND s.source_tokens = i.source_tokens, 0) FROM summary_items i \
+               LEFT JOIN summary_items s ON s.agent_id = i.source_agent_id AND s.item = i.item LEFT JOIN summary_item_ranges r \
                ON r.agent_id = i.agent_id AND r.item = i.item \
                WHERE i.agent_id = ?1 AND i.removed_version IS NULL ORDER BY i.item, r.first_exchange";
     let mut items: Vec<ItemFact> = Vec::new();
@@ -97,6 +101,7 @@ async fn items(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Vec<It
                 started_at: Timestamp(row.try_get(1)?),
                 ended_at: Timestamp(row.try_get(2)?),
                 source_tokens: row.try_get(3)?,
+                copies: row.try_get::<bool, _>(6)?.then_some(row.try_get(7)?),
                 ranges: Vec::new(),
             });
         }

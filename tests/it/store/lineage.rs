@@ -164,6 +164,16 @@ pub(crate) async fn a_rewind_sets_later_exchanges_aside(db: &dyn Backend) {
     );
     let report = clean(db, &agent("a")).await;
     assert_eq!((report.messages, report.exchanges, report.set_aside), (15, 4, 3));
+    let count = async |from, through| {
+        db.store()
+            .count_exchanges(&agent("a"), from, through)
+            .await
+            .unwrap()
+    };
+    assert_eq!(
+        (count(0, i64::MAX).await, count(2, 6).await, count(3, 5).await),
+        (4, 2, 0)
+    );
     // Going back once more leads to the same place.
     let outcome = say_within(db, 9, vec![rewind("here", 10)]).await;
     let rewound = Stepped::Rewound {

@@ -19,13 +19,14 @@ const CASES: u32 = 40;
 
 /// What happens in a life.
 #[derive(Clone, Debug)]
-enum Event {
+pub(super) enum Event {
     Said(&'static str, i64),
     Stepped(Step),
     Summarised,
 }
 
-fn events() -> impl Strategy<Value = Vec<Event>> {
+/// Random ones.
+pub(super) fn events() -> impl Strategy<Value = Vec<Event>> {
     let kind = prop_oneof![
         5 => Just("user"), 5 => Just("assistant"), 2 => Just("tool_call"), 2 => Just("tool_result"),
         1 => Just("system"), 1 => Just("interrupted"),
@@ -87,11 +88,15 @@ pub(super) async fn state(db: &dyn Backend, name: &str) -> String {
     state.join("\n")
 }
 
-/// Works off what there is to summarise.
+/// Works off what there is to summarise of one agent, and leaves the others' work alone.
 pub(super) async fn summarise(db: &dyn Backend, agent: &AgentId) {
     let (store, now) = (db.store(), minute(100_000));
     store.enqueue(agent, Reason::Manual, 0, now).await.unwrap();
     for lease in store.claim(claim("daemon", 100, now)).await.unwrap() {
+        if lease.agent != *agent {
+            store.release(&[lease], now).await.unwrap();
+            continue;
+        }
         let material = store.material(&lease, ALL).await.unwrap();
         if material.exchanges.is_empty() {
             let (lo, hi) = (material.lo, material.hi);
@@ -119,8 +124,9 @@ fn request(agent: &AgentId, messages: Vec<Prepared>, budget_tokens: i64) -> Appe
 }
 
 /// Lives through the events, with a look at the invariants after each.
-async fn live(db: &dyn Backend, agent: &AgentId, events: &[Event], budget_tokens: i64) {
-    let mut first_exchange = 1;
+pub(super) async fn live(db: &dyn Backend, agent: &AgentId, events: &[Event], budget_tokens: i64) {
+    let row = db.store().agent(agent).await.unwrap();
+    let mut first_exchange = row.map_or(1, |row| row.ledger.first_exchange);
     for (at, event) in (0..).zip(events) {
         match message(event, at) {
             Some(message) => {

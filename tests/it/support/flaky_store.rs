@@ -14,9 +14,9 @@ use recapd::{
         work::{Lease, Reason},
     },
     store::{
-        AgentRow, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery, Failure,
-        JournalledAnswer, Material, MaterialLimits, Patch, Prune, Sample, SessionEnded, Settle, Store,
-        StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
+        AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
+        Failure, Forked, JournalledAnswer, Material, MaterialLimits, Patch, Prune, Sample, SessionEnded,
+        Settle, Store, StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
     },
 };
 
@@ -118,10 +118,13 @@ macro_rules! pass {
 pass! {
     fn append(request: AppendRequest) -> AppendOutcome;
     fn rewind(request: AppendRequest) -> AppendOutcome;
+    fn fork(parent: &AgentId, child: &AgentId, now: Timestamp) -> Forked;
+    fn ancestors(agent: &AgentId) -> Vec<Ancestor>;
     fn end_session(agent: &AgentId, now: Timestamp) -> SessionEnded;
     fn agent(agent: &AgentId) -> Option<AgentRow>;
     fn agents(after: Option<&AgentId>, limit: i64) -> Vec<AgentRow>;
     fn exchanges(agent: &AgentId, query: ExchangeQuery) -> Vec<StoredExchange>;
+    fn count_exchanges(agent: &AgentId, from: i64, through: i64) -> i64;
     fn summary(agent: &AgentId) -> Option<SummaryRow>;
     fn enqueue(agent: &AgentId, reason: Reason, delay_ms: i64, now: Timestamp) -> Enqueued;
     fn claim(claim: ClaimRequest) -> Vec<Lease>;

@@ -14,9 +14,9 @@ use recapd::{
         work::{Lease, Reason},
     },
     store::{
-        AgentRow, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery, Failure,
-        JournalledAnswer, Material, MaterialLimits, Patch, Prune, Sample, SessionEnded, Settle, Store,
-        StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
+        AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
+        Failure, Forked, JournalledAnswer, Material, MaterialLimits, Patch, Prune, Sample, SessionEnded,
+        Settle, Store, StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -91,6 +91,14 @@ impl Store for TroubledStore {
         self.enter("rewind").await?.rewind(request).await
     }
 
+    async fn fork(&self, parent: &AgentId, child: &AgentId, now: Timestamp) -> StoreResult<Forked> {
+        self.enter("fork").await?.fork(parent, child, now).await
+    }
+
+    async fn ancestors(&self, agent: &AgentId) -> StoreResult<Vec<Ancestor>> {
+        self.enter("ancestors").await?.ancestors(agent).await
+    }
+
     async fn end_session(&self, agent: &AgentId, now: Timestamp) -> StoreResult<SessionEnded> {
         self.enter("end_session").await?.end_session(agent, now).await
     }
@@ -105,6 +113,11 @@ impl Store for TroubledStore {
 
     async fn exchanges(&self, agent: &AgentId, query: ExchangeQuery) -> StoreResult<Vec<StoredExchange>> {
         self.enter("exchanges").await?.exchanges(agent, query).await
+    }
+
+    async fn count_exchanges(&self, agent: &AgentId, from: i64, through: i64) -> StoreResult<i64> {
+        let inner = self.enter("count_exchanges").await?;
+        inner.count_exchanges(agent, from, through).await
     }
 
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {

@@ -1,0 +1,63 @@
+//! `POST /v1/agents/{id}/clear`, `mark`, `rewind` and `fork`.
+
+use crate::support::server::Server;
+
+#[tokio::test]
+async fn an_agent_is_marked_rewound_cleared_and_forked() {
+    let server = Server::start(|_| {}).await;
+    server.converse("coder", 1..=2).await;
+    let post = async |path: &str, body: &str| {
+        let reply = server.post(&format!("/v1/agents/coder/{path}"), body).await;
+        assert!(reply.status < 300, "{}", reply.body);
+        reply.body
+    };
+    insta::assert_snapshot!(
+        post("mark", r#"{"label":"here"}"#).await,
+        @r#"{"exchange":2,"first_exchange":1,"covers_through":0,"window_tokens":116,"label":"here","marked_exchange":2}"#
+    );
+    server.converse("coder", 3..=5).await;
+    insta::assert_snapshot!(
+        post("rewind", r#"{"to":"here"}"#).await,
+        @r#"{"exchange":2,"first_exchange":1,"covers_through":0,"window_tokens":116,"marked_exchange":2,"set_aside":3,"version":null}"#
+    );
+    insta::assert_snapshot!(
+        post("fork", r#"{"child":"scout"}"#).await,
+        @r#"{"agent_id":"scout","parent_agent_id":"coder","fork_exchange":5,"exchanges":2,"items":0}"#
+    );
+    insta::assert_snapshot!(
+        post("clear", "").await,
+        @r#"{"exchange":0,"first_exchange":7,"covers_through":0,"window_tokens":0,"session":2}"#
+    );
+    // What was cleared is shown as waiting, and summarised; the child has its window still.
+    server.summarise().await;
+    let summary = server.get("/v1/agents/coder/summary").await;
+    assert!(summary.body.contains("Fix"), "{}", summary.body);
+    let agents = server.get("/v1/agents").await.json();
+    assert_eq!(agents["agents"][1]["agent_id"], "scout");
+    assert_eq!(agents["agents"][1]["window_tokens"], 116);
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_is_said() {
+    let server = Server::start(|_| {}).await;
+    server.converse("coder", 1..=1).await;
+    for (path, body, status, code) in [
+        ("coder/rewind", r#"{"to":"nowhere"}"#, 404, "unknown_mark"),
+        ("coder/rewind", "{}", 404, "unknown_mark"),
+        ("coder/fork", r#"{"child":"coder"}"#, 409, "agent_exists"),
+        ("coder/fork", "{}", 400, "invalid_body"),
+        ("coder/fork", r#"{"child":"no name"}"#, 400, "invalid_body"),
+        ("coder/mark", r#"{"name":"x"}"#, 400, "invalid_body"),
+        ("coder/clear", "[", 400, "invalid_body"),
+        ("coder/clear?now=1", "", 400, "unknown_parameter"),
+        ("nobody/clear", "", 404, "unknown_agent"),
+        ("nobody/mark", "", 404, "unknown_agent"),
+        ("nobody/fork", r#"{"child":"b"}"#, 404, "unknown_agent"),
+    ] {
+        let reply = server.post(&format!("/v1/agents/{path}"), body).await;
+        reply.problem(status, code);
+    }
+    let agents = server.get("/v1/agents").await.json();
+    assert_eq!(agents["agents"].as_array().map(Vec::len), Some(1), "{agents}");
+    assert_eq!(agents["agents"][0]["messages"], 2);
+}

@@ -1,0 +1,235 @@
+//! Fork: the child shares the parent's past, and nothing of its future.
+
+use proptest::{prelude::*, test_runner::TestRunner};
+use recapd::{
+    domain::{agent::AgentId, lineage::Step, window::Budget},
+    store::{AgentRow, Ancestor, ExchangeQuery, Forked, Prepared, Stepped, StoreError},
+};
+use tokio::runtime::Handle;
+
+use super::{
+    clean,
+    lineage::step,
+    lineage_scripts::{Event, events, live, state, summarise},
+};
+use crate::support::{
+    backend::{Backend, TABLES, assert_same},
+    cases::cases,
+    conversation::{T0, TURN_TOKENS, agent, append, minute, said, turns},
+};
+
+const CASES: u32 = 25;
+
+async fn say(db: &dyn Backend, name: &str, messages: Vec<Prepared>) {
+    let mut request = append(&agent(name), messages);
+    request.rules.budget = Budget::new(2 * TURN_TOKENS, 1.0);
+    db.store().append(request).await.unwrap();
+    clean(db, &agent(name)).await;
+}
+
+async fn fork(db: &dyn Backend, parent: &str, child: &str) -> Forked {
+    let forked = db
+        .store()
+        .fork(&agent(parent), &agent(child), minute(50))
+        .await
+        .unwrap();
+    clean(db, &agent(child)).await;
+    forked
+}
+
+async fn row(db: &dyn Backend, name: &str) -> AgentRow {
+    db.store().agent(&agent(name)).await.unwrap().unwrap()
+}
+
+/// What an agent's exchanges say, message by message, and its document.
+async fn said_so_far(db: &dyn Backend, agent: &AgentId) -> String {
+    let query = ExchangeQuery {
+        from: 0,
+        through: i64::MAX,
+        limit: 1_000,
+        messages: true,
+    };
+    let stored = db.store().exchanges(agent, query).await.unwrap();
+    let summary = db.store().summary(agent).await.unwrap().unwrap();
+    format!("{stored:#?} {} {}", summary.version, summary.content)
+}
+
+pub(crate) async fn a_child_begins_where_its_parent_stands(db: &dyn Backend) {
+    let mut messages = vec![said("system", "Be brief", 5, minute(0))];
+    messages.extend(turns(1..=4));
+    say(db, "a", messages).await;
+    summarise(db, &agent("a")).await;
+    say(db, "a", turns(5..=6)).await;
+    let forked = fork(db, "a", "b").await;
+    // 1 to 3 are covered; 4 and 5 are pending, 6 is in the window beside the preamble.
+    assert_eq!(
+        (forked.fork_exchange, forked.exchanges, forked.items),
+        (Some(6), 3, 3)
+    );
+    let (parent, child) = (row(db, "a").await, row(db, "b").await);
+    assert_eq!(
+        (child.ledger.first_exchange, child.ledger.summarized_through),
+        (parent.ledger.first_exchange, parent.ledger.summarized_through)
+    );
+    assert_eq!(child.ledger.window_tokens(), parent.ledger.window_tokens());
+    assert_eq!((child.version, child.budget_tokens), (1, parent.budget_tokens));
+    let numbers = "SELECT group_concat(exchange || ' ' || tokens_before || ' ' || source_agent_id, '; ') FROM exchange_log \
+                   WHERE agent_id = 'b'";
+    assert_eq!(
+        db.text(numbers).await.as_deref(),
+        Some("0 0 a; 4 0 a; 5 100 a; 6 200 a")
+    );
+    assert_eq!(
+        db.number("SELECT count(*) FROM message_log WHERE agent_id = 'b'")
+            .await,
+        Some(0)
+    );
+    let content = async |name| db.store().summary(&agent(name)).await.unwrap().unwrap().content;
+    assert_eq!(content("a").await, content("b").await);
+    // The child goes on by itself: it opens what is its own, with the next number.
+    say(db, "b", vec![said("assistant", "Late", 5, minute(60))]).await;
+    say(db, "b", turns(61..=63)).await;
+    summarise(db, &agent("b")).await;
+    let report = clean(db, &agent("b")).await;
+    assert_eq!((report.messages, report.exchanges, report.pending), (7, 7, 0));
+    assert_eq!(row(db, "a").await, parent);
+}
+
+pub(crate) async fn a_fork_before_the_first_word_shares_nothing(db: &dyn Backend) {
+    say(db, "a", Vec::new()).await;
+    let forked = fork(db, "a", "b").await;
+    assert_eq!(
+        (forked.fork_exchange, forked.exchanges, forked.enqueued),
+        (None, 0, None)
+    );
+    say(db, "a", turns(1..=5)).await;
+    assert_eq!(
+        row(db, "b").await.ledger,
+        recapd::domain::ledger::Ledger::default()
+    );
+    say(db, "b", turns(7..=7)).await;
+    let report = clean(db, &agent("b")).await;
+    assert_eq!((report.messages, report.exchanges), (2, 1));
+    let line = db.store().ancestors(&agent("b")).await.unwrap();
+    assert_eq!(
+        line,
+        [Ancestor {
+            agent: agent("a"),
+            fork_exchange: None
+        }]
+    );
+}
+
+pub(crate) async fn a_child_needs_a_parent_and_a_new_name(db: &dyn Backend) {
+    say(db, "a", turns(1..=1)).await;
+    say(db, "b", turns(1..=1)).await;
+    let before = db.dump(&TABLES).await;
+    for taken in ["a", "b"] {
+        let refused = db.store().fork(&agent("a"), &agent(taken), T0).await;
+        assert!(matches!(refused, Err(StoreError::AgentExists(name)) if name == agent(taken)));
+    }
+    let refused = db.store().fork(&agent("nobody"), &agent("c"), T0).await;
+    assert!(matches!(refused, Err(StoreError::UnknownAgent(name)) if name == agent("nobody")));
+    assert_same(&before, &db.dump(&TABLES).await, "refused");
+}
+
+/// A rewind in the child, to a mark set before the fork, changes nothing in the parent; and the other way round.
+pub(crate) async fn each_rewinds_for_itself(db: &dyn Backend) {
+    let mut messages = turns(1..=2);
+    messages.push(step(&Step::Mark(None), 2));
+    messages.extend(turns(3..=3));
+    say(db, "a", messages).await;
+    fork(db, "a", "b").await;
+    let (parent, child) = (
+        said_so_far(db, &agent("a")).await,
+        said_so_far(db, &agent("b")).await,
+    );
+    let back = || append(&agent("b"), vec![step(&Step::Rewind(None), 9)]);
+    let outcome = db.store().rewind(back()).await.unwrap();
+    // The exchange of the rewind's own message is set aside, too.
+    let rewound = Stepped::Rewound {
+        exchange: 2,
+        set_aside: 2,
+        version: None,
+    };
+    assert_eq!(outcome.steps, [rewound]);
+    clean(db, &agent("b")).await;
+    assert_eq!(said_so_far(db, &agent("a")).await, parent);
+    // Nothing joins the inherited exchange, whatever the numbers say.
+    say(db, "b", vec![said("assistant", "Late", 5, minute(10))]).await;
+    say(db, "a", vec![step(&Step::Rewind(None), 9)]).await;
+    fork(db, "a", "c").await;
+    assert_ne!(said_so_far(db, &agent("c")).await, child);
+    clean(db, &agent("b")).await;
+}
+
+/// A mark before what the child has rows of can't be gone back to.
+pub(crate) async fn marks_before_the_watermark_stay_with_the_parent(db: &dyn Backend) {
+    let mut messages = turns(1..=1);
+    messages.push(step(&Step::Mark(Some("old".to_owned())), 1));
+    messages.extend(turns(2..=4));
+    say(db, "a", messages).await;
+    summarise(db, &agent("a")).await;
+    fork(db, "a", "b").await;
+    let back = append(&agent("b"), vec![step(&Step::Rewind(Some("old".to_owned())), 9)]);
+    let refused = db.store().rewind(back).await;
+    assert!(matches!(refused, Err(StoreError::UnknownMark(_))), "{refused:?}");
+}
+
+pub(crate) async fn ancestors_are_walked_once(db: &dyn Backend) {
+    say(db, "a", turns(1..=2)).await;
+    fork(db, "a", "b").await;
+    say(db, "b", turns(3..=3)).await;
+    fork(db, "b", "c").await;
+    let line = async |name| db.store().ancestors(&agent(name)).await.unwrap();
+    let ancestor = |name, fork_exchange| Ancestor {
+        agent: agent(name),
+        fork_exchange: Some(fork_exchange),
+    };
+    assert_eq!(line("c").await, [ancestor("b", 3), ancestor("a", 2)]);
+    assert_eq!(line("a").await, []);
+    assert_eq!(
+        db.number("SELECT count(*) FROM exchange_log WHERE agent_id = 'c' AND source_agent_id = 'a'")
+            .await,
+        Some(2)
+    );
+    // As no fork makes it: a circle.
+    db.raw("UPDATE agents SET parent_agent_id = 'c', fork_exchange = 3 WHERE agent_id = 'a'")
+        .await;
+    assert_eq!(line("c").await, [ancestor("b", 3), ancestor("a", 2)]);
+    assert_eq!(line("a").await, [ancestor("c", 3), ancestor("b", 3)]);
+}
+
+pub(crate) async fn nothing_later_in_the_parent_reaches_the_child(db: &dyn Backend) {
+    let case = std::cell::Cell::new(0);
+    let compare = |(before, after, own, budget_tokens): (Vec<Event>, Vec<Event>, Vec<Event>, i64)| {
+        case.set(case.get() + 1);
+        let name = |who: &str| format!("{who}-{}", case.get());
+        let (parent, child) = (agent(&name("parent")), agent(&name("child")));
+        let before: Vec<Event> = std::iter::once(Event::Said("user", 10)).chain(before).collect();
+        Handle::current().block_on(async {
+            live(db, &parent, &before, budget_tokens).await;
+            db.store().fork(&parent, &child, T0).await.unwrap();
+            let told = (said_so_far(db, &child).await, state(db, child.as_str()).await);
+            live(db, &parent, &after, budget_tokens).await;
+            assert_eq!(
+                (said_so_far(db, &child).await, state(db, child.as_str()).await),
+                told
+            );
+            let parent_told = (said_so_far(db, &parent).await, state(db, parent.as_str()).await);
+            live(db, &child, &own, budget_tokens).await;
+            assert_eq!(
+                (said_so_far(db, &parent).await, state(db, parent.as_str()).await),
+                parent_told
+            );
+            summarise(db, &child).await;
+            let report = db.store().verify(&child).await.unwrap();
+            assert_eq!((report.breaches.as_slice(), report.pending), ([].as_slice(), 0));
+        });
+        Ok(())
+    };
+    let mut runner = TestRunner::new(cases(CASES));
+    let budgets = prop_oneof![Just(0), 40_i64..400];
+    let lives = (events(), events(), events(), budgets);
+    tokio::task::block_in_place(|| runner.run(&lives, compare)).unwrap();
+}
