@@ -1,6 +1,7 @@
 //! The command line: one file per command. Data goes to stdout, everything else to stderr.
 
 mod check_request;
+mod count;
 mod exit;
 mod history;
 mod open;
@@ -73,6 +74,8 @@ enum Command {
     History(history::History),
     /// Print how the queue and the updates are doing
     Status(status::Status),
+    /// Count the tokens of a request body, and where they come from
+    Count(count::Count),
     /// Check the invariants on the data; exits 1 if one is broken
     Verify(verify::Verify),
     /// Say what a provider would refuse in a request, in its own words; exits 1 if there is anything
@@ -98,6 +101,7 @@ fn run(cli: Cli, environment: &Environment) -> Result<ExitCode, Failed> {
         Command::Summary(summary) => summary.run(&loaded.config, &shared),
         Command::History(history) => history.run(&loaded.config, &shared),
         Command::Status(status) => status.run(&loaded.config, &shared),
+        Command::Count(count) => count.run(&loaded.config, &shared),
         Command::Verify(verify) => verify.run(&loaded.config, &shared),
         Command::CheckRequest(check) => check.run(&shared),
     }

@@ -1,9 +1,23 @@
 //! Token counters, chosen by provider and model (seed 001, "Dispatch Pattern"): exact for OpenAI's encodings, a
-//! factor on o200k for the others, bytes where no tokenizer is compiled in.
+//! factor on o200k for the others, bytes for a provider that isn't known.
+//!
+//! [`counter_for`] counts texts, as a window needs them; [`count_request`] counts a whole request body, with what the
+//! provider adds to it. Everything is linear in the length of its input, whatever the input is.
+
+mod estimate;
+mod image;
+mod overhead;
+mod request;
+mod text_kind;
+mod vendor;
 
 use std::sync::Arc;
 
 use crate::domain::tokens::TokenCounter;
+pub use estimate::EstimateCounter;
+pub use request::{RequestCount, RequestParts, count_request};
+pub use text_kind::TextKind;
+use vendor::{Factors, Vendor};
 
 /// Bytes per token of the fallback. Measured on tool traffic: 3.4 bytes a token in o200k, so that 4 undercounts by
 /// 15 % (`bytes/4` of seed 001 is not conservative); 3 errs on the safe side.
@@ -13,12 +27,16 @@ pub const FALLBACK_BYTES_PER_TOKEN: i64 = 3;
 #[derive(Clone, Copy, Debug)]
 pub struct BytesCounter;
 
+impl BytesCounter {
+    fn count_bytes(bytes: usize) -> i64 {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        bytes.saturating_add(FALLBACK_BYTES_PER_TOKEN - 1) / FALLBACK_BYTES_PER_TOKEN
+    }
+}
+
 impl TokenCounter for BytesCounter {
     fn count(&self, text: &str) -> i64 {
-        i64::try_from(text.len())
-            .unwrap_or(i64::MAX)
-            .saturating_add(FALLBACK_BYTES_PER_TOKEN - 1)
-            / FALLBACK_BYTES_PER_TOKEN
+        Self::count_bytes(text.len())
     }
 
     fn method(&self) -> &'static str {
@@ -26,86 +44,87 @@ impl TokenCounter for BytesCounter {
     }
 }
 
+/// Counts in one of OpenAI's encodings.
 #[cfg(feature = "tokenizer")]
-mod exact {
-    use super::TokenCounter;
+struct EncodingCounter {
+    encoding: fn() -> &'static bpe_openai::Tokenizer,
+    method: &'static str,
+}
 
-    /// Counts exactly in one of OpenAI's encodings, or with a factor on it for other vendors' models.
-    pub(super) struct EncodingCounter {
-        pub(super) encoding: fn() -> &'static bpe_openai::Tokenizer,
-        pub(super) factor_percent: i64,
-        pub(super) method: &'static str,
+#[cfg(feature = "tokenizer")]
+impl TokenCounter for EncodingCounter {
+    fn count(&self, text: &str) -> i64 {
+        i64::try_from((self.encoding)().count(text)).unwrap_or(i64::MAX)
     }
 
-    impl TokenCounter for EncodingCounter {
-        fn count(&self, text: &str) -> i64 {
-            let tokens = i64::try_from((self.encoding)().count(text)).unwrap_or(i64::MAX);
-            tokens.saturating_mul(self.factor_percent).saturating_add(99) / 100
-        }
+    fn method(&self) -> &'static str {
+        self.method
+    }
+}
 
-        fn method(&self) -> &'static str {
-            self.method
-        }
+#[cfg(feature = "tokenizer")]
+const O200K: EncodingCounter = EncodingCounter {
+    encoding: bpe_openai::o200k_base,
+    method: "o200k",
+};
+
+#[cfg(feature = "tokenizer")]
+const CL100K: EncodingCounter = EncodingCounter {
+    encoding: bpe_openai::cl100k_base,
+    method: "cl100k",
+};
+
+/// Counts for a vendor without a public tokenizer: a factor on o200k, by the kind of text.
+struct FactorCounter<C> {
+    base: C,
+    factors: Factors,
+    method: &'static str,
+}
+
+impl<C: TokenCounter> TokenCounter for FactorCounter<C> {
+    fn count(&self, text: &str) -> i64 {
+        let percent = self.factors.percent(TextKind::of(text));
+        self.base.count(text).saturating_mul(percent).saturating_add(99) / 100
+    }
+
+    fn method(&self) -> &'static str {
+        self.method
     }
 }
 
 /// The counter in which the summary's ceiling is defined: o200k, whatever model the agent runs.
 #[cfg(feature = "tokenizer")]
 pub fn ceiling_counter() -> Arc<dyn TokenCounter> {
-    Arc::new(exact::EncodingCounter {
-        encoding: bpe_openai::o200k_base,
-        factor_percent: 100,
-        method: "o200k",
-    })
+    Arc::new(O200K)
 }
 
 /// The counter for a provider's model; an unknown or empty provider is counted in bytes (seed 001).
-///
-/// Factors on o200k are measured or reported ones, on the safe side: Gemini 1.20, Claude up to 4.6 1.25, Claude from
-/// 4.7 on 1.65, local models 1.10.
-#[cfg(feature = "tokenizer")]
 pub fn counter_for(provider: &str, model: &str) -> Arc<dyn TokenCounter> {
-    let (encoding, factor_percent, method): (fn() -> &'static bpe_openai::Tokenizer, i64, &'static str) =
-        match provider {
-            "openai" if is_cl100k(model) => (bpe_openai::cl100k_base, 100, "cl100k"),
-            "openai" => (bpe_openai::o200k_base, 100, "o200k"),
-            "anthropic" if is_older_claude(model) => (bpe_openai::o200k_base, 125, "o200k*1.25"),
-            "anthropic" => (bpe_openai::o200k_base, 165, "o200k*1.65"),
-            "google" | "gemini" => (bpe_openai::o200k_base, 120, "o200k*1.20"),
-            "local" | "ollama" | "llama.cpp" | "vllm" => (bpe_openai::o200k_base, 110, "o200k*1.10"),
-            _ => return Arc::new(BytesCounter),
-        };
-    Arc::new(exact::EncodingCounter {
-        encoding,
-        factor_percent,
-        method,
+    Vendor::of(provider, model).map_or_else(|| Arc::new(BytesCounter) as _, vendor_counter)
+}
+
+#[cfg(feature = "tokenizer")]
+fn vendor_counter(vendor: Vendor) -> Arc<dyn TokenCounter> {
+    match vendor {
+        Vendor::OpenAi { is_cl100k: true } => Arc::new(CL100K),
+        Vendor::OpenAi { is_cl100k: false } => Arc::new(O200K),
+        vendor => Arc::new(FactorCounter {
+            base: O200K,
+            factors: vendor.factors(),
+            method: vendor.factor_method(),
+        }),
+    }
+}
+
+/// Without the feature `tokenizer` o200k itself is estimated.
+#[cfg(not(feature = "tokenizer"))]
+fn vendor_counter(vendor: Vendor) -> Arc<dyn TokenCounter> {
+    Arc::new(FactorCounter {
+        base: EstimateCounter,
+        factors: vendor.factors(),
+        method: vendor.estimate_method(),
     })
 }
 
-/// Without the feature `tokenizer` every model is counted in bytes.
-#[cfg(not(feature = "tokenizer"))]
-pub fn counter_for(_provider: &str, _model: &str) -> Arc<dyn TokenCounter> {
-    Arc::new(BytesCounter)
-}
-
-#[cfg(feature = "tokenizer")]
-fn is_cl100k(model: &str) -> bool {
-    (model.starts_with("gpt-4") && !model.starts_with("gpt-4o") && !model.starts_with("gpt-4."))
-        || model.starts_with("gpt-3.5")
-}
-
-#[cfg(feature = "tokenizer")]
-fn is_older_claude(model: &str) -> bool {
-    let older = [
-        "claude-2",
-        "claude-3",
-        "claude-opus-4-0",
-        "claude-opus-4-1",
-        "claude-opus-4-5",
-        "claude-opus-4-6",
-    ];
-    let older = older
-        .iter()
-        .chain(&["claude-sonnet-4", "claude-haiku-4", "claude-opus-4-2"]);
-    older.into_iter().any(|prefix| model.starts_with(prefix))
-}
+#[cfg(test)]
+mod tests;

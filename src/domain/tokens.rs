@@ -14,7 +14,7 @@ pub trait TokenCounter: Send + Sync {
     /// Tokens of `text`.
     fn count(&self, text: &str) -> i64;
 
-    /// How this counter counts, as stored beside each count: `o200k`, `o200k*1.25`, `bytes/3`.
+    /// How this counter counts, as stored beside each count: `o200k`, `o200k*claude`, `bytes/3`.
     fn method(&self) -> &'static str;
 }
 

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod check_request;
+mod count;
 mod database;
 mod replay;
 
@@ -52,6 +53,7 @@ fn help_teaches() {
         "status",
         "verify",
         "check-request",
+        "count",
         "Examples:",
         "Exit codes:",
     ] {

@@ -1,0 +1,113 @@
+//! What providers add to a request beside its texts: role markers, the priming of the answer, tool definitions as the
+//! model sees them, and the instructions that come with tools.
+
+use serde_json::{Map, Value};
+
+use super::vendor::bare;
+use crate::domain::tokens::TokenCounter;
+
+/// OpenAI's chat format: each message, beside its role, name and content.
+pub(super) const PER_MESSAGE_TOKENS: i64 = 3;
+/// … and one with a name.
+pub(super) const PER_NAME_TOKENS: i64 = 1;
+/// … and the beginning of the answer.
+pub(super) const PRIMING_TOKENS: i64 = 3;
+
+/// OpenAI shows functions as declarations in TypeScript. What they cost beside their texts, by the vendor's cookbook:
+const FUNCTION_TOKENS: i64 = 7;
+const PROPERTIES_TOKENS: i64 = 3;
+const PROPERTY_TOKENS: i64 = 3;
+const ENUM_TOKENS: i64 = -3;
+const ENUM_VALUE_TOKENS: i64 = 3;
+const FUNCTIONS_END_TOKENS: i64 = 12;
+
+/// Anthropic's instructions for tools, by the beginning of the model's name: with `tool_choice` auto or none, and with
+/// any or tool (the vendor's price list). Longer names stand before the names that they begin with.
+const ANTHROPIC_TOOL_PROMPTS: [(&str, i64, i64); 13] = [
+    ("claude-opus-5", 286, 406),
+    ("claude-opus-4-8", 290, 410),
+    ("claude-opus-4-7", 675, 804),
+    ("claude-opus-4-6", 497, 589),
+    ("claude-sonnet-4-6", 497, 589),
+    ("claude-opus-4-5", 496, 588),
+    ("claude-sonnet-4-5", 496, 588),
+    ("claude-haiku-4-5", 496, 588),
+    ("claude-sonnet-5", 354, 474),
+    ("claude-opus-4", 313, 315),
+    ("claude-sonnet-4", 313, 315),
+    ("claude-3-5-haiku", 264, 355),
+    ("claude-haiku-3-5", 264, 355),
+];
+/// For a model that isn't listed: the largest of them.
+const ANTHROPIC_TOOL_PROMPT_MAX: (i64, i64) = (675, 804);
+/// Anthropic's own tools, by the beginning of their type. They have no definition in the request.
+const ANTHROPIC_BUILT_IN: [(&str, i64); 3] = [("bash_", 325), ("text_editor_", 700), ("computer_", 4_500)];
+
+/// Tokens of Anthropic's hidden instructions when there is at least one tool.
+pub(super) fn anthropic_tool_prompt(model: &str, choice: Option<&str>) -> i64 {
+    let listed = ANTHROPIC_TOOL_PROMPTS
+        .iter()
+        .find(|(prefix, ..)| bare(model).starts_with(prefix));
+    let (free, forced) = listed.map_or(ANTHROPIC_TOOL_PROMPT_MAX, |&(_, free, forced)| (free, forced));
+    if matches!(choice, Some("any" | "tool")) {
+        forced
+    } else {
+        free
+    }
+}
+
+/// Tokens of one of Anthropic's own tools, if `kind` is the type of one.
+pub(super) fn anthropic_built_in(kind: &str) -> Option<i64> {
+    let found = ANTHROPIC_BUILT_IN
+        .iter()
+        .find(|(prefix, _)| kind.starts_with(prefix));
+    found.map(|&(_, tokens)| tokens)
+}
+
+/// Tokens of functions as OpenAI declares them. Each is `{name, description, parameters}`.
+pub(super) fn functions(counter: &dyn TokenCounter, functions: &[&Map<String, Value>]) -> i64 {
+    if functions.is_empty() {
+        return 0;
+    }
+    let declared: i64 = functions
+        .iter()
+        .map(|function| declaration(counter, function))
+        .sum();
+    declared + FUNCTIONS_END_TOKENS
+}
+
+fn declaration(counter: &dyn TokenCounter, function: &Map<String, Value>) -> i64 {
+    let text = |name| function.get(name).and_then(Value::as_str).unwrap_or_default();
+    let head = format!("{}:{}", text("name"), text("description"));
+    let parameters = function
+        .get("parameters")
+        .map_or(0, |schema| properties(counter, schema));
+    FUNCTION_TOKENS + counter.count(&head) + parameters
+}
+
+/// The properties of a schema and of the schemas in it.
+fn properties(counter: &dyn TokenCounter, schema: &Value) -> i64 {
+    let Some(found) = schema.get("properties").and_then(Value::as_object) else {
+        return schema.get("items").map_or(0, |items| properties(counter, items));
+    };
+    if found.is_empty() {
+        return 0;
+    }
+    let each = found.iter().map(|(name, property)| {
+        let text = |key| property.get(key).and_then(Value::as_str).unwrap_or_default();
+        let line = format!("{name}:{}:{}", text("type"), text("description"));
+        PROPERTY_TOKENS + counter.count(&line) + values(counter, property) + properties(counter, property)
+    });
+    PROPERTIES_TOKENS + each.sum::<i64>()
+}
+
+fn values(counter: &dyn TokenCounter, property: &Value) -> i64 {
+    let Some(values) = property.get("enum").and_then(Value::as_array) else {
+        return 0;
+    };
+    let each = values.iter().map(|value| {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        ENUM_VALUE_TOKENS + counter.count(&text)
+    });
+    ENUM_TOKENS + each.sum::<i64>()
+}

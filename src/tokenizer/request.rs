@@ -1,0 +1,250 @@
+//! Counting a serialised request: the bytes that go to the provider (seed 001, "Count the Serialized Request, Not Raw
+//! Messages"). What the model sees of them is counted, and what the provider adds.
+//!
+//! The shape is read from the body, the tokenizer from provider and model, so a Claude behind an endpoint in OpenAI's
+//! shape is counted right. An unknown provider, an unknown shape and broken JSON fall through to the bytes estimate.
+
+mod anthropic;
+mod chat;
+mod gemini;
+mod responses;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{
+    BytesCounter, counter_for, image,
+    overhead::{PER_MESSAGE_TOKENS, PER_NAME_TOKENS, PRIMING_TOKENS},
+    vendor::Vendor,
+};
+use crate::domain::tokens::{ATTACHMENT_TOKENS, TOOL_CALL_OVERHEAD_TOKENS, TokenCounter};
+
+/// Characters of sealed reasoning (base64 of an encrypted text) per token of the reasoning behind it: four characters
+/// carry three bytes, and four bytes of a text are about one token. A guess: nobody but the vendor can read it.
+const SEALED_CHARS_PER_TOKEN: i64 = 5;
+
+/// A request's tokens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RequestCount {
+    /// All of them.
+    pub tokens: i64,
+    /// How they were counted: `o200k`, `o200k*claude`, `bytes/3`.
+    pub method: &'static str,
+    /// Where they come from; they sum up to `tokens`.
+    pub parts: RequestParts,
+}
+
+/// Where a request's tokens come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RequestParts {
+    /// Instructions, wherever they stand.
+    pub system: i64,
+    /// Definitions of tools and of the answer's schema, with what the provider adds for them.
+    pub tools: i64,
+    /// What user, model and tools said. All of it, when the shape isn't known.
+    pub messages: i64,
+    /// Roles, separators, the priming of the answer.
+    pub overhead: i64,
+}
+
+impl RequestParts {
+    fn total(&self) -> i64 {
+        self.system
+            .saturating_add(self.tools)
+            .saturating_add(self.messages)
+            .saturating_add(self.overhead)
+    }
+}
+
+/// Counts the tokens of `body`, a request as it goes to `provider` for `model`. It never fails: what it doesn't
+/// understand it counts by bytes.
+pub fn count_request(provider: &str, model: &str, body: &[u8]) -> RequestCount {
+    let understood = Vendor::of(provider, model).and_then(|vendor| {
+        let request: Map<String, Value> = serde_json::from_slice(body).ok()?;
+        let mut tally = Tally::new(vendor, provider, model);
+        Shape::of(vendor, &request)?.count(&mut tally, &request);
+        Some(tally.into_count())
+    });
+    understood.unwrap_or_else(|| by_bytes(body))
+}
+
+fn by_bytes(body: &[u8]) -> RequestCount {
+    let messages = BytesCounter::count_bytes(body.len());
+    RequestCount {
+        tokens: messages,
+        method: BytesCounter.method(),
+        parts: RequestParts {
+            messages,
+            ..RequestParts::default()
+        },
+    }
+}
+
+/// How a request is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    Chat,
+    Responses,
+    Anthropic,
+    Gemini,
+}
+
+impl Shape {
+    fn of(vendor: Vendor, request: &Map<String, Value>) -> Option<Self> {
+        if request.contains_key("contents") {
+            return Some(Self::Gemini);
+        }
+        if request.contains_key("input") {
+            return Some(Self::Responses);
+        }
+        request.get("messages")?.as_array()?;
+        let is_claude = matches!(vendor, Vendor::Anthropic { .. });
+        Some(
+            if anthropic::is_anthropic(request) || is_claude && !chat::is_chat(request) {
+                Self::Anthropic
+            } else {
+                Self::Chat
+            },
+        )
+    }
+
+    fn count(self, tally: &mut Tally<'_>, request: &Map<String, Value>) {
+        match self {
+            Self::Chat => chat::count(tally, request),
+            Self::Responses => responses::count(tally, request),
+            Self::Anthropic => anthropic::count(tally, request),
+            Self::Gemini => gemini::count(tally, request),
+        }
+    }
+}
+
+/// Whose words are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Speaker {
+    System,
+    Conversation,
+}
+
+impl Speaker {
+    fn of_role(role: &str) -> Self {
+        match role {
+            "system" | "developer" => Self::System,
+            _ => Self::Conversation,
+        }
+    }
+}
+
+/// What was counted so far.
+struct Tally<'a> {
+    counter: Arc<dyn TokenCounter>,
+    vendor: Vendor,
+    model: &'a str,
+    parts: RequestParts,
+}
+
+impl<'a> Tally<'a> {
+    fn new(vendor: Vendor, provider: &str, model: &'a str) -> Self {
+        Self {
+            counter: counter_for(provider, model),
+            vendor,
+            model,
+            parts: RequestParts::default(),
+        }
+    }
+
+    fn into_count(self) -> RequestCount {
+        RequestCount {
+            tokens: self.parts.total(),
+            method: self.counter.method(),
+            parts: self.parts,
+        }
+    }
+
+    fn add(&mut self, speaker: Speaker, tokens: i64) {
+        match speaker {
+            Speaker::System => self.parts.system += tokens,
+            Speaker::Conversation => self.parts.messages += tokens,
+        }
+    }
+
+    fn text(&mut self, speaker: Speaker, text: &str) {
+        self.add(speaker, self.counter.count(text));
+    }
+
+    /// A string as its text, anything else as compact JSON.
+    fn value(&mut self, speaker: Speaker, value: &Value) {
+        match value {
+            Value::Null => {}
+            Value::String(text) => self.text(speaker, text),
+            other => self.text(speaker, &other.to_string()),
+        }
+    }
+
+    /// What a message or a turn costs beside its content.
+    fn message(&mut self, role: &str, name: Option<&Value>) {
+        self.parts.overhead += PER_MESSAGE_TOKENS + self.counter.count(role);
+        if let Some(name) = name.and_then(Value::as_str) {
+            self.parts.overhead += PER_NAME_TOKENS + self.counter.count(name);
+        }
+    }
+
+    fn priming(&mut self) {
+        self.parts.overhead += PRIMING_TOKENS;
+    }
+
+    /// A call of a tool.
+    fn call(&mut self, name: Option<&Value>, arguments: Option<&Value>) {
+        for value in [name, arguments].into_iter().flatten() {
+            self.value(Speaker::Conversation, value);
+        }
+        self.parts.overhead += TOOL_CALL_OVERHEAD_TOKENS;
+    }
+
+    /// An image by its base64 data, if the request holds it.
+    fn image(&mut self, speaker: Speaker, base64: Option<&str>, low_detail: bool) {
+        let size = base64.and_then(image::size_of);
+        let tokens = image::tokens(self.vendor, self.model, size, low_detail);
+        self.add(speaker, tokens);
+    }
+
+    /// A document, a sound or a film, of which nothing is known but that it is there.
+    fn attachment(&mut self, speaker: Speaker) {
+        self.add(speaker, ATTACHMENT_TOKENS);
+    }
+
+    /// Reasoning that only the provider can read.
+    fn sealed(&mut self, text: &str) {
+        let chars = i64::try_from(text.len()).unwrap_or(i64::MAX);
+        self.add(Speaker::Conversation, chars / SEALED_CHARS_PER_TOKEN);
+    }
+
+    /// A definition as compact JSON.
+    fn definition(&mut self, definition: &Value) {
+        self.parts.tools += self.counter.count(&definition.to_string());
+    }
+}
+
+/// The elements of a field that is an array.
+fn list<'v>(object: &'v Map<String, Value>, name: &str) -> &'v [Value] {
+    object
+        .get(name)
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
+}
+
+/// A field that is a string.
+fn text<'v>(object: &'v Map<String, Value>, name: &str) -> &'v str {
+    object.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The base64 data of a `data:` URL (RFC 2397).
+fn data_url(url: &str) -> Option<&str> {
+    url.strip_prefix("data:")?
+        .split_once("base64,")
+        .map(|(_, data)| data)
+}
+
+#[cfg(test)]
+mod tests;

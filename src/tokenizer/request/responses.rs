@@ -1,0 +1,91 @@
+//! OpenAI responses: `instructions`, and `input` as a string or as items.
+
+use serde_json::{Map, Value};
+
+use super::{super::overhead, Speaker, Tally, data_url, list, text};
+
+pub(super) fn count(tally: &mut Tally<'_>, request: &Map<String, Value>) {
+    let instructions = text(request, "instructions");
+    if !instructions.is_empty() {
+        tally.message("system", None);
+        tally.text(Speaker::System, instructions);
+    }
+    match request.get("input") {
+        Some(Value::Array(items)) => {
+            for item in items.iter().filter_map(Value::as_object) {
+                self::item(tally, item);
+            }
+        }
+        Some(input) => {
+            tally.message("user", None);
+            tally.value(Speaker::Conversation, input);
+        }
+        None => {}
+    }
+    tally.priming();
+    tools(tally, list(request, "tools"));
+    if let Some(format) = request.get("text").and_then(|text| text.get("format")) {
+        tally.definition(format);
+    }
+}
+
+fn tools(tally: &mut Tally<'_>, tools: &[Value]) {
+    let (functions, others): (Vec<_>, Vec<_>) = tools.iter().partition(|tool| tool["type"] == "function");
+    let functions: Vec<_> = functions.into_iter().filter_map(Value::as_object).collect();
+    tally.parts.tools += overhead::functions(tally.counter.as_ref(), &functions);
+    for other in others {
+        tally.definition(other);
+    }
+}
+
+fn item(tally: &mut Tally<'_>, item: &Map<String, Value>) {
+    match text(item, "type") {
+        "function_call" => tally.call(item.get("name"), item.get("arguments")),
+        "custom_tool_call" => tally.call(item.get("name"), item.get("input")),
+        "function_call_output" | "custom_tool_call_output" => {
+            tally.message("tool", None);
+            content(tally, Speaker::Conversation, item.get("output"));
+        }
+        "reasoning" => reasoning(tally, item),
+        "compaction" => tally.sealed(text(item, "encrypted_content")),
+        "item_reference" => {}
+        "message" | "" => {
+            let role = text(item, "role");
+            tally.message(role, None);
+            content(tally, Speaker::of_role(role), item.get("content"));
+        }
+        _ => tally.value(Speaker::Conversation, &Value::Object(item.clone())),
+    }
+}
+
+/// A sealed reasoning stands for its summary too.
+fn reasoning(tally: &mut Tally<'_>, item: &Map<String, Value>) {
+    let sealed = text(item, "encrypted_content");
+    if sealed.is_empty() {
+        content(tally, Speaker::Conversation, item.get("summary"));
+    } else {
+        tally.sealed(sealed);
+    }
+}
+
+fn content(tally: &mut Tally<'_>, speaker: Speaker, content: Option<&Value>) {
+    match content {
+        Some(Value::Array(parts)) => parts.iter().for_each(|part| self::part(tally, speaker, part)),
+        Some(content) => tally.value(speaker, content),
+        None => {}
+    }
+}
+
+fn part(tally: &mut Tally<'_>, speaker: Speaker, part: &Value) {
+    match part["type"].as_str().unwrap_or_default() {
+        "input_image" => {
+            let url = part["image_url"].as_str();
+            tally.image(speaker, url.and_then(data_url), part["detail"] == "low");
+        }
+        "input_file" | "input_audio" => tally.attachment(speaker),
+        _ => {
+            let said = ["text", "refusal"].into_iter().find_map(|name| part.get(name));
+            tally.value(speaker, said.unwrap_or(part));
+        }
+    }
+}
