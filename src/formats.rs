@@ -15,6 +15,7 @@ mod json;
 mod native;
 mod pidgin;
 mod responses;
+mod usage;
 
 use crate::domain::{
     message::{Format, Kind, Message, Metadata, Part},
@@ -22,6 +23,7 @@ use crate::domain::{
     time::{SECOND_MS, Timestamp},
 };
 use json::Fields;
+pub use usage::{ReportedUsage, reported_usage};
 
 /// The fields that may say when a message was said, in the order in which they are tried.
 const TIME_FIELDS: [&str; 3] = ["at", "created_at", "timestamp"];

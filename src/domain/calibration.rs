@@ -1,0 +1,209 @@
+//! How far estimates of tokens are from what providers report, learned per provider and model.
+//!
+//! Two figures come out: a high quantile for what guards a ceiling, and an average for what is shown. They follow the
+//! last samples only, so a model whose tokenizer changes is learned anew, and memory stays bounded.
+//!
+//! Invariant: the guard is below the plain estimate only when enough samples say so.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+/// Samples that a calibration remembers.
+pub const SAMPLES_MAX: usize = 128;
+/// Fewer samples than this can raise the guard, but not lower it.
+pub const SAMPLES_MIN: usize = 16;
+/// The guard covers so many samples of a hundred.
+const GUARD_PERCENT: usize = 95;
+/// Smaller samples say more about overhead than about the tokenizer.
+pub const SAMPLE_TOKENS_MIN: i64 = 200;
+/// A report that is so many times the estimate, or the other way round, is about something else.
+const RATIO_MAX: i64 = 4;
+/// Models that are remembered; the one that was silent longest makes room.
+pub const MODELS_MAX: usize = 64;
+
+/// What was estimated and what the provider reported for the same text, in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Estimated.
+    pub estimated_tokens: i64,
+    /// Reported.
+    pub reported_tokens: i64,
+}
+
+impl Sample {
+    /// Large enough to tell something, and not about something else.
+    fn is_plausible(self) -> bool {
+        let Self {
+            estimated_tokens: estimated,
+            reported_tokens: reported,
+        } = self;
+        estimated >= SAMPLE_TOKENS_MIN
+            && reported >= SAMPLE_TOKENS_MIN
+            && reported <= estimated.saturating_mul(RATIO_MAX)
+            && estimated <= reported.saturating_mul(RATIO_MAX)
+    }
+
+    /// Reported per thousand estimated, rounded up.
+    fn permille(self) -> i64 {
+        let permille = i128::from(self.reported_tokens) * 1_000;
+        let permille =
+            (permille + i128::from(self.estimated_tokens) - 1) / i128::from(self.estimated_tokens.max(1));
+        i64::try_from(permille).unwrap_or(i64::MAX)
+    }
+}
+
+/// Makes samples of whole requests: the difference between one request and the next. Instructions and tools stand in
+/// both and cancel out, so nobody has to know them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meter {
+    last: Option<Sample>,
+}
+
+impl Meter {
+    /// Takes in the next request of the same conversation, of which `whole` holds the tokens. A sample comes out when
+    /// it has grown; after an eviction or a rewind there is none.
+    pub fn next(&mut self, whole: Sample) -> Option<Sample> {
+        let last = self.last.replace(whole)?;
+        let grown = Sample {
+            estimated_tokens: whole.estimated_tokens.saturating_sub(last.estimated_tokens),
+            reported_tokens: whole.reported_tokens.saturating_sub(last.reported_tokens),
+        };
+        grown.is_plausible().then_some(grown)
+    }
+}
+
+/// What was learned about one model.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// The last samples, oldest first.
+    samples: VecDeque<Sample>,
+}
+
+impl Calibration {
+    /// Learns from a sample. False for one that tells nothing.
+    pub fn learn(&mut self, sample: Sample) -> bool {
+        if !sample.is_plausible() {
+            return false;
+        }
+        while self.samples.len() >= SAMPLES_MAX {
+            self.samples.pop_front();
+        }
+        self.samples.push_back(sample);
+        true
+    }
+
+    /// How many samples it rests on.
+    pub fn samples(&self) -> usize {
+        self.samples.len()
+    }
+
+    /// The factor on estimates that holds for nearly all samples, in thousandths; at least 1,000 as long as there are
+    /// few.
+    pub fn guard_permille(&self) -> i64 {
+        let mut ratios: Vec<i64> = self.samples.iter().map(|sample| sample.permille()).collect();
+        ratios.sort_unstable();
+        let place = (ratios.len() * GUARD_PERCENT).div_ceil(100).saturating_sub(1);
+        let quantile = ratios.get(place).copied().unwrap_or(1_000);
+        if ratios.len() < SAMPLES_MIN {
+            quantile.max(1_000)
+        } else {
+            quantile
+        }
+    }
+
+    /// The factor on estimates that is right on the whole, in thousandths: a large sample weighs more.
+    pub fn average_permille(&self) -> i64 {
+        let sum = |tokens: fn(&Sample) -> i64| self.samples.iter().map(tokens).fold(0, i64::saturating_add);
+        if self.samples.is_empty() {
+            return 1_000;
+        }
+        Sample {
+            estimated_tokens: sum(|sample| sample.estimated_tokens),
+            reported_tokens: sum(|sample| sample.reported_tokens),
+        }
+        .permille()
+    }
+
+    /// An estimate as a ceiling should take it.
+    pub fn guard(&self, estimated_tokens: i64) -> i64 {
+        scaled(estimated_tokens, self.guard_permille())
+    }
+
+    /// An estimate as a person should see it.
+    pub fn average(&self, estimated_tokens: i64) -> i64 {
+        scaled(estimated_tokens, self.average_permille())
+    }
+}
+
+fn scaled(tokens: i64, permille: i64) -> i64 {
+    let scaled = (i128::from(tokens.max(0)) * i128::from(permille) + 999) / 1_000;
+    i64::try_from(scaled).unwrap_or(i64::MAX)
+}
+
+/// What was learned about all models.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Calibrations {
+    /// By provider, then by model.
+    models: BTreeMap<String, BTreeMap<String, Learned>>,
+    /// Samples learned in all.
+    learned: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Learned {
+    calibration: Calibration,
+    /// [`Calibrations::learned`] when it last learned.
+    at: u64,
+}
+
+impl Calibrations {
+    /// Learns about a provider's model. False for a sample that tells nothing.
+    pub fn learn(&mut self, provider: &str, model: &str, sample: Sample) -> bool {
+        if !sample.is_plausible() {
+            return false;
+        }
+        if self.of(provider, model).is_none() && self.len() >= MODELS_MAX {
+            self.forget_the_most_silent();
+        }
+        self.learned += 1;
+        let models = self.models.entry(provider.to_owned()).or_default();
+        let found = models.entry(model.to_owned()).or_default();
+        found.at = self.learned;
+        found.calibration.learn(sample)
+    }
+
+    /// What is known about a provider's model.
+    pub fn of(&self, provider: &str, model: &str) -> Option<&Calibration> {
+        let found = self.models.get(provider)?.get(model)?;
+        Some(&found.calibration)
+    }
+
+    /// How many models are known.
+    pub fn len(&self) -> usize {
+        self.models.values().map(BTreeMap::len).sum()
+    }
+
+    /// Whether nothing was learned yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn forget_the_most_silent(&mut self) {
+        let all = self.models.iter().flat_map(|(provider, models)| {
+            models
+                .iter()
+                .map(move |(model, learned)| (learned.at, provider.clone(), model.clone()))
+        });
+        let Some((_, provider, model)) = all.min() else {
+            return;
+        };
+        if let Some(models) = self.models.get_mut(&provider) {
+            models.remove(&model);
+        }
+        self.models.retain(|_, models| !models.is_empty());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn sample(estimated_tokens: i64, reported_tokens: i64) -> Sample {
+    Sample {
+        estimated_tokens,
+        reported_tokens,
+    }
+}
+
+fn learned(samples: impl IntoIterator<Item = Sample>) -> Calibration {
+    let mut calibration = Calibration::default();
+    for sample in samples {
+        assert!(calibration.learn(sample), "{sample:?}");
+    }
+    calibration
+}
+
+#[test]
+fn nothing_learned_changes_nothing() {
+    let calibration = Calibration::default();
+    assert_eq!(
+        (calibration.guard(12_345), calibration.average(12_345)),
+        (12_345, 12_345)
+    );
+    assert_eq!(calibration.guard(i64::MAX), i64::MAX);
+}
+
+#[test]
+fn a_few_samples_raise_the_guard_and_do_not_lower_it() {
+    let low = || std::iter::repeat_n(sample(1_000, 800), SAMPLES_MIN);
+    assert_eq!(learned(low().take(SAMPLES_MIN - 1)).guard(1_000), 1_000);
+    assert_eq!(learned(low()).guard(1_000), 800);
+    assert_eq!(learned([sample(1_000, 1_300)]).guard(1_000), 1_300);
+    assert_eq!(learned(low().take(3)).average(1_000), 800);
+}
+
+#[test]
+fn what_tells_nothing_is_not_learned() {
+    let mut calibrations = Calibrations::default();
+    for (estimated, reported) in [
+        (0, 0),
+        (199, 300),
+        (300, 199),
+        (-500, 500),
+        (1_000, 4_001),
+        (4_001, 1_000),
+    ] {
+        let sample = sample(estimated, reported);
+        assert!(!Calibration::default().learn(sample), "{sample:?}");
+        assert!(!calibrations.learn("openai", "gpt-5", sample), "{sample:?}");
+    }
+    assert!(calibrations.is_empty());
+}
+
+#[test]
+fn a_meter_sees_growth_only() {
+    let mut meter = Meter::default();
+    // Instructions and tools of 5,000 tokens stand in each report, and in no estimate.
+    let requests = [
+        (1_000, 6_100),
+        (2_000, 7_200),
+        (2_050, 7_255),
+        (900, 6_000),
+        (1_900, 7_100),
+    ];
+    let samples = requests.map(|(estimated, reported)| meter.next(sample(estimated, reported)));
+    assert_eq!(
+        samples,
+        [
+            None,
+            Some(sample(1_000, 1_100)),
+            None,
+            None,
+            Some(sample(1_000, 1_100))
+        ]
+    );
+}
+
+#[test]
+fn a_changed_tokenizer_is_learned_anew() {
+    let mut calibration = learned(std::iter::repeat_n(sample(1_000, 1_500), 1_000));
+    for _ in 0..SAMPLES_MAX {
+        calibration.learn(sample(1_000, 1_100));
+    }
+    assert_eq!(
+        (calibration.guard(1_000), calibration.average(1_000)),
+        (1_100, 1_100)
+    );
+}
+
+#[test]
+fn the_most_silent_model_makes_room() {
+    let mut calibrations = Calibrations::default();
+    for number in 0..MODELS_MAX {
+        calibrations.learn("openai", &format!("model-{number}"), sample(1_000, 1_000));
+    }
+    calibrations.learn("openai", "model-0", sample(1_000, 1_000));
+    calibrations.learn("anthropic", "claude-opus-5", sample(1_000, 1_000));
+    assert_eq!(calibrations.len(), MODELS_MAX);
+    assert!(calibrations.of("openai", "model-0").is_some());
+    assert!(calibrations.of("openai", "model-1").is_none());
+    assert!(calibrations.of("anthropic", "claude-opus-5").is_some());
+}
+
+/// Samples of which the report lies between these thousandths of the estimate.
+fn samples(
+    permille: std::ops::RangeInclusive<i64>,
+    count: std::ops::Range<usize>,
+) -> impl Strategy<Value = Vec<Sample>> {
+    let one = (1_000_i64..50_000, permille)
+        .prop_map(|(estimated, permille)| sample(estimated, estimated * permille / 1_000));
+    prop::collection::vec(one, count)
+}
+
+proptest! {
+    #[test]
+    fn it_converges_between_the_extremes(samples in samples(700..=1_900, 1..400)) {
+        let calibration = learned(samples.iter().copied());
+        let recent = &samples[samples.len().saturating_sub(SAMPLES_MAX)..];
+        let ratios = || recent.iter().map(|sample| sample.permille());
+        let (min, max) = (ratios().min().unwrap(), ratios().max().unwrap());
+        let guard = calibration.guard_permille();
+        prop_assert!((min..=max.max(1_000)).contains(&guard), "{min} {guard} {max}");
+        prop_assert!((min..=max).contains(&calibration.average_permille()));
+        // The guard holds for all but one sample in twenty.
+        let above = ratios().filter(|ratio| *ratio > guard).count();
+        prop_assert!(above * 20 <= recent.len(), "{above} of {}", recent.len());
+    }
+
+    #[test]
+    fn the_guard_is_below_the_estimate_only_when_the_samples_say_so(
+        samples in samples(500..=1_500, 1..200), tokens in 0_i64..1_000_000,
+    ) {
+        let calibration = learned(samples.iter().copied());
+        let recent = &samples[samples.len().saturating_sub(SAMPLES_MAX)..];
+        let lower = recent.iter().filter(|sample| sample.permille() < 1_000).count();
+        if calibration.guard(tokens) < tokens {
+            prop_assert!(recent.len() >= SAMPLES_MIN && lower * 100 >= recent.len() * 95, "{lower}");
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded_and_survives_writing(
+        samples in samples(300..=3_900, 1..300), names in prop::collection::vec("[a-f]{1,2}", 1..300),
+    ) {
+        let mut calibrations = Calibrations::default();
+        for (sample, name) in samples.iter().zip(&names) {
+            prop_assert!(calibrations.learn("local", name, *sample));
+            prop_assert!(calibrations.len() <= MODELS_MAX);
+            prop_assert!(calibrations.of("local", name).unwrap().samples() <= SAMPLES_MAX);
+        }
+        let written = serde_json::to_string(&calibrations).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Calibrations>(&written).unwrap(), calibrations);
+    }
+}
