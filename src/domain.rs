@@ -3,6 +3,7 @@
 //! Invariant: nothing in here reads the time, draws a random number or waits. Whoever calls passes the time in.
 
 pub mod agent;
+pub mod context;
 pub mod exchange;
 pub mod history;
 pub mod ledger;

@@ -11,6 +11,7 @@ mod detect;
 pub mod file;
 mod json;
 mod native;
+pub mod outgoing;
 
 use crate::domain::{
     message::{Format, Kind, Message, Metadata, Part},

@@ -47,6 +47,7 @@ fn help_teaches() {
         "serve",
         "replay",
         "summary",
+        "context",
         "history",
         "status",
         "verify",
