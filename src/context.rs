@@ -12,6 +12,7 @@ use crate::{
             is_safe_boundary,
         },
         exchange::{ExchangeState, FIRST_EXCHANGE, PREAMBLE},
+        summary::pending::with_pending,
         tokens::TokenCounter,
     },
     formats::outgoing::{Outgoing, RequestFormat, render},
@@ -21,6 +22,8 @@ use crate::{
 
 /// The most exchanges of a window that are read.
 pub const WINDOW_EXCHANGES_MAX: i64 = 100_000;
+/// The summary takes at most this part of a request.
+const SUMMARY_SHARE: i64 = 4;
 /// The first message of a session is looked for in its first exchanges, at most so many.
 const ANCHOR_EXCHANGES_MAX: i64 = 4;
 
@@ -52,7 +55,8 @@ impl ContextQuery {
 pub struct ContextMaterial {
     agent: AgentId,
     version: i64,
-    summary: Option<String>,
+    /// The document as readers see it; empty for none.
+    markdown: String,
     first_exchange: i64,
     preamble: Vec<StoredMessage>,
     anchor: Option<StoredMessage>,
@@ -106,11 +110,10 @@ pub async fn load(store: &dyn Store, agent: &AgentId, snapshot: &Snapshot) -> St
         Some(newest) => anchor(store, agent, newest).await?,
         None => None,
     };
-    let has_summary = !snapshot.markdown.trim().is_empty();
     Ok(ContextMaterial {
         agent: agent.clone(),
         version: snapshot.version,
-        summary: has_summary.then(|| fence(agent, snapshot.version, &snapshot.markdown)),
+        markdown: snapshot.markdown.clone(),
         first_exchange,
         preamble: preamble
             .into_iter()
@@ -178,8 +181,17 @@ impl ContextMaterial {
         defaults: ContextOptions,
         counter: &dyn TokenCounter,
     ) -> ContextReply {
-        let context = build(&self.input(), &query.options(defaults), counter);
-        let Outgoing { body, notes } = render(query.format, &context.turns);
+        let options = query.options(defaults);
+        let room = options.limit_tokens().map(|limit| limit / SUMMARY_SHARE);
+        let shortened = room
+            .filter(|&room| counter.count(&self.markdown) > room)
+            .map(|room| with_pending(&self.markdown, &[], room, counter).0);
+        let input = self.input(shortened.as_ref().unwrap_or(&self.markdown));
+        let context = build(&input, &options, counter);
+        let Outgoing { body, mut notes } = render(query.format, &context.turns);
+        if shortened.is_some() {
+            notes.push("the summary is shortened: whole, it would take too much of this budget".to_owned());
+        }
         ContextReply {
             agent_id: self.agent.clone(),
             format: query.format,
@@ -195,7 +207,8 @@ impl ContextMaterial {
         }
     }
 
-    fn input(&self) -> ContextInput<'_> {
+    fn input(&self, markdown: &str) -> ContextInput<'_> {
+        let has_summary = !markdown.trim().is_empty();
         let exchanges = self.window.iter().map(|stored| SourceExchange {
             exchange: stored.exchange.exchange,
             is_open: stored.exchange.state == ExchangeState::Open,
@@ -204,7 +217,7 @@ impl ContextMaterial {
         ContextInput {
             preamble: self.preamble.iter().map(source).collect(),
             anchor: self.anchor.as_ref().map(source),
-            summary: self.summary.clone(),
+            summary: has_summary.then(|| fence(&self.agent, self.version, markdown)),
             exchanges: exchanges.collect(),
             evicted: self.first_exchange > FIRST_EXCHANGE,
         }

@@ -5,7 +5,10 @@ use super::{
     Alternation, Context, ContextInput, ContextOptions, Piece, Reason, Role, SourceExchange, SourceMessage,
     Thinking, Turn, alternation, draft, elide, last_n::walk, pairs,
 };
-use crate::domain::{exchange::PREAMBLE, tokens::TokenCounter};
+use crate::domain::{exchange::PREAMBLE, message::Part, text::head_tail, tokens::TokenCounter};
+
+/// The anchor takes at most this part of a request.
+const ANCHOR_SHARE: i64 = 4;
 
 /// What goes where, before it is put together.
 struct Plan<'i, 'a> {
@@ -74,7 +77,7 @@ impl<'i, 'a> Plan<'i, 'a> {
             options,
             counter,
             preamble: pairs::repair(&preamble),
-            anchor: options.anchor.then(|| anchor(input)).flatten(),
+            anchor: options.anchor.then(|| anchor(input, options, counter)).flatten(),
             summary: input
                 .summary
                 .as_ref()
@@ -186,10 +189,24 @@ impl<'i, 'a> Plan<'i, 'a> {
     }
 }
 
-fn anchor<'a>(input: &ContextInput<'a>) -> Option<Piece<'a>> {
+/// The first message of the session; if it takes more than its share, its text without the middle, if it has one.
+fn anchor<'a>(
+    input: &ContextInput<'a>,
+    options: &ContextOptions,
+    counter: &dyn TokenCounter,
+) -> Option<Piece<'a>> {
     let drafts = draft::of_message(input.anchor?, PREAMBLE, false);
-    let said = drafts.into_iter().find(|draft| draft.role == Role::User);
-    said.map(|draft| draft.piece())
+    let draft = drafts.into_iter().find(|draft| draft.role == Role::User)?;
+    let piece = draft.piece();
+    let share = options.limit_tokens().map(|limit| limit / ANCHOR_SHARE);
+    let Some(share) = share.filter(|&share| piece.cost(counter) > share) else {
+        return Some(piece);
+    };
+    // A token is a character or more, but for rare ones.
+    let chars = usize::try_from(share).unwrap_or(0);
+    let said = input.anchor?.message.text();
+    let text = head_tail(said.trim(), chars * 2 / 3, chars / 3);
+    (!text.is_empty()).then(|| draft.share(vec![Part::Text(text)]))
 }
 
 /// Says what the model doesn't see, since neither window nor summary does.

@@ -288,6 +288,26 @@ fn anchor_and_summary_stand_before_the_window() {
 }
 
 #[test]
+fn an_anchor_takes_no_more_than_its_share() {
+    let anchor = format!("u {}", "task ".repeat(1_000));
+    let script = format!("{anchor} | a A | u two | a B");
+    with_input(&script, |input| {
+        input.anchor = Some(input.exchanges[0].messages[0]);
+        let options = ContextOptions {
+            max_tokens: 1_000,
+            ..ContextOptions::default()
+        };
+        let context = build(input, &options, &Characters);
+        let text = brief(&context.turns);
+        assert_eq!((context.left_out, context.over_budget), (vec![1], false));
+        assert!(
+            text.starts_with("u task task") && text.contains("/[… 4750 characters left out …]/"),
+            "{text}"
+        );
+    });
+}
+
+#[test]
 fn thinking_goes_when_anything_has_left() {
     let script = "u one | t hmm | u two | t aha";
     let options = ContextOptions::default();
