@@ -1,6 +1,7 @@
 //! The command line: one file per command. Data goes to stdout, everything else to stderr.
 
 mod check_request;
+mod context;
 mod count;
 mod exit;
 mod history;
@@ -36,6 +37,7 @@ Examples:
   recapd serve                              the daemon on 127.0.0.1:7411, database in ./recapd.db
   recapd summary my-agent                   what my-agent's context holds of the past
   recapd history my-agent                   which exchanges the model still sees
+  recapd context my-agent --format openai   what to send to a model next
   recapd verify                             check every invariant on the data
   recapd check-request --format openai r.json    what the provider would refuse in a request
 
@@ -54,7 +56,8 @@ struct Shared {
     /// Database file [default: database.url of the configuration]
     #[arg(long, global = true, value_name = "FILE")]
     db: Option<PathBuf>,
-    /// Ask the daemon there, e.g. `http://127.0.0.1:7411`, instead of reading the database (summary, history, status)
+    /// Ask the daemon there, e.g. `http://127.0.0.1:7411`, instead of reading the database (summary, context, history,
+    /// status)
     #[arg(long, global = true, value_name = "URL", conflicts_with = "db")]
     server: Option<String>,
     /// Print JSON for programs
@@ -70,6 +73,8 @@ enum Command {
     Replay(replay::Replay),
     /// Print an agent's summary
     Summary(summary::Summary),
+    /// Print what to send to a model for an agent, as content of a provider's request
+    Context(context::Context),
     /// Print an agent's exchanges, with the rule between what the model sees and what it doesn't
     History(history::History),
     /// Print how the queue and the updates are doing
@@ -99,6 +104,7 @@ fn run(cli: Cli, environment: &Environment) -> Result<ExitCode, Failed> {
         Command::Serve(serve) => serve.run(&loaded, environment),
         Command::Replay(replay) => replay.run(&loaded.config, &shared, environment),
         Command::Summary(summary) => summary.run(&loaded.config, &shared),
+        Command::Context(context) => context.run(&loaded.config, &shared),
         Command::History(history) => history.run(&loaded.config, &shared),
         Command::Status(status) => status.run(&loaded.config, &shared),
         Command::Count(count) => count.run(&loaded.config, &shared),

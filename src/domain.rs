@@ -4,6 +4,7 @@
 
 pub mod agent;
 pub mod calibration;
+pub mod context;
 pub mod convergence;
 pub mod exchange;
 pub mod history;

@@ -13,6 +13,7 @@ pub mod file;
 mod gemini;
 mod json;
 mod native;
+pub mod outgoing;
 mod pidgin;
 mod responses;
 mod usage;

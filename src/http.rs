@@ -16,6 +16,7 @@ mod agents;
 mod batch;
 mod body;
 mod connection;
+mod context;
 mod extract;
 mod frame;
 mod health;
@@ -48,8 +49,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 
 use crate::{
-    clock::Clock, config::Config, domain::time::Timestamp, keeper::Keeper, snapshot::Snapshots, store::Store,
-    store::StoreResult, telemetry::metrics::Metrics,
+    clock::Clock, config::Config, domain::context::ContextOptions, domain::time::Timestamp, keeper::Keeper,
+    snapshot::Snapshots, store::Store, store::StoreResult, telemetry::metrics::Metrics,
 };
 use problem::Problem;
 
@@ -85,6 +86,8 @@ pub struct HttpSettings {
     pub batch_messages_max: usize,
     /// The ceiling of a summary, to be shown beside its size.
     pub summary_tokens_max: i64,
+    /// How contexts are built unless a request says otherwise.
+    pub context: ContextOptions,
 }
 
 impl From<&Config> for HttpSettings {
@@ -94,6 +97,7 @@ impl From<&Config> for HttpSettings {
             request_timeout_ms: config.http.request_timeout_ms,
             batch_messages_max: config.http.batch_messages_max,
             summary_tokens_max: config.summary.max_tokens,
+            context: config.context.options(),
         }
     }
 }
@@ -145,6 +149,7 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
         .route("/v1/agents", get(agents::list))
         .route("/v1/agents/{id}/messages", post(messages::append))
         .route("/v1/agents/{id}/summary", get(summary::read))
+        .route("/v1/agents/{id}/context", get(context::read))
         .route("/v1/agents/{id}/history", get(history::read))
         .route("/v1/agents/{id}/clear", post(lineage::clear))
         .route("/v1/agents/{id}/mark", post(lineage::mark))

@@ -60,6 +60,11 @@ impl Keeper {
         }
     }
 
+    /// What counts messages.
+    pub fn counter(&self) -> &dyn TokenCounter {
+        self.counter.as_ref()
+    }
+
     /// Appends messages as they come in.
     ///
     /// # Errors

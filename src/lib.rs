@@ -20,13 +20,13 @@
 //! - `worker`: wake, claim, condense, compact, complete.
 //! - `schedule`: the cron jobs (ageing, pruning, reconciling).
 //! - `snapshot`: the lock-free read path.
-//! - `history`: reading a history, for the command line and HTTP alike.
+//! - `history`, `context`: reading a history and what to send to a model, for the command line and HTTP alike.
 //! - `assembly`: from configuration to parts.
 //! - `http`, `cli`: the ways in.
 //! - `config`, `crontab`, `telemetry`, `lifecycle`, `clock`, `notice`: the surroundings.
 //!
 //! Dependency rule, enforced by `tests/tidy.rs`:
-//! `domain <- {formats, tokenizer} <- {store, llm} <- {keeper, worker, schedule, snapshot} <- assembly <- {http, cli} <- main`.
+//! `domain <- {formats, tokenizer} <- {store, llm} <- {keeper, worker, schedule, snapshot} <- {history, context, assembly} <- {http, cli} <- main`.
 //!
 //! Without the default feature `daemon` only the first four exist: a library for agents that manage their own
 //! window.
@@ -44,6 +44,8 @@ pub mod cli;
 pub mod clock;
 #[cfg(feature = "daemon")]
 pub mod config;
+#[cfg(feature = "daemon")]
+pub mod context;
 #[cfg(feature = "daemon")]
 pub mod crontab;
 #[cfg(feature = "daemon")]

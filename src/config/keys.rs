@@ -18,6 +18,7 @@ pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
     ("window.budget_tokens", 0, 100_000_000),
     ("session.idle_gap_minutes", 0, 525_600),
     ("context.max_tokens", 1_000, 100_000_000),
+    ("context.output_reserve_tokens", 0, 10_000_000),
     ("summary.max_tokens", 100, 10_000),
     ("summary.session_hours", 1, 87_600),
     ("summary.yesterday_hours", 1, 87_600),
@@ -96,6 +97,7 @@ impl Keys {
         let value = match (default, given) {
             (Value::Integer(_), Given::Toml(value @ Value::Integer(_)))
             | (Value::Float(_), Given::Toml(value @ Value::Float(_)))
+            | (Value::Boolean(_), Given::Toml(value @ Value::Boolean(_)))
             | (Value::String(_), Given::Toml(value @ Value::String(_))) => Some(value.clone()),
             #[expect(
                 clippy::cast_precision_loss,
@@ -106,6 +108,7 @@ impl Keys {
                 text.trim().replace('_', "").parse().ok().map(Value::Integer)
             }
             (Value::Float(_), Given::Text(text)) => text.trim().parse().ok().map(Value::Float),
+            (Value::Boolean(_), Given::Text(text)) => text.trim().parse().ok().map(Value::Boolean),
             (Value::String(_), Given::Text(text)) => Some(Value::String(text.clone())),
             _ => None,
         };
@@ -181,6 +184,7 @@ fn kind(value: &Value) -> &'static str {
     match value {
         Value::Integer(_) => "an integer",
         Value::Float(_) => "a number",
+        Value::Boolean(_) => "true or false",
         _ => "a text",
     }
 }

@@ -6,7 +6,11 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 use crate::{
     crontab::Crontab,
-    domain::{window::Budget, work::RetryPolicy},
+    domain::{
+        context::{Alternation, ContextOptions},
+        window::Budget,
+        work::RetryPolicy,
+    },
 };
 
 /// `[database]`
@@ -72,6 +76,25 @@ pub struct SessionConfig {
 pub struct ContextConfig {
     /// Ceiling of a whole request.
     pub max_tokens: i64,
+    /// Tokens of it that stay free for the answer.
+    pub output_reserve_tokens: i64,
+    /// Whether the first message of the session stays in view.
+    pub anchor: bool,
+    /// What happens to neighbouring turns of one side.
+    pub alternation: Alternation,
+}
+
+impl ContextConfig {
+    /// How contexts are built unless a request says otherwise.
+    pub fn options(&self) -> ContextOptions {
+        ContextOptions {
+            max_tokens: self.max_tokens,
+            output_reserve_tokens: self.output_reserve_tokens,
+            anchor: self.anchor,
+            alternation: self.alternation,
+            ..ContextOptions::default()
+        }
+    }
 }
 
 /// `[summary]`

@@ -51,6 +51,7 @@ fn documented() -> Vec<(String, String)> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "most of them are a golden text")]
 fn the_reference_is_the_default() {
     let loaded = load(None, &[], &[]).unwrap();
     assert_eq!(loaded.config, Config::default());
@@ -67,7 +68,10 @@ fn the_reference_is_the_default() {
         .map(|entry| format!("{} = {}", entry.key, entry.value))
         .collect();
     insta::assert_snapshot!(shown.join("\n"), @r#"
+    context.alternation = "merge"
+    context.anchor = true
     context.max_tokens = 160000
+    context.output_reserve_tokens = 8000
     database.busy_timeout_ms = 5000
     database.group_commit_max = 256
     database.readers = 4
@@ -205,7 +209,7 @@ fn every_value_in_the_comments_is_accepted_and_no_other() {
             assert!(error.contains(&format!("`{value}`")), "{error}");
         }
     }
-    assert_eq!(choices, 6);
+    assert_eq!(choices, 7);
 }
 
 #[test]

@@ -32,7 +32,8 @@ pub fn count_message(counter: &dyn TokenCounter, message: &Message) -> i64 {
         + MESSAGE_OVERHEAD_TOKENS
 }
 
-fn count_part(counter: &dyn TokenCounter, part: &Part) -> i64 {
+/// Tokens of one piece of a message's content.
+pub fn count_part(counter: &dyn TokenCounter, part: &Part) -> i64 {
     match part {
         Part::Text(text) | Part::Thinking(text) | Part::ToolResult { text, .. } => counter.count(text),
         Part::ToolCall { name, arguments, .. } => {

@@ -49,6 +49,7 @@ fn help_teaches() {
         "serve",
         "replay",
         "summary",
+        "context",
         "history",
         "status",
         "verify",

@@ -61,6 +61,11 @@ const LAYERS: &[Layer] = &[
         banned: OUTSIDE,
     },
     Layer { module: "snapshot", may_use: &["domain", "clock", "store"], banned: OUTSIDE },
+    Layer {
+        module: "context",
+        may_use: &["domain", "formats", "store", "snapshot"],
+        banned: &["sqlx::", "reqwest::", "axum::", "tokio::"],
+    },
     Layer { module: "history", may_use: &["domain", "store"], banned: &["sqlx::", "reqwest::", "axum::", "tokio::"] },
     Layer {
         module: "assembly",
@@ -73,7 +78,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         module: "http",
         may_use: &[
-            "domain", "formats", "clock", "config", "telemetry", "store", "keeper", "snapshot", "history",
+            "domain", "formats", "clock", "config", "telemetry", "store", "keeper", "snapshot", "history", "context",
         ],
         banned: &["sqlx::", "reqwest::"],
     },
@@ -81,7 +86,7 @@ const LAYERS: &[Layer] = &[
         module: "cli",
         may_use: &[
             "domain", "formats", "tokenizer", "validator", "clock", "config", "telemetry", "lifecycle", "store", "llm",
-            "snapshot", "history", "assembly", "http",
+            "snapshot", "history", "context", "assembly", "http",
         ],
         banned: &["sqlx::", "axum::"],
     },

@@ -10,7 +10,13 @@ use super::{code, recapd, stderr};
 fn a_missing_database_is_unreachable_and_says_which() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("none.db");
-    for command in [&["summary", "a"][..], &["history", "a"], &["status"], &["verify"]] {
+    for command in [
+        &["summary", "a"][..],
+        &["context", "a", "--format", "gemini"],
+        &["history", "a"],
+        &["status"],
+        &["verify"],
+    ] {
         let output = recapd()
             .args(command)
             .arg("--db")

@@ -1,0 +1,103 @@
+//! `recapd context`
+
+use std::{process::ExitCode, sync::Arc};
+
+use clap::Args;
+
+use super::{Shared, exit::Failed, open, output, remote::Remote};
+use crate::{
+    config::Config,
+    context::{ContextQuery, load},
+    domain::{agent::AgentId, context::Alternation},
+    formats::outgoing::RequestFormat,
+    snapshot,
+    store::Store as _,
+    tokenizer,
+};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Prints the fields of the provider's request that hold the conversation: preamble, first message of the session, summary
+and window, valid for that provider. What couldn't be carried over is said on stderr; --json has it all.")]
+pub(super) struct Context {
+    /// The agent
+    agent: AgentId,
+    /// Whose request to write
+    #[arg(long, value_name = "anthropic|openai|openai-responses|gemini", value_parser = format_named)]
+    format: RequestFormat,
+    /// The most tokens of the whole request; 0 is no limit [default: `context.max_tokens`]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(0..=100_000_000))]
+    budget: Option<i64>,
+    /// What happens to neighbouring turns of one side [default: `context.alternation`]
+    #[arg(long, value_name = "ack|merge|keep", value_parser = alternation_named)]
+    alternation: Option<Alternation>,
+}
+
+fn format_named(name: &str) -> Result<RequestFormat, String> {
+    RequestFormat::from_name(name)
+        .ok_or_else(|| "expected anthropic, openai, openai-responses or gemini".to_owned())
+}
+
+fn alternation_named(name: &str) -> Result<Alternation, String> {
+    Alternation::from_name(name).ok_or_else(|| "expected ack, merge or keep".to_owned())
+}
+
+impl Context {
+    pub(super) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        open::block_on(async {
+            let reply = match &shared.server {
+                Some(server) => self.ask(&Remote::new(server)?).await?,
+                None => self.read(config).await?,
+            };
+            if shared.json {
+                output::json(&reply)?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            output::json(&reply["body"])?;
+            for note in reply["notes"].as_array().into_iter().flatten() {
+                output::error(&format!("note: {}", note.as_str().unwrap_or_default()));
+            }
+            if reply["over_budget"] == true {
+                output::error("note: the newest exchange is too big by itself: this is over the budget");
+            }
+            Ok(ExitCode::SUCCESS)
+        })
+    }
+
+    fn query(&self) -> ContextQuery {
+        ContextQuery {
+            format: self.format,
+            budget_tokens: self.budget,
+            alternation: self.alternation,
+        }
+    }
+
+    async fn read(&self, config: &Config) -> Result<serde_json::Value, Failed> {
+        let store = Arc::new(open::look(config).await?);
+        let Some(row) = store.summary(&self.agent).await? else {
+            return Err(open::unknown(store.as_ref(), &self.agent).await);
+        };
+        let ceiling = tokenizer::ceiling_counter();
+        let snapshot = snapshot::render(&row, config.summary.max_tokens, ceiling.as_ref());
+        let material = load(store.as_ref(), &self.agent, &snapshot).await?;
+        let counter = tokenizer::counter_for(&config.window.provider, &config.window.model);
+        let reply = material.build(self.query(), config.context.options(), counter.as_ref());
+        serde_json::to_value(reply).map_err(|error| anyhow::Error::new(error).into())
+    }
+
+    async fn ask(&self, daemon: &Remote) -> Result<serde_json::Value, Failed> {
+        let budget = self.budget.map(|budget| format!("&budget={budget}"));
+        let mode = self
+            .alternation
+            .map(|mode| format!("&alternation={}", mode.name()));
+        let path = format!(
+            "/v1/agents/{}/context?format={}{}{}",
+            self.agent,
+            self.format.name(),
+            budget.unwrap_or_default(),
+            mode.unwrap_or_default()
+        );
+        let text = daemon.get(&path, "application/json").await?;
+        serde_json::from_str(&text).map_err(|error| anyhow::Error::new(error).into())
+    }
+}

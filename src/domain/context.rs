@@ -1,0 +1,319 @@
+//! The context: what to send to a model, as turns that every provider accepts once they are written in its form.
+//!
+//! ```text
+//! preamble │ anchor, fenced summary │ window: whole exchanges, pairs complete, roles alternating
+//! ```
+//!
+//! Invariants: every call is followed at once by the results of all calls of its turn, in call order; the first turn
+//! after the system's is the user's own; no turn is empty; the newest exchange is always there; what doesn't fit is
+//! reported. The same input gives the same turns. Nothing made up here is ever stored: [`Origin::Synthetic`] marks it.
+//!
+//! `formats::outgoing` writes the turns for a provider.
+
+mod alternation;
+mod draft;
+mod elide;
+mod fence;
+mod fit;
+mod last_n;
+mod pairs;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    message::{Message, Part},
+    tokens::{MESSAGE_OVERHEAD_TOKENS, TokenCounter, count_part},
+};
+pub use elide::Elision;
+pub use fence::fence;
+pub use last_n::{is_safe_boundary, last_n};
+
+/// The answer that stands for a result which nobody recorded.
+pub const MISSING_RESULT: &str = "interrupted: no result was recorded";
+/// What the model is made to say between two turns of the user's (the lecture's text).
+pub const ACKNOWLEDGEMENT: &str = "Understood.";
+/// What the user is made to say between two turns of the model's, and before its first.
+pub const CONTINUATION: &str = "Continue.";
+/// The reserve for output takes at most this part of a request.
+const RESERVE_SHARE_MAX: i64 = 4;
+
+/// Whose turn it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Instructions.
+    System,
+    /// The user says something; no tool result is in it.
+    User,
+    /// The model says something or calls tools.
+    Assistant,
+    /// The results of the calls of the turn before, then perhaps something that the user says.
+    Tool,
+}
+
+/// Where a piece comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A stored message, whole or in part.
+    Stored {
+        /// Its place in the agent's history.
+        seq: i64,
+    },
+    /// Made up for this request; never to be stored.
+    Synthetic(Reason),
+}
+
+/// Why something was made up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The fenced summary.
+    Summary,
+    /// Says which exchanges were left out to fit.
+    LeftOut,
+    /// The conversation would begin with the model.
+    FirstTurn,
+    /// Two turns of one side would stand side by side.
+    Alternation,
+    /// A call has no result.
+    MissingResult,
+}
+
+/// What one stored message, or one thing made up, contributes to a turn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Piece<'a> {
+    /// Its content, in order; never empty.
+    pub parts: Cow<'a, [Part]>,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// The stored message, if `parts` are all of it but for blank texts and thinking: then a provider that wrote it
+    /// may get it back as it was.
+    pub source: Option<&'a Message>,
+    /// The source's thinking may be sent.
+    pub keeps_thinking: bool,
+    /// Tokens of `parts`, once known.
+    tokens: Option<i64>,
+}
+
+/// What a provider sees as one message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Turn<'a> {
+    /// Whose.
+    pub role: Role,
+    /// The exchange it belongs to; 0 for preamble, anchor and summary.
+    pub exchange: i64,
+    /// Its content, in order; never empty.
+    pub pieces: Vec<Piece<'a>>,
+}
+
+/// How two neighbouring turns of one side are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Alternation {
+    /// A short turn of the other side is put between them (seed 004).
+    Ack,
+    /// They become one turn.
+    Merge,
+    /// They stay as they are: no current provider minds, some gateways and chat templates do.
+    Keep,
+}
+
+impl Alternation {
+    /// The name in the configuration, on the command line and in HTTP queries.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ack => "ack",
+            Self::Merge => "merge",
+            Self::Keep => "keep",
+        }
+    }
+
+    /// The mode of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Ack, Self::Merge, Self::Keep]
+            .into_iter()
+            .find(|mode| mode.name() == name)
+    }
+}
+
+/// How a context is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContextOptions {
+    /// The most tokens of the whole request, output included; 0 is no limit.
+    pub max_tokens: i64,
+    /// Tokens of it that stay free for the answer; at most a quarter of it is kept free.
+    pub output_reserve_tokens: i64,
+    /// The first message of the session stays in view after its exchange has left the window.
+    pub anchor: bool,
+    /// What happens to neighbouring turns of one side.
+    pub alternation: Alternation,
+    /// Instructions stay where they were said; otherwise they all come first.
+    pub system_in_place: bool,
+    /// Thinking of the open exchange is kept even after an eviction.
+    pub keep_open_thinking: bool,
+}
+
+impl ContextOptions {
+    /// The most tokens of what is sent, if there is a limit.
+    pub fn limit_tokens(&self) -> Option<i64> {
+        let reserve = self
+            .output_reserve_tokens
+            .min(self.max_tokens / RESERVE_SHARE_MAX);
+        (self.max_tokens > 0).then(|| self.max_tokens - reserve.max(0))
+    }
+}
+
+impl Default for ContextOptions {
+    fn default() -> Self {
+        Self {
+            max_tokens: 0,
+            output_reserve_tokens: 0,
+            anchor: true,
+            alternation: Alternation::Merge,
+            system_in_place: false,
+            keep_open_thinking: false,
+        }
+    }
+}
+
+/// A stored message.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceMessage<'a> {
+    /// Its place in the agent's history.
+    pub seq: i64,
+    /// The message.
+    pub message: &'a Message,
+    /// What it costs by the same counter, if that is known (`domain::tokens::count_message`).
+    pub tokens: Option<i64>,
+}
+
+/// An exchange in the window.
+#[derive(Clone, Debug)]
+pub struct SourceExchange<'a> {
+    /// Its number.
+    pub exchange: i64,
+    /// More is expected in it.
+    pub is_open: bool,
+    /// Its messages, in stored order.
+    pub messages: Vec<SourceMessage<'a>>,
+}
+
+/// What a context is built from.
+#[derive(Clone, Debug, Default)]
+pub struct ContextInput<'a> {
+    /// The leading instructions.
+    pub preamble: Vec<SourceMessage<'a>>,
+    /// The first message of the session, said by the user.
+    pub anchor: Option<SourceMessage<'a>>,
+    /// The summary as it is to be read, already fenced ([`fence`]).
+    pub summary: Option<String>,
+    /// The exchanges in the window, oldest first.
+    pub exchanges: Vec<SourceExchange<'a>>,
+    /// Exchanges of the session have left the window.
+    pub evicted: bool,
+}
+
+/// What to send.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Context<'a> {
+    /// In order.
+    pub turns: Vec<Turn<'a>>,
+    /// What they cost.
+    pub tokens: i64,
+    /// What they may cost, if there is a limit.
+    pub limit_tokens: Option<i64>,
+    /// They cost more than that: the newest exchange, with what must go along, is too big by itself.
+    pub over_budget: bool,
+    /// Exchanges of the window that had no room, oldest first.
+    pub left_out: Vec<i64>,
+    /// Tool results that were shortened.
+    pub elided: Vec<Elision>,
+}
+
+/// Which thinking is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Thinking {
+    All,
+    /// Only that of the exchange that is still open.
+    Open,
+    None,
+}
+
+/// Builds the context of `input`. Costs are counted with `counter`.
+pub fn build<'a>(
+    input: &ContextInput<'a>,
+    options: &ContextOptions,
+    counter: &dyn TokenCounter,
+) -> Context<'a> {
+    let bound = if options.keep_open_thinking {
+        Thinking::Open
+    } else {
+        Thinking::None
+    };
+    if input.evicted {
+        return fit::fit(input, options, bound, counter);
+    }
+    let whole = fit::fit(input, options, Thinking::All, counter);
+    if whole.left_out.is_empty() && whole.elided.is_empty() {
+        return whole;
+    }
+    // Thinking is bound to all that stood before it (provider documentation, "Preserved thinking").
+    fit::fit(input, options, bound, counter)
+}
+
+impl Piece<'_> {
+    fn synthetic(reason: Reason, part: Part) -> Self {
+        Self {
+            parts: Cow::Owned(vec![part]),
+            origin: Origin::Synthetic(reason),
+            source: None,
+            keeps_thinking: false,
+            tokens: None,
+        }
+    }
+
+    fn text(reason: Reason, text: &str) -> Self {
+        Self::synthetic(reason, Part::Text(text.to_owned()))
+    }
+
+    /// Counts what isn't counted yet, so that it is counted once.
+    fn measure(&mut self, counter: &dyn TokenCounter) {
+        self.tokens = Some(self.cost(counter));
+    }
+
+    fn cost(&self, counter: &dyn TokenCounter) -> i64 {
+        self.tokens.unwrap_or_else(|| {
+            let parts = self.parts.iter();
+            parts.map(|part| count_part(counter, part)).sum()
+        })
+    }
+}
+
+impl<'a> Turn<'a> {
+    fn new(role: Role, exchange: i64, pieces: Vec<Piece<'a>>) -> Self {
+        Self {
+            role,
+            exchange,
+            pieces,
+        }
+    }
+
+    /// Its content, in order.
+    pub fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.pieces.iter().flat_map(|piece| piece.parts.iter())
+    }
+
+    /// Whether all of it was made up.
+    pub fn is_synthetic(&self) -> bool {
+        let mut pieces = self.pieces.iter();
+        pieces.all(|piece| matches!(piece.origin, Origin::Synthetic(_)))
+    }
+
+    /// What it costs.
+    pub fn tokens(&self, counter: &dyn TokenCounter) -> i64 {
+        let pieces = self.pieces.iter();
+        pieces.map(|piece| piece.cost(counter)).sum::<i64>() + MESSAGE_OVERHEAD_TOKENS
+    }
+}

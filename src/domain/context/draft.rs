@@ -1,0 +1,162 @@
+//! Stored messages as drafts of turns: metadata and blank texts gone, thinking as far as it may be sent, calls only
+//! the model's and results only among results.
+
+use std::borrow::Cow;
+
+use super::{Origin, Piece, Role, SourceExchange, SourceMessage, Thinking};
+use crate::domain::{
+    message::{Kind, Message, Part},
+    tokens::MESSAGE_OVERHEAD_TOKENS,
+};
+
+/// A message, or a share of one, that says something to the model.
+pub(super) struct Draft<'a> {
+    pub(super) role: Role,
+    pub(super) exchange: i64,
+    pub(super) seq: i64,
+    pub(super) parts: Cow<'a, [Part]>,
+    /// The message, if `parts` are all of it but for blank texts and thinking.
+    pub(super) source: Option<&'a Message>,
+    keeps_thinking: bool,
+    tokens: Option<i64>,
+}
+
+impl<'a> Draft<'a> {
+    /// The whole draft as a piece of a turn.
+    pub(super) fn piece(&self) -> Piece<'a> {
+        Piece {
+            parts: self.parts.clone(),
+            origin: Origin::Stored { seq: self.seq },
+            source: self.source,
+            keeps_thinking: self.keeps_thinking,
+            tokens: self.tokens,
+        }
+    }
+
+    /// A share of it as a piece of a turn.
+    pub(super) fn share(&self, parts: Vec<Part>) -> Piece<'a> {
+        Piece {
+            parts: Cow::Owned(parts),
+            source: None,
+            tokens: None,
+            ..self.piece()
+        }
+    }
+
+    pub(super) fn has_calls(&self) -> bool {
+        self.parts.iter().any(is_call)
+    }
+
+    pub(super) fn is_thinking_only(&self) -> bool {
+        self.parts.iter().all(|part| matches!(part, Part::Thinking(_)))
+    }
+}
+
+/// The drafts of an exchange, in stored order.
+pub(super) fn of_exchange<'a>(
+    exchange: &SourceExchange<'a>,
+    thinking: Thinking,
+) -> impl Iterator<Item = Draft<'a>> + use<'a> {
+    let keeps_thinking = match thinking {
+        Thinking::All => true,
+        Thinking::Open => exchange.is_open,
+        Thinking::None => false,
+    };
+    let number = exchange.exchange;
+    let messages = exchange.messages.clone();
+    messages
+        .into_iter()
+        .flat_map(move |message| of_message(message, number, keeps_thinking))
+}
+
+/// The drafts of a message: none if it says nothing, two if it holds results among what somebody says.
+pub(super) fn of_message(stored: SourceMessage<'_>, exchange: i64, keeps_thinking: bool) -> Vec<Draft<'_>> {
+    let SourceMessage { seq, message, tokens } = stored;
+    let Some(role) = role(message) else {
+        return Vec::new();
+    };
+    let (parts, is_faithful) = clean(role, &message.parts, keeps_thinking);
+    let is_whole = matches!(parts, Cow::Borrowed(_));
+    let draft = Draft {
+        role,
+        exchange,
+        seq,
+        source: is_faithful.then_some(message),
+        keeps_thinking,
+        tokens: tokens
+            .filter(|_| is_whole)
+            .map(|tokens| tokens - MESSAGE_OVERHEAD_TOKENS),
+        parts,
+    };
+    match (draft.parts.is_empty(), role, draft.parts.iter().any(is_result)) {
+        (true, ..) => Vec::new(),
+        (_, Role::Tool, false) => vec![Draft {
+            role: Role::User,
+            ..draft
+        }],
+        (_, Role::Tool, true) | (_, _, false) => vec![draft],
+        (_, _, true) => apart(&draft),
+    }
+}
+
+fn role(message: &Message) -> Option<Role> {
+    match message.kind {
+        Kind::System => Some(Role::System),
+        Kind::User => Some(Role::User),
+        Kind::Assistant | Kind::ToolCall => Some(Role::Assistant),
+        Kind::ToolResult => Some(Role::Tool),
+        Kind::Metadata(_) => None,
+    }
+}
+
+/// The parts that are sent, and whether they are all but blank texts and thinking.
+fn clean(role: Role, parts: &[Part], keeps_thinking: bool) -> (Cow<'_, [Part]>, bool) {
+    let may_call = role == Role::Assistant;
+    let stays = |part: &Part| match part {
+        Part::Text(text) => !text.trim().is_empty(),
+        Part::Thinking(_) => keeps_thinking && may_call,
+        Part::ToolCall { .. } | Part::ToolResult { .. } | Part::Attachment(_) => true,
+    };
+    let is_faithful = may_call || !parts.iter().any(is_call);
+    if is_faithful && parts.iter().all(stays) {
+        return (Cow::Borrowed(parts), true);
+    }
+    let kept = parts.iter().filter(|part| stays(part));
+    let kept = kept.map(|part| match part {
+        // No provider takes calls from anybody but the model.
+        Part::ToolCall { name, arguments, .. } if !may_call => {
+            Part::Text(format!("[called {name} with {arguments}]"))
+        }
+        part => part.clone(),
+    });
+    (Cow::Owned(kept.collect()), is_faithful)
+}
+
+/// Results apart from what else their message says: before the user's words, after the model's.
+fn apart<'a>(draft: &Draft<'a>) -> Vec<Draft<'a>> {
+    let role = draft.role;
+    let (results, said): (Vec<Part>, Vec<Part>) = draft.parts.iter().cloned().partition(is_result);
+    let share = |role, parts| Draft {
+        role,
+        parts: Cow::Owned(parts),
+        source: None,
+        tokens: None,
+        ..*draft
+    };
+    let mut drafts = vec![share(Role::Tool, results)];
+    if !said.is_empty() {
+        drafts.push(share(role, said));
+    }
+    if role == Role::Assistant {
+        drafts.reverse();
+    }
+    drafts
+}
+
+pub(super) fn is_call(part: &Part) -> bool {
+    matches!(part, Part::ToolCall { .. })
+}
+
+pub(super) fn is_result(part: &Part) -> bool {
+    matches!(part, Part::ToolResult { .. })
+}

@@ -1,0 +1,137 @@
+//! Shortening tool results inside one oversized exchange: all to the same length, the greatest that fits.
+
+use serde::Serialize;
+
+use super::{Origin, Turn};
+use crate::domain::{
+    message::Part,
+    tokens::{TokenCounter, count_part},
+};
+
+/// Characters that one token stands for at most, as far as the search for the best length looks.
+const CHARS_PER_TOKEN_MAX: i64 = 8;
+
+/// A tool result that was shortened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Elision {
+    /// The exchange it stands in: its handle, `#n`.
+    pub exchange: i64,
+    /// Its message, if it was stored.
+    pub seq: Option<i64>,
+    /// Characters left out.
+    pub chars: usize,
+}
+
+/// Shortens the longest results in `turns`, whose tokens are `excess` too many, until they fit or nothing is left of
+/// them.
+pub(super) fn elide(turns: &mut [Turn<'_>], excess: i64, counter: &dyn TokenCounter) -> Vec<Elision> {
+    let results = texts(turns);
+    let before: i64 = results.iter().map(|(_, text)| counter.count(text)).sum();
+    let room = before - excess;
+    let tokens = |keep: usize| -> i64 {
+        let shortened = results
+            .iter()
+            .map(|(exchange, text)| shorten(text, keep, *exchange));
+        shortened
+            .zip(&results)
+            .map(|(short, (_, text))| counter.count(short.as_ref().map_or(text, |(short, _)| short)))
+            .sum()
+    };
+    let longest = results.iter().map(|(_, text)| text.len()).max().unwrap_or(0);
+    let room_chars = room.saturating_mul(CHARS_PER_TOKEN_MAX).max(0);
+    let mut fitting = 0;
+    let mut too_much = longest.min(usize::try_from(room_chars).unwrap_or(usize::MAX)) + 1;
+    while fitting + 1 < too_much {
+        let keep = usize::midpoint(fitting, too_much);
+        if tokens(keep) <= room {
+            fitting = keep;
+        } else {
+            too_much = keep;
+        }
+    }
+    apply(turns, fitting, counter)
+}
+
+/// The texts of all results, with their exchanges.
+fn texts(turns: &[Turn<'_>]) -> Vec<(i64, String)> {
+    let parts = turns
+        .iter()
+        .flat_map(|turn| turn.parts().map(|part| (turn.exchange, part)));
+    parts
+        .filter_map(|(exchange, part)| match part {
+            Part::ToolResult { text, .. } => Some((exchange, text.clone())),
+            _ => None,
+        })
+        .collect()
+}
+
+fn apply(turns: &mut [Turn<'_>], keep: usize, counter: &dyn TokenCounter) -> Vec<Elision> {
+    let mut elided = Vec::new();
+    for turn in turns {
+        for piece in &mut turn.pieces {
+            let shortened: Vec<(usize, (String, usize))> = piece
+                .parts
+                .iter()
+                .enumerate()
+                .filter_map(|(at, part)| match part {
+                    Part::ToolResult { text, .. } => Some((at, shorten(text, keep, turn.exchange)?)),
+                    _ => None,
+                })
+                .collect();
+            for (at, (short, chars)) in shortened {
+                if let Part::ToolResult { text, .. } = &mut piece.parts.to_mut()[at] {
+                    *text = short;
+                }
+                piece.source = None;
+                piece.tokens = Some(piece.parts.iter().map(|part| count_part(counter, part)).sum());
+                elided.push(Elision {
+                    exchange: turn.exchange,
+                    seq: match piece.origin {
+                        Origin::Stored { seq } => Some(seq),
+                        Origin::Synthetic(_) => None,
+                    },
+                    chars,
+                });
+            }
+        }
+    }
+    elided
+}
+
+/// The head and the tail of a text, `keep` characters together, with a note of what is left out and where it is to
+/// be found. `None` if that saves nothing.
+fn shorten(text: &str, keep: usize, exchange: i64) -> Option<(String, usize)> {
+    if text.len() <= keep {
+        return None;
+    }
+    let chars = text.chars().count();
+    let left_out = chars.checked_sub(keep).filter(|&left_out| left_out > 0)?;
+    let tail = keep / 3;
+    let head: String = text.chars().take(keep - tail).collect();
+    let tail: String = text.chars().skip(chars - tail).collect();
+    let note = format!(
+        "[… {} characters left out of exchange #{exchange} …]",
+        grouped(left_out)
+    );
+    let lines = [head, note, tail];
+    let lines: Vec<&str> = lines
+        .iter()
+        .map(String::as_str)
+        .filter(|line| !line.is_empty())
+        .collect();
+    let short = lines.join("\n");
+    (short.chars().count() < chars).then_some((short, left_out))
+}
+
+/// `12345` as `12,345`.
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

@@ -1,0 +1,55 @@
+//! The lecture's sliding window (seed 004): the last messages of a plain list, cut where it is safe.
+
+use super::{
+    Alternation, SourceMessage, Turn, alternation,
+    draft::{self, Draft},
+    pairs,
+};
+use crate::domain::message::{Kind, Message};
+
+/// Whether a window may begin with `message`: the user said it, and no tool result is in it.
+pub fn is_safe_boundary(message: &Message) -> bool {
+    message.kind == Kind::User && !message.parts.iter().any(draft::is_result)
+}
+
+/// The last `n` of `messages`, or fewer: walks forward from the cut to the first safe boundary, and back to the start
+/// of the newest exchange if there is none, so that it always begins with what the user said last or earlier. With
+/// `anchor` the first thing that the user said stays in front. Leading instructions stay and don't count. Roles
+/// alternate ([`Alternation::Ack`]), so that the result can be longer than `n`.
+pub fn last_n(messages: &[Message], n: usize, anchor: bool) -> Vec<Turn<'_>> {
+    let instructions = messages
+        .iter()
+        .take_while(|message| message.kind == Kind::System)
+        .count();
+    let newest = messages.iter().rposition(is_safe_boundary);
+    let cut = messages.len().saturating_sub(n);
+    let start = match newest {
+        _ if messages.len() - instructions <= n => instructions,
+        Some(newest) => walk(cut, newest, |at| is_safe_boundary(&messages[at])),
+        None => instructions,
+    };
+    let first = messages.iter().position(is_safe_boundary);
+    let first = first.filter(|&first| anchor && first < start);
+    let keeps_thinking = start == instructions;
+    let kept = (0..instructions).chain(first).chain(start..messages.len());
+    let drafts: Vec<Draft<'_>> = kept
+        .flat_map(|at| {
+            let source = SourceMessage {
+                seq: i64::try_from(at).unwrap_or(i64::MAX),
+                message: &messages[at],
+                tokens: None,
+            };
+            // Instructions and anchor are apart from the rest, which is one conversation.
+            let exchange = i64::from(at >= start);
+            draft::of_message(source, exchange, keeps_thinking)
+        })
+        .collect();
+    let mut turns = pairs::repair(&drafts);
+    alternation::begin_with_user(&mut turns);
+    alternation::repair(turns, Alternation::Ack)
+}
+
+/// The first place from `cut` on that is safe; `newest` if there is none before it, whatever it is.
+pub(super) fn walk(cut: usize, newest: usize, is_safe: impl Fn(usize) -> bool) -> usize {
+    (cut..newest).find(|&at| is_safe(at)).unwrap_or(newest)
+}

@@ -1,0 +1,254 @@
+//! Pairs of calls and results: found by the nearest open call of the id, else by name and order; put side by side;
+//! completed where one half is missing.
+
+use std::{collections::HashMap, ops::Range};
+
+use super::{MISSING_RESULT, Piece, Reason, Role, Turn, draft::Draft};
+use crate::domain::message::Part;
+
+/// The parts of a draft that are one result: the result and the images that came in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Span {
+    draft: usize,
+    parts: Range<usize>,
+}
+
+struct Call {
+    draft: usize,
+    part: usize,
+    /// Calls with nothing between them but the model's words: they were made at once.
+    batch: usize,
+    result: Option<Span>,
+}
+
+/// The calls of all drafts, in order, with the results that were found for them.
+struct Pairs<'d, 'a> {
+    drafts: &'d [Draft<'a>],
+    calls: Vec<Call>,
+    /// Open calls by id.
+    open: HashMap<&'d str, Vec<usize>>,
+    /// Where the calls of each draft begin.
+    first_call: Vec<usize>,
+}
+
+/// Turns of which every call is followed by its result. What is no pair is completed: a call gets a result that says
+/// so, a result becomes a text of the user's that names the tool.
+pub(super) fn repair<'a>(drafts: &[Draft<'a>]) -> Vec<Turn<'a>> {
+    let pairs = Pairs::find(drafts);
+    let mut taken = vec![Vec::new(); drafts.len()];
+    for span in pairs.calls.iter().filter_map(|call| call.result.as_ref()) {
+        taken[span.draft].push(span.parts.clone());
+    }
+    let mut is_moved = vec![false; drafts.len()];
+    let mut turns = Vec::with_capacity(drafts.len());
+    let mut at = 0;
+    while let Some(draft) = drafts.get(at) {
+        if draft.role == Role::Assistant {
+            let end = turn_end(drafts, at);
+            let pieces = drafts[at..end].iter().map(Draft::piece).collect();
+            turns.push(Turn::new(Role::Assistant, draft.exchange, pieces));
+            let results = pairs.results(at..end, &taken, &mut is_moved);
+            if !results.is_empty() {
+                turns.push(Turn::new(Role::Tool, draft.exchange, results));
+            }
+            at = end;
+        } else {
+            if draft.role != Role::Tool {
+                turns.push(Turn::new(draft.role, draft.exchange, vec![draft.piece()]));
+            } else if !is_moved[at] {
+                let rest = rest(draft, &taken[at]);
+                turns.extend(rest.map(|rest| Turn::new(Role::User, draft.exchange, vec![rest])));
+            }
+            at += 1;
+        }
+    }
+    // Thinking alone says nothing to a provider that didn't think it.
+    let says_something = |turn: &Turn<'_>| turn.parts().any(|part| !matches!(part, Part::Thinking(_)));
+    turns.retain(says_something);
+    turns
+}
+
+/// Where the model's turn that begins at `at` ends: calls join what the model said right before them.
+fn turn_end(drafts: &[Draft<'_>], at: usize) -> usize {
+    let joins = |next: &Draft<'_>, before: &Draft<'_>| {
+        next.role == Role::Assistant
+            && next.exchange == before.exchange
+            && (next.has_calls() || before.is_thinking_only())
+    };
+    let later = at + 1..drafts.len();
+    let mut later = later.skip_while(|&next| joins(&drafts[next], &drafts[next - 1]));
+    later.next().unwrap_or(drafts.len())
+}
+
+impl<'d, 'a> Pairs<'d, 'a> {
+    fn find(drafts: &'d [Draft<'a>]) -> Self {
+        let mut pairs = Self {
+            drafts,
+            calls: Vec::new(),
+            open: HashMap::new(),
+            first_call: Vec::with_capacity(drafts.len() + 1),
+        };
+        let mut batch = 0;
+        for (index, draft) in drafts.iter().enumerate() {
+            pairs.first_call.push(pairs.calls.len());
+            if draft.role == Role::Assistant {
+                pairs.take_calls(index, batch);
+            } else {
+                batch = index;
+            }
+            if draft.role == Role::Tool {
+                pairs.take_results(index);
+            }
+        }
+        pairs.first_call.push(pairs.calls.len());
+        pairs
+    }
+
+    fn take_calls(&mut self, index: usize, batch: usize) {
+        let drafts = self.drafts;
+        for (part, call) in drafts[index].parts.iter().enumerate() {
+            let Part::ToolCall { id, .. } = call else { continue };
+            if let Some(id) = id {
+                self.open.entry(id).or_default().push(self.calls.len());
+            }
+            self.calls.push(Call {
+                draft: index,
+                part,
+                batch,
+                result: None,
+            });
+        }
+    }
+
+    fn take_results(&mut self, index: usize) {
+        let drafts = self.drafts;
+        for span in spans(drafts, index) {
+            let Part::ToolResult { call_id, name, .. } = &drafts[index].parts[span.parts.start] else {
+                continue;
+            };
+            let by_id = call_id.as_deref().and_then(|id| self.by_id(id));
+            let call = by_id.or_else(|| self.by_name(index, name.as_deref(), call_id.is_some()));
+            if let Some(call) = call {
+                self.calls[call].result = Some(span);
+            }
+        }
+    }
+
+    /// The first open call of that id among those made last.
+    fn by_id(&mut self, id: &str) -> Option<usize> {
+        let calls = &self.calls;
+        let open = self.open.get_mut(id)?;
+        open.retain(|&call| calls[call].result.is_none());
+        let batch = calls[*open.last()?].batch;
+        let first = open.partition_point(|&call| calls[call].batch < batch);
+        Some(open.remove(first))
+    }
+
+    /// The first open call of the exchange with that name; if the result has an id, only a call without one.
+    fn by_name(&self, result: usize, name: Option<&str>, has_id: bool) -> Option<usize> {
+        let exchange = self.drafts[result].exchange;
+        let (made, drafts) = (self.first_call[result], self.drafts);
+        let of_exchange = (0..made)
+            .rev()
+            .take_while(|&call| drafts[self.calls[call].draft].exchange == exchange);
+        let fits = |&call: &usize| {
+            let call = &self.calls[call];
+            let Part::ToolCall { id, name: called, .. } = &drafts[call.draft].parts[call.part] else {
+                return false;
+            };
+            call.result.is_none()
+                && !(has_id && id.is_some())
+                && name.is_none_or(|name| name == called.as_str())
+        };
+        of_exchange.filter(fits).last()
+    }
+
+    /// The results of the calls in `drafts`, in call order. A message that holds nothing else stays whole.
+    fn results(
+        &self,
+        drafts: Range<usize>,
+        taken: &[Vec<Range<usize>>],
+        is_moved: &mut [bool],
+    ) -> Vec<Piece<'a>> {
+        let calls = &self.calls[self.first_call[drafts.start]..self.first_call[drafts.end]];
+        let mut pieces = Vec::with_capacity(calls.len());
+        let mut at = 0;
+        while let Some(call) = calls.get(at) {
+            let Some(span) = &call.result else {
+                pieces.push(self.missing(call));
+                at += 1;
+                continue;
+            };
+            let whole = spans(self.drafts, span.draft);
+            let in_turn = calls[at..].iter().map_while(|call| call.result.as_ref());
+            if in_turn.take(whole.len()).eq(&whole) && taken[span.draft].len() == whole.len() {
+                pieces.push(self.drafts[span.draft].piece());
+                is_moved[span.draft] = true;
+                at += whole.len();
+            } else {
+                let draft = &self.drafts[span.draft];
+                pieces.push(draft.share(draft.parts[span.parts.clone()].to_vec()));
+                at += 1;
+            }
+        }
+        pieces
+    }
+
+    fn missing(&self, call: &Call) -> Piece<'a> {
+        let (id, name) = match &self.drafts[call.draft].parts[call.part] {
+            Part::ToolCall { id, name, .. } => (id.clone(), Some(name.clone())),
+            _ => (None, None),
+        };
+        let result = Part::ToolResult {
+            call_id: id,
+            name,
+            text: MISSING_RESULT.to_owned(),
+            is_error: true,
+        };
+        Piece::synthetic(Reason::MissingResult, result)
+    }
+}
+
+/// The results in a draft.
+fn spans(drafts: &[Draft<'_>], draft: usize) -> Vec<Span> {
+    let parts = &drafts[draft].parts;
+    let of_result = |start: usize| {
+        let images = parts[start + 1..]
+            .iter()
+            .take_while(|part| matches!(part, Part::Attachment(_)));
+        start..start + 1 + images.count()
+    };
+    let starts = (0..parts.len()).filter(|&at| matches!(parts[at], Part::ToolResult { .. }));
+    starts
+        .map(|start| Span {
+            draft,
+            parts: of_result(start),
+        })
+        .collect()
+}
+
+/// What stays of a message of results when those with a call have gone to it.
+fn rest<'a>(draft: &Draft<'a>, taken: &[Range<usize>]) -> Option<Piece<'a>> {
+    let stays = |at: &usize| !taken.iter().any(|range| range.contains(at));
+    let parts: Vec<Part> = (0..draft.parts.len())
+        .filter(stays)
+        .map(|at| as_said(&draft.parts[at]))
+        .collect();
+    (!parts.is_empty()).then(|| draft.share(parts))
+}
+
+/// A result without a call, as something that the user says.
+fn as_said(part: &Part) -> Part {
+    match part {
+        Part::ToolResult {
+            name, text, is_error, ..
+        } => {
+            let what = if *is_error { "failed result" } else { "result" };
+            let tool = name.as_deref().unwrap_or("unknown");
+            Part::Text(format!(
+                "[{what} of the tool {tool}, whose call is not in view]\n{text}"
+            ))
+        }
+        part => part.clone(),
+    }
+}

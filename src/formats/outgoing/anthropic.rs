@@ -1,0 +1,143 @@
+//! Anthropic Messages.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    Calls, Names, Notes, RequestFormat, arguments_object, instructions, named,
+    own::{self, kind},
+    text,
+};
+use crate::domain::{
+    context::{Piece, Role, Turn},
+    message::Part,
+};
+
+/// `{system?, messages}`.
+pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) -> Value {
+    let system: Vec<Value> = instructions(turns)
+        .flat_map(|turn| blocks(turn, &mut Calls::new(&[]), notes))
+        .filter(|block| kind(block) == "text")
+        .collect();
+    let said = named(turns, names).filter(|(turn, _)| turn.role != Role::System);
+    let messages: Vec<Value> = said
+        .map(|(turn, mut calls)| {
+            let role = if turn.role == Role::Assistant {
+                "assistant"
+            } else {
+                "user"
+            };
+            json!({"role": role, "content": content(turn, &mut calls, notes)})
+        })
+        .collect();
+    let mut body = Map::new();
+    if !system.is_empty() {
+        body.insert("system".to_owned(), Value::Array(system));
+    }
+    body.insert("messages".to_owned(), Value::Array(messages));
+    Value::Object(body)
+}
+
+fn content(turn: &Turn<'_>, calls: &mut Calls<'_>, notes: &mut Notes) -> Value {
+    if let [piece] = turn.pieces.as_slice()
+        && let Some(mut message) = own::message(RequestFormat::Anthropic, piece)
+        && let Some(text @ Value::String(_)) = message.remove("content")
+        && own::calls_and_results(piece) == (0, 0)
+    {
+        return text;
+    }
+    let blocks = blocks(turn, calls, notes);
+    // Anything in front of the results parts them from their calls.
+    let (results, rest): (Vec<Value>, Vec<Value>) = blocks
+        .into_iter()
+        .partition(|block| turn.role == Role::Tool && kind(block) == "tool_result");
+    results.into_iter().chain(rest).collect()
+}
+
+fn blocks(turn: &Turn<'_>, calls: &mut Calls<'_>, notes: &mut Notes) -> Vec<Value> {
+    let mut blocks = Vec::new();
+    for piece in &turn.pieces {
+        match own_blocks(turn.role, piece) {
+            Some(own) => blocks.extend(own.into_iter().map(|block| with_id(block, calls))),
+            None => blocks.extend(piece.parts.iter().filter_map(|part| block(part, calls, notes))),
+        }
+    }
+    blocks
+}
+
+/// The blocks that Anthropic's model wrote or was given, if they are all there and say what the parts say.
+fn own_blocks(role: Role, piece: &Piece<'_>) -> Option<Vec<Value>> {
+    let mut message = own::message(RequestFormat::Anthropic, piece)?;
+    let is_model = message.get("role").and_then(Value::as_str) == Some("assistant");
+    let blocks = match message.remove("content")? {
+        Value::String(text) => vec![json!({"type": "text", "text": text})],
+        Value::Array(blocks) => blocks,
+        _ => return None,
+    };
+    let count = |name: &str| blocks.iter().filter(|block| kind(block) == name).count();
+    let is_sound = |block: &Value| {
+        block.is_object() && (kind(block) != "tool_use" || block.get("input").is_some_and(Value::is_object))
+    };
+    let is_faithful = is_model == (role == Role::Assistant)
+        && (count("tool_use"), count("tool_result")) == own::calls_and_results(piece)
+        && blocks.iter().all(is_sound);
+    let stays = |block: &Value| {
+        !own::is_blank_text(block)
+            && (piece.keeps_thinking || !matches!(kind(block), "thinking" | "redacted_thinking"))
+    };
+    let blocks: Vec<Value> = blocks.into_iter().filter(stays).map(without_blanks).collect();
+    (is_faithful && !blocks.is_empty()).then_some(blocks)
+}
+
+/// A result without the blank texts in it.
+fn without_blanks(mut block: Value) -> Value {
+    if kind(&block) != "tool_result" {
+        return block;
+    }
+    if let Some(fields) = block.as_object_mut() {
+        let is_empty = match fields.get_mut("content") {
+            Some(Value::Array(inner)) => {
+                inner.retain(|block| !own::is_blank_text(block));
+                inner.is_empty()
+            }
+            Some(Value::String(text)) => text.trim().is_empty(),
+            _ => true,
+        };
+        if is_empty {
+            fields.remove("content");
+        }
+    }
+    block
+}
+
+fn with_id(mut block: Value, calls: &mut Calls<'_>) -> Value {
+    let field = match kind(&block) {
+        "tool_use" => "id",
+        "tool_result" => "tool_use_id",
+        _ => return block,
+    };
+    if let Some(fields) = block.as_object_mut() {
+        fields.insert(field.to_owned(), Value::String(calls.next().id));
+    }
+    block
+}
+
+fn block(part: &Part, calls: &mut Calls<'_>, notes: &mut Notes) -> Option<Value> {
+    match part {
+        Part::ToolCall { arguments, .. } => {
+            let Names { id, tool } = calls.next();
+            let input = arguments_object(arguments, notes);
+            Some(json!({"type": "tool_use", "id": id, "name": tool, "input": input}))
+        }
+        Part::ToolResult { text, is_error, .. } => {
+            let mut block = json!({"type": "tool_result", "tool_use_id": calls.next().id});
+            if !text.trim().is_empty() {
+                block["content"] = Value::String(text.clone());
+            }
+            if *is_error {
+                block["is_error"] = Value::Bool(true);
+            }
+            Some(block)
+        }
+        part => text(part, notes).map(|text| json!({"type": "text", "text": text})),
+    }
+}

@@ -1,0 +1,89 @@
+//! Ids of calls: each keeps its own; one that is missing, repeated, or impossible at the target gets another, the same
+//! for the same turns, and its result with it.
+
+use std::{
+    collections::{HashMap, HashSet},
+    slice,
+};
+
+use super::RequestFormat;
+use crate::domain::{
+    context::{Role, Turn},
+    message::Part,
+};
+
+/// What a call and its result go by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Names {
+    pub(super) id: String,
+    pub(super) tool: String,
+}
+
+/// The names of one turn's calls or results, handed out in their order.
+pub(super) struct Calls<'n>(slice::Iter<'n, Names>);
+
+impl<'n> Calls<'n> {
+    pub(super) fn new(names: &'n [Names]) -> Self {
+        Self(names.iter())
+    }
+
+    pub(super) fn next(&mut self) -> Names {
+        self.0.next().cloned().unwrap_or_default()
+    }
+}
+
+/// For each turn the names of its calls; for a turn of results those of the turn before.
+pub(super) fn names(target: RequestFormat, turns: &[Turn<'_>]) -> Vec<Vec<Names>> {
+    let mut given = Given::default();
+    let mut all: Vec<Vec<Names>> = Vec::with_capacity(turns.len());
+    for turn in turns {
+        let names = if turn.role == Role::Tool {
+            all.last().cloned().unwrap_or_default()
+        } else {
+            let calls = turn.parts().filter_map(|part| match part {
+                Part::ToolCall { id, name, .. } => Some((id.as_deref().unwrap_or_default(), name)),
+                _ => None,
+            });
+            let names = calls.map(|(id, name)| Names {
+                id: given.unique(&possible(target, id)),
+                tool: name.clone(),
+            });
+            names.collect()
+        };
+        all.push(names);
+    }
+    all
+}
+
+/// Anthropic takes ids of these characters only.
+fn possible(target: RequestFormat, id: &str) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    match target {
+        RequestFormat::Anthropic => id.chars().map(|c| if fits(c) { c } else { '_' }).collect(),
+        _ => id.to_owned(),
+    }
+}
+
+#[derive(Default)]
+struct Given {
+    ids: HashSet<String>,
+    /// How often each id has been asked for.
+    repeats: HashMap<String, u64>,
+}
+
+impl Given {
+    fn unique(&mut self, wanted: &str) -> String {
+        let wanted = if wanted.is_empty() { "call" } else { wanted };
+        let repeats = self.repeats.entry(wanted.to_owned()).or_default();
+        loop {
+            *repeats += 1;
+            let id = match *repeats {
+                1 => wanted.to_owned(),
+                again => format!("{wanted}_{again}"),
+            };
+            if self.ids.insert(id.clone()) {
+                return id;
+            }
+        }
+    }
+}

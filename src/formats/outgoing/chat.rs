@@ -1,0 +1,210 @@
+//! OpenAI Chat Completions, and everything that speaks it.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    Calls, Names, Notes, RequestFormat, TEXT_SEPARATOR, named,
+    own::{self, kind},
+    text,
+};
+use crate::domain::{
+    context::{Piece, Role, Turn},
+    message::Part,
+};
+
+/// Fields of a message that a request takes.
+const FIELDS: [&str; 7] = [
+    "role",
+    "content",
+    "name",
+    "tool_calls",
+    "tool_call_id",
+    "refusal",
+    "audio",
+];
+/// Fields in which compatible servers keep thinking.
+const THINKING_FIELDS: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_details"];
+/// Blocks of other providers, which get into logs.
+const FOREIGN_BLOCKS: [&str; 6] = [
+    "tool_use",
+    "tool_result",
+    "thinking",
+    "redacted_thinking",
+    "image",
+    "document",
+];
+
+/// `{messages}`.
+pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) -> Value {
+    let mut messages = Vec::new();
+    for (turn, mut calls) in named(turns, names) {
+        match turn.role {
+            Role::Tool => messages.extend(results(turn, &mut calls, notes)),
+            _ => messages.push(message(turn, &mut calls, notes)),
+        }
+    }
+    json!({"messages": messages})
+}
+
+fn message(turn: &Turn<'_>, calls: &mut Calls<'_>, notes: &mut Notes) -> Value {
+    if let [piece] = turn.pieces.as_slice()
+        && let Some(own) = own(turn.role, piece)
+    {
+        return Value::Object(with_ids(own, calls));
+    }
+    let blocks = turn
+        .pieces
+        .iter()
+        .flat_map(|piece| blocks(turn.role, piece, notes))
+        .collect();
+    let role = match turn.role {
+        Role::System => "system",
+        Role::User | Role::Tool => "user",
+        Role::Assistant => "assistant",
+    };
+    let mut message = json!({"role": role, "content": content(blocks)});
+    let made: Vec<Value> = turn.parts().filter_map(|part| call(part, calls)).collect();
+    if !made.is_empty() {
+        message["tool_calls"] = Value::Array(made);
+    }
+    message
+}
+
+/// A message for each result, and one for what the user says after them.
+fn results(turn: &Turn<'_>, calls: &mut Calls<'_>, notes: &mut Notes) -> Vec<Value> {
+    let (mut messages, mut said) = (Vec::new(), Vec::new());
+    for piece in &turn.pieces {
+        if let Some(own) = own(Role::Tool, piece) {
+            messages.push(Value::Object(with_ids(own, calls)));
+            continue;
+        }
+        for part in piece.parts.iter() {
+            if let Part::ToolResult { text, is_error, .. } = part {
+                if *is_error {
+                    notes.failed_result();
+                }
+                messages.push(json!({"role": "tool", "tool_call_id": calls.next().id, "content": text}));
+            }
+        }
+        said.extend(blocks(Role::User, piece, notes));
+    }
+    if !said.is_empty() {
+        messages.push(json!({"role": "user", "content": content(said)}));
+    }
+    messages
+}
+
+/// What a piece says, as blocks.
+fn blocks(role: Role, piece: &Piece<'_>, notes: &mut Notes) -> Vec<Value> {
+    let own = own(role, piece).and_then(|mut own| own.remove("content"));
+    match own {
+        Some(Value::String(text)) => vec![text_block(&text)],
+        Some(Value::Array(blocks)) => blocks,
+        _ => {
+            let texts = piece.parts.iter().filter_map(|part| text(part, notes));
+            texts.map(|text| text_block(&text)).collect()
+        }
+    }
+}
+
+fn text_block(text: &str) -> Value {
+    json!({"type": "text", "text": text})
+}
+
+/// One text if there is nothing but text, else the blocks; null for nothing.
+fn content(blocks: Vec<Value>) -> Value {
+    let texts: Option<Vec<&str>> = blocks
+        .iter()
+        .map(|block| block.get("text").filter(|_| kind(block) == "text")?.as_str())
+        .collect();
+    match texts {
+        Some(texts) if texts.is_empty() => Value::Null,
+        Some(texts) => Value::String(texts.join(TEXT_SEPARATOR)),
+        None => Value::Array(blocks),
+    }
+}
+
+fn call(part: &Part, calls: &mut Calls<'_>) -> Option<Value> {
+    let Part::ToolCall { arguments, .. } = part else {
+        return None;
+    };
+    let Names { id, tool } = calls.next();
+    let arguments = if arguments.trim().is_empty() {
+        "{}"
+    } else {
+        arguments
+    };
+    Some(json!({"id": id, "type": "function", "function": {"name": tool, "arguments": arguments}}))
+}
+
+/// The message as it was sent or received, if a request takes it as it is.
+fn own(role: Role, piece: &Piece<'_>) -> Option<Map<String, Value>> {
+    let mut message = own::message(RequestFormat::OpenAiChat, piece)?;
+    let thinks = piece.keeps_thinking;
+    message.retain(|name, value| {
+        let name = name.as_str();
+        !value.is_null()
+            && (FIELDS.contains(&name)
+                || name == "function_call"
+                || thinks && THINKING_FIELDS.contains(&name))
+    });
+    let is_role = match message.get("role").and_then(Value::as_str)? {
+        "system" | "developer" => role == Role::System,
+        "user" => role == Role::User,
+        "assistant" => role == Role::Assistant,
+        "tool" => role == Role::Tool,
+        _ => false,
+    };
+    let made = message.get("tool_calls").map_or(Some(0), sound_calls)?;
+    let results = usize::from(role == Role::Tool);
+    let is_faithful =
+        is_role && !message.contains_key("function_call") && own::calls_and_results(piece) == (made, results);
+    let content = own_content(message.remove("content"))?;
+    let is_mute = content.is_null() && role != Role::Assistant;
+    message.insert("content".to_owned(), if is_mute { json!("") } else { content });
+    is_faithful.then_some(message)
+}
+
+/// The content without blank texts; null if nothing is left. `None` if another provider's blocks are in it.
+fn own_content(content: Option<Value>) -> Option<Value> {
+    match content {
+        None => Some(Value::Null),
+        Some(Value::String(text)) if text.trim().is_empty() => Some(Value::Null),
+        Some(text @ Value::String(_)) => Some(text),
+        Some(Value::Array(mut blocks)) => {
+            let is_own = |block: &Value| block.is_object() && !FOREIGN_BLOCKS.contains(&kind(block));
+            blocks.retain(|block| !own::is_blank_text(block));
+            let content = if blocks.is_empty() {
+                Value::Null
+            } else {
+                Value::Array(blocks)
+            };
+            let is_sound = content.as_array().is_none_or(|blocks| blocks.iter().all(is_own));
+            is_sound.then_some(content)
+        }
+        Some(_) => None,
+    }
+}
+
+/// How many calls there are, if they are as a request takes them.
+fn sound_calls(calls: &Value) -> Option<usize> {
+    let calls = calls.as_array()?;
+    let is_sound = |call: &Value| match kind(call) {
+        "function" => call.pointer("/function/arguments").is_some_and(Value::is_string),
+        "custom" => call.get("custom").is_some(),
+        _ => false,
+    };
+    (!calls.is_empty() && calls.iter().all(is_sound)).then_some(calls.len())
+}
+
+fn with_ids(mut message: Map<String, Value>, calls: &mut Calls<'_>) -> Map<String, Value> {
+    if let Some(Value::Array(made)) = message.get_mut("tool_calls") {
+        for call in made {
+            call["id"] = Value::String(calls.next().id);
+        }
+    }
+    if message.get("role").and_then(Value::as_str) == Some("tool") {
+        message.insert("tool_call_id".to_owned(), Value::String(calls.next().id));
+    }
+    message
+}

@@ -1,0 +1,158 @@
+//! Requests in each format: what a person would look for, and properties over random conversations.
+
+mod checker;
+mod properties;
+
+use super::*;
+use crate::{
+    domain::{
+        context::{ContextInput, ContextOptions, SourceExchange, SourceMessage, build, is_safe_boundary},
+        message::{Format, Kind, Message},
+        tokens::TokenCounter,
+    },
+    formats,
+};
+
+/// One token per character.
+pub(super) struct Characters;
+
+impl TokenCounter for Characters {
+    fn count(&self, text: &str) -> i64 {
+        i64::try_from(text.chars().count()).unwrap_or(i64::MAX)
+    }
+
+    fn method(&self) -> &'static str {
+        "characters"
+    }
+}
+
+/// The window of a conversation: an exchange for each thing the user says.
+pub(super) fn input_of(messages: &[Message]) -> ContextInput<'_> {
+    let mut input = ContextInput::default();
+    for (seq, message) in (1..).zip(messages) {
+        let source = SourceMessage {
+            seq,
+            message,
+            tokens: None,
+        };
+        if message.kind == Kind::System && input.exchanges.is_empty() {
+            input.preamble.push(source);
+            continue;
+        }
+        if is_safe_boundary(message) {
+            input.anchor = input.anchor.or(Some(source));
+        }
+        if is_safe_boundary(message) || input.exchanges.is_empty() {
+            input.exchanges.push(SourceExchange {
+                exchange: i64::try_from(input.exchanges.len()).unwrap() + 1,
+                is_open: false,
+                messages: Vec::new(),
+            });
+        }
+        input.exchanges.last_mut().unwrap().messages.push(source);
+    }
+    input
+}
+
+fn outgoing(target: RequestFormat, format: Format, lines: &[&str]) -> Outgoing {
+    let read = |line: &&str| formats::parse(format, line).unwrap();
+    let messages: Vec<Message> = lines.iter().map(read).collect();
+    let options = ContextOptions {
+        system_in_place: target.takes_system_in_place(),
+        ..ContextOptions::default()
+    };
+    render(target, &build(&input_of(&messages), &options, &Characters).turns)
+}
+
+const NATIVE: [&str; 6] = [
+    r#"{"kind":"system","content":"Be kind."}"#,
+    r#"{"kind":"user","content":"Which files?"}"#,
+    r#"{"kind":"tool_call","content":"I look.","data":{"tool_call_id":"t/1","name":"ls","arguments":{"path":"."}}}"#,
+    r#"{"kind":"tool_call","data":{"name":"pwd","arguments":""}}"#,
+    r#"{"kind":"tool_result","content":"a.rs","data":{"tool_call_id":"t/1","success":false}}"#,
+    r#"{"kind":"assistant","content":"One: a.rs"}"#,
+];
+
+#[test]
+fn anthropic() {
+    let out = outgoing(RequestFormat::Anthropic, Format::Native, &NATIVE);
+    insta::assert_snapshot!(out.body, @r#"{"messages":[{"content":[{"text":"Which files?","type":"text"}],"role":"user"},{"content":[{"text":"I look.","type":"text"},{"id":"t_1","input":{"path":"."},"name":"ls","type":"tool_use"},{"id":"call","input":{},"name":"pwd","type":"tool_use"}],"role":"assistant"},{"content":[{"content":"a.rs","is_error":true,"tool_use_id":"t_1","type":"tool_result"},{"content":"interrupted: no result was recorded","is_error":true,"tool_use_id":"call","type":"tool_result"}],"role":"user"},{"content":[{"text":"One: a.rs","type":"text"}],"role":"assistant"}],"system":[{"text":"Be kind.","type":"text"}]}"#);
+    assert_eq!(out.notes, Vec::<String>::new());
+}
+
+#[test]
+fn openai_chat() {
+    let out = outgoing(RequestFormat::OpenAiChat, Format::Native, &NATIVE);
+    insta::assert_snapshot!(out.body, @r#"{"messages":[{"content":"Be kind.","role":"system"},{"content":"Which files?","role":"user"},{"content":"I look.","role":"assistant","tool_calls":[{"function":{"arguments":"{\"path\":\".\"}","name":"ls"},"id":"t/1","type":"function"},{"function":{"arguments":"{}","name":"pwd"},"id":"call","type":"function"}]},{"content":"a.rs","role":"tool","tool_call_id":"t/1"},{"content":"interrupted: no result was recorded","role":"tool","tool_call_id":"call"},{"content":"One: a.rs","role":"assistant"}]}"#);
+    assert!(
+        out.notes[0].starts_with("failed tool results are not marked"),
+        "{:?}",
+        out.notes
+    );
+}
+
+#[test]
+fn openai_responses() {
+    let out = outgoing(RequestFormat::OpenAiResponses, Format::Native, &NATIVE);
+    insta::assert_snapshot!(out.body, @r#"{"input":[{"content":[{"text":"Which files?","type":"input_text"}],"role":"user","type":"message"},{"content":[{"text":"I look.","type":"output_text"}],"role":"assistant","type":"message"},{"arguments":"{\"path\":\".\"}","call_id":"t/1","name":"ls","type":"function_call"},{"arguments":"{}","call_id":"call","name":"pwd","type":"function_call"},{"call_id":"t/1","output":"a.rs","type":"function_call_output"},{"call_id":"call","output":"interrupted: no result was recorded","type":"function_call_output"},{"content":[{"text":"One: a.rs","type":"output_text"}],"role":"assistant","type":"message"}],"instructions":"Be kind."}"#);
+}
+
+#[test]
+fn gemini() {
+    let out = outgoing(RequestFormat::Gemini, Format::Native, &NATIVE);
+    insta::assert_snapshot!(out.body, @r#"{"contents":[{"parts":[{"text":"Which files?"}],"role":"user"},{"parts":[{"text":"I look."},{"functionCall":{"args":{"path":"."},"id":"t/1","name":"ls"},"thoughtSignature":"skip_thought_signature_validator"},{"functionCall":{"args":{},"id":"call","name":"pwd"}}],"role":"model"},{"parts":[{"functionResponse":{"id":"t/1","name":"ls","response":{"error":"a.rs"}}},{"functionResponse":{"id":"call","name":"pwd","response":{"error":"interrupted: no result was recorded"}}}],"role":"user"},{"parts":[{"text":"One: a.rs"}],"role":"model"}],"systemInstruction":{"parts":[{"text":"Be kind."}]}}"#);
+}
+
+#[test]
+fn what_the_provider_wrote_goes_back_as_it_was() {
+    let user = r#"{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"}},{"type":"text","text":""},{"type":"text","text":"What is it?","cache_control":{"type":"ephemeral"}}]}"#;
+    let model = r#"{"role":"assistant","id":"msg_1","model":"claude","content":[{"type":"thinking","thinking":"","signature":"xyz"},{"type":"server_tool_use","id":"s","name":"web_search","input":{}},{"type":"text","text":"A cat."}]}"#;
+    let out = outgoing(RequestFormat::Anthropic, Format::Anthropic, &[user, model]);
+    insta::assert_snapshot!(out.body, @r#"{"messages":[{"content":[{"source":{"data":"AAAA","media_type":"image/png","type":"base64"},"type":"image"},{"cache_control":{"type":"ephemeral"},"text":"What is it?","type":"text"}],"role":"user"},{"content":[{"signature":"xyz","thinking":"","type":"thinking"},{"id":"s","input":{},"name":"web_search","type":"server_tool_use"},{"text":"A cat.","type":"text"}],"role":"assistant"}]}"#);
+    let line = format!(r#"{{"type":"user","uuid":"u","sessionId":"s","message":{user}}}"#);
+    let wrapped = outgoing(RequestFormat::Anthropic, Format::ClaudeCode, &[&line]);
+    assert_eq!(wrapped.body["messages"][0], out.body["messages"][0]);
+
+    let image = r#"{"role":"user","client_id":"c","at":"2026-01-05T08:00:07Z","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}"#;
+    let answer = r#"{"role":"assistant","content":"","reasoning_content":"hmm","tool_calls":[{"id":"x","type":"custom","custom":{"name":"grep","input":"cat"}}]}"#;
+    let result = r#"{"role":"tool","tool_call_id":"x","content":[{"type":"text","text":"a cat"}]}"#;
+    let out = outgoing(
+        RequestFormat::OpenAiChat,
+        Format::OpenAiChat,
+        &[image, answer, result],
+    );
+    insta::assert_snapshot!(out.body, @r#"{"messages":[{"content":[{"image_url":{"url":"data:image/png;base64,AAAA"},"type":"image_url"}],"role":"user"},{"content":null,"reasoning_content":"hmm","role":"assistant","tool_calls":[{"custom":{"input":"cat","name":"grep"},"id":"x","type":"custom"}]},{"content":[{"text":"a cat","type":"text"}],"role":"tool","tool_call_id":"x"}]}"#);
+    assert_eq!(out.notes, Vec::<String>::new());
+}
+
+#[test]
+fn what_cannot_be_carried_over_is_named() {
+    let lines = [
+        r#"{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"}}]}"#,
+        r#"{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"s"},{"type":"tool_use","id":"a","name":"f","input":{}}]}"#,
+        r#"{"role":"user","content":[{"type":"text","text":"mind:"},{"type":"tool_result","tool_use_id":"a","is_error":true,"content":""}]}"#,
+    ];
+    let out = outgoing(RequestFormat::OpenAiChat, Format::Anthropic, &lines);
+    insta::assert_snapshot!(out.body, @r#"{"messages":[{"content":"[attachment: image/png]","role":"user"},{"content":null,"role":"assistant","tool_calls":[{"function":{"arguments":"{}","name":"f"},"id":"a","type":"function"}]},{"content":"","role":"tool","tool_call_id":"a"},{"content":"mind:","role":"user"}]}"#);
+    assert_eq!(out.notes.len(), 3, "{:?}", out.notes);
+    let out = outgoing(RequestFormat::Anthropic, Format::Anthropic, &lines);
+    assert_eq!(
+        out.body["messages"][2]["content"][0]["type"], "tool_result",
+        "results come first"
+    );
+}
+
+#[test]
+fn repeated_ids_are_told_apart() {
+    let lines = [
+        r#"{"role":"user","content":"go"}"#,
+        r#"{"role":"assistant","content":null,"tool_calls":[{"id":"x","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"x","type":"function","function":{"name":"f","arguments":"{}"}}]}"#,
+        r#"{"role":"tool","tool_call_id":"x","content":"1"}"#,
+        r#"{"role":"tool","tool_call_id":"x","content":"2"}"#,
+    ];
+    for target in RequestFormat::ALL {
+        let body = outgoing(target, Format::OpenAiChat, &lines).body.to_string();
+        assert_eq!(body.matches("\"x\"").count(), 2, "{body}");
+        assert_eq!(body.matches("\"x_2\"").count(), 2, "{body}");
+    }
+}

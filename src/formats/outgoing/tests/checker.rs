@@ -1,0 +1,211 @@
+//! What every request must be, read from its JSON alone: written from the providers' rules, apart from the builder.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::RequestFormat;
+
+/// One entry of a request: who speaks, which calls it makes, which it answers, and its texts.
+#[derive(Debug, Default)]
+struct Entry {
+    role: String,
+    calls: Vec<String>,
+    answers: Vec<String>,
+    texts: Vec<String>,
+    /// Something stands before an answer.
+    answers_late: bool,
+}
+
+/// Fails with the first rule that `body` breaks.
+pub(super) fn check(target: RequestFormat, body: &Value, alternates: bool) -> Result<(), String> {
+    let entries: Vec<Entry> = match target {
+        RequestFormat::Anthropic => list(&body["messages"]).map(anthropic).collect(),
+        RequestFormat::OpenAiChat => list(&body["messages"]).map(chat).collect(),
+        RequestFormat::OpenAiResponses => list(&body["input"]).map(response).collect(),
+        RequestFormat::Gemini => list(&body["contents"]).map(gemini).collect(),
+    };
+    let said: Vec<&Entry> = entries.iter().filter(|entry| entry.role != "system").collect();
+    if let Some(first) = said.first() {
+        ensure(
+            first.role == "user" && first.answers.is_empty(),
+            "the user is first",
+            first,
+        )?;
+    }
+    let by_message = matches!(target, RequestFormat::Anthropic | RequestFormat::Gemini);
+    for (at, entry) in said.iter().enumerate() {
+        let is_empty = entry.calls.is_empty() && entry.answers.is_empty() && entry.texts.is_empty();
+        ensure(!is_empty, "nothing is empty", entry)?;
+        ensure(
+            entry.texts.iter().all(|text| !text.trim().is_empty()),
+            "no text is blank",
+            entry,
+        )?;
+        ensure(!entry.answers_late, "results come first", entry)?;
+        if by_message && alternates && at > 0 {
+            ensure(said[at - 1].role != entry.role, "roles alternate", entry)?;
+        }
+    }
+    pairs(&entries, by_message)
+}
+
+/// Every call is answered right after the run of calls it stands in, in order, and nothing else is answered.
+fn pairs(entries: &[Entry], by_message: bool) -> Result<(), String> {
+    let mut seen = HashSet::new();
+    let mut at = 0;
+    while at < entries.len() {
+        ensure(
+            entries[at].answers.is_empty(),
+            "a result has its call",
+            &entries[at],
+        )?;
+        let mut calls = Vec::new();
+        while at < entries.len() && (calls.is_empty() || !entries[at].calls.is_empty()) {
+            calls.extend(entries[at].calls.clone());
+            at += 1;
+            if calls.is_empty() || by_message {
+                break;
+            }
+        }
+        let mut answers = Vec::new();
+        while at < entries.len() && answers.len() < calls.len() && !entries[at].answers.is_empty() {
+            answers.extend(entries[at].answers.clone());
+            at += 1;
+            if by_message {
+                break;
+            }
+        }
+        if calls != answers {
+            return Err(format!("calls {calls:?} are answered by {answers:?}"));
+        }
+        for call in calls {
+            if !seen.insert(call.clone()) {
+                return Err(format!("the id {call} is there twice"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn ensure(holds: bool, rule: &str, entry: &Entry) -> Result<(), String> {
+    holds.then_some(()).ok_or_else(|| format!("{rule}: {entry:?}"))
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn anthropic(message: &Value) -> Entry {
+    let mut entry = Entry {
+        role: text(&message["role"]),
+        ..Entry::default()
+    };
+    if message["content"].is_string() {
+        entry.texts.push(text(&message["content"]));
+    }
+    for block in list(&message["content"]) {
+        match block["type"].as_str().unwrap() {
+            "text" => entry.texts.push(text(&block["text"])),
+            "tool_use" => entry.calls.push(text(&block["id"])),
+            "tool_result" => {
+                entry.answers_late |= !entry.texts.is_empty();
+                entry.answers.push(text(&block["tool_use_id"]));
+            }
+            other => entry.texts.push(other.to_owned()),
+        }
+    }
+    entry
+}
+
+fn chat(message: &Value) -> Entry {
+    let is_result = message["role"] == "tool";
+    let mut entry = Entry {
+        role: text(&message["role"]),
+        calls: list(&message["tool_calls"])
+            .map(|call| text(&call["id"]))
+            .collect(),
+        ..Entry::default()
+    };
+    if is_result {
+        entry.answers.push(text(&message["tool_call_id"]));
+    } else if message["content"].is_string() {
+        entry.texts.push(text(&message["content"]));
+    }
+    for block in list(&message["content"]) {
+        entry
+            .texts
+            .push(block["text"].as_str().unwrap_or("other").to_owned());
+    }
+    entry
+}
+
+fn response(item: &Value) -> Entry {
+    let id = || vec![text(&item["call_id"])];
+    match item["type"].as_str().unwrap() {
+        "function_call" => Entry {
+            role: "assistant".to_owned(),
+            calls: id(),
+            ..Entry::default()
+        },
+        "function_call_output" => Entry {
+            role: "tool".to_owned(),
+            answers: id(),
+            ..Entry::default()
+        },
+        _ => Entry {
+            role: text(&item["role"]),
+            texts: list(&item["content"]).map(|part| text(&part["text"])).collect(),
+            ..Entry::default()
+        },
+    }
+}
+
+fn gemini(content: &Value) -> Entry {
+    let mut entry = Entry {
+        role: text(&content["role"]),
+        ..Entry::default()
+    };
+    for part in list(&content["parts"]) {
+        if part["functionCall"].is_object() {
+            entry.calls.push(text(&part["functionCall"]["id"]));
+        } else if part["functionResponse"].is_object() {
+            entry.answers_late |= !entry.texts.is_empty();
+            entry.answers.push(text(&part["functionResponse"]["id"]));
+        } else {
+            entry.texts.push(text(&part["text"]));
+        }
+    }
+    entry
+}
+
+#[test]
+fn it_finds_what_is_wrong() {
+    let user = serde_json::json!({"role": "user", "content": "go"});
+    let call = serde_json::json!({"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "f", "input": {}}]});
+    let result =
+        serde_json::json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1"}]});
+    let late = serde_json::json!({"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "tool_result", "tool_use_id": "1"}]});
+    let blank = serde_json::json!({"role": "user", "content": [{"type": "text", "text": " "}]});
+    let verdict = |messages: &[&Value]| {
+        let body = serde_json::json!({"messages": messages});
+        check(RequestFormat::Anthropic, &body, true).is_ok()
+    };
+    assert!(verdict(&[&user, &call, &result]));
+    for broken in [
+        &[&call, &result][..],
+        &[&result],
+        &[&user, &call],
+        &[&user, &call, &user],
+        &[&user, &call, &late],
+        &[&user, &call, &result, &call, &result],
+        &[&user, &user],
+        &[&blank],
+    ] {
+        assert!(!verdict(broken), "{broken:?}");
+    }
+}

@@ -1,0 +1,176 @@
+//! Random conversations, budgets, modes and targets: no request is ever invalid.
+
+use std::collections::BTreeSet;
+
+use proptest::{collection::vec, option, prelude::*};
+use serde_json::{Value, json};
+
+use super::{Characters, RequestFormat, checker::check, input_of, render};
+use crate::{
+    domain::{
+        context::{Alternation, Context, ContextOptions, Origin, build},
+        message::{Format, Message, Part},
+        text::cut,
+    },
+    formats,
+};
+
+fn words() -> impl Strategy<Value = String> {
+    prop_oneof![
+        3 => "[a-z]{1,20}( [a-z]{1,12}){0,4}",
+        1 => Just(String::new()),
+        1 => Just(" \n".to_owned()),
+        1 => "\\PC{1,40}",
+        1 => (200..3_000_usize).prop_map(|chars| "wörd ".repeat(chars / 5)),
+    ]
+}
+
+fn id() -> impl Strategy<Value = Option<String>> {
+    option::weighted(
+        0.8,
+        prop_oneof![Just("a".to_owned()), Just("b".to_owned()), Just("f/1".to_owned())],
+    )
+}
+
+fn call(id: Option<&str>) -> Value {
+    json!({"type": "tool_use", "id": id, "name": "ls", "input": {"path": "."}})
+}
+
+fn result(id: Option<&str>, text: &str) -> Value {
+    json!({"type": "tool_result", "tool_use_id": id, "content": text})
+}
+
+/// One message as some client writes it.
+fn payload() -> impl Strategy<Value = (Format, Value)> {
+    let anthropic = |value: Value| (Format::Anthropic, value);
+    let openai = |value: Value| (Format::OpenAiChat, value);
+    let native = |value: Value| (Format::Native, value);
+    prop_oneof![
+        2 => words().prop_map(move |text| anthropic(json!({"role": "user", "content": text}))),
+        2 => words().prop_map(move |text| openai(json!({"role": "user", "content": text}))),
+        2 => words().prop_map(move |text| openai(json!({"role": "assistant", "content": text}))),
+        2 => (words(), vec(id(), 0..3)).prop_map(move |(text, ids)| {
+            let mut blocks = vec![json!({"type": "thinking", "thinking": "hm", "signature": "s"}), json!({"type": "text", "text": text})];
+            blocks.extend(ids.iter().map(|id| call(id.as_deref())));
+            anthropic(json!({"role": "assistant", "content": blocks}))
+        }),
+        2 => (words(), vec((id(), words()), 1..3), any::<bool>()).prop_map(move |(text, results, first)| {
+            let mut blocks: Vec<Value> = results.iter().map(|(id, text)| result(id.as_deref(), text)).collect();
+            blocks.insert(if first { 0 } else { blocks.len() }, json!({"type": "text", "text": text}));
+            anthropic(json!({"role": "user", "content": blocks}))
+        }),
+        2 => (id(), id()).prop_map(move |(one, other)| {
+            let calls = [one, other].map(|id| json!({"id": id, "type": "function", "function": {"name": "ls", "arguments": "{}"}}));
+            openai(json!({"role": "assistant", "content": null, "tool_calls": calls}))
+        }),
+        3 => (id(), words()).prop_map(move |(id, text)| openai(json!({"role": "tool", "tool_call_id": id, "content": text}))),
+        1 => (id(), words()).prop_map(move |(id, text)| native(json!({"kind": "tool_call", "content": text, "name": "ls", "tool_call_id": id, "arguments": "not json"}))),
+        1 => (id(), words()).prop_map(move |(id, text)| native(json!({"kind": "tool_result", "content": text, "name": "ls", "tool_call_id": id}))),
+        1 => (words(), any::<bool>()).prop_map(move |(text, calls)| {
+            let blocks = if calls { vec![call(None), result(None, &text)] } else { vec![result(None, &text)] };
+            native(json!({"kind": if calls { "user" } else { "assistant" }, "content": blocks}))
+        }),
+        1 => words().prop_map(move |text| native(json!({"kind": "system", "content": text}))),
+        1 => Just(native(json!({"kind": "interrupted"}))),
+        1 => Just(openai(json!({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]}))),
+    ]
+}
+
+fn conversation() -> impl Strategy<Value = Vec<Message>> {
+    vec(payload(), 0..30).prop_map(|payloads| {
+        let read = |(format, payload): (Format, Value)| formats::parse(format, &payload.to_string()).unwrap();
+        payloads.into_iter().map(read).collect()
+    })
+}
+
+fn options() -> impl Strategy<Value = ContextOptions> {
+    let mode = prop_oneof![
+        Just(Alternation::Merge),
+        Just(Alternation::Ack),
+        Just(Alternation::Keep)
+    ];
+    let budget = prop_oneof![Just(0), 1..300_i64, 300..6_000_i64];
+    (budget, any::<bool>(), any::<bool>(), mode, any::<bool>()).prop_map(
+        |(max_tokens, anchor, keep_open_thinking, alternation, system_in_place)| ContextOptions {
+            max_tokens,
+            output_reserve_tokens: 50,
+            anchor,
+            alternation,
+            system_in_place,
+            keep_open_thinking,
+        },
+    )
+}
+
+fn stored(context: &Context<'_>) -> BTreeSet<i64> {
+    let pieces = context.turns.iter().flat_map(|turn| &turn.pieces);
+    pieces
+        .filter_map(|piece| match piece.origin {
+            Origin::Stored { seq } => Some(seq),
+            Origin::Synthetic(_) => None,
+        })
+        .collect()
+}
+
+/// Results go with their calls, and thinking alone goes with what was thought.
+fn may_move(message: &Message) -> bool {
+    let says = |part: &Part| match part {
+        Part::Text(text) => !text.trim().is_empty(),
+        part => !matches!(part, Part::Thinking(_)),
+    };
+    let is_result = |part: &Part| matches!(part, Part::ToolResult { .. });
+    message.parts.iter().any(is_result) || !message.parts.iter().any(says)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(192))]
+
+    #[test]
+    fn no_request_is_ever_invalid(
+        messages in conversation(),
+        options in options(),
+        evicted in any::<bool>(),
+        summary in option::of(words()),
+    ) {
+        let mut input = input_of(&messages);
+        input.evicted = evicted;
+        input.summary = summary.filter(|text| !text.trim().is_empty());
+        let context = build(&input, &options, &Characters);
+        let counted: i64 = context.turns.iter().map(|turn| turn.tokens(&Characters)).sum();
+        prop_assert_eq!(counted, context.tokens);
+        prop_assert!(context.over_budget || context.limit_tokens.is_none_or(|limit| counted <= limit));
+        for target in RequestFormat::ALL {
+            let targeted = ContextOptions { system_in_place: target.takes_system_in_place(), ..options };
+            let context = build(&input, &targeted, &Characters);
+            let out = render(target, &context.turns);
+            let alternates = options.alternation != Alternation::Keep;
+            let verdict = check(target, &out.body, alternates);
+            prop_assert!(verdict.is_ok(), "{:?} {}: {}", targeted, verdict.unwrap_err(), cut(&out.body.to_string(), 4_000));
+            let again = render(target, &build(&input, &targeted, &Characters).turns);
+            prop_assert_eq!(out.body.to_string(), again.body.to_string());
+        }
+    }
+
+    #[test]
+    fn exchanges_are_sent_whole_or_not_at_all(messages in conversation(), options in options()) {
+        let input = input_of(&messages);
+        let everything = build(&input, &ContextOptions { max_tokens: 0, ..options }, &Characters);
+        let whole = stored(&everything);
+        prop_assert_eq!(&everything.left_out, &Vec::<i64>::new());
+        let context = build(&input, &options, &Characters);
+        let sent = stored(&context);
+        let anchor = input.anchor.map(|anchor| anchor.seq);
+        for (place, exchange) in input.exchanges.iter().enumerate() {
+            let seqs: BTreeSet<i64> = exchange.messages.iter().map(|message| message.seq).collect();
+            let is_out = context.left_out.contains(&exchange.exchange);
+            prop_assert_eq!(is_out, place < context.left_out.len(), "the oldest leave first");
+            prop_assert!(!is_out || place + 1 < input.exchanges.len(), "the newest never leaves");
+            let expected: BTreeSet<i64> = if is_out { BTreeSet::new() } else { whole.intersection(&seqs).copied().collect() };
+            let found: BTreeSet<i64> = sent.intersection(&seqs).copied().collect();
+            let found: BTreeSet<i64> = found.into_iter().filter(|seq| !is_out || Some(*seq) != anchor).collect();
+            // A late result goes with its call, and is in view or out of it like the call.
+            let stray: Vec<i64> = found.symmetric_difference(&expected).copied().collect();
+            prop_assert!(stray.iter().all(|seq| may_move(&messages[usize::try_from(*seq - 1).unwrap()])), "{:?}", stray);
+        }
+    }
+}

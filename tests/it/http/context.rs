@@ -1,0 +1,136 @@
+//! `GET /v1/agents/{id}/context`
+
+use serde_json::{Value, json};
+
+use crate::support::server::{Reply, Server};
+
+const PATH: &str = "/v1/agents/coder/context";
+
+/// A window of two exchanges with an archive before it.
+async fn with_archive() -> Server {
+    let server = Server::start(|config| {
+        config.window.budget_tokens = 200;
+        config.window.low_water = 0.5;
+    })
+    .await;
+    server.converse("coder", 1..=14).await;
+    server
+}
+
+#[tokio::test]
+async fn it_is_anchor_summary_and_window() {
+    let server = with_archive().await;
+    for summarised in [false, true] {
+        if summarised {
+            server.summarise().await;
+        }
+        let path = format!("{PATH}?format=anthropic");
+        let is_there = |reply: &Reply| !summarised || reply.json()["summary_version"] != 0;
+        let reply = server.get_until(&path, is_there).await.json();
+        assert_eq!(reply["over_budget"], false);
+        assert_eq!(reply["first_exchange"], 13);
+        let messages = reply["body"]["messages"].as_array().unwrap();
+        let roles: Vec<&str> = messages
+            .iter()
+            .map(|message| message["role"].as_str().unwrap())
+            .collect();
+        assert_eq!(roles, ["user", "assistant", "user", "assistant"]);
+        let head: Vec<&str> = messages[0]["content"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|block| block["text"].as_str().unwrap())
+            .collect();
+        assert!(head[0].starts_with("Fix bug 1 in parser.rs"), "the anchor");
+        assert!(
+            head[1].starts_with("<summary agent=\"coder\" version="),
+            "{}",
+            head[1]
+        );
+        assert!(
+            head[1].contains("bug 12") && head[1].ends_with("</summary>"),
+            "{}",
+            head[1]
+        );
+        assert!(head[2].starts_with("Fix bug 13 in parser.rs"), "the window");
+        assert_eq!(
+            messages[3]["content"][0]["text"],
+            "Fixed bug 14: the loop ended too early."
+        );
+    }
+}
+
+#[tokio::test]
+async fn each_provider_gets_its_own_fields_and_the_same_bytes_each_time() {
+    let server = with_archive().await;
+    for (format, fields) in [
+        ("anthropic", vec!["messages"]),
+        ("openai", vec!["messages"]),
+        ("openai-responses", vec!["input"]),
+        ("gemini", vec!["contents"]),
+    ] {
+        let path = format!("{PATH}?format={format}");
+        let first = server.get(&path).await;
+        let body: Value = first.json()["body"].clone();
+        let found: Vec<&String> = body.as_object().unwrap().keys().collect();
+        assert_eq!(found, fields);
+        assert_eq!(server.get(&path).await.body, first.body);
+    }
+}
+
+#[tokio::test]
+async fn budget_and_alternation_can_be_asked_for() {
+    let server = with_archive().await;
+    let reply = server
+        .get(&format!("{PATH}?format=openai&alternation=ack"))
+        .await
+        .json();
+    assert_eq!(
+        reply["body"]["messages"][1],
+        json!({"role": "assistant", "content": "Understood."})
+    );
+    let tight = server
+        .get(&format!("{PATH}?format=openai&budget=1000"))
+        .await
+        .json();
+    assert_eq!(tight["over_budget"], json!(false));
+    let small = server.get(&format!("{PATH}?format=openai&budget=1")).await.json();
+    assert_eq!(
+        (&small["over_budget"], &small["left_out"]),
+        (&json!(true), &json!([13]))
+    );
+    let text = small["body"].to_string();
+    assert!(
+        text.contains("exchange #13 is left out") && text.contains("Fix bug 14"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn a_session_has_an_anchor_of_its_own() {
+    let server = with_archive().await;
+    server.post("/v1/agents/coder/sessions/end", "").await;
+    server.converse("coder", 15..=20).await;
+    let reply = server.get(&format!("{PATH}?format=openai")).await.json();
+    let head = reply["body"]["messages"][0]["content"].as_str().unwrap();
+    assert!(head.starts_with("Fix bug 15 in parser.rs"), "{head}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_asked_is_refused() {
+    let server = Server::start(|_| {}).await;
+    server.converse("coder", 1..=1).await;
+    for query in [
+        "",
+        "?format=cohere",
+        "?format=gemini&budget=-1",
+        "?format=gemini&alternation=no",
+    ] {
+        server
+            .get(&format!("{PATH}{query}"))
+            .await
+            .problem(400, "invalid_parameter");
+    }
+    let unknown = server.get("/v1/agents/nobody/context?format=gemini").await;
+    unknown.problem(404, "unknown_agent");
+}
