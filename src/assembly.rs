@@ -13,6 +13,7 @@ use crate::{
         time::{HOUR_MS, MINUTE_MS},
         transcript::TranscriptLimits,
     },
+    journal::live::{Journal, LiveJournal},
     keeper::Keeper,
     llm::{
         ChatModel, LlmError,
@@ -108,6 +109,13 @@ impl Parts {
         }
     }
 
+    /// The same parts, of which the keeper writes what it accepts to `journal` too.
+    #[must_use]
+    pub fn with_journal(self, journal: LiveJournal) -> Self {
+        let keeper = self.keeper.with_journal(journal);
+        Self { keeper, ..self }
+    }
+
     /// Keeps the snapshots fresh until `stop`.
     pub async fn follow_changes(self, stop: CancellationToken) {
         self.snapshots.follow(self.notices.changes(), stop).await;
@@ -139,6 +147,17 @@ pub fn model(
             })?))
         }
     }
+}
+
+/// The live journal, if the configuration wants one.
+///
+/// # Errors
+/// When its folder can't be made.
+pub fn live_journal(settings: &config::JournalConfig) -> std::io::Result<LiveJournal> {
+    if settings.dir.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Arc::new(Journal::open(settings.dir.as_ref())?)))
 }
 
 /// How the database is opened.

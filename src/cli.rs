@@ -4,7 +4,9 @@ mod check_request;
 mod context;
 mod count;
 mod exit;
+mod export;
 mod history;
+mod import;
 mod open;
 mod output;
 mod remote;
@@ -77,6 +79,10 @@ enum Command {
     Context(context::Context),
     /// Print an agent's exchanges, with the rule between what the model sees and what it doesn't
     History(history::History),
+    /// Write agents' full histories to a journal, as JSON lines
+    Export(export::Export),
+    /// Read journals back into a database
+    Import(import::Import),
     /// Print how the queue and the updates are doing
     Status(status::Status),
     /// Count the tokens of a request body, and where they come from
@@ -106,6 +112,8 @@ fn run(cli: Cli, environment: &Environment) -> Result<ExitCode, Failed> {
         Command::Summary(summary) => summary.run(&loaded.config, &shared),
         Command::Context(context) => context.run(&loaded.config, &shared),
         Command::History(history) => history.run(&loaded.config, &shared),
+        Command::Export(export) => export.run(&loaded.config, &shared),
+        Command::Import(import) => import.run(&loaded.config, &shared),
         Command::Status(status) => status.run(&loaded.config, &shared),
         Command::Count(count) => count.run(&loaded.config, &shared),
         Command::Verify(verify) => verify.run(&loaded.config, &shared),

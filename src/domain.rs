@@ -8,6 +8,7 @@ pub mod context;
 pub mod convergence;
 pub mod exchange;
 pub mod history;
+pub mod journal;
 pub mod ledger;
 pub mod lineage;
 pub mod message;

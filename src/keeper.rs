@@ -12,12 +12,14 @@ use crate::{
     domain::{
         agent::AgentId,
         exchange::Entry,
+        journal::MessageRecord,
         lineage::Step,
         message::Message,
         time::Timestamp,
         tokens::{TokenCounter, count_message},
         work::Reason,
     },
+    journal::live::LiveJournal,
     notice::Notices,
     store::{
         AppendOutcome, AppendRequest, AppendRules, Enqueued, Forked, Prepared, SessionEnded, Stepped, Store,
@@ -29,6 +31,15 @@ use crate::{
 /// Messages of more bytes than this are counted on other threads: 2.5 ms of work at 40 MB/s.
 const COUNT_INLINE_BYTES_MAX: usize = 100_000;
 
+/// What an append is made of.
+#[derive(Clone, Copy)]
+enum By {
+    /// Messages; a rewind among them whose mark isn't there is left alone.
+    Messages,
+    /// Steps that are asked for, and have to be taken.
+    Steps,
+}
+
 /// Takes messages in.
 #[derive(Clone)]
 pub struct Keeper {
@@ -38,6 +49,7 @@ pub struct Keeper {
     rules: AppendRules,
     notices: Notices,
     metrics: Metrics,
+    journal: LiveJournal,
 }
 
 impl Keeper {
@@ -57,6 +69,7 @@ impl Keeper {
             rules,
             notices,
             metrics,
+            journal: None,
         }
     }
 
@@ -65,13 +78,19 @@ impl Keeper {
         self.counter.as_ref()
     }
 
+    /// The same keeper, which writes what it accepts to `journal` too.
+    #[must_use]
+    pub fn with_journal(self, journal: LiveJournal) -> Self {
+        Self { journal, ..self }
+    }
+
     /// Appends messages as they come in.
     ///
     /// # Errors
     /// What the store fails with; nothing is stored then.
     pub async fn append(&self, agent: &AgentId, messages: Vec<Message>) -> StoreResult<AppendOutcome> {
         let request = self.request(agent, messages, false).await?;
-        self.take_in(request).await
+        self.take_in(request, By::Messages).await
     }
 
     /// Appends messages of the past: items are aged by the messages' own times.
@@ -80,7 +99,7 @@ impl Keeper {
     /// As [`Self::append`].
     pub async fn replay(&self, agent: &AgentId, messages: Vec<Message>) -> StoreResult<AppendOutcome> {
         let request = self.request(agent, messages, true).await?;
-        self.take_in(request).await
+        self.take_in(request, By::Messages).await
     }
 
     /// Clears, marks or rewinds, by the message that says so. A rewind does it only if its mark is there.
@@ -93,7 +112,7 @@ impl Keeper {
         }
         let message = step.message(self.clock.now());
         let request = self.request(agent, vec![message], false).await?;
-        self.take_in_steps(request).await
+        self.take_in(request, By::Steps).await
     }
 
     /// Makes the agent `child`, which begins where `parent` stands.
@@ -125,18 +144,70 @@ impl Keeper {
         })
     }
 
-    async fn take_in(&self, request: AppendRequest) -> StoreResult<AppendOutcome> {
-        let (agent, tokens) = (request.agent.clone(), role_tokens(&request));
-        let outcome = self.store.append(request).await?;
+    async fn take_in(&self, request: AppendRequest, by: By) -> StoreResult<AppendOutcome> {
+        let (agent, tokens, now) = (request.agent.clone(), role_tokens(&request), request.now);
+        let outcome = match &self.journal {
+            None => self.write(request, by).await?,
+            Some(journal) => {
+                let _lane = journal.lane(&agent).await;
+                let prepared = request.messages.clone();
+                let outcome = self.write(request, by).await?;
+                let records = self.records(&agent, &prepared, &outcome, now);
+                self.write_journal(&agent, records).await;
+                outcome
+            }
+        };
         self.tell(&agent, &outcome, &tokens);
         Ok(outcome)
     }
 
-    async fn take_in_steps(&self, request: AppendRequest) -> StoreResult<AppendOutcome> {
-        let (agent, tokens) = (request.agent.clone(), role_tokens(&request));
-        let outcome = self.store.rewind(request).await?;
-        self.tell(&agent, &outcome, &tokens);
-        Ok(outcome)
+    async fn write(&self, request: AppendRequest, by: By) -> StoreResult<AppendOutcome> {
+        match by {
+            By::Messages => self.store.append(request).await,
+            By::Steps => self.store.rewind(request).await,
+        }
+    }
+
+    /// The messages are stored: that a copy fails is no reason to fail the append.
+    async fn write_journal(&self, agent: &AgentId, records: Vec<MessageRecord>) {
+        let Some(journal) = self.journal.as_ref().filter(|_| !records.is_empty()) else {
+            return;
+        };
+        let lines = records.len();
+        match journal.append(agent, records).await {
+            Ok(()) => self.metrics.window.journalled(lines),
+            Err(error) => {
+                self.metrics.window.journal_failed(lines);
+                warn!(agent.id = %agent, %error, lines, "journal.failed");
+            }
+        }
+    }
+
+    fn records(
+        &self,
+        agent: &AgentId,
+        prepared: &[Prepared],
+        outcome: &AppendOutcome,
+        now: Timestamp,
+    ) -> Vec<MessageRecord> {
+        let stored = outcome.stored.iter();
+        stored
+            .filter_map(|at| Some((at, prepared.get(at.place)?)))
+            .map(|(at, Prepared { message, entry })| MessageRecord {
+                agent_id: agent.clone(),
+                seq: at.seq,
+                exchange: at.exchange,
+                session: at.session,
+                kind: message.kind.name().to_owned(),
+                format: message.format,
+                tokens: entry.tokens,
+                count_method: self.counter.method().to_owned(),
+                client_id: message.client_id.clone().filter(|_| at.keeps_id),
+                said_at: entry.at,
+                received_at: now,
+                payload: message.payload.clone(),
+            })
+            .collect()
     }
 
     /// Ends the running session: what is pending becomes urgent.

@@ -16,6 +16,7 @@
 //! - [`validator`]: what a provider would refuse in a request; written from the providers' rules alone.
 //! - `store`: the `Store` seam and its SQLite implementation.
 //! - `llm`: the `ChatModel` seam, the offline summariser and the providers.
+//! - `journal`: histories to files and back, and the live journal.
 //! - `keeper`: append, segment, evict, enqueue.
 //! - `worker`: wake, claim, condense, compact, complete.
 //! - `schedule`: the cron jobs (ageing, pruning, reconciling).
@@ -26,7 +27,7 @@
 //! - `config`, `crontab`, `telemetry`, `lifecycle`, `clock`, `notice`: the surroundings.
 //!
 //! Dependency rule, enforced by `tests/tidy.rs`:
-//! `domain <- {formats, tokenizer} <- {store, llm} <- {keeper, worker, schedule, snapshot} <- {history, context, assembly} <- {http, cli} <- main`.
+//! `domain <- {formats, tokenizer} <- {store, llm} <- journal <- {keeper, worker, schedule, snapshot} <- {history, context, assembly} <- {http, cli} <- main`.
 //!
 //! Without the default feature `daemon` only the first four exist: a library for agents that manage their own
 //! window.
@@ -52,6 +53,8 @@ pub mod crontab;
 pub mod history;
 #[cfg(feature = "daemon")]
 pub mod http;
+#[cfg(feature = "daemon")]
+pub mod journal;
 #[cfg(feature = "daemon")]
 pub mod keeper;
 #[cfg(feature = "daemon")]

@@ -6,6 +6,7 @@
 //!
 //! Every implementation passes the one conformance suite in `tests/it/store`.
 
+pub mod archive;
 pub mod record;
 pub mod sqlite;
 pub mod verify;

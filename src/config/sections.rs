@@ -253,6 +253,14 @@ pub struct ScheduleConfig {
     pub journal_keep_hours: i64,
 }
 
+/// `[journal]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JournalConfig {
+    /// A folder for what is accepted; empty for none.
+    pub dir: String,
+}
+
 /// `[http]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -129,9 +129,8 @@ impl Ledger {
     }
 
     /// The number of a preamble that opens now: 0, or after a clear the next one.
-    fn preamble_number(&mut self) -> i64 {
-        self.last_exchange += i64::from(self.session > 1 || self.last_exchange > PREAMBLE);
-        self.last_exchange
+    pub(super) fn next_preamble(&self) -> i64 {
+        self.last_exchange + i64::from(self.session > 1 || self.last_exchange > PREAMBLE)
     }
 
     /// Takes one message in. A gap of more than `idle_gap_ms` before a new exchange begins a new session; 0 never
@@ -145,7 +144,8 @@ impl Ledger {
                 if let Some(preamble) = &mut self.preamble {
                     preamble.add(seq, entry);
                 } else {
-                    let number = self.preamble_number();
+                    let number = self.next_preamble();
+                    self.last_exchange = number;
                     self.preamble = Some(Exchange::open(number, self.session, 0, seq, entry));
                 }
                 Appended {
@@ -206,7 +206,7 @@ impl Ledger {
     }
 
     /// Tokens of all live exchanges.
-    pub(super) fn tokens_through(&self) -> i64 {
+    pub fn tokens_through(&self) -> i64 {
         let newest = self.newest.as_ref();
         newest.map_or(self.tokens_before_window, Exchange::tokens_through)
     }

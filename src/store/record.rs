@@ -68,6 +68,8 @@ pub struct AppendOutcome {
     pub accepted: i64,
     /// Messages known already.
     pub duplicates: i64,
+    /// Where each stored message went, in order.
+    pub stored: Vec<StoredAt>,
     /// The newest exchange.
     pub exchange: i64,
     /// The first exchange in the window.
@@ -135,6 +137,21 @@ pub struct Ancestor {
     pub agent: AgentId,
     /// Its last exchange at the fork; `None` if it had none yet.
     pub fork_exchange: Option<i64>,
+}
+
+/// Where a message went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredAt {
+    /// Its place in the request, from 0.
+    pub place: usize,
+    /// Its place in the agent's history.
+    pub seq: i64,
+    /// Its exchange.
+    pub exchange: i64,
+    /// The session of that exchange.
+    pub session: i64,
+    /// Its client id is kept.
+    pub keeps_id: bool,
 }
 
 /// What an enqueue did.

@@ -5,6 +5,7 @@
 
 mod agent;
 mod append;
+mod archive;
 mod complete;
 mod exchange;
 mod fork;

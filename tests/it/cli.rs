@@ -4,6 +4,7 @@ mod bad_input;
 mod check_request;
 mod count;
 mod database;
+mod journal;
 mod replay;
 
 use std::{
@@ -51,6 +52,8 @@ fn help_teaches() {
         "summary",
         "context",
         "history",
+        "export",
+        "import",
         "status",
         "verify",
         "check-request",

@@ -3,6 +3,7 @@
 //! Each test is a function of a fresh database. [`every_test!`] lists them once; a backend runs them all by one line.
 
 mod append;
+mod archive;
 mod complete;
 mod fences;
 mod fork;
@@ -40,6 +41,8 @@ macro_rules! every_test {
                 evictions_are_recorded, low_water_evicts_in_steps, the_newest_turn_stays_even_over_budget,
                 zero_disables, the_result_does_not_depend_on_batching, an_eviction_wakes_the_queue,
                 a_replay_ages_by_the_messages, appends_at_the_same_time_all_count;
+            archive: a_history_comes_back_as_it_was, a_history_comes_back_in_chunks, steps_come_back_in_chunks,
+                what_does_not_fit_changes_nothing, a_forked_agent_is_refused, records_come_in_chunks;
             sessions: a_silence_begins_a_session, an_end_begins_a_session, an_end_and_a_silence_begin_one_session,
                 an_end_makes_what_is_pending_urgent;
             queue: an_enqueue_makes_one_row_and_counts_wakes, an_enqueue_never_shortens_a_backoff,

@@ -45,9 +45,10 @@ const LAYERS: &[Layer] = &[
     Layer { module: "lifecycle", may_use: &[], banned: OUTSIDE },
     Layer { module: "store", may_use: &["domain", "formats", "tokenizer"], banned: &["reqwest::", "axum::", "hyper::"] },
     Layer { module: "llm", may_use: &["domain"], banned: &["sqlx::", "axum::"] },
+    Layer { module: "journal", may_use: &["domain", "clock", "store"], banned: OUTSIDE },
     Layer {
         module: "keeper",
-        may_use: &["domain", "clock", "notice", "telemetry", "store"],
+        may_use: &["domain", "clock", "notice", "telemetry", "store", "journal"],
         banned: OUTSIDE,
     },
     Layer {
@@ -70,8 +71,8 @@ const LAYERS: &[Layer] = &[
     Layer {
         module: "assembly",
         may_use: &[
-            "domain", "tokenizer", "clock", "config", "telemetry", "notice", "store", "llm", "keeper", "worker",
-            "schedule", "snapshot",
+            "domain", "tokenizer", "clock", "config", "telemetry", "notice", "store", "llm", "journal", "keeper",
+            "worker", "schedule", "snapshot",
         ],
         banned: OUTSIDE,
     },
@@ -86,7 +87,7 @@ const LAYERS: &[Layer] = &[
         module: "cli",
         may_use: &[
             "domain", "formats", "tokenizer", "validator", "clock", "config", "telemetry", "lifecycle", "store", "llm",
-            "snapshot", "history", "context", "assembly", "http",
+            "journal", "snapshot", "history", "context", "assembly", "http",
         ],
         banned: &["sqlx::", "axum::"],
     },

@@ -4,14 +4,14 @@
 //! Clears, marks and rewinds take effect where they stand: the messages up to and including one are written, then the
 //! step is taken, then the next ones follow.
 
-mod write;
+pub(super) mod write;
 
 use std::collections::HashMap;
 
 use sqlx::{Row as _, SqliteConnection};
 
 use super::{
-    super::{AppendOutcome, AppendRequest, Prepared, Stepped, StoreError, StoreResult},
+    super::{AppendOutcome, AppendRequest, Prepared, Stepped, StoreError, StoreResult, StoredAt},
     agent, lineage, queue,
 };
 use crate::domain::{
@@ -26,21 +26,13 @@ use crate::domain::{
 /// The rows that an append will write.
 #[derive(Default)]
 struct Written {
-    messages: Vec<Placed>,
+    messages: Vec<StoredAt>,
     /// Exchanges that will take no further message, and at last the newest one. Their running totals ascend.
     exchanges: Vec<Exchange>,
     sessions: Vec<NewSession>,
     evictions: Vec<Eviction>,
     /// The preamble, if it changed.
     preamble: Option<Exchange>,
-}
-
-/// Where a message of the request goes.
-struct Placed {
-    seq: i64,
-    exchange: i64,
-    place: usize,
-    keeps_id: bool,
 }
 
 struct NewSession {
@@ -59,18 +51,19 @@ pub(super) async fn append(
 ) -> StoreResult<AppendOutcome> {
     let found = agent::load(tx, &request.agent).await?;
     if found.is_none() {
-        write::create(tx, &request).await?;
+        write::create(tx, &request.agent, request.now).await?;
     }
     let mut ledger = found.map(|row| row.ledger).unwrap_or_default();
     let fresh = without_known(tx, &request).await?;
     let is_step = |&(place, _): &(usize, bool)| step_at(&request, place).is_some();
-    let (mut evictions, mut steps) = (Vec::new(), Vec::new());
+    let (mut stored, mut evictions, mut steps) = (Vec::new(), Vec::new(), Vec::new());
     for part in fresh.split_inclusive(is_step) {
         let mut written = place_all(tx, &request, part, &mut ledger).await?;
         let stepped = write_part(tx, &request, part, &mut written, &mut ledger).await?;
         if let (Some(Stepped::Ignored { label }), true) = (&stepped, marks_required) {
             return Err(StoreError::UnknownMark(label.clone()));
         }
+        stored.extend(written.messages);
         evictions.extend(written.evictions);
         steps.extend(stepped);
     }
@@ -78,6 +71,7 @@ pub(super) async fn append(
     let accepted = i64::try_from(fresh.len()).unwrap_or(i64::MAX);
     Ok(AppendOutcome {
         accepted,
+        stored,
         duplicates: i64::try_from(request.messages.len()).unwrap_or(i64::MAX) - accepted,
         exchange: ledger.newest.as_ref().map_or(PREAMBLE, |newest| newest.exchange),
         first_exchange: ledger.first_exchange,
@@ -210,14 +204,18 @@ async fn place_all(
             });
         }
         let appended = ledger.append(entry, request.rules.idle_gap_ms);
-        written.messages.push(Placed {
+        let preamble = ledger.preamble.as_ref();
+        let preamble = preamble.filter(|preamble| preamble.exchange == appended.exchange);
+        written.messages.push(StoredAt {
+            place,
             seq: appended.seq,
             exchange: appended.exchange,
-            place,
+            session: preamble
+                .or(ledger.newest.as_ref())
+                .map_or(ledger.session, |exchange| exchange.session),
             keeps_id,
         });
-        let preamble = ledger.preamble.as_ref();
-        if let Some(preamble) = preamble.filter(|preamble| preamble.exchange == appended.exchange) {
+        if let Some(preamble) = preamble {
             written.preamble = Some(preamble.clone());
         }
         if appended.new_session {

@@ -54,13 +54,10 @@ pub(super) async fn rewind(
     at: Timestamp,
 ) -> StoreResult<Stepped> {
     let agent = &request.agent;
-    let Some((number, mark)) = find_mark(tx, agent, label.as_deref()).await? else {
+    let covered_through = ledger.summarized_through;
+    let Some((exchange, set_aside)) = go_back(tx, agent, ledger, label.as_deref(), at).await? else {
         return Ok(Stepped::Ignored { label });
     };
-    forget_marks(tx, agent, number).await?;
-    let set_aside = set_aside(tx, agent, mark.exchange, at).await?;
-    let covered_through = ledger.summarized_through;
-    ledger.rewind(&mark, held(tx, agent, mark.exchange).await?);
     let version = if ledger.summarized_through < covered_through {
         Some(withdraw::withdraw(tx, request, ledger, at).await?)
     } else {
@@ -68,10 +65,28 @@ pub(super) async fn rewind(
     };
     void_lease(tx, agent, request.now).await?;
     Ok(Stepped::Rewound {
-        exchange: mark.exchange,
+        exchange,
         set_aside,
         version,
     })
+}
+
+/// Goes back to the newest mark, or to the newest one of that name, and sets the later exchanges aside; the summary is
+/// left as it is. Returns the exchange of the mark and how many were set aside; none without such a mark.
+pub(super) async fn go_back(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    ledger: &mut Ledger,
+    label: Option<&str>,
+    at: Timestamp,
+) -> StoreResult<Option<(i64, i64)>> {
+    let Some((number, mark)) = find_mark(tx, agent, label).await? else {
+        return Ok(None);
+    };
+    forget_marks(tx, agent, number).await?;
+    let set_aside = set_aside(tx, agent, mark.exchange, at).await?;
+    ledger.rewind(&mark, held(tx, agent, mark.exchange).await?);
+    Ok(Some((mark.exchange, set_aside)))
 }
 
 async fn find_mark(

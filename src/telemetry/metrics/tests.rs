@@ -104,6 +104,8 @@ fn names_types_and_numbers_of_series_are_the_contract() {
     recapd_ingested_tokens_total counter 6
     recapd_exchanges_evicted_total counter 1
     recapd_evicted_tokens_total counter 1
+    recapd_journal_messages_total counter 1
+    recapd_journal_failed_messages_total counter 1
     recapd_window_tokens histogram 1
     recapd_window_fill_ratio histogram 1
     recapd_provider_requests_total counter 4

@@ -32,6 +32,8 @@ pub struct Window {
     message_tokens: Family<RoleLabels, Counter>,
     evicted: Counter,
     evicted_tokens: Counter,
+    journalled: Counter,
+    journal_failures: Counter,
     tokens: Histogram,
     fill: Histogram,
 }
@@ -49,6 +51,11 @@ impl Window {
             message_tokens: to.counters("ingested_tokens", "Tokens of messages stored", roles),
             evicted: to.counter("exchanges_evicted", "Exchanges that left a window"),
             evicted_tokens: to.counter("evicted_tokens", "Tokens that left a window"),
+            journalled: to.counter("journal_messages", "Messages written to the journal"),
+            journal_failures: to.counter(
+                "journal_failed_messages",
+                "Messages stored, but not written to the journal",
+            ),
             tokens: to.histogram("window_tokens", "Tokens of a window, at each check", &TOKENS),
             fill: to.histogram(
                 "window_fill_ratio",
@@ -71,6 +78,16 @@ impl Window {
     pub fn evicted(&self, exchanges: i64, tokens: i64) {
         self.evicted.inc_by(increase(exchanges));
         self.evicted_tokens.inc_by(increase(tokens));
+    }
+
+    /// So many messages were written to the journal.
+    pub fn journalled(&self, messages: usize) {
+        self.journalled.inc_by(messages as u64);
+    }
+
+    /// So many messages could not be written to the journal.
+    pub fn journal_failed(&self, messages: usize) {
+        self.journal_failures.inc_by(messages as u64);
     }
 
     /// A window of `tokens` tokens was held against its budget, after what had to leave had left.

@@ -8,6 +8,7 @@ use std::{
 use async_trait::async_trait;
 use recapd::store::{
     Store,
+    archive::Archive,
     sqlite::{SqliteSettings, SqliteStore, Synchronous},
 };
 use sqlx::{AssertSqlSafe, Connection as _, Row as _, SqliteConnection, sqlite::SqliteConnectOptions};
@@ -43,6 +44,9 @@ pub(crate) const TABLES: [&str; 14] = [
 pub(crate) trait Backend: Send + Sync {
     /// The store over it.
     fn store(&self) -> Arc<dyn Store>;
+
+    /// The same store, as a place for whole histories.
+    fn archive(&self) -> Arc<dyn Archive>;
 
     /// Runs a statement past the store. Returns how many rows it changed.
     async fn raw(&self, sql: &str) -> u64;
@@ -87,6 +91,11 @@ pub(crate) struct SqliteBackend {
 }
 
 impl SqliteBackend {
+    /// The store, as what histories are imported into.
+    pub(crate) fn target(&self) -> Arc<SqliteStore> {
+        Arc::clone(&self.store)
+    }
+
     /// A database of its own, without a wait for the disk.
     pub(crate) async fn fresh() -> Self {
         log_statements();
@@ -133,6 +142,10 @@ fn log_statements() {
 #[async_trait]
 impl Backend for SqliteBackend {
     fn store(&self) -> Arc<dyn Store> {
+        Arc::<SqliteStore>::clone(&self.store)
+    }
+
+    fn archive(&self) -> Arc<dyn Archive> {
         Arc::<SqliteStore>::clone(&self.store)
     }
 

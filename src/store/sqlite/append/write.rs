@@ -13,6 +13,7 @@ use crate::domain::{
     agent::AgentId,
     exchange::Exchange,
     ledger::{Eviction, Ledger},
+    time::Timestamp,
 };
 
 /// The most rows that one statement inserts: with twelve values each, well below SQLite's limit of 32,766.
@@ -42,19 +43,23 @@ pub(super) async fn state(
 }
 
 /// A new agent, with an empty summary.
-pub(super) async fn create(tx: &mut SqliteConnection, request: &AppendRequest) -> StoreResult<()> {
+pub(in super::super) async fn create(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    now: Timestamp,
+) -> StoreResult<()> {
     sqlx::query(
         "-- sqlite/append.create\nINSERT INTO agents (agent_id, created_at, updated_at) VALUES (?1, ?2, ?2)",
     )
-    .bind(request.agent.as_str())
-    .bind(request.now.0)
+    .bind(agent.as_str())
+    .bind(now.0)
     .execute(&mut *tx)
     .await?;
     sqlx::query(
         "-- sqlite/append.create_summary\nINSERT INTO summaries (agent_id, updated_at) VALUES (?1, ?2)",
     )
-    .bind(request.agent.as_str())
-    .bind(request.now.0)
+    .bind(agent.as_str())
+    .bind(now.0)
     .execute(tx)
     .await?;
     Ok(())
@@ -62,7 +67,7 @@ pub(super) async fn create(tx: &mut SqliteConnection, request: &AppendRequest) -
 
 /// `rows` in runs of 64, 32 and so on: few statements to run, however many rows there are, and just seven different
 /// ones to prepare.
-fn runs<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
+pub(in super::super) fn runs<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
     std::iter::from_fn(move || {
         let exponent = rows.len().min(ROWS_MAX).checked_ilog2()?;
         let (run, rest) = rows.split_at(1 << exponent);
@@ -122,7 +127,8 @@ async fn write_exchanges(
     Ok(())
 }
 
-async fn upsert_exchanges(
+/// Writes exchanges, new or grown, at most as many as [`runs`] gives at a time.
+pub(in super::super) async fn upsert_exchanges(
     tx: &mut SqliteConnection,
     agent: &AgentId,
     role: &str,
@@ -172,7 +178,8 @@ async fn write_sessions(
     Ok(())
 }
 
-async fn write_evictions(
+/// Writes what left the window; the agent's row counts it.
+pub(in super::super) async fn write_evictions(
     tx: &mut SqliteConnection,
     agent: &AgentId,
     evictions: &[Eviction],

@@ -1,0 +1,216 @@
+//! `recapd export`
+
+use std::{
+    io::{self, BufWriter, ErrorKind, IsTerminal as _, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context as _;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use super::{Shared, exit::Failed, open, output};
+use crate::{
+    config::Config,
+    domain::agent::AgentId,
+    journal::export::{ExportError, export},
+    store::{
+        Store as _,
+        archive::{Archive, ArchiveError},
+        sqlite::SqliteStore,
+    },
+};
+
+/// Agents read at a time.
+const PAGE: i64 = 100;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Reads the database, also while a daemon runs on it. Summaries are not part of it: they are made again. Agents
+that were forked from others are named and left out, and the exit code is 1 then. Examples:
+  recapd export -o backup.jsonl          every agent
+  recapd export my-agent | zstd > my-agent.jsonl.zst")]
+pub(super) struct Export {
+    /// The agents to export [default: all]
+    agents: Vec<AgentId>,
+    /// Write there, all or nothing [default: stdout]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// What was written.
+#[derive(Debug, Default, Serialize)]
+struct Exported {
+    agents: u64,
+    messages: u64,
+    /// Agents that a journal can't hold.
+    refused: u64,
+}
+
+impl Export {
+    pub(super) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        open::block_on(async {
+            let store = open::look(config).await?;
+            let bar = progress_bar(self.count_messages(&store).await?);
+            let exported = match &self.output {
+                Some(path) => self.write_file(&store, path, &bar).await?,
+                None => self.write_all(&store, &mut io::stdout(), &bar).await?,
+            };
+            bar.finish_and_clear();
+            // With the journal on stdout there is no place for a report.
+            if let Some(path) = &self.output {
+                exported.report(path, shared)?;
+            }
+            Ok(if exported.refused == 0 {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            })
+        })
+    }
+
+    /// The file appears, whole, when all is written.
+    async fn write_file(
+        &self,
+        store: &SqliteStore,
+        path: &Path,
+        bar: &ProgressBar,
+    ) -> Result<Exported, Failed> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let wrote = || format!("writing {}", path.display());
+        let mut file =
+            tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).with_context(wrote)?;
+        let exported = self.write_all(store, file.as_file_mut(), bar).await?;
+        file.as_file().sync_all().with_context(wrote)?;
+        file.persist(path).with_context(wrote)?;
+        Ok(exported)
+    }
+
+    async fn write_all(
+        &self,
+        store: &SqliteStore,
+        out: &mut (dyn Write + Send),
+        bar: &ProgressBar,
+    ) -> Result<Exported, Failed> {
+        let mut out = BufWriter::new(out);
+        match self.write_agents(store, &mut out, bar).await {
+            Err(Stop::ReaderLeft) => Ok(Exported::default()),
+            Err(Stop::Refused(error)) => Err(anyhow::Error::new(error).into()),
+            Err(Stop::Failed(failed)) => Err(failed),
+            Ok(exported) => match out.flush() {
+                Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+                _ => Ok(exported),
+            },
+        }
+    }
+
+    async fn write_agents(
+        &self,
+        store: &SqliteStore,
+        out: &mut (dyn Write + Send),
+        bar: &ProgressBar,
+    ) -> Result<Exported, Stop> {
+        let mut exported = Exported::default();
+        for agent in &self.agents {
+            exported.add(write_agent(store, agent, out, bar).await)?;
+        }
+        let mut after: Option<AgentId> = None;
+        while self.agents.is_empty() {
+            let page = store.agents(after.as_ref(), PAGE).await.map_err(Failed::from)?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.agent.clone());
+            for row in &page {
+                exported.add(write_agent(store, &row.agent, out, bar).await)?;
+            }
+        }
+        Ok(exported)
+    }
+
+    async fn count_messages(&self, store: &SqliteStore) -> Result<u64, Failed> {
+        let mut messages = 0;
+        for agent in &self.agents {
+            let Some(row) = store.agent(agent).await? else {
+                return Err(open::unknown(store, agent).await);
+            };
+            messages += row.ledger.last_seq;
+        }
+        let mut after: Option<AgentId> = None;
+        while self.agents.is_empty() {
+            let page = store.agents(after.as_ref(), PAGE).await?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.agent.clone());
+            messages += page.iter().map(|row| row.ledger.last_seq).sum::<i64>();
+        }
+        Ok(u64::try_from(messages).unwrap_or_default())
+    }
+}
+
+/// Why writing ended early.
+enum Stop {
+    /// Whoever read the output has enough (`| head`): no error.
+    ReaderLeft,
+    /// A journal can't hold this agent: the others are written all the same.
+    Refused(ArchiveError),
+    Failed(Failed),
+}
+
+impl From<Failed> for Stop {
+    fn from(failed: Failed) -> Self {
+        Self::Failed(failed)
+    }
+}
+
+async fn write_agent(
+    archive: &dyn Archive,
+    agent: &AgentId,
+    out: &mut (dyn Write + Send),
+    bar: &ProgressBar,
+) -> Result<u64, Stop> {
+    match export(archive, agent, out, &|messages| bar.inc(messages)).await {
+        Ok(messages) => Ok(messages.unwrap_or_default()),
+        Err(ExportError::Io(error)) if error.kind() == ErrorKind::BrokenPipe => Err(Stop::ReaderLeft),
+        Err(ExportError::Archive(error @ ArchiveError::Forked(_))) => Err(Stop::Refused(error)),
+        Err(ExportError::Archive(ArchiveError::Store(error))) => Err(Failed::from(error).into()),
+        Err(error) => Err(Failed::from(anyhow::Error::new(error)).into()),
+    }
+}
+
+impl Exported {
+    fn add(&mut self, written: Result<u64, Stop>) -> Result<(), Stop> {
+        match written {
+            Ok(messages) => {
+                self.agents += 1;
+                self.messages += messages;
+            }
+            Err(Stop::Refused(error)) => {
+                self.refused += 1;
+                output::error(&format!("recapd: {error}; left out"));
+            }
+            Err(stop) => return Err(stop),
+        }
+        Ok(())
+    }
+
+    fn report(&self, path: &Path, shared: &Shared) -> io::Result<()> {
+        if shared.json {
+            return output::json(self);
+        }
+        let Self { agents, messages, .. } = self;
+        output::text(&format!(
+            "{agents} agents, {messages} messages written to {}",
+            path.display()
+        ))
+    }
+}
+
+/// A bar over so many messages, on a terminal.
+fn progress_bar(messages: u64) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let template = "{spinner} {bar:32} {percent:>3}%  {human_pos} messages  {elapsed} elapsed, {eta} left";
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(messages).with_style(style)
+}

@@ -1,0 +1,147 @@
+//! `recapd import`
+
+use std::{
+    fs::File,
+    io::{BufReader, IsTerminal as _},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
+
+use anyhow::Context as _;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+
+use super::{
+    Shared,
+    exit::{Failed, USAGE},
+    open, output,
+};
+use crate::{
+    assembly,
+    clock::SystemClock,
+    config::Config,
+    journal::import::{self, ImportError, Imported},
+    store::{StoreError, archive::ArchiveError, sqlite::SqliteStore},
+};
+
+/// Refusals that are named one by one, per file.
+const REFUSALS_SHOWN_MAX: u64 = 20;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Writes what `recapd export` or the journal of a daemon wrote into the database: messages, exchanges and sessions as they
+were, with an export also the boundary. What is there already is left as it is, so that an import that was interrupted
+is finished by running it again. The daemon must not run meanwhile; it makes the summaries when it is started. Examples:
+  recapd import backup.jsonl --db new.db
+  recapd import journal/*.jsonl --dry-run")]
+pub(super) struct Import {
+    /// Journals
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Only look whether everything could be read and would fit
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Import {
+    pub(super) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        for file in &self.files {
+            if !file.is_file() {
+                let error = anyhow::anyhow!("{} is no file", file.display());
+                return Err(Failed::new(USAGE, error));
+            }
+        }
+        let imported = open::block_on(self.import(config))?;
+        self.report(&imported, shared)?;
+        Ok(if imported.refused == 0 {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+
+    async fn import(&self, config: &Config) -> Result<Imported, Failed> {
+        let mut import = self.open(config).await?;
+        let bar = progress_bar(&self.files);
+        for file in &self.files {
+            read(&mut import, file, &bar).await?;
+        }
+        bar.finish_and_clear();
+        Ok(import.imported().clone())
+    }
+
+    async fn open(&self, config: &Config) -> Result<import::Import, Failed> {
+        let settings = assembly::sqlite_settings(&config.database);
+        let clock = Arc::new(SystemClock);
+        if !self.dry_run {
+            let store = SqliteStore::open(&settings).await?;
+            return Ok(import::Import::new(Arc::new(store), clock));
+        }
+        match SqliteStore::look(&settings).await {
+            Ok(store) => Ok(import::Import::dry(Some(Arc::new(store)), clock)),
+            // There is no database yet: everything would be new.
+            Err(StoreError::Unavailable(_)) => Ok(import::Import::dry(None, clock)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn report(&self, imported: &Imported, shared: &Shared) -> std::io::Result<()> {
+        let Imported {
+            agents,
+            accepted,
+            duplicates,
+            refused,
+        } = imported;
+        if shared.json {
+            return output::json(&json!({
+                "dry_run": self.dry_run,
+                "agents": agents,
+                "accepted": accepted,
+                "duplicates": duplicates,
+                "refused": refused,
+            }));
+        }
+        let done = if self.dry_run { "would be stored" } else { "stored" };
+        output::text(&format!(
+            "{agents} agents: {accepted} messages {done}, {duplicates} there already, {refused} refusals"
+        ))
+    }
+}
+
+async fn read(import: &mut import::Import, file: &Path, bar: &ProgressBar) -> Result<(), Failed> {
+    let name = file.display();
+    let mut journal = BufReader::new(File::open(file).with_context(|| name.to_string())?);
+    let refusals = std::sync::atomic::AtomicU64::new(0);
+    let refused = |line: u64, refusal: &import::Refusal| {
+        let shown = refusals.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        if shown < REFUSALS_SHOWN_MAX {
+            let place = if line == 0 {
+                "at its end".to_owned()
+            } else {
+                format!("line {line}")
+            };
+            bar.suspend(|| output::error(&format!("{name}, {place}: {refusal}")));
+        }
+    };
+    let read = import.read(&mut journal, &refused, &|bytes| bar.inc(bytes)).await;
+    read.map_err(|error| match error {
+        ImportError::Archive(ArchiveError::Store(error)) => error.into(),
+        error => anyhow::Error::new(error).into(),
+    })
+}
+
+/// A bar over the bytes of the files, on a terminal.
+fn progress_bar(files: &[PathBuf]) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bytes = files
+        .iter()
+        .filter_map(|file| file.metadata().ok())
+        .map(|of| of.len());
+    let template = "{spinner} {bar:32} {percent:>3}%  {bytes}  {elapsed} elapsed, {eta} left";
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(bytes.sum()).with_style(style)
+}

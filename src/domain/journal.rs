@@ -1,0 +1,218 @@
+//! A journal: agents' full histories as lines of JSON, to be kept apart from the database and read back into one.
+//!
+//! One [`Head`] per agent, then one [`MessageRecord`] per message, in order. Payloads stand in it verbatim. The
+//! summary is not part of it: it is derived, and made again from the messages.
+//!
+//! Invariant: what is written is read back the same, and written again it is the same text.
+
+mod wire;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+pub use self::wire::{Line, LineError};
+use super::{
+    agent::AgentId,
+    exchange::{Entry, Exchange},
+    ledger::Ledger,
+    message::{Format, Kind},
+    time::Timestamp,
+};
+
+/// The version of the lines that are written, and the newest that is read.
+pub const JOURNAL_VERSION: u32 = 1;
+
+/// The line before an agent's messages: what can't be told from them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Head {
+    /// The version of the journal's lines.
+    pub journal: u32,
+    /// Whose history follows.
+    pub agent_id: AgentId,
+    /// Its project.
+    pub project: Option<String>,
+    /// What it overrides in the configuration, as JSON.
+    pub settings: Box<RawValue>,
+    /// When it was made.
+    #[serde(with = "wire::time")]
+    pub created_at: Timestamp,
+    /// The time its items are aged by, if not the clock.
+    #[serde(with = "wire::optional_time")]
+    pub as_of: Option<Timestamp>,
+    /// The window's ceiling that the last append kept, in tokens; 0: none.
+    pub budget_tokens: i64,
+    /// Number of its last message.
+    pub last_seq: i64,
+    /// Number of its last exchange.
+    pub last_exchange: i64,
+    /// The boundary: first exchange in the window.
+    pub first_exchange: i64,
+    /// Its sessions, oldest first; the last one runs.
+    pub sessions: Vec<SessionRecord>,
+    /// What left the window, oldest first.
+    pub evictions: Vec<EvictionRecord>,
+    /// The marks one can go back to, oldest first.
+    pub marks: Vec<MarkRecord>,
+}
+
+/// A mark. Where the window began then can't be told from the messages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MarkRecord {
+    /// Its number; larger is newer.
+    pub mark: i64,
+    /// Its name, if it has one.
+    pub label: Option<String>,
+    /// Where it stands.
+    pub exchange: i64,
+    /// Where the window began then.
+    pub first_exchange: i64,
+    /// Tokens of all live exchanges before that.
+    pub tokens_before_window: i64,
+}
+
+/// A session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionRecord {
+    /// Its number, from 1.
+    pub session: i64,
+    /// Its first exchange.
+    pub first_exchange: i64,
+    /// When it began.
+    #[serde(with = "wire::time")]
+    pub opened_at: Timestamp,
+    /// When it ended, if it did.
+    #[serde(with = "wire::optional_time")]
+    pub ended_at: Option<Timestamp>,
+    /// Why it ended: `idle`, `end` or `clear`.
+    pub end_reason: Option<String>,
+}
+
+/// Exchanges that left the window together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EvictionRecord {
+    /// The first of them.
+    pub from_exchange: i64,
+    /// The last of them.
+    pub through_exchange: i64,
+    /// Their tokens.
+    pub tokens: i64,
+    /// When.
+    #[serde(with = "wire::time")]
+    pub evicted_at: Timestamp,
+}
+
+/// A message, with all that its row holds and its payload doesn't say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageRecord {
+    /// Whose.
+    pub agent_id: AgentId,
+    /// Its place in the agent's history, from 1 without a gap.
+    pub seq: i64,
+    /// The exchange it belongs to.
+    pub exchange: i64,
+    /// The session of that exchange.
+    pub session: i64,
+    /// Its kind, by name.
+    pub kind: String,
+    /// How its payload is written.
+    pub format: Format,
+    /// Its tokens.
+    pub tokens: i64,
+    /// How they were counted.
+    pub count_method: String,
+    /// The id under which it is a duplicate when it comes again.
+    pub client_id: Option<String>,
+    /// When it was said.
+    pub said_at: Timestamp,
+    /// When it arrived.
+    pub received_at: Timestamp,
+    /// What the client sent, verbatim.
+    pub payload: String,
+}
+
+/// Why a journal can't be read back.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JournalError {
+    /// Messages are missing.
+    #[error("message {found} comes where message {expected} should; export the agent again")]
+    Gap {
+        /// The number that should have come.
+        expected: i64,
+        /// The number that came.
+        found: i64,
+    },
+    /// A message names an exchange that it can't belong to.
+    #[error("message {seq} can't belong to exchange {exchange}; export the agent again")]
+    Misplaced {
+        /// The message.
+        seq: i64,
+        /// What it names.
+        exchange: i64,
+    },
+    /// The agent has gone another way.
+    #[error(
+        "message {seq} is another one in the database; import into a fresh database, or rename the agent"
+    )]
+    Differs {
+        /// The first message that isn't the same.
+        seq: i64,
+    },
+    /// The summary in the database would have to be taken back.
+    #[error("message {seq} rewinds what is summarised in the database already; import into a fresh database")]
+    Summarised {
+        /// The rewind.
+        seq: i64,
+    },
+    /// The head doesn't fit the messages.
+    #[error("the window can't begin at exchange {first_exchange}; export the agent again")]
+    WrongBoundary {
+        /// Where the head says that it begins.
+        first_exchange: i64,
+    },
+}
+
+/// Takes a recorded message into `ledger` where its record says, instead of where today's rules would put it. Returns
+/// the exchange that takes no further message, if this one opened the next. The boundary doesn't move; the step that the
+/// message may be is the caller's to take.
+///
+/// # Errors
+/// [`JournalError::Gap`] and [`JournalError::Misplaced`]; the ledger is unchanged then.
+pub fn take_in(
+    ledger: &mut Ledger,
+    record: &MessageRecord,
+    entry: &Entry,
+) -> Result<Option<Exchange>, JournalError> {
+    let (seq, exchange) = (record.seq, record.exchange);
+    if seq != ledger.last_seq + 1 {
+        return Err(JournalError::Gap {
+            expected: ledger.last_seq + 1,
+            found: seq,
+        });
+    }
+    let may_open_preamble = ledger.newest.is_none()
+        && ledger.preamble.is_none()
+        && matches!(entry.kind, Kind::System | Kind::Metadata(_))
+        && exchange == ledger.next_preamble();
+    let tokens_before = ledger.tokens_through();
+    let open = |tokens_before| Exchange::open(exchange, record.session, tokens_before, seq, entry);
+    let mut left = None;
+    match (&mut ledger.newest, &mut ledger.preamble) {
+        (Some(newest), _) if exchange == newest.exchange => newest.add(seq, entry),
+        (None, Some(preamble)) if exchange == preamble.exchange => preamble.add(seq, entry),
+        (_, preamble) if may_open_preamble => {
+            *preamble = Some(open(0));
+            ledger.last_exchange = exchange;
+        }
+        (newest, _) if exchange == ledger.last_exchange + 1 => {
+            left = newest.replace(open(tokens_before));
+            ledger.last_exchange = exchange;
+        }
+        _ => return Err(JournalError::Misplaced { seq, exchange }),
+    }
+    ledger.last_seq = seq;
+    ledger.session = ledger.session.max(record.session);
+    Ok(left)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! Lines are read back the same, and records go where they say.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::message::Kind;
+
+fn record(seq: i64, exchange: i64) -> MessageRecord {
+    MessageRecord {
+        agent_id: "a".parse().unwrap(),
+        seq,
+        exchange,
+        session: 1,
+        kind: "user".to_owned(),
+        format: Format::Native,
+        tokens: 3,
+        count_method: "o200k".to_owned(),
+        client_id: None,
+        said_at: Timestamp(1_795_000_000_000),
+        received_at: Timestamp(1_795_000_000_250),
+        payload: r#"{"kind":"user","content":"Hello"}"#.to_owned(),
+    }
+}
+
+fn entry() -> Entry {
+    entry_of(Kind::User)
+}
+
+fn entry_of(kind: Kind) -> Entry {
+    Entry {
+        kind,
+        interrupts: false,
+        tokens: 3,
+        at: Timestamp(0),
+        line: "Hello".to_owned(),
+        tools: Vec::new(),
+    }
+}
+
+fn read_back(record: &MessageRecord) -> MessageRecord {
+    let line = record.line();
+    assert!(!line.contains(['\n', '\r']), "{line}");
+    match Line::parse(&line).unwrap() {
+        Line::Message(read) => read,
+        Line::Head(head) => panic!("{head:?}"),
+    }
+}
+
+#[test]
+fn a_message_is_one_line_with_its_payload_verbatim() {
+    insta::assert_snapshot!(record(1, 1).line(), @r#"{"agent_id":"a","seq":1,"exchange":1,"session":1,"kind":"user","format":"native","tokens":3,"count_method":"o200k","client_id":null,"said_at":"2026-11-18T11:06:40Z","received_at":"2026-11-18T11:06:40.250Z","payload":{"kind":"user","content":"Hello"}}"#);
+}
+
+#[test]
+fn every_payload_comes_back_byte_for_byte() {
+    for payload in [
+        r#"{"a": 1.0, "b":1e400,  "a":"\u0041\/"}"#,
+        "{\n  \"kind\": \"user\"\r\n}",
+        " {\"kind\":\"user\"} ",
+        "null",
+        "not JSON at all",
+        "",
+        "{\"torn",
+        "\"ä\u{2028}\u{0}👩‍👩‍👧\"",
+    ] {
+        let given = MessageRecord {
+            payload: payload.to_owned(),
+            ..record(1, 1)
+        };
+        assert_eq!(read_back(&given), given, "{payload}");
+    }
+}
+
+#[test]
+fn what_is_no_line_says_why() {
+    for (line, why) in [
+        ("", "EOF"),
+        ("[1]", "no line of a journal"),
+        (r#"{"journal":2}"#, "newer recapd"),
+        (r#"{"journal":1}"#, "missing field"),
+        (r#"{"seq":1}"#, "missing field"),
+        (
+            &record(7, 1).line().replace("\"payload\"", "\"other\""),
+            "message 7 has no payload",
+        ),
+    ] {
+        let error = Line::parse(line).unwrap_err().to_string();
+        assert!(error.contains(why), "{line}: {error}");
+    }
+}
+
+#[test]
+fn records_go_where_they_say_or_nowhere() {
+    let mut ledger = Ledger::default();
+    for (seq, exchange, kind) in [
+        (1, 0, Kind::System),
+        (2, 1, Kind::User),
+        (3, 1, Kind::Assistant),
+        (4, 2, Kind::User),
+    ] {
+        let left = take_in(&mut ledger, &record(seq, exchange), &entry_of(kind)).unwrap();
+        assert_eq!(left.map(|left| left.exchange), (seq == 4).then_some(1));
+    }
+    let before = ledger.clone();
+    for (seq, exchange, error) in [
+        (
+            6,
+            2,
+            JournalError::Gap {
+                expected: 5,
+                found: 6,
+            },
+        ),
+        (
+            4,
+            2,
+            JournalError::Gap {
+                expected: 5,
+                found: 4,
+            },
+        ),
+        (5, 1, JournalError::Misplaced { seq: 5, exchange: 1 }),
+        (5, 4, JournalError::Misplaced { seq: 5, exchange: 4 }),
+    ] {
+        assert_eq!(take_in(&mut ledger, &record(seq, exchange), &entry()), Err(error));
+        assert_eq!(ledger, before);
+    }
+    let newest = ledger.newest.unwrap();
+    assert_eq!((newest.exchange, newest.tokens_before, newest.tokens), (2, 6, 3));
+}
+
+#[test]
+fn a_session_after_a_clear_has_a_preamble_of_its_own_number() {
+    let mut ledger = Ledger::default();
+    take_in(&mut ledger, &record(1, 1), &entry()).unwrap();
+    ledger.clear(Timestamp(0));
+    for (seq, exchange, kind) in [(2, 2, Kind::System), (3, 2, Kind::System), (4, 3, Kind::User)] {
+        let after = MessageRecord {
+            session: 2,
+            ..record(seq, exchange)
+        };
+        assert_eq!(take_in(&mut ledger, &after, &entry_of(kind)), Ok(None));
+    }
+    let (preamble, newest) = (ledger.preamble.unwrap(), ledger.newest.unwrap());
+    assert_eq!(
+        (preamble.exchange, preamble.tokens, preamble.tokens_before),
+        (2, 6, 0)
+    );
+    assert_eq!((newest.exchange, newest.tokens_before), (3, 3));
+}
+
+proptest! {
+    #[test]
+    fn any_message_comes_back(payload in ".*", id in proptest::option::of(".*"), at in any::<i64>(), received in any::<i64>()) {
+        let given = MessageRecord { payload, client_id: id, said_at: Timestamp(at), received_at: Timestamp(received), ..record(1, 1) };
+        prop_assert_eq!(read_back(&given), given);
+    }
+}

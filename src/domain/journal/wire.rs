@@ -1,0 +1,199 @@
+//! The lines as they are written.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::{Head, JOURNAL_VERSION, MessageRecord};
+use crate::domain::{agent::AgentId, message::Format, time::Timestamp};
+
+/// A line of a journal.
+#[derive(Clone, Debug)]
+pub enum Line {
+    /// The line before an agent's messages.
+    Head(Box<Head>),
+    /// A message.
+    Message(MessageRecord),
+}
+
+/// Why a line is none of a journal.
+#[derive(Debug, thiserror::Error)]
+pub enum LineError {
+    /// It isn't JSON, or lacks what a line must have.
+    #[error("no line of a journal: {0}")]
+    Unreadable(#[from] serde_json::Error),
+    /// A later recapd wrote it.
+    #[error("written by a newer recapd, in version {0} of the journal")]
+    TooNew(u32),
+    /// A message without its payload.
+    #[error("no line of a journal: message {0} has no payload")]
+    NoPayload(i64),
+}
+
+/// What tells a head from a message.
+#[derive(Deserialize)]
+struct Probe {
+    journal: Option<u32>,
+}
+
+/// A message's line. A payload that isn't one line of JSON stands in `payload_text`, as a string.
+#[derive(Serialize, Deserialize)]
+struct WireMessage<'a> {
+    agent_id: Cow<'a, AgentId>,
+    seq: i64,
+    exchange: i64,
+    session: i64,
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+    format: Format,
+    tokens: i64,
+    #[serde(borrow)]
+    count_method: Cow<'a, str>,
+    #[serde(borrow)]
+    client_id: Option<Cow<'a, str>>,
+    #[serde(with = "time")]
+    said_at: Timestamp,
+    #[serde(with = "time")]
+    received_at: Timestamp,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    payload: Option<&'a RawValue>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    payload_text: Option<Cow<'a, str>>,
+}
+
+impl Line {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// [`LineError`]; nothing of the line is known then.
+    pub fn parse(line: &str) -> Result<Self, LineError> {
+        match serde_json::from_str::<Probe>(line)?.journal {
+            Some(version) if version > JOURNAL_VERSION => Err(LineError::TooNew(version)),
+            Some(_) => Ok(Self::Head(serde_json::from_str(line)?)),
+            None => Ok(Self::Message(MessageRecord::parse(line)?)),
+        }
+    }
+}
+
+impl Head {
+    /// The line, without its line feed.
+    pub fn line(&self) -> String {
+        serde_json::to_string(self).expect("numbers, strings and JSON can all be written as JSON")
+    }
+}
+
+impl MessageRecord {
+    /// The line, without its line feed.
+    pub fn line(&self) -> String {
+        let payload = one_line_json(&self.payload);
+        let wire = WireMessage {
+            agent_id: Cow::Borrowed(&self.agent_id),
+            seq: self.seq,
+            exchange: self.exchange,
+            session: self.session,
+            kind: Cow::Borrowed(&self.kind),
+            format: self.format,
+            tokens: self.tokens,
+            count_method: Cow::Borrowed(&self.count_method),
+            client_id: self.client_id.as_deref().map(Cow::Borrowed),
+            said_at: self.said_at,
+            received_at: self.received_at,
+            payload,
+            payload_text: payload.is_none().then_some(Cow::Borrowed(&self.payload)),
+        };
+        serde_json::to_string(&wire).expect("numbers, strings and JSON can all be written as JSON")
+    }
+
+    fn parse(line: &str) -> Result<Self, LineError> {
+        let wire: WireMessage<'_> = serde_json::from_str(line)?;
+        let payload = match (wire.payload, wire.payload_text) {
+            (Some(json), _) => json.get().to_owned(),
+            (None, Some(text)) => text.into_owned(),
+            (None, None) => return Err(LineError::NoPayload(wire.seq)),
+        };
+        Ok(Self {
+            agent_id: wire.agent_id.into_owned(),
+            seq: wire.seq,
+            exchange: wire.exchange,
+            session: wire.session,
+            kind: wire.kind.into_owned(),
+            format: wire.format,
+            tokens: wire.tokens,
+            count_method: wire.count_method.into_owned(),
+            client_id: wire.client_id.map(Cow::into_owned),
+            said_at: wire.said_at,
+            received_at: wire.received_at,
+            payload,
+        })
+    }
+}
+
+/// `payload` as JSON, if it can stand in a line byte for byte.
+fn one_line_json(payload: &str) -> Option<&RawValue> {
+    if payload.contains(['\n', '\r']) {
+        return None;
+    }
+    let json: &RawValue = serde_json::from_str(payload).ok()?;
+    // `null` would be read back as no payload, and white space around a value is not part of it.
+    (json.get().len() == payload.len() && payload != "null").then_some(json)
+}
+
+/// Times as RFC 3339 where that says it exactly, else as milliseconds: a client's clock may show any year.
+pub(super) mod time {
+    use serde::{Deserialize, Deserializer, Serialize as _, Serializer, de::Error as _};
+
+    use crate::domain::time::Timestamp;
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Given {
+        Ms(i64),
+        Text(String),
+    }
+
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes a reference to the field"
+    )]
+    pub(in super::super) fn serialize<S: Serializer>(time: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
+        let text = time.to_string();
+        if Timestamp::parse(&text) == Some(*time) {
+            text.serialize(to)
+        } else {
+            time.0.serialize(to)
+        }
+    }
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
+        match Given::deserialize(from)? {
+            Given::Ms(time_ms) => Ok(Timestamp(time_ms)),
+            Given::Text(text) => Timestamp::parse(&text)
+                .ok_or_else(|| D::Error::custom(format!("`{text}` is not an RFC 3339 time"))),
+        }
+    }
+}
+
+/// As [`time`], for what may be missing.
+pub(super) mod optional_time {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::domain::time::Timestamp;
+
+    #[derive(Serialize, Deserialize)]
+    struct Exact(#[serde(with = "super::time")] Timestamp);
+
+    #[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
+    pub(in super::super) fn serialize<S: Serializer>(
+        time: &Option<Timestamp>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        time.map(Exact).serialize(to)
+    }
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Timestamp>, D::Error> {
+        Ok(Option::<Exact>::deserialize(from)?.map(|exact| exact.0))
+    }
+}

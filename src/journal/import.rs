@@ -1,0 +1,303 @@
+//! From a journal to the database.
+
+use std::{
+    io::{self, BufRead, Read as _},
+    mem,
+    sync::Arc,
+};
+
+use super::{CHUNK_BYTES_MAX, CHUNK_MESSAGES_MAX, chunk};
+use crate::{
+    clock::Clock,
+    domain::{
+        agent::AgentId,
+        journal::{Head, JournalError, Line, LineError, MessageRecord, take_in},
+        ledger::Ledger,
+        lineage::Step,
+    },
+    store::{
+        Store,
+        archive::{Archive, ArchiveError, Recorded, Restore, Restored},
+    },
+};
+
+/// The longest line that is read, in bytes.
+pub const LINE_BYTES_MAX: usize = 64 << 20;
+
+/// A database that histories can be written to.
+pub trait Target: Store + Archive {}
+impl<T: Store + Archive> Target for T {}
+
+/// What an import came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// Agents whose messages were read.
+    pub agents: u64,
+    /// Messages written.
+    pub accepted: i64,
+    /// Messages that were there already.
+    pub duplicates: i64,
+    /// What could not be read or did not fit, by line; the rest of that agent is left out.
+    pub refused: u64,
+}
+
+/// What an import has to say about one line.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// It can't be read.
+    #[error("{0}")]
+    Line(#[from] LineError),
+    /// It has more bytes than are read.
+    #[error("the line has more than {LINE_BYTES_MAX} bytes")]
+    TooLong,
+    /// It isn't UTF-8.
+    #[error("the line is not UTF-8")]
+    NotUtf8,
+    /// The agent's messages don't fit.
+    #[error("agent `{0}`: {1}")]
+    Journal(AgentId, JournalError),
+}
+
+/// Reads journals into a database.
+pub struct Import {
+    /// None: nothing is there yet, and nothing is to be written.
+    target: Option<Arc<dyn Target>>,
+    clock: Arc<dyn Clock>,
+    is_dry: bool,
+    section: Option<Section>,
+    imported: Imported,
+}
+
+/// The lines of one agent.
+struct Section {
+    agent: AgentId,
+    head: Option<Head>,
+    records: Vec<Recorded>,
+    bytes: usize,
+    /// The agent as a dry run leaves it.
+    ledger: Option<Ledger>,
+    /// A line did not fit: the rest is left out.
+    is_refused: bool,
+}
+
+impl Import {
+    /// An import into `target`.
+    pub fn new(target: Arc<dyn Target>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            target: Some(target),
+            clock,
+            is_dry: false,
+            section: None,
+            imported: Imported::default(),
+        }
+    }
+
+    /// An import that only looks whether everything fits into `target`, or into an empty database without one.
+    pub fn dry(target: Option<Arc<dyn Target>>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            target,
+            clock,
+            is_dry: true,
+            section: None,
+            imported: Imported::default(),
+        }
+    }
+
+    /// Reads one journal to its end. `refused` hears of what is left out, with the number of the line, `progress` how
+    /// many bytes each line had.
+    ///
+    /// # Errors
+    /// When the journal can't be read or the database fails. What was written stays: importing again goes on there.
+    pub async fn read(
+        &mut self,
+        journal: &mut (dyn BufRead + Send),
+        refused: &(dyn Fn(u64, &Refusal) + Sync),
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<(), ImportError> {
+        for number in 1.. {
+            let (bytes, line) = next_line(journal)?;
+            if bytes == 0 {
+                break;
+            }
+            if let Err(refusal) = self.take(line).await? {
+                self.imported.refused += 1;
+                refused(number, &refusal);
+            }
+            progress(bytes);
+        }
+        if let Err(refusal) = self.end_section().await? {
+            self.imported.refused += 1;
+            refused(0, &refusal);
+        }
+        Ok(())
+    }
+
+    /// What was imported.
+    pub fn imported(&self) -> &Imported {
+        &self.imported
+    }
+
+    async fn take(&mut self, line: Result<String, Refusal>) -> Result<Result<(), Refusal>, ImportError> {
+        let line = match line.and_then(|line| Ok(Line::parse(&line)?)) {
+            Ok(line) => line,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        match line {
+            Line::Head(head) => {
+                let ended = self.end_section().await?;
+                self.begin(head.agent_id.clone(), Some(*head));
+                Ok(ended)
+            }
+            Line::Message(record) => self.take_message(record).await,
+        }
+    }
+
+    async fn take_message(&mut self, record: MessageRecord) -> Result<Result<(), Refusal>, ImportError> {
+        let mut ended = Ok(());
+        if self
+            .section
+            .as_ref()
+            .is_none_or(|section| section.agent != record.agent_id)
+        {
+            ended = self.end_section().await?;
+            self.begin(record.agent_id.clone(), None);
+        }
+        if self.section.as_ref().is_some_and(Section::is_full) {
+            ended = self.flush(false).await?;
+        }
+        if let Some(section) = self.section.as_mut().filter(|section| !section.is_refused) {
+            section.bytes += record.payload.len();
+            section.records.push(Recorded::read(record));
+        }
+        Ok(ended)
+    }
+
+    fn begin(&mut self, agent: AgentId, head: Option<Head>) {
+        self.imported.agents += 1;
+        self.section = Some(Section {
+            agent,
+            head,
+            records: Vec::new(),
+            bytes: 0,
+            ledger: None,
+            is_refused: false,
+        });
+    }
+
+    async fn end_section(&mut self) -> Result<Result<(), Refusal>, ImportError> {
+        let ended = self.flush(true).await?;
+        self.section = None;
+        Ok(ended)
+    }
+
+    async fn flush(&mut self, is_last: bool) -> Result<Result<(), Refusal>, ImportError> {
+        let Some(section) = self.section.as_mut().filter(|section| !section.is_refused) else {
+            return Ok(Ok(()));
+        };
+        section.bytes = 0;
+        let restore = Restore {
+            agent: section.agent.clone(),
+            head: is_last.then(|| section.head.take()).flatten(),
+            records: mem::take(&mut section.records),
+            is_last,
+            now: self.clock.now(),
+        };
+        let outcome = match &self.target {
+            Some(target) if !self.is_dry => target.restore(restore).await,
+            target => section.rehearse(target.as_deref(), &restore.records).await,
+        };
+        match outcome {
+            Ok(restored) => {
+                self.imported.accepted += restored.accepted;
+                self.imported.duplicates += restored.duplicates;
+                Ok(Ok(()))
+            }
+            Err(ArchiveError::Journal(error)) => {
+                section.is_refused = true;
+                Ok(Err(Refusal::Journal(section.agent.clone(), error)))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Section {
+    fn is_full(&self) -> bool {
+        self.records.len() >= usize::from(CHUNK_MESSAGES_MAX) || self.bytes >= CHUNK_BYTES_MAX
+    }
+
+    /// What [`Archive::restore`] would answer, without writing.
+    async fn rehearse(
+        &mut self,
+        target: Option<&dyn Target>,
+        records: &[Recorded],
+    ) -> Result<Restored, ArchiveError> {
+        if self.ledger.is_none() {
+            let row = match target {
+                Some(target) => target.agent(&self.agent).await?,
+                None => None,
+            };
+            self.ledger = Some(row.map(|row| row.ledger).unwrap_or_default());
+        }
+        let ledger = self.ledger.get_or_insert_default();
+        let known = records.partition_point(|recorded| recorded.record.seq <= ledger.last_seq);
+        let (known, fresh) = records.split_at(known);
+        if let Some(target) = target {
+            compare(target, &self.agent, known).await?;
+        }
+        for Recorded {
+            record, entry, step, ..
+        } in fresh
+        {
+            take_in(ledger, record, entry)?;
+            // What follows a rewind opens an exchange with or without it.
+            if *step == Some(Step::Clear) {
+                ledger.clear(entry.at);
+            }
+        }
+        Ok(Restored {
+            accepted: i64::try_from(fresh.len()).unwrap_or(i64::MAX),
+            duplicates: i64::try_from(known.len()).unwrap_or(i64::MAX),
+        })
+    }
+}
+
+async fn compare(target: &dyn Target, agent: &AgentId, known: &[Recorded]) -> Result<(), ArchiveError> {
+    let mut known = known.iter().map(|recorded| &recorded.record).peekable();
+    while let Some(first) = known.peek() {
+        let there = target.records(agent, chunk(first.seq - 1, i64::MAX)).await?;
+        let seq = first.seq;
+        if there.is_empty() {
+            return Err(JournalError::Differs { seq }.into());
+        }
+        for stored in there {
+            let Some(record) = known.next() else { return Ok(()) };
+            if (stored.seq, &stored.payload) != (record.seq, &record.payload) {
+                return Err(JournalError::Differs { seq: record.seq }.into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Why an import stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The database fails.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// The journal can't be read.
+    #[error("can't read the journal: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// The next line with the number of its bytes; 0 at the end. Of one that is too long only its length is kept.
+fn next_line(journal: &mut (dyn BufRead + Send)) -> io::Result<(u64, Result<String, Refusal>)> {
+    let mut line = Vec::new();
+    let mut bytes = journal.take(LINE_BYTES_MAX as u64).read_until(b'\n', &mut line)? as u64;
+    if line.len() == LINE_BYTES_MAX && !line.ends_with(b"\n") {
+        bytes += journal.skip_until(b'\n')? as u64;
+        return Ok((bytes, Err(Refusal::TooLong)));
+    }
+    Ok((bytes, String::from_utf8(line).map_err(|_| Refusal::NotUtf8)))
+}

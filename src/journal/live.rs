@@ -1,0 +1,128 @@
+//! The live journal: each message is appended to its agent's file as it is accepted.
+//!
+//! It is a second copy, never a condition: a failure to write is for the caller to log and count. Lines stand in the
+//! order of their numbers as long as whoever appends holds the agent's [`lane`](Journal::lane).
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use sha2::{Digest as _, Sha256};
+use tokio::{
+    sync::{Mutex, MutexGuard, Semaphore},
+    time::timeout,
+};
+
+use crate::domain::{agent::AgentId, journal::MessageRecord};
+
+/// Agents that share a lane wait for each other; with so many lanes, few do.
+const LANES: usize = 64;
+/// Nobody waits longer for a line to be written. It may still be written later.
+const WAIT: Duration = Duration::from_secs(1);
+
+/// A folder of journals, one per agent.
+pub struct Journal {
+    folder: PathBuf,
+    lanes: Vec<Mutex<()>>,
+    /// Writes under way: a disk that hangs must not hold ever more threads.
+    writes: Arc<Semaphore>,
+}
+
+impl Journal {
+    /// A journal in `folder`, which is made if it isn't there.
+    ///
+    /// # Errors
+    /// When the folder can't be made.
+    pub fn open(folder: &Path) -> io::Result<Self> {
+        std::fs::create_dir_all(folder)?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            lanes: (0..LANES).map(|_| Mutex::new(())).collect(),
+            writes: Arc::new(Semaphore::new(LANES)),
+        })
+    }
+
+    /// The file of an agent. It is named by a hash: an id may hold what a file's name may not.
+    pub fn path(&self, agent: &AgentId) -> PathBuf {
+        self.folder.join(format!("{:032x}.jsonl", hash(agent)))
+    }
+
+    /// To be held from before an agent's messages get their numbers until their lines are written.
+    pub async fn lane(&self, agent: &AgentId) -> MutexGuard<'_, ()> {
+        // A remainder of 64 fits any number, and there are as many lanes.
+        let lane = usize::try_from(hash(agent) % LANES as u128).unwrap_or_default();
+        self.lanes
+            .get(lane)
+            .expect("a remainder is below its divisor")
+            .lock()
+            .await
+    }
+
+    /// Appends the lines of an agent's messages, all or, when the disk fails, some of them.
+    ///
+    /// # Errors
+    /// What the system says, or that the disk takes longer than a second.
+    pub async fn append(&self, agent: &AgentId, records: Vec<MessageRecord>) -> io::Result<()> {
+        let path = self.path(agent);
+        let Ok(permit) = Arc::clone(&self.writes).try_acquire_owned() else {
+            return Err(io::Error::other("earlier writes hang"));
+        };
+        let writing = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            append_lines(&path, &records)
+        });
+        timeout(WAIT, writing).await?.map_err(io::Error::other)?
+    }
+}
+
+/// An optional live journal, as the keeper holds it.
+pub type LiveJournal = Option<Arc<Journal>>;
+
+/// Half of SHA-256 is more than enough to keep agents apart.
+fn hash(agent: &AgentId) -> u128 {
+    let digest: [u8; 32] = Sha256::digest(agent.as_str().as_bytes()).into();
+    digest
+        .iter()
+        .take(16)
+        .fold(0, |hash, &byte| hash << 8 | u128::from(byte))
+}
+
+fn append_lines(path: &Path, records: &[MessageRecord]) -> io::Result<()> {
+    let mut file = open_private(path)?;
+    let mut text = String::new();
+    // A crash may have left a torn line; what follows must not become part of it.
+    if ends_in_a_torn_line(&mut file)? {
+        text.push('\n');
+    }
+    for record in records {
+        text.push_str(&record.line());
+        text.push('\n');
+    }
+    file.write_all(text.as_bytes())
+}
+
+/// What agents say is nobody else's business: only the owner may read a file that is made here.
+fn open_private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+fn ends_in_a_torn_line(file: &mut File) -> io::Result<bool> {
+    if file.metadata()?.len() == 0 {
+        return Ok(false);
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last != *b"\n")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+//! Names, torn lines, and lanes.
+
+use super::*;
+use crate::domain::{message::Format, time::Timestamp};
+
+fn record(agent: &str, seq: i64) -> MessageRecord {
+    MessageRecord {
+        agent_id: agent.parse().unwrap(),
+        seq,
+        exchange: 1,
+        session: 1,
+        kind: "user".to_owned(),
+        format: Format::Native,
+        tokens: 1,
+        count_method: "test".to_owned(),
+        client_id: None,
+        said_at: Timestamp(0),
+        received_at: Timestamp(0),
+        payload: "{}".to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn each_agent_has_a_file_that_does_not_tell_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Journal::open(&folder.path().join("deep/down")).unwrap();
+    for agent in ["team:secret", "other"] {
+        let id = agent.parse().unwrap();
+        journal.append(&id, vec![record(agent, 1)]).await.unwrap();
+        let path = journal.path(&id);
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert!(!name.contains("secret") && name.len() == 32 + 6, "{name}");
+        assert_eq!(
+            std::fs::read_to_string(&path).unwrap(),
+            record(agent, 1).line() + "\n"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_torn_line_stays_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Journal::open(folder.path()).unwrap();
+    let id = "a".parse().unwrap();
+    std::fs::write(journal.path(&id), "{\"agent_id\":\"a\",\"se").unwrap();
+    journal.append(&id, vec![record("a", 2)]).await.unwrap();
+    let text = std::fs::read_to_string(journal.path(&id)).unwrap();
+    assert_eq!(
+        text,
+        format!("{{\"agent_id\":\"a\",\"se\n{}\n", record("a", 2).line())
+    );
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn only_the_owner_reads_it() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Journal::open(folder.path()).unwrap();
+    let id = "a".parse().unwrap();
+    journal.append(&id, vec![record("a", 1)]).await.unwrap();
+    let mode = journal.path(&id).metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[tokio::test]
+async fn a_folder_that_went_away_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Journal::open(folder.path()).unwrap();
+    drop(folder);
+    assert!(
+        journal
+            .append(&"a".parse().unwrap(), vec![record("a", 1)])
+            .await
+            .is_err()
+    );
+}

@@ -1,0 +1,127 @@
+//! The seam through which whole histories leave a database and come back: see [`crate::domain::journal`].
+
+use async_trait::async_trait;
+
+use super::{StoreError, StoreResult};
+use crate::{
+    domain::{
+        agent::AgentId,
+        exchange::Entry,
+        journal::{Head, JournalError, MessageRecord},
+        lineage::Step,
+        message::{Kind, Message},
+        time::Timestamp,
+    },
+    formats,
+};
+
+/// Reads whole histories, and writes them as they were.
+#[async_trait]
+pub trait Archive: Send + Sync {
+    /// What an agent's messages don't tell; none for an unknown agent.
+    ///
+    /// # Errors
+    /// [`ArchiveError::Forked`].
+    async fn head(&self, agent: &AgentId) -> Result<Option<Head>, ArchiveError>;
+
+    /// Messages in order, from the first one of `range`: as many as its limits allow, but at least one if there is one.
+    async fn records(&self, agent: &AgentId, range: RecordRange) -> StoreResult<Vec<MessageRecord>>;
+
+    /// Writes messages as they were, in one transaction; with the last ones the boundary and the sessions too, and what
+    /// is then pending is queued. What is there already is compared and changes nothing.
+    ///
+    /// # Errors
+    /// [`ArchiveError::Journal`] when they don't fit what is there; nothing is changed then.
+    async fn restore(&self, restore: Restore) -> Result<Restored, ArchiveError>;
+}
+
+/// What can go wrong, by what the caller does next.
+#[derive(Debug, thiserror::Error)]
+pub enum ArchiveError {
+    /// The database fails.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The journal doesn't fit: leave this agent out.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Lines can't say yet which exchanges belong to another agent's history.
+    #[error("agent `{0}` was forked from another one, which a journal can't hold yet")]
+    Forked(AgentId),
+}
+
+/// Which messages to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordRange {
+    /// Behind this one.
+    pub after_seq: i64,
+    /// Up to this one.
+    pub through_seq: i64,
+    /// At most so many.
+    pub messages_max: i64,
+    /// No more once their payloads have so many bytes.
+    pub bytes_max: usize,
+}
+
+/// Messages to be written as they were.
+#[derive(Clone, Debug)]
+pub struct Restore {
+    /// Whose.
+    pub agent: AgentId,
+    /// What stood before its messages, if anything did.
+    pub head: Option<Head>,
+    /// In order, without a gap.
+    pub records: Vec<Recorded>,
+    /// No more of this agent will come: the boundary is set when they end where the head says.
+    pub is_last: bool,
+    /// When they are written.
+    pub now: Timestamp,
+}
+
+/// A record with its payload read.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// The record.
+    pub record: MessageRecord,
+    /// Who said it, in a shared conversation.
+    pub speaker: Option<String>,
+    /// What the ledger needs of it.
+    pub entry: Entry,
+    /// The step that it is, if it is one.
+    pub step: Option<Step>,
+}
+
+/// What became of messages to be restored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Messages written.
+    pub accepted: i64,
+    /// Messages that were there already.
+    pub duplicates: i64,
+}
+
+impl Recorded {
+    /// Reads a record's payload. One that today's reader refuses is kept without content.
+    pub fn read(record: MessageRecord) -> Self {
+        let kind = Kind::from_name(&record.kind);
+        let message = match formats::parse(record.format, &record.payload) {
+            Ok(message) => Message { kind, ..message },
+            Err(_) => Message {
+                kind,
+                speaker: None,
+                parts: Vec::new(),
+                client_id: None,
+                at: None,
+                interrupts: false,
+                format: record.format,
+                payload: String::new(),
+            },
+        };
+        let entry = Entry::new(&message, record.tokens, record.said_at);
+        Self {
+            step: Step::of(&message),
+            speaker: message.speaker,
+            entry,
+            record,
+        }
+    }
+}

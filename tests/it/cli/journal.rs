@@ -1,0 +1,105 @@
+//! `recapd export` and `recapd import`
+
+use std::path::Path;
+
+use recapd::store::{
+    Store as _,
+    sqlite::{SqliteSettings, SqliteStore},
+};
+
+use super::{code, json, package_file, recapd, stderr, stdout};
+use crate::support::{
+    backend::sqlite_settings,
+    conversation::{T0, agent},
+};
+
+fn run(args: &[&str], database: &Path) -> std::process::Output {
+    recapd().args(args).arg("--db").arg(database).output().unwrap()
+}
+
+fn fork(database: &Path, parent: &str, child: &str) {
+    let settings = SqliteSettings {
+        url: format!("sqlite:{}", database.display()),
+        ..sqlite_settings(&tempfile::tempdir().unwrap())
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let store = SqliteStore::open(&settings).await.unwrap();
+        store.fork(&agent(parent), &agent(child), T0).await.unwrap();
+        store.close().await;
+    });
+}
+
+#[test]
+fn an_agent_moves_to_another_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, other) = (folder.path().join("one.db"), folder.path().join("other.db"));
+    let example = package_file("examples/two-weeks.jsonl");
+    let replayed = run(&["replay", example.to_str().unwrap(), "--json"], &one);
+    let messages = json(&replayed)["messages"].as_i64().unwrap();
+    let journal = folder.path().join("journal.jsonl");
+    let journal = journal.to_str().unwrap();
+    let exported = run(&["export", "-o", journal, "--json"], &one);
+    assert_eq!(json(&exported)["messages"], messages, "{}", stderr(&exported));
+
+    let rehearsed = run(&["import", journal, "--dry-run", "--json"], &other);
+    assert_eq!(json(&rehearsed)["accepted"], messages);
+    assert!(!other.exists(), "a dry run makes no database");
+    for (accepted, duplicates) in [(messages, 0), (0, messages)] {
+        let imported = run(&["import", journal, "--json"], &other);
+        assert_eq!(code(&imported), Some(0), "{}", stderr(&imported));
+        assert_eq!(json(&imported)["accepted"], accepted);
+        assert_eq!(json(&imported)["duplicates"], duplicates);
+        assert_eq!(json(&imported)["refused"], 0);
+    }
+    let again = run(&["export", "two-weeks"], &other);
+    assert_eq!(stdout(&again), std::fs::read_to_string(journal).unwrap());
+    let verified = run(&["verify"], &other);
+    assert_eq!(code(&verified), Some(0), "{}", stdout(&verified));
+}
+
+#[test]
+fn a_forked_agent_is_named_and_the_others_are_exported() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("one.db");
+    let example = package_file("examples/two-weeks.jsonl");
+    let example = example.to_str().unwrap();
+    for name in ["a", "c"] {
+        assert_eq!(
+            code(&run(&["replay", example, "--agent", name], &database)),
+            Some(0)
+        );
+    }
+    let whole = run(&["export", "a", "c"], &database);
+    assert_eq!(code(&whole), Some(0), "{}", stderr(&whole));
+    fork(&database, "a", "b");
+    let rest = run(&["export"], &database);
+    assert_eq!(code(&rest), Some(1));
+    assert!(
+        stderr(&rest).contains("agent `b` was forked"),
+        "{}",
+        stderr(&rest)
+    );
+    assert_eq!(stdout(&rest), stdout(&whole));
+}
+
+#[test]
+fn who_or_what_is_not_there_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("kept.db");
+    let missing = run(&["export"], &database);
+    assert_eq!(code(&missing), Some(69));
+    let no_file = run(&["import", "nowhere.jsonl"], &database);
+    assert_eq!(code(&no_file), Some(2));
+    assert!(stderr(&no_file).contains("nowhere.jsonl"));
+    let example = package_file("tests/fixtures/native.jsonl");
+    let no_journal = run(&["import", example.to_str().unwrap()], &database);
+    assert_eq!(code(&no_journal), Some(1));
+    assert!(
+        stderr(&no_journal).contains("line 1: no line of a journal"),
+        "{}",
+        stderr(&no_journal)
+    );
+    let unknown = run(&["export", "nobody"], &database);
+    assert_eq!(code(&unknown), Some(3), "{}", stderr(&unknown));
+}

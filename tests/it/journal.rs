@@ -1,0 +1,305 @@
+//! Journals: out of a database and back, as it is accepted, and from files that are broken.
+
+mod live;
+
+use std::sync::Mutex;
+
+use proptest::prelude::*;
+use recapd::{
+    clock::ManualClock,
+    domain::{agent::AgentId, time::MINUTE_MS, window::Budget},
+    formats,
+    journal::{
+        export::export,
+        import::{Import, Imported},
+    },
+    store::Prepared,
+};
+
+use crate::support::{
+    backend::{Backend as _, SqliteBackend, assert_same},
+    conversation::{T0, agent, append, minute, prepared, said, turns},
+};
+use recapd::domain::message::Format;
+
+/// What an export holds, and an import has to bring back.
+const TOLD: [&str; 5] = ["message_log", "sessions", "exchange_log", "evictions", "marks"];
+
+/// An agent's journal.
+pub(super) async fn exported(db: &SqliteBackend, id: &AgentId) -> String {
+    let mut out = Vec::new();
+    let target = db.target();
+    export(target.as_ref(), id, &mut out, &|_| ())
+        .await
+        .unwrap()
+        .unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// Reads a journal into `db`; what came of it, and what was refused.
+pub(super) async fn imported(db: &SqliteBackend, text: &str) -> (Imported, Vec<String>) {
+    read(
+        Import::new(db.target(), std::sync::Arc::new(ManualClock::new(T0))),
+        text,
+    )
+    .await
+}
+
+async fn rehearsed(db: &SqliteBackend, text: &str) -> (Imported, Vec<String>) {
+    let clock = std::sync::Arc::new(ManualClock::new(T0));
+    read(Import::dry(Some(db.target()), clock), text).await
+}
+
+async fn read(mut import: Import, text: &str) -> (Imported, Vec<String>) {
+    let refusals = Mutex::new(Vec::new());
+    let refused = |line, refusal: &recapd::journal::import::Refusal| {
+        refusals.lock().unwrap().push(format!("{line}: {refusal}"));
+    };
+    import
+        .read(&mut text.as_bytes(), &refused, &|_| ())
+        .await
+        .unwrap();
+    let refusals = refusals.into_inner().unwrap();
+    (import.imported().clone(), refusals)
+}
+
+/// A message of any kind, in one line or several, so many minutes after the one before.
+fn message() -> impl Strategy<Value = (u8, String, i64, i64, bool)> {
+    (0..10_u8, ".{0,12}", 0..40_i64, 0..200_i64, any::<bool>())
+}
+
+fn conversation(drawn: Vec<(u8, String, i64, i64, bool)>) -> Vec<Prepared> {
+    let mut at = T0;
+    let messages = drawn.into_iter().enumerate();
+    let prepare = |(number, (kind, content, tokens, minutes, is_pretty))| {
+        let kinds = [
+            "system",
+            "user",
+            "assistant",
+            "tool_call",
+            "tool_result",
+            "mark",
+            "user",
+            "clear",
+            "rewind",
+            "user",
+        ];
+        let value = serde_json::json!({
+            "kind": kinds[usize::from(kind)], "content": content, "name": "bash", "id": format!("id-{number}"),
+            "speaker": "ann", "interrupted": tokens == 7, "label": (tokens % 3 == 0).then_some("here"),
+        });
+        let json = if is_pretty {
+            serde_json::to_string_pretty(&value)
+        } else {
+            serde_json::to_string(&value)
+        };
+        at = at.plus_ms(minutes * MINUTE_MS - MINUTE_MS);
+        prepared(
+            formats::parse(Format::Native, &json.unwrap()).unwrap(),
+            tokens,
+            at,
+        )
+    };
+    messages.map(prepare).collect()
+}
+
+async fn goes_out_and_comes_back(drawn: Vec<(u8, String, i64, i64, bool)>, ends: usize) {
+    let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
+    let id = agent("a");
+    let messages = conversation(drawn);
+    for part in messages.chunks(messages.len().div_ceil(ends + 1)) {
+        let mut request = append(&id, part.to_vec());
+        request.rules.idle_gap_ms = 120 * MINUTE_MS;
+        request.rules.budget = Budget::new(90, 0.7);
+        request.replayed = ends == 1;
+        one.store().append(request).await.unwrap();
+        one.store().end_session(&id, T0).await.unwrap();
+    }
+    let text = exported(&one, &id).await;
+    assert_eq!(rehearsed(&other, &text).await.1, Vec::<String>::new());
+    let (outcome, refusals) = imported(&other, &text).await;
+    assert_eq!(refusals, Vec::<String>::new());
+    assert_eq!(outcome.accepted, i64::try_from(messages.len()).unwrap());
+    assert_eq!(exported(&other, &id).await, text);
+    assert_same(&one.dump(&TOLD).await, &other.dump(&TOLD).await, "what came back");
+    assert_eq!(other.store().verify(&id).await.unwrap().breaches, []);
+    let (a, b) = (one.store().agent(&id).await, other.store().agent(&id).await);
+    assert_eq!(a.unwrap().unwrap().ledger, b.unwrap().unwrap().ledger);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn what_goes_out_comes_back_the_same(
+        drawn in proptest::collection::vec(message(), 1..40),
+        ends in 0..3_usize,
+    ) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        runtime.block_on(goes_out_and_comes_back(drawn, ends));
+    }
+}
+
+/// A conversation that marks, goes back, clears, and begins again with a preamble; far beyond its window's budget.
+fn stepped() -> Vec<Prepared> {
+    let mut messages = vec![said("system", "Be brief", 5, T0)];
+    messages.extend(turns(1..=3));
+    messages.push(said("mark", "", 0, minute(4)));
+    messages.extend(turns(5..=7));
+    messages.push(said("rewind", "", 0, minute(8)));
+    messages.extend(turns(9..=10));
+    messages.push(said("clear", "", 0, minute(11)));
+    messages.push(said("system", "Be briefer", 7, minute(12)));
+    messages.push(said("mark", "", 0, minute(12)));
+    messages.extend(turns(13..=15));
+    messages
+}
+
+#[tokio::test]
+async fn clears_marks_and_rewinds_come_back() {
+    let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
+    let id = agent("a");
+    one.store().append(append(&id, stepped())).await.unwrap();
+    let text = exported(&one, &id).await;
+    let set_aside = "SELECT count(*) FROM exchange_log WHERE set_aside_at IS NOT NULL";
+    let preamble = "SELECT preamble_exchange FROM agents";
+    assert_eq!(one.number(set_aside).await, Some(3));
+    assert_eq!(imported(&other, &text).await.1, Vec::<String>::new());
+    assert_eq!(exported(&other, &id).await, text);
+    assert_same(&one.dump(&TOLD).await, &other.dump(&TOLD).await, "what came back");
+    assert_eq!(other.number(preamble).await, one.number(preamble).await);
+    assert_eq!(other.store().verify(&id).await.unwrap().breaches, []);
+    // And both go on alike.
+    let rewind = || {
+        append(
+            &id,
+            vec![
+                said("rewind", "", 0, minute(16)),
+                said("user", "On", 9, minute(17)),
+            ],
+        )
+    };
+    one.store().append(rewind()).await.unwrap();
+    other.store().append(rewind()).await.unwrap();
+    assert_eq!(exported(&other, &id).await, exported(&one, &id).await);
+}
+
+#[tokio::test]
+async fn a_rewind_of_what_is_summarised_is_refused_whole() {
+    let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
+    let id = agent("a");
+    let messages = stepped();
+    let (before, after) = messages.split_at(14);
+    one.store().append(append(&id, before.to_vec())).await.unwrap();
+    assert_eq!(
+        imported(&other, &exported(&one, &id).await).await.1,
+        Vec::<String>::new()
+    );
+    other
+        .raw("UPDATE agents SET summarized_through = first_exchange - 1")
+        .await;
+    one.store().append(append(&id, after.to_vec())).await.unwrap();
+    let found = other.dump(&TOLD).await;
+    let (outcome, refusals) = imported(&other, &exported(&one, &id).await).await;
+    assert_eq!((outcome.accepted, outcome.refused), (0, 1));
+    assert!(
+        refusals[0].contains("message 15 rewinds what is summarised"),
+        "{refusals:?}"
+    );
+    assert_same(&found, &other.dump(&TOLD).await, "a refused import");
+}
+
+#[tokio::test]
+async fn a_long_history_takes_several_chunks() {
+    let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
+    let id = agent("a");
+    one.store().append(append(&id, turns(1..=400))).await.unwrap();
+    let text = exported(&one, &id).await;
+    assert_eq!(imported(&other, &text).await.0.accepted, 800);
+    assert_eq!(exported(&other, &id).await, text);
+}
+
+#[tokio::test]
+async fn several_agents_stand_in_one_file_and_come_twice() {
+    let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
+    let mut text = String::new();
+    for name in ["a", "b", "c"] {
+        one.store()
+            .append(append(&agent(name), turns(1..=3)))
+            .await
+            .unwrap();
+        text.push_str(&exported(&one, &agent(name)).await);
+    }
+    let expected = |accepted, duplicates| Imported {
+        agents: 3,
+        accepted,
+        duplicates,
+        refused: 0,
+    };
+    assert_eq!(rehearsed(&other, &text).await.0, expected(18, 0));
+    assert!(other.rows("agents").await.is_empty(), "a dry run writes nothing");
+    assert_eq!(imported(&other, &text).await.0, expected(18, 0));
+    assert_eq!(rehearsed(&other, &text).await.0, expected(0, 18));
+    assert_eq!(imported(&other, &text).await.0, expected(0, 18));
+}
+
+#[tokio::test]
+async fn an_import_goes_on_where_it_was_interrupted() {
+    let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
+    let id = agent("a");
+    one.store().append(append(&id, turns(1..=5))).await.unwrap();
+    let text = exported(&one, &id).await;
+    let (torn, _) = text.split_at(text.len() * 2 / 3);
+    let (first, refusals) = imported(&other, torn).await;
+    assert_eq!((first.accepted > 2, first.refused), (true, 1), "{refusals:?}");
+    assert_eq!(other.store().verify(&id).await.unwrap().breaches, []);
+    let (second, _) = imported(&other, &text).await;
+    assert_eq!(
+        (second.accepted + first.accepted, second.duplicates),
+        (10, first.accepted)
+    );
+    assert_eq!(exported(&other, &id).await, text);
+}
+
+#[tokio::test]
+async fn what_does_not_fit_is_named_and_leaves_the_other_agents_alone() {
+    let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
+    let mut text = String::new();
+    for name in ["a", "b"] {
+        one.store()
+            .append(append(&agent(name), turns(1..=3)))
+            .await
+            .unwrap();
+        text.push_str(&exported(&one, &agent(name)).await);
+    }
+    // Agent a lacks its third message, and a line of another kind stands in between.
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines[3] = "{\"level\":\"info\"}";
+    let broken = lines.join("\n");
+    for look in [true, false] {
+        let (outcome, refusals) = if look {
+            rehearsed(&other, &broken).await
+        } else {
+            imported(&other, &broken).await
+        };
+        assert_eq!((outcome.agents, outcome.accepted, outcome.refused), (2, 6, 2));
+        assert!(refusals[0].starts_with("4: no line of a journal"), "{refusals:?}");
+        assert!(
+            refusals[1].contains("agent `a`: message 4 comes where message 3 should"),
+            "{refusals:?}"
+        );
+    }
+    // And one that has gone another way there.
+    other
+        .store()
+        .append(append(&agent("c"), turns(7..=8)))
+        .await
+        .unwrap();
+    one.store()
+        .append(append(&agent("c"), turns(1..=2)))
+        .await
+        .unwrap();
+    let text = exported(&one, &agent("c")).await;
+    for refusals in [rehearsed(&other, &text).await.1, imported(&other, &text).await.1] {
+        assert!(refusals[0].contains("message 1 is another one"), "{refusals:?}");
+    }
+}

@@ -1,0 +1,88 @@
+//! The live journal: a second copy of what is accepted, never a condition.
+
+use std::sync::Arc;
+
+use recapd::journal::live::Journal;
+
+use super::{exported, imported};
+use crate::support::{
+    backend::{Backend as _, SqliteBackend, assert_same},
+    conversation::{agent, native},
+    rig::{Rig, config},
+};
+
+async fn with_journal(folder: &std::path::Path) -> (Rig, Arc<Journal>) {
+    let journal = Arc::new(Journal::open(folder).unwrap());
+    let mut rig = Rig::new(&config()).await;
+    rig.parts = rig.parts.with_journal(Some(Arc::clone(&journal)));
+    (rig, journal)
+}
+
+#[tokio::test]
+async fn what_is_accepted_can_be_imported() {
+    let folder = tempfile::tempdir().unwrap();
+    let (rig, journal) = with_journal(folder.path()).await;
+    rig.append(vec![native("system", "Be brief")]).await;
+    rig.say(5).await;
+    let text = std::fs::read_to_string(journal.path(&rig.agent)).unwrap();
+    // The same lines as in an export, but for its head.
+    let lines = exported(&rig.db, &rig.agent).await;
+    let (_, messages) = lines.split_once('\n').unwrap();
+    assert_eq!(text, messages);
+
+    let other = SqliteBackend::fresh().await;
+    let (outcome, refusals) = imported(&other, &text).await;
+    assert_eq!((outcome.refused, refusals), (0, vec![]));
+    for table in ["message_log", "exchange_log", "sessions"] {
+        assert_same(&rig.db.dump(&[table]).await, &other.dump(&[table]).await, table);
+    }
+    assert_eq!(other.store().verify(&rig.agent).await.unwrap().breaches, []);
+}
+
+#[tokio::test]
+async fn duplicates_are_not_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (rig, journal) = with_journal(folder.path()).await;
+    let once = recapd::formats::parse(
+        recapd::domain::message::Format::Native,
+        r#"{"kind":"user","content":"Hello","id":"1"}"#,
+    )
+    .unwrap();
+    rig.append(vec![once.clone()]).await;
+    rig.append(vec![once, native("assistant", "Hi")]).await;
+    let text = std::fs::read_to_string(journal.path(&rig.agent)).unwrap();
+    assert_eq!(text.lines().count(), 2, "{text}");
+}
+
+#[tokio::test]
+async fn appends_at_the_same_time_stand_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let (rig, journal) = with_journal(folder.path()).await;
+    let appends = (0..20).map(|number| {
+        let message = native("user", &format!("Question {number}"));
+        rig.parts.keeper.append(&rig.agent, vec![message])
+    });
+    for outcome in futures::future::join_all(appends).await {
+        outcome.unwrap();
+    }
+    let text = std::fs::read_to_string(journal.path(&rig.agent)).unwrap();
+    let (outcome, _) = imported(&SqliteBackend::fresh().await, &text).await;
+    assert_eq!((outcome.accepted, outcome.refused), (20, 0));
+}
+
+#[tokio::test]
+async fn a_failing_journal_is_counted_and_stops_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let (rig, _) = with_journal(&folder.path().join("gone")).await;
+    drop(folder);
+    rig.append(vec![native("user", "Hello"), native("assistant", "Hi")])
+        .await;
+    assert_eq!(rig.db.store().verify(&agent("a")).await.unwrap().messages, 2);
+    let (_, metrics) = rig.parts.metrics.encode(None);
+    for line in [
+        "recapd_journal_failed_messages_total 2",
+        "recapd_journal_messages_total 0",
+    ] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
+}

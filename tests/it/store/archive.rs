@@ -1,0 +1,240 @@
+//! Whole histories: what is read can be written again, and is the same.
+
+use recapd::{
+    domain::{
+        agent::AgentId,
+        journal::{Head, JournalError, MessageRecord},
+        time::HOUR_MS,
+    },
+    store::archive::{ArchiveError, RecordRange, Recorded, Restore, Restored},
+};
+
+use super::clean;
+use crate::support::{
+    backend::{Backend, assert_same},
+    conversation::{T0, agent, append, minute, said, turns},
+};
+
+const ALL: RecordRange = RecordRange {
+    after_seq: 0,
+    through_seq: i64::MAX,
+    messages_max: 10_000,
+    bytes_max: 1 << 30,
+};
+const TOLD: [&str; 6] = [
+    "marks",
+    "message_log",
+    "sessions",
+    "exchange_log",
+    "evictions",
+    "agents",
+];
+
+/// An agent with a preamble, three sessions, and exchanges behind the boundary.
+async fn told(db: &dyn Backend) -> AgentId {
+    let id = agent("a");
+    let mut messages = vec![said("system", "Be brief", 5, T0)];
+    messages.extend(turns(1..=4));
+    messages.extend(turns(100..=101));
+    let mut request = append(&id, messages);
+    request.rules.idle_gap_ms = HOUR_MS;
+    db.store().append(request).await.unwrap();
+    db.store().end_session(&id, minute(200)).await.unwrap();
+    db.store().append(append(&id, turns(210..=211))).await.unwrap();
+    clean(db, &id).await;
+    id
+}
+
+async fn read(db: &dyn Backend, id: &AgentId) -> (Head, Vec<MessageRecord>) {
+    let head = db.archive().head(id).await.unwrap().unwrap();
+    (head, db.archive().records(id, ALL).await.unwrap())
+}
+
+/// The same history under another name.
+fn renamed(told: &(Head, Vec<MessageRecord>), id: &AgentId) -> (Head, Vec<MessageRecord>) {
+    let rename = |record: &MessageRecord| MessageRecord {
+        agent_id: id.clone(),
+        ..record.clone()
+    };
+    let head = Head {
+        agent_id: id.clone(),
+        ..told.0.clone()
+    };
+    (head, told.1.iter().map(rename).collect())
+}
+
+fn text(told: &(Head, Vec<MessageRecord>)) -> String {
+    let lines = told.1.iter().map(MessageRecord::line);
+    std::iter::once(told.0.line())
+        .chain(lines)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+fn restore((head, records): &(Head, Vec<MessageRecord>), is_last: bool) -> Restore {
+    Restore {
+        agent: head.agent_id.clone(),
+        head: is_last.then(|| head.clone()),
+        records: records.iter().cloned().map(Recorded::read).collect(),
+        is_last,
+        now: T0,
+    }
+}
+
+fn restored(accepted: usize, duplicates: usize) -> Restored {
+    Restored {
+        accepted: i64::try_from(accepted).unwrap(),
+        duplicates: i64::try_from(duplicates).unwrap(),
+    }
+}
+
+pub(crate) async fn a_history_comes_back_as_it_was(db: &dyn Backend) {
+    let given = read(db, &told(db).await).await;
+    assert_eq!((given.0.sessions.len(), given.0.first_exchange), (3, 8));
+    let copy = renamed(&given, &agent("b"));
+    let outcome = db.archive().restore(restore(&copy, true)).await.unwrap();
+    assert_eq!(outcome, restored(given.1.len(), 0));
+    assert_eq!(text(&read(db, &agent("b")).await), text(&copy));
+    let report = clean(db, &agent("b")).await;
+    assert_eq!((report.exchanges, report.pending, report.in_window), (8, 7, 1));
+    // What is pending is queued.
+    let queued = "SELECT count(*) FROM summary_update_queue WHERE agent_id = 'b'";
+    assert_eq!(db.number(queued).await, Some(1));
+
+    // Once more changes nothing, whatever happened since.
+    db.store().end_session(&agent("b"), minute(300)).await.unwrap();
+    let before = db.dump(&TOLD).await;
+    let again = db.archive().restore(restore(&copy, true)).await.unwrap();
+    assert_eq!(again, restored(0, given.1.len()));
+    assert_same(&before, &db.dump(&TOLD).await, "a second import");
+}
+
+pub(crate) async fn a_history_comes_back_in_chunks(db: &dyn Backend) {
+    let given = read(db, &told(db).await).await;
+    comes_back_in_chunks(db, &given).await;
+}
+
+pub(crate) async fn steps_come_back_in_chunks(db: &dyn Backend) {
+    let id = told(db).await;
+    let mut messages = Vec::new();
+    for (kind, at) in [
+        ("mark", 300),
+        ("rewind", 310),
+        ("clear", 320),
+        ("system", 330),
+        ("mark", 340),
+    ] {
+        messages.push(said(kind, "", 3, minute(at)));
+        messages.extend(turns(at + 1..=at + 2));
+    }
+    db.store().append(append(&id, messages)).await.unwrap();
+    let given = read(db, &id).await;
+    assert_eq!((given.0.sessions.len(), given.0.marks.len()), (4, 1));
+    comes_back_in_chunks(db, &given).await;
+}
+
+async fn comes_back_in_chunks(db: &dyn Backend, given: &(Head, Vec<MessageRecord>)) {
+    for (name, size) in [("ones", 1), ("sevens", 7)] {
+        let (head, records) = renamed(given, &agent(name));
+        for chunk in records.chunks(size) {
+            let is_last = chunk.last() == records.last();
+            let request = restore(&(head.clone(), chunk.to_vec()), is_last);
+            // An import that was interrupted sends a chunk again.
+            db.archive().restore(request.clone()).await.unwrap();
+            let again = db.archive().restore(request).await.unwrap();
+            assert_eq!(again, restored(0, chunk.len()));
+            clean(db, &head.agent_id).await;
+        }
+        assert_eq!(text(&read(db, &agent(name)).await), text(&(head, records)));
+    }
+}
+
+pub(crate) async fn what_does_not_fit_changes_nothing(db: &dyn Backend) {
+    let (head, records) = read(db, &told(db).await).await;
+    let mut other = records.clone();
+    other[3].payload.push(' ');
+    let fresh = renamed(&(head.clone(), records.clone()), &agent("b"));
+    let mut misplaced = fresh.clone();
+    misplaced.1[5].exchange = 40;
+    let mut far = fresh.clone();
+    far.0.first_exchange = 10;
+    let before = db.dump(&TOLD).await;
+    for (request, error) in [
+        (
+            restore(&(head, other), true),
+            JournalError::Differs { seq: records[3].seq },
+        ),
+        (
+            restore(&(fresh.0.clone(), fresh.1[1..].to_vec()), true),
+            JournalError::Gap {
+                expected: 1,
+                found: 2,
+            },
+        ),
+        (
+            restore(&misplaced, true),
+            JournalError::Misplaced { seq: 6, exchange: 40 },
+        ),
+        (
+            restore(&far, true),
+            JournalError::WrongBoundary { first_exchange: 10 },
+        ),
+    ] {
+        match db.archive().restore(request).await {
+            Err(ArchiveError::Journal(found)) => assert_eq!(found, error),
+            other => panic!("{other:?}"),
+        }
+        assert_same(&before, &db.dump(&TOLD).await, &error.to_string());
+    }
+}
+
+pub(crate) async fn a_forked_agent_is_refused(db: &dyn Backend) {
+    let id = told(db).await;
+    db.store().fork(&id, &agent("child"), T0).await.unwrap();
+    let refused = db.archive().head(&agent("child")).await;
+    assert!(
+        matches!(&refused, Err(ArchiveError::Forked(child)) if *child == agent("child")),
+        "{refused:?}"
+    );
+    assert!(db.archive().head(&id).await.unwrap().is_some());
+    assert!(db.archive().head(&agent("nobody")).await.unwrap().is_none());
+}
+
+pub(crate) async fn records_come_in_chunks(db: &dyn Backend) {
+    let id = told(db).await;
+    let all = db.archive().records(&id, ALL).await.unwrap();
+    let seqs = async |range| {
+        let records = db.archive().records(&id, range).await.unwrap();
+        records.iter().map(|record| record.seq).collect::<Vec<_>>()
+    };
+    let two = all[2].payload.len() + 1;
+    for (range, expected) in [
+        (
+            RecordRange {
+                after_seq: 2,
+                through_seq: 4,
+                ..ALL
+            },
+            vec![3, 4],
+        ),
+        (
+            RecordRange {
+                messages_max: 2,
+                ..ALL
+            },
+            vec![1, 2],
+        ),
+        (RecordRange { bytes_max: 1, ..ALL }, vec![1]),
+        (
+            RecordRange {
+                after_seq: 2,
+                bytes_max: two,
+                ..ALL
+            },
+            vec![3, 4],
+        ),
+        (RecordRange { after_seq: 17, ..ALL }, vec![]),
+    ] {
+        assert_eq!(seqs(range).await, expected, "{range:?}");
+    }
+}
