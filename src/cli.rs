@@ -4,11 +4,13 @@ mod check_request;
 mod context;
 mod count;
 mod exit;
+mod files;
 mod history;
 mod open;
 mod output;
 mod remote;
 mod replay;
+mod selftest;
 mod serve;
 mod status;
 mod summary;
@@ -83,6 +85,8 @@ enum Command {
     Count(count::Count),
     /// Check the invariants on the data; exits 1 if one is broken
     Verify(verify::Verify),
+    /// Test recapd on your own conversations
+    Selftest(selftest::Selftest),
     /// Say what a provider would refuse in a request, in its own words; exits 1 if there is anything
     CheckRequest(check_request::CheckRequest),
 }
@@ -109,6 +113,7 @@ fn run(cli: Cli, environment: &Environment) -> Result<ExitCode, Failed> {
         Command::Status(status) => status.run(&loaded.config, &shared),
         Command::Count(count) => count.run(&loaded.config, &shared),
         Command::Verify(verify) => verify.run(&loaded.config, &shared),
+        Command::Selftest(selftest) => selftest.run(&loaded.config, &shared),
         Command::CheckRequest(check) => check.run(&shared),
     }
 }

@@ -33,6 +33,8 @@
 
 pub mod domain;
 pub mod formats;
+#[cfg(feature = "daemon")]
+pub mod selftest;
 pub mod tokenizer;
 pub mod validator;
 

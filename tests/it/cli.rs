@@ -5,6 +5,7 @@ mod check_request;
 mod count;
 mod database;
 mod replay;
+mod selftest;
 
 use std::{
     path::{Path, PathBuf},
