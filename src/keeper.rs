@@ -3,6 +3,8 @@
 //!
 //! Invariant: the keeper never waits for a model.
 
+mod counters;
+
 use std::sync::Arc;
 
 use tracing::{info, warn};
@@ -14,6 +16,7 @@ use crate::{
         exchange::Entry,
         lineage::Step,
         message::Message,
+        settings::{AgentSettings, SettingsPatch},
         time::Timestamp,
         tokens::{TokenCounter, count_message},
         work::Reason,
@@ -26,6 +29,9 @@ use crate::{
     telemetry::metrics::{Metrics, labels::Role},
 };
 
+use counters::Counters;
+pub use counters::FindCounter;
+
 /// Messages of more bytes than this are counted on other threads: 2.5 ms of work at 40 MB/s.
 const COUNT_INLINE_BYTES_MAX: usize = 100_000;
 
@@ -33,7 +39,7 @@ const COUNT_INLINE_BYTES_MAX: usize = 100_000;
 #[derive(Clone)]
 pub struct Keeper {
     store: Arc<dyn Store>,
-    counter: Arc<dyn TokenCounter>,
+    counters: Arc<Counters>,
     clock: Arc<dyn Clock>,
     rules: AppendRules,
     notices: Notices,
@@ -52,7 +58,7 @@ impl Keeper {
     ) -> Self {
         Self {
             store,
-            counter,
+            counters: Arc::new(Counters::one(counter)),
             clock,
             rules,
             notices,
@@ -60,9 +66,15 @@ impl Keeper {
         }
     }
 
-    /// What counts messages.
-    pub fn counter(&self) -> &dyn TokenCounter {
-        self.counter.as_ref()
+    /// This keeper, but an agent with a provider or a model of its own is counted by the counter that `find` finds for
+    /// it; `provider` and `model` are those of the others.
+    #[must_use]
+    pub fn counting_each(self, provider: &str, model: &str, find: FindCounter) -> Self {
+        let default = (provider.to_owned(), model.to_owned());
+        Self {
+            counters: Arc::new(Counters::each(default, find)),
+            ..self
+        }
     }
 
     /// Appends messages as they come in.
@@ -115,10 +127,11 @@ impl Keeper {
         replayed: bool,
     ) -> StoreResult<AppendRequest> {
         let now = self.clock.now();
+        let counter = self.counter_of(agent).await?;
         Ok(AppendRequest {
             agent: agent.clone(),
-            messages: self.prepare(messages, now).await?,
-            count_method: self.counter.method().to_owned(),
+            messages: Self::prepare(&counter, messages, now).await?,
+            count_method: counter.method().to_owned(),
             rules: self.rules,
             replayed,
             now,
@@ -128,15 +141,42 @@ impl Keeper {
     async fn take_in(&self, request: AppendRequest) -> StoreResult<AppendOutcome> {
         let (agent, tokens) = (request.agent.clone(), role_tokens(&request));
         let outcome = self.store.append(request).await?;
-        self.tell(&agent, &outcome, &tokens);
+        self.learn_and_tell(&agent, &outcome, &tokens);
         Ok(outcome)
     }
 
     async fn take_in_steps(&self, request: AppendRequest) -> StoreResult<AppendOutcome> {
         let (agent, tokens) = (request.agent.clone(), role_tokens(&request));
         let outcome = self.store.rewind(request).await?;
-        self.tell(&agent, &outcome, &tokens);
+        self.learn_and_tell(&agent, &outcome, &tokens);
         Ok(outcome)
+    }
+
+    /// What counts messages of `agent`.
+    ///
+    /// # Errors
+    /// What the store fails with when the agent's settings have to be read first.
+    pub async fn counter_of(&self, agent: &AgentId) -> StoreResult<Arc<dyn TokenCounter>> {
+        if let Some(counter) = self.counters.of(agent) {
+            return Ok(counter);
+        }
+        let row = self.store.agent(agent).await?;
+        let settings = row.map(|row| row.settings).unwrap_or_default();
+        Ok(self.counters.learn(agent, &settings))
+    }
+
+    /// Changes what an agent overrides in the configuration, from its next append on. Returns all it overrides.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownAgent`], or what the store fails with.
+    pub async fn change_settings(
+        &self,
+        agent: &AgentId,
+        patch: &SettingsPatch,
+    ) -> StoreResult<AgentSettings> {
+        let settings = self.store.change_settings(agent, patch, self.clock.now()).await?;
+        self.counters.learn(agent, &settings);
+        Ok(settings)
     }
 
     /// Ends the running session: what is pending becomes urgent.
@@ -154,10 +194,14 @@ impl Keeper {
         &self.rules
     }
 
-    async fn prepare(&self, messages: Vec<Message>, now: Timestamp) -> StoreResult<Vec<Prepared>> {
+    async fn prepare(
+        counter: &Arc<dyn TokenCounter>,
+        messages: Vec<Message>,
+        now: Timestamp,
+    ) -> StoreResult<Vec<Prepared>> {
         let bytes: usize = messages.iter().map(|message| message.payload.len()).sum();
         if bytes <= COUNT_INLINE_BYTES_MAX {
-            return Ok(count_all(self.counter.as_ref(), messages, now));
+            return Ok(count_all(counter.as_ref(), messages, now));
         }
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let share = messages.len().div_ceil(threads).max(1);
@@ -166,7 +210,7 @@ impl Keeper {
         let mut said_at = now;
         while !rest.is_empty() {
             let tail = rest.split_off(share.min(rest.len()));
-            let counter = Arc::clone(&self.counter);
+            let counter = Arc::clone(counter);
             let last_at = rest.iter().rev().find_map(|message| message.at);
             shares.push(tokio::task::spawn_blocking(move || {
                 count_all(counter.as_ref(), rest, said_at)
@@ -185,7 +229,8 @@ impl Keeper {
         Ok(prepared)
     }
 
-    fn tell(&self, agent: &AgentId, outcome: &AppendOutcome, tokens: &[(Role, i64)]) {
+    fn learn_and_tell(&self, agent: &AgentId, outcome: &AppendOutcome, tokens: &[(Role, i64)]) {
+        self.counters.learn(agent, &outcome.settings);
         if outcome.duplicates == 0 {
             for &(role, tokens) in tokens {
                 self.metrics.window.ingested(role, tokens);
@@ -197,17 +242,21 @@ impl Keeper {
                 eviction.tokens,
             );
         }
-        self.metrics
-            .window
-            .checked(outcome.window_tokens, self.rules.budget);
-        self.tell_queue(outcome.enqueued, Reason::Eviction);
+        self.metrics.window.checked(outcome.window_tokens, outcome.budget);
+        let reason = if outcome.session_ended.is_some() {
+            Reason::SessionEnd
+        } else {
+            Reason::Eviction
+        };
+        self.tell_queue(outcome.enqueued, reason);
         for step in &outcome.steps {
             match step {
                 Stepped::Ignored { label } => warn!(agent_id = %agent, ?label, "lineage.unknown_mark"),
                 done => info!(agent_id = %agent, ?done, "lineage.stepped"),
             }
         }
-        if !outcome.evictions.is_empty() || !outcome.steps.is_empty() {
+        let has_moved = !outcome.evictions.is_empty() || outcome.returned.is_some();
+        if has_moved || !outcome.steps.is_empty() {
             self.notices.agent_changed(agent);
         }
     }

@@ -1,5 +1,6 @@
 //! The binary from outside: what its commands print, and how they end.
 
+mod agents;
 mod bad_input;
 mod check_request;
 mod count;
