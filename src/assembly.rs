@@ -87,6 +87,11 @@ impl Parts {
                 append_rules(config),
                 notices.clone(),
                 metrics.clone(),
+            )
+            .counting_each(
+                &config.window.provider,
+                &config.window.model,
+                Arc::new(tokenizer::counter_for),
             ),
             worker: Worker::new(parts, worker_settings(config, owner, seed)),
             schedule: Schedule::new(

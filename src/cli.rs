@@ -1,16 +1,19 @@
 //! The command line: one file per command. Data goes to stdout, everything else to stderr.
 
+mod agents;
 mod check_request;
 mod context;
 mod count;
 mod exit;
 mod export;
+mod files;
 mod history;
 mod import;
 mod open;
 mod output;
 mod remote;
 mod replay;
+mod selftest;
 mod serve;
 mod status;
 mod summary;
@@ -58,8 +61,8 @@ struct Shared {
     /// Database file [default: database.url of the configuration]
     #[arg(long, global = true, value_name = "FILE")]
     db: Option<PathBuf>,
-    /// Ask the daemon there, e.g. `http://127.0.0.1:7411`, instead of reading the database (summary, context, history,
-    /// status)
+    /// Ask the daemon there, e.g. `http://127.0.0.1:7411`, instead of reading the database (agents, summary, context,
+    /// history, status)
     #[arg(long, global = true, value_name = "URL", conflicts_with = "db")]
     server: Option<String>,
     /// Print JSON for programs
@@ -73,6 +76,8 @@ enum Command {
     Serve(serve::Serve),
     /// Run the whole pipeline over recorded conversations and show what comes out
     Replay(replay::Replay),
+    /// Show what an agent overrides in the configuration, and change it
+    Agents(agents::Agents),
     /// Print an agent's summary
     Summary(summary::Summary),
     /// Print what to send to a model for an agent, as content of a provider's request
@@ -89,6 +94,8 @@ enum Command {
     Count(count::Count),
     /// Check the invariants on the data; exits 1 if one is broken
     Verify(verify::Verify),
+    /// Test recapd on your own conversations
+    Selftest(selftest::Selftest),
     /// Say what a provider would refuse in a request, in its own words; exits 1 if there is anything
     CheckRequest(check_request::CheckRequest),
 }
@@ -109,6 +116,7 @@ fn run(cli: Cli, environment: &Environment) -> Result<ExitCode, Failed> {
     match command {
         Command::Serve(serve) => serve.run(&loaded, environment),
         Command::Replay(replay) => replay.run(&loaded.config, &shared, environment),
+        Command::Agents(agents) => agents.run(&loaded.config, &shared),
         Command::Summary(summary) => summary.run(&loaded.config, &shared),
         Command::Context(context) => context.run(&loaded.config, &shared),
         Command::History(history) => history.run(&loaded.config, &shared),
@@ -117,6 +125,7 @@ fn run(cli: Cli, environment: &Environment) -> Result<ExitCode, Failed> {
         Command::Status(status) => status.run(&loaded.config, &shared),
         Command::Count(count) => count.run(&loaded.config, &shared),
         Command::Verify(verify) => verify.run(&loaded.config, &shared),
+        Command::Selftest(selftest) => selftest.run(&loaded.config, &shared),
         Command::CheckRequest(check) => check.run(&shared),
     }
 }

@@ -15,6 +15,7 @@ pub mod message;
 pub mod perspective;
 pub mod prompt;
 pub mod reply;
+pub mod settings;
 pub mod summary;
 pub mod text;
 pub mod time;

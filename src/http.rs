@@ -27,6 +27,7 @@ mod negotiate;
 mod observe;
 mod problem;
 mod sessions;
+mod settings;
 mod status;
 mod summary;
 
@@ -147,6 +148,7 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
     observe::announce(&app.parts.metrics);
     Router::new()
         .route("/v1/agents", get(agents::list))
+        .route("/v1/agents/{id}", get(settings::show).patch(settings::change))
         .route("/v1/agents/{id}/messages", post(messages::append))
         .route("/v1/agents/{id}/summary", get(summary::read))
         .route("/v1/agents/{id}/context", get(context::read))

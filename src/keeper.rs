@@ -3,6 +3,8 @@
 //!
 //! Invariant: the keeper never waits for a model.
 
+mod counters;
+
 use std::sync::Arc;
 
 use tracing::{info, warn};
@@ -15,6 +17,7 @@ use crate::{
         journal::MessageRecord,
         lineage::Step,
         message::Message,
+        settings::{AgentSettings, SettingsPatch},
         time::Timestamp,
         tokens::{TokenCounter, count_message},
         work::Reason,
@@ -27,6 +30,9 @@ use crate::{
     },
     telemetry::metrics::{Metrics, labels::Role},
 };
+
+use counters::Counters;
+pub use counters::FindCounter;
 
 /// Messages of more bytes than this are counted on other threads: 2.5 ms of work at 40 MB/s.
 const COUNT_INLINE_BYTES_MAX: usize = 100_000;
@@ -44,7 +50,7 @@ enum By {
 #[derive(Clone)]
 pub struct Keeper {
     store: Arc<dyn Store>,
-    counter: Arc<dyn TokenCounter>,
+    counters: Arc<Counters>,
     clock: Arc<dyn Clock>,
     rules: AppendRules,
     notices: Notices,
@@ -64,7 +70,7 @@ impl Keeper {
     ) -> Self {
         Self {
             store,
-            counter,
+            counters: Arc::new(Counters::one(counter)),
             clock,
             rules,
             notices,
@@ -73,9 +79,15 @@ impl Keeper {
         }
     }
 
-    /// What counts messages.
-    pub fn counter(&self) -> &dyn TokenCounter {
-        self.counter.as_ref()
+    /// This keeper, but an agent with a provider or a model of its own is counted by the counter that `find` finds for
+    /// it; `provider` and `model` are those of the others.
+    #[must_use]
+    pub fn counting_each(self, provider: &str, model: &str, find: FindCounter) -> Self {
+        let default = (provider.to_owned(), model.to_owned());
+        Self {
+            counters: Arc::new(Counters::each(default, find)),
+            ..self
+        }
     }
 
     /// The same keeper, which writes what it accepts to `journal` too.
@@ -134,10 +146,11 @@ impl Keeper {
         replayed: bool,
     ) -> StoreResult<AppendRequest> {
         let now = self.clock.now();
+        let counter = self.counter_of(agent).await?;
         Ok(AppendRequest {
             agent: agent.clone(),
-            messages: self.prepare(messages, now).await?,
-            count_method: self.counter.method().to_owned(),
+            messages: Self::prepare(&counter, messages, now).await?,
+            count_method: counter.method().to_owned(),
             rules: self.rules,
             replayed,
             now,
@@ -145,19 +158,19 @@ impl Keeper {
     }
 
     async fn take_in(&self, request: AppendRequest, by: By) -> StoreResult<AppendOutcome> {
-        let (agent, tokens, now) = (request.agent.clone(), role_tokens(&request), request.now);
+        let (agent, tokens) = (request.agent.clone(), role_tokens(&request));
         let outcome = match &self.journal {
             None => self.write(request, by).await?,
             Some(journal) => {
                 let _lane = journal.lane(&agent).await;
-                let prepared = request.messages.clone();
+                let given = request.clone();
                 let outcome = self.write(request, by).await?;
-                let records = self.records(&agent, &prepared, &outcome, now);
+                let records = records(&given, &outcome);
                 self.write_journal(&agent, records).await;
                 outcome
             }
         };
-        self.tell(&agent, &outcome, &tokens);
+        self.learn_and_tell(&agent, &outcome, &tokens);
         Ok(outcome)
     }
 
@@ -183,31 +196,31 @@ impl Keeper {
         }
     }
 
-    fn records(
+    /// What counts messages of `agent`.
+    ///
+    /// # Errors
+    /// What the store fails with when the agent's settings have to be read first.
+    pub async fn counter_of(&self, agent: &AgentId) -> StoreResult<Arc<dyn TokenCounter>> {
+        if let Some(counter) = self.counters.of(agent) {
+            return Ok(counter);
+        }
+        let row = self.store.agent(agent).await?;
+        let settings = row.map(|row| row.settings).unwrap_or_default();
+        Ok(self.counters.learn(agent, &settings))
+    }
+
+    /// Changes what an agent overrides in the configuration, from its next append on. Returns all it overrides.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownAgent`], or what the store fails with.
+    pub async fn change_settings(
         &self,
         agent: &AgentId,
-        prepared: &[Prepared],
-        outcome: &AppendOutcome,
-        now: Timestamp,
-    ) -> Vec<MessageRecord> {
-        let stored = outcome.stored.iter();
-        stored
-            .filter_map(|at| Some((at, prepared.get(at.place)?)))
-            .map(|(at, Prepared { message, entry })| MessageRecord {
-                agent_id: agent.clone(),
-                seq: at.seq,
-                exchange: at.exchange,
-                session: at.session,
-                kind: message.kind.name().to_owned(),
-                format: message.format,
-                tokens: entry.tokens,
-                count_method: self.counter.method().to_owned(),
-                client_id: message.client_id.clone().filter(|_| at.keeps_id),
-                said_at: entry.at,
-                received_at: now,
-                payload: message.payload.clone(),
-            })
-            .collect()
+        patch: &SettingsPatch,
+    ) -> StoreResult<AgentSettings> {
+        let settings = self.store.change_settings(agent, patch, self.clock.now()).await?;
+        self.counters.learn(agent, &settings);
+        Ok(settings)
     }
 
     /// Ends the running session: what is pending becomes urgent.
@@ -225,10 +238,14 @@ impl Keeper {
         &self.rules
     }
 
-    async fn prepare(&self, messages: Vec<Message>, now: Timestamp) -> StoreResult<Vec<Prepared>> {
+    async fn prepare(
+        counter: &Arc<dyn TokenCounter>,
+        messages: Vec<Message>,
+        now: Timestamp,
+    ) -> StoreResult<Vec<Prepared>> {
         let bytes: usize = messages.iter().map(|message| message.payload.len()).sum();
         if bytes <= COUNT_INLINE_BYTES_MAX {
-            return Ok(count_all(self.counter.as_ref(), messages, now));
+            return Ok(count_all(counter.as_ref(), messages, now));
         }
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let share = messages.len().div_ceil(threads).max(1);
@@ -237,7 +254,7 @@ impl Keeper {
         let mut said_at = now;
         while !rest.is_empty() {
             let tail = rest.split_off(share.min(rest.len()));
-            let counter = Arc::clone(&self.counter);
+            let counter = Arc::clone(counter);
             let last_at = rest.iter().rev().find_map(|message| message.at);
             shares.push(tokio::task::spawn_blocking(move || {
                 count_all(counter.as_ref(), rest, said_at)
@@ -256,7 +273,8 @@ impl Keeper {
         Ok(prepared)
     }
 
-    fn tell(&self, agent: &AgentId, outcome: &AppendOutcome, tokens: &[(Role, i64)]) {
+    fn learn_and_tell(&self, agent: &AgentId, outcome: &AppendOutcome, tokens: &[(Role, i64)]) {
+        self.counters.learn(agent, &outcome.settings);
         if outcome.duplicates == 0 {
             for &(role, tokens) in tokens {
                 self.metrics.window.ingested(role, tokens);
@@ -268,17 +286,21 @@ impl Keeper {
                 eviction.tokens,
             );
         }
-        self.metrics
-            .window
-            .checked(outcome.window_tokens, self.rules.budget);
-        self.tell_queue(outcome.enqueued, Reason::Eviction);
+        self.metrics.window.checked(outcome.window_tokens, outcome.budget);
+        let reason = if outcome.session_ended.is_some() {
+            Reason::SessionEnd
+        } else {
+            Reason::Eviction
+        };
+        self.tell_queue(outcome.enqueued, reason);
         for step in &outcome.steps {
             match step {
                 Stepped::Ignored { label } => warn!(agent_id = %agent, ?label, "lineage.unknown_mark"),
                 done => info!(agent_id = %agent, ?done, "lineage.stepped"),
             }
         }
-        if !outcome.evictions.is_empty() || !outcome.steps.is_empty() {
+        let has_moved = !outcome.evictions.is_empty() || outcome.returned.is_some();
+        if has_moved || !outcome.steps.is_empty() {
             self.notices.agent_changed(agent);
         }
     }
@@ -312,6 +334,28 @@ fn count_all(counter: &dyn TokenCounter, messages: Vec<Message>, said_at: Timest
             last_at = message.at.unwrap_or(last_at);
             let entry = Entry::new(&message, tokens, last_at);
             Prepared { message, entry }
+        })
+        .collect()
+}
+
+/// What a journal says of the messages that were stored.
+fn records(request: &AppendRequest, outcome: &AppendOutcome) -> Vec<MessageRecord> {
+    let stored = outcome.stored.iter();
+    stored
+        .filter_map(|at| Some((at, request.messages.get(at.place)?)))
+        .map(|(at, Prepared { message, entry })| MessageRecord {
+            agent_id: request.agent.clone(),
+            seq: at.seq,
+            exchange: at.exchange,
+            session: at.session,
+            kind: message.kind.name().to_owned(),
+            format: message.format,
+            tokens: entry.tokens,
+            count_method: request.count_method.clone(),
+            client_id: message.client_id.clone().filter(|_| at.keeps_id),
+            said_at: entry.at,
+            received_at: request.now,
+            payload: message.payload.clone(),
         })
         .collect()
 }

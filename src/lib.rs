@@ -34,6 +34,8 @@
 
 pub mod domain;
 pub mod formats;
+#[cfg(feature = "daemon")]
+pub mod selftest;
 pub mod tokenizer;
 pub mod validator;
 

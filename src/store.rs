@@ -17,6 +17,7 @@ pub use record::*;
 
 use crate::domain::{
     agent::AgentId,
+    settings::{AgentSettings, SettingsPatch},
     time::Timestamp,
     work::{Lease, Reason},
 };
@@ -40,6 +41,16 @@ pub enum StoreError {
     /// There is no such mark to go back to: never set, or left behind by a clear or an earlier rewind.
     #[error("{}", no_mark(.0.as_deref()))]
     UnknownMark(Option<String>),
+    /// The newest exchange alone would be over the agent's budget, and the agent wants that refused.
+    #[error(
+        "the newest exchange would have {tokens} tokens with the preamble, and the window's budget is {budget_tokens}"
+    )]
+    WouldOverflow {
+        /// Tokens of the window, which holds nothing else.
+        tokens: i64,
+        /// The ceiling.
+        budget_tokens: i64,
+    },
     /// Stored data that can't be right; an operator must look.
     #[error("table {table}, {row}: column {column} holds `{value}`")]
     Inconsistent {
@@ -109,6 +120,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError::ClientIdReused`] when it isn't the same message; replayed ones are stored without the id.
+    /// [`StoreError::WouldOverflow`] by the agent's own wish. Nothing is stored then.
     async fn append(&self, request: AppendRequest) -> StoreResult<AppendOutcome>;
 
     /// As [`Self::append`], but the marks that rewinds go back to must be there.
@@ -131,6 +143,17 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// [`StoreError::UnknownAgent`].
     async fn end_session(&self, agent: &AgentId, now: Timestamp) -> StoreResult<SessionEnded>;
+
+    /// Changes what an agent overrides in the configuration, from its next append on. Returns all it overrides.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownAgent`].
+    async fn change_settings(
+        &self,
+        agent: &AgentId,
+        patch: &SettingsPatch,
+        now: Timestamp,
+    ) -> StoreResult<AgentSettings>;
 
     /// One agent.
     async fn agent(&self, agent: &AgentId) -> StoreResult<Option<AgentRow>>;

@@ -33,6 +33,14 @@ impl Failed {
         }
     }
 
+    /// The command line is wrong.
+    pub(super) fn usage(what: String) -> Self {
+        Self {
+            code: USAGE,
+            error: anyhow::Error::msg(what),
+        }
+    }
+
     /// Nothing of that name.
     pub(super) fn not_found(what: String) -> Self {
         Self {
@@ -82,6 +90,7 @@ impl From<StoreError> for Failed {
             | StoreError::Refused(_)
             | StoreError::AgentExists(_)
             | StoreError::ClientIdReused(_)
+            | StoreError::WouldOverflow { .. }
             | StoreError::Inconsistent { .. } => 1,
         };
         Self {

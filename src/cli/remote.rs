@@ -1,6 +1,6 @@
 //! Asking a running daemon instead of reading its database.
 
-use reqwest::{Client, StatusCode, header::ACCEPT};
+use reqwest::{Client, RequestBuilder, StatusCode, header::ACCEPT};
 
 use super::exit::{Failed, UNAVAILABLE};
 use crate::llm::http::{HttpSettings, client};
@@ -33,6 +33,20 @@ impl Remote {
 
     /// What stands at `path`, as `accept` wants it.
     pub(super) async fn get(&self, path: &str, accept: &str) -> Result<String, Failed> {
+        self.ask(self.client.get(self.url(path)).header(ACCEPT, accept))
+            .await
+    }
+
+    /// Changes what stands at `path` by a merge patch.
+    pub(super) async fn patch(&self, path: &str, change: &serde_json::Value) -> Result<String, Failed> {
+        self.ask(self.client.patch(self.url(path)).json(change)).await
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
+    }
+
+    async fn ask(&self, request: RequestBuilder) -> Result<String, Failed> {
         let unreachable = |error: reqwest::Error| {
             let cure = "is the daemon running there? without --server the database is read";
             Failed::new(
@@ -40,14 +54,7 @@ impl Remote {
                 anyhow::Error::new(error).context(format!("{}: {cure}", self.base)),
             )
         };
-        let url = format!("{}{path}", self.base);
-        let response = self
-            .client
-            .get(url)
-            .header(ACCEPT, accept)
-            .send()
-            .await
-            .map_err(unreachable)?;
+        let response = request.send().await.map_err(unreachable)?;
         let status = response.status();
         let text = response.text().await.map_err(unreachable)?;
         match status {

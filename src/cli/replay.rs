@@ -3,24 +3,15 @@
 mod feed;
 mod report;
 
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-    sync::Arc,
-};
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
-use anyhow::Context as _;
 use clap::{
     Args,
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use tempfile::TempDir;
 
-use super::{
-    Shared,
-    exit::{Failed, USAGE},
-    open,
-};
+use super::{Shared, exit::Failed, files::list_files, open};
 use crate::{
     assembly::{self, Parts},
     clock::SystemClock,
@@ -31,8 +22,6 @@ use crate::{
 use feed::Feed;
 use report::Report;
 
-/// Files and folders are looked through so deep.
-const FOLDER_DEPTH_MAX: usize = 16;
 /// The name under which a replay holds leases.
 const OWNER: &str = "replay";
 /// Seeds jitter and nonces: a replay is the same each time.
@@ -95,7 +84,7 @@ impl Replay {
         shared: &Shared,
         environment: &Environment,
     ) -> Result<ExitCode, Failed> {
-        let files = self.list_files()?;
+        let files = list_files(&self.files)?;
         let (config, temporary) = place_database(config, shared)?;
         let report = open::block_on(self.replay(&config, environment, &files))?;
         drop(temporary);
@@ -122,35 +111,6 @@ impl Replay {
         let duration_ms = parts.clock.now().since_ms(started_at);
         Report::of(&parts, config, outcome, duration_ms).await
     }
-
-    fn list_files(&self) -> Result<Vec<PathBuf>, Failed> {
-        let mut files = Vec::new();
-        for path in &self.files {
-            if !path.exists() {
-                return Err(Failed::new(
-                    USAGE,
-                    anyhow::anyhow!("{} does not exist", path.display()),
-                ));
-            }
-            list_below(path, FOLDER_DEPTH_MAX, &mut files).with_context(|| path.display().to_string())?;
-        }
-        Ok(files)
-    }
-}
-
-fn list_below(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
-    if !path.is_dir() {
-        files.push(path.to_owned());
-        return Ok(());
-    }
-    let mut inside: Vec<PathBuf> = std::fs::read_dir(path)?
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect::<Result<_, _>>()?;
-    inside.sort();
-    for path in inside.iter().filter(|_| depth > 0) {
-        list_below(path, depth - 1, files)?;
-    }
-    Ok(())
 }
 
 /// A database named by `--db` is kept; otherwise one in a temporary folder serves, and goes with it.

@@ -75,6 +75,17 @@ pub struct Cut {
     pub tokens_before: i64,
 }
 
+/// Pending exchanges that came back into the window together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Return {
+    /// The first that came back.
+    pub from_exchange: i64,
+    /// The last that came back.
+    pub through_exchange: i64,
+    /// Their tokens.
+    pub tokens: i64,
+}
+
 /// Exchanges that left the window together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Eviction {
@@ -237,6 +248,36 @@ impl Ledger {
         })?;
         let cut = cut.filter(|cut| cut.exchange < newest.exchange).unwrap_or(newest);
         self.move_boundary(cut, at)
+    }
+
+    /// Whether a raised budget has room for pending exchanges: those with at least this many tokens before them. As
+    /// many as an eviction would have left, so that the next message doesn't drive them out again.
+    pub fn room(&self, budget: Budget) -> Option<Overflow> {
+        let newest = self.newest.as_ref()?;
+        if self.pending_numbers() == 0 || newest.exchange < self.first_exchange {
+            return None;
+        }
+        let target = budget.low_water_tokens() - self.preamble_tokens();
+        let tokens_before_min = match budget.budget_tokens() {
+            0 => 0,
+            _ => newest.tokens_through() - target,
+        };
+        (tokens_before_min < self.tokens_before_window).then_some(Overflow { tokens_before_min })
+    }
+
+    /// Moves the boundary back to `cut`, over pending exchanges only. Returns what came back, if anything did.
+    pub fn take_back(&mut self, cut: Cut) -> Option<Return> {
+        if cut.exchange <= self.summarized_through || cut.exchange >= self.first_exchange {
+            return None;
+        }
+        let back = Return {
+            from_exchange: cut.exchange,
+            through_exchange: self.first_exchange - 1,
+            tokens: self.tokens_before_window - cut.tokens_before,
+        };
+        self.first_exchange = cut.exchange;
+        self.tokens_before_window = cut.tokens_before;
+        Some(back)
     }
 
     /// Moves the boundary on to `cut`.

@@ -133,12 +133,15 @@ impl Ledger {
     }
 
     /// Goes back to `mark`. `held` is the exchange in which it stands; none if that is the preamble. The exchanges
-    /// after it are to be set aside, and the items about them to be withdrawn, by whoever keeps them.
+    /// after it are to be set aside, and the items about them to be withdrawn, by whoever keeps them. What a raised
+    /// budget took back since stays: going back drives nothing out of the window.
     pub fn rewind(&mut self, mark: &Mark, held: Option<Exchange>) {
         self.newest = held;
-        self.first_exchange = mark.first_exchange;
-        self.tokens_before_window = mark.tokens_before_window;
-        self.summarized_through = self.summarized_through.min(mark.first_exchange - 1);
+        if mark.first_exchange < self.first_exchange {
+            self.first_exchange = mark.first_exchange;
+            self.tokens_before_window = mark.tokens_before_window;
+        }
+        self.summarized_through = self.summarized_through.min(self.first_exchange - 1);
     }
 }
 

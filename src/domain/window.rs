@@ -51,6 +51,11 @@ impl Budget {
         self.budget_tokens
     }
 
+    /// Where an eviction stops, as a share of the ceiling.
+    pub fn low_water(self) -> f64 {
+        self.low_water
+    }
+
     /// Where an eviction stops.
     #[expect(
         clippy::cast_precision_loss,
@@ -59,6 +64,11 @@ impl Budget {
     )]
     pub fn low_water_tokens(self) -> i64 {
         (self.budget_tokens as f64 * self.low_water).floor() as i64
+    }
+
+    /// Whether this ceiling is above one of `budget_tokens`; none is above any.
+    pub fn is_above(self, budget_tokens: i64) -> bool {
+        budget_tokens > 0 && (self.budget_tokens == 0 || self.budget_tokens > budget_tokens)
     }
 
     /// Whether `tokens` are too many (seed 001: a ceiling, so equal is fine).

@@ -26,7 +26,7 @@ pub(super) struct Page {
 }
 
 #[derive(Serialize)]
-struct AgentFigures {
+pub(super) struct AgentFigures {
     agent_id: AgentId,
     messages: i64,
     exchanges: i64,

@@ -62,7 +62,7 @@ fn writing(headers: &HeaderMap) -> Result<Writing, Problem> {
         .trim()
         .to_ascii_lowercase();
     match kind.as_str() {
-        "application/json" => Ok(Writing::Document),
+        "application/json" | "application/merge-patch+json" => Ok(Writing::Document),
         "application/x-ndjson" | "application/ndjson" | "application/jsonl" => Ok(Writing::Lines),
         _ => {
             let detail = if given.is_empty() {

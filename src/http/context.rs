@@ -27,9 +27,9 @@ pub(super) async fn read(
     let reading = parts.snapshots.get(&agent).await?;
     let reading = reading.ok_or_else(|| Problem::unknown_agent(&agent))?;
     let material = context::load(parts.store.as_ref(), &agent, &reading.snapshot).await?;
-    let (keeper, defaults) = (parts.keeper.clone(), app.settings.context);
+    let (counter, defaults) = (parts.keeper.counter_of(&agent).await?, app.settings.context);
     // A long tool result takes a while to be shortened; other requests shouldn't wait for it.
-    let building = tokio::task::spawn_blocking(move || material.build(query, defaults, keeper.counter()));
+    let building = tokio::task::spawn_blocking(move || material.build(query, defaults, counter.as_ref()));
     building.await.map(Json).map_err(|error| {
         tracing::error!(%error, "http.context_panicked");
         Problem::internal()

@@ -91,15 +91,10 @@ pub(super) fn invalid(name: &str, what: &str, cure: &str) -> Problem {
 }
 
 fn unknown(name: &str, known: &[&str]) -> Problem {
-    let likeness = |known: &&str| (strsim::jaro_winkler(known, name) * 1_000.0).round();
-    let nearest = known
-        .iter()
-        .max_by(|one, other| likeness(one).total_cmp(&likeness(other)))
-        .filter(|nearest| likeness(nearest) >= LIKENESS_MIN * 1_000.0);
-    let hint = match (nearest, known) {
-        (Some(nearest), _) => format!("did you mean `{nearest}`?"),
-        (None, []) => "this route takes no parameters".to_owned(),
-        (None, known) => format!("known are {}", quoted(known)),
+    let hint = if known.is_empty() {
+        "this route takes no parameters".to_owned()
+    } else {
+        proposal(name, known)
     };
     Problem::new(UNKNOWN_PARAMETER, format!("parameter `{name}` is unknown"))
         .hint(hint.clone())
@@ -107,6 +102,19 @@ fn unknown(name: &str, known: &[&str]) -> Problem {
             place: Place::Parameter(name.to_owned()),
             detail: hint,
         }])
+}
+
+/// What to say about a name that isn't among the `known` ones.
+pub(super) fn proposal(name: &str, known: &[&str]) -> String {
+    let likeness = |known: &&str| (strsim::jaro_winkler(known, name) * 1_000.0).round();
+    let nearest = known
+        .iter()
+        .max_by(|one, other| likeness(one).total_cmp(&likeness(other)))
+        .filter(|nearest| likeness(nearest) >= LIKENESS_MIN * 1_000.0);
+    nearest.map_or_else(
+        || format!("known are {}", quoted(known)),
+        |nearest| format!("did you mean `{nearest}`?"),
+    )
 }
 
 /// `` `a`, `b` ``

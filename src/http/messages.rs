@@ -14,10 +14,7 @@ use super::{
     problem::Problem,
 };
 use crate::{
-    domain::{
-        message::{Format, Message},
-        window::Budget,
-    },
+    domain::message::{Format, Message},
     store::AppendOutcome,
 };
 
@@ -31,7 +28,13 @@ pub(super) struct Appended {
     duplicates: i64,
     exchange: i64,
     window: WindowFigures,
+    /// What a raised budget took back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    returned: Option<Evicted>,
     evicted: Vec<Evicted>,
+    /// The session that ended because its newest exchange is too big.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_ended: Option<i64>,
     summary: SummaryFigures,
 }
 
@@ -71,7 +74,7 @@ pub(super) async fn append(
     let outcome = app
         .see_through(async move { keeper.append(&agent, messages).await })
         .await?;
-    Ok(Json(appended(&outcome, app.parts.keeper.rules().budget)))
+    Ok(Json(appended(&outcome)))
 }
 
 fn named_format(name: &str) -> Result<Format, Problem> {
@@ -100,8 +103,8 @@ async fn parse(
 }
 
 #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
-fn appended(outcome: &AppendOutcome, budget: Budget) -> Appended {
-    let (tokens, budget_tokens) = (outcome.window_tokens, budget.budget_tokens());
+fn appended(outcome: &AppendOutcome) -> Appended {
+    let (tokens, budget_tokens) = (outcome.window_tokens, outcome.budget.budget_tokens());
     let limited = (budget_tokens > 0).then_some(budget_tokens);
     let evictions = outcome.evictions.iter();
     Appended {
@@ -114,6 +117,12 @@ fn appended(outcome: &AppendOutcome, budget: Budget) -> Appended {
             fill_ratio: limited.map(|limit| tokens as f64 / limit as f64),
             tokens_until_eviction: limited.map(|limit| (limit - tokens).max(0)),
         },
+        returned: outcome.returned.map(|back| Evicted {
+            from_exchange: back.from_exchange,
+            through_exchange: back.through_exchange,
+            tokens: back.tokens,
+        }),
+        session_ended: outcome.session_ended,
         evicted: evictions
             .map(|eviction| Evicted {
                 from_exchange: eviction.from_exchange,

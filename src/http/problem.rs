@@ -140,6 +140,12 @@ impl From<StoreError> for Problem {
                     "give each message an id of its own; the same message may be sent again under its id",
                 )
             }
+            StoreError::WouldOverflow { .. } => {
+                Self::new(WOULD_OVERFLOW, format!("{error}; nothing was stored")).hint(
+                    "begin a new exchange, send less, raise budget_tokens, or set on_overflow to evict: \
+                     PATCH /v1/agents/{id}",
+                )
+            }
             StoreError::Unavailable(_) => {
                 tracing::warn!(%error, "http.database_unavailable");
                 Self::new(

@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::domain::{
     agent::AgentId,
     exchange::{Entry, Exchange},
-    ledger::{Eviction, Ledger},
+    ledger::{Eviction, Ledger, Return},
     message::Message,
+    settings::AgentSettings,
     summary::{
         compaction::{Path, SummaryPolicy},
         item::Item,
@@ -28,7 +29,7 @@ pub struct Prepared {
 /// The rules that decide an append.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AppendRules {
-    /// The window's ceiling.
+    /// The window's ceiling, of an agent that has none of its own.
     pub budget: Budget,
     /// A longer silence begins a new session; 0 never does.
     pub idle_gap_ms: i64,
@@ -62,7 +63,7 @@ pub struct AppendRequest {
 }
 
 /// What an append did.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct AppendOutcome {
     /// Messages stored.
     pub accepted: i64,
@@ -78,10 +79,18 @@ pub struct AppendOutcome {
     pub summarized_through: i64,
     /// Tokens in the window, preamble included.
     pub window_tokens: i64,
+    /// What a raised budget took back into the window, before the messages came.
+    pub returned: Option<Return>,
     /// What left the window.
     pub evictions: Vec<Eviction>,
     /// The clears, marks and rewinds among the messages, and what they did.
     pub steps: Vec<Stepped>,
+    /// The agent's settings, by which it was decided.
+    pub settings: AgentSettings,
+    /// The ceiling that was kept.
+    pub budget: Budget,
+    /// The session that ended because its newest exchange is too big.
+    pub session_ended: Option<i64>,
     /// What it did to the queue, if it touched it.
     pub enqueued: Option<Enqueued>,
 }
@@ -175,7 +184,7 @@ pub struct SessionEnded {
 }
 
 /// An agent's row.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct AgentRow {
     /// Its name.
     pub agent: AgentId,
@@ -193,6 +202,8 @@ pub struct AgentRow {
     pub updated_at: Timestamp,
     /// The window's ceiling that the last append kept; 0: none.
     pub budget_tokens: i64,
+    /// What it overrides in the configuration.
+    pub settings: AgentSettings,
     /// Its summary's version, 0 before the first.
     pub version: i64,
     /// Its summary's tokens.

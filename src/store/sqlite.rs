@@ -42,6 +42,7 @@ use super::{
 };
 use crate::domain::{
     agent::AgentId,
+    settings::{AgentSettings, SettingsPatch},
     time::Timestamp,
     work::{Lease, Reason},
 };
@@ -248,6 +249,18 @@ impl Store for SqliteStore {
         let agent = agent.clone();
         self.writer
             .run(move |tx| Box::pin(async move { session::end_session(tx, &agent, now).await }))
+            .await
+    }
+
+    async fn change_settings(
+        &self,
+        agent: &AgentId,
+        patch: &SettingsPatch,
+        now: Timestamp,
+    ) -> StoreResult<AgentSettings> {
+        let (agent, patch) = (agent.clone(), patch.clone());
+        self.writer
+            .run(move |tx| Box::pin(async move { agent::change_settings(tx, &agent, &patch, now).await }))
             .await
     }
 

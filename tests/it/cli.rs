@@ -1,11 +1,13 @@
 //! The binary from outside: what its commands print, and how they end.
 
+mod agents;
 mod bad_input;
 mod check_request;
 mod count;
 mod database;
 mod journal;
 mod replay;
+mod selftest;
 
 use std::{
     path::{Path, PathBuf},

@@ -8,4 +8,5 @@ mod limits;
 mod lineage;
 mod messages;
 mod problems;
+mod settings;
 mod summary;

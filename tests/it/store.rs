@@ -16,6 +16,7 @@ mod reading;
 mod same_window;
 mod schedule;
 mod sessions;
+mod settings;
 mod settle;
 mod sqlite;
 mod verify;
@@ -45,6 +46,12 @@ macro_rules! every_test {
                 what_does_not_fit_changes_nothing, a_forked_agent_is_refused, records_come_in_chunks;
             sessions: a_silence_begins_a_session, an_end_begins_a_session, an_end_and_a_silence_begin_one_session,
                 an_end_makes_what_is_pending_urgent;
+            settings: a_patch_changes_what_it_names, settings_override_the_rules_of_an_append,
+                a_raised_budget_takes_back_what_is_pending, a_raised_budget_takes_back_no_more_than_fits,
+                what_came_back_is_not_summarised, what_a_clear_sent_away_stays_away,
+                a_child_takes_back_what_it_has_rows_of, a_rewind_keeps_what_came_back,
+                an_overflow_is_refused_whole, a_refused_append_takes_no_step, an_overflow_ends_the_session_once,
+                budgets_may_change_at_any_time, budgets_may_change_in_any_life;
             queue: an_enqueue_makes_one_row_and_counts_wakes, an_enqueue_never_shortens_a_backoff,
                 an_enqueue_never_shortens_a_lease, an_enqueue_only_raises_urgency, an_enqueue_for_nobody_is_refused, claims_go_by_due_time,
                 a_low_row_is_not_starved, each_row_is_claimed_once, a_failure_backs_off, a_failure_is_recorded,

@@ -68,6 +68,7 @@ const LAYERS: &[Layer] = &[
         banned: &["sqlx::", "reqwest::", "axum::", "tokio::"],
     },
     Layer { module: "history", may_use: &["domain", "store"], banned: &["sqlx::", "reqwest::", "axum::", "tokio::"] },
+    Layer { module: "selftest", may_use: &["domain", "formats", "validator"], banned: OUTSIDE },
     Layer {
         module: "assembly",
         may_use: &[
@@ -87,7 +88,7 @@ const LAYERS: &[Layer] = &[
         module: "cli",
         may_use: &[
             "domain", "formats", "tokenizer", "validator", "clock", "config", "telemetry", "lifecycle", "store", "llm",
-            "journal", "snapshot", "history", "context", "assembly", "http",
+            "journal", "snapshot", "history", "context", "selftest", "assembly", "http",
         ],
         banned: &["sqlx::", "axum::"],
     },

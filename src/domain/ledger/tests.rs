@@ -157,6 +157,29 @@ fn check_fit(ledger: &Ledger, budget: Budget, evicted: Option<Eviction>, kept: &
 
 proptest! {
     #[test]
+    fn a_raised_budget_takes_back_what_it_has_room_for(
+        events in lives(), budget in budgets(), raised in budgets(), covered in 0_i64..20,
+    ) {
+        let (mut ledger, kept) = live(&events, budget, 0);
+        ledger.summarized_through = covered.min(ledger.first_exchange - 1);
+        let before = ledger.clone();
+        let cut = ledger.room(raised).and_then(|room| {
+            kept.exchanges.iter().find(|e| e.tokens_before >= room.tokens_before_min && e.exchange > before.summarized_through)
+        });
+        let cut = cut.map(|e| Cut { exchange: e.exchange, tokens_before: e.tokens_before });
+        match cut.and_then(|cut| ledger.take_back(cut)) {
+            None => prop_assert_eq!(&ledger, &before),
+            Some(back) => {
+                prop_assert!(ledger.summarized_through < ledger.first_exchange);
+                prop_assert_eq!((back.from_exchange, back.through_exchange), (ledger.first_exchange, before.first_exchange - 1));
+                prop_assert_eq!(back.tokens, ledger.window_tokens() - before.window_tokens());
+                prop_assert!(raised.budget_tokens() == 0 || ledger.window_tokens() <= raised.low_water_tokens());
+                prop_assert_eq!(ledger.overflow(raised), None);
+            }
+        }
+    }
+
+    #[test]
     fn the_window_fits_and_the_boundary_only_moves_on(
         events in lives(), budget in budgets(), gap_minutes in 0_i64..2_000,
     ) {

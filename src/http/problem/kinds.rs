@@ -44,6 +44,10 @@ pub(in super::super) const AGENT_EXISTS: Kind =
     kind(StatusCode::CONFLICT, "agent_exists", "Agent exists already");
 pub(in super::super) const CLIENT_ID_REUSED: Kind =
     kind(StatusCode::CONFLICT, "client_id_reused", "Client id used before");
+pub(in super::super) const WOULD_OVERFLOW: Kind =
+    kind(StatusCode::CONFLICT, "would_overflow", "Exchange over the budget");
+pub(in super::super) const INVALID_SETTING: Kind =
+    kind(StatusCode::BAD_REQUEST, "invalid_setting", "Invalid setting");
 pub(in super::super) const BODY_TOO_SLOW: Kind = kind(
     StatusCode::REQUEST_TIMEOUT,
     "body_too_slow",

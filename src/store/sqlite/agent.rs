@@ -3,10 +3,14 @@
 use sqlx::SqliteConnection;
 
 use super::{
-    super::{AgentRow, StoreResult},
+    super::{AgentRow, StoreError, StoreResult},
     row::{self, exchange_columns},
 };
-use crate::domain::agent::AgentId;
+use crate::domain::{
+    agent::AgentId,
+    settings::{AgentSettings, SettingsPatch},
+    time::Timestamp,
+};
 
 /// An agent's row with its newest exchange and its preamble, as [`row::agent`] reads it.
 macro_rules! agent_select {
@@ -15,7 +19,7 @@ macro_rules! agent_select {
             $label,
             "\nSELECT a.agent_id, a.project_id, a.pending_since, a.as_of, a.created_at, a.updated_at, ",
             "coalesce(s.version, 0), coalesce(s.token_count, 0), a.last_seq, a.last_exchange, a.session, ",
-            "a.first_exchange, a.tokens_before_window, a.summarized_through, a.budget_tokens, ",
+            "a.first_exchange, a.tokens_before_window, a.summarized_through, a.budget_tokens, a.settings, ",
             exchange_columns!("n"),
             ", ",
             exchange_columns!("p"),
@@ -38,6 +42,27 @@ pub(super) async fn load(
         .fetch_optional(connection)
         .await?;
     found.as_ref().map(row::agent).transpose()
+}
+
+/// See [`super::super::Store::change_settings`].
+pub(super) async fn change_settings(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    patch: &SettingsPatch,
+    now: Timestamp,
+) -> StoreResult<AgentSettings> {
+    let row = load(tx, agent)
+        .await?
+        .ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
+    let settings = patch.apply(&row.settings);
+    let sql = "-- sqlite/agent.change_settings\nUPDATE agents SET settings = ?2, updated_at = ?3 WHERE agent_id = ?1";
+    sqlx::query(sql)
+        .bind(agent.as_str())
+        .bind(serde_json::json!(settings).to_string())
+        .bind(now.0)
+        .execute(tx)
+        .await?;
+    Ok(settings)
 }
 
 /// Agents after `after`, by id.

@@ -4,6 +4,7 @@
 //! Clears, marks and rewinds take effect where they stand: the messages up to and including one are written, then the
 //! step is taken, then the next ones follow.
 
+mod boundary;
 pub(super) mod write;
 
 use std::collections::HashMap;
@@ -11,14 +12,16 @@ use std::collections::HashMap;
 use sqlx::{Row as _, SqliteConnection};
 
 use super::{
-    super::{AppendOutcome, AppendRequest, Prepared, Stepped, StoreError, StoreResult, StoredAt},
-    agent, lineage, queue,
+    super::{
+        AppendOutcome, AppendRequest, Prepared, SessionEnded, Stepped, StoreError, StoreResult, StoredAt,
+    },
+    agent, lineage, queue, session,
 };
 use crate::domain::{
-    agent::AgentId,
     exchange::{Exchange, PREAMBLE},
-    ledger::{Cut, Eviction, Ledger, Overflow},
+    ledger::{Eviction, Ledger},
     lineage::Step,
+    settings::{AgentSettings, OnOverflow},
     time::Timestamp,
     work::Reason,
 };
@@ -46,15 +49,25 @@ struct NewSession {
 /// See [`super::super::Store::append`]. With `marks_required`, as [`super::super::Store::rewind`].
 pub(super) async fn append(
     tx: &mut SqliteConnection,
-    request: AppendRequest,
+    mut request: AppendRequest,
     marks_required: bool,
 ) -> StoreResult<AppendOutcome> {
     let found = agent::load(tx, &request.agent).await?;
     if found.is_none() {
         write::create(tx, &request.agent, request.now).await?;
     }
-    let mut ledger = found.map(|row| row.ledger).unwrap_or_default();
+    let (mut ledger, settings, budget_before) = found.map_or_else(Default::default, |row| {
+        (row.ledger, row.settings, row.budget_tokens)
+    });
+    // From here on the budget is the agent's own.
+    request.rules.budget = settings.budget(request.rules.budget);
+    let budget = request.rules.budget;
     let fresh = without_known(tx, &request).await?;
+    let returned = if !fresh.is_empty() && budget.is_above(budget_before) {
+        boundary::take_back(tx, &request.agent, budget, &mut ledger).await?
+    } else {
+        None
+    };
     let is_step = |&(place, _): &(usize, bool)| step_at(&request, place).is_some();
     let (mut stored, mut evictions, mut steps) = (Vec::new(), Vec::new(), Vec::new());
     for part in fresh.split_inclusive(is_step) {
@@ -67,7 +80,12 @@ pub(super) async fn append(
         evictions.extend(written.evictions);
         steps.extend(stepped);
     }
-    let enqueued = wake(tx, &request, &ledger, &evictions, &steps).await?;
+    let ended = if fresh.is_empty() {
+        None
+    } else {
+        heed_overflow(tx, &request, &settings, &ledger).await?
+    };
+    let woken = wake(tx, &request, &ledger, &evictions, &steps).await?;
     let accepted = i64::try_from(fresh.len()).unwrap_or(i64::MAX);
     Ok(AppendOutcome {
         accepted,
@@ -77,9 +95,13 @@ pub(super) async fn append(
         first_exchange: ledger.first_exchange,
         summarized_through: ledger.summarized_through,
         window_tokens: ledger.window_tokens(),
+        returned,
         evictions,
         steps,
-        enqueued,
+        settings,
+        budget,
+        session_ended: ended.as_ref().map(|ended| ended.session),
+        enqueued: ended.and_then(|ended| ended.enqueued).or(woken),
     })
 }
 
@@ -241,39 +263,34 @@ async fn evict(
     at: Timestamp,
 ) -> StoreResult<()> {
     if let Some(overflow) = ledger.overflow(request.rules.budget) {
-        let cut = find_cut(tx, &request.agent, overflow, &written.exchanges).await?;
+        let cut = boundary::find_cut(tx, &request.agent, overflow, &written.exchanges).await?;
         written.evictions.extend(ledger.evict_to(cut, at));
     }
     Ok(())
 }
 
-/// The first exchange with enough tokens before it: one index look-up among the stored ones, whose totals are all
-/// below those of this append.
-async fn find_cut(
+/// What the agent wants done when the window is over budget although nothing more can leave it: an error takes back
+/// all that the append has written, and a session is ended once. Returns that end.
+async fn heed_overflow(
     tx: &mut SqliteConnection,
-    agent: &AgentId,
-    overflow: Overflow,
-    unwritten: &[Exchange],
-) -> StoreResult<Option<Cut>> {
-    let sql = "-- sqlite/append.find_cut\nSELECT exchange, tokens_before FROM exchange_log \
-               WHERE agent_id = ?1 AND tokens_before >= ?2 AND set_aside_at IS NULL AND role = 'exchange' \
-               ORDER BY tokens_before, exchange LIMIT 1";
-    let found = sqlx::query(sql)
-        .bind(agent.as_str())
-        .bind(overflow.tokens_before_min)
-        .fetch_optional(tx)
-        .await?;
-    if let Some(row) = found {
-        return Ok(Some(Cut {
-            exchange: row.try_get(0)?,
-            tokens_before: row.try_get(1)?,
-        }));
+    request: &AppendRequest,
+    settings: &AgentSettings,
+    ledger: &Ledger,
+) -> StoreResult<Option<SessionEnded>> {
+    let budget = request.rules.budget;
+    if !ledger.is_over_budget(budget) {
+        return Ok(None);
     }
-    let first = unwritten.partition_point(|exchange| exchange.tokens_before < overflow.tokens_before_min);
-    Ok(unwritten.get(first).map(|exchange| Cut {
-        exchange: exchange.exchange,
-        tokens_before: exchange.tokens_before,
-    }))
+    match settings.on_overflow.unwrap_or_default() {
+        OnOverflow::Refuse => Err(StoreError::WouldOverflow {
+            tokens: ledger.window_tokens(),
+            budget_tokens: budget.budget_tokens(),
+        }),
+        OnOverflow::End if !session::is_over(ledger) => {
+            Ok(Some(session::end_session(tx, &request.agent, request.now).await?))
+        }
+        OnOverflow::End | OnOverflow::Evict => Ok(None),
+    }
 }
 
 /// Wakes the queue, if there is anything to do: exchanges left the window, a session ended with some of them pending,

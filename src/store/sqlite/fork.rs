@@ -132,11 +132,13 @@ async fn copy_marks(
     Ok(())
 }
 
-/// The running session goes on in the child.
+/// The running session goes on in the child. Its past begins with the last session that a clear closed: without that,
+/// a raised budget could take back what the clear sent away.
 async fn copy_session(tx: &mut SqliteConnection, parent: &AgentId, child: &AgentId) -> StoreResult<()> {
-    let sql = "-- sqlite/fork.session\nINSERT INTO sessions (agent_id, session, first_exchange, opened_at) \
-               SELECT ?2, s.session, s.first_exchange, s.opened_at FROM sessions s \
-               JOIN agents a ON a.agent_id = s.agent_id AND a.session = s.session WHERE s.agent_id = ?1";
+    let sql = "-- sqlite/fork.session\nINSERT INTO sessions (agent_id, session, first_exchange, opened_at, ended_at, \
+               end_reason) SELECT ?2, s.session, s.first_exchange, s.opened_at, s.ended_at, s.end_reason FROM sessions s \
+               JOIN agents a ON a.agent_id = s.agent_id WHERE s.agent_id = ?1 AND s.session >= \
+               coalesce((SELECT max(c.session) FROM sessions c WHERE c.agent_id = ?1 AND c.end_reason = 'clear'), a.session)";
     sqlx::query(sql)
         .bind(parent.as_str())
         .bind(child.as_str())

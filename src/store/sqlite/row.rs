@@ -9,6 +9,7 @@ use crate::{
         exchange::{Exchange, ExchangeState, Headline},
         ledger::Ledger,
         message::{Format, Message},
+        settings::AgentSettings,
         summary::item::{ExchangeRange, Importance, Item, Origin},
         time::Timestamp,
     },
@@ -87,11 +88,22 @@ pub(super) fn time(row: &SqliteRow, column: usize) -> StoreResult<Option<Timesta
     Ok(row.try_get::<Option<i64>, _>(column)?.map(Timestamp))
 }
 
+/// What the agent called `name` overrides in the configuration.
+pub(super) fn settings(row: &SqliteRow, column: usize, name: &str) -> StoreResult<AgentSettings> {
+    let text: String = row.try_get(column)?;
+    serde_json::from_str(&text).map_err(|_| StoreError::Inconsistent {
+        table: "agents",
+        row: name.to_owned(),
+        column: "settings",
+        value: text,
+    })
+}
+
 /// How many columns `exchange_columns!` has.
 const EXCHANGE_COLUMNS: usize = 11;
 
 /// The columns before the exchanges in an agent's row.
-const AGENT_COLUMNS: usize = 15;
+const AGENT_COLUMNS: usize = 16;
 
 /// Reads an agent's row: its own columns, then the newest exchange's, then the preamble's.
 pub(super) fn agent(row: &SqliteRow) -> StoreResult<AgentRow> {
@@ -114,6 +126,7 @@ pub(super) fn agent(row: &SqliteRow) -> StoreResult<AgentRow> {
         created_at: Timestamp(row.try_get(4)?),
         updated_at: Timestamp(row.try_get(5)?),
         budget_tokens: row.try_get(14)?,
+        settings: settings(row, 15, &name)?,
         version: row.try_get(6)?,
         summary_tokens: row.try_get(7)?,
         ledger: Ledger {

@@ -22,6 +22,25 @@ fn the_example_fills_all_three_sections_and_verifies() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    for line in excerpt_in_the_readme() {
+        assert!(text.contains(&line), "README shows {line:?}: {text}");
+    }
+}
+
+/// What the README says the first command prints, without the lines left out and the time it took.
+fn excerpt_in_the_readme() -> Vec<String> {
+    let readme = std::fs::read_to_string(package_file("README.md")).unwrap();
+    let excerpt = readme.split("```text\n").nth(1).unwrap();
+    let lines: Vec<String> = excerpt
+        .split("```")
+        .next()
+        .unwrap()
+        .lines()
+        .filter(|line| line.trim() != "⋮" && !line.starts_with("cost"))
+        .map(str::to_owned)
+        .collect();
+    assert!(lines.len() > 20, "the README shows what comes out");
+    lines
 }
 
 #[test]

@@ -95,7 +95,7 @@ async fn nothing_is_found_where_nothing_is_and_other_methods_are_named() {
         "/",
         "/v1",
         "/v1/agents/",
-        "/v1/agents/a",
+        "/v1/agents/a/nothing",
         "/v2/status",
         "/v1/agents/a/summary/",
     ] {

@@ -45,7 +45,7 @@ pub(super) fn events() -> impl Strategy<Value = Vec<Event>> {
 }
 
 /// The message of an event, the `at`th.
-fn message(event: &Event, at: i64) -> Option<Prepared> {
+pub(super) fn message(event: &Event, at: i64) -> Option<Prepared> {
     match event {
         Event::Said(kind, tokens) => Some(said(kind, &format!("Message {at}"), *tokens, minute(at))),
         Event::Stepped(taken) => Some(step(taken, at)),

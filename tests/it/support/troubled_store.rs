@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use recapd::{
     domain::{
         agent::AgentId,
+        settings::{AgentSettings, SettingsPatch},
         time::Timestamp,
         work::{Lease, Reason},
     },
@@ -97,6 +98,18 @@ impl Store for TroubledStore {
 
     async fn ancestors(&self, agent: &AgentId) -> StoreResult<Vec<Ancestor>> {
         self.enter("ancestors").await?.ancestors(agent).await
+    }
+
+    async fn change_settings(
+        &self,
+        agent: &AgentId,
+        patch: &SettingsPatch,
+        now: Timestamp,
+    ) -> StoreResult<AgentSettings> {
+        self.enter("change_settings")
+            .await?
+            .change_settings(agent, patch, now)
+            .await
     }
 
     async fn end_session(&self, agent: &AgentId, now: Timestamp) -> StoreResult<SessionEnded> {

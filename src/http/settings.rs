@@ -1,0 +1,83 @@
+//! `GET` and `PATCH /v1/agents/{id}`: an agent in figures, and what it overrides in the configuration.
+
+use axum::{
+    Json,
+    extract::{Request, State},
+    http::Uri,
+};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    SharedApp,
+    agents::AgentFigures,
+    body,
+    extract::{Agent, Parameters, proposal},
+    problem::{Finding, INVALID_BODY, INVALID_SETTING, Place, Problem},
+};
+use crate::domain::settings::{AgentSettings, SettingsError, SettingsPatch};
+
+/// An agent.
+#[derive(Serialize)]
+pub(super) struct Shown {
+    #[serde(flatten)]
+    figures: AgentFigures,
+    /// What it overrides.
+    settings: AgentSettings,
+}
+
+/// Shows an agent.
+pub(super) async fn show(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    uri: Uri,
+) -> Result<Json<Shown>, Problem> {
+    Parameters::read(&uri, &[])?;
+    let row = app.parts.store.agent(&agent).await?;
+    let row = row.ok_or_else(|| Problem::unknown_agent(&agent))?;
+    Ok(Json(Shown {
+        settings: row.settings.clone(),
+        figures: row.into(),
+    }))
+}
+
+/// Changes settings by a merge patch (RFC 7396), from the next append on. Answers with all the agent overrides.
+pub(super) async fn change(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Json<AgentSettings>, Problem> {
+    Parameters::read(request.uri(), &[])?;
+    let (_, bytes) = body::read(&app.settings, request).await?;
+    let patch: Value = serde_json::from_slice(&bytes)
+        .map_err(|error| Problem::new(INVALID_BODY, format!("the body is no JSON: {error}")).hint(EXAMPLE))?;
+    let patch = SettingsPatch::parse(patch).map_err(refusal)?;
+    let keeper = app.parts.keeper.clone();
+    let settings = app
+        .see_through(async move { keeper.change_settings(&agent, &patch).await })
+        .await?;
+    Ok(Json(settings))
+}
+
+const EXAMPLE: &str =
+    r#"send an object such as {"budget_tokens": 50000, "model": null}; null takes a setting back"#;
+
+fn refusal(error: SettingsError) -> Problem {
+    let detail = error.to_string();
+    let (name, hint) = match error {
+        SettingsError::NotAnObject => return Problem::new(INVALID_SETTING, detail).hint(EXAMPLE),
+        SettingsError::Unknown(name) => {
+            let known: Vec<&str> = AgentSettings::names().collect();
+            let hint = proposal(&name, &known);
+            (name, hint)
+        }
+        SettingsError::Invalid { name, expected } => (name.to_owned(), format!("give {expected}")),
+    };
+    let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+    Problem::new(INVALID_SETTING, detail)
+        .hint(hint.clone())
+        .findings(vec![Finding {
+            place: Place::Pointer(pointer),
+            detail: hint,
+        }])
+}
