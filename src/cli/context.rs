@@ -82,10 +82,8 @@ impl Context {
         let material = load(store.as_ref(), &self.agent, &snapshot).await?;
         let settings = store.agent(&self.agent).await?.map(|row| row.settings);
         let settings = settings.unwrap_or_default();
-        let counter = tokenizer::counter_for(
-            settings.provider.as_deref().unwrap_or(&config.window.provider),
-            settings.model.as_deref().unwrap_or(&config.window.model),
-        );
+        let (provider, model) = settings.tokenizer(&config.window.provider, &config.window.model);
+        let counter = tokenizer::counter_for(provider, model);
         let reply = material.build(self.query(), config.context.options(), counter.as_ref());
         serde_json::to_value(reply).map_err(|error| anyhow::Error::new(error).into())
     }

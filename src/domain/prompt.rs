@@ -256,19 +256,7 @@ mod tests {
     const NONCE: &str = "k3v9x2m7";
 
     fn transcript(exchange: i64, lines: &[(Voice, &str, &str)]) -> Transcript {
-        Transcript {
-            exchange,
-            started_at: Timestamp::parse("2026-11-20T08:40:00Z").unwrap(),
-            interrupted: false,
-            lines: lines
-                .iter()
-                .map(|&(voice, label, text)| Line {
-                    voice,
-                    label: label.to_owned(),
-                    text: text.to_owned(),
-                })
-                .collect(),
-        }
+        Transcript::of_lines(exchange, Timestamp::parse("2026-11-20T08:40:00Z").unwrap(), lines)
     }
 
     fn prompt(transcripts: &[Transcript]) -> Prompt {

@@ -142,6 +142,14 @@ impl AgentSettings {
         )
     }
 
+    /// The provider and the model whose tokenizer counts, where the configuration's are `provider` and `model`.
+    pub fn tokenizer<'a>(&'a self, provider: &'a str, model: &'a str) -> (&'a str, &'a str) {
+        (
+            self.provider.as_deref().unwrap_or(provider),
+            self.model.as_deref().unwrap_or(model),
+        )
+    }
+
     fn is_sound(&self) -> bool {
         let tokens = [self.budget_tokens, self.output_reserve_tokens];
         let names = [&self.provider, &self.model];

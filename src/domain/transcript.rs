@@ -47,6 +47,26 @@ pub struct Transcript {
     pub lines: Vec<Line>,
 }
 
+#[cfg(test)]
+impl Transcript {
+    /// An uninterrupted exchange of voices, labels and texts, for tests.
+    pub(crate) fn of_lines(exchange: i64, started_at: Timestamp, lines: &[(Voice, &str, &str)]) -> Self {
+        Self {
+            exchange,
+            started_at,
+            interrupted: false,
+            lines: lines
+                .iter()
+                .map(|&(voice, label, text)| Line {
+                    voice,
+                    label: label.to_owned(),
+                    text: text.to_owned(),
+                })
+                .collect(),
+        }
+    }
+}
+
 /// How much of each text a transcript keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TranscriptLimits {

@@ -81,16 +81,16 @@ impl Counters {
         let named = own.named(settings);
         let mut known = own.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = known.get(agent)
-            && found.as_ref().map(|known| &known.named) == named.as_ref()
+            && found.as_ref().map(Known::named) == named
         {
             return found.as_ref().map_or(default, |known| Arc::clone(&known.counter));
         }
         if known.len() >= AGENTS_MAX {
             known.clear();
         }
-        let learned = named.map(|named| Known {
-            counter: (own.find)(&named.0, &named.1),
-            named,
+        let learned = named.map(|(provider, model)| Known {
+            counter: (own.find)(provider, model),
+            named: (provider.to_owned(), model.to_owned()),
         });
         let counter = learned
             .as_ref()
@@ -100,12 +100,17 @@ impl Counters {
     }
 }
 
+impl Known {
+    fn named(&self) -> (&str, &str) {
+        (&self.named.0, &self.named.1)
+    }
+}
+
 impl Own {
     /// The agent's own provider and model, if they aren't the configuration's.
-    fn named(&self, settings: &AgentSettings) -> Option<Named> {
-        let provider = settings.provider.as_ref().unwrap_or(&self.default.0);
-        let model = settings.model.as_ref().unwrap_or(&self.default.1);
-        let named = (provider.clone(), model.clone());
-        (named != self.default).then_some(named)
+    fn named<'a>(&'a self, settings: &'a AgentSettings) -> Option<(&'a str, &'a str)> {
+        let default = (self.default.0.as_str(), self.default.1.as_str());
+        let named = settings.tokenizer(default.0, default.1);
+        (named != default).then_some(named)
     }
 }

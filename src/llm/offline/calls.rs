@@ -158,22 +158,10 @@ pub(super) fn failure(text: &str, is_marked: bool) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{time::Timestamp, transcript::Line};
+    use crate::domain::time::Timestamp;
 
     fn transcript(lines: &[(Voice, &str, &str)]) -> Transcript {
-        Transcript {
-            exchange: 1,
-            started_at: Timestamp(0),
-            interrupted: false,
-            lines: lines
-                .iter()
-                .map(|&(voice, label, text)| Line {
-                    voice,
-                    label: label.to_owned(),
-                    text: text.to_owned(),
-                })
-                .collect(),
-        }
+        Transcript::of_lines(1, Timestamp(0), lines)
     }
 
     #[test]

@@ -78,23 +78,11 @@ mod tests {
     use super::*;
     use crate::domain::{
         time::Timestamp,
-        transcript::{Line, Transcript, Voice},
+        transcript::{Transcript, Voice},
     };
 
     fn importance_of(lines: &[(Voice, &str, &str)]) -> Importance {
-        let transcript = Transcript {
-            exchange: 1,
-            started_at: Timestamp(0),
-            interrupted: false,
-            lines: lines
-                .iter()
-                .map(|&(voice, label, text)| Line {
-                    voice,
-                    label: label.to_owned(),
-                    text: text.to_owned(),
-                })
-                .collect(),
-        };
+        let transcript = Transcript::of_lines(1, Timestamp(0), lines);
         let batch = Batch::read(&[transcript]);
         of(&batch, &batch.exchanges)
     }

@@ -15,19 +15,7 @@ use crate::{
 };
 
 fn transcript(exchange: i64, minute: i64, lines: &[(Voice, &str, &str)]) -> Transcript {
-    Transcript {
-        exchange,
-        started_at: Timestamp(minute * MINUTE_MS),
-        interrupted: false,
-        lines: lines
-            .iter()
-            .map(|&(voice, label, text)| Line {
-                voice,
-                label: label.to_owned(),
-                text: text.to_owned(),
-            })
-            .collect(),
-    }
+    Transcript::of_lines(exchange, Timestamp(minute * MINUTE_MS), lines)
 }
 
 fn shown(items: &[ItemDraft]) -> String {

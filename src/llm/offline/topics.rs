@@ -213,7 +213,7 @@ mod tests {
     use super::{Batch, DAY_MS, runs};
     use crate::domain::{
         time::{SECOND_MS, Timestamp},
-        transcript::{Line, Transcript, Voice},
+        transcript::{Transcript, Voice},
     };
 
     /// An exchange of one user line: number, seconds, text.
@@ -224,15 +224,12 @@ mod tests {
     fn runs_of(said: &[Said<'_>]) -> Vec<(i64, i64)> {
         let transcripts: Vec<Transcript> = said
             .iter()
-            .map(|&(exchange, seconds, text)| Transcript {
-                exchange,
-                started_at: Timestamp(seconds * SECOND_MS),
-                interrupted: false,
-                lines: vec![Line {
-                    voice: Voice::User,
-                    label: String::new(),
-                    text: text.to_owned(),
-                }],
+            .map(|&(exchange, seconds, text)| {
+                Transcript::of_lines(
+                    exchange,
+                    Timestamp(seconds * SECOND_MS),
+                    &[(Voice::User, "", text)],
+                )
             })
             .collect();
         let batch = Batch::read(&transcripts);

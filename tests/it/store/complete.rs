@@ -11,7 +11,7 @@ use recapd::{
 use super::{clean, the_lease, with_pending};
 use crate::support::{
     backend::Backend,
-    conversation::{ALL, T0, agent, append, claim, items, minute, patch, rules, turns},
+    conversation::{ALL, T0, agent, append, claim, items, minute, numbers, patch, rules, turns},
 };
 
 fn at_most(exchanges_max: i64) -> MaterialLimits {
@@ -304,11 +304,7 @@ pub(crate) async fn material_is_limited(db: &dyn Backend) {
             tokens_max,
         };
         let material = db.store().material(&lease, limits).await.unwrap();
-        let numbers: Vec<i64> = material
-            .exchanges
-            .iter()
-            .map(|stored| stored.exchange.exchange)
-            .collect();
+        let numbers = numbers(&material);
         assert_eq!((material.hi, numbers), (hi, (1..=hi).collect()), "{limits:?}");
     }
 }
@@ -319,11 +315,7 @@ pub(crate) async fn material_takes_holes_along(db: &dyn Backend) {
         .await;
     let material = async |limits| {
         let material = db.store().material(&lease, limits).await.unwrap();
-        let numbers: Vec<i64> = material
-            .exchanges
-            .iter()
-            .map(|stored| stored.exchange.exchange)
-            .collect();
+        let numbers = numbers(&material);
         (numbers, material.hi)
     };
     assert_eq!(material(ALL).await, (vec![2, 4], 6));
@@ -386,11 +378,7 @@ pub(crate) async fn provisional_items_are_condensed_again(db: &dyn Backend) {
 
     let lease = the_lease(db, minute(11)).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
-    let numbers: Vec<i64> = material
-        .exchanges
-        .iter()
-        .map(|stored| stored.exchange.exchange)
-        .collect();
+    let numbers = numbers(&material);
     assert_eq!((material.lo, material.hi), (5, 5));
     assert_eq!((material.revisited.clone(), numbers), (vec![2, 4], vec![2, 4]));
     assert!(

@@ -16,7 +16,9 @@ use recapd::{
 use super::{clean, the_lease};
 use crate::support::{
     backend::{Backend, TABLES, assert_same},
-    conversation::{ALL, TURN_TOKENS, agent, append, items, minute, patch, prepared, said, turn, turns},
+    conversation::{
+        ALL, TURN_TOKENS, agent, append, items, minute, numbers, patch, prepared, said, turn, turns,
+    },
 };
 
 /// The message of `step`, said in minute `at`.
@@ -115,11 +117,7 @@ pub(crate) async fn a_later_preamble_is_never_summarised(db: &dyn Backend) {
     assert_eq!((outcome.first_exchange, outcome.window_tokens), (5, 107));
     let lease = the_lease(db, minute(9)).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
-    let numbers: Vec<i64> = material
-        .exchanges
-        .iter()
-        .map(|stored| stored.exchange.exchange)
-        .collect();
+    let numbers = numbers(&material);
     assert_eq!((numbers, material.hi), (vec![1, 3, 4], 4));
     let update = patch(&material, items(&material), minute(9));
     db.store().complete(&lease, update).await.unwrap();
@@ -323,11 +321,7 @@ pub(crate) async fn a_rewind_withdraws_what_it_left_behind(db: &dyn Backend) {
     say(db, turns(13..=14)).await;
     let lease = the_lease(db, minute(15)).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
-    let numbers: Vec<i64> = material
-        .exchanges
-        .iter()
-        .map(|stored| stored.exchange.exchange)
-        .collect();
+    let numbers = numbers(&material);
     assert_eq!(numbers, [3, 7]);
     let update = patch(&material, items(&material), minute(15));
     db.store().complete(&lease, update).await.unwrap();

@@ -117,6 +117,12 @@ pub(crate) fn claim(owner: &str, limit: i64, now: Timestamp) -> ClaimRequest {
     }
 }
 
+/// The numbers of the exchanges of `material`.
+pub(crate) fn numbers(material: &Material) -> Vec<i64> {
+    let exchanges = material.exchanges.iter();
+    exchanges.map(|stored| stored.exchange.exchange).collect()
+}
+
 /// An item for each exchange of `material`, as a model would write them.
 pub(crate) fn items(material: &Material) -> Vec<Item> {
     let rows: Vec<Exchange> = material
