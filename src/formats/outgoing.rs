@@ -20,7 +20,7 @@ use crate::domain::{
     context::{Role, Turn},
     message::Part,
 };
-use calls::{Calls, Names};
+use calls::{Calls, Names, arguments_text};
 
 /// What stands between texts that become one.
 const TEXT_SEPARATOR: &str = "\n\n";

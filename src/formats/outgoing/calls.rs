@@ -32,6 +32,15 @@ impl<'n> Calls<'n> {
     }
 }
 
+/// OpenAI's form of a call's arguments: a text of JSON that is never empty.
+pub(super) fn arguments_text(arguments: &str) -> &str {
+    if arguments.trim().is_empty() {
+        "{}"
+    } else {
+        arguments
+    }
+}
+
 /// For each turn the names of its calls; for a turn of results those of the turn before.
 pub(super) fn names(target: RequestFormat, turns: &[Turn<'_>]) -> Vec<Vec<Names>> {
     let mut given = Given::default();

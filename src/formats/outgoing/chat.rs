@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Calls, Names, Notes, RequestFormat, TEXT_SEPARATOR, named,
+    Calls, Names, Notes, RequestFormat, TEXT_SEPARATOR, arguments_text, named,
     own::{self, kind},
     text,
 };
@@ -129,11 +129,7 @@ fn call(part: &Part, calls: &mut Calls<'_>) -> Option<Value> {
         return None;
     };
     let Names { id, tool } = calls.next();
-    let arguments = if arguments.trim().is_empty() {
-        "{}"
-    } else {
-        arguments
-    };
+    let arguments = arguments_text(arguments);
     Some(json!({"id": id, "type": "function", "function": {"name": tool, "arguments": arguments}}))
 }
 

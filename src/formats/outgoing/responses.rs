@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Calls, Names, Notes, TEXT_SEPARATOR, named, texts};
+use super::{Calls, Names, Notes, TEXT_SEPARATOR, arguments_text, named, texts};
 use crate::domain::{
     context::{Role, Turn},
     message::Part,
@@ -61,11 +61,7 @@ fn call(part: &Part, calls: &mut Calls<'_>) -> Option<Value> {
         return None;
     };
     let Names { id, tool } = calls.next();
-    let arguments = if arguments.trim().is_empty() {
-        "{}"
-    } else {
-        arguments
-    };
+    let arguments = arguments_text(arguments);
     Some(json!({"type": "function_call", "call_id": id, "name": tool, "arguments": arguments}))
 }
 
