@@ -9,6 +9,7 @@ use crate::{
     config::{self, Config},
     domain::{
         prompt::PromptLimits,
+        redaction::Redactor,
         summary::{compaction::SummaryPolicy, section::Ageing},
         time::{HOUR_MS, MINUTE_MS},
         transcript::TranscriptLimits,
@@ -68,6 +69,10 @@ impl Parts {
         let metrics = Metrics::new(clock.now(), &[(model.provider(), model.model())]);
         metrics.updates.workers(config.worker.concurrency);
         let notices = Notices::default();
+        let redactor = redactor(config).telling({
+            let metrics = metrics.clone();
+            Arc::new(move |rule| metrics.documents.redacted(rule))
+        });
         let (shared, time) = (|| Arc::clone(&store), || Arc::clone(&clock));
         let counter = tokenizer::counter_for(&config.window.provider, &config.window.model);
         let ceiling = tokenizer::ceiling_counter();
@@ -78,6 +83,7 @@ impl Parts {
             clock: time(),
             notices: notices.clone(),
             metrics: metrics.clone(),
+            redactor: redactor.clone(),
         };
         Self {
             keeper: Keeper::new(
@@ -92,7 +98,8 @@ impl Parts {
                 &config.window.provider,
                 &config.window.model,
                 Arc::new(tokenizer::counter_for),
-            ),
+            )
+            .redacting(redactor.clone()),
             worker: Worker::new(parts, worker_settings(config, owner, seed)),
             schedule: Schedule::new(
                 shared(),
@@ -101,12 +108,9 @@ impl Parts {
                 metrics.clone(),
                 schedule_settings(config),
             ),
-            snapshots: Arc::new(Snapshots::new(
-                shared(),
-                ceiling,
-                time(),
-                config.summary.max_tokens,
-            )),
+            snapshots: Arc::new(
+                Snapshots::new(shared(), ceiling, time(), config.summary.max_tokens).redacting(redactor),
+            ),
             store,
             metrics,
             clock,
@@ -163,6 +167,13 @@ pub fn live_journal(settings: &config::JournalConfig) -> std::io::Result<LiveJou
         return Ok(None);
     }
     Ok(Some(Arc::new(Journal::open(settings.dir.as_ref())?)))
+}
+
+/// The rules that find secrets, as configured.
+pub fn redactor(config: &Config) -> Redactor {
+    // The patterns were validated with the configuration; without them the shipped rules still hold.
+    let configured = config.summary.redactor();
+    configured.unwrap_or_else(|_| Redactor::standard())
 }
 
 /// How the database is opened.

@@ -17,6 +17,7 @@ use crate::{
         journal::MessageRecord,
         lineage::Step,
         message::Message,
+        redaction::Redactor,
         settings::{AgentSettings, SettingsPatch},
         time::Timestamp,
         tokens::{TokenCounter, count_message},
@@ -56,6 +57,7 @@ pub struct Keeper {
     notices: Notices,
     metrics: Metrics,
     journal: LiveJournal,
+    redactor: Redactor,
 }
 
 impl Keeper {
@@ -76,6 +78,7 @@ impl Keeper {
             notices,
             metrics,
             journal: None,
+            redactor: Redactor::standard(),
         }
     }
 
@@ -139,6 +142,12 @@ impl Keeper {
         Ok(forked)
     }
 
+    /// The same keeper, which redacts secrets in headlines by the rules of `redactor`.
+    #[must_use]
+    pub fn redacting(self, redactor: Redactor) -> Self {
+        Self { redactor, ..self }
+    }
+
     async fn request(
         &self,
         agent: &AgentId,
@@ -149,7 +158,7 @@ impl Keeper {
         let counter = self.counter_of(agent).await?;
         Ok(AppendRequest {
             agent: agent.clone(),
-            messages: Self::prepare(&counter, messages, now).await?,
+            messages: self.prepare(&counter, messages, now).await?,
             count_method: counter.method().to_owned(),
             rules: self.rules,
             replayed,
@@ -239,13 +248,14 @@ impl Keeper {
     }
 
     async fn prepare(
+        &self,
         counter: &Arc<dyn TokenCounter>,
         messages: Vec<Message>,
         now: Timestamp,
     ) -> StoreResult<Vec<Prepared>> {
         let bytes: usize = messages.iter().map(|message| message.payload.len()).sum();
         if bytes <= COUNT_INLINE_BYTES_MAX {
-            return Ok(count_all(counter.as_ref(), messages, now));
+            return Ok(count_all(counter.as_ref(), messages, now, &self.redactor));
         }
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let share = messages.len().div_ceil(threads).max(1);
@@ -254,10 +264,10 @@ impl Keeper {
         let mut said_at = now;
         while !rest.is_empty() {
             let tail = rest.split_off(share.min(rest.len()));
-            let counter = Arc::clone(counter);
+            let (counter, redactor) = (Arc::clone(counter), self.redactor.clone());
             let last_at = rest.iter().rev().find_map(|message| message.at);
             shares.push(tokio::task::spawn_blocking(move || {
-                count_all(counter.as_ref(), rest, said_at)
+                count_all(counter.as_ref(), rest, said_at, &redactor)
             }));
             said_at = last_at.unwrap_or(said_at);
             rest = tail;
@@ -324,7 +334,12 @@ fn role_tokens(request: &AppendRequest) -> Vec<(Role, i64)> {
 }
 
 /// Counts messages of which the one before was said at `said_at`.
-fn count_all(counter: &dyn TokenCounter, messages: Vec<Message>, said_at: Timestamp) -> Vec<Prepared> {
+fn count_all(
+    counter: &dyn TokenCounter,
+    messages: Vec<Message>,
+    said_at: Timestamp,
+    redactor: &Redactor,
+) -> Vec<Prepared> {
     let mut last_at = said_at;
     messages
         .into_iter()
@@ -332,7 +347,7 @@ fn count_all(counter: &dyn TokenCounter, messages: Vec<Message>, said_at: Timest
             let tokens = count_message(counter, &message);
             // A message without a time was said when the one before it was, as far as anyone knows.
             last_at = message.at.unwrap_or(last_at);
-            let entry = Entry::new(&message, tokens, last_at);
+            let entry = Entry::redacted(&message, tokens, last_at, redactor);
             Prepared { message, entry }
         })
         .collect()

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::{Shared, exit::Failed, open, output, remote::Remote};
 use crate::{
+    assembly,
     config::Config,
     context::{ContextQuery, load},
     domain::{agent::AgentId, context::Alternation},
@@ -78,7 +79,12 @@ impl Context {
             return Err(open::unknown(store.as_ref(), &self.agent).await);
         };
         let ceiling = tokenizer::ceiling_counter();
-        let snapshot = snapshot::render(&row, config.summary.max_tokens, ceiling.as_ref());
+        let snapshot = snapshot::render(
+            &row,
+            config.summary.max_tokens,
+            ceiling.as_ref(),
+            &assembly::redactor(config),
+        );
         let material = load(store.as_ref(), &self.agent, &snapshot).await?;
         let settings = store.agent(&self.agent).await?.map(|row| row.settings);
         let settings = settings.unwrap_or_default();

@@ -48,6 +48,10 @@ impl Config {
         let mut found = beyond_limits(&values);
         found.extend(out_of_order(&values));
         found.extend(self.unusable_addresses());
+        if let Err(error) = self.summary.redactor() {
+            let text = format!("summary.redact_patterns: {error}");
+            found.push(Violation::new(&["summary.redact_patterns"], text));
+        }
         found
     }
 

@@ -10,6 +10,7 @@
 mod cli;
 mod daemon;
 mod http;
+mod injection;
 mod journal;
 mod keeper;
 mod kill;
