@@ -99,6 +99,11 @@ impl Calibration {
         true
     }
 
+    /// The samples it rests on, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Sample> {
+        self.samples.iter()
+    }
+
     /// How many samples it rests on.
     pub fn samples(&self) -> usize {
         self.samples.len()
