@@ -39,7 +39,7 @@ impl TokenCounter for BytesCounter {
         Self::count_bytes(text.len())
     }
 
-    fn method(&self) -> &str {
+    fn method(&self) -> &'static str {
         "bytes/3"
     }
 }

@@ -41,7 +41,7 @@ impl TokenCounter for EstimateCounter {
         (hundredths + 99) / 100
     }
 
-    fn method(&self) -> &str {
+    fn method(&self) -> &'static str {
         "estimate"
     }
 }

@@ -108,6 +108,12 @@ async fn recount_all(
     (last, steps)
 }
 
+/// The agents of which something has to be counted again.
+async fn due(db: &dyn Backend) -> Vec<String> {
+    let due = db.store().recounts_due(10).await.unwrap();
+    due.iter().map(ToString::to_string).collect()
+}
+
 /// The live exchanges from `from` on; 0 adds the preamble.
 async fn live(db: &dyn Backend, agent: &AgentId, from: i64) -> Vec<StoredExchange> {
     let query = ExchangeQuery {
@@ -144,7 +150,7 @@ pub(crate) async fn a_change_of_model_recounts_what_is_not_covered(db: &dyn Back
     set(db, &agent, json!({"budget_tokens": 1_000})).await;
     assert_eq!(db.store().recounts_due(10).await.unwrap(), [], "nor by a budget");
     another_model(db, &agent).await;
-    assert_eq!(db.store().recounts_due(10).await.unwrap(), [agent.clone()]);
+    assert_eq!(due(db).await, ["a"]);
     let (last, steps) = recount_all(db, &agent, rules(), 4, double).await;
     assert_eq!(steps, 2);
     // The window began at #6, and the newest stays even if it is too big now.
@@ -215,7 +221,7 @@ pub(crate) async fn a_crash_between_two_steps_loses_nothing(db: &dyn Backend) {
     // Life goes on, and later the rest is counted.
     db.store().append(append(&agent, turn(7).to_vec())).await.unwrap();
     clean(db, &agent).await;
-    assert_eq!(db.store().recounts_due(10).await.unwrap(), [agent.clone()]);
+    assert_eq!(due(db).await, ["a"]);
     recount_all(db, &agent, window_of(0), 1, double).await;
     let tokens = tokens(db, &agent).await;
     assert!(
