@@ -46,14 +46,10 @@ fn changes(act: impl FnOnce(&Metrics)) -> String {
     lines.join("\n")
 }
 
-#[test]
-fn names_types_and_numbers_of_series_are_the_contract() {
-    let metrics = metrics();
-    metrics.service.route("/v1/agents/{id}/summary", Method::Get);
-    let (_, text) = metrics.encode(None);
+/// Each metric's name, type and number of series; of a histogram, the number of its label sets.
+fn contract(text: &str) -> String {
     let described = |line: &str| {
         let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;
-        // Of a histogram, the number of its label sets.
         let sample = if kind == "histogram" {
             format!("{name}_count")
         } else {
@@ -66,7 +62,15 @@ fn names_types_and_numbers_of_series_are_the_contract() {
         ))
     };
     let names: Vec<String> = text.lines().filter_map(described).collect();
-    insta::assert_snapshot!(names.join("\n"), @"
+    names.join("\n")
+}
+
+#[test]
+fn names_types_and_numbers_of_series_are_the_contract() {
+    let metrics = metrics();
+    metrics.service.route("/v1/agents/{id}/summary", Method::Get);
+    let (_, text) = metrics.encode(None);
+    insta::assert_snapshot!(contract(&text), @"
     process_start_time_seconds gauge 1
     process_resident_memory_bytes gauge 1
     process_cpu_seconds_total counter 1
@@ -109,6 +113,7 @@ fn names_types_and_numbers_of_series_are_the_contract() {
     recapd_journal_failed_messages_total counter 1
     recapd_window_tokens histogram 1
     recapd_window_fill_ratio histogram 1
+    recapd_token_count_error_ratio histogram 5
     recapd_provider_requests_total counter 4
     recapd_provider_errors_total counter 20
     recapd_provider_request_duration_seconds histogram 2
