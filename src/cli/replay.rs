@@ -98,7 +98,7 @@ impl Replay {
         files: &[PathBuf],
     ) -> Result<Report, Failed> {
         let store = Arc::new(SqliteStore::open(&assembly::sqlite_settings(&config.database)).await?);
-        let model = assembly::model(&config.model, config::api_key(&config.model, environment)?)
+        let model = assembly::model(config, config::api_key(&config.model, environment)?)
             .map_err(anyhow::Error::new)?;
         let shared: Arc<dyn Store> = store.clone();
         let parts = Parts::new(config, shared, model, Arc::new(SystemClock), OWNER, SEED);
