@@ -34,7 +34,7 @@ Examples:
   recapd replay chat.json --budget 8000            a smaller window
   recapd replay ~/.claude/projects --db work.db    every transcript below a folder, kept
   recapd replay chat.jsonl --model gpt-5.4-mini    a real model, its key in OPENAI_API_KEY
-  recapd replay chat.jsonl --model qwen3 --set model.base_url=http://127.0.0.1:11434/v1")]
+  recapd replay chat.jsonl --model qwen3 --set model.mode=ollama")]
 pub(super) struct Replay {
     /// Conversation files, or folders of them, in any format that --format names
     #[arg(required = true, value_name = "FILE")]

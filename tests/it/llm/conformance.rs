@@ -11,7 +11,7 @@ use recapd::{
 };
 
 use super::{ASKED, IMPATIENT_MS, KEY, PATIENT_MS, model, request, settings, with};
-use crate::support::fake_provider::{FakeProvider, Planned, Shape, Trouble, Wait};
+use crate::support::fake_provider::{FakeProvider, Planned, Recorded, Shape, Trouble, Wait};
 
 async fn checked(shape: Shape, fake: &FakeProvider) -> Result<Checked, ReplyError> {
     let answer = model(shape, fake).answer(&request()).await.unwrap();
@@ -380,7 +380,7 @@ async fn a_server_that_knows_less_is_asked_for_less_from_then_on() {
         assert!(model.answer(&request()).await.is_ok(), "{shape:?}");
         assert!(model.answer(&request()).await.is_ok(), "{shape:?}");
         let requests = fake.requests();
-        let asked: Vec<&str> = requests.iter().map(|request| request.format()).collect();
+        let asked: Vec<&str> = requests.iter().map(Recorded::format).collect();
         assert_eq!(asked, formats, "{shape:?}");
         fake.assert_well_formed();
     }

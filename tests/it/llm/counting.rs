@@ -2,11 +2,12 @@
 
 use recapd::llm::{
     LlmError,
-    anthropic::{Anthropic, AnthropicModel},
-    gemini::{Gemini, GeminiModel},
-    ollama::{Ollama, OllamaModel},
-    openai::{OpenAiChat, OpenAiModel},
-    responses::{Responses, ResponsesModel},
+    anthropic::Anthropic,
+    gemini::Gemini,
+    ollama::Ollama,
+    openai::OpenAiChat,
+    remote::{Protocol, RemoteModel, RemoteSettings},
+    responses::Responses,
 };
 use serde_json::{Value, json};
 
@@ -14,29 +15,16 @@ use super::{KEY, PATIENT_MS, settings};
 use crate::support::fake_provider::{Call, FakeProvider, Planned, Shape, Trouble, Wait};
 
 async fn count(shape: Shape, fake: &FakeProvider, request: &str) -> Result<i64, LlmError> {
+    async fn by<P: Protocol>(protocol: P, settings: RemoteSettings, request: &str) -> Result<i64, LlmError> {
+        RemoteModel::new(protocol, settings)?.count_tokens(request).await
+    }
     let settings = settings(fake.base_url(shape), PATIENT_MS);
     match shape {
-        Shape::Anthropic => {
-            AnthropicModel::new(Anthropic::default(), settings)?
-                .count_tokens(request)
-                .await
-        }
-        Shape::OpenAi => {
-            OpenAiModel::new(OpenAiChat::default(), settings)?
-                .count_tokens(request)
-                .await
-        }
-        Shape::Responses => {
-            ResponsesModel::new(Responses, settings)?
-                .count_tokens(request)
-                .await
-        }
-        Shape::Gemini => GeminiModel::new(Gemini, settings)?.count_tokens(request).await,
-        Shape::Ollama => {
-            OllamaModel::new(Ollama { num_ctx: 4_096 }, settings)?
-                .count_tokens(request)
-                .await
-        }
+        Shape::Anthropic => by(Anthropic::default(), settings, request).await,
+        Shape::OpenAi => by(OpenAiChat::default(), settings, request).await,
+        Shape::Responses => by(Responses, settings, request).await,
+        Shape::Gemini => by(Gemini, settings, request).await,
+        Shape::Ollama => by(Ollama { num_ctx: 4_096 }, settings, request).await,
     }
 }
 

@@ -173,6 +173,8 @@ impl Faults {
                 "previous_response_id",
                 "conversation",
             ],
+            // The one form or the other.
+            Shape::Gemini if body["contents"].is_array() => return self.only(body, &["contents"]),
             Shape::Gemini => &["generateContentRequest"],
             Shape::OpenAi | Shape::Ollama => return,
         };
@@ -213,7 +215,7 @@ impl Faults {
         );
         match shape.format(body) {
             ("json_schema", schema) => {
-                self.check(is_strict(schema), "the schema doesn't fit the strict mode")
+                self.check(is_strict(schema), "the schema doesn't fit the strict mode");
             }
             ("json_object" | "", _) => {}
             _ => self.check(false, "unknown response_format"),
