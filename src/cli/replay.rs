@@ -48,7 +48,8 @@ pub(super) struct Replay {
     /// The window's ceiling in tokens; 0 evicts nothing
     #[arg(long, value_name = "TOKENS")]
     budget: Option<i64>,
-    /// Who summarises: `offline`, or the name of a model at the configured provider
+    /// Who summarises: `offline`, or the name of a model at the configured provider; if that is `offline`, at the one
+    /// whose models are called so
     #[arg(long)]
     model: Option<String>,
 }
@@ -73,7 +74,7 @@ impl Replay {
         match self.model.as_deref() {
             None => {}
             Some("offline") => settings.push("model.mode=offline".to_owned()),
-            Some(model) => settings.extend(["model.mode=openai".to_owned(), format!("model.model={model}")]),
+            Some(model) => settings.push(format!("model.model={model}")),
         }
         settings
     }
@@ -85,7 +86,10 @@ impl Replay {
         environment: &Environment,
     ) -> Result<ExitCode, Failed> {
         let files = list_files(&self.files)?;
-        let (config, temporary) = place_database(config, shared)?;
+        let (mut config, temporary) = place_database(config, shared)?;
+        if let Some(model) = self.model.as_deref().filter(|model| *model != "offline") {
+            config.model.mode = config.model.mode.or_of(model);
+        }
         let report = open::block_on(self.replay(&config, environment, &files))?;
         drop(temporary);
         report.print(shared.json)

@@ -275,6 +275,18 @@ impl ModelMode {
         }
     }
 
+    /// This mode; for `offline` the one whose models are called like `model`, which may also stand behind a server that
+    /// speaks OpenAI's chat completions.
+    #[must_use]
+    pub fn or_of(self, model: &str) -> Self {
+        match self {
+            Self::Offline if model.starts_with("claude") => Self::Anthropic,
+            Self::Offline if model.starts_with("gemini") => Self::Gemini,
+            Self::Offline => Self::OpenAi,
+            chosen => chosen,
+        }
+    }
+
     /// Where the provider itself answers; `config.toml` states the same.
     fn own_address(self) -> &'static str {
         match self {

@@ -253,6 +253,20 @@ fn every_mode_has_its_address_and_its_model() {
 }
 
 #[test]
+fn a_models_name_tells_its_provider_where_none_is_chosen() {
+    use ModelMode::{Anthropic, Gemini, Offline, Ollama, OpenAi};
+    for (mode, model, expected) in [
+        (Offline, "claude-haiku-5-5", Anthropic),
+        (Offline, "gemini-3.8-flash", Gemini),
+        (Offline, "gpt-5.4-mini", OpenAi),
+        (Offline, "qwen3", OpenAi),
+        (Ollama, "gemini-3.8-flash", Ollama),
+    ] {
+        assert_eq!(mode.or_of(model), expected, "{model}");
+    }
+}
+
+#[test]
 fn each_source_wins_over_the_one_before() {
     let toml = "[window]\nbudget_tokens = 1_000\n\n[worker]\nconcurrency = 2\n";
     let alias = ("IKIGAI_SLIDING_CONTEXT_TOKENS", "2000");
