@@ -21,8 +21,7 @@ use super::{
 /// Where Anthropic itself answers.
 pub const ANTHROPIC_BASE_URL: &str = "https://api.anthropic.com/v1";
 /// Fields of a request that its count takes.
-const COUNTED: [&str; 7] = [
-    "model",
+const COUNTED: [&str; 6] = [
     "messages",
     "system",
     "tools",

@@ -139,9 +139,8 @@ impl Protocol for Gemini {
 
     /// The form that counts instructions and tools too. It names its model twice.
     fn count_call(&self, _: &Url, model: &str, request: &Value) -> Option<(String, Value)> {
-        let model = bare(request["model"].as_str().unwrap_or(model));
-        let mut counted = count::only(request, &COUNTED, model);
-        counted["model"] = format!("models/{model}").into();
+        let model = bare(model);
+        let counted = count::only(request, &COUNTED, &format!("models/{model}"));
         let body = json!({"generateContentRequest": counted});
         Some((format!("/models/{model}:countTokens"), body))
     }
@@ -211,11 +210,11 @@ mod tests {
     fn a_count_names_the_model_with_its_folder() {
         let request = json!({"contents": [], "system_instruction": {}, "model": "models/x"});
         let address = GEMINI_BASE_URL.parse().unwrap();
-        let (path, body) = Gemini.count_call(&address, "y", &request).unwrap();
-        assert_eq!(path, "/models/x:countTokens");
+        let (path, body) = Gemini.count_call(&address, "models/y", &request).unwrap();
+        assert_eq!(path, "/models/y:countTokens");
         assert_eq!(
             body,
-            json!({"generateContentRequest": {"model": "models/x", "contents": []}})
+            json!({"generateContentRequest": {"model": "models/y", "contents": []}})
         );
     }
 }

@@ -68,9 +68,7 @@ impl Protocol for OpenAiChat {
             return Some(responses::count_call(model, &responses::from_chat(request)));
         }
         let mut request = request.clone();
-        if request["model"].is_null() {
-            request["model"] = model.into();
-        }
+        request["model"] = model.into();
         Some(("/chat/completions/input_tokens".to_owned(), request))
     }
 

@@ -158,8 +158,8 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     /// Reads the body of a successful answer.
     fn read(&self, body: &[u8]) -> Result<ModelAnswer, NoAnswer>;
 
-    /// The path and the body of a call that counts the tokens of `request`, a body in this provider's format; `None`
-    /// if there is no such call at that address. `model` counts when the request names none.
+    /// The path and the body of a call that counts the tokens of `request`, a body in this provider's format, for
+    /// `model`; `None` if there is no such call at that address.
     fn count_call(&self, address: &Url, model: &str, request: &Value) -> Option<(String, Value)>;
 
     /// The tokens that the answer to such a call tells.

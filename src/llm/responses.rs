@@ -18,8 +18,7 @@ use super::{
 };
 
 /// Fields of a request that its count takes.
-const COUNTED: [&str; 11] = [
-    "model",
+const COUNTED: [&str; 10] = [
     "input",
     "instructions",
     "tools",

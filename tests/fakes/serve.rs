@@ -120,7 +120,7 @@ async fn exercise<P: Protocol>(protocol: P, settings: RemoteSettings, fake: &Fak
         drop(model.answer(&request()).await);
     }
     let body = fake.requests().swap_remove(0).body.to_string();
-    drop(model.count_tokens(&body).await);
+    drop(model.count_tokens(model.model(), body.as_bytes()).await);
 }
 
 fn request() -> ModelRequest {

@@ -1,8 +1,11 @@
 //! Providers count the tokens of a request.
 
+use std::sync::Arc;
+
 use recapd::llm::{
     LlmError,
     anthropic::Anthropic,
+    counting::CountEndpoint,
     gemini::Gemini,
     ollama::Ollama,
     openai::OpenAiChat,
@@ -11,12 +14,13 @@ use recapd::llm::{
 };
 use serde_json::{Value, json};
 
-use super::{KEY, PATIENT_MS, settings};
+use super::{KEY, MODEL, PATIENT_MS, settings};
 use crate::support::fake_provider::{Call, FakeProvider, Planned, Shape, Trouble, Wait};
 
 async fn count(shape: Shape, fake: &FakeProvider, request: &str) -> Result<i64, LlmError> {
     async fn by<P: Protocol>(protocol: P, settings: RemoteSettings, request: &str) -> Result<i64, LlmError> {
-        RemoteModel::new(protocol, settings)?.count_tokens(request).await
+        let endpoint: Arc<dyn CountEndpoint> = Arc::new(RemoteModel::new(protocol, settings)?);
+        endpoint.count(MODEL, request.as_bytes()).await
     }
     let settings = settings(fake.base_url(shape), PATIENT_MS);
     match shape {
@@ -58,6 +62,7 @@ async fn the_provider_counts_what_it_is_given() {
         assert_eq!((recorded.shape, recorded.call), (shape, Call::Count));
         let expected = i64::try_from(recorded.body.to_string().len() / 4).unwrap();
         assert_eq!(tokens, expected, "{shape:?}");
+        assert!(recorded.body.to_string().contains(MODEL), "{shape:?}");
         assert!(recorded.header(shape.key_header()).ends_with(KEY));
     }
 }
