@@ -1,5 +1,7 @@
 //! From configuration to parts: the one place that knows which implementation stands behind which seam.
 
+mod model;
+
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
@@ -15,12 +17,7 @@ use crate::{
     },
     journal::live::{Journal, LiveJournal},
     keeper::Keeper,
-    llm::{
-        ChatModel, LlmError,
-        counting::RequestCounter,
-        offline::OfflineModel,
-        openai::{OpenAiModel, OpenAiSettings, OutputLimitField},
-    },
+    llm::{ChatModel, counting::RequestCounter},
     notice::Notices,
     schedule::{Schedule, ScheduleSettings},
     snapshot::Snapshots,
@@ -32,6 +29,8 @@ use crate::{
     tokenizer,
     worker::{Worker, WorkerParts, WorkerSettings},
 };
+
+pub use model::model;
 
 /// Characters of a prompt per token that an update may take in: prose has about four, JSON fewer.
 const PROMPT_CHARS_PER_TOKEN: i64 = 4;
@@ -144,33 +143,6 @@ fn keeper(
         model,
         Arc::new(tokenizer::counter_for),
     )
-}
-
-/// The model that the configuration names. `api_key` is needed by most providers, but not by local ones.
-///
-/// # Errors
-/// When the client can't be built.
-pub fn model(
-    settings: &config::ModelConfig,
-    api_key: Option<secrecy::SecretString>,
-) -> Result<Arc<dyn ChatModel>, LlmError> {
-    match settings.mode {
-        config::ModelMode::Offline => Ok(Arc::new(OfflineModel)),
-        config::ModelMode::OpenAi => {
-            let output_limit_field = match settings.output_limit_field {
-                config::OutputLimitField::Auto => OutputLimitField::Auto,
-                config::OutputLimitField::MaxTokens => OutputLimitField::MaxTokens,
-                config::OutputLimitField::MaxCompletionTokens => OutputLimitField::MaxCompletionTokens,
-            };
-            Ok(Arc::new(OpenAiModel::new(OpenAiSettings {
-                api_key,
-                timeout_ms: settings.timeout_ms,
-                connect_timeout_ms: settings.connect_timeout_ms,
-                output_limit_field,
-                ..OpenAiSettings::new(&settings.base_url, &settings.model)
-            })?))
-        }
-    }
 }
 
 /// What counts requests. No provider is asked yet.

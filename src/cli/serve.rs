@@ -63,7 +63,7 @@ impl Serve {
 
 async fn serve(config: &Config, environment: &Environment) -> Result<ExitCode, Failed> {
     let key = config::api_key(&config.model, environment)?;
-    let model = assembly::model(&config.model, key).map_err(anyhow::Error::new)?;
+    let model = assembly::model(config, key).map_err(anyhow::Error::new)?;
     let store = Arc::new(SqliteStore::open(&assembly::sqlite_settings(&config.database)).await?);
     let listener = tokio::net::TcpListener::bind(config.http.listen)
         .await
