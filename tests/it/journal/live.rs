@@ -12,8 +12,8 @@ use crate::support::{
 };
 
 async fn with_journal(folder: &std::path::Path) -> (Rig, Arc<Journal>) {
-    let journal = Arc::new(Journal::open(folder).unwrap());
     let mut rig = Rig::new(&config()).await;
+    let journal = Arc::new(Journal::open(folder, rig.db.target()).unwrap());
     rig.parts = rig.parts.with_journal(Some(Arc::clone(&journal)));
     (rig, journal)
 }
@@ -25,10 +25,15 @@ async fn what_is_accepted_can_be_imported() {
     rig.append(vec![native("system", "Be brief")]).await;
     rig.say(5).await;
     let text = std::fs::read_to_string(journal.path(&rig.agent)).unwrap();
-    // The same lines as in an export, but for its head.
+    // The same lines as in an export, with a head as of the first of them.
     let lines = exported(&rig.db, &rig.agent).await;
     let (_, messages) = lines.split_once('\n').unwrap();
-    assert_eq!(text, messages);
+    let (head, told) = text.split_once('\n').unwrap();
+    assert_eq!(told, messages);
+    assert!(
+        head.contains("\"journal\":1") && head.contains("\"last_seq\":1,"),
+        "{head}"
+    );
 
     let other = SqliteBackend::fresh().await;
     let (outcome, refusals) = imported(&other, &text).await;
@@ -51,7 +56,7 @@ async fn duplicates_are_not_written_again() {
     rig.append(vec![once.clone()]).await;
     rig.append(vec![once, native("assistant", "Hi")]).await;
     let text = std::fs::read_to_string(journal.path(&rig.agent)).unwrap();
-    assert_eq!(text.lines().count(), 2, "{text}");
+    assert_eq!(text.lines().count(), 3, "a head and two messages: {text}");
 }
 
 #[tokio::test]
