@@ -242,10 +242,10 @@ impl Section {
         seen: &HashSet<AgentId>,
     ) -> Result<Ledger, ArchiveError> {
         let fork = self.origin.as_ref().and_then(|origin| origin.fork.as_deref());
-        if let Some(target) = target {
-            if let Some(row) = target.agent(&self.agent).await? {
-                return Ok(row.ledger);
-            }
+        if let Some(target) = target
+            && let Some(row) = target.agent(&self.agent).await?
+        {
+            return Ok(row.ledger);
         }
         for shared in fork.iter().flat_map(|fork| &fork.exchanges) {
             let is_there = match target {

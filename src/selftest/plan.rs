@@ -129,8 +129,7 @@ impl Plan {
         for conversation in &self.conversations {
             conversation.digest(&mut hash);
         }
-        let digest: [u8; 32] = hash.finalize().into();
-        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+        format!("{:x}", hash.finalize())
     }
 
     /// The window number `window` of a conversation.

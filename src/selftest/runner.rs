@@ -6,7 +6,7 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    thread,
+    thread::{self, ScopedJoinHandle},
 };
 
 use super::{
@@ -51,9 +51,8 @@ pub fn run(
     };
     thread::scope(|scope| {
         let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
-        let ends = workers.into_iter().map(|worker| worker.join());
-        ends.map(|end| end.unwrap_or_else(|panic| resume_unwind(panic)))
-            .collect::<Result<(), _>>()
+        let mut ends = workers.into_iter().map(ScopedJoinHandle::join);
+        ends.try_for_each(|end| end.unwrap_or_else(|panic| resume_unwind(panic)))
     })?;
     let progress = progress.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(progress.findings().clone())

@@ -7,7 +7,7 @@ use recapd::journal::live::Journal;
 use super::{exported, imported};
 use crate::support::{
     backend::{Backend as _, SqliteBackend, assert_same},
-    conversation::{agent, native},
+    conversation::{T0, agent, native},
     rig::{Rig, config},
 };
 
@@ -89,5 +89,37 @@ async fn a_failing_journal_is_counted_and_stops_nobody() {
         "recapd_journal_messages_total 0",
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
+    }
+}
+
+#[tokio::test]
+async fn a_fork_and_an_agent_with_a_past_have_whole_files() {
+    let (early, late) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (mut rig, journal) = with_journal(early.path()).await;
+    rig.say(3).await;
+    let child = agent("child");
+    rig.db.store().fork(&rig.agent, &child, T0).await.unwrap();
+    let say = async |rig: &Rig| {
+        let said = vec![native("user", "And?"), native("assistant", "So.")];
+        rig.parts.keeper.append(&child, said).await.unwrap();
+    };
+    say(&rig).await;
+    say(&rig).await;
+    // From now on into another folder: what was said before is there, too.
+    let later = Arc::new(Journal::open(late.path(), rig.db.target()).unwrap());
+    rig.parts = rig.parts.with_journal(Some(Arc::clone(&later)));
+    say(&rig).await;
+    rig.say(1).await;
+    let read = |path| std::fs::read_to_string(path).unwrap();
+    let in_time = read(journal.path(&rig.agent)) + &read(journal.path(&child));
+    let caught_up = read(later.path(&rig.agent)) + &read(later.path(&child));
+    for (text, messages) in [(in_time, 6 + 4), (caught_up, 8 + 6)] {
+        let other = SqliteBackend::fresh().await;
+        let (outcome, refusals) = imported(&other, &text).await;
+        assert_eq!((outcome.accepted, refusals), (messages, vec![]));
+        for id in [&rig.agent, &child] {
+            assert_eq!(other.store().verify(id).await.unwrap().breaches, []);
+        }
+        assert_eq!(other.dump(&["forks"]).await, rig.db.dump(&["forks"]).await);
     }
 }
