@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 pub use self::{
-    fork::{DocumentRecord, ForkRecord, ItemRecord, SharedExchange},
+    fork::{CountRecord, DocumentRecord, ForkRecord, ItemRecord, SharedExchange},
     wire::{Line, LineError},
 };
 use super::{

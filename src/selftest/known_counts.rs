@@ -49,7 +49,7 @@ impl TokenCounter for KnownCounts {
         tokens
     }
 
-    fn method(&self) -> &'static str {
+    fn method(&self) -> &str {
         self.counter.method()
     }
 }

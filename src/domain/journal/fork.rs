@@ -41,8 +41,9 @@ pub struct ForkRecord {
     pub summarized_through: i64,
     /// Number of the last item.
     pub last_item: i64,
-    /// The ceiling that the last append kept, in tokens; 0: none.
-    pub budget_tokens: i64,
+    /// What each message of these exchanges cost then: its source may have counted it anew since.
+    #[serde(default)]
+    pub counts: Vec<CountRecord>,
     /// The exchanges that it shares, and the preamble.
     pub exchanges: Vec<SharedExchange>,
     /// Its sessions.
@@ -124,6 +125,17 @@ pub struct SharedExchange {
     pub last_at: Timestamp,
     /// What it was about.
     pub headline: Headline,
+}
+
+/// What a message costs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CountRecord {
+    /// The message.
+    pub seq: i64,
+    /// Its tokens.
+    pub tokens: i64,
+    /// How they were counted.
+    pub method: String,
 }
 
 /// A document.

@@ -9,7 +9,7 @@ use recapd::{
     store::archive::{ArchiveError, Origin, RecordRange, Recorded, Restore, Restored},
 };
 
-use super::clean;
+use super::{clean, lineage_scripts::summarise};
 use crate::support::{
     backend::{Backend, assert_same},
     conversation::{T0, agent, append, minute, said, turns},
@@ -209,6 +209,7 @@ pub(crate) async fn a_fork_that_nobody_wrote_down_is_refused(db: &dyn Backend) {
 
 pub(crate) async fn a_fork_comes_back_as_it_began(db: &dyn Backend) {
     let id = told(db).await;
+    summarise(db, &id).await;
     db.store().fork(&id, &agent("child"), T0).await.unwrap();
     db.store()
         .append(append(&agent("child"), turns(400..=401)))

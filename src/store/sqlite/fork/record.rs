@@ -9,7 +9,7 @@ use super::super::{
 };
 use crate::domain::{
     agent::AgentId,
-    journal::{DocumentRecord, ForkRecord, ItemRecord, JournalError, SharedExchange},
+    journal::{CountRecord, DocumentRecord, ForkRecord, ItemRecord, JournalError, SharedExchange},
     time::Timestamp,
 };
 
@@ -70,7 +70,7 @@ pub(in super::super) async fn kept(
 async fn read(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<ForkRecord> {
     let sql = "-- sqlite/fork.read\nSELECT parent_agent_id, fork_exchange, created_at, last_seq, last_exchange, \
                newest_exchange, preamble_exchange, session, first_exchange, tokens_before_window, summarized_through, \
-               last_item, budget_tokens FROM agents WHERE agent_id = ?1";
+               last_item FROM agents WHERE agent_id = ?1";
     let found = sqlx::query(sql).bind(agent.as_str()).fetch_one(&mut *tx).await?;
     Ok(ForkRecord {
         parent: agent_id(&found, 0, agent)?,
@@ -85,7 +85,7 @@ async fn read(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<ForkRec
         tokens_before_window: found.try_get(9)?,
         summarized_through: found.try_get(10)?,
         last_item: found.try_get(11)?,
-        budget_tokens: found.try_get(12)?,
+        counts: counts(tx, agent).await?,
         exchanges: exchanges(tx, agent).await?,
         sessions: archive::sessions(tx, agent).await?,
         marks: archive::marks(tx, agent).await?,
@@ -129,6 +129,22 @@ async fn exchanges(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Ve
         })
     });
     shared.collect()
+}
+
+async fn counts(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Vec<CountRecord>> {
+    let sql = "-- sqlite/fork.read_counts\nSELECT m.seq, coalesce(r.tokens, m.tokens), \
+               coalesce(r.count_method, m.count_method) FROM exchange_log e JOIN message_log m \
+               ON m.agent_id = e.source_agent_id AND m.seq BETWEEN e.first_seq AND e.last_seq \
+               LEFT JOIN recounts r ON r.agent_id = e.agent_id AND r.seq = m.seq WHERE e.agent_id = ?1 ORDER BY m.seq";
+    let found = sqlx::query(sql).bind(agent.as_str()).fetch_all(tx).await?;
+    let counts = found.iter().map(|found| {
+        Ok(CountRecord {
+            seq: found.try_get(0)?,
+            tokens: found.try_get(1)?,
+            method: found.try_get(2)?,
+        })
+    });
+    counts.collect()
 }
 
 async fn document(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Option<DocumentRecord>> {
@@ -193,6 +209,9 @@ pub(in super::super) async fn bring_back(
     for shared in &record.exchanges {
         write_exchange(tx, agent, shared).await?;
     }
+    for count in &record.counts {
+        write_count(tx, agent, count).await?;
+    }
     archive::restore::write_sessions(tx, agent, &record.sessions).await?;
     archive::restore::write_marks(tx, agent, &record.marks).await?;
     write_document(tx, agent, record, now).await?;
@@ -213,6 +232,7 @@ async fn are_there(tx: &mut SqliteConnection, shared: &SharedExchange) -> StoreR
     Ok(row.try_get::<i64, _>(0)? == shared.last_seq - shared.first_seq + 1)
 }
 
+/// No ceiling is kept yet: the journal's messages are not evicted on the way in, its end or the next append says which.
 async fn write_agent(
     tx: &mut SqliteConnection,
     agent: &AgentId,
@@ -221,8 +241,8 @@ async fn write_agent(
 ) -> StoreResult<()> {
     let sql = "-- sqlite/fork.write_agent\nINSERT INTO agents (agent_id, parent_agent_id, fork_exchange, created_at, \
                updated_at, last_seq, fork_seq, last_exchange, newest_exchange, preamble_exchange, last_item, session, \
-               first_exchange, tokens_before_window, summarized_through, budget_tokens, pending_since) \
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+               first_exchange, tokens_before_window, summarized_through, pending_since) \
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
     let is_pending = record.first_exchange - 1 > record.summarized_through;
     sqlx::query(sql)
         .bind(agent.as_str())
@@ -239,7 +259,6 @@ async fn write_agent(
         .bind(record.first_exchange)
         .bind(record.tokens_before_window)
         .bind(record.summarized_through)
-        .bind(record.budget_tokens)
         .bind(is_pending.then_some(now.0))
         .execute(tx)
         .await?;
@@ -268,6 +287,21 @@ async fn write_exchange(
         .bind(shared.opened_at.0)
         .bind(shared.last_at.0)
         .bind(serde_json::json!(shared.headline).to_string())
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// Only where the message says something else today.
+async fn write_count(tx: &mut SqliteConnection, agent: &AgentId, count: &CountRecord) -> StoreResult<()> {
+    let sql = "-- sqlite/fork.write_count\nINSERT INTO recounts (agent_id, seq, tokens, count_method) \
+               SELECT e.agent_id, m.seq, ?3, ?4 FROM exchange_log e JOIN message_log m ON m.agent_id = e.source_agent_id \
+               AND m.seq = ?2 WHERE e.agent_id = ?1 AND m.seq BETWEEN e.first_seq AND e.last_seq AND m.tokens <> ?3";
+    sqlx::query(sql)
+        .bind(agent.as_str())
+        .bind(count.seq)
+        .bind(count.tokens)
+        .bind(count.method.as_str())
         .execute(tx)
         .await?;
     Ok(())
