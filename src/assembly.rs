@@ -23,6 +23,7 @@ use crate::{
     snapshot::Snapshots,
     store::{
         AppendRules, MaterialLimits, Store, StoreResult,
+        archive::Archive,
         sqlite::{SqliteSettings, Synchronous},
     },
     telemetry::metrics::Metrics,
@@ -150,15 +151,18 @@ pub fn request_counter() -> RequestCounter {
     RequestCounter::default()
 }
 
-/// The live journal, if the configuration wants one.
+/// The live journal of the agents in `archive`, if the configuration wants one.
 ///
 /// # Errors
 /// When its folder can't be made.
-pub fn live_journal(settings: &config::JournalConfig) -> std::io::Result<LiveJournal> {
+pub fn live_journal(
+    settings: &config::JournalConfig,
+    archive: Arc<dyn Archive>,
+) -> std::io::Result<LiveJournal> {
     if settings.dir.is_empty() {
         return Ok(None);
     }
-    Ok(Some(Arc::new(Journal::open(settings.dir.as_ref())?)))
+    Ok(Some(Arc::new(Journal::open(settings.dir.as_ref(), archive)?)))
 }
 
 /// How the database is opened.
