@@ -17,6 +17,7 @@ use crate::{
     keeper::Keeper,
     llm::{
         ChatModel, LlmError,
+        counting::RequestCounter,
         offline::OfflineModel,
         openai::{OpenAiModel, OpenAiSettings, OutputLimitField},
     },
@@ -24,7 +25,7 @@ use crate::{
     schedule::{Schedule, ScheduleSettings},
     snapshot::Snapshots,
     store::{
-        AppendRules, MaterialLimits, Store,
+        AppendRules, MaterialLimits, Store, StoreResult,
         sqlite::{SqliteSettings, Synchronous},
     },
     telemetry::metrics::Metrics,
@@ -69,7 +70,6 @@ impl Parts {
         metrics.updates.workers(config.worker.concurrency);
         let notices = Notices::default();
         let (shared, time) = (|| Arc::clone(&store), || Arc::clone(&clock));
-        let counter = tokenizer::counter_for(&config.window.provider, &config.window.model);
         let ceiling = tokenizer::ceiling_counter();
         let parts = WorkerParts {
             store: shared(),
@@ -80,19 +80,7 @@ impl Parts {
             metrics: metrics.clone(),
         };
         Self {
-            keeper: Keeper::new(
-                shared(),
-                counter,
-                time(),
-                append_rules(config),
-                notices.clone(),
-                metrics.clone(),
-            )
-            .counting_each(
-                &config.window.provider,
-                &config.window.model,
-                Arc::new(tokenizer::counter_for),
-            ),
+            keeper: keeper(config, shared(), time(), notices.clone(), metrics.clone()),
             worker: Worker::new(parts, worker_settings(config, owner, seed)),
             schedule: Schedule::new(
                 shared(),
@@ -127,6 +115,37 @@ impl Parts {
     }
 }
 
+/// A keeper for commands that change something beside the daemon, with what the database knows about counters.
+///
+/// # Errors
+/// What the store fails with.
+pub async fn keeper_alone(
+    config: &Config,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+) -> StoreResult<Keeper> {
+    let metrics = Metrics::new(clock.now(), &[]);
+    let keeper = keeper(config, store, clock, Notices::default(), metrics);
+    keeper.recall_calibrations().await?;
+    Ok(keeper)
+}
+
+fn keeper(
+    config: &Config,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    notices: Notices,
+    metrics: Metrics,
+) -> Keeper {
+    let (provider, model) = (&config.window.provider, &config.window.model);
+    let counter = tokenizer::counter_for(provider, model);
+    Keeper::new(store, counter, clock, append_rules(config), notices, metrics).counting_each(
+        provider,
+        model,
+        Arc::new(tokenizer::counter_for),
+    )
+}
+
 /// The model that the configuration names. `api_key` is needed by most providers, but not by local ones.
 ///
 /// # Errors
@@ -152,6 +171,11 @@ pub fn model(
             })?))
         }
     }
+}
+
+/// What counts requests. No provider is asked yet.
+pub fn request_counter() -> RequestCounter {
+    RequestCounter::default()
 }
 
 /// The live journal, if the configuration wants one.
