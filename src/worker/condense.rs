@@ -162,7 +162,10 @@ impl Worker {
                 let messages: Vec<Message> = stored
                     .messages
                     .iter()
-                    .map(|message| message.message.clone())
+                    .map(|stored| Message {
+                        at: Some(stored.said_at),
+                        ..stored.message.clone()
+                    })
                     .collect();
                 Transcript::new(&stored.exchange, &messages, self.settings.transcript)
             })
