@@ -36,6 +36,8 @@ pub struct Line {
     pub label: String,
     /// What.
     pub text: String,
+    /// When.
+    pub at: Timestamp,
 }
 
 /// One exchange for a summariser.
@@ -65,6 +67,7 @@ impl Transcript {
                     voice,
                     label: label.to_owned(),
                     text: text.to_owned(),
+                    at: started_at,
                 })
                 .collect(),
         }
@@ -113,7 +116,7 @@ impl Transcript {
                     message
                         .parts
                         .iter()
-                        .filter_map(move |part| line(message, part, limits, redactor))
+                        .filter_map(move |part| line(message, part, limits, redactor, exchange.opened_at))
                 })
                 .collect(),
         }
@@ -128,7 +131,14 @@ impl Transcript {
     }
 }
 
-fn line(message: &Message, part: &Part, limits: TranscriptLimits, redactor: &Redactor) -> Option<Line> {
+fn line(
+    message: &Message,
+    part: &Part,
+    limits: TranscriptLimits,
+    redactor: &Redactor,
+    opened_at: Timestamp,
+) -> Option<Line> {
+    let at = message.at.unwrap_or(opened_at);
     let said = if message.kind == Kind::User {
         Voice::User
     } else {
@@ -169,6 +179,7 @@ fn line(message: &Message, part: &Part, limits: TranscriptLimits, redactor: &Red
                 voice: said,
                 label,
                 text,
+                at,
             });
         }
         Part::Thinking(_) => return None,
@@ -180,6 +191,7 @@ fn line(message: &Message, part: &Part, limits: TranscriptLimits, redactor: &Red
         voice,
         label: one_line(&redactor.redact(&label.unwrap_or_default())),
         text,
+        at,
     })
 }
 

@@ -12,7 +12,7 @@
 //! # Ok::<(), recapd::formats::FormatError>(())
 //! ```
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{borrow::Borrow, collections::VecDeque, sync::Arc};
 
 use super::{
     exchange::{Entry, Exchange},
@@ -79,23 +79,24 @@ impl Budget {
 
 /// An exchange with its messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldExchange {
+pub struct HeldExchange<M = Message> {
     /// Its row.
     pub exchange: Exchange,
     /// Its messages, in order.
-    pub messages: Vec<Message>,
+    pub messages: Vec<M>,
 }
 
-/// A window held in memory. It keeps the preamble and the exchanges in the window, nothing else.
-pub struct Window {
+/// A window held in memory. It keeps the preamble and the exchanges in the window, nothing else. Messages are its own,
+/// or, as `Window<&Message>` or `Window<Arc<Message>>`, those of whoever keeps the history.
+pub struct Window<M = Message> {
     ledger: Ledger,
     budget: Budget,
     counter: Arc<dyn TokenCounter>,
-    preamble: Vec<Message>,
-    held: VecDeque<HeldExchange>,
+    preamble: Vec<M>,
+    held: VecDeque<HeldExchange<M>>,
 }
 
-impl Window {
+impl<M: Borrow<Message>> Window<M> {
     /// An empty window.
     pub fn new(budget: Budget, counter: Arc<dyn TokenCounter>) -> Self {
         Self {
@@ -110,10 +111,16 @@ impl Window {
     /// Appends a message, said at `now` unless it brings a time of its own, and returns the exchanges that had to
     /// leave, oldest first. A clear empties the window; a rewind does nothing, since what it would bring back isn't
     /// kept here.
-    pub fn push(&mut self, message: Message, now: Timestamp) -> Vec<HeldExchange> {
-        let tokens = count_message(self.counter.as_ref(), &message);
-        let entry = Entry::new(&message, tokens, message.at.unwrap_or(now));
-        let is_clear = Step::of(&message) == Some(Step::Clear);
+    pub fn push(&mut self, message: M, now: Timestamp) -> Vec<HeldExchange<M>> {
+        let tokens = count_message(self.counter.as_ref(), message.borrow());
+        self.push_counted(message, tokens, now)
+    }
+
+    /// As [`Self::push`], with a message whose tokens are known: counted before, or reported by the provider.
+    pub fn push_counted(&mut self, message: M, tokens: i64, now: Timestamp) -> Vec<HeldExchange<M>> {
+        let said: &Message = message.borrow();
+        let entry = Entry::new(said, tokens, said.at.unwrap_or(now));
+        let is_clear = Step::of(said) == Some(Step::Clear);
         let appended = self.ledger.append(&entry, 0);
         self.hold(appended.exchange, message);
         if is_clear {
@@ -124,7 +131,7 @@ impl Window {
         self.evict(entry.at)
     }
 
-    fn hold(&mut self, exchange: i64, message: Message) {
+    fn hold(&mut self, exchange: i64, message: M) {
         let preamble = self.ledger.preamble.as_ref();
         if preamble.is_some_and(|preamble| preamble.exchange == exchange) {
             self.preamble.push(message);
@@ -147,7 +154,7 @@ impl Window {
         }
     }
 
-    fn evict(&mut self, at: Timestamp) -> Vec<HeldExchange> {
+    fn evict(&mut self, at: Timestamp) -> Vec<HeldExchange<M>> {
         let Some(overflow) = self.ledger.overflow(self.budget) else {
             return Vec::new();
         };
@@ -173,13 +180,12 @@ impl Window {
 
     /// The messages that the model sees, in order: preamble, then the exchanges in the window.
     pub fn messages(&self) -> impl Iterator<Item = &Message> {
-        self.preamble
-            .iter()
-            .chain(self.held.iter().flat_map(|held| held.messages.iter()))
+        let held = self.held.iter().flat_map(|held| held.messages.iter());
+        self.preamble.iter().chain(held).map(Borrow::borrow)
     }
 
     /// The exchanges in the window, oldest first.
-    pub fn exchanges(&self) -> impl Iterator<Item = &HeldExchange> {
+    pub fn exchanges(&self) -> impl Iterator<Item = &HeldExchange<M>> {
         self.held.iter()
     }
 

@@ -52,7 +52,7 @@ use crate::domain::{
 use writer::Writer;
 
 /// The schema this recapd writes, one entry per migration.
-const MIGRATIONS: [(i64, &str, &str); 3] = [
+const MIGRATIONS: [(i64, &str, &str); 4] = [
     (
         1,
         "schema",
@@ -68,6 +68,7 @@ const MIGRATIONS: [(i64, &str, &str); 3] = [
         "counts",
         include_str!("../../migrations/sqlite/0004_counts.sql"),
     ),
+    (5, "forks", include_str!("../../migrations/sqlite/0005_forks.sql")),
 ];
 
 /// How a database is opened.

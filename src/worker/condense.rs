@@ -212,7 +212,10 @@ impl Worker {
                 let messages: Vec<Message> = stored
                     .messages
                     .iter()
-                    .map(|message| message.message.clone())
+                    .map(|stored| Message {
+                        at: Some(stored.said_at),
+                        ..stored.message.clone()
+                    })
                     .collect();
                 Transcript::redacted(
                     &stored.exchange,
@@ -254,9 +257,10 @@ impl Worker {
         match &answer {
             Ok(answer) => {
                 let tokens = ProviderTokens {
-                    input: answer.input_tokens,
+                    input: answer.input_tokens - answer.cached_input_tokens - answer.cache_write_tokens,
+                    cache_read: answer.cached_input_tokens,
+                    cache_write: answer.cache_write_tokens,
                     output: answer.output_tokens,
-                    ..ProviderTokens::default()
                 };
                 metrics.answered(model.provider(), model.model(), tokens, took);
             }

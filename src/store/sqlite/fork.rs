@@ -5,6 +5,8 @@
 //! later life changes them. Running totals begin anew with the first of these exchanges. A copied item isn't
 //! provisional: what it stands for is the parent's to condense again.
 
+pub(super) mod record;
+
 use sqlx::{Row as _, SqliteConnection};
 
 use super::{
@@ -37,6 +39,7 @@ pub(super) async fn fork(
     copy_marks(tx, &from, &child, base).await?;
     copy_session(tx, &parent, &child).await?;
     let items = copy_document(tx, &from, &child, now).await?;
+    record::keep(tx, &child).await?;
     Ok(Forked {
         fork_exchange,
         exchanges,
