@@ -3,7 +3,9 @@
 //!
 //! Invariant: the keeper never waits for a model.
 
+mod convergence;
 mod counters;
+mod step;
 
 use std::sync::Arc;
 
@@ -13,6 +15,7 @@ use crate::{
     clock::Clock,
     domain::{
         agent::AgentId,
+        convergence::{Reading, Rules},
         exchange::Entry,
         journal::MessageRecord,
         lineage::Step,
@@ -31,8 +34,10 @@ use crate::{
     telemetry::metrics::{Metrics, labels::Role},
 };
 
+pub use convergence::convergence;
 use counters::Counters;
 pub use counters::FindCounter;
+pub use step::{ForkReply, StepReply};
 
 /// Messages of more bytes than this are counted on other threads: 2.5 ms of work at 40 MB/s.
 const COUNT_INLINE_BYTES_MAX: usize = 100_000;
@@ -56,6 +61,7 @@ pub struct Keeper {
     notices: Notices,
     metrics: Metrics,
     journal: LiveJournal,
+    convergence: Rules,
 }
 
 impl Keeper {
@@ -76,6 +82,7 @@ impl Keeper {
             notices,
             metrics,
             journal: None,
+            convergence: Rules::default(),
         }
     }
 
@@ -94,6 +101,41 @@ impl Keeper {
     #[must_use]
     pub fn with_journal(self, journal: LiveJournal) -> Self {
         Self { journal, ..self }
+    }
+
+    /// The same keeper, which compares speakers by `rules`.
+    #[must_use]
+    pub fn comparing(self, rules: Rules) -> Self {
+        Self {
+            convergence: rules,
+            ..self
+        }
+    }
+
+    /// As [`Self::append`], and how alike the speakers sound now, if messages were stored that a named speaker said.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub async fn append_and_listen(
+        &self,
+        agent: &AgentId,
+        messages: Vec<Message>,
+    ) -> StoreResult<(AppendOutcome, Option<Reading>)> {
+        let is_talk = convergence::is_talk(&messages);
+        let outcome = self.append(agent, messages).await?;
+        if !is_talk || outcome.accepted == 0 {
+            return Ok((outcome, None));
+        }
+        // The messages are stored, whatever comes of the comparison.
+        let reading = convergence(self.store.as_ref(), agent, &self.convergence).await;
+        let reading = reading.unwrap_or_else(|error| {
+            warn!(agent_id = %agent, %error, "convergence.unread");
+            None
+        });
+        if let Some(reading) = reading.as_ref().filter(|reading| reading.is_fresh) {
+            self.metrics.talk.scored(reading);
+        }
+        Ok((outcome, reading))
     }
 
     /// Appends messages as they come in.

@@ -14,7 +14,10 @@ use super::{
     problem::Problem,
 };
 use crate::{
-    domain::message::{Format, Message},
+    domain::{
+        convergence::Reading,
+        message::{Format, Message},
+    },
     store::AppendOutcome,
 };
 
@@ -36,6 +39,9 @@ pub(super) struct Appended {
     #[serde(skip_serializing_if = "Option::is_none")]
     session_ended: Option<i64>,
     summary: SummaryFigures,
+    /// How alike the speakers sound; `stop` asks whoever drives the conversation to end it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    convergence: Option<Reading>,
 }
 
 /// The window after it. Without a budget, 0, there is no ratio and nothing until an eviction.
@@ -71,10 +77,13 @@ pub(super) async fn append(
     let (writing, bytes) = body::read(&app.settings, request).await?;
     let messages = parse(&app, writing, bytes, format).await?;
     let keeper = app.parts.keeper.clone();
-    let outcome = app
-        .see_through(async move { keeper.append(&agent, messages).await })
+    let (outcome, convergence) = app
+        .see_through(async move { keeper.append_and_listen(&agent, messages).await })
         .await?;
-    Ok(Json(appended(&outcome)))
+    Ok(Json(Appended {
+        convergence,
+        ..appended(&outcome)
+    }))
 }
 
 fn named_format(name: &str) -> Result<Format, Problem> {
@@ -134,5 +143,6 @@ fn appended(outcome: &AppendOutcome) -> Appended {
             pending_exchanges: outcome.first_exchange - 1 - outcome.summarized_through,
             covers_through: outcome.summarized_through,
         },
+        convergence: None,
     }
 }

@@ -225,5 +225,6 @@ fn input(window: &Window, evicted: bool) -> ContextInput<'_> {
         summary: None,
         exchanges,
         evicted,
+        perspective: None,
     }
 }

@@ -37,8 +37,8 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
-    Failure, Forked, JournalledAnswer, Material, MaterialLimits, Patch, Prune, Sample, SessionEnded, Settle,
-    Store, StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
+    Failure, Forked, JournalledAnswer, Material, MaterialLimits, Patch, Prune, SaidMessage, Sample,
+    SessionEnded, Settle, Store, StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
 };
 use crate::domain::{
     agent::AgentId,
@@ -279,6 +279,10 @@ impl Store for SqliteStore {
 
     async fn count_exchanges(&self, agent: &AgentId, from: i64, through: i64) -> StoreResult<i64> {
         exchange::count(&mut *self.readers.acquire().await?, agent, from, through).await
+    }
+
+    async fn last_said(&self, agent: &AgentId, limit: i64) -> StoreResult<Vec<SaidMessage>> {
+        exchange::last_said(&mut *self.readers.acquire().await?, agent, limit).await
     }
 
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {

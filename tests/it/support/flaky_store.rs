@@ -16,8 +16,9 @@ use recapd::{
     },
     store::{
         AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
-        Failure, Forked, JournalledAnswer, Material, MaterialLimits, Patch, Prune, Sample, SessionEnded,
-        Settle, Store, StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
+        Failure, Forked, JournalledAnswer, Material, MaterialLimits, Patch, Prune, SaidMessage, Sample,
+        SessionEnded, Settle, Store, StoreError, StoreResult, StoredExchange, SummaryRow,
+        verify::AgentReport,
     },
 };
 
@@ -57,6 +58,11 @@ impl FlakyStore {
         let mut plan = self.plan();
         let so_far = plan.calls.get(method).copied().unwrap_or_default();
         plan.faults.push((method, so_far + nth, when));
+    }
+
+    /// How often `method` was called.
+    pub(crate) fn calls(&self, method: &'static str) -> usize {
+        self.plan().calls.get(method).copied().unwrap_or_default()
     }
 
     /// How many planned faults happened.
@@ -127,6 +133,7 @@ pass! {
     fn agents(after: Option<&AgentId>, limit: i64) -> Vec<AgentRow>;
     fn exchanges(agent: &AgentId, query: ExchangeQuery) -> Vec<StoredExchange>;
     fn count_exchanges(agent: &AgentId, from: i64, through: i64) -> i64;
+    fn last_said(agent: &AgentId, limit: i64) -> Vec<SaidMessage>;
     fn summary(agent: &AgentId) -> Option<SummaryRow>;
     fn enqueue(agent: &AgentId, reason: Reason, delay_ms: i64, now: Timestamp) -> Enqueued;
     fn claim(claim: ClaimRequest) -> Vec<Lease>;

@@ -16,8 +16,9 @@ use recapd::{
     },
     store::{
         AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
-        Failure, Forked, JournalledAnswer, Material, MaterialLimits, Patch, Prune, Sample, SessionEnded,
-        Settle, Store, StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
+        Failure, Forked, JournalledAnswer, Material, MaterialLimits, Patch, Prune, SaidMessage, Sample,
+        SessionEnded, Settle, Store, StoreError, StoreResult, StoredExchange, SummaryRow,
+        verify::AgentReport,
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -131,6 +132,10 @@ impl Store for TroubledStore {
     async fn count_exchanges(&self, agent: &AgentId, from: i64, through: i64) -> StoreResult<i64> {
         let inner = self.enter("count_exchanges").await?;
         inner.count_exchanges(agent, from, through).await
+    }
+
+    async fn last_said(&self, agent: &AgentId, limit: i64) -> StoreResult<Vec<SaidMessage>> {
+        self.enter("last_said").await?.last_said(agent, limit).await
     }
 
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
