@@ -1,13 +1,14 @@
 //! `recapd agents`: what an agent overrides in the configuration.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, sync::Arc};
 
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 use super::{Shared, exit::Failed, open, output, remote::Remote};
 use crate::{
-    clock::{Clock as _, SystemClock},
+    assembly,
+    clock::SystemClock,
     config::Config,
     domain::{
         agent::AgentId,
@@ -76,7 +77,8 @@ async fn look(config: &Config, agent: &AgentId, patch: Option<Value>) -> Result<
         return Ok(row.settings);
     };
     let patch = SettingsPatch::parse(patch).map_err(|error| refusal(&error))?;
-    Ok(store.change_settings(agent, &patch, SystemClock.now()).await?)
+    let keeper = assembly::keeper_alone(config, Arc::new(store), Arc::new(SystemClock)).await?;
+    Ok(keeper.change_settings(agent, &patch).await?)
 }
 
 async fn ask(daemon: &Remote, agent: &AgentId, patch: Option<Value>) -> Result<AgentSettings, Failed> {

@@ -11,12 +11,14 @@ use super::{
     remote::{Remote, escaped},
 };
 use crate::{
+    assembly,
+    clock::SystemClock,
     config::Config,
     context::{ContextError, ContextQuery, Viewer, load},
     domain::{agent::AgentId, context::Alternation},
     formats::outgoing::RequestFormat,
     snapshot,
-    store::Store as _,
+    store::{Store, sqlite::SqliteStore},
     tokenizer,
 };
 
@@ -95,10 +97,9 @@ impl Context {
             telling: config.perspective.telling(),
         });
         let material = load(store.as_ref(), &self.agent, &snapshot, viewer).await?;
-        let settings = store.agent(&self.agent).await?.map(|row| row.settings);
-        let settings = settings.unwrap_or_default();
-        let (provider, model) = settings.tokenizer(&config.window.provider, &config.window.model);
-        let counter = tokenizer::counter_for(provider, model);
+        let shared: Arc<dyn Store> = Arc::<SqliteStore>::clone(&store);
+        let keeper = assembly::keeper_alone(config, shared, Arc::new(SystemClock)).await?;
+        let counter = keeper.counter_of(&self.agent).await?;
         let reply = material.build(self.query(), config.context.options(), counter.as_ref());
         serde_json::to_value(reply).map_err(|error| anyhow::Error::new(error).into())
     }

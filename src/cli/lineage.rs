@@ -104,7 +104,7 @@ impl Fork {
             if let Some(server) = &shared.server {
                 return ask(server, &parent, ("fork", json!({ "child": child }))).await;
             }
-            let (keeper, _) = open(config, &parent).await?;
+            let keeper = open(config, &parent).await?;
             let forked = keeper.fork(&parent, &child).await?;
             written(&ForkReply::new(parent.clone(), child.clone(), forked))
         })?;
@@ -130,7 +130,7 @@ fn step(
         if let Some(server) = &shared.server {
             return ask(server, agent, asked).await;
         }
-        let (keeper, _) = open(config, agent).await?;
+        let keeper = open(config, agent).await?;
         let outcome = keeper.step(agent, step).await?;
         written(&StepReply::from(outcome))
     })?;
@@ -138,7 +138,7 @@ fn step(
 }
 
 /// The keeper over the database, which no daemon may hold: it would answer readers from before the step.
-async fn open(config: &Config, agent: &AgentId) -> Result<(Keeper, Arc<SqliteStore>), Failed> {
+async fn open(config: &Config, agent: &AgentId) -> Result<Keeper, Failed> {
     // A database that isn't there is not made.
     open::look(config).await?;
     let settings = assembly::sqlite_settings(&config.database);
@@ -153,11 +153,8 @@ async fn open(config: &Config, agent: &AgentId) -> Result<(Keeper, Arc<SqliteSto
     if store.agent(agent).await?.is_none() {
         return Err(open::unknown(store.as_ref(), agent).await);
     }
-    let shared: Arc<dyn Store> = Arc::clone(&store) as _;
-    Ok((
-        assembly::lone_keeper(config, shared, Arc::new(SystemClock)),
-        store,
-    ))
+    let shared: Arc<dyn Store> = Arc::<SqliteStore>::clone(&store);
+    Ok(assembly::keeper_alone(config, shared, Arc::new(SystemClock)).await?)
 }
 
 async fn ask(server: &str, agent: &AgentId, (action, body): (&str, Value)) -> Result<Value, Failed> {

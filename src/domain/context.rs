@@ -147,6 +147,10 @@ impl Alternation {
 
 /// How a context is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "switches that have nothing to do with each other"
+)]
 pub struct ContextOptions {
     /// The most tokens of the whole request, output included; 0 is no limit.
     pub max_tokens: i64,

@@ -8,16 +8,14 @@ use axum::{
 use serde::Serialize;
 
 use super::{
-    SharedApp, batch,
+    SharedApp,
+    batch::{self, Batch},
     body::{self, Writing},
     extract::{Agent, Parameters, invalid},
     problem::Problem,
 };
 use crate::{
-    domain::{
-        convergence::Reading,
-        message::{Format, Message},
-    },
+    domain::{convergence::Reading, message::Format},
     store::AppendOutcome,
 };
 
@@ -75,10 +73,10 @@ pub(super) async fn append(
     let parameters = Parameters::read(request.uri(), &["format"])?;
     let format = parameters.text("format").map(named_format).transpose()?;
     let (writing, bytes) = body::read(&app.settings, request).await?;
-    let messages = parse(&app, writing, bytes, format).await?;
+    let Batch { messages, usage } = parse(&app, writing, bytes, format).await?;
     let keeper = app.parts.keeper.clone();
     let (outcome, convergence) = app
-        .see_through(async move { keeper.append_and_listen(&agent, messages).await })
+        .see_through(async move { keeper.append_and_listen(&agent, messages, usage).await })
         .await?;
     Ok(Json(Appended {
         convergence,
@@ -99,7 +97,7 @@ async fn parse(
     writing: Writing,
     bytes: Bytes,
     format: Option<Format>,
-) -> Result<Vec<Message>, Problem> {
+) -> Result<Batch, Problem> {
     let messages_max = app.settings.batch_messages_max;
     if bytes.len() <= PARSE_INLINE_BYTES_MAX {
         return batch::messages(writing, &bytes, format, messages_max);

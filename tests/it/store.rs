@@ -13,6 +13,7 @@ mod lineage_scripts;
 mod protocol;
 mod queue;
 mod reading;
+mod recount;
 mod same_window;
 mod schedule;
 mod sessions;
@@ -52,6 +53,10 @@ macro_rules! every_test {
                 a_child_takes_back_what_it_has_rows_of, a_rewind_keeps_what_came_back,
                 an_overflow_is_refused_whole, a_refused_append_takes_no_step, an_overflow_ends_the_session_once,
                 budgets_may_change_at_any_time, budgets_may_change_in_any_life;
+            recount: a_change_of_model_recounts_what_is_not_covered, a_recount_holds_the_window_against_its_budget,
+                a_crash_between_two_steps_loses_nothing, what_changed_meanwhile_is_respected,
+                an_update_under_way_reads_again, parent_and_child_count_for_themselves,
+                after_a_recount_the_window_is_as_if_lived, what_was_learned_is_kept;
             queue: an_enqueue_makes_one_row_and_counts_wakes, an_enqueue_never_shortens_a_backoff,
                 an_enqueue_never_shortens_a_lease, an_enqueue_only_raises_urgency, an_enqueue_for_nobody_is_refused, claims_go_by_due_time,
                 a_low_row_is_not_starved, each_row_is_claimed_once, a_failure_backs_off, a_failure_is_recorded,

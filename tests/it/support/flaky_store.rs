@@ -16,9 +16,9 @@ use recapd::{
     },
     store::{
         AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
-        Failure, Forked, JournalledAnswer, Material, MaterialLimits, Patch, Prune, SaidMessage, Sample,
-        SessionEnded, Settle, Store, StoreError, StoreResult, StoredExchange, SummaryRow,
-        verify::AgentReport,
+        Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Prune, Recount,
+        RecountBatch, Recounted, SaidMessage, Sample, SessionEnded, Settle, Store, StoreError, StoreResult,
+        StoredExchange, SummaryRow, verify::AgentReport,
     },
 };
 
@@ -129,6 +129,12 @@ pass! {
     fn ancestors(agent: &AgentId) -> Vec<Ancestor>;
     fn end_session(agent: &AgentId, now: Timestamp) -> SessionEnded;
     fn change_settings(agent: &AgentId, patch: &SettingsPatch, now: Timestamp) -> AgentSettings;
+    fn begin_recount(agent: &AgentId) -> ();
+    fn recounts_due(limit: i64) -> Vec<AgentId>;
+    fn recount_batch(agent: &AgentId, messages_max: i64) -> Option<RecountBatch>;
+    fn recount(recount: Recount) -> Option<Recounted>;
+    fn calibrations() -> Vec<KeptCalibration>;
+    fn keep_calibrations(kept: Vec<KeptCalibration>, now: Timestamp) -> ();
     fn agent(agent: &AgentId) -> Option<AgentRow>;
     fn agents(after: Option<&AgentId>, limit: i64) -> Vec<AgentRow>;
     fn exchanges(agent: &AgentId, query: ExchangeQuery) -> Vec<StoredExchange>;

@@ -12,7 +12,7 @@ use crate::domain::{
 
 /// The first exchange with enough tokens before it: one index look-up among the stored ones, whose totals are all
 /// below those of this append.
-pub(super) async fn find_cut(
+pub(in super::super) async fn find_cut(
     tx: &mut SqliteConnection,
     agent: &AgentId,
     overflow: Overflow,
