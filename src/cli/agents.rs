@@ -40,7 +40,8 @@ enum Action {
         /// The agent
         agent: AgentId,
         /// The settings: `budget_tokens`, `low_water`, `provider`, `model`, `output_reserve_tokens`, `on_overflow`
-        /// (evict, refuse, end); an empty value takes one back
+        /// (evict, refuse, end), `participants`, `human_tag`, `mode` (talk, choose-names, meditation); an empty value
+        /// takes one back
         #[arg(required = true, value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },

@@ -19,6 +19,7 @@ pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
     ("session.idle_gap_minutes", 0, 525_600),
     ("context.max_tokens", 1_000, 100_000_000),
     ("context.output_reserve_tokens", 0, 10_000_000),
+    ("convergence.window_messages", 2, 1_000),
     ("summary.max_tokens", 100, 10_000),
     ("summary.session_hours", 1, 87_600),
     ("summary.yesterday_hours", 1, 87_600),

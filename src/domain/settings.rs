@@ -4,12 +4,17 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::window::Budget;
+use super::{
+    perspective::{self, Mode, Telling},
+    window::Budget,
+};
 
 /// The most tokens that a setting may hold, as for the configuration's budget.
 const TOKENS_MAX: i64 = 100_000_000;
-/// The longest provider's or model's name, in bytes.
+/// The longest provider's or model's name, and the longest tag, in bytes.
 const NAME_BYTES_MAX: usize = 128;
+/// The longest list of participants, in bytes.
+pub const PARTICIPANTS_BYTES_MAX: usize = 4_096;
 
 /// What an agent overrides. What is absent is the configuration's.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -33,6 +38,15 @@ pub struct AgentSettings {
     /// What happens when the newest exchange alone is too big.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_overflow: Option<OnOverflow>,
+    /// Who takes part in a shared conversation, in order: `agent_a, agent_b`; empty for those who are heard.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub participants: Option<String>,
+    /// What stands before the words of a human who steps in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub human_tag: Option<String>,
+    /// What kind of shared conversation it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
 }
 
 /// What happens when the window is over budget although only the newest exchange is left in it.
@@ -49,13 +63,19 @@ pub enum OnOverflow {
 }
 
 /// The settings' names and what each may be.
-const SETTINGS: [(&str, &str); 6] = [
+const SETTINGS: [(&str, &str); 9] = [
     ("budget_tokens", "an integer from 0 to 100000000; 0 never evicts"),
     ("low_water", "a number from 0 to 1"),
     ("provider", "a text of at most 128 bytes"),
     ("model", "a text of at most 128 bytes"),
     ("output_reserve_tokens", "an integer from 0 to 100000000"),
     ("on_overflow", "evict, refuse or end"),
+    (
+        "participants",
+        "speakers' names with commas between them, of at most 4096 bytes",
+    ),
+    ("human_tag", "a text of at most 128 bytes"),
+    ("mode", "talk, choose-names or meditation"),
 ];
 
 /// Why a patch can't be applied.
@@ -150,9 +170,20 @@ impl AgentSettings {
         )
     }
 
+    /// How this agent's conversation is told to its speakers, where the configuration's way is `default`.
+    pub fn telling(&self, default: Telling) -> Telling {
+        let participants = self.participants.as_deref().map(perspective::names);
+        Telling {
+            participants: participants.unwrap_or(default.participants),
+            human_tag: self.human_tag.clone().unwrap_or(default.human_tag),
+            mode: self.mode.unwrap_or(default.mode),
+        }
+    }
+
     fn is_sound(&self) -> bool {
         let tokens = [self.budget_tokens, self.output_reserve_tokens];
-        let names = [&self.provider, &self.model];
+        let names = [&self.provider, &self.model, &self.human_tag];
+        let participants = self.participants.as_ref();
         tokens
             .into_iter()
             .flatten()
@@ -162,6 +193,7 @@ impl AgentSettings {
                 .flatten()
                 .all(|name| name.len() <= NAME_BYTES_MAX)
             && self.low_water.is_none_or(|share| (0.0..=1.0).contains(&share))
+            && participants.is_none_or(|list| list.len() <= PARTICIPANTS_BYTES_MAX)
     }
 }
 
@@ -204,6 +236,9 @@ mod tests {
             "provider",
             "output_reserve_tokens",
             "on_overflow",
+            "participants",
+            "human_tag",
+            "mode",
         ];
         let cases = [
             json!({"budget_tokens": -1}),
@@ -211,6 +246,9 @@ mod tests {
             json!({"provider": "x".repeat(129)}),
             json!({"output_reserve_tokens": "many"}),
             json!({"on_overflow": "explode"}),
+            json!({"participants": ["a", "b"]}),
+            json!({"human_tag": "x".repeat(129)}),
+            json!({"mode": "quarrel"}),
         ];
         for (name, patch) in invalid.into_iter().zip(cases) {
             let error = SettingsPatch::parse(patch).unwrap_err();
@@ -237,6 +275,9 @@ mod tests {
             model: Some("gpt-5".to_owned()),
             output_reserve_tokens: Some(2),
             on_overflow: Some(OnOverflow::End),
+            participants: Some("a, b".to_owned()),
+            human_tag: Some("[HUMAN]".to_owned()),
+            mode: Some(Mode::Talk),
         };
         let mut names: Vec<String> = json!(all).as_object().unwrap().keys().cloned().collect();
         let mut table: Vec<&str> = AgentSettings::names().collect();
@@ -259,6 +300,27 @@ mod tests {
         for (text, value) in cases {
             assert_eq!(AgentSettings::typed(text), value, "{text}");
         }
+    }
+
+    #[test]
+    fn settings_override_how_a_shared_conversation_is_told() {
+        let default = Telling {
+            participants: vec!["x".to_owned()],
+            ..Telling::default()
+        };
+        assert_eq!(AgentSettings::default().telling(default.clone()), default);
+        let settings = patched(
+            &AgentSettings::default(),
+            json!({"participants": "agent_a, agent_b,agent_a,", "human_tag": "", "mode": "meditation"}),
+        );
+        assert_eq!(
+            settings.telling(default),
+            Telling {
+                participants: vec!["agent_a".to_owned(), "agent_b".to_owned()],
+                human_tag: String::new(),
+                mode: Mode::Meditation,
+            }
+        );
     }
 
     #[test]

@@ -214,7 +214,7 @@ fn breaches(document: &str, lines: usize) -> Vec<String> {
         ORDERS.into_iter().filter(move |order| outside.contains(order))
     });
     let agent: AgentId = "a".parse().unwrap();
-    let fenced = fence(&agent, 1, document).to_lowercase();
+    let fenced = fence(&agent, 1, document, None).to_lowercase();
     let tags = [
         fenced.matches("<summary").count(),
         fenced.matches("</summary").count(),
