@@ -35,6 +35,7 @@ fn request() -> ModelRequest {
             voice: Voice::User,
             label: String::new(),
             text: format!("Please fix the parser of module number {exchange}, my passphrase is swordfish."),
+            at: Timestamp(1_795_000_000_000),
         }],
     };
     let transcripts: Vec<Transcript> = ASKED.iter().map(transcript).collect();
