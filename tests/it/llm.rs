@@ -48,6 +48,7 @@ fn request() -> ModelRequest {
             text: format!(
                 "Please fix the parser of module number {exchange}, my passphrase is {PASSPHRASE}."
             ),
+            at: Timestamp(1_795_000_000_000),
         }],
     };
     let transcripts: Vec<Transcript> = ASKED.iter().map(transcript).collect();
