@@ -39,7 +39,7 @@ pub struct ContextQuery {
 }
 
 impl ContextQuery {
-    /// The configured `defaults` with what was asked for.
+    /// The `defaults` that are in force for the agent, with what was asked for.
     pub fn options(self, defaults: ContextOptions) -> ContextOptions {
         ContextOptions {
             max_tokens: self.budget_tokens.unwrap_or(defaults.max_tokens),

@@ -17,6 +17,7 @@ pub use record::*;
 
 use crate::domain::{
     agent::AgentId,
+    ledger::TooBig,
     settings::{AgentSettings, SettingsPatch},
     time::Timestamp,
     work::{Lease, Reason},
@@ -42,15 +43,8 @@ pub enum StoreError {
     #[error("{}", no_mark(.0.as_deref()))]
     UnknownMark(Option<String>),
     /// The newest exchange alone would be over the agent's budget, and the agent wants that refused.
-    #[error(
-        "the newest exchange would have {tokens} tokens with the preamble, and the window's budget is {budget_tokens}"
-    )]
-    WouldOverflow {
-        /// Tokens of the window, which holds nothing else.
-        tokens: i64,
-        /// The ceiling.
-        budget_tokens: i64,
-    },
+    #[error(transparent)]
+    WouldOverflow(#[from] TooBig),
     /// Stored data that can't be right; an operator must look.
     #[error("table {table}, {row}: column {column} holds `{value}`")]
     Inconsistent {

@@ -25,10 +25,12 @@ pub(super) struct Context {
     /// Whose request to write
     #[arg(long, value_name = "anthropic|openai|openai-responses|gemini", value_parser = format_named)]
     format: RequestFormat,
-    /// The most tokens of the whole request; 0 is no limit [default: `context.max_tokens`]
+    /// The most tokens of the whole request; 0 is no limit [default: `context_max_tokens` of the agent, else
+    /// `context.max_tokens`]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(0..=100_000_000))]
     budget: Option<i64>,
-    /// What happens to neighbouring turns of one side [default: `context.alternation`]
+    /// What happens to neighbouring turns of one side [default: `alternation` of the agent, else
+    /// `context.alternation`]
     #[arg(long, value_name = "ack|merge|keep", value_parser = alternation_named)]
     alternation: Option<Alternation>,
 }
@@ -82,9 +84,14 @@ impl Context {
         let material = load(store.as_ref(), &self.agent, &snapshot).await?;
         let settings = store.agent(&self.agent).await?.map(|row| row.settings);
         let settings = settings.unwrap_or_default();
+        let in_force = settings.expanded(&config.basis());
         let (provider, model) = settings.tokenizer(&config.window.provider, &config.window.model);
         let counter = tokenizer::counter_for(provider, model);
-        let reply = material.build(self.query(), config.context.options(), counter.as_ref());
+        let reply = material.build(
+            self.query(),
+            in_force.context_options(config.context.options()),
+            counter.as_ref(),
+        );
         serde_json::to_value(reply).map_err(|error| anyhow::Error::new(error).into())
     }
 

@@ -38,8 +38,9 @@ pub const MISSING_RESULT: &str = "interrupted: no result was recorded";
 pub const ACKNOWLEDGEMENT: &str = "Understood.";
 /// What the user is made to say between two turns of the model's, and before its first.
 pub const CONTINUATION: &str = "Continue.";
-/// The reserve for output takes at most this part of a request.
-const RESERVE_SHARE_MAX: i64 = 4;
+/// The reserve for output takes at most one part in so many of a request; so do anchor, summary and copies of what is
+/// sent, each.
+pub const SHARE_MAX: i64 = 4;
 
 /// Whose turn it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +146,10 @@ pub struct ContextOptions {
     pub max_tokens: i64,
     /// Tokens of it that stay free for the answer; at most a quarter of it is kept free.
     pub output_reserve_tokens: i64,
+    /// Tokens of it that stay free for what the agent sends beside the conversation: system prompt and tools.
+    pub system_reserve_tokens: i64,
+    /// The most tokens of copies of pinned and important messages.
+    pub pins_max_tokens: i64,
     /// The first message of the session stays in view after its exchange has left the window.
     pub anchor: bool,
     /// What happens to neighbouring turns of one side.
@@ -158,10 +163,9 @@ pub struct ContextOptions {
 impl ContextOptions {
     /// The most tokens of what is sent, if there is a limit.
     pub fn limit_tokens(&self) -> Option<i64> {
-        let reserve = self
-            .output_reserve_tokens
-            .min(self.max_tokens / RESERVE_SHARE_MAX);
-        (self.max_tokens > 0).then(|| self.max_tokens - reserve.max(0))
+        let output = self.output_reserve_tokens.min(self.max_tokens / SHARE_MAX);
+        let reserved = output.max(0) + self.system_reserve_tokens.max(0);
+        (self.max_tokens > 0).then(|| (self.max_tokens - reserved).max(0))
     }
 }
 
@@ -170,6 +174,8 @@ impl Default for ContextOptions {
         Self {
             max_tokens: 0,
             output_reserve_tokens: 0,
+            system_reserve_tokens: 0,
+            pins_max_tokens: 4_000,
             anchor: true,
             alternation: Alternation::Merge,
             system_in_place: false,

@@ -41,6 +41,9 @@ pub struct Head {
     pub as_of: Option<Timestamp>,
     /// The window's ceiling that the last append kept, in tokens; 0: none.
     pub budget_tokens: i64,
+    /// The window's ceiling in messages that the last append kept; 0: none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub max_messages: i64,
     /// Number of its last message.
     pub last_seq: i64,
     /// Number of its last exchange.
@@ -53,6 +56,11 @@ pub struct Head {
     pub evictions: Vec<EvictionRecord>,
     /// The marks one can go back to, oldest first.
     pub marks: Vec<MarkRecord>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &i64) -> bool {
+    *number == 0
 }
 
 /// A mark. Where the window began then can't be told from the messages.

@@ -16,28 +16,42 @@ use std::{collections::VecDeque, sync::Arc};
 
 use super::{
     exchange::{Entry, Exchange},
-    ledger::{Cut, Ledger},
+    ledger::{Cut, Ledger, TooBig, WindowExchange},
     lineage::Step,
     message::Message,
+    settings::OnOverflow,
     time::Timestamp,
     tokens::{TokenCounter, count_message},
 };
 
-/// How many tokens the window may hold.
+/// How much the window may hold: tokens, and messages if that has a ceiling too.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
-    budget_tokens: i64,
+    max_tokens: i64,
     low_water: f64,
+    max_messages: i64,
 }
 
 impl Budget {
     /// A ceiling of `budget_tokens` (0 disables eviction). When it is exceeded, exchanges leave until the window is
     /// at or under `low_water` × the ceiling; 1.0 evicts just enough (seeds 000 and 001), less keeps the provider's
     /// prompt cache warm between evictions. `low_water` is held to 0..=1.
-    pub fn new(budget_tokens: i64, low_water: f64) -> Self {
+    pub const fn new(budget_tokens: i64, low_water: f64) -> Self {
         Self {
-            budget_tokens: budget_tokens.max(0),
+            max_tokens: if budget_tokens < 0 { 0 } else { budget_tokens },
             low_water: low_water.clamp(0.0, 1.0),
+            max_messages: 0,
+        }
+    }
+
+    /// The same with a ceiling of `max_messages` messages (0 is none): whole exchanges leave, oldest first, until at
+    /// most so many are left. Only messages that are sent count, and none of the preamble's. The newest exchange stays
+    /// however many it holds, and isn't over budget for that (seed 004; origins 4.2, edge case 1).
+    #[must_use]
+    pub fn with_max_messages(self, max_messages: i64) -> Self {
+        Self {
+            max_messages: max_messages.max(0),
+            ..self
         }
     }
 
@@ -48,7 +62,12 @@ impl Budget {
 
     /// The ceiling; 0 means none.
     pub fn budget_tokens(self) -> i64 {
-        self.budget_tokens
+        self.max_tokens
+    }
+
+    /// The ceiling in messages; 0 means none.
+    pub fn max_messages(self) -> i64 {
+        self.max_messages
     }
 
     /// Where an eviction stops, as a share of the ceiling.
@@ -63,17 +82,23 @@ impl Budget {
         reason = "budgets are far below 2^52 tokens"
     )]
     pub fn low_water_tokens(self) -> i64 {
-        (self.budget_tokens as f64 * self.low_water).floor() as i64
+        (self.max_tokens as f64 * self.low_water).floor() as i64
     }
 
-    /// Whether this ceiling is above one of `budget_tokens`; none is above any.
-    pub fn is_above(self, budget_tokens: i64) -> bool {
-        budget_tokens > 0 && (self.budget_tokens == 0 || self.budget_tokens > budget_tokens)
+    /// Whether one of these ceilings is above that of `before`; none is above any.
+    pub fn is_above(self, before: Self) -> bool {
+        let is_above = |ceiling, before| before > 0 && (ceiling == 0 || ceiling > before);
+        is_above(self.max_tokens, before.max_tokens) || is_above(self.max_messages, before.max_messages)
     }
 
     /// Whether `tokens` are too many (seed 001: a ceiling, so equal is fine).
     pub fn is_exceeded_by(self, tokens: i64) -> bool {
-        self.budget_tokens > 0 && tokens > self.budget_tokens
+        self.max_tokens > 0 && tokens > self.max_tokens
+    }
+
+    /// Whether `messages` are too many.
+    pub fn is_exceeded_by_messages(self, messages: i64) -> bool {
+        self.max_messages > 0 && messages > self.max_messages
     }
 }
 
@@ -90,9 +115,19 @@ pub struct HeldExchange {
 pub struct Window {
     ledger: Ledger,
     budget: Budget,
+    on_overflow: OnOverflow,
     counter: Arc<dyn TokenCounter>,
     preamble: Vec<Message>,
     held: VecDeque<HeldExchange>,
+}
+
+/// What a message did to a window.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pushed {
+    /// The exchanges that had to leave, oldest first.
+    pub evicted: Vec<HeldExchange>,
+    /// The session that ended since its newest exchange is too big ([`OnOverflow::End`]).
+    pub session_ended: Option<i64>,
 }
 
 impl Window {
@@ -101,27 +136,67 @@ impl Window {
         Self {
             ledger: Ledger::default(),
             budget,
+            on_overflow: OnOverflow::Evict,
             counter,
             preamble: Vec::new(),
             held: VecDeque::new(),
         }
     }
 
+    /// The same window, which does as `on_overflow` says when the newest exchange alone is too big.
+    #[must_use]
+    pub fn on_overflow(self, on_overflow: OnOverflow) -> Self {
+        Self { on_overflow, ..self }
+    }
+
     /// Appends a message, said at `now` unless it brings a time of its own, and returns the exchanges that had to
     /// leave, oldest first. A clear empties the window; a rewind does nothing, since what it would bring back isn't
-    /// kept here.
+    /// kept here. Nothing is refused: see [`Self::try_push`].
     pub fn push(&mut self, message: Message, now: Timestamp) -> Vec<HeldExchange> {
-        let tokens = count_message(self.counter.as_ref(), &message);
-        let entry = Entry::new(&message, tokens, message.at.unwrap_or(now));
+        let entry = self.entry(&message, now);
+        self.take_in(message, &entry).evicted
+    }
+
+    /// As [`Self::push`], but a message that makes the newest exchange too big by itself is refused, or ends the
+    /// session, if that is wished.
+    ///
+    /// # Errors
+    /// [`TooBig`] under [`OnOverflow::Refuse`]; the window is as it was then.
+    pub fn try_push(&mut self, message: Message, now: Timestamp) -> Result<Pushed, TooBig> {
+        let entry = self.entry(&message, now);
+        if self.on_overflow == OnOverflow::Refuse {
+            let mut after = self.ledger.clone();
+            after.append(&entry, 0);
+            after.heed_overflow(&entry, self.budget, self.on_overflow)?;
+        }
+        let pushed = self.take_in(message, &entry);
+        let session_ended = self.ledger.heed_overflow(&entry, self.budget, self.on_overflow)?;
+        Ok(Pushed {
+            session_ended,
+            ..pushed
+        })
+    }
+
+    fn entry(&self, message: &Message, now: Timestamp) -> Entry {
+        let tokens = count_message(self.counter.as_ref(), message);
+        Entry::new(message, tokens, message.at.unwrap_or(now))
+    }
+
+    fn take_in(&mut self, message: Message, entry: &Entry) -> Pushed {
         let is_clear = Step::of(&message) == Some(Step::Clear);
-        let appended = self.ledger.append(&entry, 0);
+        let appended = self.ledger.append(entry, 0);
         self.hold(appended.exchange, message);
-        if is_clear {
+        let evicted = if is_clear {
             self.ledger.clear(entry.at);
             self.preamble.clear();
-            return self.held.drain(..).collect();
+            self.held.drain(..).collect()
+        } else {
+            self.evict(entry.at)
+        };
+        Pushed {
+            evicted,
+            session_ended: None,
         }
-        self.evict(entry.at)
     }
 
     fn hold(&mut self, exchange: i64, message: Message) {
@@ -148,18 +223,18 @@ impl Window {
     }
 
     fn evict(&mut self, at: Timestamp) -> Vec<HeldExchange> {
-        let Some(overflow) = self.ledger.overflow(self.budget) else {
+        let by_tokens = self.ledger.overflow(self.budget).map(|overflow| {
+            // From the oldest on, only as many exchanges are looked at as leave, however many the window holds.
+            let mut fitting = self.held.iter().map(|held| Cut::before(&held.exchange));
+            fitting.find(|cut| cut.tokens_before >= overflow.tokens_before_min)
+        });
+        let by_messages = self.ledger.message_overflow(
+            self.budget,
+            self.held.iter().map(|held| WindowExchange::from(&held.exchange)),
+        );
+        let Some(cut) = self.ledger.later_cut(by_tokens, by_messages) else {
             return Vec::new();
         };
-        // From the oldest on, only as many exchanges are looked at as leave, however many the window holds.
-        let cut = self
-            .held
-            .iter()
-            .find(|held| held.exchange.tokens_before >= overflow.tokens_before_min)
-            .map(|held| Cut {
-                exchange: held.exchange.exchange,
-                tokens_before: held.exchange.tokens_before,
-            });
         if self.ledger.evict_to(cut, at).is_none() {
             return Vec::new();
         }

@@ -7,7 +7,8 @@ use crate::domain::{
     exchange::{Entry, Exchange},
     ledger::{Eviction, Ledger, Return},
     message::Message,
-    settings::AgentSettings,
+    preset::Basis,
+    settings::{AgentSettings, OnOverflow},
     summary::{
         compaction::{Path, SummaryPolicy},
         item::Item,
@@ -29,8 +30,12 @@ pub struct Prepared {
 /// The rules that decide an append.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AppendRules {
-    /// The window's ceiling, of an agent that has none of its own.
+    /// How much the window holds, of an agent that doesn't say itself.
     pub budget: Budget,
+    /// What happens when the newest exchange alone is too big, unless the agent says.
+    pub on_overflow: OnOverflow,
+    /// What an agent's preset is expanded with.
+    pub basis: Basis,
     /// A longer silence begins a new session; 0 never does.
     pub idle_gap_ms: i64,
     /// So many pending exchanges are worth an update.
@@ -202,12 +207,21 @@ pub struct AgentRow {
     pub updated_at: Timestamp,
     /// The window's ceiling that the last append kept; 0: none.
     pub budget_tokens: i64,
+    /// The window's ceiling in messages that the last append kept; 0: none.
+    pub max_messages: i64,
     /// What it overrides in the configuration.
     pub settings: AgentSettings,
     /// Its summary's version, 0 before the first.
     pub version: i64,
     /// Its summary's tokens.
     pub summary_tokens: i64,
+}
+
+impl AgentRow {
+    /// The ceilings that the last append kept.
+    pub fn kept_budget(&self) -> Budget {
+        Budget::new(self.budget_tokens, 1.0).with_max_messages(self.max_messages)
+    }
 }
 
 /// Which exchanges to read.

@@ -49,7 +49,7 @@ use crate::domain::{
 use writer::Writer;
 
 /// The schema this recapd writes, one entry per migration.
-const MIGRATIONS: [(i64, &str, &str); 2] = [
+const MIGRATIONS: [(i64, &str, &str); 3] = [
     (
         1,
         "schema",
@@ -60,6 +60,7 @@ const MIGRATIONS: [(i64, &str, &str); 2] = [
         "lineage",
         include_str!("../../migrations/sqlite/0002_lineage.sql"),
     ),
+    (3, "pins", include_str!("../../migrations/sqlite/0003_pins.sql")),
 ];
 
 /// How a database is opened.

@@ -51,6 +51,8 @@ macro_rules! every_test {
                 what_came_back_is_not_summarised, what_a_clear_sent_away_stays_away,
                 a_child_takes_back_what_it_has_rows_of, a_rewind_keeps_what_came_back,
                 an_overflow_is_refused_whole, a_refused_append_takes_no_step, an_overflow_ends_the_session_once,
+                an_overflow_is_judged_message_by_message, a_preset_decides_what_is_not_said,
+                a_ceiling_in_messages_is_kept, a_child_inherits_all_settings,
                 budgets_may_change_at_any_time, budgets_may_change_in_any_life;
             queue: an_enqueue_makes_one_row_and_counts_wakes, an_enqueue_never_shortens_a_backoff,
                 an_enqueue_never_shortens_a_lease, an_enqueue_only_raises_urgency, an_enqueue_for_nobody_is_refused, claims_go_by_due_time,

@@ -2,13 +2,10 @@
 //! longest tool results are shortened.
 
 use super::{
-    Alternation, Context, ContextInput, ContextOptions, Piece, Reason, Role, SourceExchange, SourceMessage,
-    Thinking, Turn, alternation, draft, elide, last_n::walk, pairs,
+    Alternation, Context, ContextInput, ContextOptions, Piece, Reason, Role, SHARE_MAX, SourceExchange,
+    SourceMessage, Thinking, Turn, alternation, draft, elide, last_n::walk, pairs,
 };
 use crate::domain::{exchange::PREAMBLE, message::Part, text::head_tail, tokens::TokenCounter};
-
-/// The anchor takes at most this part of a request.
-const ANCHOR_SHARE: i64 = 4;
 
 /// What goes where, before it is put together.
 struct Plan<'i, 'a> {
@@ -198,7 +195,7 @@ fn anchor<'a>(
     let drafts = draft::of_message(input.anchor?, PREAMBLE, false);
     let draft = drafts.into_iter().find(|draft| draft.role == Role::User)?;
     let piece = draft.piece();
-    let share = options.limit_tokens().map(|limit| limit / ANCHOR_SHARE);
+    let share = options.limit_tokens().map(|limit| limit / SHARE_MAX);
     let Some(share) = share.filter(|&share| piece.cost(counter) > share) else {
         return Some(piece);
     };

@@ -126,6 +126,26 @@ fn kept(alternation: Alternation) -> ContextOptions {
     }
 }
 
+#[test]
+fn what_the_agent_sends_itself_is_kept_free() {
+    for (max_tokens, output_reserve_tokens, system_reserve_tokens, limit) in [
+        (1_000, 0, 0, Some(1_000)),
+        (1_000, 100, 0, Some(900)),
+        (1_000, 900, 0, Some(750)),
+        (1_000, 100, 300, Some(600)),
+        (1_000, 100, 5_000, Some(0)),
+        (0, 100, 300, None),
+    ] {
+        let options = ContextOptions {
+            max_tokens,
+            output_reserve_tokens,
+            system_reserve_tokens,
+            ..ContextOptions::default()
+        };
+        assert_eq!(options.limit_tokens(), limit, "{options:?}");
+    }
+}
+
 const DEMO: &str = "u Refactor the database layer to use connection pooling. | c 1 read | r 1 ok | c 2 read | r 2 ok | \
                     c 3 edit_file | r 3 ok | a Pooled. | u Now update models/user.py | c 4 edit_file | r 4 ok | a Done.";
 

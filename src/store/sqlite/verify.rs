@@ -61,9 +61,11 @@ async fn exchanges(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Ve
     // A forked agent's first exchanges hold messages of the agent it came from.
     let sql = "-- sqlite/verify.exchanges\nSELECT e.exchange, e.tokens, e.tokens_before, e.set_aside_at IS NOT NULL, \
                e.opened_at, e.last_at, e.last_seq - e.first_seq + 1, coalesce(m.messages, 0), coalesce(m.tokens, 0), \
-               e.role = 'preamble' FROM exchange_log e LEFT JOIN (SELECT exchange, count(*) AS messages, \
-               sum(tokens) AS tokens FROM message_log WHERE agent_id = ?1 GROUP BY exchange \
-               UNION ALL SELECT i.exchange, count(*), sum(o.tokens) FROM exchange_log i JOIN message_log o \
+               e.role = 'preamble', e.messages, coalesce(m.sent, 0) FROM exchange_log e \
+               LEFT JOIN (SELECT exchange, count(*) AS messages, sum(tokens) AS tokens, \
+               sum(kind IN ('system', 'user', 'assistant', 'tool_call', 'tool_result')) AS sent FROM message_log WHERE agent_id = ?1 GROUP BY exchange \
+               UNION ALL SELECT i.exchange, count(*), sum(o.tokens), \
+               sum(o.kind IN ('system', 'user', 'assistant', 'tool_call', 'tool_result')) FROM exchange_log i JOIN message_log o \
                ON o.agent_id = i.source_agent_id AND o.seq BETWEEN i.first_seq AND i.last_seq \
                AND o.exchange = i.exchange WHERE i.agent_id = ?1 AND i.source_agent_id <> ?1 GROUP BY i.exchange) m \
                ON m.exchange = e.exchange WHERE e.agent_id = ?1 ORDER BY e.exchange";
@@ -80,6 +82,8 @@ async fn exchanges(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Ve
             messages: row.try_get(7)?,
             message_tokens: row.try_get(8)?,
             is_preamble: row.try_get(9)?,
+            sent: row.try_get(10)?,
+            messages_sent: row.try_get(11)?,
         })
     });
     Ok(facts.collect::<Result<_, _>>()?)

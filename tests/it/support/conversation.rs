@@ -5,6 +5,8 @@ use recapd::{
         agent::AgentId,
         exchange::{Entry, Exchange},
         message::{Format, Message},
+        preset::Basis,
+        settings::OnOverflow,
         summary::{
             compaction::{SummaryPolicy, compose},
             coverage::items_from,
@@ -37,6 +39,8 @@ pub(crate) const ALL: MaterialLimits = MaterialLimits {
 pub(crate) fn rules() -> AppendRules {
     AppendRules {
         budget: Budget::new(TURN_TOKENS, 1.0),
+        on_overflow: OnOverflow::Evict,
+        basis: Basis::default(),
         idle_gap_ms: 0,
         batch_exchanges: 3,
         debounce_ms: 2_000,

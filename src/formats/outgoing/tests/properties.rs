@@ -98,6 +98,7 @@ fn options() -> impl Strategy<Value = ContextOptions> {
             alternation,
             system_in_place,
             keep_open_thinking,
+            ..ContextOptions::default()
         },
     )
 }

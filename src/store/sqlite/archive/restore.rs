@@ -291,7 +291,7 @@ async fn seal(
     let session = head.sessions.last().map_or(ledger.session, |last| last.session);
     let sql = "-- sqlite/archive.seal\nUPDATE agents SET project_id = ?2, settings = ?3, created_at = ?4, as_of = ?5, \
                session = ?6, first_exchange = ?7, tokens_before_window = ?8, budget_tokens = ?9, \
-               last_eviction = ?10, pending_since = ?11 WHERE agent_id = ?1";
+               last_eviction = ?10, pending_since = ?11, max_messages = ?12 WHERE agent_id = ?1";
     sqlx::query(sql)
         .bind(head.agent_id.as_str())
         .bind(head.project.as_deref())
@@ -304,6 +304,7 @@ async fn seal(
         .bind(head.budget_tokens)
         .bind(i64::try_from(head.evictions.len()).unwrap_or(i64::MAX))
         .bind((ledger.pending_numbers() > 0).then_some(now.0))
+        .bind(head.max_messages)
         .execute(tx)
         .await
         .map_err(StoreError::from)?;
