@@ -69,7 +69,6 @@ impl Parts {
         metrics.updates.workers(config.worker.concurrency);
         let notices = Notices::default();
         let (shared, time) = (|| Arc::clone(&store), || Arc::clone(&clock));
-        let counter = tokenizer::counter_for(&config.window.provider, &config.window.model);
         let ceiling = tokenizer::ceiling_counter();
         let parts = WorkerParts {
             store: shared(),
@@ -80,19 +79,7 @@ impl Parts {
             metrics: metrics.clone(),
         };
         Self {
-            keeper: Keeper::new(
-                shared(),
-                counter,
-                time(),
-                append_rules(config),
-                notices.clone(),
-                metrics.clone(),
-            )
-            .counting_each(
-                &config.window.provider,
-                &config.window.model,
-                Arc::new(tokenizer::counter_for),
-            ),
+            keeper: keeper(config, shared(), time(), notices.clone(), metrics.clone()),
             worker: Worker::new(parts, worker_settings(config, owner, seed)),
             schedule: Schedule::new(
                 shared(),
@@ -125,6 +112,28 @@ impl Parts {
     pub async fn follow_changes(self, stop: CancellationToken) {
         self.snapshots.follow(self.notices.changes(), stop).await;
     }
+}
+
+/// Takes messages in, alone: for a command that runs where no daemon does.
+pub fn lone_keeper(config: &Config, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Keeper {
+    let metrics = Metrics::new(clock.now(), &[]);
+    keeper(config, store, clock, Notices::default(), metrics)
+}
+
+fn keeper(
+    config: &Config,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    notices: Notices,
+    metrics: Metrics,
+) -> Keeper {
+    let (provider, model) = (&config.window.provider, &config.window.model);
+    let counter = tokenizer::counter_for(provider, model);
+    Keeper::new(store, counter, clock, append_rules(config), notices, metrics).counting_each(
+        provider,
+        model,
+        Arc::new(tokenizer::counter_for),
+    )
 }
 
 /// The model that the configuration names. `api_key` is needed by most providers, but not by local ones.
@@ -185,6 +194,7 @@ fn append_rules(config: &Config) -> AppendRules {
         budget: config.window.budget(),
         on_overflow: config.window.on_overflow,
         basis: config.basis(),
+        context: config.context.options(),
         idle_gap_ms: config.session.idle_gap_minutes * MINUTE_MS,
         batch_exchanges: config.queue.batch_exchanges,
         debounce_ms: config.queue.debounce_ms,

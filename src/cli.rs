@@ -11,6 +11,7 @@ mod history;
 mod import;
 mod open;
 mod output;
+mod pins;
 mod remote;
 mod replay;
 mod selftest;
@@ -82,6 +83,12 @@ enum Command {
     Summary(summary::Summary),
     /// Print what to send to a model for an agent, as content of a provider's request
     Context(context::Context),
+    /// Keep a message in view when its exchange has left the window
+    Pin(pins::Numbered),
+    /// Take a pin back
+    Unpin(pins::Numbered),
+    /// Print which messages stay in view, pinned or important
+    Pins(pins::Pins),
     /// Print an agent's exchanges, with the rule between what the model sees and what it doesn't
     History(history::History),
     /// Write agents' full histories to a journal, as JSON lines
@@ -119,6 +126,9 @@ fn run(cli: Cli, environment: &Environment) -> Result<ExitCode, Failed> {
         Command::Agents(agents) => agents.run(&loaded.config, &shared),
         Command::Summary(summary) => summary.run(&loaded.config, &shared),
         Command::Context(context) => context.run(&loaded.config, &shared),
+        Command::Pin(numbered) => numbered.pin(&loaded.config, &shared),
+        Command::Unpin(numbered) => numbered.unpin(&loaded.config, &shared),
+        Command::Pins(pins) => pins.run(&loaded.config, &shared),
         Command::History(history) => history.run(&loaded.config, &shared),
         Command::Export(export) => export.run(&loaded.config, &shared),
         Command::Import(import) => import.run(&loaded.config, &shared),

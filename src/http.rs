@@ -25,6 +25,7 @@ mod lineage;
 mod messages;
 mod negotiate;
 mod observe;
+mod pins;
 mod problem;
 mod sessions;
 mod settings;
@@ -178,6 +179,9 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
         .route("/v1/agents/{id}/mark", post(lineage::mark))
         .route("/v1/agents/{id}/rewind", post(lineage::rewind))
         .route("/v1/agents/{id}/fork", post(lineage::fork))
+        .route("/v1/agents/{id}/pin", post(pins::pin))
+        .route("/v1/agents/{id}/unpin", post(pins::unpin))
+        .route("/v1/agents/{id}/pins", get(pins::list))
         .route("/v1/agents/{id}/sessions/end", post(sessions::end))
         .route("/v1/status", get(status::read))
         .route("/livez", get(health::live))

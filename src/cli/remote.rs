@@ -42,6 +42,11 @@ impl Remote {
         self.ask(self.client.patch(self.url(path)).json(change)).await
     }
 
+    /// Posts `body` to `path`.
+    pub(super) async fn post(&self, path: &str, body: &serde_json::Value) -> Result<String, Failed> {
+        self.ask(self.client.post(self.url(path)).json(body)).await
+    }
+
     fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base)
     }

@@ -11,6 +11,7 @@
 //! `formats::outgoing` writes the turns for a provider.
 
 mod alternation;
+mod copies;
 mod draft;
 mod elide;
 mod fence;
@@ -28,6 +29,7 @@ use super::{
     message::{Message, Part},
     tokens::{MESSAGE_OVERHEAD_TOKENS, TokenCounter, count_part},
 };
+pub use copies::{COPIES_MAX, LeftCopy, SourceCopy};
 pub use elide::Elision;
 pub use fence::fence;
 pub use last_n::{is_safe_boundary, last_n};
@@ -72,6 +74,8 @@ pub enum Origin {
 pub enum Reason {
     /// The fenced summary.
     Summary,
+    /// A pinned or important message whose exchange isn't in view.
+    Copy,
     /// Says which exchanges were left out to fit.
     LeftOut,
     /// The conversation would begin with the model.
@@ -169,6 +173,15 @@ impl ContextOptions {
     }
 }
 
+impl ContextOptions {
+    /// The most tokens of copies of pinned and important messages, counted as the messages were; the lines around them
+    /// come on top.
+    pub fn copies_max_tokens(&self) -> i64 {
+        let share = self.limit_tokens().map(|limit| limit / SHARE_MAX);
+        share.map_or(self.pins_max_tokens, |share| share.min(self.pins_max_tokens))
+    }
+}
+
 impl Default for ContextOptions {
     fn default() -> Self {
         Self {
@@ -215,6 +228,8 @@ pub struct ContextInput<'a> {
     pub anchor: Option<SourceMessage<'a>>,
     /// The summary as it is to be read, already fenced ([`fence`]).
     pub summary: Option<String>,
+    /// Pinned messages, and important ones of the session, in order, wherever they stand.
+    pub copies: Vec<SourceCopy<'a>>,
     /// The exchanges in the window, oldest first.
     pub exchanges: Vec<SourceExchange<'a>>,
     /// Exchanges of the session have left the window.
@@ -234,6 +249,10 @@ pub struct Context<'a> {
     pub over_budget: bool,
     /// Exchanges of the window that had no room, oldest first.
     pub left_out: Vec<i64>,
+    /// Pinned and important messages that are sent as copies, by number.
+    pub copied: Vec<i64>,
+    /// Those for which there was no room among the copies.
+    pub left_copies: Vec<LeftCopy>,
     /// Tool results that were shortened.
     pub elided: Vec<Elision>,
 }

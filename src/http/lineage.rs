@@ -136,7 +136,11 @@ pub(super) async fn fork(
 }
 
 /// The body of `request`, such as `example`; an empty one stands for `{}`.
-async fn read<T: DeserializeOwned>(app: &SharedApp, request: Request, example: &str) -> Result<T, Problem> {
+pub(super) async fn read<T: DeserializeOwned>(
+    app: &SharedApp,
+    request: Request,
+    example: &str,
+) -> Result<T, Problem> {
     Parameters::read(request.uri(), &[])?;
     let (_, bytes) = body::read(&app.settings, request).await?;
     let text = if bytes.is_empty() { b"{}" } else { bytes.as_ref() };
@@ -168,8 +172,11 @@ fn done(outcome: AppendOutcome) -> Done {
             set_aside,
             version,
         }),
-        // The keeper asks for the mark to be there.
-        Stepped::Ignored { .. } => None,
+        // The keeper asks for the mark to be there; pins have an answer of their own.
+        Stepped::Ignored { .. }
+        | Stepped::NotThere { .. }
+        | Stepped::Pinned { .. }
+        | Stepped::Unpinned { .. } => None,
     });
     Done {
         exchange: outcome.exchange,

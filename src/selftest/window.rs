@@ -223,6 +223,7 @@ fn input(window: &Window, evicted: bool) -> ContextInput<'_> {
         preamble,
         anchor: None,
         summary: None,
+        copies: Vec::new(),
         exchanges,
         evicted,
     }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::{
     agent::AgentId,
+    context::ContextOptions,
     exchange::{Entry, Exchange},
     ledger::{Eviction, Ledger, Return},
     message::Message,
@@ -36,6 +37,8 @@ pub struct AppendRules {
     pub on_overflow: OnOverflow,
     /// What an agent's preset is expanded with.
     pub basis: Basis,
+    /// How contexts are built, unless the agent says: pins are held to what fits there.
+    pub context: ContextOptions,
     /// A longer silence begins a new session; 0 never does.
     pub idle_gap_ms: i64,
     /// So many pending exchanges are worth an update.
@@ -129,6 +132,43 @@ pub enum Stepped {
         /// Its name.
         label: Option<String>,
     },
+    /// A message stays in view.
+    Pinned {
+        /// Its number.
+        seq: i64,
+        /// Its exchange.
+        exchange: i64,
+    },
+    /// A message no longer stays in view.
+    Unpinned {
+        /// Its number.
+        seq: i64,
+    },
+    /// There was no such message to pin, or no such pin, and nothing happened.
+    NotThere {
+        /// The number.
+        seq: i64,
+    },
+}
+
+/// A message that stays in view when its exchange has left the window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pin {
+    /// The message.
+    pub message: StoredMessage,
+    /// Its exchange.
+    pub exchange: i64,
+    /// It was pinned by hand; else it is important to the running session.
+    pub pinned: bool,
+}
+
+/// The pins in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pins {
+    /// In order of their messages.
+    pub pins: Vec<Pin>,
+    /// The exchange of the oldest one in force, if there are older ones than these.
+    pub oldest_unread: Option<i64>,
 }
 
 /// What a fork made.

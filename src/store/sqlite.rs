@@ -37,8 +37,8 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
-    Failure, Forked, JournalledAnswer, Material, MaterialLimits, Patch, Prune, Sample, SessionEnded, Settle,
-    Store, StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
+    Failure, Forked, JournalledAnswer, Material, MaterialLimits, Patch, Pins, Prune, Sample, SessionEnded,
+    Settle, Store, StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
 };
 use crate::domain::{
     agent::AgentId,
@@ -244,6 +244,10 @@ impl Store for SqliteStore {
 
     async fn ancestors(&self, agent: &AgentId) -> StoreResult<Vec<Ancestor>> {
         fork::ancestors(&mut *self.readers.begin().await?, agent).await
+    }
+
+    async fn pins(&self, agent: &AgentId, limit: i64) -> StoreResult<Pins> {
+        lineage::pins::load(&mut *self.readers.begin().await?, agent, limit).await
     }
 
     async fn end_session(&self, agent: &AgentId, now: Timestamp) -> StoreResult<SessionEnded> {

@@ -94,6 +94,8 @@ pub(super) struct Facts {
     /// Numbers up to here are the messages' of the agent it was forked from.
     pub(super) fork_seq: i64,
     pub(super) strays: i64,
+    /// Pins of messages that aren't there, or were set aside.
+    pub(super) pins_astray: i64,
     pub(super) exchanges: Vec<ExchangeFact>,
     pub(super) items: Vec<ItemFact>,
     pub(super) versions: Vec<VersionFact>,
@@ -193,6 +195,10 @@ fn check_messages(facts: &Facts, breaches: &mut Vec<Breach>) {
     if facts.strays > 0 {
         let found = format!("{} messages lie outside their exchange", facts.strays);
         breach(breaches, Invariant::ExchangesAtomic, found);
+    }
+    if facts.pins_astray > 0 {
+        let found = format!("{} pins name messages that aren't there", facts.pins_astray);
+        breach(breaches, Invariant::NothingLost, found);
     }
     for e in facts
         .exchanges

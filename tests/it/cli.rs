@@ -6,6 +6,7 @@ mod check_request;
 mod count;
 mod database;
 mod journal;
+mod pins;
 mod replay;
 mod selftest;
 

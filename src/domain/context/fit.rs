@@ -3,7 +3,11 @@
 
 use super::{
     Alternation, Context, ContextInput, ContextOptions, Piece, Reason, Role, SHARE_MAX, SourceExchange,
-    SourceMessage, Thinking, Turn, alternation, draft, elide, last_n::walk, pairs,
+    SourceMessage, Thinking, Turn, alternation,
+    copies::{Chosen, Copies},
+    draft, elide,
+    last_n::walk,
+    pairs,
 };
 use crate::domain::{exchange::PREAMBLE, message::Part, text::head_tail, tokens::TokenCounter};
 
@@ -14,6 +18,7 @@ struct Plan<'i, 'a> {
     counter: &'i dyn TokenCounter,
     preamble: Vec<Turn<'a>>,
     anchor: Option<Piece<'a>>,
+    copies: Copies<'a>,
     summary: Option<Piece<'a>>,
     body: Vec<Turn<'a>>,
 }
@@ -37,6 +42,9 @@ pub(super) fn fit<'a>(
         Vec::new()
     };
     let left_out = numbers(&input.exchanges[..start]);
+    let chosen = plan.choose(start);
+    let copied = chosen.taken.iter().map(|&at| plan.copies.seq(at)).collect();
+    let left_copies = chosen.left;
     let turns = plan.assemble(start);
     let tokens = turns.iter().map(|turn| turn.tokens(counter)).sum();
     Context {
@@ -45,6 +53,8 @@ pub(super) fn fit<'a>(
         limit_tokens: limit,
         over_budget: limit.is_some_and(|limit| tokens > limit),
         left_out,
+        copied,
+        left_copies,
         elided,
     }
 }
@@ -75,6 +85,7 @@ impl<'i, 'a> Plan<'i, 'a> {
             counter,
             preamble: pairs::repair(&preamble),
             anchor: options.anchor.then(|| anchor(input, options, counter)).flatten(),
+            copies: Copies::new(input, counter),
             summary: input
                 .summary
                 .as_ref()
@@ -83,7 +94,12 @@ impl<'i, 'a> Plan<'i, 'a> {
         };
         let turns = plan.preamble.iter_mut().chain(&mut plan.body);
         let pieces = turns.flat_map(|turn| &mut turn.pieces);
-        for piece in pieces.chain(&mut plan.anchor).chain(&mut plan.summary) {
+        let copies = plan.copies.pieces_mut();
+        for piece in pieces
+            .chain(&mut plan.anchor)
+            .chain(copies)
+            .chain(&mut plan.summary)
+        {
             piece.measure(counter);
         }
         plan
@@ -150,7 +166,17 @@ impl<'i, 'a> Plan<'i, 'a> {
         self.body.retain(|turn| turn.exchange >= first);
     }
 
-    /// What stands between preamble and window: anchor, summary, and what was left out, in one turn of the user's.
+    /// The copies that are sent if the exchanges begin with number `start` of the window.
+    fn choose(&self, start: usize) -> Chosen {
+        let first = self.input.exchanges.get(start);
+        let first_exchange = first.map_or(i64::MAX, |first| first.exchange);
+        let anchor = self.input.anchor.filter(|_| self.anchor.is_some());
+        let max_tokens = self.options.copies_max_tokens();
+        self.copies
+            .choose(first_exchange, anchor.map(|anchor| anchor.seq), max_tokens)
+    }
+
+    /// What stands between preamble and window: anchor, copies, summary, and what was left out, in one turn of the user's.
     fn head(&self, start: usize) -> Option<Turn<'a>> {
         let input = self.input;
         let first_seq = input
@@ -164,7 +190,9 @@ impl<'i, 'a> Plan<'i, 'a> {
             .filter(|_| input.anchor.as_ref().is_some_and(is_away));
         let left_out = left_out_note(&input.exchanges[..start]);
         let left_out = left_out.iter().map(|text| Piece::text(Reason::LeftOut, text));
-        let kept = anchor.chain(&self.summary).cloned();
+        let chosen = self.choose(start);
+        let copies = chosen.taken.iter().filter_map(|&at| self.copies.piece(at));
+        let kept = anchor.chain(copies).chain(&self.summary).cloned();
         let pieces: Vec<Piece<'a>> = kept.chain(left_out).collect();
         (!pieces.is_empty()).then(|| Turn::new(Role::User, PREAMBLE, pieces))
     }

@@ -47,11 +47,11 @@ struct NewSession {
     previous_end: Option<(Timestamp, &'static str)>,
 }
 
-/// See [`super::super::Store::append`]. With `marks_required`, as [`super::super::Store::rewind`].
+/// See [`super::super::Store::append`]. With `steps_required`, as [`super::super::Store::rewind`].
 pub(super) async fn append(
     tx: &mut SqliteConnection,
     mut request: AppendRequest,
-    marks_required: bool,
+    steps_required: bool,
 ) -> StoreResult<AppendOutcome> {
     let found = agent::load(tx, &request.agent).await?;
     if found.is_none() {
@@ -66,6 +66,7 @@ pub(super) async fn append(
     let in_force = settings.expanded(&request.rules.basis);
     request.rules.budget = in_force.budget(request.rules.budget);
     request.rules.on_overflow = in_force.on_overflow.unwrap_or(request.rules.on_overflow);
+    request.rules.context = in_force.context_options(request.rules.context);
     let budget = request.rules.budget;
     let fresh = without_known(tx, &request).await?;
     let returned = if !fresh.is_empty() && budget.is_above(budget_before) {
@@ -79,8 +80,14 @@ pub(super) async fn append(
     for part in fresh.split_inclusive(is_step) {
         let mut written = place_all(tx, &request, part, &mut ledger).await?;
         let stepped = write_part(tx, &request, part, &mut written, &mut ledger).await?;
-        if let (Some(Stepped::Ignored { label }), true) = (&stepped, marks_required) {
-            return Err(StoreError::UnknownMark(label.clone()));
+        match &stepped {
+            Some(Stepped::Ignored { label }) if steps_required => {
+                return Err(StoreError::UnknownMark(label.clone()));
+            }
+            Some(Stepped::NotThere { seq }) if steps_required => {
+                return Err(StoreError::UnknownMessage(*seq));
+            }
+            _ => {}
         }
         stored.extend(written.messages);
         evictions.extend(written.evictions);
@@ -142,6 +149,8 @@ async fn write_part(
             written.evictions.extend(eviction);
             Some(stepped)
         }
+        Some((Step::Pin(seq), _)) => Some(lineage::pins::pin_within(tx, request, seq).await?),
+        Some((Step::Unpin(seq), _)) => Some(lineage::pins::unpin(tx, &request.agent, seq).await?),
     };
     write::state(tx, request, written, ledger).await?;
     Ok(stepped)

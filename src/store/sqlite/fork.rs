@@ -9,7 +9,7 @@ use sqlx::{Row as _, SqliteConnection};
 
 use super::{
     super::{AgentRow, Ancestor, Enqueued, Forked, StoreError, StoreResult},
-    agent, queue,
+    agent, lineage, queue,
 };
 use crate::domain::{agent::AgentId, time::Timestamp, work::Reason};
 
@@ -34,6 +34,10 @@ pub(super) async fn fork(
     copy_agent(tx, &from, &child, fork_exchange, base, now).await?;
     let exchanges = copy_exchanges(tx, &from, &child, base).await?;
     copy_marks(tx, &from, &child, base).await?;
+    let newest = from.ledger.newest.as_ref();
+    let session = newest.map_or(from.ledger.session, |newest| newest.session);
+    let place = (from.ledger.summarized_through, session);
+    lineage::pins::copy(tx, &parent, &child, place).await?;
     copy_session(tx, &parent, &child).await?;
     let items = copy_document(tx, &from, &child, now).await?;
     Ok(Forked {

@@ -166,6 +166,7 @@ pub(super) fn message(row: &SqliteRow) -> StoreResult<StoredMessage> {
         client_id: None,
         at: None,
         interrupts: false,
+        important: false,
         format,
         payload,
     });

@@ -27,6 +27,7 @@ pub(super) async fn verify(tx: &mut SqliteConnection, agent: &AgentId) -> StoreR
         last_seq,
         fork_seq,
         strays: count_strays(tx, agent).await?,
+        pins_astray: count_pins_astray(tx, agent).await?,
         exchanges: exchanges(tx, agent).await?,
         items: items(tx, agent).await?,
         versions: versions(tx, agent, counter.as_ref()).await?,
@@ -55,6 +56,16 @@ async fn count_strays(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult
         .fetch_one(tx)
         .await?
         .try_get(0)?)
+}
+
+/// Pins of messages that aren't there, or were set aside.
+async fn count_pins_astray(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<i64> {
+    let sql = "-- sqlite/verify.pins_astray\nSELECT count(*) FROM pins p LEFT JOIN message_log m \
+               ON m.agent_id = p.source_agent_id AND m.seq = p.seq AND m.exchange = p.exchange \
+               LEFT JOIN exchange_log e ON e.agent_id = p.agent_id AND e.exchange = p.exchange \
+               WHERE p.agent_id = ?1 AND (m.seq IS NULL OR e.set_aside_at IS NOT NULL)";
+    let row = sqlx::query(sql).bind(agent.as_str()).fetch_one(tx).await?;
+    Ok(row.try_get(0)?)
 }
 
 async fn exchanges(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Vec<ExchangeFact>> {

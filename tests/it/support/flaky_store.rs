@@ -16,8 +16,9 @@ use recapd::{
     },
     store::{
         AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
-        Failure, Forked, JournalledAnswer, Material, MaterialLimits, Patch, Prune, Sample, SessionEnded,
-        Settle, Store, StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
+        Failure, Forked, JournalledAnswer, Material, MaterialLimits, Patch, Pins, Prune, Sample,
+        SessionEnded, Settle, Store, StoreError, StoreResult, StoredExchange, SummaryRow,
+        verify::AgentReport,
     },
 };
 
@@ -121,6 +122,7 @@ pass! {
     fn rewind(request: AppendRequest) -> AppendOutcome;
     fn fork(parent: &AgentId, child: &AgentId, now: Timestamp) -> Forked;
     fn ancestors(agent: &AgentId) -> Vec<Ancestor>;
+    fn pins(agent: &AgentId, limit: i64) -> Pins;
     fn end_session(agent: &AgentId, now: Timestamp) -> SessionEnded;
     fn change_settings(agent: &AgentId, patch: &SettingsPatch, now: Timestamp) -> AgentSettings;
     fn agent(agent: &AgentId) -> Option<AgentRow>;

@@ -5,7 +5,7 @@ use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 use super::{
     super::{
         super::{AppendRequest, Prepared, StoreResult},
-        session,
+        lineage, session,
     },
     NewSession, Written,
 };
@@ -27,6 +27,7 @@ pub(super) async fn rows(
     ledger: &Ledger,
 ) -> StoreResult<()> {
     insert_messages(tx, request, written).await?;
+    note_important(tx, request, written).await?;
     write_exchanges(tx, &request.agent, written, ledger).await?;
     write_sessions(tx, &request.agent, &written.sessions).await
 }
@@ -106,6 +107,24 @@ async fn insert_messages(
         .build()
         .execute(&mut *tx)
         .await?;
+    }
+    Ok(())
+}
+
+async fn note_important(
+    tx: &mut SqliteConnection,
+    request: &AppendRequest,
+    written: &Written,
+) -> StoreResult<()> {
+    for placed in &written.messages {
+        let message = request
+            .messages
+            .get(placed.place)
+            .map(|prepared| &prepared.message);
+        if message.is_some_and(|message| message.important && message.kind.is_conversation()) {
+            let place = (placed.seq, placed.exchange, placed.session);
+            lineage::pins::note_important(tx, &request.agent, place).await?;
+        }
     }
     Ok(())
 }

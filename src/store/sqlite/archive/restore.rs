@@ -150,6 +150,8 @@ async fn restore_part(
                 return Err(JournalError::Summarised { seq: record.seq }.into());
             }
         }
+        Some((_, Step::Pin(seq))) => drop(lineage::pins::pin(tx, &request.agent, *seq).await?),
+        Some((_, Step::Unpin(seq))) => drop(lineage::pins::unpin(tx, &request.agent, *seq).await?),
     }
     Ok(write_state(tx, request, &placed, ledger).await?)
 }
@@ -201,6 +203,10 @@ async fn write_rows(
 ) -> StoreResult<()> {
     for run in write::runs(part) {
         insert_messages(tx, agent, run).await?;
+    }
+    for Recorded { record, .. } in part.iter().filter(|recorded| recorded.important) {
+        let place = (record.seq, record.exchange, record.session);
+        lineage::pins::note_important(tx, agent, place).await?;
     }
     let preamble: Vec<&Exchange> = placed.preamble.iter().chain(&ledger.preamble).collect();
     for run in write::runs(&preamble) {
