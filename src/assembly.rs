@@ -17,6 +17,7 @@ use crate::{
     keeper::Keeper,
     llm::{
         ChatModel, LlmError,
+        counting::RequestCounter,
         offline::OfflineModel,
         openai::{OpenAiModel, OpenAiSettings, OutputLimitField},
     },
@@ -24,7 +25,7 @@ use crate::{
     schedule::{Schedule, ScheduleSettings},
     snapshot::Snapshots,
     store::{
-        AppendRules, MaterialLimits, Store,
+        AppendRules, MaterialLimits, Store, StoreResult,
         sqlite::{SqliteSettings, Synchronous},
     },
     telemetry::metrics::Metrics,
@@ -114,10 +115,19 @@ impl Parts {
     }
 }
 
-/// Takes messages in, alone: for a command that runs where no daemon does.
-pub fn lone_keeper(config: &Config, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Keeper {
+/// A keeper for commands that change something beside the daemon, with what the database knows about counters.
+///
+/// # Errors
+/// What the store fails with.
+pub async fn keeper_alone(
+    config: &Config,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+) -> StoreResult<Keeper> {
     let metrics = Metrics::new(clock.now(), &[]);
-    keeper(config, store, clock, Notices::default(), metrics)
+    let keeper = keeper(config, store, clock, Notices::default(), metrics);
+    keeper.recall_calibrations().await?;
+    Ok(keeper)
 }
 
 fn keeper(
@@ -161,6 +171,11 @@ pub fn model(
             })?))
         }
     }
+}
+
+/// What counts requests. No provider is asked yet.
+pub fn request_counter() -> RequestCounter {
+    RequestCounter::default()
 }
 
 /// The live journal, if the configuration wants one.

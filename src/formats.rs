@@ -24,7 +24,7 @@ use crate::domain::{
     time::{SECOND_MS, Timestamp},
 };
 use json::Fields;
-pub use usage::{ReportedUsage, reported_usage};
+pub use usage::{read_usage, reported_usage};
 
 /// The fields that may say when a message was said, in the order in which they are tried.
 const TIME_FIELDS: [&str; 3] = ["at", "created_at", "timestamp"];

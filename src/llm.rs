@@ -3,6 +3,7 @@
 //! Every model gets the same request, as a prompt for those that read prompts and as transcripts for the built-in
 //! one, and answers with the same JSON (`domain::reply`), so that every answer passes the same checks.
 
+pub mod counting;
 mod discreet;
 mod envelope;
 pub mod http;

@@ -8,12 +8,14 @@
 
 pub mod archive;
 pub mod record;
+pub mod recount;
 pub mod sqlite;
 pub mod verify;
 
 use async_trait::async_trait;
 
 pub use record::*;
+pub use recount::*;
 
 use crate::domain::{
     agent::AgentId,
@@ -161,7 +163,8 @@ pub trait Store: Send + Sync {
     /// [`StoreError::UnknownAgent`].
     async fn end_session(&self, agent: &AgentId, now: Timestamp) -> StoreResult<SessionEnded>;
 
-    /// Changes what an agent overrides in the configuration, from its next append on. Returns all it overrides.
+    /// Changes what an agent overrides in the configuration, from its next append on. Returns all it overrides. With
+    /// another provider or model, a recount begins.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`].
@@ -171,6 +174,36 @@ pub trait Store: Send + Sync {
         patch: &SettingsPatch,
         now: Timestamp,
     ) -> StoreResult<AgentSettings>;
+
+    /// Notes that what the summary doesn't cover has to be counted again: see [`Self::recount_batch`].
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownAgent`].
+    async fn begin_recount(&self, agent: &AgentId) -> StoreResult<()>;
+
+    /// Agents of which something has to be counted again, at most `limit`.
+    async fn recounts_due(&self, limit: i64) -> StoreResult<Vec<AgentId>>;
+
+    /// The newest exchanges still to be counted again, at most `messages_max` messages but at least one exchange; none
+    /// if nothing is left.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownAgent`].
+    async fn recount_batch(&self, agent: &AgentId, messages_max: i64) -> StoreResult<Option<RecountBatch>>;
+
+    /// Replaces the counts of a batch, of which what was covered or set aside meanwhile keeps its own, and moves the
+    /// boundary if the window is over its budget by them. None, and nothing is changed, if the settings have changed
+    /// since the batch was read, or another recount went first.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownAgent`].
+    async fn recount(&self, recount: Recount) -> StoreResult<Option<Recounted>>;
+
+    /// What was learned about counters, in the order in which it was.
+    async fn calibrations(&self) -> StoreResult<Vec<KeptCalibration>>;
+
+    /// Keeps what was learned about these models, and of all the models those that learned last.
+    async fn keep_calibrations(&self, kept: Vec<KeptCalibration>, now: Timestamp) -> StoreResult<()>;
 
     /// One agent.
     async fn agent(&self, agent: &AgentId) -> StoreResult<Option<AgentRow>>;

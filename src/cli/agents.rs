@@ -1,6 +1,6 @@
 //! `recapd agents`: what is in force for an agent, and what it overrides in the configuration.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, sync::Arc};
 
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::{Shared, exit::Failed, open, output, remote::Remote};
 use crate::{
-    clock::{Clock as _, SystemClock},
+    assembly,
+    clock::SystemClock,
     config::Config,
     domain::{
         agent::AgentId,
@@ -88,7 +89,8 @@ async fn look(config: &Config, agent: &AgentId, patch: Option<Value>) -> Result<
         None => row.settings,
         Some(patch) => {
             let patch = SettingsPatch::parse(patch).map_err(|error| refusal(&error))?;
-            store.change_settings(agent, &patch, SystemClock.now()).await?
+            let keeper = assembly::keeper_alone(config, Arc::new(store), Arc::new(SystemClock)).await?;
+            keeper.change_settings(agent, &patch).await?
         }
     };
     let in_force = settings.in_force(&config.agent_settings(), &config.basis());

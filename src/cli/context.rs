@@ -6,12 +6,14 @@ use clap::Args;
 
 use super::{Shared, exit::Failed, open, output, remote::Remote};
 use crate::{
+    assembly,
+    clock::SystemClock,
     config::Config,
     context::{ContextQuery, load},
     domain::{agent::AgentId, context::Alternation},
     formats::outgoing::RequestFormat,
     snapshot,
-    store::Store as _,
+    store::{Store, sqlite::SqliteStore},
     tokenizer,
 };
 
@@ -82,16 +84,15 @@ impl Context {
         let ceiling = tokenizer::ceiling_counter();
         let snapshot = snapshot::render(&row, config.summary.max_tokens, ceiling.as_ref());
         let material = load(store.as_ref(), &self.agent, &snapshot).await?;
-        let settings = store.agent(&self.agent).await?.map(|row| row.settings);
-        let settings = settings.unwrap_or_default();
-        let in_force = settings.expanded(&config.basis());
-        let (provider, model) = settings.tokenizer(&config.window.provider, &config.window.model);
-        let counter = tokenizer::counter_for(provider, model);
-        let reply = material.build(
-            self.query(),
-            in_force.context_options(config.context.options()),
-            counter.as_ref(),
-        );
+        let row = store.agent(&self.agent).await?;
+        let settings = row.map(|row| row.settings).unwrap_or_default();
+        let options = settings
+            .expanded(&config.basis())
+            .context_options(config.context.options());
+        let shared: Arc<dyn Store> = Arc::<SqliteStore>::clone(&store);
+        let keeper = assembly::keeper_alone(config, shared, Arc::new(SystemClock)).await?;
+        let counter = keeper.counter_of(&self.agent).await?;
+        let reply = material.build(self.query(), options, counter.as_ref());
         serde_json::to_value(reply).map_err(|error| anyhow::Error::new(error).into())
     }
 

@@ -64,7 +64,7 @@ impl Numbered {
                 Remote::new(server)?.post(&path, &json!({ "seq": seq })).await?;
             } else {
                 let store = hold(config, &agent).await?;
-                let keeper = assembly::lone_keeper(config, store, Arc::new(SystemClock));
+                let keeper = assembly::keeper_alone(config, store, Arc::new(SystemClock)).await?;
                 keeper.step(&agent, step).await?;
             }
             Ok(())

@@ -5,7 +5,7 @@ use std::{process::ExitCode, sync::Arc};
 use anyhow::Context as _;
 use clap::Args;
 use tokio_util::task::TaskTracker;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use super::{exit::Failed, open};
 use crate::{
@@ -80,6 +80,9 @@ async fn serve(config: &Config, environment: &Environment) -> Result<ExitCode, F
         .with_context(|| format!("making {}; see journal.dir", config.journal.dir))?;
     let parts = Parts::new(config, shared, model, Arc::new(SystemClock), OWNER, seed).with_journal(journal);
     let reclaimed = store.reclaim(OWNER, parts.clock.now()).await?;
+    if let Err(error) = parts.keeper.recall_calibrations().await {
+        warn!(%error, "calibration.unreadable");
+    }
     let lifecycle = Lifecycle::new();
     start(&lifecycle, &parts, config, listener);
     info!(listen = %config.http.listen, database = %config.database.url, model = named, reclaimed, "daemon.ready");
@@ -101,6 +104,10 @@ fn start(lifecycle: &Lifecycle, parts: &Parts, config: &Config, listener: tokio:
     lifecycle.spawn_vital("schedule", {
         let (schedule, soft) = (parts.schedule.clone(), soft.clone());
         async move { schedule.run(soft).await }
+    });
+    lifecycle.spawn_vital("keeper", {
+        let (keeper, soft) = (parts.keeper.clone(), soft.clone());
+        async move { keeper.tend(soft).await }
     });
     lifecycle.spawn_vital("snapshots", parts.clone().follow_changes(soft.clone()));
     let state = HttpState {

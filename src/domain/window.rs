@@ -91,6 +91,20 @@ impl Budget {
         is_above(self.max_tokens, before.max_tokens) || is_above(self.max_messages, before.max_messages)
     }
 
+    /// The same, but no ceiling is above that of `before`.
+    #[must_use]
+    pub fn held_to(self, before: Self) -> Self {
+        let lower = |ceiling: i64, before: i64| match (ceiling, before) {
+            (0, other) | (other, 0) => other,
+            (ceiling, before) => ceiling.min(before),
+        };
+        Self {
+            max_tokens: lower(self.max_tokens, before.max_tokens),
+            max_messages: lower(self.max_messages, before.max_messages),
+            ..self
+        }
+    }
+
     /// Whether `tokens` are too many (seed 001: a ceiling, so equal is fine).
     pub fn is_exceeded_by(self, tokens: i64) -> bool {
         self.max_tokens > 0 && tokens > self.max_tokens

@@ -8,15 +8,13 @@ use axum::{
 use serde::Serialize;
 
 use super::{
-    SharedApp, batch,
+    SharedApp,
+    batch::{self, Batch},
     body::{self, Writing},
     extract::{Agent, Parameters, invalid},
     problem::Problem,
 };
-use crate::{
-    domain::message::{Format, Message},
-    store::AppendOutcome,
-};
+use crate::{domain::message::Format, store::AppendOutcome};
 
 /// Bodies of more bytes than this are parsed on another thread: some milliseconds of work.
 const PARSE_INLINE_BYTES_MAX: usize = 256 * 1_024;
@@ -69,10 +67,10 @@ pub(super) async fn append(
     let parameters = Parameters::read(request.uri(), &["format"])?;
     let format = parameters.text("format").map(named_format).transpose()?;
     let (writing, bytes) = body::read(&app.settings, request).await?;
-    let messages = parse(&app, writing, bytes, format).await?;
+    let Batch { messages, usage } = parse(&app, writing, bytes, format).await?;
     let keeper = app.parts.keeper.clone();
     let outcome = app
-        .see_through(async move { keeper.append(&agent, messages).await })
+        .see_through(async move { keeper.append_reported(&agent, messages, usage).await })
         .await?;
     Ok(Json(appended(&outcome)))
 }
@@ -90,7 +88,7 @@ async fn parse(
     writing: Writing,
     bytes: Bytes,
     format: Option<Format>,
-) -> Result<Vec<Message>, Problem> {
+) -> Result<Batch, Problem> {
     let messages_max = app.settings.batch_messages_max;
     if bytes.len() <= PARSE_INLINE_BYTES_MAX {
         return batch::messages(writing, &bytes, format, messages_max);

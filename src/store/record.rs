@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::CalibrationFigures;
 use crate::domain::{
     agent::AgentId,
     context::ContextOptions,
@@ -550,6 +551,9 @@ pub struct Sample {
     pub output_tokens: i64,
     /// Model calls in it.
     pub model_calls: i64,
+    /// How far estimates of tokens are off.
+    #[serde(default)]
+    pub calibrations: Vec<CalibrationFigures>,
 }
 
 impl Lease {

@@ -14,6 +14,7 @@ mod pins;
 mod protocol;
 mod queue;
 mod reading;
+mod recount;
 mod same_window;
 mod schedule;
 mod sessions;
@@ -55,6 +56,10 @@ macro_rules! every_test {
                 an_overflow_is_judged_message_by_message, a_preset_decides_what_is_not_said,
                 a_ceiling_in_messages_is_kept, a_child_inherits_all_settings,
                 budgets_may_change_at_any_time, budgets_may_change_in_any_life;
+            recount: a_change_of_model_recounts_what_is_not_covered, a_recount_holds_the_window_against_its_budget,
+                a_crash_between_two_steps_loses_nothing, what_changed_meanwhile_is_respected,
+                an_update_under_way_reads_again, parent_and_child_count_for_themselves,
+                after_a_recount_the_window_is_as_if_lived, what_was_learned_is_kept;
             queue: an_enqueue_makes_one_row_and_counts_wakes, an_enqueue_never_shortens_a_backoff,
                 an_enqueue_never_shortens_a_lease, an_enqueue_only_raises_urgency, an_enqueue_for_nobody_is_refused, claims_go_by_due_time,
                 a_low_row_is_not_starved, each_row_is_claimed_once, a_failure_backs_off, a_failure_is_recorded,

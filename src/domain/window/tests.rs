@@ -151,6 +151,7 @@ fn a_raised_ceiling_is_one_of_the_two() {
         (budget(9, 6), budget(10, 5), true),
     ] {
         assert_eq!(after.is_above(before), is_above, "{after:?} {before:?}");
+        assert!(!after.held_to(before).is_above(before), "{after:?} {before:?}");
     }
 }
 

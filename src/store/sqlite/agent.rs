@@ -4,6 +4,7 @@ use sqlx::SqliteConnection;
 
 use super::{
     super::{AgentRow, StoreError, StoreResult},
+    recount,
     row::{self, exchange_columns},
 };
 use crate::domain::{
@@ -60,8 +61,11 @@ pub(super) async fn change_settings(
         .bind(agent.as_str())
         .bind(serde_json::json!(settings).to_string())
         .bind(now.0)
-        .execute(tx)
+        .execute(&mut *tx)
         .await?;
+    if (&settings.provider, &settings.model) != (&row.settings.provider, &row.settings.model) {
+        recount::begin(tx, agent).await?;
+    }
     Ok(settings)
 }
 

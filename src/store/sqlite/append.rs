@@ -4,7 +4,7 @@
 //! Clears, marks and rewinds take effect where they stand: the messages up to and including one are written, then the
 //! step is taken, then the next ones follow.
 
-mod boundary;
+pub(super) mod boundary;
 pub(super) mod write;
 
 use std::collections::HashMap;
@@ -294,7 +294,7 @@ fn heed_overflow(
 
 /// Wakes the queue, if there is anything to do: exchanges left the window, a session ended with some of them pending,
 /// or a rewind wrote digests that wait to be condensed.
-async fn wake(
+pub(super) async fn wake(
     tx: &mut SqliteConnection,
     request: &AppendRequest,
     ledger: &Ledger,

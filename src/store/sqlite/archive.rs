@@ -141,9 +141,11 @@ async fn records(
     agent: &AgentId,
     range: RecordRange,
 ) -> StoreResult<Vec<MessageRecord>> {
-    let sql = "-- sqlite/archive.records\nSELECT m.seq, m.exchange, coalesce(e.session, 1), m.kind, m.format, m.tokens, \
-               m.count_method, m.client_id, m.said_at, m.received_at, m.payload FROM message_log m \
+    let sql = "-- sqlite/archive.records\nSELECT m.seq, m.exchange, coalesce(e.session, 1), m.kind, m.format, \
+               coalesce(r.tokens, m.tokens), coalesce(r.count_method, m.count_method), m.client_id, m.said_at, \
+               m.received_at, m.payload FROM message_log m \
                LEFT JOIN exchange_log e ON e.agent_id = m.agent_id AND e.exchange = m.exchange \
+               LEFT JOIN recounts r ON r.agent_id = m.agent_id AND r.seq = m.seq \
                WHERE m.agent_id = ?1 AND m.seq > ?2 AND m.seq <= ?3 ORDER BY m.seq LIMIT ?4";
     let mut rows = sqlx::query(sql)
         .bind(agent.as_str())

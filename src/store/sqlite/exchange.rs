@@ -72,9 +72,10 @@ pub(super) async fn messages(
     agent: &AgentId,
     exchange: &Exchange,
 ) -> StoreResult<Vec<StoredMessage>> {
-    let sql = "-- sqlite/exchange.messages\nSELECT m.seq, m.format, m.payload, m.tokens, m.said_at, m.kind \
-               FROM exchange_log e JOIN message_log m ON m.agent_id = e.source_agent_id \
+    let sql = "-- sqlite/exchange.messages\nSELECT m.seq, m.format, m.payload, coalesce(r.tokens, m.tokens), \
+               m.said_at, m.kind FROM exchange_log e JOIN message_log m ON m.agent_id = e.source_agent_id \
                AND m.seq BETWEEN e.first_seq AND e.last_seq AND m.exchange = e.exchange \
+               LEFT JOIN recounts r ON r.agent_id = e.agent_id AND r.seq = m.seq \
                WHERE e.agent_id = ?1 AND e.exchange = ?2 ORDER BY m.seq";
     let found = sqlx::query(sql)
         .bind(agent.as_str())

@@ -33,6 +33,7 @@ pub(super) async fn fork(
     let base = tokens_before(tx, &from).await?;
     copy_agent(tx, &from, &child, fork_exchange, base, now).await?;
     let exchanges = copy_exchanges(tx, &from, &child, base).await?;
+    copy_recounts(tx, &parent, &child).await?;
     copy_marks(tx, &from, &child, base).await?;
     let newest = from.ledger.newest.as_ref();
     let session = newest.map_or(from.ledger.session, |newest| newest.session);
@@ -74,10 +75,11 @@ async fn copy_agent(
     let sql = "-- sqlite/fork.agent\nINSERT INTO agents (agent_id, project_id, parent_agent_id, fork_exchange, settings, \
                created_at, updated_at, as_of, last_seq, fork_seq, last_exchange, newest_exchange, last_item, session, \
                first_exchange, tokens_before_window, summarized_through, pending_since, budget_tokens, \
-               max_messages, preamble_exchange) SELECT ?2, project_id, agent_id, ?3, settings, ?5, ?5, as_of, \
+               max_messages, preamble_exchange, recount_before) SELECT ?2, project_id, agent_id, ?3, settings, ?5, ?5, as_of, \
                last_seq + (last_seq > 0), last_seq + (last_seq > 0), last_exchange, newest_exchange, last_item, session, \
                first_exchange, tokens_before_window - ?4, summarized_through, \
-               CASE WHEN pending_since IS NOT NULL THEN ?5 END, budget_tokens, max_messages, preamble_exchange \
+               CASE WHEN pending_since IS NOT NULL THEN ?5 END, budget_tokens, max_messages, preamble_exchange, \
+               recount_before \
                FROM agents WHERE agent_id = ?1";
     sqlx::query(sql)
         .bind(from.agent.as_str())
@@ -114,6 +116,19 @@ async fn copy_exchanges(
         .await?;
     let rows = i64::try_from(done.rows_affected()).unwrap_or(i64::MAX);
     Ok(rows - i64::from(preamble.is_some()))
+}
+
+/// What messages of these exchanges cost since the parent's model changed.
+async fn copy_recounts(tx: &mut SqliteConnection, parent: &AgentId, child: &AgentId) -> StoreResult<()> {
+    let sql = "-- sqlite/fork.recounts\nINSERT INTO recounts (agent_id, seq, tokens, count_method) \
+               SELECT DISTINCT ?2, r.seq, r.tokens, r.count_method FROM exchange_log e JOIN recounts r ON r.agent_id = ?1 \
+               AND r.seq BETWEEN e.first_seq AND e.last_seq WHERE e.agent_id = ?2";
+    sqlx::query(sql)
+        .bind(parent.as_str())
+        .bind(child.as_str())
+        .execute(tx)
+        .await?;
+    Ok(())
 }
 
 /// The marks in exchanges that the child has. Its window never begins before the first of them.

@@ -73,12 +73,15 @@ async fn exchanges(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Ve
     let sql = "-- sqlite/verify.exchanges\nSELECT e.exchange, e.tokens, e.tokens_before, e.set_aside_at IS NOT NULL, \
                e.opened_at, e.last_at, e.last_seq - e.first_seq + 1, coalesce(m.messages, 0), coalesce(m.tokens, 0), \
                e.role = 'preamble', e.messages, coalesce(m.sent, 0) FROM exchange_log e \
-               LEFT JOIN (SELECT exchange, count(*) AS messages, sum(tokens) AS tokens, \
-               sum(kind IN ('system', 'user', 'assistant', 'tool_call', 'tool_result')) AS sent FROM message_log WHERE agent_id = ?1 GROUP BY exchange \
-               UNION ALL SELECT i.exchange, count(*), sum(o.tokens), \
-               sum(o.kind IN ('system', 'user', 'assistant', 'tool_call', 'tool_result')) FROM exchange_log i JOIN message_log o \
-               ON o.agent_id = i.source_agent_id AND o.seq BETWEEN i.first_seq AND i.last_seq \
-               AND o.exchange = i.exchange WHERE i.agent_id = ?1 AND i.source_agent_id <> ?1 GROUP BY i.exchange) m \
+               LEFT JOIN (SELECT l.exchange, count(*) AS messages, sum(coalesce(r.tokens, l.tokens)) AS tokens, \
+               sum(l.kind IN ('system', 'user', 'assistant', 'tool_call', 'tool_result')) AS sent \
+               FROM message_log l LEFT JOIN recounts r ON r.agent_id = l.agent_id AND r.seq = l.seq \
+               WHERE l.agent_id = ?1 GROUP BY l.exchange \
+               UNION ALL SELECT i.exchange, count(*), sum(coalesce(c.tokens, o.tokens)), \
+               sum(o.kind IN ('system', 'user', 'assistant', 'tool_call', 'tool_result')) FROM exchange_log i \
+               JOIN message_log o ON o.agent_id = i.source_agent_id AND o.seq BETWEEN i.first_seq AND i.last_seq \
+               AND o.exchange = i.exchange LEFT JOIN recounts c ON c.agent_id = i.agent_id AND c.seq = o.seq \
+               WHERE i.agent_id = ?1 AND i.source_agent_id <> ?1 GROUP BY i.exchange) m \
                ON m.exchange = e.exchange WHERE e.agent_id = ?1 ORDER BY e.exchange";
     let found = sqlx::query(sql).bind(agent.as_str()).fetch_all(tx).await?;
     let facts = found.iter().map(|row| -> Result<ExchangeFact, sqlx::Error> {

@@ -108,6 +108,7 @@ fn names_types_and_numbers_of_series_are_the_contract() {
     recapd_journal_failed_messages_total counter 1
     recapd_window_tokens histogram 1
     recapd_window_fill_ratio histogram 1
+    recapd_token_count_error_ratio histogram 5
     recapd_provider_requests_total counter 4
     recapd_provider_errors_total counter 20
     recapd_provider_request_duration_seconds histogram 2

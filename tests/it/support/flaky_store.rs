@@ -16,9 +16,9 @@ use recapd::{
     },
     store::{
         AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
-        Failure, Forked, JournalledAnswer, Material, MaterialLimits, Patch, Pins, Prune, Sample,
-        SessionEnded, Settle, Store, StoreError, StoreResult, StoredExchange, SummaryRow,
-        verify::AgentReport,
+        Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Pins, Prune,
+        Recount, RecountBatch, Recounted, Sample, SessionEnded, Settle, Store, StoreError, StoreResult,
+        StoredExchange, SummaryRow, verify::AgentReport,
     },
 };
 
@@ -125,6 +125,12 @@ pass! {
     fn pins(agent: &AgentId, limit: i64) -> Pins;
     fn end_session(agent: &AgentId, now: Timestamp) -> SessionEnded;
     fn change_settings(agent: &AgentId, patch: &SettingsPatch, now: Timestamp) -> AgentSettings;
+    fn begin_recount(agent: &AgentId) -> ();
+    fn recounts_due(limit: i64) -> Vec<AgentId>;
+    fn recount_batch(agent: &AgentId, messages_max: i64) -> Option<RecountBatch>;
+    fn recount(recount: Recount) -> Option<Recounted>;
+    fn calibrations() -> Vec<KeptCalibration>;
+    fn keep_calibrations(kept: Vec<KeptCalibration>, now: Timestamp) -> ();
     fn agent(agent: &AgentId) -> Option<AgentRow>;
     fn agents(after: Option<&AgentId>, limit: i64) -> Vec<AgentRow>;
     fn exchanges(agent: &AgentId, query: ExchangeQuery) -> Vec<StoredExchange>;

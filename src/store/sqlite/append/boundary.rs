@@ -68,7 +68,7 @@ async fn window(
 
 /// The first exchange with enough tokens before it: one index look-up among the stored ones, whose totals are all
 /// below those of this append.
-async fn find_cut(
+pub(in super::super) async fn find_cut(
     tx: &mut SqliteConnection,
     agent: &AgentId,
     overflow: Overflow,

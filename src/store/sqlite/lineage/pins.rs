@@ -138,8 +138,9 @@ pub(in super::super) async fn load(
                AND pinned = 0 AND session = (SELECT e.session FROM agents a JOIN exchange_log e \
                ON e.agent_id = a.agent_id AND e.exchange = a.newest_exchange WHERE a.agent_id = ?1)) \
                ORDER BY pinned DESC, seq DESC LIMIT ?2) \
-               SELECT m.seq, m.format, m.payload, m.tokens, m.said_at, m.kind, c.exchange, c.pinned FROM chosen c \
-               JOIN message_log m ON m.agent_id = c.source_agent_id AND m.seq = c.seq ORDER BY m.seq";
+               SELECT m.seq, m.format, m.payload, coalesce(r.tokens, m.tokens), m.said_at, m.kind, c.exchange, c.pinned \
+               FROM chosen c JOIN message_log m ON m.agent_id = c.source_agent_id AND m.seq = c.seq \
+               LEFT JOIN recounts r ON r.agent_id = ?1 AND r.seq = m.seq ORDER BY m.seq";
     // One more than asked for tells whether there are more.
     let found = sqlx::query(sql)
         .bind(agent.as_str())
@@ -177,10 +178,10 @@ async fn oldest(tx: &mut SqliteConnection, agent: &AgentId, pinned: bool) -> Sto
 async fn find(tx: &mut SqliteConnection, agent: &AgentId, seq: i64) -> StoreResult<Option<Found>> {
     let sql = "-- sqlite/pins.find\nWITH RECURSIVE line (agent_id) AS (SELECT ?1 UNION SELECT a.parent_agent_id \
                FROM agents a JOIN line ON a.agent_id = line.agent_id WHERE a.parent_agent_id IS NOT NULL) \
-               SELECT m.agent_id, m.exchange, e.session, m.tokens, m.kind FROM line JOIN message_log m \
+               SELECT m.agent_id, m.exchange, e.session, coalesce(r.tokens, m.tokens), m.kind FROM line JOIN message_log m \
                ON m.agent_id = line.agent_id AND m.seq = ?2 JOIN exchange_log e ON e.agent_id = ?1 \
                AND e.exchange = m.exchange AND e.source_agent_id = m.agent_id \
-               WHERE m.seq BETWEEN e.first_seq AND e.last_seq AND e.set_aside_at IS NULL LIMIT 1";
+               LEFT JOIN recounts r ON r.agent_id = ?1 AND r.seq = m.seq WHERE m.seq BETWEEN e.first_seq AND e.last_seq AND e.set_aside_at IS NULL LIMIT 1";
     let found = sqlx::query(sql)
         .bind(agent.as_str())
         .bind(seq)
@@ -199,8 +200,9 @@ async fn find(tx: &mut SqliteConnection, agent: &AgentId, seq: i64) -> StoreResu
 
 /// How many other messages are pinned, and their tokens.
 async fn others(tx: &mut SqliteConnection, agent: &AgentId, seq: i64) -> StoreResult<(i64, i64)> {
-    let sql = "-- sqlite/pins.others\nSELECT count(*), coalesce(sum(m.tokens), 0) FROM pins p JOIN message_log m \
-               ON m.agent_id = p.source_agent_id AND m.seq = p.seq \
+    let sql = "-- sqlite/pins.others\nSELECT count(*), coalesce(sum(coalesce(r.tokens, m.tokens)), 0) FROM pins p JOIN message_log m \
+               ON m.agent_id = p.source_agent_id AND m.seq = p.seq LEFT JOIN recounts r ON r.agent_id = p.agent_id \
+               AND r.seq = p.seq \
                WHERE p.agent_id = ?1 AND p.pinned = 1 AND p.seq <> ?2";
     let row = sqlx::query(sql)
         .bind(agent.as_str())
