@@ -25,9 +25,9 @@ pub use error::{ConfigError, Origin, Problem};
 pub use loader::{Entry, Loaded, Loader, SYSTEM_FILE};
 pub use secret::{KeyError, api_key};
 pub use sections::{
-    Ageing, ContextConfig, DatabaseConfig, HttpConfig, JournalConfig, LogConfig, LogFormat, LogLevel,
-    ModelConfig, ModelMode, OutputLimitField, QueueConfig, ScheduleConfig, SessionConfig, SummaryConfig,
-    Synchronous, WindowConfig, WorkerConfig,
+    Ageing, AnthropicVersion, ContextConfig, DatabaseConfig, Effort, HttpConfig, JournalConfig, LogConfig,
+    LogFormat, LogLevel, ModelConfig, ModelMode, OutputLimitField, QueueConfig, ScheduleConfig,
+    SessionConfig, SummaryConfig, Synchronous, WindowConfig, WorkerConfig,
 };
 
 /// The commented reference of all keys, which is also the default of each.

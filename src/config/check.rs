@@ -57,17 +57,33 @@ impl Config {
         if let Some(cure) = database_cure(&self.database.url) {
             found.push(Violation::new(&["database.url"], format!("database.url {cure}")));
         }
-        if let Some(cure) = base_url_cure(&self.model.base_url) {
+        let base_url = &self.model.base_url;
+        if let Some(cure) = base_url_cure(base_url).filter(|_| !base_url.is_empty()) {
             found.push(Violation::new(
                 &["model.base_url"],
                 format!("model.base_url {cure}"),
             ));
         }
-        if self.model.mode == ModelMode::OpenAi && self.model.model.trim().is_empty() {
-            let text = "model.model must name a model when model.mode is `openai`".to_owned();
-            found.push(Violation::new(&["model.model", "model.mode"], text));
-        }
+        found.extend(self.nameless_model());
         found
+    }
+
+    fn nameless_model(&self) -> Option<Violation> {
+        let mode = self.model.mode;
+        if mode == ModelMode::Offline || !self.model.name().trim().is_empty() {
+            return None;
+        }
+        let text = match mode {
+            ModelMode::Ollama => {
+                "model.model must name a model when model.mode is `ollama`: one that `ollama list` shows"
+                    .to_owned()
+            }
+            _ => format!(
+                "model.model must not be blank when model.mode is `{}`: leave it empty for the proposed model",
+                mode.word()
+            ),
+        };
+        Some(Violation::new(&["model.model", "model.mode"], text))
     }
 }
 

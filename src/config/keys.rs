@@ -46,6 +46,8 @@ pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
     ("model.timeout_ms", 100, 3_600_000),
     ("model.connect_timeout_ms", 10, 600_000),
     ("model.output_tokens_max", 100, 1_000_000),
+    ("model.thinking_reserve_tokens", 0, 1_000_000),
+    ("model.num_ctx", 0, 10_000_000),
     ("schedule.runs_keep_days", 1, 36_500),
     ("schedule.versions_keep", 1, 100_000),
     ("schedule.journal_keep_hours", 1, 8_760),
@@ -126,8 +128,8 @@ impl Keys {
     pub(super) fn unknown(&self, key: &str, spell: impl Fn(&str) -> String) -> String {
         if key.ends_with("api_key") {
             return format!(
-                "{key} is not a key: a secret never stands in the configuration, use model.api_key_file or the \
-                 variable OPENAI_API_KEY"
+                "{key} is not a key: a secret never stands in the configuration, use model.api_key_file or \
+                 the provider's variable, such as OPENAI_API_KEY"
             );
         }
         match self.nearest(key) {

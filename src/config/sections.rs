@@ -212,9 +212,9 @@ impl WorkerConfig {
 pub struct ModelConfig {
     /// Who writes the summaries.
     pub mode: ModelMode,
-    /// Where the provider answers.
+    /// Where the provider answers; empty for its own address.
     pub base_url: String,
-    /// The model's name at the provider.
+    /// The model's name at the provider; empty for the one proposed for the mode.
     pub model: String,
     /// A file with the key; empty for none.
     pub api_key_file: String,
@@ -226,6 +226,34 @@ pub struct ModelConfig {
     pub output_tokens_max: i64,
     /// Which field of the request carries `output_tokens_max`.
     pub output_limit_field: OutputLimitField,
+    /// How much a model that thinks should think.
+    pub effort: Effort,
+    /// Added to `output_tokens_max` where thinking counts in it.
+    pub thinking_reserve_tokens: i64,
+    /// The version of Anthropic's API.
+    pub anthropic_version: AnthropicVersion,
+    /// The context with which Ollama loads the model; 0 for what updates may need.
+    pub num_ctx: i64,
+}
+
+impl ModelConfig {
+    /// Where the provider answers.
+    pub fn address(&self) -> &str {
+        if self.base_url.is_empty() {
+            self.mode.own_address()
+        } else {
+            &self.base_url
+        }
+    }
+
+    /// The model that is asked; empty if none is named and none can be proposed.
+    pub fn name(&self) -> &str {
+        if self.model.is_empty() {
+            self.mode.proposed_model()
+        } else {
+            &self.model
+        }
+    }
 }
 
 /// Who writes the summaries.
@@ -234,9 +262,90 @@ pub struct ModelConfig {
 pub enum ModelMode {
     /// The built-in extractive summariser.
     Offline,
+    /// Anthropic's Messages.
+    Anthropic,
     /// OpenAI, or what speaks its chat completions.
     #[serde(rename = "openai")]
     OpenAi,
+    /// OpenAI's Responses.
+    #[serde(rename = "openai-responses")]
+    OpenAiResponses,
+    /// Google's Gemini.
+    Gemini,
+    /// Ollama.
+    Ollama,
+}
+
+impl ModelMode {
+    /// How the configuration spells it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Offline => "offline",
+            Self::Anthropic => "anthropic",
+            Self::OpenAi => "openai",
+            Self::OpenAiResponses => "openai-responses",
+            Self::Gemini => "gemini",
+            Self::Ollama => "ollama",
+        }
+    }
+
+    /// This mode; for `offline` the one whose models are called like `model`, which may also stand behind a server that
+    /// speaks OpenAI's chat completions.
+    #[must_use]
+    pub fn or_of(self, model: &str) -> Self {
+        match self {
+            Self::Offline if model.starts_with("claude") => Self::Anthropic,
+            Self::Offline if model.starts_with("gemini") => Self::Gemini,
+            Self::Offline => Self::OpenAi,
+            chosen => chosen,
+        }
+    }
+
+    /// Where the provider itself answers; `config.toml` states the same.
+    fn own_address(self) -> &'static str {
+        match self {
+            Self::Offline => "",
+            Self::Anthropic => "https://api.anthropic.com/v1",
+            Self::OpenAi | Self::OpenAiResponses => "https://api.openai.com/v1",
+            Self::Gemini => "https://generativelanguage.googleapis.com/v1beta",
+            Self::Ollama => "http://127.0.0.1:11434",
+        }
+    }
+
+    /// A model that is good enough and cheap; `config.toml` states the same. Nobody knows what an Ollama has.
+    fn proposed_model(self) -> &'static str {
+        match self {
+            Self::Offline | Self::Ollama => "",
+            Self::Anthropic => "claude-haiku-5-5",
+            Self::OpenAi | Self::OpenAiResponses => "gpt-5.4-mini",
+            Self::Gemini => "gemini-3.8-flash",
+        }
+    }
+}
+
+/// How much a model that thinks should think.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effort {
+    /// As the provider finds right.
+    Default,
+    /// Little.
+    Low,
+    /// Some.
+    Medium,
+    /// Much.
+    High,
+}
+
+/// The version of Anthropic's API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AnthropicVersion {
+    /// What every gateway knows.
+    #[serde(rename = "2023-06-01")]
+    June2023,
+    /// The newer one.
+    #[serde(rename = "2026-10-21")]
+    October2026,
 }
 
 /// Which field of the request limits the answer.

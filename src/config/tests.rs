@@ -86,13 +86,17 @@ fn the_reference_is_the_default() {
     journal.dir = ""
     log.format = "auto"
     log.level = "info"
+    model.anthropic_version = "2023-06-01"
     model.api_key_file = ""
-    model.base_url = "https://api.openai.com/v1"
+    model.base_url = ""
     model.connect_timeout_ms = 5000
+    model.effort = "low"
     model.mode = "offline"
-    model.model = "gpt-5.4-mini"
+    model.model = ""
+    model.num_ctx = 0
     model.output_limit_field = "auto"
     model.output_tokens_max = 4000
+    model.thinking_reserve_tokens = 4000
     model.timeout_ms = 60000
     queue.attempts_max = 5
     queue.backoff_base_ms = 5000
@@ -202,7 +206,9 @@ fn every_value_in_the_comments_is_accepted_and_no_other() {
         choices += 1;
         // Of `max_tokens` and the like, only what stands between backticks is a value.
         for value in list.split('`').skip(1).step_by(2) {
-            let loaded = load(None, &[], &[&format!("{key}={value}")]).unwrap();
+            // Some modes want a model to be named.
+            let sets = [format!("{key}={value}"), "model.model=any".to_owned()];
+            let loaded = load(None, &[], &sets.each_ref().map(String::as_str)).unwrap();
             let entry = loaded
                 .entries()
                 .into_iter()
@@ -216,6 +222,53 @@ fn every_value_in_the_comments_is_accepted_and_no_other() {
         }
     }
     assert_eq!(choices, 9);
+}
+
+/// What an empty base URL and an empty model stand for is said in the comments, and a key that is set wins.
+#[test]
+fn every_mode_has_its_address_and_its_model() {
+    let documented: std::collections::BTreeMap<String, String> = documented().into_iter().collect();
+    for (mode, address, name) in [
+        ("anthropic", "https://api.anthropic.com/v1", "claude-haiku-5-5"),
+        ("openai", "https://api.openai.com/v1", "gpt-5.4-mini"),
+        ("openai-responses", "https://api.openai.com/v1", "gpt-5.4-mini"),
+        (
+            "gemini",
+            "https://generativelanguage.googleapis.com/v1beta",
+            "gemini-3.8-flash",
+        ),
+    ] {
+        let mode = format!("model.mode={mode}");
+        let model = load(None, &[], &[&mode]).unwrap().config.model;
+        assert_eq!((model.address(), model.name()), (address, name));
+        assert!(documented["model.model"].contains(name), "{name}");
+        let own = [
+            "model.base_url=http://127.0.0.1:4000/v1",
+            "model.model=mine",
+            &mode,
+        ];
+        let model = load(None, &[], &own).unwrap().config.model;
+        assert_eq!(
+            (model.address(), model.name()),
+            ("http://127.0.0.1:4000/v1", "mine")
+        );
+    }
+    let ollama = load(None, &[], &["model.mode=ollama", "model.model=qwen3"]).unwrap();
+    assert!(documented["model.base_url"].contains(ollama.config.model.address()));
+}
+
+#[test]
+fn a_models_name_tells_its_provider_where_none_is_chosen() {
+    use ModelMode::{Anthropic, Gemini, Offline, Ollama, OpenAi};
+    for (mode, model, expected) in [
+        (Offline, "claude-haiku-5-5", Anthropic),
+        (Offline, "gemini-3.8-flash", Gemini),
+        (Offline, "gpt-5.4-mini", OpenAi),
+        (Offline, "qwen3", OpenAi),
+        (Ollama, "gemini-3.8-flash", Ollama),
+    ] {
+        assert_eq!(mode.or_of(model), expected, "{model}");
+    }
 }
 
 #[test]

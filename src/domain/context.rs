@@ -18,6 +18,7 @@ mod fence;
 mod fit;
 mod last_n;
 mod pairs;
+mod passes;
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +34,9 @@ pub use copies::{COPIES_MAX, LeftCopy, SourceCopy};
 pub use elide::Elision;
 pub use fence::fence;
 pub use last_n::{is_safe_boundary, last_n};
+#[cfg(test)]
+pub(crate) use passes::Pass;
+pub(crate) use passes::Passes;
 
 /// The answer that stands for a result which nobody recorded.
 pub const MISSING_RESULT: &str = "interrupted: no result was recorded";
@@ -272,20 +276,30 @@ pub fn build<'a>(
     options: &ContextOptions,
     counter: &dyn TokenCounter,
 ) -> Context<'a> {
+    build_with(input, options, counter, Passes::ALL)
+}
+
+/// As [`build`], with these repairs.
+pub(crate) fn build_with<'a>(
+    input: &ContextInput<'a>,
+    options: &ContextOptions,
+    counter: &dyn TokenCounter,
+    passes: Passes,
+) -> Context<'a> {
     let bound = if options.keep_open_thinking {
         Thinking::Open
     } else {
         Thinking::None
     };
     if input.evicted {
-        return fit::fit(input, options, bound, counter);
+        return fit::fit(input, options, passes.thinking(bound), counter, passes);
     }
-    let whole = fit::fit(input, options, Thinking::All, counter);
+    let whole = fit::fit(input, options, Thinking::All, counter, passes);
     if whole.left_out.is_empty() && whole.elided.is_empty() {
         return whole;
     }
     // Thinking is bound to all that stood before it (provider documentation, "Preserved thinking").
-    fit::fit(input, options, bound, counter)
+    fit::fit(input, options, passes.thinking(bound), counter, passes)
 }
 
 impl Piece<'_> {

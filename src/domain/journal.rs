@@ -5,12 +5,16 @@
 //!
 //! Invariant: what is written is read back the same, and written again it is the same text.
 
+mod fork;
 mod wire;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-pub use self::wire::{Line, LineError};
+pub use self::{
+    fork::{CountRecord, DocumentRecord, ForkRecord, ItemRecord, PinRecord, SharedExchange},
+    wire::{Line, LineError},
+};
 use super::{
     agent::AgentId,
     exchange::{Entry, Exchange},
@@ -56,6 +60,9 @@ pub struct Head {
     pub evictions: Vec<EvictionRecord>,
     /// The marks one can go back to, oldest first.
     pub marks: Vec<MarkRecord>,
+    /// What it began with, if it was forked from another agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fork: Option<Box<ForkRecord>>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -171,6 +178,18 @@ pub enum JournalError {
         /// The rewind.
         seq: i64,
     },
+    /// The messages that a forked agent shares with the one it came from aren't there.
+    #[error("it was forked from `{from}`, whose messages are not there; import `{from}` first, or with it")]
+    NoParent {
+        /// Whose messages are missing.
+        from: AgentId,
+    },
+    /// The agent in the database was forked elsewhere, or not at all.
+    #[error("it was forked from another agent or place in the database; import into a fresh database")]
+    OtherFork,
+    /// The settings can't be those of an agent.
+    #[error("its settings can't be read: {0}; export the agent again")]
+    Settings(String),
     /// The head doesn't fit the messages.
     #[error("the window can't begin at exchange {first_exchange}; export the agent again")]
     WrongBoundary {

@@ -12,7 +12,7 @@
 //! # Ok::<(), recapd::formats::FormatError>(())
 //! ```
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{borrow::Borrow, collections::VecDeque, sync::Arc};
 
 use super::{
     exchange::{Entry, Exchange},
@@ -118,33 +118,43 @@ impl Budget {
 
 /// An exchange with its messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldExchange {
+pub struct HeldExchange<M = Message> {
     /// Its row.
     pub exchange: Exchange,
     /// Its messages, in order.
-    pub messages: Vec<Message>,
+    pub messages: Vec<M>,
 }
 
-/// A window held in memory. It keeps the preamble and the exchanges in the window, nothing else.
-pub struct Window {
+/// A window held in memory. It keeps the preamble and the exchanges in the window, nothing else. Messages are its own,
+/// or, as `Window<&Message>` or `Window<Arc<Message>>`, those of whoever keeps the history.
+pub struct Window<M = Message> {
     ledger: Ledger,
     budget: Budget,
     on_overflow: OnOverflow,
     counter: Arc<dyn TokenCounter>,
-    preamble: Vec<Message>,
-    held: VecDeque<HeldExchange>,
+    preamble: Vec<M>,
+    held: VecDeque<HeldExchange<M>>,
 }
 
 /// What a message did to a window.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pushed {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pushed<M = Message> {
     /// The exchanges that had to leave, oldest first.
-    pub evicted: Vec<HeldExchange>,
+    pub evicted: Vec<HeldExchange<M>>,
     /// The session that ended since its newest exchange is too big ([`OnOverflow::End`]).
     pub session_ended: Option<i64>,
 }
 
-impl Window {
+impl<M> Default for Pushed<M> {
+    fn default() -> Self {
+        Self {
+            evicted: Vec::new(),
+            session_ended: None,
+        }
+    }
+}
+
+impl<M: Borrow<Message>> Window<M> {
     /// An empty window.
     pub fn new(budget: Budget, counter: Arc<dyn TokenCounter>) -> Self {
         Self {
@@ -166,8 +176,14 @@ impl Window {
     /// Appends a message, said at `now` unless it brings a time of its own, and returns the exchanges that had to
     /// leave, oldest first. A clear empties the window; a rewind does nothing, since what it would bring back isn't
     /// kept here. Nothing is refused: see [`Self::try_push`].
-    pub fn push(&mut self, message: Message, now: Timestamp) -> Vec<HeldExchange> {
-        let entry = self.entry(&message, now);
+    pub fn push(&mut self, message: M, now: Timestamp) -> Vec<HeldExchange<M>> {
+        let tokens = count_message(self.counter.as_ref(), message.borrow());
+        self.push_counted(message, tokens, now)
+    }
+
+    /// As [`Self::push`], with a message whose tokens are known: counted before, or reported by the provider.
+    pub fn push_counted(&mut self, message: M, tokens: i64, now: Timestamp) -> Vec<HeldExchange<M>> {
+        let entry = entry(message.borrow(), tokens, now);
         self.take_in(message, &entry).evicted
     }
 
@@ -176,8 +192,9 @@ impl Window {
     ///
     /// # Errors
     /// [`TooBig`] under [`OnOverflow::Refuse`]; the window is as it was then.
-    pub fn try_push(&mut self, message: Message, now: Timestamp) -> Result<Pushed, TooBig> {
-        let entry = self.entry(&message, now);
+    pub fn try_push(&mut self, message: M, now: Timestamp) -> Result<Pushed<M>, TooBig> {
+        let tokens = count_message(self.counter.as_ref(), message.borrow());
+        let entry = entry(message.borrow(), tokens, now);
         if self.on_overflow == OnOverflow::Refuse {
             let mut after = self.ledger.clone();
             after.append(&entry, 0);
@@ -191,13 +208,8 @@ impl Window {
         })
     }
 
-    fn entry(&self, message: &Message, now: Timestamp) -> Entry {
-        let tokens = count_message(self.counter.as_ref(), message);
-        Entry::new(message, tokens, message.at.unwrap_or(now))
-    }
-
-    fn take_in(&mut self, message: Message, entry: &Entry) -> Pushed {
-        let is_clear = Step::of(&message) == Some(Step::Clear);
+    fn take_in(&mut self, message: M, entry: &Entry) -> Pushed<M> {
+        let is_clear = Step::of(message.borrow()) == Some(Step::Clear);
         let appended = self.ledger.append(entry, 0);
         self.hold(appended.exchange, message);
         let evicted = if is_clear {
@@ -213,7 +225,7 @@ impl Window {
         }
     }
 
-    fn hold(&mut self, exchange: i64, message: Message) {
+    fn hold(&mut self, exchange: i64, message: M) {
         let preamble = self.ledger.preamble.as_ref();
         if preamble.is_some_and(|preamble| preamble.exchange == exchange) {
             self.preamble.push(message);
@@ -236,7 +248,7 @@ impl Window {
         }
     }
 
-    fn evict(&mut self, at: Timestamp) -> Vec<HeldExchange> {
+    fn evict(&mut self, at: Timestamp) -> Vec<HeldExchange<M>> {
         let by_tokens = self.ledger.overflow(self.budget).map(|overflow| {
             // From the oldest on, only as many exchanges are looked at as leave, however many the window holds.
             let mut fitting = self.held.iter().map(|held| Cut::before(&held.exchange));
@@ -262,13 +274,12 @@ impl Window {
 
     /// The messages that the model sees, in order: preamble, then the exchanges in the window.
     pub fn messages(&self) -> impl Iterator<Item = &Message> {
-        self.preamble
-            .iter()
-            .chain(self.held.iter().flat_map(|held| held.messages.iter()))
+        let held = self.held.iter().flat_map(|held| held.messages.iter());
+        self.preamble.iter().chain(held).map(Borrow::borrow)
     }
 
     /// The exchanges in the window, oldest first.
-    pub fn exchanges(&self) -> impl Iterator<Item = &HeldExchange> {
+    pub fn exchanges(&self) -> impl Iterator<Item = &HeldExchange<M>> {
         self.held.iter()
     }
 
@@ -281,6 +292,10 @@ impl Window {
     pub fn is_over_budget(&self) -> bool {
         self.ledger.is_over_budget(self.budget)
     }
+}
+
+fn entry(message: &Message, tokens: i64, now: Timestamp) -> Entry {
+    Entry::new(message, tokens, message.at.unwrap_or(now))
 }
 
 #[cfg(test)]

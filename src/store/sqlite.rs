@@ -52,7 +52,7 @@ use crate::domain::{
 use writer::Writer;
 
 /// The schema this recapd writes, one entry per migration.
-const MIGRATIONS: [(i64, &str, &str); 4] = [
+const MIGRATIONS: [(i64, &str, &str); 5] = [
     (
         1,
         "schema",
@@ -69,6 +69,7 @@ const MIGRATIONS: [(i64, &str, &str); 4] = [
         "counts",
         include_str!("../../migrations/sqlite/0004_counts.sql"),
     ),
+    (5, "forks", include_str!("../../migrations/sqlite/0005_forks.sql")),
 ];
 
 /// How a database is opened.

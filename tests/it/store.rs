@@ -9,7 +9,7 @@ mod fences;
 mod fork;
 mod lease;
 mod lineage;
-mod lineage_scripts;
+pub(crate) mod lineage_scripts;
 mod pins;
 mod protocol;
 mod queue;
@@ -44,8 +44,10 @@ macro_rules! every_test {
                 evictions_are_recorded, low_water_evicts_in_steps, the_newest_turn_stays_even_over_budget,
                 zero_disables, the_result_does_not_depend_on_batching, an_eviction_wakes_the_queue,
                 a_replay_ages_by_the_messages, appends_at_the_same_time_all_count;
-            archive: a_history_comes_back_as_it_was, a_history_comes_back_in_chunks, steps_come_back_in_chunks, pins_come_back_in_chunks,
-                what_does_not_fit_changes_nothing, a_forked_agent_is_refused, records_come_in_chunks;
+            archive: a_history_comes_back_as_it_was, a_history_comes_back_in_chunks, steps_come_back_in_chunks,
+                pins_come_back_in_chunks,
+                what_does_not_fit_changes_nothing, a_fork_that_nobody_wrote_down_is_refused,
+            a_fork_comes_back_as_it_began, records_come_in_chunks;
             sessions: a_silence_begins_a_session, an_end_begins_a_session, an_end_and_a_silence_begin_one_session,
                 an_end_makes_what_is_pending_urgent;
             settings: a_patch_changes_what_it_names, settings_override_the_rules_of_an_append,

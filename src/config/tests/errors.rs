@@ -101,11 +101,24 @@ const FILE_ERRORS: &[(&str, &str)] = &[
     (
         "[model]\napi_key = \"geheim\"",
         "recapd.toml:2: model.api_key is not a key: a secret never stands in the configuration, use \
-             model.api_key_file or the variable OPENAI_API_KEY",
+             model.api_key_file or the provider's variable, such as OPENAI_API_KEY",
     ),
     (
-        "[model]\nmode = \"openai\"\nmodel = \"\"",
-        "recapd.toml:3: model.model must name a model when model.mode is `openai`",
+        "[model]\nmode = \"openai\"\nmodel = \" \"",
+        "recapd.toml:3: model.model must not be blank when model.mode is `openai`: leave it empty for the proposed model",
+    ),
+    (
+        "[model]\nmode = \"ollama\"",
+        "recapd.toml:2: model.model must name a model when model.mode is `ollama`: one that `ollama list` shows",
+    ),
+    (
+        "[model]\nmode = \"claude\"",
+        "recapd.toml:2: model.mode: unknown variant `claude`, expected one of `offline`, `anthropic`, `openai`, \
+             `openai-responses`, `gemini`, `ollama`",
+    ),
+    (
+        "[model]\nanthropic_version = \"2024-01-01\"",
+        "recapd.toml:2: model.anthropic_version: unknown variant `2024-01-01`, expected `2023-06-01` or `2026-10-21`",
     ),
     (
         "[model]\napi_key = geheim",
@@ -143,7 +156,7 @@ fn errors_in_the_environment_and_in_flags_speak_their_language() {
             &[("RECAPD__MODEL__API_KEY", "geheim")],
             &[],
             "env RECAPD__MODEL__API_KEY: model.api_key is not a key: a secret never stands in the configuration, use \
-             model.api_key_file or the variable OPENAI_API_KEY",
+             model.api_key_file or the provider's variable, such as OPENAI_API_KEY",
         ),
         (
             &[("IKIGAI_SLIDING_CONTEXT_TOKENS", "100k")],

@@ -2,12 +2,13 @@
 //! longest tool results are shortened.
 
 use super::{
-    Alternation, Context, ContextInput, ContextOptions, Piece, Reason, Role, SHARE_MAX, SourceExchange,
-    SourceMessage, Thinking, Turn, alternation,
+    Alternation, Context, ContextInput, ContextOptions, Passes, Piece, Reason, Role, SHARE_MAX,
+    SourceExchange, SourceMessage, Thinking, Turn, alternation,
     copies::{Chosen, Copies},
     draft, elide,
     last_n::walk,
     pairs,
+    passes::Pass,
 };
 use crate::domain::{exchange::PREAMBLE, message::Part, text::head_tail, tokens::TokenCounter};
 
@@ -16,6 +17,7 @@ struct Plan<'i, 'a> {
     input: &'i ContextInput<'a>,
     options: &'i ContextOptions,
     counter: &'i dyn TokenCounter,
+    passes: Passes,
     preamble: Vec<Turn<'a>>,
     anchor: Option<Piece<'a>>,
     copies: Copies<'a>,
@@ -29,10 +31,11 @@ pub(super) fn fit<'a>(
     options: &ContextOptions,
     thinking: Thinking,
     counter: &dyn TokenCounter,
+    passes: Passes,
 ) -> Context<'a> {
-    let mut plan = Plan::new(input, options, thinking, counter);
+    let mut plan = Plan::new(input, options, thinking, counter, passes);
     let limit = options.limit_tokens();
-    let start = plan.start(limit);
+    let start = plan.start(limit.filter(|_| passes.has(Pass::Fitting)));
     let newest = input.exchanges.len().saturating_sub(1);
     plan.drop_before(start);
     let excess = limit.map_or(0, |limit| plan.cost(start) - limit);
@@ -69,6 +72,7 @@ impl<'i, 'a> Plan<'i, 'a> {
         options: &'i ContextOptions,
         thinking: Thinking,
         counter: &'i dyn TokenCounter,
+        passes: Passes,
     ) -> Self {
         let of_preamble = input.preamble.iter();
         let preamble: Vec<draft::Draft<'a>> = of_preamble
@@ -83,14 +87,15 @@ impl<'i, 'a> Plan<'i, 'a> {
             input,
             options,
             counter,
-            preamble: pairs::repair(&preamble),
+            passes,
+            preamble: pairs::repair(&preamble, passes),
             anchor: options.anchor.then(|| anchor(input, options, counter)).flatten(),
             copies: Copies::new(input, counter),
             summary: input
                 .summary
                 .as_ref()
                 .map(|text| Piece::text(Reason::Summary, text)),
-            body: pairs::repair(&drafts),
+            body: pairs::repair(&drafts, passes),
         };
         let turns = plan.preamble.iter_mut().chain(&mut plan.body);
         let pieces = turns.flat_map(|turn| &mut turn.pieces);
@@ -209,8 +214,13 @@ impl<'i, 'a> Plan<'i, 'a> {
             .chain(head)
             .chain(body)
             .collect();
-        alternation::begin_with_user(&mut turns);
-        alternation::repair(turns, mode)
+        if self.passes.has(Pass::FirstTurn) {
+            alternation::begin_with_user(&mut turns);
+        }
+        if self.passes.has(Pass::Alternation) {
+            turns = alternation::repair(turns, mode);
+        }
+        turns
     }
 }
 

@@ -1,7 +1,7 @@
 //! The lecture's sliding window (seed 004): the last messages of a plain list, cut where it is safe.
 
 use super::{
-    Alternation, SourceMessage, Turn, alternation,
+    Alternation, Passes, SourceMessage, Turn, alternation,
     draft::{self, Draft},
     pairs,
 };
@@ -44,7 +44,7 @@ pub fn last_n(messages: &[Message], n: usize, anchor: bool) -> Vec<Turn<'_>> {
             draft::of_message(source, exchange, keeps_thinking)
         })
         .collect();
-    let mut turns = pairs::repair(&drafts);
+    let mut turns = pairs::repair(&drafts, Passes::ALL);
     alternation::begin_with_user(&mut turns);
     alternation::repair(turns, Alternation::Ack)
 }

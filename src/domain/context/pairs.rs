@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, ops::Range};
 
-use super::{MISSING_RESULT, Piece, Reason, Role, Turn, draft::Draft};
+use super::{MISSING_RESULT, Passes, Piece, Reason, Role, Turn, draft::Draft, passes::Pass};
 use crate::domain::message::Part;
 
 /// The parts of a draft that are one result: the result and the images that came in it.
@@ -29,12 +29,13 @@ struct Pairs<'d, 'a> {
     open: HashMap<&'d str, Vec<usize>>,
     /// Where the calls of each draft begin.
     first_call: Vec<usize>,
+    passes: Passes,
 }
 
 /// Turns of which every call is followed by its result. What is no pair is completed: a call gets a result that says
 /// so, a result becomes a text of the user's that names the tool.
-pub(super) fn repair<'a>(drafts: &[Draft<'a>]) -> Vec<Turn<'a>> {
-    let pairs = Pairs::find(drafts);
+pub(super) fn repair<'a>(drafts: &[Draft<'a>], passes: Passes) -> Vec<Turn<'a>> {
+    let pairs = Pairs::find(drafts, passes);
     let mut taken = vec![Vec::new(); drafts.len()];
     for span in pairs.calls.iter().filter_map(|call| call.result.as_ref()) {
         taken[span.draft].push(span.parts.clone());
@@ -55,9 +56,10 @@ pub(super) fn repair<'a>(drafts: &[Draft<'a>]) -> Vec<Turn<'a>> {
         } else {
             if draft.role != Role::Tool {
                 turns.push(Turn::new(draft.role, draft.exchange, vec![draft.piece()]));
+            } else if !passes.has(Pass::ResultOrder) {
+                turns.push(Turn::new(Role::Tool, draft.exchange, vec![draft.piece()]));
             } else if !is_moved[at] {
-                let rest = rest(draft, &taken[at]);
-                turns.extend(rest.map(|rest| Turn::new(Role::User, draft.exchange, vec![rest])));
+                turns.extend(rest(draft, &taken[at], passes));
             }
             at += 1;
         }
@@ -81,12 +83,13 @@ fn turn_end(drafts: &[Draft<'_>], at: usize) -> usize {
 }
 
 impl<'d, 'a> Pairs<'d, 'a> {
-    fn find(drafts: &'d [Draft<'a>]) -> Self {
+    fn find(drafts: &'d [Draft<'a>], passes: Passes) -> Self {
         let mut pairs = Self {
             drafts,
             calls: Vec::new(),
             open: HashMap::new(),
             first_call: Vec::with_capacity(drafts.len() + 1),
+            passes,
         };
         let mut batch = 0;
         for (index, draft) in drafts.iter().enumerate() {
@@ -175,10 +178,14 @@ impl<'d, 'a> Pairs<'d, 'a> {
         let mut at = 0;
         while let Some(call) = calls.get(at) {
             let Some(span) = &call.result else {
-                pieces.push(self.missing(call));
+                pieces.extend(self.missing(call));
                 at += 1;
                 continue;
             };
+            if !self.passes.has(Pass::ResultOrder) {
+                at += 1;
+                continue;
+            }
             let whole = spans(self.drafts, span.draft);
             let in_turn = calls[at..].iter().map_while(|call| call.result.as_ref());
             if in_turn.take(whole.len()).eq(&whole) && taken[span.draft].len() == whole.len() {
@@ -194,7 +201,7 @@ impl<'d, 'a> Pairs<'d, 'a> {
         pieces
     }
 
-    fn missing(&self, call: &Call) -> Piece<'a> {
+    fn missing(&self, call: &Call) -> Option<Piece<'a>> {
         let (id, name) = match &self.drafts[call.draft].parts[call.part] {
             Part::ToolCall { id, name, .. } => (id.clone(), Some(name.clone())),
             _ => (None, None),
@@ -205,7 +212,8 @@ impl<'d, 'a> Pairs<'d, 'a> {
             text: MISSING_RESULT.to_owned(),
             is_error: true,
         };
-        Piece::synthetic(Reason::MissingResult, result)
+        let piece = Piece::synthetic(Reason::MissingResult, result);
+        Some(piece).filter(|_| self.passes.has(Pass::MissingResults))
     }
 }
 
@@ -227,14 +235,19 @@ fn spans(drafts: &[Draft<'_>], draft: usize) -> Vec<Span> {
         .collect()
 }
 
-/// What stays of a message of results when those with a call have gone to it.
-fn rest<'a>(draft: &Draft<'a>, taken: &[Range<usize>]) -> Option<Piece<'a>> {
+/// What stays of a message of results when those with a call have gone to it: the user says it.
+fn rest<'a>(draft: &Draft<'a>, taken: &[Range<usize>], passes: Passes) -> Option<Turn<'a>> {
+    let (role, told): (_, fn(&Part) -> Part) = if passes.has(Pass::OrphanResults) {
+        (Role::User, as_said)
+    } else {
+        (Role::Tool, Part::clone)
+    };
     let stays = |at: &usize| !taken.iter().any(|range| range.contains(at));
     let parts: Vec<Part> = (0..draft.parts.len())
         .filter(stays)
-        .map(|at| as_said(&draft.parts[at]))
+        .map(|at| told(&draft.parts[at]))
         .collect();
-    (!parts.is_empty()).then(|| draft.share(parts))
+    (!parts.is_empty()).then(|| Turn::new(role, draft.exchange, vec![draft.share(parts)]))
 }
 
 /// A result without a call, as something that the user says.

@@ -5,6 +5,8 @@
 //! later life changes them. Running totals begin anew with the first of these exchanges. A copied item isn't
 //! provisional: what it stands for is the parent's to condense again.
 
+pub(super) mod record;
+
 use sqlx::{Row as _, SqliteConnection};
 
 use super::{
@@ -41,6 +43,7 @@ pub(super) async fn fork(
     lineage::pins::copy(tx, &parent, &child, place).await?;
     copy_session(tx, &parent, &child).await?;
     let items = copy_document(tx, &from, &child, now).await?;
+    record::keep(tx, &child).await?;
     Ok(Forked {
         fork_exchange,
         exchanges,

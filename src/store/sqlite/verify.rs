@@ -7,7 +7,7 @@ use super::{
         StoreError, StoreResult,
         verify::{AgentReport, ExchangeFact, Facts, ItemFact, VersionFact, check},
     },
-    agent,
+    agent, fork,
 };
 use crate::{
     domain::{agent::AgentId, summary::item::ExchangeRange, time::Timestamp, tokens::TokenCounter},
@@ -111,7 +111,7 @@ async fn items(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Vec<It
                ON r.agent_id = i.agent_id AND r.item = i.item \
                WHERE i.agent_id = ?1 AND i.removed_version IS NULL ORDER BY i.item, r.first_exchange";
     let mut items: Vec<ItemFact> = Vec::new();
-    for row in sqlx::query(sql).bind(agent.as_str()).fetch_all(tx).await? {
+    for row in sqlx::query(sql).bind(agent.as_str()).fetch_all(&mut *tx).await? {
         let item: i64 = row.try_get(0)?;
         if items.last().is_none_or(|last| last.item != item) {
             items.push(ItemFact {
@@ -128,7 +128,28 @@ async fn items(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Vec<It
             fact.ranges.push(ExchangeRange { first, last });
         }
     }
+    confirm_copies(tx, agent, &mut items).await?;
     Ok(items)
+}
+
+/// A copy is right, too, if it is as it was written down when the agent was forked: what came from a journal finds a
+/// parent whose items are made anew.
+async fn confirm_copies(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    items: &mut [ItemFact],
+) -> StoreResult<()> {
+    let Some(record) = fork::record::found(tx, agent).await? else {
+        return Ok(());
+    };
+    for fact in items.iter_mut().filter(|fact| fact.copies == Some(false)) {
+        let is_as_kept = record.items.iter().any(|kept| {
+            (kept.item, kept.started_at, kept.ended_at, kept.source_tokens)
+                == (fact.item, fact.started_at, fact.ended_at, fact.source_tokens)
+        });
+        fact.copies = Some(is_as_kept);
+    }
+    Ok(())
 }
 
 async fn versions(

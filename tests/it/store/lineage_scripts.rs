@@ -100,7 +100,7 @@ pub(super) async fn state(db: &dyn Backend, name: &str) -> String {
 }
 
 /// Works off what there is to summarise of one agent, and leaves the others' work alone.
-pub(super) async fn summarise(db: &dyn Backend, agent: &AgentId) {
+pub(crate) async fn summarise(db: &dyn Backend, agent: &AgentId) {
     let (store, now) = (db.store(), minute(100_000));
     store.enqueue(agent, Reason::Manual, 0, now).await.unwrap();
     for lease in store.claim(claim("daemon", 100, now)).await.unwrap() {
