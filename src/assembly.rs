@@ -139,11 +139,9 @@ fn keeper(
 ) -> Keeper {
     let (provider, model) = (&config.window.provider, &config.window.model);
     let counter = tokenizer::counter_for(provider, model);
-    Keeper::new(store, counter, clock, append_rules(config), notices, metrics).counting_each(
-        provider,
-        model,
-        Arc::new(tokenizer::counter_for),
-    )
+    Keeper::new(store, counter, clock, append_rules(config), notices, metrics)
+        .counting_each(provider, model, Arc::new(tokenizer::counter_for))
+        .comparing(config.convergence.rules())
 }
 
 /// What counts requests. No provider is asked yet.

@@ -53,7 +53,10 @@ use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 use crate::{
     clock::Clock,
     config::Config,
-    domain::{context::ContextOptions, preset::Basis, settings::AgentSettings, time::Timestamp},
+    domain::{
+        context::ContextOptions, convergence::Rules, perspective::Telling, preset::Basis,
+        settings::AgentSettings, time::Timestamp,
+    },
     keeper::Keeper,
     snapshot::Snapshots,
     store::{Store, StoreResult},
@@ -106,6 +109,10 @@ pub struct Configured {
     pub settings: AgentSettings,
     /// What agents' presets are expanded with.
     pub basis: Basis,
+    /// How shared conversations are told unless an agent's settings say otherwise.
+    pub telling: Telling,
+    /// How speakers are compared.
+    pub convergence: Rules,
 }
 
 impl From<&Config> for HttpSettings {
@@ -119,6 +126,8 @@ impl From<&Config> for HttpSettings {
                 context: config.context.options(),
                 settings: config.agent_settings(),
                 basis: config.basis(),
+                telling: config.perspective.telling(),
+                convergence: config.convergence.rules(),
             },
         }
     }

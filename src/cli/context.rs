@@ -4,12 +4,17 @@ use std::{process::ExitCode, sync::Arc};
 
 use clap::Args;
 
-use super::{Shared, exit::Failed, open, output, remote::Remote};
+use super::{
+    Shared,
+    exit::Failed,
+    open, output,
+    remote::{Remote, escaped},
+};
 use crate::{
     assembly,
     clock::SystemClock,
     config::Config,
-    context::{ContextQuery, load},
+    context::{ContextError, ContextQuery, Viewer, load},
     domain::{agent::AgentId, context::Alternation},
     formats::outgoing::RequestFormat,
     snapshot,
@@ -20,7 +25,10 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Prints the fields of the provider's request that hold the conversation: preamble, first message of the session, summary
-and window, valid for that provider. What couldn't be carried over is said on stderr; --json has it all.")]
+and window, valid for that provider. What couldn't be carried over is said on stderr; --json has it all.
+Examples:
+  recapd context my-agent --format openai
+  recapd context duet --format anthropic --as agent_b --budget 50000")]
 pub(super) struct Context {
     /// The agent
     agent: AgentId,
@@ -35,6 +43,9 @@ pub(super) struct Context {
     /// `context.alternation`]
     #[arg(long, value_name = "ack|merge|keep", value_parser = alternation_named)]
     alternation: Option<Alternation>,
+    /// One of the speakers of a shared conversation, as that one sees it [see `perspective.participants`]
+    #[arg(long = "as", value_name = "SPEAKER")]
+    speaker: Option<String>,
 }
 
 fn format_named(name: &str) -> Result<RequestFormat, String> {
@@ -83,7 +94,11 @@ impl Context {
         };
         let ceiling = tokenizer::ceiling_counter();
         let snapshot = snapshot::render(&row, config.summary.max_tokens, ceiling.as_ref());
-        let material = load(store.as_ref(), &self.agent, &snapshot).await?;
+        let viewer = self.speaker.clone().map(|speaker| Viewer {
+            speaker,
+            telling: config.perspective.telling(),
+        });
+        let material = load(store.as_ref(), &self.agent, &snapshot, viewer).await?;
         let row = store.agent(&self.agent).await?;
         let settings = row.map(|row| row.settings).unwrap_or_default();
         let options = settings
@@ -101,14 +116,28 @@ impl Context {
         let mode = self
             .alternation
             .map(|mode| format!("&alternation={}", mode.name()));
+        let speaker = self
+            .speaker
+            .as_deref()
+            .map(|speaker| format!("&as={}", escaped(speaker)));
         let path = format!(
-            "/v1/agents/{}/context?format={}{}{}",
+            "/v1/agents/{}/context?format={}{}{}{}",
             self.agent,
             self.format.name(),
             budget.unwrap_or_default(),
-            mode.unwrap_or_default()
+            mode.unwrap_or_default(),
+            speaker.unwrap_or_default()
         );
         let text = daemon.get(&path, "application/json").await?;
         serde_json::from_str(&text).map_err(|error| anyhow::Error::new(error).into())
+    }
+}
+
+impl From<ContextError> for Failed {
+    fn from(error: ContextError) -> Self {
+        match error {
+            ContextError::UnknownSpeaker(error) => Self::not_found(error.to_string()),
+            ContextError::Store(error) => error.into(),
+        }
     }
 }

@@ -1,23 +1,16 @@
 //! `recapd pin`, `unpin` and `pins`.
 
-use std::{process::ExitCode, sync::Arc};
+use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
 
-use super::{
-    Shared,
-    exit::{Failed, UNAVAILABLE},
-    open, output,
-    remote::Remote,
-};
+use super::{Shared, exit::Failed, lineage, open, output, remote::Remote};
 use crate::{
-    assembly,
-    clock::SystemClock,
     config::Config,
     context::pins::{PinsReply, pins},
     domain::{agent::AgentId, lineage::Step},
-    store::{Store, StoreError, sqlite::SqliteStore},
+    store::Store as _,
 };
 
 #[derive(Debug, Args)]
@@ -63,8 +56,7 @@ impl Numbered {
                 let path = format!("/v1/agents/{agent}/{action}");
                 Remote::new(server)?.post(&path, &json!({ "seq": seq })).await?;
             } else {
-                let store = hold(config, &agent).await?;
-                let keeper = assembly::keeper_alone(config, store, Arc::new(SystemClock)).await?;
+                let keeper = lineage::open(config, &agent).await?;
                 keeper.step(&agent, step).await?;
             }
             Ok(())
@@ -76,24 +68,6 @@ impl Numbered {
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// The database, which no daemon may hold: it would answer readers from before the step.
-async fn hold(config: &Config, agent: &AgentId) -> Result<Arc<dyn Store>, Failed> {
-    // A database that isn't there is not made.
-    open::look(config).await?;
-    let settings = assembly::sqlite_settings(&config.database);
-    let store = SqliteStore::open(&settings).await.map_err(|error| match error {
-        StoreError::InUse(_) => {
-            let hint = "ask the daemon that runs there: --server http://127.0.0.1:7411";
-            Failed::new(UNAVAILABLE, anyhow::anyhow!("{error}; {hint}"))
-        }
-        error => error.into(),
-    })?;
-    if store.agent(agent).await?.is_none() {
-        return Err(open::unknown(&store, agent).await);
-    }
-    Ok(Arc::new(store))
 }
 
 impl Pins {

@@ -22,6 +22,7 @@ pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
     ("context.output_reserve_tokens", 0, 10_000_000),
     ("context.system_reserve_tokens", 0, 10_000_000),
     ("context.pins_max_tokens", 0, 1_000_000),
+    ("convergence.window_messages", 2, 1_000),
     ("summary.max_tokens", 100, 10_000),
     ("summary.session_hours", 1, 87_600),
     ("summary.yesterday_hours", 1, 87_600),

@@ -57,6 +57,9 @@ impl Config {
             system_reserve_tokens: Some(context.system_reserve_tokens),
             anchor: Some(context.anchor),
             alternation: Some(context.alternation),
+            participants: Some(self.perspective.participants.clone()),
+            human_tag: Some(self.perspective.human_tag.clone()),
+            mode: Some(self.perspective.mode),
         }
     }
 

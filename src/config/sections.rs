@@ -8,6 +8,8 @@ use crate::{
     crontab::Crontab,
     domain::{
         context::{Alternation, ContextOptions},
+        convergence::{InvalidWeights, Profile, Rules, Thresholds},
+        perspective::{self, Mode, Telling},
         preset::Preset,
         settings::OnOverflow,
         window::Budget,
@@ -109,6 +111,87 @@ impl ContextConfig {
             ..ContextOptions::default()
         }
     }
+}
+
+/// `[perspective]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PerspectiveConfig {
+    /// Speakers' names with commas between them; empty for those who are heard.
+    pub participants: String,
+    /// What stands before the words of a human who steps in.
+    pub human_tag: String,
+    /// What kind of conversation it is.
+    pub mode: Mode,
+}
+
+impl PerspectiveConfig {
+    /// How shared conversations are told unless an agent's settings say otherwise.
+    pub fn telling(&self) -> Telling {
+        Telling {
+            participants: perspective::names(&self.participants),
+            human_tag: self.human_tag.clone(),
+            mode: self.mode,
+        }
+    }
+}
+
+/// `[convergence]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConvergenceConfig {
+    /// How speakers are compared.
+    pub profile: ProfileName,
+    /// What each likeness weighs with [`ProfileName::Custom`].
+    pub weights: String,
+    /// So many of the last messages are compared.
+    pub window_messages: usize,
+    /// From this score on a warning is given; 0 never.
+    pub warn_at: f64,
+    /// From this score on the conversation should end; 0 never.
+    pub stop_at: f64,
+}
+
+impl ConvergenceConfig {
+    /// The rules that this is; the weights of a custom profile were checked.
+    pub fn rules(&self) -> Rules {
+        let at = |score: f64| (score > 0.0).then_some(score);
+        Rules {
+            profile: self.profile().unwrap_or(Profile::BALANCED),
+            window_messages: self.window_messages,
+            thresholds: Thresholds {
+                warn_at: at(self.warn_at),
+                stop_at: at(self.stop_at),
+            },
+        }
+    }
+
+    /// The profile, of whichever kind.
+    pub(super) fn profile(&self) -> Result<Profile, InvalidWeights> {
+        match self.profile {
+            ProfileName::Balanced => Ok(Profile::BALANCED),
+            ProfileName::Structural => Ok(Profile::STRUCTURAL),
+            ProfileName::Semantic => Ok(Profile::SEMANTIC),
+            ProfileName::Strict => Ok(Profile::STRICT),
+            ProfileName::Custom => Profile::parse(&self.weights),
+        }
+    }
+}
+
+/// How two speakers are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProfileName {
+    /// A bit of everything.
+    Balanced,
+    /// Above all the form.
+    Structural,
+    /// Above all the words.
+    Semantic,
+    /// Words and form.
+    Strict,
+    /// By weights of one's own.
+    Custom,
 }
 
 /// `[summary]`

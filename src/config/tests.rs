@@ -74,6 +74,11 @@ fn the_reference_is_the_default() {
     context.output_reserve_tokens = 8000
     context.pins_max_tokens = 4000
     context.system_reserve_tokens = 0
+    convergence.profile = "balanced"
+    convergence.stop_at = 0.95
+    convergence.warn_at = 0.8
+    convergence.weights = "content=0.40 structure=0.15 sentences=0.20 length=0.15 punctuation=0.10"
+    convergence.window_messages = 10
     database.busy_timeout_ms = 5000
     database.group_commit_max = 256
     database.readers = 4
@@ -98,6 +103,9 @@ fn the_reference_is_the_default() {
     model.output_tokens_max = 4000
     model.thinking_reserve_tokens = 4000
     model.timeout_ms = 60000
+    perspective.human_tag = "[HUMAN]"
+    perspective.mode = "talk"
+    perspective.participants = ""
     queue.attempts_max = 5
     queue.backoff_base_ms = 5000
     queue.backoff_max_ms = 900000
@@ -221,7 +229,7 @@ fn every_value_in_the_comments_is_accepted_and_no_other() {
             assert!(error.contains(&format!("`{value}`")), "{error}");
         }
     }
-    assert_eq!(choices, 9);
+    assert_eq!(choices, 13);
 }
 
 /// What an empty base URL and an empty model stand for is said in the comments, and a key that is set wins.

@@ -8,6 +8,10 @@
 //! after the system's is the user's own; no turn is empty; the newest exchange is always there; what doesn't fit is
 //! reported. The same input gives the same turns. Nothing made up here is ever stored: [`Origin::Synthetic`] marks it.
 //!
+//! A conversation of several speakers is built for one of them: exchanges are left out by their original boundaries, as
+//! for anybody else, then it is looked at through the speaker's eyes ([`super::perspective`]), then roles are made to
+//! alternate.
+//!
 //! `formats::outgoing` writes the turns for a provider.
 
 mod alternation;
@@ -28,6 +32,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     message::{Message, Part},
+    perspective::Perspective,
     tokens::{MESSAGE_OVERHEAD_TOKENS, TokenCounter, count_part},
 };
 pub use copies::{COPIES_MAX, LeftCopy, SourceCopy};
@@ -88,6 +93,8 @@ pub enum Reason {
     Alternation,
     /// A call has no result.
     MissingResult,
+    /// The partner is silent.
+    Silence,
 }
 
 /// What one stored message, or one thing made up, contributes to a turn.
@@ -149,6 +156,10 @@ impl Alternation {
 
 /// How a context is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "switches that have nothing to do with each other"
+)]
 pub struct ContextOptions {
     /// The most tokens of the whole request, output included; 0 is no limit.
     pub max_tokens: i64,
@@ -166,6 +177,8 @@ pub struct ContextOptions {
     pub system_in_place: bool,
     /// Thinking of the open exchange is kept even after an eviction.
     pub keep_open_thinking: bool,
+    /// The user has the last word, made up if need be: some providers ask for that.
+    pub ends_with_user: bool,
 }
 
 impl ContextOptions {
@@ -197,6 +210,7 @@ impl Default for ContextOptions {
             alternation: Alternation::Merge,
             system_in_place: false,
             keep_open_thinking: false,
+            ends_with_user: false,
         }
     }
 }
@@ -228,7 +242,7 @@ pub struct SourceExchange<'a> {
 pub struct ContextInput<'a> {
     /// The leading instructions.
     pub preamble: Vec<SourceMessage<'a>>,
-    /// The first message of the session, said by the user.
+    /// The first message of the session, said by the user; seen by a speaker, the first that was said to that one.
     pub anchor: Option<SourceMessage<'a>>,
     /// The summary as it is to be read, already fenced ([`fence`]).
     pub summary: Option<String>,
@@ -238,6 +252,8 @@ pub struct ContextInput<'a> {
     pub exchanges: Vec<SourceExchange<'a>>,
     /// Exchanges of the session have left the window.
     pub evicted: bool,
+    /// Who sees it, in a conversation of several speakers; without one, whoever is the assistant.
+    pub perspective: Option<&'a Perspective>,
 }
 
 /// What to send.

@@ -157,10 +157,15 @@ impl Default for Ledger {
 
 impl Ledger {
     /// Where the next message goes (DESIGN 4.2; seed 000, "Boundary Detection"; seed 004, "a user message that is
-    /// not a tool result").
+    /// not a tool result"). In a conversation of several named speakers an exchange is a round, of two speakers a pair,
+    /// whether they speak as users, as models, or one as each.
     pub fn place(&self, entry: &Entry) -> Placement {
         match (&entry.kind, &self.newest) {
+            (Kind::User, Some(newest)) if self.takes_more(newest) && newest.is_answered_by(entry) => {
+                Placement::Joins
+            }
             (Kind::User, _) if !entry.interrupts => Placement::Opens,
+            (Kind::Assistant | Kind::ToolCall, Some(newest)) if newest.is_over_by(entry) => Placement::Opens,
             (_, Some(newest)) if self.takes_more(newest) => Placement::Joins,
             (Kind::System | Kind::Metadata(_), None) if self.follows(self.preamble.as_ref()) => {
                 Placement::Preamble

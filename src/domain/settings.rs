@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::{
     context::{Alternation, ContextOptions},
+    perspective::{self, Mode, Telling},
     preset::{Basis, Preset},
     window::Budget,
 };
@@ -20,8 +21,10 @@ pub use force::{InForce, Source};
 const TOKENS_MAX: i64 = 100_000_000;
 /// The most messages that a window may be said to hold.
 const MESSAGES_MAX: i64 = 1_000_000;
-/// The longest provider's or model's name, in bytes.
+/// The longest provider's or model's name, and the longest tag, in bytes.
 const NAME_BYTES_MAX: usize = 128;
+/// The longest list of participants, in bytes.
+pub const PARTICIPANTS_BYTES_MAX: usize = 4_096;
 
 /// What an agent overrides. What is absent is the configuration's.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -63,6 +66,15 @@ pub struct AgentSettings {
     /// What happens to neighbouring turns of one side.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alternation: Option<Alternation>,
+    /// Who takes part in a shared conversation, in order: `agent_a, agent_b`; empty for those who are heard.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub participants: Option<String>,
+    /// What stands before the words of a human who steps in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub human_tag: Option<String>,
+    /// What kind of shared conversation it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
 }
 
 /// What happens when the window is over budget although only the newest exchange is left in it.
@@ -80,7 +92,7 @@ pub enum OnOverflow {
 
 /// The settings' names, the keys of the configuration that they override, and what each may be.
 #[rustfmt::skip]
-const SETTINGS: [(&str, &str, &str); 12] = [
+const SETTINGS: [(&str, &str, &str); 15] = [
     ("preset", "window.preset", "none, ikigai, structured-memory, pidgin or last-n"),
     ("budget_tokens", "window.budget_tokens", "an integer from 0 to 100000000; 0 never evicts"),
     ("low_water", "window.low_water", "a number from 0 to 1"),
@@ -93,6 +105,9 @@ const SETTINGS: [(&str, &str, &str); 12] = [
     ("system_reserve_tokens", "context.system_reserve_tokens", "an integer from 0 to 100000000"),
     ("anchor", "context.anchor", "true or false"),
     ("alternation", "context.alternation", "merge, ack or keep"),
+    ("participants", "perspective.participants", "speakers' names with commas between them, of at most 4096 bytes"),
+    ("human_tag", "perspective.human_tag", "a text of at most 128 bytes"),
+    ("mode", "perspective.mode", "talk, choose-names or meditation"),
 ];
 
 /// Why a patch can't be applied.
@@ -202,6 +217,9 @@ impl AgentSettings {
             system_reserve_tokens: self.system_reserve_tokens.or(others.system_reserve_tokens),
             anchor: self.anchor.or(others.anchor),
             alternation: self.alternation.or(others.alternation),
+            participants: self.participants.or(others.participants),
+            human_tag: self.human_tag.or(others.human_tag),
+            mode: self.mode.or(others.mode),
         }
     }
 
@@ -238,6 +256,16 @@ impl AgentSettings {
         )
     }
 
+    /// How this agent's conversation is told to its speakers, where the configuration's way is `default`.
+    pub fn telling(&self, default: Telling) -> Telling {
+        let participants = self.participants.as_deref().map(perspective::names);
+        Telling {
+            participants: participants.unwrap_or(default.participants),
+            human_tag: self.human_tag.clone().unwrap_or(default.human_tag),
+            mode: self.mode.unwrap_or(default.mode),
+        }
+    }
+
     fn is_sound(&self) -> bool {
         let tokens = [
             self.budget_tokens,
@@ -245,7 +273,8 @@ impl AgentSettings {
             self.output_reserve_tokens,
             self.system_reserve_tokens,
         ];
-        let names = [&self.provider, &self.model];
+        let names = [&self.provider, &self.model, &self.human_tag];
+        let participants = self.participants.as_ref();
         tokens
             .into_iter()
             .flatten()
@@ -258,6 +287,7 @@ impl AgentSettings {
                 .flatten()
                 .all(|name| name.len() <= NAME_BYTES_MAX)
             && self.low_water.is_none_or(|share| (0.0..=1.0).contains(&share))
+            && participants.is_none_or(|list| list.len() <= PARTICIPANTS_BYTES_MAX)
     }
 }
 
@@ -306,6 +336,9 @@ mod tests {
             "system_reserve_tokens",
             "anchor",
             "alternation",
+            "participants",
+            "human_tag",
+            "mode",
         ];
         let cases = [
             json!({"budget_tokens": -1}),
@@ -319,6 +352,9 @@ mod tests {
             json!({"system_reserve_tokens": -1}),
             json!({"anchor": "yes"}),
             json!({"alternation": "mix"}),
+            json!({"participants": ["a", "b"]}),
+            json!({"human_tag": "x".repeat(129)}),
+            json!({"mode": "quarrel"}),
         ];
         for (name, patch) in invalid.into_iter().zip(cases) {
             let error = SettingsPatch::parse(patch).unwrap_err();
@@ -351,6 +387,9 @@ mod tests {
             system_reserve_tokens: Some(1),
             anchor: Some(true),
             alternation: Some(Alternation::Ack),
+            participants: Some("a, b".to_owned()),
+            human_tag: Some("[HUMAN]".to_owned()),
+            mode: Some(Mode::Talk),
         };
         let mut names: Vec<String> = json!(all).as_object().unwrap().keys().cloned().collect();
         let mut table: Vec<&str> = AgentSettings::names().collect();
@@ -377,6 +416,27 @@ mod tests {
         for (text, value) in cases {
             assert_eq!(AgentSettings::typed(text), value, "{text}");
         }
+    }
+
+    #[test]
+    fn settings_override_how_a_shared_conversation_is_told() {
+        let default = Telling {
+            participants: vec!["x".to_owned()],
+            ..Telling::default()
+        };
+        assert_eq!(AgentSettings::default().telling(default.clone()), default);
+        let settings = patched(
+            &AgentSettings::default(),
+            json!({"participants": "agent_a, agent_b,agent_a,", "human_tag": "", "mode": "meditation"}),
+        );
+        assert_eq!(
+            settings.telling(default),
+            Telling {
+                participants: vec!["agent_a".to_owned(), "agent_b".to_owned()],
+                human_tag: String::new(),
+                mode: Mode::Meditation,
+            }
+        );
     }
 
     #[test]

@@ -191,6 +191,7 @@ impl<'c> Filling<'c> {
                 })
                 .collect(),
             evicted: self.evicted,
+            perspective: None,
         }
     }
 
@@ -204,7 +205,7 @@ impl<'c> Filling<'c> {
     fn summary(&self) -> Option<String> {
         let agent: AgentId = "selftest".parse().ok()?;
         let room = self.trial.budget.budget_tokens() / SUMMARY_SHARE;
-        let summary = fence(&agent, 1, &self.left.join("\n"));
+        let summary = fence(&agent, 1, &self.left.join("\n"), None);
         (self.evicted && self.counter.count(&summary) <= room).then_some(summary)
     }
 

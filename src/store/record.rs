@@ -291,6 +291,18 @@ pub struct StoredExchange {
     pub messages: Vec<StoredMessage>,
 }
 
+/// The last words of speakers are looked for in so many exchanges.
+pub const SAID_EXCHANGES_MAX: i64 = 1_000;
+
+/// What a named speaker said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaidMessage {
+    /// The exchange that it stands in.
+    pub exchange: i64,
+    /// The message.
+    pub stored: StoredMessage,
+}
+
 /// A message as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredMessage {

@@ -40,8 +40,8 @@ use tokio_util::task::TaskTracker;
 use super::{
     AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
     Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Pins, Prune,
-    Recount, RecountBatch, Recounted, Sample, SessionEnded, Settle, Store, StoreError, StoreResult,
-    StoredExchange, SummaryRow, verify::AgentReport,
+    Recount, RecountBatch, Recounted, SaidMessage, Sample, SessionEnded, Settle, Store, StoreError,
+    StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
 };
 use crate::domain::{
     agent::AgentId,
@@ -325,6 +325,10 @@ impl Store for SqliteStore {
 
     async fn count_exchanges(&self, agent: &AgentId, from: i64, through: i64) -> StoreResult<i64> {
         exchange::count(&mut *self.readers.acquire().await?, agent, from, through).await
+    }
+
+    async fn last_said(&self, agent: &AgentId, limit: i64) -> StoreResult<Vec<SaidMessage>> {
+        exchange::last_said(&mut *self.readers.acquire().await?, agent, limit).await
     }
 
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {

@@ -132,6 +132,7 @@ fn request() -> ModelRequest {
             voice: Voice::User,
             label: String::new(),
             text: "Fix the parser.".to_owned(),
+            at: Timestamp(1_795_000_000_000),
         }],
     }];
     ModelRequest {

@@ -317,6 +317,23 @@ async fn the_commands_ask_a_running_daemon() {
     assert!(history.contains("the model sees from here"), "{history}");
     let (_, status, _) = ask(&["status"]);
     assert!(status.contains("1 agents, 1 summaries"), "{status}");
+    for (args, words) in [
+        (&["mark", AGENT, "here"][..], "`here` at #2"),
+        (&["rewind", AGENT, "here"], "0 exchanges set aside"),
+        (&["fork", AGENT, "scout"], "forked scout"),
+        (&["clear", "scout", "--json"], "\"session\": 2"),
+    ] {
+        let (code, told, error) = ask(args);
+        assert_eq!(code, Some(0), "{error}");
+        assert!(told.contains(words), "{told}");
+    }
+    for (args, status) in [
+        (&["rewind", AGENT, "nowhere"][..], 3),
+        (&["fork", AGENT, "scout"], 1),
+        (&["context", AGENT, "--format", "openai", "--as", "no body"], 3),
+    ] {
+        assert_eq!(ask(args).0, Some(status), "{args:?}");
+    }
     let (code, _, unknown) = ask(&["summary", "nobody"]);
     assert_eq!(code, Some(3));
     assert!(unknown.contains("nobody"), "{unknown}");

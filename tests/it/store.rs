@@ -84,7 +84,8 @@ macro_rules! every_test {
             reading: an_agent_is_read_back, agents_come_in_pages, exchanges_are_read_by_range,
                 messages_come_back_verbatim, an_unreadable_message_is_shown_without_content,
                 a_summary_names_what_is_pending, more_pending_than_can_be_named_is_counted,
-                impossible_data_is_named, a_database_answers;
+                impossible_data_is_named, a_database_answers, the_last_words_of_speakers_are_read,
+                synthetic_messages_are_never_stored;
             schedule: a_slot_is_taken_once, aged_documents_are_enqueued, ageing_follows_the_replay,
                 old_rows_are_pruned, the_latest_slot_is_kept, a_sample_counts_everything;
             lineage: a_clear_closes_the_session, a_later_preamble_is_never_summarised, clearing_nothing_leaves_nothing,
@@ -101,7 +102,9 @@ macro_rules! every_test {
             fork: a_child_begins_where_its_parent_stands, a_fork_before_the_first_word_shares_nothing,
                 a_child_needs_a_parent_and_a_new_name, each_rewinds_for_itself,
                 marks_before_the_watermark_stay_with_the_parent, ancestors_are_walked_once,
-                nothing_later_in_the_parent_reaches_the_child;
+                nothing_later_in_the_parent_reaches_the_child,
+                a_clear_in_the_child_hides_the_parent,
+                a_later_clear_or_rewind_of_the_parent_leaves_the_child_alone;
             same_window: memory_and_database_decide_the_same_boundary;
             verify: everything_together_verifies_clean, an_unknown_agent_cannot_be_verified,
                 lost_messages_are_found, torn_exchanges_are_found, a_window_that_does_not_fit_is_found,

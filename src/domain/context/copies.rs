@@ -3,10 +3,14 @@
 
 use serde::Serialize;
 
-use super::{ContextInput, Piece, Reason, SourceMessage, fence::escaped};
+use super::{
+    ContextInput, Piece, Reason, Role, SourceMessage,
+    fence::{attribute, escaped},
+};
 use crate::domain::{
     exchange::PREAMBLE,
     message::{Message, Part},
+    perspective::Perspective,
     tokens::{TokenCounter, count_message},
 };
 
@@ -65,7 +69,7 @@ impl<'a> Copies<'a> {
                 seq: copy.message.seq,
                 pinned: copy.pinned,
                 tokens: tokens.unwrap_or_else(|| count_message(counter, message)),
-                piece: Piece::text(Reason::Copy, &text(copy)?),
+                piece: Piece::text(Reason::Copy, &text(copy, input.perspective)?),
             })
         });
         Self(copies.collect())
@@ -113,22 +117,30 @@ impl<'a> Copies<'a> {
     }
 }
 
-/// A copy as the model reads it: fenced, and said to be one. `None` if the message says nothing.
-fn text(copy: &SourceCopy<'_>) -> Option<String> {
-    let Message { kind, parts, .. } = copy.message.message;
-    let lines: Vec<String> = parts.iter().filter_map(line).collect();
-    if lines.is_empty() || !kind.is_conversation() {
+/// A copy as the model reads it: fenced, and said to be one. `None` if the message says nothing, or nothing to `viewer`:
+/// what tools answered belongs to their callers.
+fn text(copy: &SourceCopy<'_>, viewer: Option<&Perspective>) -> Option<String> {
+    let message: &Message = copy.message.message;
+    let lines: Vec<String> = match viewer {
+        None => message.parts.iter().filter_map(line).collect(),
+        Some(viewer) => {
+            let seen = viewer.see(message).filter(|seen| seen.role != Role::Tool)?;
+            seen.parts.iter().filter_map(line).collect()
+        }
+    };
+    if lines.is_empty() || !message.kind.is_conversation() {
         return None;
     }
+    let speaker = message.speaker.as_deref().filter(|_| viewer.is_some());
+    let by = speaker.map_or_else(|| message.kind.name().to_owned(), attribute);
     let place = match copy.exchange {
         PREAMBLE => "the beginning".to_owned(),
         exchange => format!("#{exchange}"),
     };
     let why = if copy.pinned { "pinned" } else { "important" };
     Some(format!(
-        "<copy of=\"message {}\" exchange=\"{place}\" by=\"{}\" why=\"{why}\">\n{}\n</copy>",
+        "<copy of=\"message {}\" exchange=\"{place}\" by=\"{by}\" why=\"{why}\">\n{}\n</copy>",
         copy.message.seq,
-        kind.name(),
         escaped(&lines.join("\n"), "</copy"),
     ))
 }

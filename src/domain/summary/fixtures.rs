@@ -42,6 +42,7 @@ pub(crate) fn exchange(n: i64, at: Timestamp) -> Exchange {
             title: format!("Question {n}"),
             tools: vec![("bash".to_owned(), 2)],
             answer: format!("Answer {n}"),
+            speakers: Vec::new(),
         },
         set_aside_at: None,
     }

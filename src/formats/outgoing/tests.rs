@@ -1,6 +1,7 @@
 //! Requests in each format: what a person would look for, and properties over random conversations.
 
 mod checker;
+mod perspective;
 mod properties;
 
 use super::*;

@@ -100,6 +100,7 @@ fn options() -> impl Strategy<Value = ContextOptions> {
             alternation,
             system_in_place,
             keep_open_thinking,
+            ends_with_user: keep_open_thinking,
             ..ContextOptions::default()
         },
     )
