@@ -45,8 +45,8 @@ pub(super) async fn load(
         };
         exchanges.push(StoredExchange {
             exchange,
-            evicted_at: row::time(row, 11)?,
-            summary_version: row.try_get(12)?,
+            evicted_at: row::time(row, 12)?,
+            summary_version: row.try_get(13)?,
             messages,
         });
     }

@@ -1,5 +1,6 @@
 //! `GET /v1/agents/{id}/context`
 
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::server::{Reply, Server};
@@ -15,6 +16,14 @@ async fn with_archive() -> Server {
     .await;
     server.converse("coder", 1..=14).await;
     server
+}
+
+async fn change(server: &Server, patch: &str) {
+    let request = server
+        .request(Method::PATCH, "/v1/agents/coder")
+        .header("content-type", "application/merge-patch+json");
+    let reply = Reply::of(request.body(patch.to_owned())).await;
+    assert_eq!(reply.status, 200, "{}", reply.body);
 }
 
 #[tokio::test]
@@ -104,6 +113,44 @@ async fn budget_and_alternation_can_be_asked_for() {
         text.contains("exchange #13 is left out") && text.contains("Fix bug 14"),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn an_agents_own_settings_are_in_force_until_the_request_says_otherwise() {
+    let server = with_archive().await;
+    let limit = async |query: &str| {
+        let reply = server.get(&format!("{PATH}?format=openai{query}")).await.json();
+        reply["limit_tokens"].as_i64().unwrap()
+    };
+    assert_eq!(limit("").await, 152_000);
+    for (patch, tokens) in [
+        (r#"{"output_reserve_tokens": 20000}"#, 140_000),
+        (r#"{"system_reserve_tokens": 30000}"#, 110_000),
+        (r#"{"context_max_tokens": 100000}"#, 50_000),
+        (
+            r#"{"preset": "structured-memory", "context_max_tokens": null}"#,
+            104_000,
+        ),
+    ] {
+        change(&server, patch).await;
+        assert_eq!(limit("").await, tokens, "{patch}");
+    }
+    assert_eq!(limit("&budget=80000").await, 30_000);
+    change(&server, r#"{"preset": "last-n", "max_messages": 4}"#).await;
+    server.converse("coder", 15..=15).await;
+    let path = format!("{PATH}?format=openai");
+    let has_moved = |reply: &Reply| reply.json()["first_exchange"] == 14;
+    let reply = server.get_until(&path, has_moved).await.json();
+    let messages = reply["body"]["messages"].as_array().unwrap();
+    let roles: Vec<&str> = messages
+        .iter()
+        .map(|message| message["role"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        roles,
+        ["user", "assistant", "user", "assistant", "user", "assistant"]
+    );
+    assert_eq!(messages[1]["content"], "Understood.");
 }
 
 #[tokio::test]

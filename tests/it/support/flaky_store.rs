@@ -16,9 +16,9 @@ use recapd::{
     },
     store::{
         AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
-        Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Prune, Recount,
-        RecountBatch, Recounted, SaidMessage, Sample, SessionEnded, Settle, Store, StoreError, StoreResult,
-        StoredExchange, SummaryRow, verify::AgentReport,
+        Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Pins, Prune,
+        Recount, RecountBatch, Recounted, SaidMessage, Sample, SessionEnded, Settle, Store, StoreError,
+        StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
     },
 };
 
@@ -127,6 +127,7 @@ pass! {
     fn rewind(request: AppendRequest) -> AppendOutcome;
     fn fork(parent: &AgentId, child: &AgentId, now: Timestamp) -> Forked;
     fn ancestors(agent: &AgentId) -> Vec<Ancestor>;
+    fn pins(agent: &AgentId, limit: i64) -> Pins;
     fn end_session(agent: &AgentId, now: Timestamp) -> SessionEnded;
     fn change_settings(agent: &AgentId, patch: &SettingsPatch, now: Timestamp) -> AgentSettings;
     fn begin_recount(agent: &AgentId) -> ();

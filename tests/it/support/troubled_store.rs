@@ -16,9 +16,9 @@ use recapd::{
     },
     store::{
         AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
-        Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Prune, Recount,
-        RecountBatch, Recounted, SaidMessage, Sample, SessionEnded, Settle, Store, StoreError, StoreResult,
-        StoredExchange, SummaryRow, verify::AgentReport,
+        Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Pins, Prune,
+        Recount, RecountBatch, Recounted, SaidMessage, Sample, SessionEnded, Settle, Store, StoreError,
+        StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -99,6 +99,10 @@ impl Store for TroubledStore {
 
     async fn ancestors(&self, agent: &AgentId) -> StoreResult<Vec<Ancestor>> {
         self.enter("ancestors").await?.ancestors(agent).await
+    }
+
+    async fn pins(&self, agent: &AgentId, limit: i64) -> StoreResult<Pins> {
+        self.enter("pins").await?.pins(agent, limit).await
     }
 
     async fn begin_recount(&self, agent: &AgentId) -> StoreResult<()> {
