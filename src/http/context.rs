@@ -24,9 +24,9 @@ pub(super) async fn read(
 ) -> Result<Json<ContextReply>, Problem> {
     let query = query(&uri)?;
     let parts = &app.parts;
-    let reading = parts.snapshots.get(&agent).await?;
-    let reading = reading.ok_or_else(|| Problem::unknown_agent(&agent))?;
-    let material = context::load(parts.store.as_ref(), &agent, &reading.snapshot).await?;
+    let snapshot = parts.snapshots.of_step(&agent).await?;
+    let snapshot = snapshot.ok_or_else(|| Problem::unknown_agent(&agent))?;
+    let material = context::load(parts.store.as_ref(), &agent, &snapshot).await?;
     let (counter, defaults) = (parts.keeper.counter_of(&agent).await?, app.settings.context);
     // A long tool result takes a while to be shortened; other requests shouldn't wait for it.
     let building = tokio::task::spawn_blocking(move || material.build(query, defaults, counter.as_ref()));
