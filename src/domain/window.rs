@@ -15,7 +15,8 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use super::{
-    exchange::{Entry, Exchange},
+    context::{ContextInput, SourceExchange, SourceMessage},
+    exchange::{Entry, Exchange, ExchangeState, FIRST_EXCHANGE},
     ledger::{Cut, Ledger},
     lineage::Step,
     message::Message,
@@ -84,6 +85,8 @@ pub struct HeldExchange {
     pub exchange: Exchange,
     /// Its messages, in order.
     pub messages: Vec<Message>,
+    /// What each of them costs.
+    pub tokens: Vec<i64>,
 }
 
 /// A window held in memory. It keeps the preamble and the exchanges in the window, nothing else.
@@ -91,7 +94,7 @@ pub struct Window {
     ledger: Ledger,
     budget: Budget,
     counter: Arc<dyn TokenCounter>,
-    preamble: Vec<Message>,
+    preamble: Vec<(Message, i64)>,
     held: VecDeque<HeldExchange>,
 }
 
@@ -115,7 +118,7 @@ impl Window {
         let entry = Entry::new(&message, tokens, message.at.unwrap_or(now));
         let is_clear = Step::of(&message) == Some(Step::Clear);
         let appended = self.ledger.append(&entry, 0);
-        self.hold(appended.exchange, message);
+        self.hold(appended.exchange, message, tokens);
         if is_clear {
             self.ledger.clear(entry.at);
             self.preamble.clear();
@@ -124,10 +127,10 @@ impl Window {
         self.evict(entry.at)
     }
 
-    fn hold(&mut self, exchange: i64, message: Message) {
+    fn hold(&mut self, exchange: i64, message: Message, tokens: i64) {
         let preamble = self.ledger.preamble.as_ref();
         if preamble.is_some_and(|preamble| preamble.exchange == exchange) {
-            self.preamble.push(message);
+            self.preamble.push((message, tokens));
             return;
         }
         let Some(newest) = &self.ledger.newest else { return };
@@ -139,10 +142,12 @@ impl Window {
             Some(held) => {
                 held.exchange.clone_from(newest);
                 held.messages.push(message);
+                held.tokens.push(tokens);
             }
             None => self.held.push_back(HeldExchange {
                 exchange: newest.clone(),
                 messages: vec![message],
+                tokens: vec![tokens],
             }),
         }
     }
@@ -175,12 +180,49 @@ impl Window {
     pub fn messages(&self) -> impl Iterator<Item = &Message> {
         self.preamble
             .iter()
+            .map(|(message, _)| message)
             .chain(self.held.iter().flat_map(|held| held.messages.iter()))
     }
 
     /// The exchanges in the window, oldest first.
     pub fn exchanges(&self) -> impl Iterator<Item = &HeldExchange> {
         self.held.iter()
+    }
+
+    /// What a context of the window is built from, without a summary and without an anchor, which it doesn't keep.
+    /// Messages are numbered from the window's beginning.
+    pub fn context_input(&self) -> ContextInput<'_> {
+        let mut seq = 0;
+        let mut source = |message, tokens| {
+            seq += 1;
+            SourceMessage {
+                seq,
+                message,
+                tokens: Some(tokens),
+            }
+        };
+        let preamble = self.preamble.iter();
+        let preamble = preamble.map(|(message, tokens)| source(message, *tokens));
+        ContextInput {
+            preamble: preamble.collect(),
+            anchor: None,
+            summary: None,
+            exchanges: self
+                .held
+                .iter()
+                .map(|held| {
+                    let messages = held.messages.iter().zip(&held.tokens);
+                    SourceExchange {
+                        exchange: held.exchange.exchange,
+                        is_open: held.exchange.state == ExchangeState::Open,
+                        messages: messages
+                            .map(|(message, tokens)| source(message, *tokens))
+                            .collect(),
+                    }
+                })
+                .collect(),
+            evicted: self.ledger.first_exchange > FIRST_EXCHANGE,
+        }
     }
 
     /// Tokens of the preamble and the exchanges in the window.
