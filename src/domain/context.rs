@@ -36,7 +36,8 @@ pub use last_n::{is_safe_boundary, last_n};
 pub const MISSING_RESULT: &str = "interrupted: no result was recorded";
 /// What the model is made to say between two turns of the user's (the lecture's text).
 pub const ACKNOWLEDGEMENT: &str = "Understood.";
-/// What the user is made to say between two turns of the model's, and before its first.
+/// What the user is made to say between two turns of the model's, before its first, and after its last where the newest
+/// message is a late result.
 pub const CONTINUATION: &str = "Continue.";
 /// The reserve for output takes at most this part of a request.
 const RESERVE_SHARE_MAX: i64 = 4;
@@ -77,6 +78,8 @@ pub enum Reason {
     FirstTurn,
     /// Two turns of one side would stand side by side.
     Alternation,
+    /// The newest message is a result that has gone to its call, before what the model said since.
+    LateResult,
     /// A call has no result.
     MissingResult,
 }

@@ -32,6 +32,15 @@ pub(super) fn begin_with_user(turns: &mut Vec<Turn<'_>>) {
     }
 }
 
+/// Leaves the last word to the user, where somebody waits for the model although a late result has gone to its call,
+/// before what the model said since.
+pub(super) fn end_with_user(turns: &mut Vec<Turn<'_>>) {
+    if let Some(last) = turns.last().filter(|last| last.role == Role::Assistant) {
+        let exchange = last.exchange;
+        turns.push(said(Role::User, Reason::LateResult, CONTINUATION, exchange));
+    }
+}
+
 /// Repairs alternation. Repairing twice changes nothing more.
 pub(super) fn repair<'a>(turns: Vec<Turn<'a>>, mode: Alternation) -> Vec<Turn<'a>> {
     let mut repaired: Vec<Turn<'a>> = Vec::with_capacity(turns.len());

@@ -84,6 +84,9 @@ impl<'i, 'a> Plan<'i, 'a> {
                 .map(|text| Piece::text(Reason::Summary, text)),
             body: pairs::repair(&drafts),
         };
+        if drafts.last().is_some_and(|newest| newest.role != Role::Assistant) {
+            alternation::end_with_user(&mut plan.body);
+        }
         let turns = plan.preamble.iter_mut().chain(&mut plan.body);
         let pieces = turns.flat_map(|turn| &mut turn.pieces);
         for piece in pieces.chain(&mut plan.anchor).chain(&mut plan.summary) {
