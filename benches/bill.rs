@@ -3,13 +3,14 @@
 //!
 //! `cargo bench --bench bill -- FILE` reads any conversation; without a file it is `examples/two-weeks.jsonl`.
 //!
-//! Assumed, after Anthropic's documentation of prompt caching:
+//! Assumed, after the providers' documentation of prompt caching:
 //! - A cached token costs 0.1 of a plain one, one that is written to the cache 1.25. Output is the same for all three.
-//! - Breakpoints: one behind the instructions, three behind the last three messages. What is cached is the longest
-//!   prefix of messages, equal byte for byte, that ends at a breakpoint of the request before.
+//! - Anthropic: breakpoints behind the instructions and behind the last three messages; what is cached is the longest
+//!   prefix of messages, equal byte for byte, that ends at a breakpoint of the request before. An entry lives for five
+//!   minutes after its last use. Instructions in the middle of a conversation move to its front.
+//! - OpenAI: any prefix of messages of the request before, for thirty minutes.
 //! - A prefix of fewer than 1,024 tokens isn't cached.
-//! - An entry lives for five minutes after its last use, by the conversation's own times; beside it stands the bill with
-//!   a cache that is kept warm.
+//! - Time is that of the conversation; beside it stands the bill with a cache that is kept warm.
 //! - The model is called wherever it speaks next. A message's tokens are those of its JSON, in o200k.
 //! - recapd's worker takes as long as three model calls; until then digests stand for what left the window.
 
@@ -18,7 +19,7 @@ mod place;
 #[path = "measure/table.rs"]
 mod table;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use anyhow::Context as _;
 use place::Place;
@@ -30,7 +31,7 @@ use recapd::{
         context::{ContextOptions, build},
         message::{Kind, Message},
         time::{MINUTE_MS, Timestamp},
-        tokens::TokenCounter,
+        tokens::{TokenCounter, count_message},
         window::{Budget, Window},
     },
     formats::{
@@ -48,14 +49,45 @@ const READ: i64 = 2;
 const WRITTEN: i64 = 25;
 /// The shortest prefix that is cached, in tokens.
 const CACHED_TOKENS_MIN: i64 = 1_024;
-/// How long an entry lives after its last use.
-const CACHE_LIFE_MS: i64 = 5 * MINUTE_MS;
-/// Messages at the end of a request with a breakpoint behind them.
+/// Messages at the end of a request to Anthropic with a breakpoint behind them.
 const BREAKPOINTS: usize = 3;
 /// Model calls that an update of the summary takes.
 const UPDATE_CALLS: u32 = 3;
 /// Messages of a run that only shows that the program still works.
 const QUICK_MESSAGES: usize = 200;
+
+/// Whose cache it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Provider {
+    Anthropic,
+    OpenAi,
+}
+
+impl Provider {
+    fn format(self) -> RequestFormat {
+        match self {
+            Self::Anthropic => RequestFormat::Anthropic,
+            Self::OpenAi => RequestFormat::OpenAiChat,
+        }
+    }
+
+    /// How long an entry lives after its last use.
+    fn cache_life_ms(self) -> i64 {
+        match self {
+            Self::Anthropic => 5 * MINUTE_MS,
+            Self::OpenAi => 30 * MINUTE_MS,
+        }
+    }
+
+    /// How many messages of a request of `sent` are cached, if the next one begins with `shared` of them.
+    fn cached(self, sent: usize, shared: usize) -> usize {
+        match self {
+            Self::Anthropic if shared + BREAKPOINTS > sent => shared,
+            Self::Anthropic => 0,
+            Self::OpenAi => shared,
+        }
+    }
+}
 
 /// A request as the cache sees it.
 struct Request {
@@ -80,25 +112,37 @@ impl Request {
     fn values(&self) -> impl Iterator<Item = &Value> {
         std::iter::once(&self.system).chain(&self.messages)
     }
-
-    fn tokens(&self, counter: &dyn TokenCounter) -> i64 {
-        self.values().map(|value| count(counter, value)).sum()
-    }
 }
 
-fn count(counter: &dyn TokenCounter, value: &Value) -> i64 {
-    if value.is_null() {
-        0
-    } else {
-        counter.count(&value.to_string())
+/// Counts values, each different one once.
+struct Counter {
+    counter: Arc<dyn TokenCounter>,
+    known: HashMap<String, i64>,
+}
+
+impl Counter {
+    fn count(&mut self, value: &Value) -> i64 {
+        if value.is_null() {
+            return 0;
+        }
+        let text = value.to_string();
+        if let Some(&tokens) = self.known.get(&text) {
+            return tokens;
+        }
+        let tokens = self.counter.count(&text);
+        self.known.insert(text, tokens);
+        tokens
     }
 }
 
 /// What the calls of one kind of window cost, with a cache that forgets and with one that doesn't.
 struct Bill {
-    counter: Arc<dyn TokenCounter>,
+    provider: Provider,
+    counter: Counter,
     last: Option<(Request, Vec<i64>)>,
     calls: i64,
+    /// Calls whose request doesn't begin with all of the one before.
+    breaks: i64,
     sent_tokens: i64,
     forgetful: Cost,
     warm: Cost,
@@ -129,11 +173,16 @@ impl Cost {
 }
 
 impl Bill {
-    fn new() -> Self {
+    fn new(provider: Provider) -> Self {
         Self {
-            counter: tokenizer::counter_for("openai", "gpt-5"),
+            provider,
+            counter: Counter {
+                counter: counter(),
+                known: HashMap::new(),
+            },
             last: None,
             calls: 0,
+            breaks: 0,
             sent_tokens: 0,
             forgetful: Cost::default(),
             warm: Cost::default(),
@@ -141,32 +190,32 @@ impl Bill {
     }
 
     fn call(&mut self, request: Request) {
-        let last = self
-            .last
-            .as_ref()
-            .filter(|(last, _)| last.system == request.system);
-        let (shared, is_alive, known) = last.map_or((None, false, [].as_slice()), |(last, tokens)| {
+        let last = self.last.take();
+        let last = last.filter(|(last, _)| last.system == request.system);
+        let shared = last.as_ref().map(|(last, _)| {
             let pairs = last.messages.iter().zip(&request.messages);
-            let shared = pairs.take_while(|(before, now)| before == now).count();
-            let is_alive = request.at.since_ms(last.at) <= CACHE_LIFE_MS;
-            (Some(shared), is_alive, tokens.as_slice())
+            pairs.take_while(|(before, now)| before == now).count()
         });
-        // The instructions come first.
+        // The first number is that of the instructions.
+        let (sent_at, known) = last.map_or((None, Vec::new()), |(last, tokens)| (Some(last.at), tokens));
+        let sent = known.len().saturating_sub(1);
         let mut tokens: Vec<i64> = known
-            .iter()
-            .copied()
+            .into_iter()
             .take(shared.map_or(0, |shared| shared + 1))
             .collect();
-        let new = request.values().skip(tokens.len());
-        tokens.extend(new.map(|value| count(self.counter.as_ref(), value)));
-        let cached = shared.map_or(0, |shared| {
-            let end = known.len() - 1;
-            let mut breakpoints = (end.saturating_sub(BREAKPOINTS - 1)..=end).rev();
-            let hit = breakpoints.find(|&end| end <= shared).unwrap_or(0);
-            tokens.iter().take(hit + 1).sum()
-        });
-        self.add(tokens.iter().sum(), cached, is_alive);
+        for value in request.values().skip(tokens.len()) {
+            tokens.push(self.counter.count(value));
+        }
+        let cached = shared.map_or(0, |shared| self.provider.cached(sent, shared) + 1);
+        let cached = tokens.iter().take(cached).sum();
+        self.breaks += i64::from(shared.is_none_or(|shared| shared < sent));
+        self.add(tokens.iter().sum(), cached, self.is_alive(sent_at, request.at));
         self.last = Some((request, tokens));
+    }
+
+    /// Whether what was cached at `sent_at` is still there.
+    fn is_alive(&self, sent_at: Option<Timestamp>, now: Timestamp) -> bool {
+        sent_at.is_some_and(|sent_at| now.since_ms(sent_at) <= self.provider.cache_life_ms())
     }
 
     fn add(&mut self, tokens: i64, cached: i64, is_alive: bool) {
@@ -199,64 +248,74 @@ async fn main() -> anyhow::Result<()> {
         message.at = Some(at);
     }
     let budget = Config::default().window.budget_tokens.min(budget_of(&messages));
-    let (whole, sliding) = (whole(&messages), sliding(&messages, budget));
-    let recapd = recapd(&messages, budget).await?;
-    print(
-        &format!("{} messages, a window of {budget} tokens", messages.len()),
-        &[
-            ("whole history, every call", &whole),
-            ("window that slides every turn", &sliding),
-            ("recapd", &recapd),
-        ],
-    );
+    for provider in [Provider::Anthropic, Provider::OpenAi] {
+        let (whole, sliding) = (whole(provider, &messages), sliding(provider, &messages, budget));
+        let recapd = recapd(provider, &messages, budget).await?;
+        let title = format!(
+            "{provider:?}: {} messages, a window of {budget} tokens",
+            messages.len()
+        );
+        print(&title, &whole, &sliding, &recapd);
+    }
     Ok(())
+}
+
+fn counter() -> Arc<dyn TokenCounter> {
+    tokenizer::counter_for("openai", "gpt-5")
 }
 
 /// A fifth of a conversation that would fit into the window as it is.
 fn budget_of(messages: &[Message]) -> i64 {
-    let counter = tokenizer::counter_for("openai", "gpt-5");
+    let counter = counter();
     let tokens = messages
         .iter()
-        .map(|message| recapd::domain::tokens::count_message(counter.as_ref(), message));
+        .map(|message| count_message(counter.as_ref(), message));
     tokens.sum::<i64>() / 5
 }
 
 #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
-fn print(title: &str, bills: &[(&str, &Bill)]) {
+fn print(title: &str, whole: &Bill, sliding: &Bill, recapd: &Bill) {
     let columns = [
         "calls",
+        "breaks",
         "tokens sent",
         "read from cache",
         "written to it",
         "costs, in plain tokens",
         "× sliding",
-        "cache kept warm",
+        "kept warm",
         "× sliding",
     ];
     let mut table = Table::new(title, &columns);
-    let sliding = bills
-        .iter()
-        .find(|(name, _)| name.contains("slides"))
-        .map(|(_, bill)| bill);
     let plain = |cost: &Cost| cost.total() as f64 / PLAIN as f64;
-    for (name, bill) in bills {
-        let share = |cost: fn(&Bill) -> &Cost| {
-            let other = sliding.map_or(1.0, |sliding| plain(cost(sliding)));
-            format!("{:.2}", plain(cost(bill)) / other)
-        };
-        table.row(
-            name,
-            &[
-                bill.calls.to_string(),
-                bill.sent_tokens.to_string(),
-                bill.forgetful.read.to_string(),
-                bill.forgetful.written.to_string(),
-                format!("{:.0}", plain(&bill.forgetful)),
-                share(|bill| &bill.forgetful),
-                format!("{:.0}", plain(&bill.warm)),
-                share(|bill| &bill.warm),
-            ],
-        );
+    let figures = |cost: &Cost, other: &Cost| {
+        [
+            format!("{:.0}", plain(cost)),
+            format!("{:.2}", plain(cost) / plain(other)),
+        ]
+    };
+    for (name, bill) in [
+        ("whole history, every call", whole),
+        ("window that slides every turn", sliding),
+        ("recapd", recapd),
+    ] {
+        let sums = [
+            bill.calls,
+            bill.breaks,
+            bill.sent_tokens,
+            bill.forgetful.read,
+            bill.forgetful.written,
+        ];
+        let costs = [
+            figures(&bill.forgetful, &sliding.forgetful),
+            figures(&bill.warm, &sliding.warm),
+        ];
+        let cells: Vec<String> = sums
+            .iter()
+            .map(i64::to_string)
+            .chain(costs.into_iter().flatten())
+            .collect();
+        table.row(name, &cells);
     }
     table.print();
 }
@@ -275,40 +334,36 @@ fn is_call(messages: &[Message], place: usize) -> bool {
 }
 
 /// Nothing ever leaves: each call reads all that the call before it sent, and writes what is new.
-fn whole(messages: &[Message]) -> Bill {
-    let mut bill = Bill::new();
-    // A window of the newest exchange; what it sent before it left is counted once more, whole.
-    let mut window = Window::new(Budget::new(1, 1.0), Arc::clone(&bill.counter));
-    let (mut before_tokens, mut sent_tokens, mut newest_tokens) = (0, 0, 0);
-    let mut last_at = None;
+fn whole(provider: Provider, messages: &[Message]) -> Bill {
+    let mut bill = Bill::new(provider);
+    // A window of the newest exchange alone: what was sent before it can't change any more.
+    let mut window = Window::new(Budget::new(1, 1.0), counter());
+    let (mut before_tokens, mut newest_tokens, mut sent_tokens, mut sent_at) = (0, 0, 0, None);
     for (place, message) in messages.iter().enumerate() {
-        let has_left = !window.push(message.clone(), Timestamp(0)).is_empty();
-        if has_left {
+        if !window.push(message.clone(), Timestamp(0)).is_empty() {
             before_tokens += newest_tokens;
         }
-        let sent = in_full(&window);
-        newest_tokens = sent.tokens(bill.counter.as_ref());
+        let sent = in_full(provider, &window);
+        newest_tokens = sent.values().map(|value| bill.counter.count(value)).sum();
         if is_call(messages, place) {
-            let at = message.at.unwrap_or_default();
-            let is_alive = last_at.is_some_and(|last: Timestamp| at.since_ms(last) <= CACHE_LIFE_MS);
-            let all = before_tokens + newest_tokens;
-            bill.add(all, sent_tokens, is_alive);
-            (sent_tokens, last_at) = (all, Some(at));
+            let (at, all) = (message.at.unwrap_or_default(), before_tokens + newest_tokens);
+            bill.add(all, sent_tokens, bill.is_alive(sent_at, at));
+            (sent_tokens, sent_at) = (all, Some(at));
         }
     }
     bill
 }
 
 /// Each turn just enough leaves.
-fn sliding(messages: &[Message], budget_tokens: i64) -> Bill {
-    let mut bill = Bill::new();
-    let mut window = Window::new(Budget::new(budget_tokens, 1.0), Arc::clone(&bill.counter));
+fn sliding(provider: Provider, messages: &[Message], budget_tokens: i64) -> Bill {
+    let mut bill = Bill::new(provider);
+    let mut window = Window::new(Budget::new(budget_tokens, 1.0), counter());
     for (place, message) in messages.iter().enumerate() {
         window.push(message.clone(), Timestamp(0));
         if is_call(messages, place) {
             bill.call(Request {
                 at: message.at.unwrap_or_default(),
-                ..in_full(&window)
+                ..in_full(provider, &window)
             });
         }
     }
@@ -316,13 +371,17 @@ fn sliding(messages: &[Message], budget_tokens: i64) -> Bill {
 }
 
 /// All that is in the window.
-fn in_full(window: &Window) -> Request {
-    let turns = build(&window.context_input(), &ContextOptions::default(), &BytesCounter).turns;
-    Request::new(Timestamp(0), render(RequestFormat::Anthropic, &turns).body)
+fn in_full(provider: Provider, window: &Window) -> Request {
+    let options = ContextOptions {
+        system_in_place: provider.format().takes_system_in_place(),
+        ..ContextOptions::default()
+    };
+    let turns = build(&window.context_input(), &options, &BytesCounter).turns;
+    Request::new(Timestamp(0), render(provider.format(), &turns).body)
 }
 
 /// The daemon's own keeper, worker and context, over a database.
-async fn recapd(messages: &[Message], budget_tokens: i64) -> anyhow::Result<Bill> {
+async fn recapd(provider: Provider, messages: &[Message], budget_tokens: i64) -> anyhow::Result<Bill> {
     let Place {
         parts,
         folder: _folder,
@@ -335,11 +394,11 @@ async fn recapd(messages: &[Message], budget_tokens: i64) -> anyhow::Result<Bill
     .await?;
     let (agent, options): (AgentId, _) = ("bill".parse()?, Config::default().context.options());
     let query = ContextQuery {
-        format: RequestFormat::Anthropic,
+        format: provider.format(),
         budget_tokens: None,
         alternation: None,
     };
-    let mut bill = Bill::new();
+    let (counter, mut bill) = (counter(), Bill::new(provider));
     let mut update_in = None;
     for (place, message) in messages.iter().enumerate() {
         let outcome = parts.keeper.replay(&agent, vec![message.clone()]).await?;
@@ -353,13 +412,10 @@ async fn recapd(messages: &[Message], budget_tokens: i64) -> anyhow::Result<Bill
             parts.worker.drain().await?;
         }
         update_in = update_in.and_then(|calls| calls.checked_sub(1));
-        let snapshot = parts
-            .snapshots
-            .of_step(&agent)
-            .await?
-            .context("the agent is there")?;
+        let snapshot = parts.snapshots.of_step(&agent).await?;
+        let snapshot = snapshot.context("the agent is there")?;
         let material = context::load(parts.store.as_ref(), &agent, &snapshot).await?;
-        let body = material.build(query, options, bill.counter.as_ref()).body;
+        let body = material.build(query, options, counter.as_ref()).body;
         bill.call(Request::new(message.at.unwrap_or_default(), body));
     }
     Ok(bill)

@@ -1,8 +1,8 @@
 //! How fast tokens are counted, on real-looking texts and on ones made to hurt, and whether the time stays linear:
 //! the ratio is that of twice the text to the text, 2 when it is.
 //!
-//! tiktoken stands beside it; where it panics, its row says that it refuses. With `TIKTOKEN_PYTHON` naming the interpreter
-//! of an environment with OpenAI's own tiktoken, that counts the same texts, too.
+//! tiktoken stands beside it; where it panics, its row says that it refuses. OpenAI's own counts the same texts, too,
+//! where somebody names the Python of an environment that has it: `cargo bench --bench counting -- venv/bin/python`.
 
 mod measure;
 #[path = "measure/python.rs"]
@@ -70,7 +70,11 @@ fn main() -> anyhow::Result<()> {
     anyhow::ensure!(exact.count("Hello") == tiktoken(&oracle, "Hello"));
     let columns = ["bytes", "p50", "MB/s", "time(2n)/time(n)", "same count"];
     let mut table = Table::new("counting, by one thread", &columns);
-    let mut python = PythonTiktoken::start(&oracle)?;
+    let mut arguments = std::env::args().skip(1);
+    let interpreter = arguments.find(|argument| !argument.starts_with('-'));
+    let mut python = interpreter
+        .map(|interpreter| PythonTiktoken::start(&interpreter, &oracle))
+        .transpose()?;
     for (name, make) in MAKERS {
         let bytes = usize::try_from(size(BYTES))?;
         let text = make(bytes);

@@ -1,7 +1,8 @@
 //! Python's tiktoken beside ours: a child process that counts what it is given, by the same ranks.
 
 use std::{
-    env, fs,
+    fmt::Write as _,
+    fs,
     io::{BufRead as _, BufReader, Write as _},
     path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
@@ -11,8 +12,6 @@ use std::{
 use tempfile::TempDir;
 use tiktoken_rs::CoreBPE;
 
-/// The interpreter of an environment with tiktoken in it.
-const INTERPRETER: &str = "TIKTOKEN_PYTHON";
 /// The name under which tiktoken looks for o200k's ranks: the SHA-1 of where they are published.
 const RANKS_FILE: &str = "fb374d419588a4632f3f557e76b4b70aebbca790";
 /// Tokens of o200k, without the special ones.
@@ -49,11 +48,8 @@ pub(crate) struct PythonTiktoken {
 }
 
 impl PythonTiktoken {
-    /// Starts the interpreter that `TIKTOKEN_PYTHON` names, if it names one, with the ranks of `oracle`.
-    pub(crate) fn start(oracle: &CoreBPE) -> anyhow::Result<Option<Self>> {
-        let Some(interpreter) = env::var_os(INTERPRETER) else {
-            return Ok(None);
-        };
+    /// Starts `interpreter`, of an environment with tiktoken in it, with the ranks of `oracle`.
+    pub(crate) fn start(interpreter: &str, oracle: &CoreBPE) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         write_ranks(oracle, &folder.path().join("ranks"))?;
         let mut child = Command::new(interpreter)
@@ -69,13 +65,13 @@ impl PythonTiktoken {
         let mut version = String::new();
         counts.read_line(&mut version)?;
         anyhow::ensure!(!version.is_empty(), "Python has no tiktoken");
-        Ok(Some(Self {
+        Ok(Self {
             child,
             texts,
             counts,
             version: version.trim().to_owned(),
             _folder: folder,
-        }))
+        })
     }
 
     /// The tokens of `text` and how long counting took; none where it refuses.
@@ -107,7 +103,7 @@ fn write_ranks(oracle: &CoreBPE, path: &Path) -> anyhow::Result<()> {
     let mut lines = String::new();
     for rank in 0..RANKS {
         for byte in oracle.decode_bytes(&[rank])? {
-            lines.push_str(&format!("{byte:02x}"));
+            write!(lines, "{byte:02x}")?;
         }
         lines.push('\n');
     }

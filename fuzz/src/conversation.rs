@@ -80,7 +80,8 @@ pub(crate) fn build_contexts(data: &[u8]) -> Corpus {
     let counter: Arc<dyn TokenCounter> = Arc::new(BytesCounter);
     let everywhere: Vec<usize> = (0..messages.len()).collect();
     let findings = try_budget(&messages, budget, &everywhere, &counter);
-    assert!(findings.is_clean(), "{findings:?}");
+    let said = &script.said;
+    assert!(findings.is_clean(), "{findings:?} in {said:?}");
     let mut window = Window::new(Budget::unlimited(), counter);
     for message in &messages {
         window.push(message.clone(), Timestamp(0));

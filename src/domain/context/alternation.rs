@@ -35,7 +35,8 @@ pub(super) fn begin_with_user(turns: &mut Vec<Turn<'_>>) {
 /// Leaves the last word to the user, where somebody waits for the model although a late result has gone to its call,
 /// before what the model said since.
 pub(super) fn end_with_user(turns: &mut Vec<Turn<'_>>) {
-    if let Some(last) = turns.last().filter(|last| last.role == Role::Assistant) {
+    let last = turns.iter().rfind(|turn| turn.role != Role::System);
+    if let Some(last) = last.filter(|last| last.role == Role::Assistant) {
         let exchange = last.exchange;
         turns.push(said(Role::User, Reason::LateResult, CONTINUATION, exchange));
     }

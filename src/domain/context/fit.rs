@@ -84,7 +84,8 @@ impl<'i, 'a> Plan<'i, 'a> {
                 .map(|text| Piece::text(Reason::Summary, text)),
             body: pairs::repair(&drafts),
         };
-        if drafts.last().is_some_and(|newest| newest.role != Role::Assistant) {
+        let newest = drafts.iter().rfind(|draft| draft.role != Role::System);
+        if newest.is_some_and(|newest| newest.role != Role::Assistant) {
             alternation::end_with_user(&mut plan.body);
         }
         let turns = plan.preamble.iter_mut().chain(&mut plan.body);

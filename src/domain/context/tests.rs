@@ -198,6 +198,10 @@ fn pairs_are_put_side_by_side_and_completed() {
             "u go | a 1:x + wait + 2:y | r 1=A + 2=B | a on | u [Continue.]",
         ),
         (
+            "u go | c 1 x | u hm | a yes | s note | r 1 A",
+            "s note | u go | a 1:x | r 1=A | u hm | a yes | u [Continue.]",
+        ),
+        (
             "u go | c 1 x | a I gave up",
             "u go | a 1:x | r [1=interrupted: no result was recorded] | a I gave up",
         ),
