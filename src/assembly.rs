@@ -192,6 +192,9 @@ pub fn sqlite_settings(config: &config::DatabaseConfig) -> SqliteSettings {
 fn append_rules(config: &Config) -> AppendRules {
     AppendRules {
         budget: config.window.budget(),
+        on_overflow: config.window.on_overflow,
+        basis: config.basis(),
+        context: config.context.options(),
         idle_gap_ms: config.session.idle_gap_minutes * MINUTE_MS,
         batch_exchanges: config.queue.batch_exchanges,
         debounce_ms: config.queue.debounce_ms,

@@ -12,6 +12,7 @@ mod import;
 mod lineage;
 mod open;
 mod output;
+mod pins;
 mod remote;
 mod replay;
 mod selftest;
@@ -63,7 +64,7 @@ struct Shared {
     #[arg(long, global = true, value_name = "FILE")]
     db: Option<PathBuf>,
     /// Ask the daemon there, e.g. `http://127.0.0.1:7411`, instead of opening the database (agents, summary, context,
-    /// mark, rewind, clear, fork, history, status)
+    /// mark, rewind, clear, fork, pin, unpin, pins, history, status)
     #[arg(long, global = true, value_name = "URL", conflicts_with = "db")]
     server: Option<String>,
     /// Print JSON for programs
@@ -91,6 +92,12 @@ enum Command {
     Clear(lineage::Clear),
     /// Make an agent that begins where another one stands
     Fork(lineage::Fork),
+    /// Keep a message in view when its exchange has left the window
+    Pin(pins::Numbered),
+    /// Take a pin back
+    Unpin(pins::Numbered),
+    /// Print which messages stay in view, pinned or important
+    Pins(pins::Pins),
     /// Print an agent's exchanges, with the rule between what the model sees and what it doesn't
     History(history::History),
     /// Write agents' full histories to a journal, as JSON lines
@@ -132,6 +139,9 @@ fn run(cli: Cli, environment: &Environment) -> Result<ExitCode, Failed> {
         Command::Rewind(rewind) => rewind.run(&loaded.config, &shared),
         Command::Clear(clear) => clear.run(&loaded.config, &shared),
         Command::Fork(fork) => fork.run(&loaded.config, &shared),
+        Command::Pin(numbered) => numbered.pin(&loaded.config, &shared),
+        Command::Unpin(numbered) => numbered.unpin(&loaded.config, &shared),
+        Command::Pins(pins) => pins.run(&loaded.config, &shared),
         Command::History(history) => history.run(&loaded.config, &shared),
         Command::Export(export) => export.run(&loaded.config, &shared),
         Command::Import(import) => import.run(&loaded.config, &shared),

@@ -13,6 +13,7 @@ mod error;
 mod file;
 mod keys;
 mod loader;
+mod presets;
 mod secret;
 mod sections;
 

@@ -2,14 +2,16 @@
 //!
 //! What it costs to build one is paid by [`ContextMaterial::build`], apart from what waits for the database.
 
+pub mod pins;
+
 use serde::Serialize;
 
 use crate::{
     domain::{
         agent::AgentId,
         context::{
-            Alternation, ContextInput, ContextOptions, Elision, Role, SourceExchange, SourceMessage, build,
-            fence, is_safe_boundary,
+            Alternation, ContextInput, ContextOptions, Elision, LeftCopy, Role, SourceCopy, SourceExchange,
+            SourceMessage, build, fence, is_safe_boundary,
         },
         exchange::{ExchangeState, FIRST_EXCHANGE, PREAMBLE},
         message::Message,
@@ -19,11 +21,15 @@ use crate::{
     },
     formats::outgoing::{Outgoing, RequestFormat, render},
     snapshot::Snapshot,
-    store::{ExchangeQuery, Store, StoreError, StoreResult, StoredExchange, StoredMessage},
+    store::{ExchangeQuery, Pin, Pins, Store, StoreError, StoreResult, StoredExchange, StoredMessage},
 };
 
 /// The most exchanges of a window that are read.
 pub const WINDOW_EXCHANGES_MAX: i64 = 100_000;
+/// The most pinned and important messages that are read, twice as many as are copied: the newest may be in the window.
+const PINS_MAX: i64 = 100;
+/// The most messages that a note names.
+const NAMED_MAX: usize = 10;
 /// The summary takes at most this part of a request.
 const SUMMARY_SHARE: i64 = 4;
 /// The first message of a session is looked for in its first exchanges, at most so many.
@@ -41,7 +47,7 @@ pub struct ContextQuery {
 }
 
 impl ContextQuery {
-    /// The configured `defaults` with what was asked for.
+    /// The `defaults` that are in force for the agent, with what was asked for.
     pub fn options(self, defaults: ContextOptions) -> ContextOptions {
         ContextOptions {
             max_tokens: self.budget_tokens.unwrap_or(defaults.max_tokens),
@@ -83,6 +89,7 @@ pub struct ContextMaterial {
     first_exchange: i64,
     preamble: Vec<StoredMessage>,
     anchor: Option<StoredMessage>,
+    pins: Pins,
     window: Vec<StoredExchange>,
     perspective: Option<Perspective>,
 }
@@ -111,14 +118,17 @@ pub struct ContextReply {
     pub first_exchange: i64,
     /// Exchanges of the window that had no room.
     pub left_out: Vec<i64>,
+    /// Pinned and important messages that are in it as copies, by number.
+    pub copied: Vec<i64>,
     /// Tool results that were shortened.
     pub elided: Vec<Elision>,
     /// What could not be carried over to this provider.
     pub notes: Vec<String>,
 }
 
-/// Reads what the context of `agent` is built from. `snapshot` says where the window begins, so that no exchange is
-/// both in it and in the summary, or in neither.
+/// Reads what the context of `agent` is built from. `snapshot` is the summary of the step
+/// ([`Store::summary_of_step`]); it says where the window begins, so that no exchange is both in it and in the summary,
+/// or in neither.
 ///
 /// # Errors
 /// What the store fails with, and [`ContextError::UnknownSpeaker`] when `viewer` takes no part in the conversation.
@@ -169,6 +179,7 @@ pub async fn load(
             .flat_map(|exchange| exchange.messages)
             .collect(),
         anchor,
+        pins: store.pins(agent, PINS_MAX).await?,
         window,
         perspective,
     })
@@ -245,6 +256,9 @@ impl ContextMaterial {
         if shortened.is_some() {
             notes.push("the summary is shortened: whole, it would take too much of this budget".to_owned());
         }
+        let oldest_unread = self.pins.oldest_unread;
+        let has_more = oldest_unread.is_some_and(|oldest| oldest < self.first_exchange);
+        notes.extend(left_note(&context.left_copies, has_more));
         ContextReply {
             agent_id: self.agent.clone(),
             format: query.format,
@@ -259,6 +273,7 @@ impl ContextMaterial {
             summary_version: self.version,
             first_exchange: self.first_exchange,
             left_out: context.left_out,
+            copied: context.copied,
             elided: context.elided,
             notes,
         }
@@ -276,10 +291,41 @@ impl ContextMaterial {
             preamble: self.preamble.iter().map(source).collect(),
             anchor: self.anchor.as_ref().map(source),
             summary: has_summary.then(|| fence(&self.agent, self.version, markdown, reader)),
+            copies: self.pins.pins.iter().map(copy).collect(),
             exchanges: exchanges.collect(),
             evicted: self.first_exchange > FIRST_EXCHANGE,
             perspective: self.perspective.as_ref(),
         }
+    }
+}
+
+/// What had no room among the copies, in words; `has_more` says that older messages weren't even read.
+fn left_note(left: &[LeftCopy], has_more: bool) -> Option<String> {
+    let named = left.iter().take(NAMED_MAX);
+    let named: Vec<String> = named
+        .map(|left| {
+            let what = if left.pinned { "pinned" } else { "important" };
+            format!("{what} message {} of exchange #{}", left.seq, left.exchange)
+        })
+        .collect();
+    let more = has_more || left.len() > NAMED_MAX;
+    let named: Vec<String> = named
+        .into_iter()
+        .chain(more.then(|| "older ones".to_owned()))
+        .collect();
+    (!named.is_empty()).then(|| {
+        format!(
+            "no room for copies of {}: context.pins_max_tokens, or a quarter of this budget, is used up",
+            named.join(", ")
+        )
+    })
+}
+
+fn copy(pin: &Pin) -> SourceCopy<'_> {
+    SourceCopy {
+        exchange: pin.exchange,
+        pinned: pin.pinned,
+        message: source(&pin.message),
     }
 }
 

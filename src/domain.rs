@@ -14,6 +14,7 @@ pub mod ledger;
 pub mod lineage;
 pub mod message;
 pub mod perspective;
+pub mod preset;
 pub mod prompt;
 pub mod redaction;
 pub mod reply;

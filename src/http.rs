@@ -25,6 +25,7 @@ mod lineage;
 mod messages;
 mod negotiate;
 mod observe;
+mod pins;
 mod problem;
 mod sessions;
 mod settings;
@@ -52,11 +53,13 @@ use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 use crate::{
     clock::Clock,
     config::Config,
-    domain::{context::ContextOptions, convergence::Rules, perspective::Telling, time::Timestamp},
+    domain::{
+        context::ContextOptions, convergence::Rules, perspective::Telling, preset::Basis,
+        settings::AgentSettings, time::Timestamp,
+    },
     keeper::Keeper,
     snapshot::Snapshots,
-    store::Store,
-    store::StoreResult,
+    store::{Store, StoreResult},
     telemetry::metrics::Metrics,
 };
 use problem::Problem;
@@ -93,8 +96,19 @@ pub struct HttpSettings {
     pub batch_messages_max: usize,
     /// The ceiling of a summary, to be shown beside its size.
     pub summary_tokens_max: i64,
-    /// How contexts are built unless a request says otherwise.
+    /// What is in force unless an agent or a request says otherwise.
+    pub configured: Configured,
+}
+
+/// What the configuration says of windows and contexts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Configured {
+    /// How contexts are built.
     pub context: ContextOptions,
+    /// Every setting that an agent can override.
+    pub settings: AgentSettings,
+    /// What agents' presets are expanded with.
+    pub basis: Basis,
     /// How shared conversations are told unless an agent's settings say otherwise.
     pub telling: Telling,
     /// How speakers are compared.
@@ -108,9 +122,13 @@ impl From<&Config> for HttpSettings {
             request_timeout_ms: config.http.request_timeout_ms,
             batch_messages_max: config.http.batch_messages_max,
             summary_tokens_max: config.summary.max_tokens,
-            context: config.context.options(),
-            telling: config.perspective.telling(),
-            convergence: config.convergence.rules(),
+            configured: Configured {
+                context: config.context.options(),
+                settings: config.agent_settings(),
+                basis: config.basis(),
+                telling: config.perspective.telling(),
+                convergence: config.convergence.rules(),
+            },
         }
     }
 }
@@ -170,6 +188,9 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
         .route("/v1/agents/{id}/mark", post(lineage::mark))
         .route("/v1/agents/{id}/rewind", post(lineage::rewind))
         .route("/v1/agents/{id}/fork", post(lineage::fork))
+        .route("/v1/agents/{id}/pin", post(pins::pin))
+        .route("/v1/agents/{id}/unpin", post(pins::unpin))
+        .route("/v1/agents/{id}/pins", get(pins::list))
         .route("/v1/agents/{id}/sessions/end", post(sessions::end))
         .route("/v1/status", get(status::read))
         .route("/livez", get(health::live))

@@ -194,10 +194,12 @@ impl Keeper {
         self.take_in(request, By::Messages).await
     }
 
-    /// Clears, marks or rewinds, by the message that says so. A rewind does it only if its mark is there.
+    /// Clears, marks, rewinds, pins or unpins, by the message that says so. A rewind does it only if its mark is there,
+    /// a pin only if its message is.
     ///
     /// # Errors
-    /// [`StoreError::UnknownAgent`], [`StoreError::UnknownMark`], or what the store fails with.
+    /// [`StoreError::UnknownAgent`], [`StoreError::UnknownMark`], [`StoreError::UnknownMessage`],
+    /// [`StoreError::PinsFull`], or what the store fails with.
     pub async fn step(&self, agent: &AgentId, step: &Step) -> StoreResult<AppendOutcome> {
         if self.store.agent(agent).await?.is_none() {
             return Err(StoreError::UnknownAgent(agent.clone()));
@@ -410,6 +412,7 @@ impl Keeper {
         for step in &outcome.steps {
             match step {
                 Stepped::Ignored { label } => warn!(agent_id = %agent, ?label, "lineage.unknown_mark"),
+                Stepped::NotThere { seq } => warn!(agent_id = %agent, seq, "lineage.unknown_message"),
                 done => info!(agent_id = %agent, ?done, "lineage.stepped"),
             }
         }

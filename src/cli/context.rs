@@ -35,10 +35,12 @@ pub(super) struct Context {
     /// Whose request to write
     #[arg(long, value_name = "anthropic|openai|openai-responses|gemini", value_parser = format_named)]
     format: RequestFormat,
-    /// The most tokens of the whole request; 0 is no limit [default: `context.max_tokens`]
+    /// The most tokens of the whole request; 0 is no limit [default: `context_max_tokens` of the agent, else
+    /// `context.max_tokens`]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(0..=100_000_000))]
     budget: Option<i64>,
-    /// What happens to neighbouring turns of one side [default: `context.alternation`]
+    /// What happens to neighbouring turns of one side [default: `alternation` of the agent, else
+    /// `context.alternation`]
     #[arg(long, value_name = "ack|merge|keep", value_parser = alternation_named)]
     alternation: Option<Alternation>,
     /// One of the speakers of a shared conversation, as that one sees it [see `perspective.participants`]
@@ -87,7 +89,7 @@ impl Context {
 
     async fn read(&self, config: &Config) -> Result<serde_json::Value, Failed> {
         let store = Arc::new(open::look(config).await?);
-        let Some(row) = store.summary(&self.agent).await? else {
+        let Some(row) = store.summary_of_step(&self.agent).await? else {
             return Err(open::unknown(store.as_ref(), &self.agent).await);
         };
         let ceiling = tokenizer::ceiling_counter();
@@ -102,10 +104,15 @@ impl Context {
             telling: config.perspective.telling(),
         });
         let material = load(store.as_ref(), &self.agent, &snapshot, viewer).await?;
+        let row = store.agent(&self.agent).await?;
+        let settings = row.map(|row| row.settings).unwrap_or_default();
+        let options = settings
+            .expanded(&config.basis())
+            .context_options(config.context.options());
         let shared: Arc<dyn Store> = Arc::<SqliteStore>::clone(&store);
         let keeper = assembly::keeper_alone(config, shared, Arc::new(SystemClock)).await?;
         let counter = keeper.counter_of(&self.agent).await?;
-        let reply = material.build(self.query(), config.context.options(), counter.as_ref());
+        let reply = material.build(self.query(), options, counter.as_ref());
         serde_json::to_value(reply).map_err(|error| anyhow::Error::new(error).into())
     }
 

@@ -138,7 +138,7 @@ fn step(
 }
 
 /// The keeper over the database, which no daemon may hold: it would answer readers from before the step.
-async fn open(config: &Config, agent: &AgentId) -> Result<Keeper, Failed> {
+pub(super) async fn open(config: &Config, agent: &AgentId) -> Result<Keeper, Failed> {
     // A database that isn't there is not made.
     open::look(config).await?;
     let settings = assembly::sqlite_settings(&config.database);
@@ -184,6 +184,8 @@ fn line(agent: &AgentId, step: &Step, reply: &Value) -> String {
             .map_or_else(String::new, |label| format!(" `{label}`"))
     };
     match step {
+        Step::Pin(seq) => format!("pinned message {seq} of {agent}"),
+        Step::Unpin(seq) => format!("unpinned message {seq} of {agent}"),
         Step::Clear => format!(
             "cleared {agent}: session {} begins, its window empty",
             reply["session"]

@@ -18,8 +18,9 @@ const LESS: [(&str, &str); 2] = [
     ("summary.yesterday_hours", "summary.week_hours"),
 ];
 /// Keys of which the first must not be more than the second.
-const NOT_MORE: [(&str, &str); 5] = [
+const NOT_MORE: [(&str, &str); 6] = [
     ("summary.append_below", "summary.merge_below"),
+    ("context.system_reserve_tokens", "context.max_tokens"),
     ("queue.debounce_ms", "queue.max_wait_ms"),
     ("queue.backoff_base_ms", "queue.backoff_max_ms"),
     ("queue.batch_exchanges", "worker.batch_exchanges_max"),

@@ -10,7 +10,9 @@ use crate::{
         context::{Alternation, ContextOptions},
         convergence::{InvalidWeights, Profile, Rules, Thresholds},
         perspective::{self, Mode, Telling},
+        preset::Preset,
         redaction::{PatternError, Redactor},
+        settings::OnOverflow,
         window::Budget,
         work::RetryPolicy,
     },
@@ -48,10 +50,16 @@ pub enum Synchronous {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WindowConfig {
+    /// Values for what isn't set; when a configuration is loaded they are in it.
+    pub preset: Preset,
     /// Ceiling; 0 disables eviction.
     pub budget_tokens: i64,
     /// Where an eviction stops, as a share of the budget.
     pub low_water: f64,
+    /// Ceiling in messages; 0 is none.
+    pub max_messages: i64,
+    /// What happens when the newest exchange alone is too big.
+    pub on_overflow: OnOverflow,
     /// Whose tokenizer counts messages.
     pub provider: String,
     /// Which model's tokenizer counts messages.
@@ -61,7 +69,7 @@ pub struct WindowConfig {
 impl WindowConfig {
     /// The budget of an agent that has none of its own.
     pub fn budget(&self) -> Budget {
-        Budget::new(self.budget_tokens, self.low_water)
+        Budget::new(self.budget_tokens, self.low_water).with_max_messages(self.max_messages)
     }
 }
 
@@ -81,6 +89,10 @@ pub struct ContextConfig {
     pub max_tokens: i64,
     /// Tokens of it that stay free for the answer.
     pub output_reserve_tokens: i64,
+    /// Tokens of it that stay free for what agents send beside the conversation.
+    pub system_reserve_tokens: i64,
+    /// The most tokens of copies of pinned and important messages.
+    pub pins_max_tokens: i64,
     /// Whether the first message of the session stays in view.
     pub anchor: bool,
     /// What happens to neighbouring turns of one side.
@@ -93,6 +105,8 @@ impl ContextConfig {
         ContextOptions {
             max_tokens: self.max_tokens,
             output_reserve_tokens: self.output_reserve_tokens,
+            system_reserve_tokens: self.system_reserve_tokens,
+            pins_max_tokens: self.pins_max_tokens,
             anchor: self.anchor,
             alternation: self.alternation,
             ..ContextOptions::default()

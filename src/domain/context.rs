@@ -15,6 +15,7 @@
 //! `formats::outgoing` writes the turns for a provider.
 
 mod alternation;
+mod copies;
 mod draft;
 mod elide;
 mod fence;
@@ -34,6 +35,7 @@ use super::{
     perspective::Perspective,
     tokens::{MESSAGE_OVERHEAD_TOKENS, TokenCounter, count_part},
 };
+pub use copies::{COPIES_MAX, LeftCopy, SourceCopy};
 pub use elide::Elision;
 pub use fence::fence;
 pub use last_n::{is_safe_boundary, last_n};
@@ -45,10 +47,12 @@ pub(crate) use passes::Passes;
 pub const MISSING_RESULT: &str = "interrupted: no result was recorded";
 /// What the model is made to say between two turns of the user's (the lecture's text).
 pub const ACKNOWLEDGEMENT: &str = "Understood.";
-/// What the user is made to say between two turns of the model's, and before its first.
+/// What the user is made to say between two turns of the model's, before its first, and after its last where the newest
+/// message is a late result.
 pub const CONTINUATION: &str = "Continue.";
-/// The reserve for output takes at most this part of a request.
-const RESERVE_SHARE_MAX: i64 = 4;
+/// The reserve for output takes at most one part in so many of a request; so do anchor, summary and copies of what is
+/// sent, each.
+pub const SHARE_MAX: i64 = 4;
 
 /// Whose turn it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,12 +84,16 @@ pub enum Origin {
 pub enum Reason {
     /// The fenced summary.
     Summary,
+    /// A pinned or important message whose exchange isn't in view.
+    Copy,
     /// Says which exchanges were left out to fit.
     LeftOut,
     /// The conversation would begin with the model.
     FirstTurn,
     /// Two turns of one side would stand side by side.
     Alternation,
+    /// The newest message is a result that has gone to its call, before what the model said since.
+    LateResult,
     /// A call has no result.
     MissingResult,
     /// The partner is silent.
@@ -160,6 +168,10 @@ pub struct ContextOptions {
     pub max_tokens: i64,
     /// Tokens of it that stay free for the answer; at most a quarter of it is kept free.
     pub output_reserve_tokens: i64,
+    /// Tokens of it that stay free for what the agent sends beside the conversation: system prompt and tools.
+    pub system_reserve_tokens: i64,
+    /// The most tokens of copies of pinned and important messages.
+    pub pins_max_tokens: i64,
     /// The first message of the session stays in view after its exchange has left the window.
     pub anchor: bool,
     /// What happens to neighbouring turns of one side.
@@ -175,10 +187,18 @@ pub struct ContextOptions {
 impl ContextOptions {
     /// The most tokens of what is sent, if there is a limit.
     pub fn limit_tokens(&self) -> Option<i64> {
-        let reserve = self
-            .output_reserve_tokens
-            .min(self.max_tokens / RESERVE_SHARE_MAX);
-        (self.max_tokens > 0).then(|| self.max_tokens - reserve.max(0))
+        let output = self.output_reserve_tokens.min(self.max_tokens / SHARE_MAX);
+        let reserved = output.max(0) + self.system_reserve_tokens.max(0);
+        (self.max_tokens > 0).then(|| (self.max_tokens - reserved).max(0))
+    }
+}
+
+impl ContextOptions {
+    /// The most tokens of copies of pinned and important messages, counted as the messages were; the lines around them
+    /// come on top.
+    pub fn copies_max_tokens(&self) -> i64 {
+        let share = self.limit_tokens().map(|limit| limit / SHARE_MAX);
+        share.map_or(self.pins_max_tokens, |share| share.min(self.pins_max_tokens))
     }
 }
 
@@ -187,6 +207,8 @@ impl Default for ContextOptions {
         Self {
             max_tokens: 0,
             output_reserve_tokens: 0,
+            system_reserve_tokens: 0,
+            pins_max_tokens: 4_000,
             anchor: true,
             alternation: Alternation::Merge,
             system_in_place: false,
@@ -227,6 +249,8 @@ pub struct ContextInput<'a> {
     pub anchor: Option<SourceMessage<'a>>,
     /// The summary as it is to be read, already fenced ([`fence`]).
     pub summary: Option<String>,
+    /// Pinned messages, and important ones of the session, in order, wherever they stand.
+    pub copies: Vec<SourceCopy<'a>>,
     /// The exchanges in the window, oldest first.
     pub exchanges: Vec<SourceExchange<'a>>,
     /// Exchanges of the session have left the window.
@@ -248,6 +272,10 @@ pub struct Context<'a> {
     pub over_budget: bool,
     /// Exchanges of the window that had no room, oldest first.
     pub left_out: Vec<i64>,
+    /// Pinned and important messages that are sent as copies, by number.
+    pub copied: Vec<i64>,
+    /// Those for which there was no room among the copies.
+    pub left_copies: Vec<LeftCopy>,
     /// Tool results that were shortened.
     pub elided: Vec<Elision>,
 }

@@ -135,6 +135,8 @@ pub struct Exchange {
     pub first_seq: i64,
     /// Sequence number of its last message.
     pub last_seq: i64,
+    /// Its messages that are sent: metadata doesn't count.
+    pub messages: i64,
     /// Its tokens.
     pub tokens: i64,
     /// Tokens of all live exchanges before it (without the preamble).
@@ -159,6 +161,7 @@ impl Exchange {
             session,
             first_seq: seq,
             last_seq: seq,
+            messages: 0,
             tokens: 0,
             tokens_before,
             state: ExchangeState::Open,
@@ -174,6 +177,7 @@ impl Exchange {
     /// Takes one more message in.
     pub fn add(&mut self, seq: i64, entry: &Entry) {
         self.last_seq = seq;
+        self.messages += i64::from(entry.kind.is_conversation());
         self.tokens += entry.tokens;
         self.state = self.state.after(entry);
         self.opened_at = self.opened_at.min(entry.at);

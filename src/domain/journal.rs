@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 pub use self::{
-    fork::{CountRecord, DocumentRecord, ForkRecord, ItemRecord, SharedExchange},
+    fork::{CountRecord, DocumentRecord, ForkRecord, ItemRecord, PinRecord, SharedExchange},
     wire::{Line, LineError},
 };
 use super::{
@@ -45,6 +45,9 @@ pub struct Head {
     pub as_of: Option<Timestamp>,
     /// The window's ceiling that the last append kept, in tokens; 0: none.
     pub budget_tokens: i64,
+    /// The window's ceiling in messages that the last append kept; 0: none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub max_messages: i64,
     /// Number of its last message.
     pub last_seq: i64,
     /// Number of its last exchange.
@@ -60,6 +63,11 @@ pub struct Head {
     /// What it began with, if it was forked from another agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fork: Option<Box<ForkRecord>>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &i64) -> bool {
+    *number == 0
 }
 
 /// A mark. Where the window began then can't be told from the messages.

@@ -90,7 +90,11 @@ pub(super) async fn fork(
 }
 
 /// The body of `request`, such as `example`; an empty one stands for `{}`.
-async fn read<T: DeserializeOwned>(app: &SharedApp, request: Request, example: &str) -> Result<T, Problem> {
+pub(super) async fn read<T: DeserializeOwned>(
+    app: &SharedApp,
+    request: Request,
+    example: &str,
+) -> Result<T, Problem> {
     Parameters::read(request.uri(), &[])?;
     let (_, bytes) = body::read(&app.settings, request).await?;
     let text = if bytes.is_empty() { b"{}" } else { bytes.as_ref() };

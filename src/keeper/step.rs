@@ -56,8 +56,11 @@ impl From<AppendOutcome> for StepReply {
                 set_aside,
                 version,
             }),
-            // The keeper asks for the mark to be there.
-            Stepped::Ignored { .. } => None,
+            // The keeper asks for the mark to be there; pins have an answer of their own.
+            Stepped::Ignored { .. }
+            | Stepped::NotThere { .. }
+            | Stepped::Pinned { .. }
+            | Stepped::Unpinned { .. } => None,
         });
         Self {
             exchange: outcome.exchange,

@@ -181,6 +181,7 @@ impl<'c> Filling<'c> {
                 .collect(),
             anchor: self.anchor(),
             summary: self.summary(),
+            copies: Vec::new(),
             exchanges: held
                 .into_iter()
                 .map(|held| SourceExchange {

@@ -113,6 +113,8 @@ pub struct Recorded {
     pub speaker: Option<String>,
     /// What the ledger needs of it.
     pub entry: Entry,
+    /// It says that it is important to its session.
+    pub important: bool,
     /// The step that it is, if it is one.
     pub step: Option<Step>,
 }
@@ -139,12 +141,14 @@ impl Recorded {
                 client_id: None,
                 at: None,
                 interrupts: false,
+                important: false,
                 format: record.format,
                 payload: String::new(),
             },
         };
         let entry = Entry::new(&message, record.tokens, record.said_at);
         Self {
+            important: message.important && message.kind.is_conversation(),
             step: Step::of(&message),
             speaker: message.speaker,
             entry,

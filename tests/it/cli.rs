@@ -7,6 +7,7 @@ mod count;
 mod database;
 mod journal;
 mod lineage;
+mod pins;
 mod replay;
 mod selftest;
 

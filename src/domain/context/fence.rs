@@ -16,7 +16,7 @@ const NAME_CHARS_MAX: usize = 64;
 /// The summary as the model reads it: fenced, named, and marked as notes. No tag inside can end the fence, or begin
 /// another one. `reader` is the speaker who reads it, in a shared conversation: the notes call speakers by their names.
 pub fn fence(agent: &AgentId, version: i64, markdown: &str, reader: Option<&str>) -> String {
-    let markdown = escaped(markdown.trim());
+    let markdown = escaped(markdown.trim(), NAME);
     let you = reader.map_or_else(String::new, |name| format!(" you=\"{}\"", attribute(name)));
     format!(
         "<{NAME} agent=\"{agent}\" version=\"{version}\"{you} note=\"background notes on earlier work; may be stale; \
@@ -25,22 +25,22 @@ pub fn fence(agent: &AgentId, version: i64, markdown: &str, reader: Option<&str>
 }
 
 /// A name that can stand between quotes.
-fn attribute(name: &str) -> String {
+pub(super) fn attribute(name: &str) -> String {
     let plain: String = name.chars().filter(|c| !"\"<>".contains(*c)).collect();
     cut(&one_line(&plain), NAME_CHARS_MAX)
 }
 
-/// `markdown` with a look-alike for the bracket of every tag of that name, however it is written.
-fn escaped(markdown: &str) -> String {
+/// `markdown` with a look-alike for the bracket of every tag of that `name`, however it is written.
+pub(super) fn escaped(markdown: &str, name: &str) -> String {
     let mut pieces = markdown.split('<');
     let mut text = pieces.next().unwrap_or_default().to_owned();
     text.reserve(markdown.len());
     for piece in pieces {
-        let name = piece.trim_start_matches(|c: char| !c.is_alphanumeric() && c != '<' && c != '>');
-        let is_tag = name
-            .get(..NAME.len())
-            .is_some_and(|head| head.eq_ignore_ascii_case(NAME));
-        text.push(if is_tag { '‹' } else { '<' });
+        let tag = piece.trim_start_matches(|c: char| !c.is_alphanumeric() && c != '<' && c != '>');
+        let is_named = tag
+            .get(..name.len())
+            .is_some_and(|head| head.eq_ignore_ascii_case(name));
+        text.push(if is_named { '‹' } else { '<' });
         text.push_str(piece);
     }
     text

@@ -2,8 +2,12 @@
 //! longest tool results are shortened.
 
 use super::{
-    Alternation, CONTINUATION, Context, ContextInput, ContextOptions, Passes, Piece, Reason, Role,
-    SourceExchange, SourceMessage, Thinking, Turn, alternation, draft, elide, last_n::walk, pairs,
+    Alternation, CONTINUATION, Context, ContextInput, ContextOptions, Passes, Piece, Reason, Role, SHARE_MAX,
+    SourceExchange, SourceMessage, Thinking, Turn, alternation,
+    copies::{Chosen, Copies},
+    draft, elide,
+    last_n::walk,
+    pairs,
     passes::Pass,
 };
 use crate::domain::{
@@ -14,9 +18,6 @@ use crate::domain::{
     tokens::TokenCounter,
 };
 
-/// The anchor takes at most this part of a request.
-const ANCHOR_SHARE: i64 = 4;
-
 /// What goes where, before it is put together.
 struct Plan<'i, 'a> {
     input: &'i ContextInput<'a>,
@@ -25,6 +26,7 @@ struct Plan<'i, 'a> {
     passes: Passes,
     preamble: Vec<Turn<'a>>,
     anchor: Option<Piece<'a>>,
+    copies: Copies<'a>,
     summary: Option<Piece<'a>>,
     body: Vec<Turn<'a>>,
 }
@@ -56,6 +58,9 @@ pub(super) fn fit<'a>(
         Vec::new()
     };
     let left_out = numbers(&input.exchanges[..start]);
+    let chosen = plan.choose(start);
+    let copied = chosen.taken.iter().map(|&at| plan.copies.seq(at)).collect();
+    let left_copies = chosen.left;
     let turns = plan.assemble(start);
     let tokens = turns.iter().map(|turn| turn.tokens(counter)).sum();
     Context {
@@ -64,6 +69,8 @@ pub(super) fn fit<'a>(
         limit_tokens: limit,
         over_budget: limit.is_some_and(|limit| tokens > limit),
         left_out,
+        copied,
+        left_copies,
         elided,
     }
 }
@@ -96,15 +103,25 @@ impl<'i, 'a> Plan<'i, 'a> {
             passes,
             preamble: pairs::repair(&preamble, passes),
             anchor: options.anchor.then(|| anchor(input, options, counter)).flatten(),
+            copies: Copies::new(input, counter),
             summary: input
                 .summary
                 .as_ref()
                 .map(|text| Piece::text(Reason::Summary, text)),
             body: pairs::repair(&drafts, passes),
         };
+        let newest = drafts.iter().rfind(|draft| draft.role != Role::System);
+        if newest.is_some_and(|newest| newest.role != Role::Assistant) {
+            alternation::end_with_user(&mut plan.body);
+        }
         let turns = plan.preamble.iter_mut().chain(&mut plan.body);
         let pieces = turns.flat_map(|turn| &mut turn.pieces);
-        for piece in pieces.chain(&mut plan.anchor).chain(&mut plan.summary) {
+        let copies = plan.copies.pieces_mut();
+        for piece in pieces
+            .chain(&mut plan.anchor)
+            .chain(copies)
+            .chain(&mut plan.summary)
+        {
             piece.measure(counter);
         }
         plan
@@ -203,7 +220,17 @@ impl<'i, 'a> Plan<'i, 'a> {
         self.body.retain(|turn| turn.exchange >= first);
     }
 
-    /// What stands between preamble and window: anchor, summary, and what was left out, in one turn of the user's.
+    /// The copies that are sent if the exchanges begin with number `start` of the window.
+    fn choose(&self, start: usize) -> Chosen {
+        let first = self.input.exchanges.get(start);
+        let first_exchange = first.map_or(i64::MAX, |first| first.exchange);
+        let anchor = self.input.anchor.filter(|_| self.anchor.is_some());
+        let max_tokens = self.options.copies_max_tokens();
+        self.copies
+            .choose(first_exchange, anchor.map(|anchor| anchor.seq), max_tokens)
+    }
+
+    /// What stands between preamble and window: anchor, copies, summary, and what was left out, in one turn of the user's.
     fn head(&self, start: usize) -> Option<Turn<'a>> {
         let input = self.input;
         let first_seq = input
@@ -217,7 +244,9 @@ impl<'i, 'a> Plan<'i, 'a> {
             .filter(|_| input.anchor.as_ref().is_some_and(is_away));
         let left_out = left_out_note(&input.exchanges[..start]);
         let left_out = left_out.iter().map(|text| Piece::text(Reason::LeftOut, text));
-        let kept = anchor.chain(&self.summary).cloned();
+        let chosen = self.choose(start);
+        let copies = chosen.taken.iter().filter_map(|&at| self.copies.piece(at));
+        let kept = anchor.chain(copies).chain(&self.summary).cloned();
         let pieces: Vec<Piece<'a>> = kept.chain(left_out).collect();
         (!pieces.is_empty()).then(|| Turn::new(Role::User, PREAMBLE, pieces))
     }
@@ -265,7 +294,7 @@ fn anchor<'a>(
     let drafts = draft::of_message(input.anchor?, PREAMBLE, false, input.perspective);
     let draft = drafts.into_iter().find(|draft| draft.role == Role::User)?;
     let piece = draft.piece();
-    let share = options.limit_tokens().map(|limit| limit / ANCHOR_SHARE);
+    let share = options.limit_tokens().map(|limit| limit / SHARE_MAX);
     let Some(share) = share.filter(|&share| piece.cost(counter) > share) else {
         return Some(piece);
     };

@@ -50,6 +50,9 @@ pub struct ForkRecord {
     pub sessions: Vec<SessionRecord>,
     /// The marks it can go back to.
     pub marks: Vec<MarkRecord>,
+    /// The messages that stay in view.
+    #[serde(default)]
+    pub pins: Vec<PinRecord>,
     /// Its document, if there was one.
     pub document: Option<DocumentRecord>,
     /// What the document showed.
@@ -85,6 +88,8 @@ impl SharedExchange {
             session: self.session,
             first_seq: self.first_seq,
             last_seq: self.last_seq,
+            // Not told, since its messages tell; where messages go doesn't depend on it.
+            messages: 0,
             tokens: self.tokens,
             tokens_before: self.tokens_before,
             state: self.state,
@@ -125,6 +130,23 @@ pub struct SharedExchange {
     pub last_at: Timestamp,
     /// What it was about.
     pub headline: Headline,
+}
+
+/// A message that stays in view when its exchange has left the window.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PinRecord {
+    /// Whose message.
+    pub source: AgentId,
+    /// Its number.
+    pub seq: i64,
+    /// Its exchange.
+    pub exchange: i64,
+    /// The session of that.
+    pub session: i64,
+    /// It was pinned by hand.
+    pub pinned: bool,
+    /// It said that it is important to its session.
+    pub important: bool,
 }
 
 /// What a message costs.

@@ -34,6 +34,7 @@ fn message(kind: Kind, speaker: Option<&str>, text: &str) -> Message {
         client_id: None,
         at: None,
         interrupts: false,
+        important: false,
         format: Format::Native,
         payload: "{}".to_owned(),
     }

@@ -40,9 +40,7 @@ pub(super) fn clauses(said: &str) -> Vec<&str> {
 fn boundary(before: &str, word: &str, next: &str) -> Option<usize> {
     if before.is_empty() {
         None
-    } else if matches!(word, "-" | "–" | "—") {
-        Some(1)
-    } else if COORDINATORS.contains(word) && is_subject(next) {
+    } else if matches!(word, "-" | "–" | "—") || (COORDINATORS.contains(word) && is_subject(next)) {
         Some(1)
     } else if before.ends_with([',', ';']) && is_subject(word) {
         Some(0)

@@ -61,11 +61,12 @@ pub(super) fn dated(said: &str, at: Timestamp) -> Cow<'_, str> {
         let (Some(before), Some(after)) = (said.get(told..end), said.get(end..)) else {
             continue;
         };
-        if after.trim_start().starts_with('(') {
+        // `last night's table` and `yesterday (Sunday)` stay as they are.
+        if after.trim_start().starts_with(['(', '\'', '’', '-']) {
             continue;
         }
         text.push_str(before);
-        text.push_str(&format!(" ({date})"));
+        text.extend([" (", date.as_str(), ")"]);
         told = end;
     }
     if told == 0 {
@@ -200,6 +201,7 @@ mod tests {
             ("next month or next year", "next month (June) or next year (2024)"),
             ("Gestern war ich da", "Gestern (7 May) war ich da"),
             ("yesterday (Sunday)", "yesterday (Sunday)"),
+            ("last night's table", "last night's table"),
             ("at last she saw the year", "at last she saw the year"),
             ("999 years ago", "999 years ago"),
             ("", ""),

@@ -56,6 +56,7 @@ async fn head(
         created_at: found.created_at,
         as_of: found.as_of,
         budget_tokens: found.budget_tokens,
+        max_messages: found.max_messages,
         last_seq: found.ledger.last_seq,
         last_exchange: found.ledger.last_exchange,
         first_exchange: found.ledger.first_exchange,

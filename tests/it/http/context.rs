@@ -1,5 +1,7 @@
 //! `GET /v1/agents/{id}/context`
 
+use recapd::domain::time::HOUR_MS;
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::server::{Reply, Server};
@@ -15,6 +17,14 @@ async fn with_archive() -> Server {
     .await;
     server.converse("coder", 1..=14).await;
     server
+}
+
+async fn change(server: &Server, patch: &str) {
+    let request = server
+        .request(Method::PATCH, "/v1/agents/coder")
+        .header("content-type", "application/merge-patch+json");
+    let reply = Reply::of(request.body(patch.to_owned())).await;
+    assert_eq!(reply.status, 200, "{}", reply.body);
 }
 
 #[tokio::test]
@@ -78,6 +88,56 @@ async fn each_provider_gets_its_own_fields_and_the_same_bytes_each_time() {
     }
 }
 
+/// What a prompt cache needs: within a step of eviction each request begins with the one before it, but for one change,
+/// when the summary covers the step.
+#[tokio::test]
+async fn the_same_history_gives_byte_identical_output_until_something_changes() {
+    let server = Server::start(|config| {
+        config.window.budget_tokens = 600;
+        config.window.low_water = 0.5;
+        config.session.idle_gap_minutes = 0;
+    })
+    .await;
+    server.converse("coder", 1..=12).await;
+    server.summarise().await;
+    let path = format!("{PATH}?format=anthropic");
+    let messages = async || {
+        let reply = server.get(&path).await.json();
+        (
+            reply["first_exchange"].clone(),
+            reply["body"]["messages"].as_array().unwrap().clone(),
+        )
+    };
+    let (mut boundary, mut before) = messages().await;
+    let (mut steps, mut changes) = (0, 0);
+    for number in 13..=60 {
+        server.converse("coder", number..=number).await;
+        if number % 3 == 0 {
+            server.summarise().await;
+        }
+        if number % 5 == 0 {
+            // Items grow older, and the document changes with them.
+            server.clock.advance_ms(26 * HOUR_MS);
+            server.parts.schedule.age().await.unwrap();
+            server.summarise().await;
+        }
+        let (first_exchange, now) = messages().await;
+        assert_eq!(messages().await.1, now, "asked twice");
+        if first_exchange != boundary {
+            steps += 1;
+        } else if !now.starts_with(&before) {
+            changes += 1;
+        }
+        (boundary, before) = (first_exchange, now);
+    }
+    let summary = server.get("/v1/agents/coder/summary").await;
+    let versions: i64 = summary.header("recapd-version").parse().unwrap();
+    assert!(
+        steps >= 5 && changes <= steps && versions > steps + 3,
+        "{changes} changes in {steps} steps, of {versions} versions"
+    );
+}
+
 #[tokio::test]
 async fn budget_and_alternation_can_be_asked_for() {
     let server = with_archive().await;
@@ -104,6 +164,44 @@ async fn budget_and_alternation_can_be_asked_for() {
         text.contains("exchange #13 is left out") && text.contains("Fix bug 14"),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn an_agents_own_settings_are_in_force_until_the_request_says_otherwise() {
+    let server = with_archive().await;
+    let limit = async |query: &str| {
+        let reply = server.get(&format!("{PATH}?format=openai{query}")).await.json();
+        reply["limit_tokens"].as_i64().unwrap()
+    };
+    assert_eq!(limit("").await, 152_000);
+    for (patch, tokens) in [
+        (r#"{"output_reserve_tokens": 20000}"#, 140_000),
+        (r#"{"system_reserve_tokens": 30000}"#, 110_000),
+        (r#"{"context_max_tokens": 100000}"#, 50_000),
+        (
+            r#"{"preset": "structured-memory", "context_max_tokens": null}"#,
+            104_000,
+        ),
+    ] {
+        change(&server, patch).await;
+        assert_eq!(limit("").await, tokens, "{patch}");
+    }
+    assert_eq!(limit("&budget=80000").await, 30_000);
+    change(&server, r#"{"preset": "last-n", "max_messages": 4}"#).await;
+    server.converse("coder", 15..=15).await;
+    let path = format!("{PATH}?format=openai");
+    let has_moved = |reply: &Reply| reply.json()["first_exchange"] == 14;
+    let reply = server.get_until(&path, has_moved).await.json();
+    let messages = reply["body"]["messages"].as_array().unwrap();
+    let roles: Vec<&str> = messages
+        .iter()
+        .map(|message| message["role"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        roles,
+        ["user", "assistant", "user", "assistant", "user", "assistant"]
+    );
+    assert_eq!(messages[1]["content"], "Understood.");
 }
 
 #[tokio::test]
@@ -213,7 +311,7 @@ async fn an_agents_settings_say_how_a_conversation_is_told() {
     let server = with_talk().await;
     let settings = json!({"participants": "agent_b, agent_a", "human_tag": "Guest"});
     let request = server
-        .request(reqwest::Method::PATCH, "/v1/agents/coder")
+        .request(Method::PATCH, "/v1/agents/coder")
         .header("content-type", "application/merge-patch+json");
     let reply = Reply::of(request.body(settings.to_string())).await;
     assert_eq!(reply.status, 200, "{}", reply.body);

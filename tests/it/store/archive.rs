@@ -4,15 +4,16 @@ use recapd::{
     domain::{
         agent::AgentId,
         journal::{Head, JournalError, MessageRecord},
+        lineage::Step,
         time::HOUR_MS,
     },
     store::archive::{ArchiveError, Origin, RecordRange, Recorded, Restore, Restored},
 };
 
-use super::{clean, lineage_scripts::summarise};
+use super::{clean, lineage::step, lineage_scripts::summarise};
 use crate::support::{
     backend::{Backend, assert_same},
-    conversation::{T0, agent, append, minute, said, turns},
+    conversation::{T0, agent, append, important, minute, said, turns},
 };
 
 const ALL: RecordRange = RecordRange {
@@ -21,8 +22,9 @@ const ALL: RecordRange = RecordRange {
     messages_max: 10_000,
     bytes_max: 1 << 30,
 };
-const TOLD: [&str; 6] = [
+const TOLD: [&str; 7] = [
     "marks",
+    "pins",
     "message_log",
     "sessions",
     "exchange_log",
@@ -132,6 +134,29 @@ pub(crate) async fn steps_come_back_in_chunks(db: &dyn Backend) {
     let given = read(db, &id).await;
     assert_eq!((given.0.sessions.len(), given.0.marks.len()), (4, 1));
     comes_back_in_chunks(db, &given).await;
+}
+
+pub(crate) async fn pins_come_back_in_chunks(db: &dyn Backend) {
+    let id = told(db).await;
+    let mut messages = vec![important("user", "Rule", 3, minute(300))];
+    for (taken, at) in [
+        (Step::Pin(2), 301),
+        (Step::Mark(None), 302),
+        (Step::Pin(3), 303),
+        (Step::Unpin(2), 304),
+        (Step::Pin(99), 305),
+        (Step::Rewind(None), 306),
+    ] {
+        messages.push(step(&taken, at));
+        messages.push(important("user", "Another rule", 3, minute(at)));
+    }
+    db.store().append(append(&id, messages)).await.unwrap();
+    comes_back_in_chunks(db, &read(db, &id).await).await;
+    let pins = db.store().pins(&id, 50).await.unwrap();
+    assert!(pins.pins.len() > 2, "{pins:?}");
+    for name in ["ones", "sevens"] {
+        assert_eq!(db.store().pins(&agent(name), 50).await.unwrap(), pins);
+    }
 }
 
 async fn comes_back_in_chunks(db: &dyn Backend, given: &(Head, Vec<MessageRecord>)) {

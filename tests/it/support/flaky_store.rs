@@ -16,9 +16,9 @@ use recapd::{
     },
     store::{
         AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
-        Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Prune, Recount,
-        RecountBatch, Recounted, SaidMessage, Sample, SessionEnded, Settle, Store, StoreError, StoreResult,
-        StoredExchange, SummaryRow, verify::AgentReport,
+        Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Pins, Prune,
+        Recount, RecountBatch, Recounted, SaidMessage, Sample, SessionEnded, Settle, Store, StoreError,
+        StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
     },
 };
 
@@ -127,6 +127,7 @@ pass! {
     fn rewind(request: AppendRequest) -> AppendOutcome;
     fn fork(parent: &AgentId, child: &AgentId, now: Timestamp) -> Forked;
     fn ancestors(agent: &AgentId) -> Vec<Ancestor>;
+    fn pins(agent: &AgentId, limit: i64) -> Pins;
     fn end_session(agent: &AgentId, now: Timestamp) -> SessionEnded;
     fn change_settings(agent: &AgentId, patch: &SettingsPatch, now: Timestamp) -> AgentSettings;
     fn begin_recount(agent: &AgentId) -> ();
@@ -141,6 +142,7 @@ pass! {
     fn count_exchanges(agent: &AgentId, from: i64, through: i64) -> i64;
     fn last_said(agent: &AgentId, limit: i64) -> Vec<SaidMessage>;
     fn summary(agent: &AgentId) -> Option<SummaryRow>;
+    fn summary_of_step(agent: &AgentId) -> Option<SummaryRow>;
     fn enqueue(agent: &AgentId, reason: Reason, delay_ms: i64, now: Timestamp) -> Enqueued;
     fn claim(claim: ClaimRequest) -> Vec<Lease>;
     fn renew(leases: &[Lease], now: Timestamp, lease_ms: i64) -> Vec<i64>;

@@ -113,7 +113,7 @@ fn a_full_document_loses_details_before_items_and_items_by_rank() {
     let shortened = compose_bytes(&items, &policy(whole));
     assert_eq!((shortened.path, shortened.truncated), (Path::Full, false));
     assert_eq!(shortened.shown.len(), 60);
-    let truncated = compose_bytes(&items, &policy(600));
+    let truncated = compose_bytes(&items, &policy(400));
     assert!(truncated.truncated && truncated.truncated_tokens > 0);
     assert_eq!(truncated.dropped.len() + truncated.shown.len(), 60);
     assert!(

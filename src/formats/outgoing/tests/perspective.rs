@@ -117,6 +117,7 @@ fn with_window<T>(messages: &[Message], budget: Budget, use_it: impl FnOnce(&Con
         .find(|message| message.kind == Kind::User)
         .filter(|_| evicted > 0);
     use_it(&ContextInput {
+        copies: Vec::new(),
         preamble,
         anchor: anchor.map(|message| source((1, message))),
         summary: (evicted > 0).then(|| "<summary>".to_owned()),

@@ -193,6 +193,8 @@ async fn restore_part(
                 return Err(JournalError::Summarised { seq: record.seq }.into());
             }
         }
+        Some((_, Step::Pin(seq))) => drop(lineage::pins::pin(tx, &request.agent, *seq).await?),
+        Some((_, Step::Unpin(seq))) => drop(lineage::pins::unpin(tx, &request.agent, *seq).await?),
     }
     Ok(write_state(tx, request, &placed, ledger).await?)
 }
@@ -244,6 +246,10 @@ async fn write_rows(
 ) -> StoreResult<()> {
     for run in write::runs(part) {
         insert_messages(tx, agent, run).await?;
+    }
+    for Recorded { record, .. } in part.iter().filter(|recorded| recorded.important) {
+        let place = (record.seq, record.exchange, record.session);
+        lineage::pins::note_important(tx, agent, place).await?;
     }
     let preamble: Vec<&Exchange> = placed.preamble.iter().chain(&ledger.preamble).collect();
     for run in write::runs(&preamble) {
@@ -334,7 +340,7 @@ async fn seal(
     let session = head.sessions.last().map_or(ledger.session, |last| last.session);
     let sql = "-- sqlite/archive.seal\nUPDATE agents SET project_id = ?2, settings = ?3, created_at = ?4, as_of = ?5, \
                session = ?6, first_exchange = ?7, tokens_before_window = ?8, budget_tokens = ?9, \
-               last_eviction = ?10, pending_since = ?11 WHERE agent_id = ?1";
+               last_eviction = ?10, pending_since = ?11, max_messages = ?12 WHERE agent_id = ?1";
     sqlx::query(sql)
         .bind(head.agent_id.as_str())
         .bind(head.project.as_deref())
@@ -347,6 +353,7 @@ async fn seal(
         .bind(head.budget_tokens)
         .bind(i64::try_from(head.evictions.len()).unwrap_or(i64::MAX))
         .bind((ledger.pending_numbers() > 0).then_some(now.0))
+        .bind(head.max_messages)
         .execute(tx)
         .await
         .map_err(StoreError::from)?;

@@ -9,7 +9,7 @@ use super::super::{
 };
 use crate::domain::{
     agent::AgentId,
-    journal::{CountRecord, DocumentRecord, ForkRecord, ItemRecord, JournalError, SharedExchange},
+    journal::{CountRecord, DocumentRecord, ForkRecord, ItemRecord, JournalError, PinRecord, SharedExchange},
     time::Timestamp,
 };
 
@@ -89,6 +89,7 @@ async fn read(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<ForkRec
         exchanges: exchanges(tx, agent).await?,
         sessions: archive::sessions(tx, agent).await?,
         marks: archive::marks(tx, agent).await?,
+        pins: pins(tx, agent).await?,
         document: document(tx, agent).await?,
         items: items(tx, agent).await?,
     })
@@ -129,6 +130,23 @@ async fn exchanges(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Ve
         })
     });
     shared.collect()
+}
+
+async fn pins(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Vec<PinRecord>> {
+    let sql = "-- sqlite/fork.read_pins\nSELECT source_agent_id, seq, exchange, session, pinned, important FROM pins \
+               WHERE agent_id = ?1 ORDER BY seq";
+    let found = sqlx::query(sql).bind(agent.as_str()).fetch_all(tx).await?;
+    let pins = found.iter().map(|found| {
+        Ok(PinRecord {
+            source: agent_id(found, 0, agent)?,
+            seq: found.try_get(1)?,
+            exchange: found.try_get(2)?,
+            session: found.try_get(3)?,
+            pinned: found.try_get(4)?,
+            important: found.try_get(5)?,
+        })
+    });
+    pins.collect()
 }
 
 async fn counts(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Vec<CountRecord>> {
@@ -198,9 +216,12 @@ pub(in super::super) async fn bring_back(
     record: &ForkRecord,
     now: Timestamp,
 ) -> Result<(), ArchiveError> {
-    for shared in &record.exchanges {
-        if !are_there(tx, shared).await? {
-            let from = shared.source.clone();
+    let of_exchanges = record.exchanges.iter();
+    let shared = of_exchanges.map(|shared| (&shared.source, shared.first_seq, shared.last_seq));
+    let pinned = record.pins.iter().map(|pin| (&pin.source, pin.seq, pin.seq));
+    for (source, first_seq, last_seq) in shared.chain(pinned) {
+        if !are_there(tx, source, (first_seq, last_seq)).await? {
+            let from = source.clone();
             return Err(JournalError::NoParent { from }.into());
         }
     }
@@ -208,6 +229,9 @@ pub(in super::super) async fn bring_back(
     write(tx, agent, record).await?;
     for shared in &record.exchanges {
         write_exchange(tx, agent, shared).await?;
+    }
+    for pin in &record.pins {
+        write_pin(tx, agent, pin).await?;
     }
     for count in &record.counts {
         write_count(tx, agent, count).await?;
@@ -221,15 +245,19 @@ pub(in super::super) async fn bring_back(
     Ok(())
 }
 
-async fn are_there(tx: &mut SqliteConnection, shared: &SharedExchange) -> StoreResult<bool> {
+async fn are_there(
+    tx: &mut SqliteConnection,
+    source: &AgentId,
+    (first_seq, last_seq): (i64, i64),
+) -> StoreResult<bool> {
     let sql = "-- sqlite/fork.are_there\nSELECT count(*) FROM message_log WHERE agent_id = ?1 AND seq BETWEEN ?2 AND ?3";
     let row = sqlx::query(sql)
-        .bind(shared.source.as_str())
-        .bind(shared.first_seq)
-        .bind(shared.last_seq)
+        .bind(source.as_str())
+        .bind(first_seq)
+        .bind(last_seq)
         .fetch_one(tx)
         .await?;
-    Ok(row.try_get::<i64, _>(0)? == shared.last_seq - shared.first_seq + 1)
+    Ok(row.try_get::<i64, _>(0)? == last_seq - first_seq + 1)
 }
 
 /// No ceiling is kept yet: the journal's messages are not evicted on the way in, its end or the next append says which.
@@ -271,8 +299,10 @@ async fn write_exchange(
     shared: &SharedExchange,
 ) -> StoreResult<()> {
     let sql = "-- sqlite/fork.write_exchange\nINSERT INTO exchange_log (agent_id, exchange, role, session, \
-               source_agent_id, first_seq, last_seq, tokens, tokens_before, state, opened_at, last_at, headline) \
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+               source_agent_id, first_seq, last_seq, tokens, tokens_before, state, opened_at, last_at, headline, messages) \
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, (SELECT count(*) FROM message_log m \
+               WHERE m.agent_id = ?5 AND m.seq BETWEEN ?6 AND ?7 AND m.exchange = ?2 \
+               AND m.kind IN ('system', 'user', 'assistant', 'tool_call', 'tool_result')))";
     sqlx::query(sql)
         .bind(agent.as_str())
         .bind(shared.exchange)
@@ -287,6 +317,22 @@ async fn write_exchange(
         .bind(shared.opened_at.0)
         .bind(shared.last_at.0)
         .bind(serde_json::json!(shared.headline).to_string())
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+async fn write_pin(tx: &mut SqliteConnection, agent: &AgentId, pin: &PinRecord) -> StoreResult<()> {
+    let sql = "-- sqlite/fork.write_pin\nINSERT INTO pins (agent_id, seq, source_agent_id, exchange, session, pinned, \
+               important) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    sqlx::query(sql)
+        .bind(agent.as_str())
+        .bind(pin.seq)
+        .bind(pin.source.as_str())
+        .bind(pin.exchange)
+        .bind(pin.session)
+        .bind(pin.pinned)
+        .bind(pin.important)
         .execute(tx)
         .await?;
     Ok(())
