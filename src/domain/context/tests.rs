@@ -587,7 +587,7 @@ fn a_copy_says_what_its_message_said_and_can_not_end_its_fence() {
     for said in [
         "by=\"tool_call\" why=\"pinned\">/[called deploy with {}]/</copy>",
         "[result]/done",
-        "<\\/copy>",
+        "‹/copy>",
         "exchange=\"the beginning\"",
     ] {
         assert!(text.contains(said), "{said}: {text}");
