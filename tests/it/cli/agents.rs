@@ -23,6 +23,9 @@ fn settings_are_set_shown_and_taken_back() {
     system_reserve_tokens = 0     (configuration)
     anchor = true                 (configuration)
     alternation = "merge"         (configuration)
+    participants = ""             (configuration)
+    human_tag = "[HUMAN]"         (configuration)
+    mode = "talk"                 (configuration)
     "#);
     let output = run(&[
         "agents",
@@ -46,6 +49,9 @@ fn settings_are_set_shown_and_taken_back() {
     system_reserve_tokens = 0     (configuration)
     anchor = true                 (configuration)
     alternation = "merge"         (configuration)
+    participants = ""             (configuration)
+    human_tag = "[HUMAN]"         (configuration)
+    mode = "talk"                 (configuration)
     "#);
     run(&["agents", "set", "coder", "low_water=", "on_overflow=end"]);
     let shown = json(&run(&["agents", "show", "coder", "--json"]));

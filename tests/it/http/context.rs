@@ -260,7 +260,7 @@ async fn an_agents_settings_say_how_a_conversation_is_told() {
     let server = with_talk().await;
     let settings = json!({"participants": "agent_b, agent_a", "human_tag": "Guest"});
     let request = server
-        .request(reqwest::Method::PATCH, "/v1/agents/coder")
+        .request(Method::PATCH, "/v1/agents/coder")
         .header("content-type", "application/merge-patch+json");
     let reply = Reply::of(request.body(settings.to_string())).await;
     assert_eq!(reply.status, 200, "{}", reply.body);
