@@ -126,8 +126,9 @@ pub struct ContextReply {
     pub notes: Vec<String>,
 }
 
-/// Reads what the context of `agent` is built from. `snapshot` says where the window begins, so that no exchange is
-/// both in it and in the summary, or in neither.
+/// Reads what the context of `agent` is built from. `snapshot` is the summary of the step
+/// ([`Store::summary_of_step`]); it says where the window begins, so that no exchange is both in it and in the summary,
+/// or in neither.
 ///
 /// # Errors
 /// What the store fails with, and [`ContextError::UnknownSpeaker`] when `viewer` takes no part in the conversation.

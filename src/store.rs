@@ -224,6 +224,11 @@ pub trait Store: Send + Sync {
     /// The current document, with what is pending behind it, in one consistent read.
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>>;
 
+    /// The document that contexts show, with what left the window since behind it: the first version that covers the
+    /// newest step of eviction that is covered as a whole. It changes once per step, so that the provider's prompt cache
+    /// stays warm, and at once where a rewind has withdrawn something.
+    async fn summary_of_step(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>>;
+
     /// Wakes the queue for an agent.
     ///
     /// # Errors

@@ -89,7 +89,7 @@ impl Context {
 
     async fn read(&self, config: &Config) -> Result<serde_json::Value, Failed> {
         let store = Arc::new(open::look(config).await?);
-        let Some(row) = store.summary(&self.agent).await? else {
+        let Some(row) = store.summary_of_step(&self.agent).await? else {
             return Err(open::unknown(store.as_ref(), &self.agent).await);
         };
         let ceiling = tokenizer::ceiling_counter();

@@ -15,7 +15,8 @@
 use std::{borrow::Borrow, collections::VecDeque, sync::Arc};
 
 use super::{
-    exchange::{Entry, Exchange},
+    context::{ContextInput, SourceExchange, SourceMessage},
+    exchange::{Entry, Exchange, ExchangeState, FIRST_EXCHANGE},
     ledger::{Cut, Ledger, TooBig, WindowExchange},
     lineage::Step,
     message::Message,
@@ -123,6 +124,8 @@ pub struct HeldExchange<M = Message> {
     pub exchange: Exchange,
     /// Its messages, in order.
     pub messages: Vec<M>,
+    /// What each of them costs.
+    pub tokens: Vec<i64>,
 }
 
 /// A window held in memory. It keeps the preamble and the exchanges in the window, nothing else. Messages are its own,
@@ -132,7 +135,7 @@ pub struct Window<M = Message> {
     budget: Budget,
     on_overflow: OnOverflow,
     counter: Arc<dyn TokenCounter>,
-    preamble: Vec<M>,
+    preamble: Vec<(M, i64)>,
     held: VecDeque<HeldExchange<M>>,
 }
 
@@ -211,7 +214,7 @@ impl<M: Borrow<Message>> Window<M> {
     fn take_in(&mut self, message: M, entry: &Entry) -> Pushed<M> {
         let is_clear = Step::of(message.borrow()) == Some(Step::Clear);
         let appended = self.ledger.append(entry, 0);
-        self.hold(appended.exchange, message);
+        self.hold(appended.exchange, message, entry.tokens);
         let evicted = if is_clear {
             self.ledger.clear(entry.at);
             self.preamble.clear();
@@ -225,10 +228,10 @@ impl<M: Borrow<Message>> Window<M> {
         }
     }
 
-    fn hold(&mut self, exchange: i64, message: M) {
+    fn hold(&mut self, exchange: i64, message: M, tokens: i64) {
         let preamble = self.ledger.preamble.as_ref();
         if preamble.is_some_and(|preamble| preamble.exchange == exchange) {
-            self.preamble.push(message);
+            self.preamble.push((message, tokens));
             return;
         }
         let Some(newest) = &self.ledger.newest else { return };
@@ -240,10 +243,12 @@ impl<M: Borrow<Message>> Window<M> {
             Some(held) => {
                 held.exchange.clone_from(newest);
                 held.messages.push(message);
+                held.tokens.push(tokens);
             }
             None => self.held.push_back(HeldExchange {
                 exchange: newest.clone(),
                 messages: vec![message],
+                tokens: vec![tokens],
             }),
         }
     }
@@ -274,13 +279,52 @@ impl<M: Borrow<Message>> Window<M> {
 
     /// The messages that the model sees, in order: preamble, then the exchanges in the window.
     pub fn messages(&self) -> impl Iterator<Item = &Message> {
+        let preamble = self.preamble.iter().map(|(message, _)| message);
         let held = self.held.iter().flat_map(|held| held.messages.iter());
-        self.preamble.iter().chain(held).map(Borrow::borrow)
+        preamble.chain(held).map(Borrow::borrow)
     }
 
     /// The exchanges in the window, oldest first.
     pub fn exchanges(&self) -> impl Iterator<Item = &HeldExchange<M>> {
         self.held.iter()
+    }
+
+    /// What a context of the window is built from, without a summary and without an anchor, which it doesn't keep.
+    /// Messages are numbered from the window's beginning.
+    pub fn context_input(&self) -> ContextInput<'_> {
+        let mut seq = 0;
+        let mut source = |message, tokens| {
+            seq += 1;
+            SourceMessage {
+                seq,
+                message,
+                tokens: Some(tokens),
+            }
+        };
+        let preamble = self.preamble.iter();
+        let preamble = preamble.map(|(message, tokens)| source(message.borrow(), *tokens));
+        ContextInput {
+            preamble: preamble.collect(),
+            anchor: None,
+            summary: None,
+            copies: Vec::new(),
+            exchanges: self
+                .held
+                .iter()
+                .map(|held| {
+                    let messages = held.messages.iter().zip(&held.tokens);
+                    SourceExchange {
+                        exchange: held.exchange.exchange,
+                        is_open: held.exchange.state == ExchangeState::Open,
+                        messages: messages
+                            .map(|(message, tokens)| source(message.borrow(), *tokens))
+                            .collect(),
+                    }
+                })
+                .collect(),
+            evicted: self.ledger.first_exchange > FIRST_EXCHANGE,
+            perspective: None,
+        }
     }
 
     /// Tokens of the preamble and the exchanges in the window.

@@ -24,14 +24,14 @@ pub(super) async fn read(
 ) -> Result<Json<ContextReply>, Problem> {
     let (query, speaker) = query(&uri)?;
     let parts = &app.parts;
-    let reading = parts.snapshots.get(&agent).await?;
-    let reading = reading.ok_or_else(|| Problem::unknown_agent(&agent))?;
+    let snapshot = parts.snapshots.of_step(&agent).await?;
+    let snapshot = snapshot.ok_or_else(|| Problem::unknown_agent(&agent))?;
     let configured = &app.settings.configured;
     let viewer = speaker.map(|speaker| Viewer {
         speaker,
         telling: configured.telling.clone(),
     });
-    let material = context::load(parts.store.as_ref(), &agent, &reading.snapshot, viewer).await?;
+    let material = context::load(parts.store.as_ref(), &agent, &snapshot, viewer).await?;
     let counter = parts.keeper.counter_of(&agent).await?;
     let row = parts.store.agent(&agent).await?;
     let settings = row.map(|row| row.settings).unwrap_or_default();

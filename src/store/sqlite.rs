@@ -336,6 +336,11 @@ impl Store for SqliteStore {
         summary::read(&mut tx, agent).await
     }
 
+    async fn summary_of_step(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
+        let mut tx = self.readers.begin().await?;
+        summary::of_step(&mut tx, agent).await
+    }
+
     async fn enqueue(
         &self,
         agent: &AgentId,

@@ -21,6 +21,7 @@ mod sessions;
 mod settings;
 mod settle;
 mod sqlite;
+mod steps;
 mod verify;
 
 use std::{collections::BTreeSet, path::Path, process::Command};
@@ -86,6 +87,8 @@ macro_rules! every_test {
                 a_summary_names_what_is_pending, more_pending_than_can_be_named_is_counted,
                 impossible_data_is_named, a_database_answers, the_last_words_of_speakers_are_read,
                 synthetic_messages_are_never_stored;
+            steps: a_step_changes_its_summary_once, a_step_forgets_at_once_what_a_rewind_withdraws,
+                a_fork_shows_what_it_came_with, a_version_that_is_pruned_makes_way;
             schedule: a_slot_is_taken_once, aged_documents_are_enqueued, ageing_follows_the_replay,
                 old_rows_are_pruned, the_latest_slot_is_kept, a_sample_counts_everything;
             lineage: a_clear_closes_the_session, a_later_preamble_is_never_summarised, clearing_nothing_leaves_nothing,

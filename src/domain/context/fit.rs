@@ -110,6 +110,10 @@ impl<'i, 'a> Plan<'i, 'a> {
                 .map(|text| Piece::text(Reason::Summary, text)),
             body: pairs::repair(&drafts, passes),
         };
+        let newest = drafts.iter().rfind(|draft| draft.role != Role::System);
+        if newest.is_some_and(|newest| newest.role != Role::Assistant) {
+            alternation::end_with_user(&mut plan.body);
+        }
         let turns = plan.preamble.iter_mut().chain(&mut plan.body);
         let pieces = turns.flat_map(|turn| &mut turn.pieces);
         let copies = plan.copies.pieces_mut();

@@ -62,7 +62,7 @@ pub(super) fn repair<'a>(drafts: &[Draft<'a>], passes: Passes) -> Vec<Turn<'a>> 
         if draft.sight == Sight::Unseen {
             at += 1;
         } else if draft.role == Role::Assistant {
-            let end = turn_end(drafts, at);
+            let end = pairs.turn_end(at);
             let pieces = drafts[at..end].iter().map(Draft::piece).collect();
             turns.push(Turn::new(Role::Assistant, draft.exchange, pieces));
             let results = pairs.results(at..end, &taken, &mut given);
@@ -85,19 +85,6 @@ pub(super) fn repair<'a>(drafts: &[Draft<'a>], passes: Passes) -> Vec<Turn<'a>> 
     let says_something = |turn: &Turn<'_>| turn.parts().any(|part| !matches!(part, Part::Thinking(_)));
     turns.retain(says_something);
     turns
-}
-
-/// Where the model's turn that begins at `at` ends: calls join what the model said right before them.
-fn turn_end(drafts: &[Draft<'_>], at: usize) -> usize {
-    let joins = |next: &Draft<'_>, before: &Draft<'_>| {
-        next.role == Role::Assistant
-            && next.sight != Sight::Unseen
-            && next.exchange == before.exchange
-            && (next.has_calls() || before.is_thinking_only())
-    };
-    let later = at + 1..drafts.len();
-    let mut later = later.skip_while(|&next| joins(&drafts[next], &drafts[next - 1]));
-    later.next().unwrap_or(drafts.len())
 }
 
 impl<'d, 'a> Pairs<'d, 'a> {
@@ -182,6 +169,28 @@ impl<'d, 'a> Pairs<'d, 'a> {
                 && name.is_none_or(|name| name == called.as_str())
         };
         of_exchange.filter(fits).last()
+    }
+
+    /// Where the model's turn that begins at `at` ends: calls join what the model said right before them, and so does
+    /// what it said while a call of the turn was waiting for its result.
+    fn turn_end(&self, at: usize) -> usize {
+        let drafts = self.drafts;
+        let joins = |&next: &usize| {
+            let (draft, before) = (&drafts[next], &drafts[next - 1]);
+            draft.role == Role::Assistant
+                && draft.sight != Sight::Unseen
+                && draft.exchange == before.exchange
+                && (draft.has_calls() || before.is_thinking_only() || self.waits(at, next))
+        };
+        let mut later = (at + 1..drafts.len()).skip_while(joins);
+        later.next().unwrap_or(drafts.len())
+    }
+
+    /// Whether a call of the drafts from `at` to `end` has its result after `end`.
+    fn waits(&self, at: usize, end: usize) -> bool {
+        let calls = &self.calls[self.first_call[at]..self.first_call[end]];
+        let mut results = calls.iter().filter_map(|call| call.result.as_ref());
+        results.any(|result| result.draft > end)
     }
 
     /// The results of the calls in `drafts`, in call order. A message that holds nothing else stays whole.

@@ -216,7 +216,19 @@ fn pairs_are_put_side_by_side_and_completed() {
             "u go | c 1 x | c 2 y | r 2 B | r 1 A",
             "u go | a 1:x + 2:y | r 1=A + 2=B",
         ),
-        ("u go | c 1 x | a wait | r 1 A", "u go | a 1:x | r 1=A | a wait"),
+        ("u go | c 1 x | a wait | r 1 A", "u go | a 1:x + wait | r 1=A"),
+        (
+            "u go | c 1 x | a wait | c 2 y | r 2 B | a on | r 1 A",
+            "u go | a 1:x + wait + 2:y | r 1=A + 2=B | a on | u [Continue.]",
+        ),
+        (
+            "u go | c 1 x | u hm | a yes | s note | r 1 A",
+            "s note | u go | a 1:x | r 1=A | u hm | a yes | u [Continue.]",
+        ),
+        (
+            "u go | c 1 x | a I gave up",
+            "u go | a 1:x | r [1=interrupted: no result was recorded] | a I gave up",
+        ),
         ("u go | a look | c 1 x | r 1 A", "u go | a look + 1:x | r 1=A"),
         ("u go | c 1 x | u stop | r 1 A", "u go | a 1:x | r 1=A | u stop"),
         (

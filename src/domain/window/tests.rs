@@ -393,3 +393,30 @@ proptest! {
         prop_assert!(left.iter().copied().eq(1..seed.first));
     }
 }
+
+#[test]
+fn a_context_of_the_window_holds_all_that_is_in_it() {
+    let mut window = window(100);
+    push(
+        &mut window,
+        &[("system", 20), ("user", 20), ("assistant", 20), ("user", 30)],
+    );
+    let input = window.context_input();
+    assert_eq!(
+        (input.preamble.len(), input.exchanges.len(), input.evicted),
+        (1, 2, false)
+    );
+    assert_eq!(input.preamble[0].tokens, Some(20));
+    push(&mut window, &[("assistant", 15)]);
+    let input = window.context_input();
+    let [newest] = input.exchanges.as_slice() else {
+        panic!("{} exchanges", input.exchanges.len());
+    };
+    assert_eq!((newest.exchange, input.evicted), (2, true));
+    let found: Vec<(i64, &str, Option<i64>)> = newest
+        .messages
+        .iter()
+        .map(|stored| (stored.seq, stored.message.kind.name(), stored.tokens))
+        .collect();
+    assert_eq!(found, [(2, "user", Some(30)), (3, "assistant", Some(15))]);
+}

@@ -1,5 +1,6 @@
 //! `GET /v1/agents/{id}/context`
 
+use recapd::domain::time::HOUR_MS;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -85,6 +86,56 @@ async fn each_provider_gets_its_own_fields_and_the_same_bytes_each_time() {
         assert_eq!(found, fields);
         assert_eq!(server.get(&path).await.body, first.body);
     }
+}
+
+/// What a prompt cache needs: within a step of eviction each request begins with the one before it, but for one change,
+/// when the summary covers the step.
+#[tokio::test]
+async fn the_same_history_gives_byte_identical_output_until_something_changes() {
+    let server = Server::start(|config| {
+        config.window.budget_tokens = 600;
+        config.window.low_water = 0.5;
+        config.session.idle_gap_minutes = 0;
+    })
+    .await;
+    server.converse("coder", 1..=12).await;
+    server.summarise().await;
+    let path = format!("{PATH}?format=anthropic");
+    let messages = async || {
+        let reply = server.get(&path).await.json();
+        (
+            reply["first_exchange"].clone(),
+            reply["body"]["messages"].as_array().unwrap().clone(),
+        )
+    };
+    let (mut boundary, mut before) = messages().await;
+    let (mut steps, mut changes) = (0, 0);
+    for number in 13..=60 {
+        server.converse("coder", number..=number).await;
+        if number % 3 == 0 {
+            server.summarise().await;
+        }
+        if number % 5 == 0 {
+            // Items grow older, and the document changes with them.
+            server.clock.advance_ms(26 * HOUR_MS);
+            server.parts.schedule.age().await.unwrap();
+            server.summarise().await;
+        }
+        let (first_exchange, now) = messages().await;
+        assert_eq!(messages().await.1, now, "asked twice");
+        if first_exchange != boundary {
+            steps += 1;
+        } else if !now.starts_with(&before) {
+            changes += 1;
+        }
+        (boundary, before) = (first_exchange, now);
+    }
+    let summary = server.get("/v1/agents/coder/summary").await;
+    let versions: i64 = summary.header("recapd-version").parse().unwrap();
+    assert!(
+        steps >= 5 && changes <= steps && versions > steps + 3,
+        "{changes} changes in {steps} steps, of {versions} versions"
+    );
 }
 
 #[tokio::test]

@@ -142,6 +142,7 @@ pass! {
     fn count_exchanges(agent: &AgentId, from: i64, through: i64) -> i64;
     fn last_said(agent: &AgentId, limit: i64) -> Vec<SaidMessage>;
     fn summary(agent: &AgentId) -> Option<SummaryRow>;
+    fn summary_of_step(agent: &AgentId) -> Option<SummaryRow>;
     fn enqueue(agent: &AgentId, reason: Reason, delay_ms: i64, now: Timestamp) -> Enqueued;
     fn claim(claim: ClaimRequest) -> Vec<Lease>;
     fn renew(leases: &[Lease], now: Timestamp, lease_ms: i64) -> Vec<i64>;

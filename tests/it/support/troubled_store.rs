@@ -176,6 +176,10 @@ impl Store for TroubledStore {
         self.enter("summary").await?.summary(agent).await
     }
 
+    async fn summary_of_step(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
+        self.enter("summary_of_step").await?.summary_of_step(agent).await
+    }
+
     async fn enqueue(
         &self,
         agent: &AgentId,
