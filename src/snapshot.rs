@@ -134,7 +134,7 @@ impl Snapshots {
     /// When the database fails: the rest of a context can't be had then either.
     pub async fn of_step(&self, agent: &AgentId) -> StoreResult<Option<Snapshot>> {
         let row = self.store.summary_of_step(agent).await?;
-        Ok(row.map(|row| render(&row, self.tokens_max, self.counter.as_ref())))
+        Ok(row.map(|row| render(&row, self.tokens_max, self.counter.as_ref(), &self.redactor)))
     }
 
     async fn load(&self, agent: &AgentId) -> StoreResult<Option<Arc<Snapshot>>> {

@@ -212,6 +212,7 @@ mod tests {
             client_id: None,
             at: None,
             interrupts: false,
+            important: false,
             format: Format::Native,
             payload: String::new(),
         }

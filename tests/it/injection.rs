@@ -129,6 +129,7 @@ fn message(kind: Kind, speaker: Option<&str>, part: Part) -> Message {
         client_id: None,
         at: None,
         interrupts: false,
+        important: false,
         format: Format::Native,
         payload: String::new(),
     }
