@@ -78,7 +78,8 @@ fn push_lines(document: &mut String, places: &[(&Item, &Shown)]) {
         let day = day(began_at(first));
         if day != day_told {
             let gap = if day_told.is_empty() { "" } else { "\n" };
-            document.push_str(&format!("{gap}{}", day_text(&day)));
+            document.push_str(gap);
+            document.push_str(&day_text(&day));
             day_told = day;
         }
         document.push_str(&joined(line));

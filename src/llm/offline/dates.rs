@@ -66,7 +66,7 @@ pub(super) fn dated(said: &str, at: Timestamp) -> Cow<'_, str> {
             continue;
         }
         text.push_str(before);
-        text.push_str(&format!(" ({date})"));
+        text.extend([" (", &date, ")"]);
         told = end;
     }
     if told == 0 {
