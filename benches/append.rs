@@ -38,6 +38,10 @@ const ROUNDS: u32 = 1_500;
 const AGENTS: u32 = 50;
 /// Messages of one bulk append.
 const CHUNK: usize = 256;
+/// Messages of a long history.
+const HISTORY: u32 = 1_000_000;
+/// Messages of it that are written at once.
+const HISTORY_CHUNK: usize = 4_000;
 /// Agents that append in bulk at the same time.
 const BULK_AGENTS: u32 = 4;
 /// Chunks that each of them appends.
@@ -56,7 +60,7 @@ async fn main() -> anyhow::Result<()> {
 
 /// A turn against the disk and a bare commit, side by side; then many agents at once.
 async fn turns() -> anyhow::Result<()> {
-    let place = place::open(Synchronous::Full).await?;
+    let place = place::open(Synchronous::Full, |_| {}).await?;
     let keeper = &place.parts.keeper;
     let file = pages(&place.folder.path().join("pages"))?;
     let mut bare = bare(&place.folder.path().join("bare.db")).await?;
@@ -162,21 +166,17 @@ async fn concurrent(keeper: &Keeper) -> anyhow::Result<(Sample, Duration)> {
     Ok((sample, start.elapsed()))
 }
 
-/// A turn after a short and after a long history, in turns.
+/// A turn of a new agent and one after a long history, in turns.
 async fn histories() -> anyhow::Result<()> {
-    let place = place::open(Synchronous::Full).await?;
+    let place = place::open(Synchronous::Full, |_| {}).await?;
     let keeper = &place.parts.keeper;
     let mut source = Messages::new(2);
     let mut histories = Vec::new();
-    for messages in [1_000, size(100_000)] {
+    let mixed = source.mix(HISTORY_CHUNK)?;
+    for messages in [0, size(HISTORY)] {
         let agent: AgentId = format!("history-{messages}").parse()?;
-        let mut before = 0;
-        while before < messages {
-            let count = 1_000.min(messages - before);
-            keeper
-                .replay(&agent, source.mix(usize::try_from(count)?)?)
-                .await?;
-            before += count;
+        for _ in 0..usize::try_from(messages)? / HISTORY_CHUNK {
+            keeper.replay(&agent, mixed.clone()).await?;
         }
         histories.push((messages, agent, Sample::default()));
     }
@@ -188,15 +188,15 @@ async fn histories() -> anyhow::Result<()> {
             sample.add(start.elapsed());
         }
     }
-    let short = histories
+    let new = histories
         .first_mut()
         .map(|(_, _, sample)| sample.p50())
         .unwrap_or_default();
-    let columns = ["p50", "p99", "per second", "× the short one (p50)"];
+    let columns = ["p50", "p99", "per second", "× the new one (p50)"];
     let mut table = Table::new("append of a turn after a history of", &columns);
     for (messages, _, sample) in &mut histories {
         let rate = 1.0 / sample.p50().as_secs_f64();
-        table.row(&format!("{messages} messages"), &figures(sample, rate, short));
+        table.row(&format!("{messages} messages"), &figures(sample, rate, new));
     }
     table.print();
     Ok(())
@@ -251,7 +251,7 @@ fn counting_rate(chunks: &[Vec<Message>], threads: u32) -> f64 {
 }
 
 async fn store_rate(chunks: &[Vec<Message>]) -> anyhow::Result<f64> {
-    let place = place::open(Synchronous::Full).await?;
+    let place = place::open(Synchronous::Full, |_| {}).await?;
     let agent: AgentId = "bulk".parse()?;
     let counter = counter();
     let prepared = prepared(chunks, counter.as_ref());
@@ -271,7 +271,7 @@ async fn store_rate(chunks: &[Vec<Message>]) -> anyhow::Result<f64> {
 }
 
 async fn keeper_rate(chunks: &Arc<Vec<Vec<Message>>>, agents: u32, with_ids: bool) -> anyhow::Result<f64> {
-    let place = place::open(Synchronous::Full).await?;
+    let place = place::open(Synchronous::Full, |_| {}).await?;
     let mut tasks = JoinSet::new();
     let (passes, start) = (size(BULK_CHUNKS / 8), Instant::now());
     for number in 0..agents {

@@ -104,6 +104,7 @@ fn message(format: Format, fields: &Fields<'_>, kind: Kind, parts: Vec<Part>) ->
         client_id: ids.find(|id| id.len() <= ID_BYTES_MAX),
         at: TIME_FIELDS.iter().find_map(|&name| time(fields, name)),
         interrupts: false,
+        important: fields.flag("important").unwrap_or(false),
         format,
         payload: String::new(),
     }

@@ -3,8 +3,10 @@
 //!
 //! Invariant: the keeper never waits for a model.
 
+mod convergence;
 mod counters;
 mod learning;
+mod step;
 mod tending;
 
 use std::sync::Arc;
@@ -16,6 +18,7 @@ use crate::{
     domain::{
         agent::AgentId,
         calibration::{ReportedUsage, Seen},
+        convergence::{Reading, Rules},
         exchange::Entry,
         journal::MessageRecord,
         lineage::Step,
@@ -34,9 +37,11 @@ use crate::{
     telemetry::metrics::{Metrics, labels::Role},
 };
 
+pub use convergence::convergence;
 pub use counters::FindCounter;
 use counters::{Counters, Counting};
 use learning::{Learning, seen};
+pub use step::{ForkReply, StepReply};
 
 /// Messages of more bytes than this are counted on other threads: 2.5 ms of work at 40 MB/s.
 const COUNT_INLINE_BYTES_MAX: usize = 100_000;
@@ -68,6 +73,7 @@ pub struct Keeper {
     notices: Notices,
     metrics: Metrics,
     journal: LiveJournal,
+    convergence: Rules,
 }
 
 impl Keeper {
@@ -89,6 +95,7 @@ impl Keeper {
             notices,
             metrics,
             journal: None,
+            convergence: Rules::default(),
         }
     }
 
@@ -107,6 +114,43 @@ impl Keeper {
     #[must_use]
     pub fn with_journal(self, journal: LiveJournal) -> Self {
         Self { journal, ..self }
+    }
+
+    /// The same keeper, which compares speakers by `rules`.
+    #[must_use]
+    pub fn comparing(self, rules: Rules) -> Self {
+        Self {
+            convergence: rules,
+            ..self
+        }
+    }
+
+    /// As [`Self::append_reported`], and how alike the speakers sound now, if messages were stored that a named speaker
+    /// said.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub async fn append_and_listen(
+        &self,
+        agent: &AgentId,
+        messages: Vec<Message>,
+        usage: Option<ReportedUsage>,
+    ) -> StoreResult<(AppendOutcome, Option<Reading>)> {
+        let is_talk = convergence::is_talk(&messages);
+        let outcome = self.append_reported(agent, messages, usage).await?;
+        if !is_talk || outcome.accepted == 0 {
+            return Ok((outcome, None));
+        }
+        // The messages are stored, whatever comes of the comparison.
+        let reading = convergence(self.store.as_ref(), agent, &self.convergence).await;
+        let reading = reading.unwrap_or_else(|error| {
+            warn!(agent_id = %agent, %error, "convergence.unread");
+            None
+        });
+        if let Some(reading) = reading.as_ref().filter(|reading| reading.is_fresh) {
+            self.metrics.talk.scored(reading);
+        }
+        Ok((outcome, reading))
     }
 
     /// Appends messages as they come in.
@@ -147,10 +191,12 @@ impl Keeper {
         self.take_in(request, By::Messages).await
     }
 
-    /// Clears, marks or rewinds, by the message that says so. A rewind does it only if its mark is there.
+    /// Clears, marks, rewinds, pins or unpins, by the message that says so. A rewind does it only if its mark is there,
+    /// a pin only if its message is.
     ///
     /// # Errors
-    /// [`StoreError::UnknownAgent`], [`StoreError::UnknownMark`], or what the store fails with.
+    /// [`StoreError::UnknownAgent`], [`StoreError::UnknownMark`], [`StoreError::UnknownMessage`],
+    /// [`StoreError::PinsFull`], or what the store fails with.
     pub async fn step(&self, agent: &AgentId, step: &Step) -> StoreResult<AppendOutcome> {
         if self.store.agent(agent).await?.is_none() {
             return Err(StoreError::UnknownAgent(agent.clone()));
@@ -355,6 +401,7 @@ impl Keeper {
         for step in &outcome.steps {
             match step {
                 Stepped::Ignored { label } => warn!(agent_id = %agent, ?label, "lineage.unknown_mark"),
+                Stepped::NotThere { seq } => warn!(agent_id = %agent, seq, "lineage.unknown_message"),
                 done => info!(agent_id = %agent, ?done, "lineage.stepped"),
             }
         }

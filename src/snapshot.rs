@@ -118,6 +118,16 @@ impl Snapshots {
         }
     }
 
+    /// The summary of `agent` as contexts show it ([`Store::summary_of_step`]), from the database; `None` if there is no
+    /// such agent.
+    ///
+    /// # Errors
+    /// When the database fails: the rest of a context can't be had then either.
+    pub async fn of_step(&self, agent: &AgentId) -> StoreResult<Option<Snapshot>> {
+        let row = self.store.summary_of_step(agent).await?;
+        Ok(row.map(|row| render(&row, self.tokens_max, self.counter.as_ref())))
+    }
+
     async fn load(&self, agent: &AgentId) -> StoreResult<Option<Arc<Snapshot>>> {
         let read_at = self.clock.now();
         let changes = self.changes.load(Ordering::SeqCst);

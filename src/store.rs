@@ -19,6 +19,8 @@ pub use recount::*;
 
 use crate::domain::{
     agent::AgentId,
+    context::COPIES_MAX,
+    ledger::TooBig,
     settings::{AgentSettings, SettingsPatch},
     time::Timestamp,
     work::{Lease, Reason},
@@ -43,16 +45,25 @@ pub enum StoreError {
     /// There is no such mark to go back to: never set, or left behind by a clear or an earlier rewind.
     #[error("{}", no_mark(.0.as_deref()))]
     UnknownMark(Option<String>),
-    /// The newest exchange alone would be over the agent's budget, and the agent wants that refused.
+    /// There is no such message to pin in the agent's live history, or no such pin to take back.
+    #[error("there is no message {0} that could be pinned, or it isn't pinned")]
+    UnknownMessage(i64),
+    /// The copies of pinned messages would take more room than they have in a context.
     #[error(
-        "the newest exchange would have {tokens} tokens with the preamble, and the window's budget is {budget_tokens}"
+        "{} pinned messages would have {tokens} tokens: at most {COPIES_MAX} of {max_tokens} can be pinned",
+        pinned + 1
     )]
-    WouldOverflow {
-        /// Tokens of the window, which holds nothing else.
+    PinsFull {
+        /// How many are pinned already.
+        pinned: i64,
+        /// Tokens of these and the new one.
         tokens: i64,
-        /// The ceiling.
-        budget_tokens: i64,
+        /// The most tokens that they may have.
+        max_tokens: i64,
     },
+    /// The newest exchange alone would be over the agent's budget, and the agent wants that refused.
+    #[error(transparent)]
+    WouldOverflow(#[from] TooBig),
     /// Stored data that can't be right; an operator must look.
     #[error("table {table}, {row}: column {column} holds `{value}`")]
     Inconsistent {
@@ -118,17 +129,18 @@ pub type StoreResult<T> = Result<T, StoreError>;
 pub trait Store: Send + Sync {
     /// Appends messages to an agent (made on first use), moves the boundary and wakes the queue as far as that needs.
     /// A message that is known already by its client id is counted as a duplicate and changes nothing.
-    /// Clears, marks and rewinds among the messages take effect where they stand ([`crate::domain::lineage`]).
+    /// Clears, marks, rewinds, pins and unpins among the messages take effect where they stand ([`crate::domain::lineage`]).
     ///
     /// # Errors
     /// [`StoreError::ClientIdReused`] when it isn't the same message; replayed ones are stored without the id.
-    /// [`StoreError::WouldOverflow`] by the agent's own wish. Nothing is stored then.
+    /// [`StoreError::WouldOverflow`] by the agent's own wish. [`StoreError::PinsFull`] when a message can't be pinned;
+    /// a replay pins it all the same. Nothing is stored then.
     async fn append(&self, request: AppendRequest) -> StoreResult<AppendOutcome>;
 
-    /// As [`Self::append`], but the marks that rewinds go back to must be there.
+    /// As [`Self::append`], but the marks that rewinds go back to must be there, and the messages that pins name.
     ///
     /// # Errors
-    /// [`StoreError::UnknownMark`] when one isn't; nothing is stored then.
+    /// [`StoreError::UnknownMark`] or [`StoreError::UnknownMessage`] when one isn't; nothing is stored then.
     async fn rewind(&self, request: AppendRequest) -> StoreResult<AppendOutcome>;
 
     /// Makes the agent `child`, which begins where `parent` stands and shares its past, and nothing of its future.
@@ -139,6 +151,11 @@ pub trait Store: Send + Sync {
 
     /// The agents that an agent came from by forks, nearest first.
     async fn ancestors(&self, agent: &AgentId) -> StoreResult<Vec<Ancestor>>;
+
+    /// The messages that stay in view when their exchanges have left the window: the pinned ones and those that are
+    /// important to the running session, at most `limit` of them. What is left out is the oldest: of the important ones
+    /// first.
+    async fn pins(&self, agent: &AgentId, limit: i64) -> StoreResult<Pins>;
 
     /// Ends the running session, whatever is pending becomes urgent.
     ///
@@ -200,8 +217,17 @@ pub trait Store: Send + Sync {
     /// How many live exchanges are numbered `from` to `through`.
     async fn count_exchanges(&self, agent: &AgentId, from: i64, through: i64) -> StoreResult<i64>;
 
+    /// The last words of named speakers (no humans who step in), at most `limit` of them, in order: final messages of live
+    /// exchanges, among the last [`SAID_EXCHANGES_MAX`] exchanges. For a conversation of several speakers.
+    async fn last_said(&self, agent: &AgentId, limit: i64) -> StoreResult<Vec<SaidMessage>>;
+
     /// The current document, with what is pending behind it, in one consistent read.
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>>;
+
+    /// The document that contexts show, with what left the window since behind it: the first version that covers the
+    /// newest step of eviction that is covered as a whole. It changes once per step, so that the provider's prompt cache
+    /// stays warm, and at once where a rewind has withdrawn something.
+    async fn summary_of_step(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>>;
 
     /// Wakes the queue for an agent.
     ///

@@ -2,7 +2,12 @@
 //!
 //! Machines are noisy and differ, so the figure to trust is a ratio of two things measured side by side in one run.
 
-use std::{fmt::Write as _, time::Duration};
+#[path = "table.rs"]
+mod table;
+
+use std::time::Duration;
+
+pub(crate) use table::Table;
 
 /// How many of the sizes and rounds of a full run are left when nobody measures.
 const QUICK_DIVISOR: u32 = 50;
@@ -59,52 +64,5 @@ pub(crate) fn show(duration: Duration) -> String {
         format!("{:.1} µs", seconds * 1e6)
     } else {
         format!("{:.0} ns", seconds * 1e9)
-    }
-}
-
-/// A table that is printed when it is complete.
-pub(crate) struct Table(Vec<Vec<String>>);
-
-impl Table {
-    /// A table with these headings.
-    pub(crate) fn new(title: &str, columns: &[&str]) -> Self {
-        let headings = std::iter::once(title).chain(columns.iter().copied());
-        Self(vec![headings.map(str::to_owned).collect()])
-    }
-
-    /// Adds a row: what it is about, and its figures.
-    pub(crate) fn row(&mut self, name: &str, cells: &[String]) {
-        let row = std::iter::once(name.to_owned()).chain(cells.iter().cloned());
-        self.0.push(row.collect());
-    }
-
-    /// Prints it: names to the left, figures to the right.
-    #[expect(clippy::print_stdout, reason = "a table is what a bench is for")]
-    pub(crate) fn print(&self) {
-        println!("\n{}", self.text());
-    }
-
-    fn text(&self) -> String {
-        let mut text = String::new();
-        for row in &self.0 {
-            for (column, cell) in row.iter().enumerate() {
-                let width = self.width(column);
-                let padding = " ".repeat(width - cell.chars().count());
-                // Writing to a string can't fail.
-                let written = if column == 0 {
-                    write!(text, "{cell}{padding}")
-                } else {
-                    write!(text, "   {padding}{cell}")
-                };
-                debug_assert!(written.is_ok());
-            }
-            text.push('\n');
-        }
-        text
-    }
-
-    fn width(&self, column: usize) -> usize {
-        let cells = self.0.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
     }
 }

@@ -22,10 +22,14 @@ pub(crate) struct Place {
     pub(crate) parts: Parts,
 }
 
-/// Opens a new database with `synchronous` and the defaults for the rest.
-pub(crate) async fn open(synchronous: Synchronous) -> anyhow::Result<Place> {
+/// Opens a new database with `synchronous`, and the defaults for what `configure` leaves alone.
+pub(crate) async fn open(
+    synchronous: Synchronous,
+    configure: impl FnOnce(&mut Config),
+) -> anyhow::Result<Place> {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     let mut config = Config::default();
+    configure(&mut config);
     config.database.url = format!("sqlite:{}", folder.path().join(DATABASE).display());
     config.database.synchronous = synchronous;
     let store = SqliteStore::open(&assembly::sqlite_settings(&config.database)).await?;

@@ -63,7 +63,7 @@ impl Serve {
 
 async fn serve(config: &Config, environment: &Environment) -> Result<ExitCode, Failed> {
     let key = config::api_key(&config.model, environment)?;
-    let model = assembly::model(&config.model, key).map_err(anyhow::Error::new)?;
+    let model = assembly::model(config, key).map_err(anyhow::Error::new)?;
     let store = Arc::new(SqliteStore::open(&assembly::sqlite_settings(&config.database)).await?);
     let listener = tokio::net::TcpListener::bind(config.http.listen)
         .await
@@ -76,7 +76,7 @@ async fn serve(config: &Config, environment: &Environment) -> Result<ExitCode, F
     let shared: Arc<dyn Store> = store.clone();
     let seed = u64::try_from(SystemClock.now().0).unwrap_or_default();
     let named = format!("{}/{}", model.provider(), model.model());
-    let journal = assembly::live_journal(&config.journal)
+    let journal = assembly::live_journal(&config.journal, store.clone())
         .with_context(|| format!("making {}; see journal.dir", config.journal.dir))?;
     let parts = Parts::new(config, shared, model, Arc::new(SystemClock), OWNER, seed).with_journal(journal);
     let reclaimed = store.reclaim(OWNER, parts.clock.now()).await?;

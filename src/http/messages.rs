@@ -14,7 +14,10 @@ use super::{
     extract::{Agent, Parameters, invalid},
     problem::Problem,
 };
-use crate::{domain::message::Format, store::AppendOutcome};
+use crate::{
+    domain::{convergence::Reading, message::Format},
+    store::AppendOutcome,
+};
 
 /// Bodies of more bytes than this are parsed on another thread: some milliseconds of work.
 const PARSE_INLINE_BYTES_MAX: usize = 256 * 1_024;
@@ -34,6 +37,9 @@ pub(super) struct Appended {
     #[serde(skip_serializing_if = "Option::is_none")]
     session_ended: Option<i64>,
     summary: SummaryFigures,
+    /// How alike the speakers sound; `stop` asks whoever drives the conversation to end it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    convergence: Option<Reading>,
 }
 
 /// The window after it. Without a budget, 0, there is no ratio and nothing until an eviction.
@@ -69,10 +75,13 @@ pub(super) async fn append(
     let (writing, bytes) = body::read(&app.settings, request).await?;
     let Batch { messages, usage } = parse(&app, writing, bytes, format).await?;
     let keeper = app.parts.keeper.clone();
-    let outcome = app
-        .see_through(async move { keeper.append_reported(&agent, messages, usage).await })
+    let (outcome, convergence) = app
+        .see_through(async move { keeper.append_and_listen(&agent, messages, usage).await })
         .await?;
-    Ok(Json(appended(&outcome)))
+    Ok(Json(Appended {
+        convergence,
+        ..appended(&outcome)
+    }))
 }
 
 fn named_format(name: &str) -> Result<Format, Problem> {
@@ -132,5 +141,6 @@ fn appended(outcome: &AppendOutcome) -> Appended {
             pending_exchanges: outcome.first_exchange - 1 - outcome.summarized_through,
             covers_through: outcome.summarized_through,
         },
+        convergence: None,
     }
 }

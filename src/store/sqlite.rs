@@ -39,9 +39,9 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
-    Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Prune, Recount,
-    RecountBatch, Recounted, Sample, SessionEnded, Settle, Store, StoreError, StoreResult, StoredExchange,
-    SummaryRow, verify::AgentReport,
+    Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Pins, Prune,
+    Recount, RecountBatch, Recounted, SaidMessage, Sample, SessionEnded, Settle, Store, StoreError,
+    StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
 };
 use crate::domain::{
     agent::AgentId,
@@ -52,7 +52,7 @@ use crate::domain::{
 use writer::Writer;
 
 /// The schema this recapd writes, one entry per migration.
-const MIGRATIONS: [(i64, &str, &str); 3] = [
+const MIGRATIONS: [(i64, &str, &str); 5] = [
     (
         1,
         "schema",
@@ -63,11 +63,13 @@ const MIGRATIONS: [(i64, &str, &str); 3] = [
         "lineage",
         include_str!("../../migrations/sqlite/0002_lineage.sql"),
     ),
+    (3, "pins", include_str!("../../migrations/sqlite/0003_pins.sql")),
     (
         4,
         "counts",
         include_str!("../../migrations/sqlite/0004_counts.sql"),
     ),
+    (5, "forks", include_str!("../../migrations/sqlite/0005_forks.sql")),
 ];
 
 /// How a database is opened.
@@ -253,6 +255,10 @@ impl Store for SqliteStore {
         fork::ancestors(&mut *self.readers.begin().await?, agent).await
     }
 
+    async fn pins(&self, agent: &AgentId, limit: i64) -> StoreResult<Pins> {
+        lineage::pins::load(&mut *self.readers.begin().await?, agent, limit).await
+    }
+
     async fn end_session(&self, agent: &AgentId, now: Timestamp) -> StoreResult<SessionEnded> {
         let agent = agent.clone();
         self.writer
@@ -321,9 +327,18 @@ impl Store for SqliteStore {
         exchange::count(&mut *self.readers.acquire().await?, agent, from, through).await
     }
 
+    async fn last_said(&self, agent: &AgentId, limit: i64) -> StoreResult<Vec<SaidMessage>> {
+        exchange::last_said(&mut *self.readers.acquire().await?, agent, limit).await
+    }
+
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
         let mut tx = self.readers.begin().await?;
         summary::read(&mut tx, agent).await
+    }
+
+    async fn summary_of_step(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
+        let mut tx = self.readers.begin().await?;
+        summary::of_step(&mut tx, agent).await
     }
 
     async fn enqueue(

@@ -67,7 +67,7 @@ const LAYERS: &[Layer] = &[
         may_use: &["domain", "formats", "store", "snapshot"],
         banned: &["sqlx::", "reqwest::", "axum::", "tokio::"],
     },
-    Layer { module: "history", may_use: &["domain", "store"], banned: &["sqlx::", "reqwest::", "axum::", "tokio::"] },
+    Layer { module: "history", may_use: &["domain", "store", "keeper"], banned: &["sqlx::", "reqwest::", "axum::", "tokio::"] },
     Layer { module: "selftest", may_use: &["domain", "formats", "validator"], banned: OUTSIDE },
     Layer {
         module: "assembly",
@@ -88,7 +88,7 @@ const LAYERS: &[Layer] = &[
         module: "cli",
         may_use: &[
             "domain", "formats", "tokenizer", "validator", "clock", "config", "telemetry", "lifecycle", "store", "llm",
-            "journal", "snapshot", "history", "context", "selftest", "assembly", "http",
+            "journal", "keeper", "snapshot", "history", "context", "selftest", "assembly", "http",
         ],
         banned: &["sqlx::", "axum::"],
     },

@@ -38,14 +38,14 @@ pub(super) fn clauses(said: &str) -> Vec<&str> {
 
 /// Whether a clause begins at `word`, and how many words are left out of it then: the joint itself.
 fn boundary(before: &str, word: &str, next: &str) -> Option<usize> {
-    let is_dash = matches!(word, "-" | "–" | "—");
-    let joins = COORDINATORS.contains(word) && is_subject(next);
-    let follows_comma = before.ends_with([',', ';']) && is_subject(word);
-    match before {
-        "" => None,
-        _ if is_dash || joins => Some(1),
-        _ if follows_comma => Some(0),
-        _ => None,
+    if before.is_empty() {
+        None
+    } else if matches!(word, "-" | "–" | "—") || (COORDINATORS.contains(word) && is_subject(next)) {
+        Some(1)
+    } else if before.ends_with([',', ';']) && is_subject(word) {
+        Some(0)
+    } else {
+        None
     }
 }
 

@@ -66,7 +66,7 @@ pub(super) fn dated(said: &str, at: Timestamp) -> Cow<'_, str> {
             continue;
         }
         text.push_str(before);
-        text.extend([" (", &date, ")"]);
+        text.extend([" (", date.as_str(), ")"]);
         told = end;
     }
     if told == 0 {

@@ -3,10 +3,10 @@
 use sqlx::{Row as _, SqliteConnection};
 
 use super::{
-    super::{ExchangeQuery, StoreResult, StoredExchange, StoredMessage},
+    super::{ExchangeQuery, SAID_EXCHANGES_MAX, SaidMessage, StoreResult, StoredExchange, StoredMessage},
     row::{self, exchange_columns},
 };
-use crate::domain::{agent::AgentId, exchange::Exchange};
+use crate::domain::{agent::AgentId, exchange::Exchange, perspective::HUMANS};
 
 /// Live exchanges of a range, the newest `limit` of them, in order.
 pub(super) async fn load(
@@ -17,12 +17,14 @@ pub(super) async fn load(
     let sql = concat!(
         "-- sqlite/exchange.load\nSELECT ",
         exchange_columns!("e"),
-        ", (SELECT max(v.evicted_at) FROM evictions v WHERE v.agent_id = e.agent_id ",
-        "   AND v.from_exchange <= e.exchange AND e.exchange <= v.through_exchange AND e.exchange < a.first_exchange), ",
+        // What is in the window costs no search.
+        ", CASE WHEN e.exchange < a.first_exchange THEN (SELECT max(v.evicted_at) FROM evictions v ",
+        "   WHERE v.agent_id = e.agent_id AND v.from_exchange <= e.exchange AND e.exchange <= v.through_exchange) END, ",
+        "CASE WHEN e.exchange <= a.summarized_through THEN ",
         "(SELECT min(w.version) FROM summary_versions w WHERE w.agent_id = e.agent_id ",
         "   AND w.covers_after < e.exchange AND e.exchange <= w.covers_through AND NOT EXISTS ",
         "   (SELECT 1 FROM summary_versions r WHERE r.agent_id = w.agent_id AND r.version > w.version ",
-        "    AND r.rewind_seq IS NOT NULL AND r.covers_through < e.exchange)) ",
+        "    AND r.rewind_seq IS NOT NULL AND r.covers_through < e.exchange)) END ",
         "FROM exchange_log e JOIN agents a ON a.agent_id = e.agent_id WHERE e.agent_id = ?1 ",
         "AND e.exchange BETWEEN ?2 AND ?3 AND e.set_aside_at IS NULL ",
         "AND (e.role = 'exchange' OR (?2 = 0 AND e.exchange = a.preamble_exchange)) ",
@@ -37,20 +39,57 @@ pub(super) async fn load(
         .await?;
     let mut exchanges = Vec::with_capacity(found.len());
     for row in found.iter().rev() {
-        let exchange = row::exchange(row, 0)?;
-        let messages = if query.messages {
-            messages(tx, agent, &exchange).await?
-        } else {
-            Vec::new()
-        };
         exchanges.push(StoredExchange {
-            exchange,
-            evicted_at: row::time(row, 11)?,
-            summary_version: row.try_get(12)?,
-            messages,
+            exchange: row::exchange(row, 0)?,
+            evicted_at: row::time(row, 12)?,
+            summary_version: row.try_get(13)?,
+            messages: Vec::new(),
         });
     }
+    if query.messages {
+        add_messages(tx, agent, &mut exchanges).await?;
+    }
     Ok(exchanges)
+}
+
+/// Reads the messages of `exchanges`, which ascend, all at once: each way to the database costs as much as some rows.
+async fn add_messages(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    exchanges: &mut [StoredExchange],
+) -> StoreResult<()> {
+    let (Some(first), Some(last)) = (exchanges.first(), exchanges.last()) else {
+        return Ok(());
+    };
+    let sql = "-- sqlite/exchange.add_messages\nSELECT m.seq, m.format, m.payload, coalesce(r.tokens, m.tokens), \
+               m.said_at, m.kind, e.exchange \
+               FROM exchange_log e CROSS JOIN message_log m ON m.agent_id = e.source_agent_id \
+               AND m.seq BETWEEN e.first_seq AND e.last_seq AND m.exchange = e.exchange \
+               LEFT JOIN recounts r ON r.agent_id = e.agent_id AND r.seq = m.seq \
+               WHERE e.agent_id = ?1 AND e.exchange BETWEEN ?2 AND ?3 AND e.set_aside_at IS NULL \
+               ORDER BY e.exchange, m.seq";
+    let found = sqlx::query(sql)
+        .bind(agent.as_str())
+        .bind(first.exchange.exchange)
+        .bind(last.exchange.exchange)
+        .fetch_all(tx)
+        .await?;
+    let mut exchanges = exchanges.iter_mut().peekable();
+    for row in &found {
+        let number: i64 = row.try_get(6)?;
+        while exchanges
+            .next_if(|stored| stored.exchange.exchange < number)
+            .is_some()
+        {}
+        // Between them there may be a preamble that wasn't asked for.
+        if let Some(stored) = exchanges
+            .peek_mut()
+            .filter(|stored| stored.exchange.exchange == number)
+        {
+            stored.messages.push(row::message(row)?);
+        }
+    }
+    Ok(())
 }
 
 /// How many live exchanges of a range there are.
@@ -83,4 +122,34 @@ pub(super) async fn messages(
         .fetch_all(tx)
         .await?;
     found.iter().map(row::message).collect()
+}
+
+/// See [`super::super::Store::last_said`].
+pub(super) async fn last_said(
+    connection: &mut SqliteConnection,
+    agent: &AgentId,
+    limit: i64,
+) -> StoreResult<Vec<SaidMessage>> {
+    // Exchanges are walked from the newest on, and no further than the limit asks for.
+    let sql = "-- sqlite/exchange.last_said\nSELECT m.seq, m.format, m.payload, m.tokens, m.said_at, m.kind, e.exchange \
+               FROM agents a CROSS JOIN exchange_log e ON e.agent_id = a.agent_id AND e.exchange > a.last_exchange - ?3 \
+               CROSS JOIN message_log m ON m.agent_id = e.source_agent_id \
+               AND m.seq BETWEEN e.first_seq AND e.last_seq AND m.exchange = e.exchange \
+               WHERE a.agent_id = ?1 AND e.set_aside_at IS NULL AND e.role = 'exchange' AND m.speaker IS NOT NULL \
+               AND m.kind IN ('user', 'assistant') AND m.speaker NOT IN (SELECT value FROM json_each(?4)) \
+               ORDER BY e.exchange DESC, m.seq DESC LIMIT ?2";
+    let found = sqlx::query(sql)
+        .bind(agent.as_str())
+        .bind(limit)
+        .bind(SAID_EXCHANGES_MAX)
+        .bind(serde_json::json!(HUMANS).to_string())
+        .fetch_all(connection)
+        .await?;
+    let said = found.iter().rev().map(|row| {
+        Ok(SaidMessage {
+            exchange: row.try_get(6)?,
+            stored: row::message(row)?,
+        })
+    });
+    said.collect()
 }

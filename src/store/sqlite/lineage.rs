@@ -1,5 +1,6 @@
 //! What clears, marks and rewinds do beyond an append ([`crate::domain::lineage`]).
 
+pub(super) mod pins;
 mod withdraw;
 
 use sqlx::{Row as _, SqliteConnection};
@@ -87,6 +88,7 @@ pub(super) async fn go_back(
         return Ok(None);
     };
     forget_marks(tx, agent, number).await?;
+    pins::withdraw(tx, agent, mark.exchange).await?;
     let set_aside = set_aside(tx, agent, mark.exchange, at).await?;
     ledger.rewind(&mark, held(tx, agent, mark.exchange).await?);
     Ok(Some((mark.exchange, set_aside)))

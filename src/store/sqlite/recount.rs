@@ -19,7 +19,6 @@ use super::{
 };
 use crate::domain::{
     agent::AgentId, exchange::Exchange, ledger::Ledger, settings::AgentSettings, time::Timestamp,
-    window::Budget,
 };
 
 /// All that is not covered has to be counted again.
@@ -257,14 +256,12 @@ async fn hold_against_budget(tx: &mut SqliteConnection, request: Recount) -> Sto
     let row = agent::load(tx, &request.agent)
         .await?
         .ok_or_else(|| StoreError::UnknownAgent(request.agent.clone()))?;
+    let kept = row.kept_budget();
     let mut ledger = row.ledger;
-    let own = row.settings.budget(request.rules.budget);
-    // A budget that was raised since is in force with the next append, which then takes exchanges back.
-    let budget = if own.is_above(row.budget_tokens) {
-        Budget::new(row.budget_tokens, own.low_water())
-    } else {
-        own
-    };
+    let in_force = row.settings.expanded(&request.rules.basis);
+    // A budget that was raised since is in force with the next append, which then takes exchanges back. How many messages
+    // there are doesn't change here.
+    let budget = in_force.budget(request.rules.budget).held_to(kept);
     let mut evictions = Vec::new();
     if let Some(overflow) = ledger.overflow(budget) {
         let at = ledger
@@ -288,7 +285,7 @@ async fn hold_against_budget(tx: &mut SqliteConnection, request: Recount) -> Sto
     };
     Ok(Recounted {
         window_tokens: ledger.window_tokens(),
-        enqueued: append::wake(tx, &append, &ledger, &evictions, &[]).await?,
+        enqueued: append::wake(tx, &append, &ledger, (&evictions, &[]), false).await?,
         evictions,
     })
 }

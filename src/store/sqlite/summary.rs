@@ -17,13 +17,38 @@ pub(super) async fn read(tx: &mut SqliteConnection, agent: &AgentId) -> StoreRes
     let sql = "-- sqlite/summary.read\nSELECT s.version, s.content, s.token_count, s.updated_at, \
                a.summarized_through, a.first_exchange, a.pending_since \
                FROM summaries s JOIN agents a ON a.agent_id = s.agent_id WHERE s.agent_id = ?1";
-    let Some(row) = sqlx::query(sql)
+    with_pending(tx, agent, sql).await
+}
+
+/// See [`super::super::Store::summary_of_step`]. A rewind's version begins a life of its own: what the ones before it
+/// say is partly set aside. Before the first step is covered there is no document, but for a fork's.
+pub(super) async fn of_step(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
+    let sql = "-- sqlite/summary.of_step\nWITH life (version) AS (SELECT max(version) FROM summary_versions \
+               WHERE agent_id = ?1 AND rewind_seq IS NOT NULL), \
+               step (through) AS (SELECT e.through_exchange FROM evictions e JOIN agents a ON a.agent_id = e.agent_id \
+               WHERE e.agent_id = ?1 AND e.through_exchange <= a.summarized_through ORDER BY e.eviction DESC LIMIT 1), \
+               shown (version) AS (SELECT min(v.version) FROM summary_versions v JOIN agents a ON a.agent_id = v.agent_id \
+               WHERE v.agent_id = ?1 AND v.version >= coalesce((SELECT version FROM life), 1) \
+               AND v.covers_through >= coalesce((SELECT through FROM step), 0) \
+               AND (EXISTS (SELECT 1 FROM step) OR (SELECT version FROM life) IS NOT NULL OR a.parent_agent_id IS NOT NULL)) \
+               SELECT coalesce(v.version, 0), coalesce(v.content, ''), coalesce(v.token_count, 0), \
+               coalesce(v.created_at, a.created_at), coalesce(v.covers_through, 0), a.first_exchange, a.pending_since \
+               FROM agents a LEFT JOIN summary_versions v ON v.agent_id = a.agent_id \
+               AND v.version = (SELECT version FROM shown) WHERE a.agent_id = ?1";
+    with_pending(tx, agent, sql).await
+}
+
+/// The document that `sql` finds, with the exchanges between what it covers and the window.
+async fn with_pending(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    sql: &'static str,
+) -> StoreResult<Option<SummaryRow>> {
+    let found = sqlx::query(sql)
         .bind(agent.as_str())
         .fetch_optional(&mut *tx)
-        .await?
-    else {
-        return Ok(None);
-    };
+        .await?;
+    let Some(row) = found else { return Ok(None) };
     let summarized_through: i64 = row.try_get(4)?;
     let first_exchange: i64 = row.try_get(5)?;
     let pending = newest_pending(tx, agent, summarized_through, first_exchange).await?;

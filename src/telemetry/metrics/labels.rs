@@ -63,6 +63,16 @@ impl EncodeLabelValue for Trigger {
 }
 
 labels! {
+    /// What the likeness of two speakers has begun to call for.
+    Convergence {
+        /// Somebody should know.
+        Warn = "warn",
+        /// The conversation should end.
+        Stop = "stop",
+    }
+}
+
+labels! {
     /// Whose tokenizer counts, as far as it matters to how well.
     CountProvider {
         /// `OpenAI`

@@ -16,9 +16,9 @@ use recapd::{
     },
     store::{
         AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
-        Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Prune, Recount,
-        RecountBatch, Recounted, Sample, SessionEnded, Settle, Store, StoreError, StoreResult,
-        StoredExchange, SummaryRow, verify::AgentReport,
+        Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Pins, Prune,
+        Recount, RecountBatch, Recounted, SaidMessage, Sample, SessionEnded, Settle, Store, StoreError,
+        StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -101,6 +101,10 @@ impl Store for TroubledStore {
         self.enter("ancestors").await?.ancestors(agent).await
     }
 
+    async fn pins(&self, agent: &AgentId, limit: i64) -> StoreResult<Pins> {
+        self.enter("pins").await?.pins(agent, limit).await
+    }
+
     async fn begin_recount(&self, agent: &AgentId) -> StoreResult<()> {
         self.enter("begin_recount").await?.begin_recount(agent).await
     }
@@ -164,8 +168,16 @@ impl Store for TroubledStore {
         inner.count_exchanges(agent, from, through).await
     }
 
+    async fn last_said(&self, agent: &AgentId, limit: i64) -> StoreResult<Vec<SaidMessage>> {
+        self.enter("last_said").await?.last_said(agent, limit).await
+    }
+
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
         self.enter("summary").await?.summary(agent).await
+    }
+
+    async fn summary_of_step(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
+        self.enter("summary_of_step").await?.summary_of_step(agent).await
     }
 
     async fn enqueue(

@@ -1,0 +1,422 @@
+//! What a long session costs at a provider that caches prompts: the whole history with every call, a window that slides
+//! a little every turn, and recapd's context as the daemon builds it. Computed, not measured: the same on any machine.
+//!
+//! `cargo bench --bench bill -- FILE` reads any conversation; without a file it is `examples/two-weeks.jsonl`.
+//!
+//! Assumed, after the providers' documentation of prompt caching:
+//! - A cached token costs 0.1 of a plain one, one that is written to the cache 1.25. Output is the same for all three.
+//! - Anthropic: breakpoints behind the instructions and behind the last three messages; what is cached is the longest
+//!   prefix of messages, equal byte for byte, that ends at a breakpoint of the request before. An entry lives for five
+//!   minutes after its last use. Instructions in the middle of a conversation move to its front.
+//! - OpenAI: any prefix of messages of the request before, for thirty minutes.
+//! - A prefix of fewer than 1,024 tokens isn't cached.
+//! - Time is that of the conversation; beside it stands the bill with a cache that is kept warm.
+//! - The model is called wherever it speaks next. A message's tokens are those of its JSON, in o200k.
+//! - recapd's worker takes as long as three model calls; until then digests stand for what left the window.
+
+#[path = "measure/place.rs"]
+mod place;
+#[path = "measure/table.rs"]
+mod table;
+
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
+
+use anyhow::Context as _;
+use place::Place;
+use recapd::{
+    config::{Config, Synchronous},
+    context::{self, ContextQuery},
+    domain::{
+        agent::AgentId,
+        context::{ContextOptions, build},
+        message::{Kind, Message},
+        time::{MINUTE_MS, Timestamp},
+        tokens::{TokenCounter, count_message},
+        window::{Budget, Window},
+    },
+    formats::{
+        file::FileReader,
+        outgoing::{RequestFormat, render},
+    },
+    tokenizer::{self, BytesCounter},
+};
+use serde_json::Value;
+use table::Table;
+
+/// Prices in twentieths of a plain token, so that sums are exact.
+const PLAIN: i64 = 20;
+const READ: i64 = 2;
+const WRITTEN: i64 = 25;
+/// The shortest prefix that is cached, in tokens.
+const CACHED_TOKENS_MIN: i64 = 1_024;
+/// Messages at the end of a request to Anthropic with a breakpoint behind them.
+const BREAKPOINTS: usize = 3;
+/// Model calls that an update of the summary takes.
+const UPDATE_CALLS: u32 = 3;
+/// Messages of a run that only shows that the program still works.
+const QUICK_MESSAGES: usize = 200;
+
+/// Whose cache it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Provider {
+    Anthropic,
+    OpenAi,
+}
+
+impl Provider {
+    fn format(self) -> RequestFormat {
+        match self {
+            Self::Anthropic => RequestFormat::Anthropic,
+            Self::OpenAi => RequestFormat::OpenAiChat,
+        }
+    }
+
+    /// How long an entry lives after its last use.
+    fn cache_life_ms(self) -> i64 {
+        match self {
+            Self::Anthropic => 5 * MINUTE_MS,
+            Self::OpenAi => 30 * MINUTE_MS,
+        }
+    }
+
+    /// How many messages of a request of `sent` are cached, if the next one begins with `shared` of them.
+    fn cached(self, sent: usize, shared: usize) -> usize {
+        match self {
+            Self::Anthropic if shared + BREAKPOINTS > sent => shared,
+            Self::Anthropic => 0,
+            Self::OpenAi => shared,
+        }
+    }
+}
+
+/// A request as the cache sees it.
+struct Request {
+    at: Timestamp,
+    system: Value,
+    messages: Vec<Value>,
+}
+
+impl Request {
+    fn new(at: Timestamp, mut body: Value) -> Self {
+        Self {
+            at,
+            system: body["system"].take(),
+            messages: match body["messages"].take() {
+                Value::Array(messages) => messages,
+                _ => Vec::new(),
+            },
+        }
+    }
+
+    /// Instructions, then message by message.
+    fn values(&self) -> impl Iterator<Item = &Value> {
+        std::iter::once(&self.system).chain(&self.messages)
+    }
+}
+
+/// Counts values, each different one once.
+struct Counter {
+    counter: Arc<dyn TokenCounter>,
+    known: HashMap<String, i64>,
+}
+
+impl Counter {
+    fn count(&mut self, value: &Value) -> i64 {
+        if value.is_null() {
+            return 0;
+        }
+        let text = value.to_string();
+        if let Some(&tokens) = self.known.get(&text) {
+            return tokens;
+        }
+        let tokens = self.counter.count(&text);
+        self.known.insert(text, tokens);
+        tokens
+    }
+}
+
+/// What the calls of one kind of window cost, with a cache that forgets and with one that doesn't.
+struct Bill {
+    provider: Provider,
+    counter: Counter,
+    last: Option<(Request, Vec<i64>)>,
+    calls: i64,
+    /// Calls whose request doesn't begin with all of the one before.
+    breaks: i64,
+    sent_tokens: i64,
+    forgetful: Cost,
+    warm: Cost,
+}
+
+/// Tokens by what they cost.
+#[derive(Default)]
+struct Cost {
+    read: i64,
+    written: i64,
+    plain: i64,
+}
+
+impl Cost {
+    fn total(&self) -> i64 {
+        self.read * READ + self.written * WRITTEN + self.plain * PLAIN
+    }
+
+    fn add(&mut self, tokens: i64, cached: i64) {
+        let cached = if cached < CACHED_TOKENS_MIN { 0 } else { cached };
+        self.read += cached;
+        if tokens < CACHED_TOKENS_MIN {
+            self.plain += tokens;
+        } else {
+            self.written += tokens - cached;
+        }
+    }
+}
+
+impl Bill {
+    fn new(provider: Provider) -> Self {
+        Self {
+            provider,
+            counter: Counter {
+                counter: counter(),
+                known: HashMap::new(),
+            },
+            last: None,
+            calls: 0,
+            breaks: 0,
+            sent_tokens: 0,
+            forgetful: Cost::default(),
+            warm: Cost::default(),
+        }
+    }
+
+    fn call(&mut self, request: Request) {
+        let last = self.last.take();
+        let last = last.filter(|(last, _)| last.system == request.system);
+        let shared = last.as_ref().map(|(last, _)| {
+            let pairs = last.messages.iter().zip(&request.messages);
+            pairs.take_while(|(before, now)| before == now).count()
+        });
+        // The first number is that of the instructions.
+        let (sent_at, known) = last.map_or((None, Vec::new()), |(last, tokens)| (Some(last.at), tokens));
+        let sent = known.len().saturating_sub(1);
+        let mut tokens: Vec<i64> = known
+            .into_iter()
+            .take(shared.map_or(0, |shared| shared + 1))
+            .collect();
+        for value in request.values().skip(tokens.len()) {
+            tokens.push(self.counter.count(value));
+        }
+        let cached = shared.map_or(0, |shared| self.provider.cached(sent, shared) + 1);
+        let cached = tokens.iter().take(cached).sum();
+        self.breaks += i64::from(shared.is_none_or(|shared| shared < sent));
+        self.add(tokens.iter().sum(), cached, self.is_alive(sent_at, request.at));
+        self.last = Some((request, tokens));
+    }
+
+    /// Whether what was cached at `sent_at` is still there.
+    fn is_alive(&self, sent_at: Option<Timestamp>, now: Timestamp) -> bool {
+        sent_at.is_some_and(|sent_at| now.since_ms(sent_at) <= self.provider.cache_life_ms())
+    }
+
+    fn add(&mut self, tokens: i64, cached: i64, is_alive: bool) {
+        self.calls += 1;
+        self.sent_tokens += tokens;
+        self.warm.add(tokens, cached);
+        self.forgetful.add(tokens, if is_alive { cached } else { 0 });
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let given = std::env::args()
+        .skip(1)
+        .find(|argument| !argument.starts_with('-'));
+    let file = given.map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/two-weeks.jsonl")),
+        PathBuf::from,
+    );
+    let mut messages: Vec<Message> = FileReader::open(&file, None)?
+        .filter_map(|record| record.ok().map(|record| record.message))
+        .collect();
+    if !std::env::args().any(|argument| argument == "--bench") {
+        messages.truncate(QUICK_MESSAGES);
+    }
+    // A message without a time was said when the one before it was.
+    let mut at = Timestamp(0);
+    for message in &mut messages {
+        at = message.at.unwrap_or(at);
+        message.at = Some(at);
+    }
+    let budget = Config::default().window.budget_tokens.min(budget_of(&messages));
+    for provider in [Provider::Anthropic, Provider::OpenAi] {
+        let (whole, sliding) = (whole(provider, &messages), sliding(provider, &messages, budget));
+        let recapd = recapd(provider, &messages, budget).await?;
+        let title = format!(
+            "{provider:?}: {} messages, a window of {budget} tokens",
+            messages.len()
+        );
+        print(&title, &whole, &sliding, &recapd);
+    }
+    Ok(())
+}
+
+fn counter() -> Arc<dyn TokenCounter> {
+    tokenizer::counter_for("openai", "gpt-5")
+}
+
+/// A fifth of a conversation that would fit into the window as it is.
+fn budget_of(messages: &[Message]) -> i64 {
+    let counter = counter();
+    let tokens = messages
+        .iter()
+        .map(|message| count_message(counter.as_ref(), message));
+    tokens.sum::<i64>() / 5
+}
+
+#[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
+fn print(title: &str, whole: &Bill, sliding: &Bill, recapd: &Bill) {
+    let columns = [
+        "calls",
+        "breaks",
+        "tokens sent",
+        "read from cache",
+        "written to it",
+        "costs, in plain tokens",
+        "× sliding",
+        "kept warm",
+        "× sliding",
+    ];
+    let mut table = Table::new(title, &columns);
+    let plain = |cost: &Cost| cost.total() as f64 / PLAIN as f64;
+    let figures = |cost: &Cost, other: &Cost| {
+        [
+            format!("{:.0}", plain(cost)),
+            format!("{:.2}", plain(cost) / plain(other)),
+        ]
+    };
+    for (name, bill) in [
+        ("whole history, every call", whole),
+        ("window that slides every turn", sliding),
+        ("recapd", recapd),
+    ] {
+        let sums = [
+            bill.calls,
+            bill.breaks,
+            bill.sent_tokens,
+            bill.forgetful.read,
+            bill.forgetful.written,
+        ];
+        let costs = [
+            figures(&bill.forgetful, &sliding.forgetful),
+            figures(&bill.warm, &sliding.warm),
+        ];
+        let cells: Vec<String> = sums
+            .iter()
+            .map(i64::to_string)
+            .chain(costs.into_iter().flatten())
+            .collect();
+        table.row(name, &cells);
+    }
+    table.print();
+}
+
+/// Whether the model is called after the message at `place`: it speaks next.
+fn is_call(messages: &[Message], place: usize) -> bool {
+    let is_model = |message: &Message| matches!(message.kind, Kind::Assistant | Kind::ToolCall);
+    let mut later = messages
+        .iter()
+        .skip(place + 1)
+        .filter(|message| message.kind.is_conversation());
+    let is_asked = messages
+        .get(place)
+        .is_some_and(|message| matches!(message.kind, Kind::User | Kind::ToolResult));
+    is_asked && later.next().is_some_and(is_model)
+}
+
+/// Nothing ever leaves: each call reads all that the call before it sent, and writes what is new.
+fn whole(provider: Provider, messages: &[Message]) -> Bill {
+    let mut bill = Bill::new(provider);
+    // A window of the newest exchange alone: what was sent before it can't change any more.
+    let mut window = Window::new(Budget::new(1, 1.0), counter());
+    let (mut before_tokens, mut newest_tokens, mut sent_tokens, mut sent_at) = (0, 0, 0, None);
+    for (place, message) in messages.iter().enumerate() {
+        if !window.push(message.clone(), Timestamp(0)).is_empty() {
+            before_tokens += newest_tokens;
+        }
+        let sent = in_full(provider, &window);
+        newest_tokens = sent.values().map(|value| bill.counter.count(value)).sum();
+        if is_call(messages, place) {
+            let (at, all) = (message.at.unwrap_or_default(), before_tokens + newest_tokens);
+            bill.add(all, sent_tokens, bill.is_alive(sent_at, at));
+            (sent_tokens, sent_at) = (all, Some(at));
+        }
+    }
+    bill
+}
+
+/// Each turn just enough leaves.
+fn sliding(provider: Provider, messages: &[Message], budget_tokens: i64) -> Bill {
+    let mut bill = Bill::new(provider);
+    let mut window = Window::new(Budget::new(budget_tokens, 1.0), counter());
+    for (place, message) in messages.iter().enumerate() {
+        window.push(message.clone(), Timestamp(0));
+        if is_call(messages, place) {
+            bill.call(Request {
+                at: message.at.unwrap_or_default(),
+                ..in_full(provider, &window)
+            });
+        }
+    }
+    bill
+}
+
+/// All that is in the window.
+fn in_full(provider: Provider, window: &Window) -> Request {
+    let options = ContextOptions {
+        system_in_place: provider.format().takes_system_in_place(),
+        ..ContextOptions::default()
+    };
+    let turns = build(&window.context_input(), &options, &BytesCounter).turns;
+    Request::new(Timestamp(0), render(provider.format(), &turns).body)
+}
+
+/// The daemon's own keeper, worker and context, over a database.
+async fn recapd(provider: Provider, messages: &[Message], budget_tokens: i64) -> anyhow::Result<Bill> {
+    let Place {
+        parts,
+        folder: _folder,
+    } = place::open(Synchronous::Off, |config| {
+        config.window.budget_tokens = budget_tokens;
+        config.queue.batch_exchanges = 1;
+        config.queue.debounce_ms = 0;
+        config.queue.max_wait_ms = 0;
+    })
+    .await?;
+    let (agent, options): (AgentId, _) = ("bill".parse()?, Config::default().context.options());
+    let query = ContextQuery {
+        format: provider.format(),
+        budget_tokens: None,
+        alternation: None,
+    };
+    let (counter, mut bill) = (counter(), Bill::new(provider));
+    let mut update_in = None;
+    for (place, message) in messages.iter().enumerate() {
+        let outcome = parts.keeper.replay(&agent, vec![message.clone()]).await?;
+        if !outcome.evictions.is_empty() {
+            update_in = Some(UPDATE_CALLS);
+        }
+        if !is_call(messages, place) {
+            continue;
+        }
+        if update_in == Some(0) {
+            parts.worker.drain().await?;
+        }
+        update_in = update_in.and_then(|calls| calls.checked_sub(1));
+        let snapshot = parts.snapshots.of_step(&agent).await?;
+        let snapshot = snapshot.context("the agent is there")?;
+        let material = context::load(parts.store.as_ref(), &agent, &snapshot, None).await?;
+        let body = material.build(query, options, counter.as_ref()).body;
+        bill.call(Request::new(message.at.unwrap_or_default(), body));
+    }
+    Ok(bill)
+}

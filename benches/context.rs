@@ -1,0 +1,177 @@
+//! What it takes to build a context of some 90,000 tokens, for each provider: from a window in memory, and from the daemon's
+//! database, where reading comes first.
+
+mod measure;
+#[path = "measure/messages.rs"]
+mod messages;
+#[path = "measure/place.rs"]
+mod place;
+#[path = "measure/texts.rs"]
+mod texts;
+
+use anyhow::Context as _;
+use measure::{Sample, Table, ratio, show, size};
+use messages::Messages;
+use place::Place;
+use recapd::{
+    config::{Config, Synchronous},
+    context::{self, ContextQuery},
+    domain::{
+        agent::AgentId,
+        context::{ContextOptions, build},
+        message::Message,
+        time::Timestamp,
+        window::{Budget, Window},
+    },
+    formats::outgoing::{RequestFormat, render},
+    tokenizer,
+};
+use tokio::time::Instant;
+
+/// The window's ceiling; an eviction leaves nine tenths of it.
+const BUDGET_TOKENS: u32 = 100_000;
+const LOW_WATER: f64 = 0.9;
+/// Contexts of each kind.
+const ROUNDS: u32 = 200;
+/// Messages that are taken in at once while the window fills.
+const CHUNK: usize = 16;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let mut source = Messages::new(6);
+    let mut messages = source.turn()?;
+    messages.extend(source.mix(usize::try_from(size(20_000))?)?);
+    let columns = ["tokens", "fastest", "p50", "p99", "× counting it anew"];
+    let mut table = Table::new("building a context", &columns);
+    let mut counting = in_memory(&mut table, &messages);
+    from_store(&mut table, &messages, &mut counting).await?;
+    table.print();
+    Ok(())
+}
+
+fn row(table: &mut Table, name: &str, tokens: i64, sample: &mut Sample, counting: &mut Sample) {
+    let figures = [
+        tokens.to_string(),
+        show(sample.percentile(0)),
+        show(sample.p50()),
+        show(sample.percentile(99)),
+        format!("{:.2}", ratio(sample.p50(), counting.p50())),
+    ];
+    table.row(name, &figures);
+}
+
+/// The embedded library: a window, the turns of its context, and a provider's request made of them. Returns how long
+/// counting the window's payloads takes.
+fn in_memory(table: &mut Table, messages: &[Message]) -> Sample {
+    let counter = tokenizer::counter_for("openai", "gpt-5");
+    let budget = i64::from(size(BUDGET_TOKENS));
+    let mut window = Window::new(Budget::new(budget, LOW_WATER), counter.clone());
+    let mut has_evicted = false;
+    for message in messages {
+        has_evicted |= !window.push(message.clone(), Timestamp(0)).is_empty();
+        // Somewhat over low water.
+        if has_evicted && window.tokens() <= budget * 91 / 100 {
+            break;
+        }
+    }
+    let mut counting = Sample::default();
+    let texts: Vec<&str> = window
+        .messages()
+        .map(|message| message.payload.as_str())
+        .collect();
+    for _ in 0..size(ROUNDS) {
+        let start = Instant::now();
+        std::hint::black_box(texts.iter().map(|text| counter.count(text)).sum::<i64>());
+        counting.add(start.elapsed());
+    }
+    for format in RequestFormat::ALL {
+        let options = ContextOptions {
+            system_in_place: format.takes_system_in_place(),
+            max_tokens: 2 * budget,
+            ..ContextOptions::default()
+        };
+        let (mut sample, mut tokens) = (Sample::default(), 0);
+        for _ in 0..size(ROUNDS) {
+            let start = Instant::now();
+            let input = window.context_input();
+            let context = build(&input, &options, counter.as_ref());
+            std::hint::black_box(render(format, &context.turns));
+            sample.add(start.elapsed());
+            tokens = context.tokens;
+        }
+        row(
+            table,
+            &format!("window in memory: {}", format.name()),
+            tokens,
+            &mut sample,
+            &mut counting,
+        );
+    }
+    counting
+}
+
+/// The daemon: window, anchor and a full summary are read from the database, then the same.
+async fn from_store(table: &mut Table, messages: &[Message], counting: &mut Sample) -> anyhow::Result<()> {
+    let budget = i64::from(size(BUDGET_TOKENS));
+    let Place {
+        parts,
+        folder: _folder,
+    } = place::open(Synchronous::Off, |config| {
+        config.window.budget_tokens = budget;
+        config.window.low_water = LOW_WATER;
+        config.queue.debounce_ms = 0;
+        config.queue.max_wait_ms = 0;
+    })
+    .await?;
+    let agent: AgentId = "context".parse()?;
+    for chunk in messages.chunks(CHUNK) {
+        let outcome = parts.keeper.replay(&agent, chunk.to_vec()).await?;
+        // So much has left that the summary is full.
+        if outcome.first_exchange > i64::from(size(800)) && outcome.window_tokens <= budget * 92 / 100 {
+            break;
+        }
+    }
+    parts.worker.drain().await?;
+    let (counter, options) = (
+        tokenizer::counter_for("openai", "gpt-5"),
+        Config::default().context.options(),
+    );
+    let (mut reading, mut tokens) = (Sample::default(), 0);
+    for format in RequestFormat::ALL {
+        let query = ContextQuery {
+            format,
+            budget_tokens: None,
+            alternation: None,
+        };
+        let mut building = Sample::default();
+        for _ in 0..size(ROUNDS) {
+            let start = Instant::now();
+            let snapshot = parts
+                .snapshots
+                .of_step(&agent)
+                .await?
+                .context("the agent is there")?;
+            let material = context::load(parts.store.as_ref(), &agent, &snapshot, None).await?;
+            reading.add(start.elapsed());
+            let start = Instant::now();
+            let reply = material.build(query, options, counter.as_ref());
+            building.add(start.elapsed());
+            tokens = reply.tokens;
+        }
+        row(
+            table,
+            &format!("daemon: {}", format.name()),
+            tokens,
+            &mut building,
+            counting,
+        );
+    }
+    row(
+        table,
+        "daemon: reading it from the database",
+        tokens,
+        &mut reading,
+        counting,
+    );
+    Ok(())
+}
