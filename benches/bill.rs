@@ -414,7 +414,7 @@ async fn recapd(provider: Provider, messages: &[Message], budget_tokens: i64) ->
         update_in = update_in.and_then(|calls| calls.checked_sub(1));
         let snapshot = parts.snapshots.of_step(&agent).await?;
         let snapshot = snapshot.context("the agent is there")?;
-        let material = context::load(parts.store.as_ref(), &agent, &snapshot).await?;
+        let material = context::load(parts.store.as_ref(), &agent, &snapshot, None).await?;
         let body = material.build(query, options, counter.as_ref()).body;
         bill.call(Request::new(message.at.unwrap_or_default(), body));
     }

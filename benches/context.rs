@@ -151,7 +151,7 @@ async fn from_store(table: &mut Table, messages: &[Message], counting: &mut Samp
                 .of_step(&agent)
                 .await?
                 .context("the agent is there")?;
-            let material = context::load(parts.store.as_ref(), &agent, &snapshot).await?;
+            let material = context::load(parts.store.as_ref(), &agent, &snapshot, None).await?;
             reading.add(start.elapsed());
             let start = Instant::now();
             let reply = material.build(query, options, counter.as_ref());

@@ -51,8 +51,8 @@ const PHRASES: [&str; 12] = [
 /// A text by name, at any length.
 type Maker = (&'static str, fn(usize) -> String);
 
-/// The texts: four as they come, four made to hurt.
-const MAKERS: [Maker; 8] = [
+/// The texts: four as they come, five made to hurt.
+const MAKERS: [Maker; 9] = [
     ("prose", |bytes| Texts::new(1).prose(bytes)),
     ("JSON", |bytes| Texts::new(2).json(bytes)),
     ("code", |bytes| Texts::new(3).code(bytes)),
@@ -60,6 +60,7 @@ const MAKERS: [Maker; 8] = [
     ("one letter", |bytes| "a".repeat(bytes)),
     ("spaces", |bytes| " ".repeat(bytes)),
     ("emoji", |bytes| "🚀".repeat(bytes / 4)),
+    ("Chinese", |bytes| "字".repeat(bytes / 3)),
     ("digits", |bytes| "0123456789".repeat(bytes / 10)),
 ];
 

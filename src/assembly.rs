@@ -1,5 +1,7 @@
 //! From configuration to parts: the one place that knows which implementation stands behind which seam.
 
+mod model;
+
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
@@ -15,22 +17,21 @@ use crate::{
     },
     journal::live::{Journal, LiveJournal},
     keeper::Keeper,
-    llm::{
-        ChatModel, LlmError,
-        offline::OfflineModel,
-        openai::{OpenAiModel, OpenAiSettings, OutputLimitField},
-    },
+    llm::{ChatModel, counting::RequestCounter},
     notice::Notices,
     schedule::{Schedule, ScheduleSettings},
     snapshot::Snapshots,
     store::{
-        AppendRules, MaterialLimits, Store,
+        AppendRules, MaterialLimits, Store, StoreResult,
+        archive::Archive,
         sqlite::{SqliteSettings, Synchronous},
     },
     telemetry::metrics::Metrics,
     tokenizer,
     worker::{Worker, WorkerParts, WorkerSettings},
 };
+
+pub use model::model;
 
 /// Characters of a prompt per token that an update may take in: prose has about four, JSON fewer.
 const PROMPT_CHARS_PER_TOKEN: i64 = 4;
@@ -69,7 +70,6 @@ impl Parts {
         metrics.updates.workers(config.worker.concurrency);
         let notices = Notices::default();
         let (shared, time) = (|| Arc::clone(&store), || Arc::clone(&clock));
-        let counter = tokenizer::counter_for(&config.window.provider, &config.window.model);
         let ceiling = tokenizer::ceiling_counter();
         let parts = WorkerParts {
             store: shared(),
@@ -80,19 +80,7 @@ impl Parts {
             metrics: metrics.clone(),
         };
         Self {
-            keeper: Keeper::new(
-                shared(),
-                counter,
-                time(),
-                append_rules(config),
-                notices.clone(),
-                metrics.clone(),
-            )
-            .counting_each(
-                &config.window.provider,
-                &config.window.model,
-                Arc::new(tokenizer::counter_for),
-            ),
+            keeper: keeper(config, shared(), time(), notices.clone(), metrics.clone()),
             worker: Worker::new(parts, worker_settings(config, owner, seed)),
             schedule: Schedule::new(
                 shared(),
@@ -127,42 +115,52 @@ impl Parts {
     }
 }
 
-/// The model that the configuration names. `api_key` is needed by most providers, but not by local ones.
+/// A keeper for commands that change something beside the daemon, with what the database knows about counters.
 ///
 /// # Errors
-/// When the client can't be built.
-pub fn model(
-    settings: &config::ModelConfig,
-    api_key: Option<secrecy::SecretString>,
-) -> Result<Arc<dyn ChatModel>, LlmError> {
-    match settings.mode {
-        config::ModelMode::Offline => Ok(Arc::new(OfflineModel)),
-        config::ModelMode::OpenAi => {
-            let output_limit_field = match settings.output_limit_field {
-                config::OutputLimitField::Auto => OutputLimitField::Auto,
-                config::OutputLimitField::MaxTokens => OutputLimitField::MaxTokens,
-                config::OutputLimitField::MaxCompletionTokens => OutputLimitField::MaxCompletionTokens,
-            };
-            Ok(Arc::new(OpenAiModel::new(OpenAiSettings {
-                api_key,
-                timeout_ms: settings.timeout_ms,
-                connect_timeout_ms: settings.connect_timeout_ms,
-                output_limit_field,
-                ..OpenAiSettings::new(&settings.base_url, &settings.model)
-            })?))
-        }
-    }
+/// What the store fails with.
+pub async fn keeper_alone(
+    config: &Config,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+) -> StoreResult<Keeper> {
+    let metrics = Metrics::new(clock.now(), &[]);
+    let keeper = keeper(config, store, clock, Notices::default(), metrics);
+    keeper.recall_calibrations().await?;
+    Ok(keeper)
 }
 
-/// The live journal, if the configuration wants one.
+fn keeper(
+    config: &Config,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    notices: Notices,
+    metrics: Metrics,
+) -> Keeper {
+    let (provider, model) = (&config.window.provider, &config.window.model);
+    let counter = tokenizer::counter_for(provider, model);
+    Keeper::new(store, counter, clock, append_rules(config), notices, metrics)
+        .counting_each(provider, model, Arc::new(tokenizer::counter_for))
+        .comparing(config.convergence.rules())
+}
+
+/// What counts requests. No provider is asked yet.
+pub fn request_counter() -> RequestCounter {
+    RequestCounter::default()
+}
+
+/// The live journal of the agents in `archive`, if the configuration wants one.
 ///
 /// # Errors
 /// When its folder can't be made.
-pub fn live_journal(settings: &config::JournalConfig) -> std::io::Result<LiveJournal> {
+pub fn live_journal(
+    settings: &config::JournalConfig,
+    archive: Arc<dyn Archive>,
+) -> std::io::Result<LiveJournal> {
     if settings.dir.is_empty() {
         return Ok(None);
     }
-    Ok(Some(Arc::new(Journal::open(settings.dir.as_ref())?)))
+    Ok(Some(Arc::new(Journal::open(settings.dir.as_ref(), archive)?)))
 }
 
 /// How the database is opened.
@@ -183,6 +181,9 @@ pub fn sqlite_settings(config: &config::DatabaseConfig) -> SqliteSettings {
 fn append_rules(config: &Config) -> AppendRules {
     AppendRules {
         budget: config.window.budget(),
+        on_overflow: config.window.on_overflow,
+        basis: config.basis(),
+        context: config.context.options(),
         idle_gap_ms: config.session.idle_gap_minutes * MINUTE_MS,
         batch_exchanges: config.queue.batch_exchanges,
         debounce_ms: config.queue.debounce_ms,

@@ -9,8 +9,10 @@ mod export;
 mod files;
 mod history;
 mod import;
+mod lineage;
 mod open;
 mod output;
+mod pins;
 mod remote;
 mod replay;
 mod selftest;
@@ -61,8 +63,8 @@ struct Shared {
     /// Database file [default: database.url of the configuration]
     #[arg(long, global = true, value_name = "FILE")]
     db: Option<PathBuf>,
-    /// Ask the daemon there, e.g. `http://127.0.0.1:7411`, instead of reading the database (agents, summary, context,
-    /// history, status)
+    /// Ask the daemon there, e.g. `http://127.0.0.1:7411`, instead of opening the database (agents, summary, context,
+    /// mark, rewind, clear, fork, pin, unpin, pins, history, status)
     #[arg(long, global = true, value_name = "URL", conflicts_with = "db")]
     server: Option<String>,
     /// Print JSON for programs
@@ -82,6 +84,20 @@ enum Command {
     Summary(summary::Summary),
     /// Print what to send to a model for an agent, as content of a provider's request
     Context(context::Context),
+    /// Set a mark in an agent's conversation, to go back to
+    Mark(lineage::Mark),
+    /// Go back to a mark: what came after it is set aside
+    Rewind(lineage::Rewind),
+    /// Empty an agent's window and begin a new session
+    Clear(lineage::Clear),
+    /// Make an agent that begins where another one stands
+    Fork(lineage::Fork),
+    /// Keep a message in view when its exchange has left the window
+    Pin(pins::Numbered),
+    /// Take a pin back
+    Unpin(pins::Numbered),
+    /// Print which messages stay in view, pinned or important
+    Pins(pins::Pins),
     /// Print an agent's exchanges, with the rule between what the model sees and what it doesn't
     History(history::History),
     /// Write agents' full histories to a journal, as JSON lines
@@ -119,6 +135,13 @@ fn run(cli: Cli, environment: &Environment) -> Result<ExitCode, Failed> {
         Command::Agents(agents) => agents.run(&loaded.config, &shared),
         Command::Summary(summary) => summary.run(&loaded.config, &shared),
         Command::Context(context) => context.run(&loaded.config, &shared),
+        Command::Mark(mark) => mark.run(&loaded.config, &shared),
+        Command::Rewind(rewind) => rewind.run(&loaded.config, &shared),
+        Command::Clear(clear) => clear.run(&loaded.config, &shared),
+        Command::Fork(fork) => fork.run(&loaded.config, &shared),
+        Command::Pin(numbered) => numbered.pin(&loaded.config, &shared),
+        Command::Unpin(numbered) => numbered.unpin(&loaded.config, &shared),
+        Command::Pins(pins) => pins.run(&loaded.config, &shared),
         Command::History(history) => history.run(&loaded.config, &shared),
         Command::Export(export) => export.run(&loaded.config, &shared),
         Command::Import(import) => import.run(&loaded.config, &shared),

@@ -13,6 +13,7 @@ mod error;
 mod file;
 mod keys;
 mod loader;
+mod presets;
 mod secret;
 mod sections;
 
@@ -24,9 +25,10 @@ pub use error::{ConfigError, Origin, Problem};
 pub use loader::{Entry, Loaded, Loader, SYSTEM_FILE};
 pub use secret::{KeyError, api_key};
 pub use sections::{
-    Ageing, ContextConfig, DatabaseConfig, HttpConfig, JournalConfig, LogConfig, LogFormat, LogLevel,
-    ModelConfig, ModelMode, OutputLimitField, QueueConfig, ScheduleConfig, SessionConfig, SummaryConfig,
-    Synchronous, WindowConfig, WorkerConfig,
+    Ageing, AnthropicVersion, ContextConfig, ConvergenceConfig, DatabaseConfig, Effort, HttpConfig,
+    JournalConfig, LogConfig, LogFormat, LogLevel, ModelConfig, ModelMode, OutputLimitField,
+    PerspectiveConfig, ProfileName, QueueConfig, ScheduleConfig, SessionConfig, SummaryConfig, Synchronous,
+    WindowConfig, WorkerConfig,
 };
 
 /// The commented reference of all keys, which is also the default of each.
@@ -44,6 +46,10 @@ pub struct Config {
     pub session: SessionConfig,
     /// The whole request.
     pub context: ContextConfig,
+    /// How shared conversations are told to their speakers.
+    pub perspective: PerspectiveConfig,
+    /// How alike two speakers may sound.
+    pub convergence: ConvergenceConfig,
     /// The summary's size and ageing.
     pub summary: SummaryConfig,
     /// When updates are due, how long claims hold, how failures are retried.

@@ -2,26 +2,34 @@
 //!
 //! What it costs to build one is paid by [`ContextMaterial::build`], apart from what waits for the database.
 
+pub mod pins;
+
 use serde::Serialize;
 
 use crate::{
     domain::{
         agent::AgentId,
         context::{
-            Alternation, ContextInput, ContextOptions, Elision, SourceExchange, SourceMessage, build, fence,
-            is_safe_boundary,
+            Alternation, ContextInput, ContextOptions, Elision, LeftCopy, Role, SourceCopy, SourceExchange,
+            SourceMessage, build, fence, is_safe_boundary,
         },
         exchange::{ExchangeState, FIRST_EXCHANGE, PREAMBLE},
+        message::Message,
+        perspective::{Perspective, Telling, UnknownSpeaker, speakers},
         summary::pending::with_pending,
         tokens::TokenCounter,
     },
     formats::outgoing::{Outgoing, RequestFormat, render},
     snapshot::Snapshot,
-    store::{ExchangeQuery, Store, StoreResult, StoredExchange, StoredMessage},
+    store::{ExchangeQuery, Pin, Pins, Store, StoreError, StoreResult, StoredExchange, StoredMessage},
 };
 
 /// The most exchanges of a window that are read.
 pub const WINDOW_EXCHANGES_MAX: i64 = 100_000;
+/// The most pinned and important messages that are read, twice as many as are copied: the newest may be in the window.
+const PINS_MAX: i64 = 100;
+/// The most messages that a note names.
+const NAMED_MAX: usize = 10;
 /// The summary takes at most this part of a request.
 const SUMMARY_SHARE: i64 = 4;
 /// The first message of a session is looked for in its first exchanges, at most so many.
@@ -39,15 +47,36 @@ pub struct ContextQuery {
 }
 
 impl ContextQuery {
-    /// The configured `defaults` with what was asked for.
+    /// The `defaults` that are in force for the agent, with what was asked for.
     pub fn options(self, defaults: ContextOptions) -> ContextOptions {
         ContextOptions {
             max_tokens: self.budget_tokens.unwrap_or(defaults.max_tokens),
             alternation: self.alternation.unwrap_or(defaults.alternation),
             system_in_place: self.format.takes_system_in_place(),
+            ends_with_user: self.format.ends_with_user(),
             ..defaults
         }
     }
+}
+
+/// Who sees the conversation, where it is a shared one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Viewer {
+    /// The speaker.
+    pub speaker: String,
+    /// How the conversation is told to its speakers, unless the agent's settings say otherwise.
+    pub telling: Telling,
+}
+
+/// Why there is nothing to build a context from.
+#[derive(Debug, thiserror::Error)]
+pub enum ContextError {
+    /// Ask for a speaker who takes part.
+    #[error(transparent)]
+    UnknownSpeaker(#[from] UnknownSpeaker),
+    /// The store fails.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// All that a context is built from.
@@ -60,7 +89,9 @@ pub struct ContextMaterial {
     first_exchange: i64,
     preamble: Vec<StoredMessage>,
     anchor: Option<StoredMessage>,
+    pins: Pins,
     window: Vec<StoredExchange>,
+    perspective: Option<Perspective>,
 }
 
 /// A context, ready to be sent.
@@ -70,6 +101,9 @@ pub struct ContextReply {
     pub agent_id: AgentId,
     /// For which provider.
     pub format: RequestFormat,
+    /// Who sees it, in a shared conversation.
+    #[serde(rename = "as", skip_serializing_if = "Option::is_none")]
+    pub speaker: Option<String>,
     /// The fields of the provider's request that hold the conversation.
     pub body: serde_json::Value,
     /// What it costs, by the counter of the window.
@@ -84,6 +118,8 @@ pub struct ContextReply {
     pub first_exchange: i64,
     /// Exchanges of the window that had no room.
     pub left_out: Vec<i64>,
+    /// Pinned and important messages that are in it as copies, by number.
+    pub copied: Vec<i64>,
     /// Tool results that were shortened.
     pub elided: Vec<Elision>,
     /// What could not be carried over to this provider.
@@ -95,8 +131,13 @@ pub struct ContextReply {
 /// or in neither.
 ///
 /// # Errors
-/// What the store fails with.
-pub async fn load(store: &dyn Store, agent: &AgentId, snapshot: &Snapshot) -> StoreResult<ContextMaterial> {
+/// What the store fails with, and [`ContextError::UnknownSpeaker`] when `viewer` takes no part in the conversation.
+pub async fn load(
+    store: &dyn Store,
+    agent: &AgentId,
+    snapshot: &Snapshot,
+    viewer: Option<Viewer>,
+) -> Result<ContextMaterial, ContextError> {
     let query = |from, through, limit| ExchangeQuery {
         from,
         through,
@@ -107,10 +148,27 @@ pub async fn load(store: &dyn Store, agent: &AgentId, snapshot: &Snapshot) -> St
     let preamble = store.exchanges(agent, query(PREAMBLE, PREAMBLE, 1)).await?;
     let window = query(first_exchange, i64::MAX, WINDOW_EXCHANGES_MAX);
     let window = store.exchanges(agent, window).await?;
-    let anchor = match window.last() {
-        Some(newest) => anchor(store, agent, newest).await?,
+    let opening = match window.last() {
+        Some(newest) => opening(store, agent, newest).await?,
+        None => Vec::new(),
+    };
+    let perspective = match viewer {
+        Some(viewer) => {
+            let stored = preamble.iter().chain(&opening).chain(&window);
+            let heard = stored.flat_map(|exchange| exchange.messages.iter().map(|stored| &stored.message));
+            Some(perspective(store, agent, viewer, speakers(heard)).await?)
+        }
         None => None,
     };
+    let opens = |message: &Message| match &perspective {
+        // What was said to the speaker first; in their own words nobody's task would stand.
+        Some(perspective) => perspective
+            .see(message)
+            .is_some_and(|seen| seen.role == Role::User),
+        None => is_safe_boundary(message),
+    };
+    let mut opening = opening.into_iter().flat_map(|exchange| exchange.messages);
+    let anchor = opening.find(|stored| opens(&stored.message));
     Ok(ContextMaterial {
         agent: agent.clone(),
         version: snapshot.version,
@@ -121,36 +179,41 @@ pub async fn load(store: &dyn Store, agent: &AgentId, snapshot: &Snapshot) -> St
             .flat_map(|exchange| exchange.messages)
             .collect(),
         anchor,
+        pins: store.pins(agent, PINS_MAX).await?,
         window,
+        perspective,
     })
 }
 
-/// The first thing that the user said in the session of `newest`.
-async fn anchor(
+/// The view of `viewer` on a conversation in which `heard` speak.
+async fn perspective(
+    store: &dyn Store,
+    agent: &AgentId,
+    viewer: Viewer,
+    heard: Vec<String>,
+) -> Result<Perspective, ContextError> {
+    let settings = store.agent(agent).await?.map(|row| row.settings);
+    let telling = settings.unwrap_or_default().telling(viewer.telling);
+    Ok(Perspective::new(&viewer.speaker, telling, heard)?)
+}
+
+/// The first exchanges of the session of `newest`, in one of which the user says the first thing.
+async fn opening(
     store: &dyn Store,
     agent: &AgentId,
     newest: &StoredExchange,
-) -> StoreResult<Option<StoredMessage>> {
+) -> StoreResult<Vec<StoredExchange>> {
     let session = newest.exchange.session;
     let first = session_start(store, agent, newest).await?;
-    for number in first..first + ANCHOR_EXCHANGES_MAX {
-        let query = ExchangeQuery {
-            from: number,
-            through: number,
-            limit: 1,
-            messages: true,
-        };
-        let found = store.exchanges(agent, query).await?;
-        let of_session = found
-            .into_iter()
-            .filter(|found| found.exchange.session == session);
-        let mut messages = of_session.flat_map(|found| found.messages);
-        let anchor = messages.find(|stored| is_safe_boundary(&stored.message));
-        if anchor.is_some() {
-            return Ok(anchor);
-        }
-    }
-    Ok(None)
+    let query = ExchangeQuery {
+        from: first,
+        through: first + ANCHOR_EXCHANGES_MAX - 1,
+        limit: ANCHOR_EXCHANGES_MAX,
+        messages: true,
+    };
+    let mut opening = store.exchanges(agent, query).await?;
+    opening.retain(|found| found.exchange.session == session);
+    Ok(opening)
 }
 
 /// The first exchange of the session of `newest`. Sessions follow each other, so halving finds it.
@@ -193,9 +256,16 @@ impl ContextMaterial {
         if shortened.is_some() {
             notes.push("the summary is shortened: whole, it would take too much of this budget".to_owned());
         }
+        let oldest_unread = self.pins.oldest_unread;
+        let has_more = oldest_unread.is_some_and(|oldest| oldest < self.first_exchange);
+        notes.extend(left_note(&context.left_copies, has_more));
         ContextReply {
             agent_id: self.agent.clone(),
             format: query.format,
+            speaker: self
+                .perspective
+                .as_ref()
+                .map(|perspective| perspective.speaker().to_owned()),
             body,
             tokens: context.tokens,
             limit_tokens: context.limit_tokens,
@@ -203,6 +273,7 @@ impl ContextMaterial {
             summary_version: self.version,
             first_exchange: self.first_exchange,
             left_out: context.left_out,
+            copied: context.copied,
             elided: context.elided,
             notes,
         }
@@ -210,6 +281,7 @@ impl ContextMaterial {
 
     fn input(&self, markdown: &str) -> ContextInput<'_> {
         let has_summary = !markdown.trim().is_empty();
+        let reader = self.perspective.as_ref().map(Perspective::speaker);
         let exchanges = self.window.iter().map(|stored| SourceExchange {
             exchange: stored.exchange.exchange,
             is_open: stored.exchange.state == ExchangeState::Open,
@@ -218,10 +290,42 @@ impl ContextMaterial {
         ContextInput {
             preamble: self.preamble.iter().map(source).collect(),
             anchor: self.anchor.as_ref().map(source),
-            summary: has_summary.then(|| fence(&self.agent, self.version, markdown)),
+            summary: has_summary.then(|| fence(&self.agent, self.version, markdown, reader)),
+            copies: self.pins.pins.iter().map(copy).collect(),
             exchanges: exchanges.collect(),
             evicted: self.first_exchange > FIRST_EXCHANGE,
+            perspective: self.perspective.as_ref(),
         }
+    }
+}
+
+/// What had no room among the copies, in words; `has_more` says that older messages weren't even read.
+fn left_note(left: &[LeftCopy], has_more: bool) -> Option<String> {
+    let named = left.iter().take(NAMED_MAX);
+    let named: Vec<String> = named
+        .map(|left| {
+            let what = if left.pinned { "pinned" } else { "important" };
+            format!("{what} message {} of exchange #{}", left.seq, left.exchange)
+        })
+        .collect();
+    let more = has_more || left.len() > NAMED_MAX;
+    let named: Vec<String> = named
+        .into_iter()
+        .chain(more.then(|| "older ones".to_owned()))
+        .collect();
+    (!named.is_empty()).then(|| {
+        format!(
+            "no room for copies of {}: context.pins_max_tokens, or a quarter of this budget, is used up",
+            named.join(", ")
+        )
+    })
+}
+
+fn copy(pin: &Pin) -> SourceCopy<'_> {
+    SourceCopy {
+        exchange: pin.exchange,
+        pinned: pin.pinned,
+        message: source(&pin.message),
     }
 }
 

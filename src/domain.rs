@@ -13,6 +13,7 @@ pub mod ledger;
 pub mod lineage;
 pub mod message;
 pub mod perspective;
+pub mod preset;
 pub mod prompt;
 pub mod reply;
 pub mod settings;

@@ -24,7 +24,7 @@ use crate::domain::{
     time::{SECOND_MS, Timestamp},
 };
 use json::Fields;
-pub use usage::{ReportedUsage, reported_usage};
+pub use usage::{read_usage, reported_usage};
 
 /// The fields that may say when a message was said, in the order in which they are tried.
 const TIME_FIELDS: [&str; 3] = ["at", "created_at", "timestamp"];
@@ -104,6 +104,7 @@ fn message(format: Format, fields: &Fields<'_>, kind: Kind, parts: Vec<Part>) ->
         client_id: ids.find(|id| id.len() <= ID_BYTES_MAX),
         at: TIME_FIELDS.iter().find_map(|&name| time(fields, name)),
         interrupts: false,
+        important: fields.flag("important").unwrap_or(false),
         format,
         payload: String::new(),
     }

@@ -3,12 +3,14 @@
 use crate::{
     domain::{
         agent::AgentId,
+        convergence::Rules,
         history::{HistoryExchange, HistoryLine, HistorySummary, HistoryView},
         text::{cut, first_line, one_line},
         time::Timestamp,
         transcript::{Transcript, TranscriptLimits, Voice},
         window::Budget,
     },
+    keeper::convergence,
     store::{AgentRow, ExchangeQuery, Store, StoreResult, StoredExchange},
 };
 
@@ -26,7 +28,7 @@ const LINE_CHARS_MAX: usize = 160;
 const LINES_MAX: usize = 12;
 
 /// How much of a history to read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HistoryQuery {
     /// The newest so many exchanges of the archive.
     pub archived: i64,
@@ -36,6 +38,8 @@ pub struct HistoryQuery {
     pub lines: bool,
     /// The summary's ceiling, to be shown beside its size.
     pub summary_tokens_max: i64,
+    /// How speakers are compared, if the conversation has several.
+    pub convergence: Rules,
 }
 
 impl HistoryQuery {
@@ -57,6 +61,7 @@ impl Default for HistoryQuery {
             window: WINDOW_SHOWN,
             lines: true,
             summary_tokens_max: 10_000,
+            convergence: Rules::default(),
         }
     }
 }
@@ -91,13 +96,15 @@ pub async fn load(
     exchanges.extend(store.exchanges(agent, window).await?);
     let archived_total = store.count_exchanges(agent, 1, boundary - 1).await?;
     let window_total = store.count_exchanges(agent, boundary, i64::MAX).await?;
-    Ok(Some(view(
-        &row,
-        exchanges,
-        (archived_total, window_total),
-        query,
-        now,
-    )))
+    let is_talk = row.ledger.newest.as_ref();
+    let is_talk = is_talk.is_some_and(|newest| !newest.headline.speakers.is_empty());
+    let convergence = if is_talk {
+        convergence(store, agent, &query.convergence).await?
+    } else {
+        None
+    };
+    let view = view(&row, exchanges, (archived_total, window_total), query, now);
+    Ok(Some(HistoryView { convergence, ..view }))
 }
 
 fn view(
@@ -122,6 +129,7 @@ fn view(
         archived_total,
         window_total,
         exchanges: exchanges.into_iter().map(shown).collect(),
+        convergence: None,
         now: row.as_of.unwrap_or(now),
     }
 }

@@ -25,6 +25,7 @@ mod lineage;
 mod messages;
 mod negotiate;
 mod observe;
+mod pins;
 mod problem;
 mod sessions;
 mod settings;
@@ -50,8 +51,16 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 
 use crate::{
-    clock::Clock, config::Config, domain::context::ContextOptions, domain::time::Timestamp, keeper::Keeper,
-    snapshot::Snapshots, store::Store, store::StoreResult, telemetry::metrics::Metrics,
+    clock::Clock,
+    config::Config,
+    domain::{
+        context::ContextOptions, convergence::Rules, perspective::Telling, preset::Basis,
+        settings::AgentSettings, time::Timestamp,
+    },
+    keeper::Keeper,
+    snapshot::Snapshots,
+    store::{Store, StoreResult},
+    telemetry::metrics::Metrics,
 };
 use problem::Problem;
 
@@ -77,7 +86,7 @@ pub struct HttpState {
 }
 
 /// How the interface behaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct HttpSettings {
     /// The longest body of a request.
     pub body_bytes_max: usize,
@@ -87,8 +96,23 @@ pub struct HttpSettings {
     pub batch_messages_max: usize,
     /// The ceiling of a summary, to be shown beside its size.
     pub summary_tokens_max: i64,
-    /// How contexts are built unless a request says otherwise.
+    /// What is in force unless an agent or a request says otherwise.
+    pub configured: Configured,
+}
+
+/// What the configuration says of windows and contexts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Configured {
+    /// How contexts are built.
     pub context: ContextOptions,
+    /// Every setting that an agent can override.
+    pub settings: AgentSettings,
+    /// What agents' presets are expanded with.
+    pub basis: Basis,
+    /// How shared conversations are told unless an agent's settings say otherwise.
+    pub telling: Telling,
+    /// How speakers are compared.
+    pub convergence: Rules,
 }
 
 impl From<&Config> for HttpSettings {
@@ -98,7 +122,13 @@ impl From<&Config> for HttpSettings {
             request_timeout_ms: config.http.request_timeout_ms,
             batch_messages_max: config.http.batch_messages_max,
             summary_tokens_max: config.summary.max_tokens,
-            context: config.context.options(),
+            configured: Configured {
+                context: config.context.options(),
+                settings: config.agent_settings(),
+                basis: config.basis(),
+                telling: config.perspective.telling(),
+                convergence: config.convergence.rules(),
+            },
         }
     }
 }
@@ -137,14 +167,15 @@ impl App {
 
 /// The routes over `state`. The daemon's uptime is counted from here.
 pub fn router(state: HttpState, settings: HttpSettings) -> Router {
+    let too_late =
+        TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, settings.request_timeout());
+    let body_bytes_max = settings.body_bytes_max;
     let app = Arc::new(App {
         started_at: state.clock.now(),
         parts: state,
         settings,
         requests: AtomicU64::new(0),
     });
-    let too_late =
-        TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, settings.request_timeout());
     observe::announce(&app.parts.metrics);
     Router::new()
         .route("/v1/agents", get(agents::list))
@@ -157,13 +188,16 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
         .route("/v1/agents/{id}/mark", post(lineage::mark))
         .route("/v1/agents/{id}/rewind", post(lineage::rewind))
         .route("/v1/agents/{id}/fork", post(lineage::fork))
+        .route("/v1/agents/{id}/pin", post(pins::pin))
+        .route("/v1/agents/{id}/unpin", post(pins::unpin))
+        .route("/v1/agents/{id}/pins", get(pins::list))
         .route("/v1/agents/{id}/sessions/end", post(sessions::end))
         .route("/v1/status", get(status::read))
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(health::metrics))
         .fallback(frame::unknown_route)
-        .layer(DefaultBodyLimit::max(settings.body_bytes_max))
+        .layer(DefaultBodyLimit::max(body_bytes_max))
         .layer(too_late)
         .layer(CatchPanicLayer::custom(frame::panicked))
         .layer(from_fn_with_state(Arc::clone(&app), frame::around))

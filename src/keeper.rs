@@ -3,7 +3,11 @@
 //!
 //! Invariant: the keeper never waits for a model.
 
+mod convergence;
 mod counters;
+mod learning;
+mod step;
+mod tending;
 
 use std::sync::Arc;
 
@@ -13,6 +17,8 @@ use crate::{
     clock::Clock,
     domain::{
         agent::AgentId,
+        calibration::{ReportedUsage, Seen},
+        convergence::{Reading, Rules},
         exchange::Entry,
         journal::MessageRecord,
         lineage::Step,
@@ -31,8 +37,11 @@ use crate::{
     telemetry::metrics::{Metrics, labels::Role},
 };
 
-use counters::Counters;
+pub use convergence::convergence;
 pub use counters::FindCounter;
+use counters::{Counters, Counting};
+use learning::{Learning, seen};
+pub use step::{ForkReply, StepReply};
 
 /// Messages of more bytes than this are counted on other threads: 2.5 ms of work at 40 MB/s.
 const COUNT_INLINE_BYTES_MAX: usize = 100_000;
@@ -46,16 +55,25 @@ enum By {
     Steps,
 }
 
+/// Messages that were counted, and what they may teach about the count.
+struct Counted {
+    request: AppendRequest,
+    counting: Counting,
+    seen: Vec<Seen>,
+}
+
 /// Takes messages in.
 #[derive(Clone)]
 pub struct Keeper {
     store: Arc<dyn Store>,
     counters: Arc<Counters>,
+    learning: Arc<Learning>,
     clock: Arc<dyn Clock>,
     rules: AppendRules,
     notices: Notices,
     metrics: Metrics,
     journal: LiveJournal,
+    convergence: Rules,
 }
 
 impl Keeper {
@@ -71,11 +89,13 @@ impl Keeper {
         Self {
             store,
             counters: Arc::new(Counters::one(counter)),
+            learning: Arc::default(),
             clock,
             rules,
             notices,
             metrics,
             journal: None,
+            convergence: Rules::default(),
         }
     }
 
@@ -96,16 +116,73 @@ impl Keeper {
         Self { journal, ..self }
     }
 
+    /// The same keeper, which compares speakers by `rules`.
+    #[must_use]
+    pub fn comparing(self, rules: Rules) -> Self {
+        Self {
+            convergence: rules,
+            ..self
+        }
+    }
+
+    /// As [`Self::append_reported`], and how alike the speakers sound now, if messages were stored that a named speaker
+    /// said.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub async fn append_and_listen(
+        &self,
+        agent: &AgentId,
+        messages: Vec<Message>,
+        usage: Option<ReportedUsage>,
+    ) -> StoreResult<(AppendOutcome, Option<Reading>)> {
+        let is_talk = convergence::is_talk(&messages);
+        let outcome = self.append_reported(agent, messages, usage).await?;
+        if !is_talk || outcome.accepted == 0 {
+            return Ok((outcome, None));
+        }
+        // The messages are stored, whatever comes of the comparison.
+        let reading = convergence(self.store.as_ref(), agent, &self.convergence).await;
+        let reading = reading.unwrap_or_else(|error| {
+            warn!(agent_id = %agent, %error, "convergence.unread");
+            None
+        });
+        if let Some(reading) = reading.as_ref().filter(|reading| reading.is_fresh) {
+            self.metrics.talk.scored(reading);
+        }
+        Ok((outcome, reading))
+    }
+
     /// Appends messages as they come in.
     ///
     /// # Errors
     /// What the store fails with; nothing is stored then.
     pub async fn append(&self, agent: &AgentId, messages: Vec<Message>) -> StoreResult<AppendOutcome> {
-        let request = self.request(agent, messages, false).await?;
-        self.take_in(request, By::Messages).await
+        self.append_reported(agent, messages, None).await
     }
 
-    /// Appends messages of the past: items are aged by the messages' own times.
+    /// As [`Self::append`]. `usage` is what the provider reported on the request that the last answer among the messages
+    /// came from: it is learned from and not stored.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub async fn append_reported(
+        &self,
+        agent: &AgentId,
+        messages: Vec<Message>,
+        usage: Option<ReportedUsage>,
+    ) -> StoreResult<AppendOutcome> {
+        let mut counted = self.request(agent, messages, false).await?;
+        let usage = usage.filter(|usage| usage.is_about(counted.counting.model()));
+        let answer = counted.seen.iter_mut().rev().find(|seen| seen.is_answer);
+        if let (Some(answer), Some(usage)) = (answer, usage) {
+            answer.usage = Some(usage);
+        }
+        self.take_in(counted, By::Messages).await
+    }
+
+    /// Appends messages of the past: items are aged by the messages' own times. They are counted without a guard, so
+    /// that a replay ends the same whatever was learned before it; what they report is learned.
     ///
     /// # Errors
     /// As [`Self::append`].
@@ -114,10 +191,12 @@ impl Keeper {
         self.take_in(request, By::Messages).await
     }
 
-    /// Clears, marks or rewinds, by the message that says so. A rewind does it only if its mark is there.
+    /// Clears, marks, rewinds, pins or unpins, by the message that says so. A rewind does it only if its mark is there,
+    /// a pin only if its message is.
     ///
     /// # Errors
-    /// [`StoreError::UnknownAgent`], [`StoreError::UnknownMark`], or what the store fails with.
+    /// [`StoreError::UnknownAgent`], [`StoreError::UnknownMark`], [`StoreError::UnknownMessage`],
+    /// [`StoreError::PinsFull`], or what the store fails with.
     pub async fn step(&self, agent: &AgentId, step: &Step) -> StoreResult<AppendOutcome> {
         if self.store.agent(agent).await?.is_none() {
             return Err(StoreError::UnknownAgent(agent.clone()));
@@ -139,25 +218,37 @@ impl Keeper {
         Ok(forked)
     }
 
-    async fn request(
-        &self,
-        agent: &AgentId,
-        messages: Vec<Message>,
-        replayed: bool,
-    ) -> StoreResult<AppendRequest> {
+    async fn request(&self, agent: &AgentId, messages: Vec<Message>, replayed: bool) -> StoreResult<Counted> {
         let now = self.clock.now();
-        let counter = self.counter_of(agent).await?;
-        Ok(AppendRequest {
+        let counting = self.counting_of(agent).await?;
+        let counter = if replayed {
+            Arc::clone(&counting.plain)
+        } else {
+            self.learning.guarded(&counting)
+        };
+        let prepared = Self::prepare(&counter, counting.model(), messages, now).await?;
+        let (messages, seen) = prepared.into_iter().unzip();
+        let request = AppendRequest {
             agent: agent.clone(),
-            messages: Self::prepare(&counter, messages, now).await?,
+            messages,
             count_method: counter.method().to_owned(),
             rules: self.rules,
             replayed,
             now,
+        };
+        Ok(Counted {
+            request,
+            counting,
+            seen,
         })
     }
 
-    async fn take_in(&self, request: AppendRequest, by: By) -> StoreResult<AppendOutcome> {
+    async fn take_in(&self, counted: Counted, by: By) -> StoreResult<AppendOutcome> {
+        let Counted {
+            request,
+            counting,
+            seen,
+        } = counted;
         let (agent, tokens) = (request.agent.clone(), role_tokens(&request));
         let outcome = match &self.journal {
             None => self.write(request, by).await?,
@@ -170,7 +261,12 @@ impl Keeper {
                 outcome
             }
         };
-        self.learn_and_tell(&agent, &outcome, &tokens);
+        self.tell(&agent, &outcome, &tokens);
+        self.learning
+            .watch(&agent, &counting, &seen, &outcome, &self.metrics);
+        if !self.counters.learn(&agent, &outcome.settings).is_same(&counting) {
+            self.note_old_count(&agent).await;
+        }
         Ok(outcome)
     }
 
@@ -201,15 +297,20 @@ impl Keeper {
     /// # Errors
     /// What the store fails with when the agent's settings have to be read first.
     pub async fn counter_of(&self, agent: &AgentId) -> StoreResult<Arc<dyn TokenCounter>> {
-        if let Some(counter) = self.counters.of(agent) {
-            return Ok(counter);
+        Ok(self.learning.guarded(&self.counting_of(agent).await?))
+    }
+
+    async fn counting_of(&self, agent: &AgentId) -> StoreResult<Counting> {
+        if let Some(counting) = self.counters.of(agent) {
+            return Ok(counting);
         }
         let row = self.store.agent(agent).await?;
         let settings = row.map(|row| row.settings).unwrap_or_default();
         Ok(self.counters.learn(agent, &settings))
     }
 
-    /// Changes what an agent overrides in the configuration, from its next append on. Returns all it overrides.
+    /// Changes what an agent overrides in the configuration, from its next append on. Returns all it overrides. With
+    /// another model, what the summary doesn't cover is counted again before this returns.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`], or what the store fails with.
@@ -220,6 +321,10 @@ impl Keeper {
     ) -> StoreResult<AgentSettings> {
         let settings = self.store.change_settings(agent, patch, self.clock.now()).await?;
         self.counters.learn(agent, &settings);
+        if let Err(error) = self.recount(agent).await {
+            warn!(%error, agent_id = %agent, "recount.failed");
+            self.learning.work.notify_one();
+        }
         Ok(settings)
     }
 
@@ -240,12 +345,13 @@ impl Keeper {
 
     async fn prepare(
         counter: &Arc<dyn TokenCounter>,
+        model: &str,
         messages: Vec<Message>,
         now: Timestamp,
-    ) -> StoreResult<Vec<Prepared>> {
+    ) -> StoreResult<Vec<(Prepared, Seen)>> {
         let bytes: usize = messages.iter().map(|message| message.payload.len()).sum();
         if bytes <= COUNT_INLINE_BYTES_MAX {
-            return Ok(count_all(counter.as_ref(), messages, now));
+            return Ok(count_all(counter.as_ref(), model, messages, now));
         }
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let share = messages.len().div_ceil(threads).max(1);
@@ -254,10 +360,10 @@ impl Keeper {
         let mut said_at = now;
         while !rest.is_empty() {
             let tail = rest.split_off(share.min(rest.len()));
-            let counter = Arc::clone(counter);
+            let (counter, model) = (Arc::clone(counter), model.to_owned());
             let last_at = rest.iter().rev().find_map(|message| message.at);
             shares.push(tokio::task::spawn_blocking(move || {
-                count_all(counter.as_ref(), rest, said_at)
+                count_all(counter.as_ref(), &model, rest, said_at)
             }));
             said_at = last_at.unwrap_or(said_at);
             rest = tail;
@@ -273,8 +379,7 @@ impl Keeper {
         Ok(prepared)
     }
 
-    fn learn_and_tell(&self, agent: &AgentId, outcome: &AppendOutcome, tokens: &[(Role, i64)]) {
-        self.counters.learn(agent, &outcome.settings);
+    fn tell(&self, agent: &AgentId, outcome: &AppendOutcome, tokens: &[(Role, i64)]) {
         if outcome.duplicates == 0 {
             for &(role, tokens) in tokens {
                 self.metrics.window.ingested(role, tokens);
@@ -296,8 +401,14 @@ impl Keeper {
         for step in &outcome.steps {
             match step {
                 Stepped::Ignored { label } => warn!(agent_id = %agent, ?label, "lineage.unknown_mark"),
+                Stepped::NotThere { seq } => warn!(agent_id = %agent, seq, "lineage.unknown_message"),
                 done => info!(agent_id = %agent, ?done, "lineage.stepped"),
             }
+        }
+        let comes_back = |step: &Stepped| matches!(step, Stepped::Rewound { version: Some(_), .. });
+        if outcome.steps.iter().any(comes_back) {
+            // What was covered may be counted by the counter of an earlier model.
+            self.learning.work.notify_one();
         }
         let has_moved = !outcome.evictions.is_empty() || outcome.returned.is_some();
         if has_moved || !outcome.steps.is_empty() {
@@ -324,7 +435,12 @@ fn role_tokens(request: &AppendRequest) -> Vec<(Role, i64)> {
 }
 
 /// Counts messages of which the one before was said at `said_at`.
-fn count_all(counter: &dyn TokenCounter, messages: Vec<Message>, said_at: Timestamp) -> Vec<Prepared> {
+fn count_all(
+    counter: &dyn TokenCounter,
+    model: &str,
+    messages: Vec<Message>,
+    said_at: Timestamp,
+) -> Vec<(Prepared, Seen)> {
     let mut last_at = said_at;
     messages
         .into_iter()
@@ -333,7 +449,8 @@ fn count_all(counter: &dyn TokenCounter, messages: Vec<Message>, said_at: Timest
             // A message without a time was said when the one before it was, as far as anyone knows.
             last_at = message.at.unwrap_or(last_at);
             let entry = Entry::new(&message, tokens, last_at);
-            Prepared { message, entry }
+            let seen = seen(&message, tokens, counter, model);
+            (Prepared { message, entry }, seen)
         })
         .collect()
 }

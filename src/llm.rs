@@ -3,11 +3,18 @@
 //! Every model gets the same request, as a prompt for those that read prompts and as transcripts for the built-in
 //! one, and answers with the same JSON (`domain::reply`), so that every answer passes the same checks.
 
+pub mod anthropic;
+pub mod counting;
 mod discreet;
 mod envelope;
+mod fault;
+pub mod gemini;
 pub mod http;
 pub mod offline;
+pub mod ollama;
 pub mod openai;
+pub mod remote;
+pub mod responses;
 mod retry;
 
 use std::{fmt, time::Duration};
@@ -27,15 +34,23 @@ pub struct ModelRequest {
     pub output_tokens_max: i64,
 }
 
-/// What a model answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a model answers. Tokens are counted as the provider bills them, and 0 where it doesn't say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelAnswer {
     /// The answer: JSON by the schema of `domain::reply`, if the model did as asked.
     pub text: String,
-    /// Tokens read, as the provider bills them; 0 for the offline model.
+    /// Tokens read, whatever the cache gave or took; 0 for the offline model.
     pub input_tokens: i64,
-    /// Tokens written, as the provider bills them; 0 for the offline model.
+    /// Those of them that came from the prompt cache.
+    pub cached_input_tokens: i64,
+    /// Those of them that were written to the prompt cache.
+    pub cache_write_tokens: i64,
+    /// Tokens written, thinking included; 0 for the offline model.
     pub output_tokens: i64,
+    /// Those of them that were thinking.
+    pub reasoning_tokens: i64,
+    /// The provider's id of the request.
+    pub request_id: Option<String>,
 }
 
 /// What can go wrong, by what the caller does next. The messages hold what a provider said, shortened, and never a
@@ -155,7 +170,7 @@ impl LlmError {
 /// A model that summarises.
 #[async_trait]
 pub trait ChatModel: Send + Sync {
-    /// The provider's name: `offline`, `openai`.
+    /// The provider's name: `offline`, `openai`, `anthropic`.
     fn provider(&self) -> &str;
 
     /// The model's name.

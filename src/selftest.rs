@@ -1,4 +1,11 @@
-//! Tests that recapd runs on itself, over anybody's conversations: evidence that doesn't depend on the ones it was
-//! built with.
+//! Tests that ship: what recapd promises, tried on the user's own conversations.
 
+pub mod findings;
+mod judge;
+mod known_counts;
+pub mod plan;
+pub mod progress;
+pub mod runner;
+#[cfg(test)]
+mod tests;
 pub mod window;

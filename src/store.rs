@@ -8,15 +8,19 @@
 
 pub mod archive;
 pub mod record;
+pub mod recount;
 pub mod sqlite;
 pub mod verify;
 
 use async_trait::async_trait;
 
 pub use record::*;
+pub use recount::*;
 
 use crate::domain::{
     agent::AgentId,
+    context::COPIES_MAX,
+    ledger::TooBig,
     settings::{AgentSettings, SettingsPatch},
     time::Timestamp,
     work::{Lease, Reason},
@@ -41,16 +45,25 @@ pub enum StoreError {
     /// There is no such mark to go back to: never set, or left behind by a clear or an earlier rewind.
     #[error("{}", no_mark(.0.as_deref()))]
     UnknownMark(Option<String>),
-    /// The newest exchange alone would be over the agent's budget, and the agent wants that refused.
+    /// There is no such message to pin in the agent's live history, or no such pin to take back.
+    #[error("there is no message {0} that could be pinned, or it isn't pinned")]
+    UnknownMessage(i64),
+    /// The copies of pinned messages would take more room than they have in a context.
     #[error(
-        "the newest exchange would have {tokens} tokens with the preamble, and the window's budget is {budget_tokens}"
+        "{} pinned messages would have {tokens} tokens: at most {COPIES_MAX} of {max_tokens} can be pinned",
+        pinned + 1
     )]
-    WouldOverflow {
-        /// Tokens of the window, which holds nothing else.
+    PinsFull {
+        /// How many are pinned already.
+        pinned: i64,
+        /// Tokens of these and the new one.
         tokens: i64,
-        /// The ceiling.
-        budget_tokens: i64,
+        /// The most tokens that they may have.
+        max_tokens: i64,
     },
+    /// The newest exchange alone would be over the agent's budget, and the agent wants that refused.
+    #[error(transparent)]
+    WouldOverflow(#[from] TooBig),
     /// Stored data that can't be right; an operator must look.
     #[error("table {table}, {row}: column {column} holds `{value}`")]
     Inconsistent {
@@ -116,17 +129,18 @@ pub type StoreResult<T> = Result<T, StoreError>;
 pub trait Store: Send + Sync {
     /// Appends messages to an agent (made on first use), moves the boundary and wakes the queue as far as that needs.
     /// A message that is known already by its client id is counted as a duplicate and changes nothing.
-    /// Clears, marks and rewinds among the messages take effect where they stand ([`crate::domain::lineage`]).
+    /// Clears, marks, rewinds, pins and unpins among the messages take effect where they stand ([`crate::domain::lineage`]).
     ///
     /// # Errors
     /// [`StoreError::ClientIdReused`] when it isn't the same message; replayed ones are stored without the id.
-    /// [`StoreError::WouldOverflow`] by the agent's own wish. Nothing is stored then.
+    /// [`StoreError::WouldOverflow`] by the agent's own wish. [`StoreError::PinsFull`] when a message can't be pinned;
+    /// a replay pins it all the same. Nothing is stored then.
     async fn append(&self, request: AppendRequest) -> StoreResult<AppendOutcome>;
 
-    /// As [`Self::append`], but the marks that rewinds go back to must be there.
+    /// As [`Self::append`], but the marks that rewinds go back to must be there, and the messages that pins name.
     ///
     /// # Errors
-    /// [`StoreError::UnknownMark`] when one isn't; nothing is stored then.
+    /// [`StoreError::UnknownMark`] or [`StoreError::UnknownMessage`] when one isn't; nothing is stored then.
     async fn rewind(&self, request: AppendRequest) -> StoreResult<AppendOutcome>;
 
     /// Makes the agent `child`, which begins where `parent` stands and shares its past, and nothing of its future.
@@ -138,13 +152,19 @@ pub trait Store: Send + Sync {
     /// The agents that an agent came from by forks, nearest first.
     async fn ancestors(&self, agent: &AgentId) -> StoreResult<Vec<Ancestor>>;
 
+    /// The messages that stay in view when their exchanges have left the window: the pinned ones and those that are
+    /// important to the running session, at most `limit` of them. What is left out is the oldest: of the important ones
+    /// first.
+    async fn pins(&self, agent: &AgentId, limit: i64) -> StoreResult<Pins>;
+
     /// Ends the running session, whatever is pending becomes urgent.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`].
     async fn end_session(&self, agent: &AgentId, now: Timestamp) -> StoreResult<SessionEnded>;
 
-    /// Changes what an agent overrides in the configuration, from its next append on. Returns all it overrides.
+    /// Changes what an agent overrides in the configuration, from its next append on. Returns all it overrides. With
+    /// another provider or model, a recount begins.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`].
@@ -154,6 +174,36 @@ pub trait Store: Send + Sync {
         patch: &SettingsPatch,
         now: Timestamp,
     ) -> StoreResult<AgentSettings>;
+
+    /// Notes that what the summary doesn't cover has to be counted again: see [`Self::recount_batch`].
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownAgent`].
+    async fn begin_recount(&self, agent: &AgentId) -> StoreResult<()>;
+
+    /// Agents of which something has to be counted again, at most `limit`.
+    async fn recounts_due(&self, limit: i64) -> StoreResult<Vec<AgentId>>;
+
+    /// The newest exchanges still to be counted again, at most `messages_max` messages but at least one exchange; none
+    /// if nothing is left.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownAgent`].
+    async fn recount_batch(&self, agent: &AgentId, messages_max: i64) -> StoreResult<Option<RecountBatch>>;
+
+    /// Replaces the counts of a batch, of which what was covered or set aside meanwhile keeps its own, and moves the
+    /// boundary if the window is over its budget by them. None, and nothing is changed, if the settings have changed
+    /// since the batch was read, or another recount went first.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownAgent`].
+    async fn recount(&self, recount: Recount) -> StoreResult<Option<Recounted>>;
+
+    /// What was learned about counters, in the order in which it was.
+    async fn calibrations(&self) -> StoreResult<Vec<KeptCalibration>>;
+
+    /// Keeps what was learned about these models, and of all the models those that learned last.
+    async fn keep_calibrations(&self, kept: Vec<KeptCalibration>, now: Timestamp) -> StoreResult<()>;
 
     /// One agent.
     async fn agent(&self, agent: &AgentId) -> StoreResult<Option<AgentRow>>;
@@ -166,6 +216,10 @@ pub trait Store: Send + Sync {
 
     /// How many live exchanges are numbered `from` to `through`.
     async fn count_exchanges(&self, agent: &AgentId, from: i64, through: i64) -> StoreResult<i64>;
+
+    /// The last words of named speakers (no humans who step in), at most `limit` of them, in order: final messages of live
+    /// exchanges, among the last [`SAID_EXCHANGES_MAX`] exchanges. For a conversation of several speakers.
+    async fn last_said(&self, agent: &AgentId, limit: i64) -> StoreResult<Vec<SaidMessage>>;
 
     /// The current document, with what is pending behind it, in one consistent read.
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>>;

@@ -49,6 +49,8 @@ impl TokenCounter for BytesCounter {
 struct EncodingCounter {
     encoding: fn() -> &'static bpe_openai::Tokenizer,
     method: &'static str,
+    /// The model is known to use it; for others it is as good a guess as any.
+    is_exact: bool,
 }
 
 #[cfg(feature = "tokenizer")]
@@ -57,8 +59,12 @@ impl TokenCounter for EncodingCounter {
         i64::try_from((self.encoding)().count(text)).unwrap_or(i64::MAX)
     }
 
-    fn method(&self) -> &'static str {
+    fn method(&self) -> &str {
         self.method
+    }
+
+    fn is_exact(&self) -> bool {
+        self.is_exact
     }
 }
 
@@ -66,12 +72,14 @@ impl TokenCounter for EncodingCounter {
 const O200K: EncodingCounter = EncodingCounter {
     encoding: bpe_openai::o200k_base,
     method: "o200k",
+    is_exact: true,
 };
 
 #[cfg(feature = "tokenizer")]
 const CL100K: EncodingCounter = EncodingCounter {
     encoding: bpe_openai::cl100k_base,
     method: "cl100k",
+    is_exact: true,
 };
 
 /// Counts for a vendor without a public tokenizer: a factor on o200k, by the kind of text.
@@ -87,7 +95,7 @@ impl<C: TokenCounter> TokenCounter for FactorCounter<C> {
         self.base.count(text).saturating_mul(percent).saturating_add(99) / 100
     }
 
-    fn method(&self) -> &'static str {
+    fn method(&self) -> &str {
         self.method
     }
 }
@@ -100,14 +108,19 @@ pub fn ceiling_counter() -> Arc<dyn TokenCounter> {
 
 /// The counter for a provider's model; an unknown or empty provider is counted in bytes (seed 001).
 pub fn counter_for(provider: &str, model: &str) -> Arc<dyn TokenCounter> {
-    Vendor::of(provider, model).map_or_else(|| Arc::new(BytesCounter) as _, vendor_counter)
+    Vendor::of(provider, model).map_or_else(
+        || Arc::new(BytesCounter) as _,
+        |vendor| vendor_counter(vendor, model),
+    )
 }
 
 #[cfg(feature = "tokenizer")]
-fn vendor_counter(vendor: Vendor) -> Arc<dyn TokenCounter> {
+fn vendor_counter(vendor: Vendor, model: &str) -> Arc<dyn TokenCounter> {
     match vendor {
-        Vendor::OpenAi { is_cl100k: true } => Arc::new(CL100K),
-        Vendor::OpenAi { is_cl100k: false } => Arc::new(O200K),
+        Vendor::OpenAi { is_cl100k } => Arc::new(EncodingCounter {
+            is_exact: vendor::has_known_encoding(model),
+            ..if is_cl100k { CL100K } else { O200K }
+        }),
         vendor => Arc::new(FactorCounter {
             base: O200K,
             factors: vendor.factors(),
@@ -118,7 +131,7 @@ fn vendor_counter(vendor: Vendor) -> Arc<dyn TokenCounter> {
 
 /// Without the feature `tokenizer` o200k itself is estimated.
 #[cfg(not(feature = "tokenizer"))]
-fn vendor_counter(vendor: Vendor) -> Arc<dyn TokenCounter> {
+fn vendor_counter(vendor: Vendor, _: &str) -> Arc<dyn TokenCounter> {
     Arc::new(FactorCounter {
         base: EstimateCounter,
         factors: vendor.factors(),

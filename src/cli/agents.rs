@@ -1,13 +1,15 @@
-//! `recapd agents`: what an agent overrides in the configuration.
+//! `recapd agents`: what is in force for an agent, and what it overrides in the configuration.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, sync::Arc};
 
 use clap::{Args, Subcommand};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{Shared, exit::Failed, open, output, remote::Remote};
 use crate::{
-    clock::{Clock as _, SystemClock},
+    assembly,
+    clock::SystemClock,
     config::Config,
     domain::{
         agent::AgentId,
@@ -21,6 +23,7 @@ use crate::{
 Examples:
   recapd agents show my-agent
   recapd agents set my-agent budget_tokens=50_000 model=gpt-5
+  recapd agents set my-agent preset=last-n max_messages=20
   recapd agents set my-agent budget_tokens=          takes it back to the configuration")]
 pub(super) struct Agents {
     #[command(subcommand)]
@@ -29,7 +32,7 @@ pub(super) struct Agents {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Print what an agent overrides in the configuration
+    /// Print what is in force for an agent, and whether the agent, its preset or the configuration says so
     Show {
         /// The agent
         agent: AgentId,
@@ -38,11 +41,21 @@ enum Action {
     Set {
         /// The agent
         agent: AgentId,
-        /// The settings: `budget_tokens`, `low_water`, `provider`, `model`, `output_reserve_tokens`, `on_overflow`
-        /// (evict, refuse, end); an empty value takes one back
+        /// The settings: `preset` (none, ikigai, structured-memory, pidgin, last-n), `budget_tokens`, `low_water`,
+        /// `max_messages`, `on_overflow` (evict, refuse, end), `provider`, `model`, `context_max_tokens`,
+        /// `output_reserve_tokens`, `system_reserve_tokens`, `anchor`, `alternation` (merge, ack, keep),
+        /// `participants`, `human_tag`, `mode` (talk, choose-names, meditation); an empty value
+        /// takes one back
         #[arg(required = true, value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
+}
+
+/// What an agent overrides, and what is in force for it.
+#[derive(Serialize, Deserialize)]
+struct Shown {
+    settings: AgentSettings,
+    in_force: Vec<Value>,
 }
 
 impl Agents {
@@ -51,44 +64,51 @@ impl Agents {
             Action::Show { agent } => (agent, None),
             Action::Set { agent, settings } => (agent, Some(patch(&settings)?)),
         };
-        let settings = open::block_on(async {
-            match (&shared.server, patch) {
-                (Some(server), patch) => ask(&Remote::new(server)?, &agent, patch).await,
-                (None, patch) => look(config, &agent, patch).await,
+        let shown = open::block_on(async {
+            match &shared.server {
+                Some(server) => ask(&Remote::new(server)?, &agent, patch).await,
+                None => look(config, &agent, patch).await,
             }
         })?;
         if shared.json {
-            output::json(&json!({ "agent_id": agent, "settings": settings }))?;
+            output::json(
+                &json!({ "agent_id": agent, "settings": shown.settings, "in_force": shown.in_force }),
+            )?;
         } else {
-            output::text(&lines(&settings))?;
+            output::text(&lines(&shown.in_force))?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-async fn look(config: &Config, agent: &AgentId, patch: Option<Value>) -> Result<AgentSettings, Failed> {
+async fn look(config: &Config, agent: &AgentId, patch: Option<Value>) -> Result<Shown, Failed> {
     let store = open::look(config).await?;
     let Some(row) = store.agent(agent).await? else {
         return Err(open::unknown(&store, agent).await);
     };
-    let Some(patch) = patch else {
-        return Ok(row.settings);
+    let settings = match patch {
+        None => row.settings,
+        Some(patch) => {
+            let patch = SettingsPatch::parse(patch).map_err(|error| refusal(&error))?;
+            let keeper = assembly::keeper_alone(config, Arc::new(store), Arc::new(SystemClock)).await?;
+            keeper.change_settings(agent, &patch).await?
+        }
     };
-    let patch = SettingsPatch::parse(patch).map_err(|error| refusal(&error))?;
-    Ok(store.change_settings(agent, &patch, SystemClock.now()).await?)
+    let in_force = settings.in_force(&config.agent_settings(), &config.basis());
+    Ok(Shown {
+        in_force: in_force.iter().map(|value| json!(value)).collect(),
+        settings,
+    })
 }
 
-async fn ask(daemon: &Remote, agent: &AgentId, patch: Option<Value>) -> Result<AgentSettings, Failed> {
+async fn ask(daemon: &Remote, agent: &AgentId, patch: Option<Value>) -> Result<Shown, Failed> {
     let url = format!("/v1/agents/{agent}");
-    let settings = if let Some(patch) = patch {
+    if let Some(patch) = patch {
         SettingsPatch::parse(patch.clone()).map_err(|error| refusal(&error))?;
-        serde_json::from_str(&daemon.patch(&url, &patch).await?)
-    } else {
-        let shown = daemon.get(&url, "application/json").await?;
-        serde_json::from_str(&shown)
-            .and_then(|mut shown: Value| serde_json::from_value(shown["settings"].take()))
-    };
-    Ok(settings.map_err(anyhow::Error::new)?)
+        daemon.patch(&url, &patch).await?;
+    }
+    let shown = daemon.get(&url, "application/json").await?;
+    Ok(serde_json::from_str(&shown).map_err(anyhow::Error::new)?)
 }
 
 /// What was typed, as a merge patch.
@@ -111,17 +131,25 @@ fn refusal(error: &SettingsError) -> Failed {
     Failed::usage(format!("{error}; the nearest one is `{nearest}`"))
 }
 
-fn lines(settings: &AgentSettings) -> String {
-    let fields = json!(settings);
-    let set: Vec<String> = AgentSettings::names()
-        .filter_map(|name| {
-            let value = fields.get(name)?;
-            Some(format!("{name} = {value}"))
-        })
+fn lines(in_force: &[Value]) -> String {
+    let cells = |value: &Value| {
+        let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+        let from = match text("from").as_str() {
+            "agent" => "this agent".to_owned(),
+            "preset" => "its preset".to_owned(),
+            from => from.to_owned(),
+        };
+        (format!("{} = {}", text("name"), value["value"]), from)
+    };
+    let cells: Vec<(String, String)> = in_force.iter().map(cells).collect();
+    let width = cells
+        .iter()
+        .map(|(value, _)| value.chars().count())
+        .max()
+        .unwrap_or(0);
+    let lines: Vec<String> = cells
+        .iter()
+        .map(|(value, from)| format!("{value:width$}  ({from})"))
         .collect();
-    if set.is_empty() {
-        "(nothing: the configuration's settings are in force)".to_owned()
-    } else {
-        set.join("\n")
-    }
+    lines.join("\n")
 }

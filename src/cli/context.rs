@@ -4,33 +4,48 @@ use std::{process::ExitCode, sync::Arc};
 
 use clap::Args;
 
-use super::{Shared, exit::Failed, open, output, remote::Remote};
+use super::{
+    Shared,
+    exit::Failed,
+    open, output,
+    remote::{Remote, escaped},
+};
 use crate::{
+    assembly,
+    clock::SystemClock,
     config::Config,
-    context::{ContextQuery, load},
+    context::{ContextError, ContextQuery, Viewer, load},
     domain::{agent::AgentId, context::Alternation},
     formats::outgoing::RequestFormat,
     snapshot,
-    store::Store as _,
+    store::{Store, sqlite::SqliteStore},
     tokenizer,
 };
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Prints the fields of the provider's request that hold the conversation: preamble, first message of the session, summary
-and window, valid for that provider. What couldn't be carried over is said on stderr; --json has it all.")]
+and window, valid for that provider. What couldn't be carried over is said on stderr; --json has it all.
+Examples:
+  recapd context my-agent --format openai
+  recapd context duet --format anthropic --as agent_b --budget 50000")]
 pub(super) struct Context {
     /// The agent
     agent: AgentId,
     /// Whose request to write
     #[arg(long, value_name = "anthropic|openai|openai-responses|gemini", value_parser = format_named)]
     format: RequestFormat,
-    /// The most tokens of the whole request; 0 is no limit [default: `context.max_tokens`]
+    /// The most tokens of the whole request; 0 is no limit [default: `context_max_tokens` of the agent, else
+    /// `context.max_tokens`]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(0..=100_000_000))]
     budget: Option<i64>,
-    /// What happens to neighbouring turns of one side [default: `context.alternation`]
+    /// What happens to neighbouring turns of one side [default: `alternation` of the agent, else
+    /// `context.alternation`]
     #[arg(long, value_name = "ack|merge|keep", value_parser = alternation_named)]
     alternation: Option<Alternation>,
+    /// One of the speakers of a shared conversation, as that one sees it [see `perspective.participants`]
+    #[arg(long = "as", value_name = "SPEAKER")]
+    speaker: Option<String>,
 }
 
 fn format_named(name: &str) -> Result<RequestFormat, String> {
@@ -79,12 +94,20 @@ impl Context {
         };
         let ceiling = tokenizer::ceiling_counter();
         let snapshot = snapshot::render(&row, config.summary.max_tokens, ceiling.as_ref());
-        let material = load(store.as_ref(), &self.agent, &snapshot).await?;
-        let settings = store.agent(&self.agent).await?.map(|row| row.settings);
-        let settings = settings.unwrap_or_default();
-        let (provider, model) = settings.tokenizer(&config.window.provider, &config.window.model);
-        let counter = tokenizer::counter_for(provider, model);
-        let reply = material.build(self.query(), config.context.options(), counter.as_ref());
+        let viewer = self.speaker.clone().map(|speaker| Viewer {
+            speaker,
+            telling: config.perspective.telling(),
+        });
+        let material = load(store.as_ref(), &self.agent, &snapshot, viewer).await?;
+        let row = store.agent(&self.agent).await?;
+        let settings = row.map(|row| row.settings).unwrap_or_default();
+        let options = settings
+            .expanded(&config.basis())
+            .context_options(config.context.options());
+        let shared: Arc<dyn Store> = Arc::<SqliteStore>::clone(&store);
+        let keeper = assembly::keeper_alone(config, shared, Arc::new(SystemClock)).await?;
+        let counter = keeper.counter_of(&self.agent).await?;
+        let reply = material.build(self.query(), options, counter.as_ref());
         serde_json::to_value(reply).map_err(|error| anyhow::Error::new(error).into())
     }
 
@@ -93,14 +116,28 @@ impl Context {
         let mode = self
             .alternation
             .map(|mode| format!("&alternation={}", mode.name()));
+        let speaker = self
+            .speaker
+            .as_deref()
+            .map(|speaker| format!("&as={}", escaped(speaker)));
         let path = format!(
-            "/v1/agents/{}/context?format={}{}{}",
+            "/v1/agents/{}/context?format={}{}{}{}",
             self.agent,
             self.format.name(),
             budget.unwrap_or_default(),
-            mode.unwrap_or_default()
+            mode.unwrap_or_default(),
+            speaker.unwrap_or_default()
         );
         let text = daemon.get(&path, "application/json").await?;
         serde_json::from_str(&text).map_err(|error| anyhow::Error::new(error).into())
+    }
+}
+
+impl From<ContextError> for Failed {
+    fn from(error: ContextError) -> Self {
+        match error {
+            ContextError::UnknownSpeaker(error) => Self::not_found(error.to_string()),
+            ContextError::Store(error) => error.into(),
+        }
     }
 }

@@ -8,15 +8,19 @@ use std::{
 };
 
 use clap::Args;
+use serde::Serialize;
 
 use super::{
     Shared,
     exit::{Failed, USAGE},
-    output,
+    open, output,
 };
 use crate::{
+    assembly,
     config::Config,
-    tokenizer::{RequestCount, count_request},
+    llm::counting::AskedCount,
+    store::{KeptCalibration, Store as _},
+    tokenizer::{self, RequestCount},
 };
 
 /// The longest body that is read: twice what any provider takes.
@@ -26,7 +30,9 @@ const BODY_BYTES_MAX: u64 = 64 << 20;
 #[command(after_help = "\
 Examples:
   recapd count --provider openai --model gpt-5 request.json
-  recapd count --provider anthropic --model claude-opus-5 --json - < request.json")]
+  recapd count --provider anthropic --model claude-opus-5 --json - < request.json
+  recapd count --provider anthropic --model claude-opus-5 --db recapd.db request.json
+                                                      with what agents' reports say about the estimate")]
 pub(super) struct Count {
     /// Whose tokenizer: openai, anthropic, google or local; any other is counted by bytes [default: window.provider]
     #[arg(long)]
@@ -38,18 +44,74 @@ pub(super) struct Count {
     file: PathBuf,
 }
 
+/// A count, and what it comes to by what was learned about the estimate.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    asked: AskedCount,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calibrated: Option<Calibrated>,
+}
+
+#[derive(Serialize)]
+struct Calibrated {
+    /// To be shown.
+    average_tokens: i64,
+    /// To be held against a ceiling.
+    guard_tokens: i64,
+    average_permille: i64,
+    guard_permille: i64,
+    samples: usize,
+}
+
+impl Calibrated {
+    fn new(tokens: i64, kept: &KeptCalibration) -> Self {
+        let known = &kept.calibration;
+        Self {
+            average_tokens: known.average(tokens),
+            guard_tokens: known.guard(tokens),
+            average_permille: known.average_permille(),
+            guard_permille: known.guard_permille(),
+            samples: known.samples(),
+        }
+    }
+}
+
 impl Count {
     pub(super) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
         let provider = self.provider.as_ref().unwrap_or(&config.window.provider);
         let model = self.model.as_ref().unwrap_or(&config.window.model);
-        let count = count_request(provider, model, &body(&self.file)?);
+        let body = body(&self.file)?;
+        let shown = open::block_on(async {
+            let asked = assembly::request_counter().count(provider, model, &body).await;
+            let is_exact = tokenizer::counter_for(provider, model).is_exact();
+            let calibrated = match &shared.db {
+                Some(_) if !is_exact => calibrated(config, provider, model, asked.count.tokens).await?,
+                _ => None,
+            };
+            Ok(Shown { asked, calibrated })
+        })?;
         if shared.json {
-            output::json(&count)?;
+            output::json(&shown)?;
         } else {
-            output::text(&table(&count))?;
+            output::text(&table(&shown))?;
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// What the database knows about the estimate.
+async fn calibrated(
+    config: &Config,
+    provider: &str,
+    model: &str,
+    tokens: i64,
+) -> Result<Option<Calibrated>, Failed> {
+    let all = open::look(config).await?.calibrations().await?;
+    let mut about = all
+        .iter()
+        .filter(|one| one.provider == provider && one.model == model);
+    Ok(about.next().map(|one| Calibrated::new(tokens, one)))
 }
 
 fn body(file: &Path) -> Result<Vec<u8>, Failed> {
@@ -75,12 +137,12 @@ fn body(file: &Path) -> Result<Vec<u8>, Failed> {
     Ok(bytes)
 }
 
-fn table(count: &RequestCount) -> String {
+fn table(shown: &Shown) -> String {
     let RequestCount {
         tokens,
         method,
         parts,
-    } = count;
+    } = &shown.asked.count;
     let rows = [
         ("system", parts.system),
         ("tools", parts.tools),
@@ -88,5 +150,21 @@ fn table(count: &RequestCount) -> String {
         ("overhead", parts.overhead),
     ];
     let rows = rows.map(|(name, tokens)| format!("  {name:<10} {tokens:>10}\n"));
-    format!("{tokens} tokens ({method})\n{}", rows.concat())
+    let calibrated = shown.calibrated.as_ref().map(line).unwrap_or_default();
+    format!("{tokens} tokens ({method})\n{}{calibrated}", rows.concat())
+}
+
+fn line(calibrated: &Calibrated) -> String {
+    let Calibrated {
+        average_tokens,
+        guard_tokens,
+        samples,
+        ..
+    } = calibrated;
+    let factor = output::factor;
+    format!(
+        "by {samples} reports of usage about {average_tokens} (×{}), at most {guard_tokens} (×{})\n",
+        factor(calibrated.average_permille),
+        factor(calibrated.guard_permille),
+    )
 }

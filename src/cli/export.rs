@@ -1,6 +1,7 @@
 //! `recapd export`
 
 use std::{
+    collections::HashSet,
     io::{self, BufWriter, ErrorKind, IsTerminal as _, Write},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -28,8 +29,8 @@ const PAGE: i64 = 100;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Reads the database, also while a daemon runs on it. Summaries are not part of it: they are made again. Agents
-that were forked from others are named and left out, and the exit code is 1 then. Examples:
+Reads the database, also while a daemon runs on it. Summaries are not part of it: they are made again. With a forked agent
+come those it was forked from, before it, since its first messages are theirs. Examples:
   recapd export -o backup.jsonl          every agent
   recapd export my-agent | zstd > my-agent.jsonl.zst")]
 pub(super) struct Export {
@@ -112,9 +113,9 @@ impl Export {
         out: &mut (dyn Write + Send),
         bar: &ProgressBar,
     ) -> Result<Exported, Stop> {
-        let mut exported = Exported::default();
+        let (mut exported, mut known) = (Exported::default(), HashSet::new());
         for agent in &self.agents {
-            exported.add(write_agent(store, agent, out, bar).await)?;
+            exported.add_family(store, agent, &mut known, out, bar).await?;
         }
         let mut after: Option<AgentId> = None;
         while self.agents.is_empty() {
@@ -122,19 +123,24 @@ impl Export {
             let Some(last) = page.last() else { break };
             after = Some(last.agent.clone());
             for row in &page {
-                exported.add(write_agent(store, &row.agent, out, bar).await)?;
+                exported
+                    .add_family(store, &row.agent, &mut known, out, bar)
+                    .await?;
             }
         }
         Ok(exported)
     }
 
     async fn count_messages(&self, store: &SqliteStore) -> Result<u64, Failed> {
-        let mut messages = 0;
+        let (mut messages, mut known) = (0, HashSet::new());
         for agent in &self.agents {
-            let Some(row) = store.agent(agent).await? else {
+            if store.agent(agent).await?.is_none() {
                 return Err(open::unknown(store, agent).await);
-            };
-            messages += row.ledger.last_seq;
+            }
+            for agent in family(store, agent, &mut known).await? {
+                let row = store.agent(&agent).await?;
+                messages += row.map_or(0, |row| row.ledger.last_seq);
+            }
         }
         let mut after: Option<AgentId> = None;
         while self.agents.is_empty() {
@@ -162,6 +168,17 @@ impl From<Failed> for Stop {
     }
 }
 
+/// `agent` and those it was forked from, the eldest first, as far as they aren't `known` yet.
+async fn family(
+    store: &SqliteStore,
+    agent: &AgentId,
+    known: &mut HashSet<AgentId>,
+) -> Result<Vec<AgentId>, Failed> {
+    let ancestors = store.ancestors(agent).await?.into_iter().rev();
+    let family = ancestors.map(|ancestor| ancestor.agent).chain([agent.clone()]);
+    Ok(family.filter(|agent| known.insert(agent.clone())).collect())
+}
+
 async fn write_agent(
     archive: &dyn Archive,
     agent: &AgentId,
@@ -178,6 +195,20 @@ async fn write_agent(
 }
 
 impl Exported {
+    async fn add_family(
+        &mut self,
+        store: &SqliteStore,
+        agent: &AgentId,
+        known: &mut HashSet<AgentId>,
+        out: &mut (dyn Write + Send),
+        bar: &ProgressBar,
+    ) -> Result<(), Stop> {
+        for agent in family(store, agent, known).await? {
+            self.add(write_agent(store, &agent, out, bar).await)?;
+        }
+        Ok(())
+    }
+
     fn add(&mut self, written: Result<u64, Stop>) -> Result<(), Stop> {
         match written {
             Ok(messages) => {

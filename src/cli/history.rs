@@ -59,6 +59,7 @@ impl History {
         let store = open::look(config).await?;
         let few = HistoryQuery {
             summary_tokens_max: config.summary.max_tokens,
+            convergence: config.convergence.rules(),
             ..HistoryQuery::default()
         };
         let query = if self.all { few.all() } else { few };

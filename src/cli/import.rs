@@ -1,8 +1,9 @@
 //! `recapd import`
 
 use std::{
+    collections::HashSet,
     fs::File,
-    io::{BufReader, IsTerminal as _},
+    io::{BufRead as _, BufReader, IsTerminal as _, Read as _},
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -22,6 +23,10 @@ use crate::{
     assembly,
     clock::SystemClock,
     config::Config,
+    domain::{
+        agent::AgentId,
+        journal::{Head, Line},
+    },
     journal::import::{self, ImportError, Imported},
     store::{StoreError, archive::ArchiveError, sqlite::SqliteStore},
 };
@@ -65,7 +70,7 @@ impl Import {
     async fn import(&self, config: &Config) -> Result<Imported, Failed> {
         let mut import = self.open(config).await?;
         let bar = progress_bar(&self.files);
-        for file in &self.files {
+        for file in parents_first(&self.files) {
             read(&mut import, file, &bar).await?;
         }
         bar.finish_and_clear();
@@ -107,6 +112,44 @@ impl Import {
         output::text(&format!(
             "{agents} agents: {accepted} messages {done}, {duplicates} there already, {refused} refusals"
         ))
+    }
+}
+
+/// The files in an order in which no agent comes before the one that it was forked from, as far as their first lines
+/// tell: in a folder of live journals, each of which holds one agent, files are named by hashes.
+fn parents_first(files: &[PathBuf]) -> Vec<&PathBuf> {
+    let mut waiting: Vec<(&PathBuf, Option<Head>)> =
+        files.iter().map(|file| (file, first_head(file))).collect();
+    let mut order = Vec::with_capacity(waiting.len());
+    while !waiting.is_empty() {
+        let agents: HashSet<AgentId> = waiting
+            .iter()
+            .filter_map(|(_, head)| Some(head.as_ref()?.agent_id.clone()))
+            .collect();
+        let waits = |head: &Option<Head>| {
+            let fork = head.as_ref().and_then(|head| head.fork.as_ref());
+            fork.is_some_and(|fork| agents.contains(&fork.parent))
+        };
+        let (later, now): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(_, head)| waits(head));
+        if now.is_empty() {
+            // Forked from each other: nobody's journal; the import says so.
+            order.extend(later.into_iter().map(|(file, _)| file));
+            break;
+        }
+        order.extend(now.into_iter().map(|(file, _)| file));
+        waiting = later;
+    }
+    order
+}
+
+fn first_head(file: &Path) -> Option<Head> {
+    let mut line = String::new();
+    let limit = import::LINE_BYTES_MAX as u64;
+    let mut reader = BufReader::new(File::open(file).ok()?).take(limit);
+    reader.read_line(&mut line).ok()?;
+    match Line::parse(&line).ok()? {
+        Line::Head(head) => Some(*head),
+        Line::Message(_) => None,
     }
 }
 

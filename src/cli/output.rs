@@ -43,3 +43,9 @@ pub(super) fn error(line: &str) {
 pub(super) fn width() -> usize {
     COLUMNS
 }
+
+/// A factor in thousandths, as people read it: 1,115 is 1.12.
+pub(super) fn factor(permille: i64) -> String {
+    let percent = (permille + 5) / 10;
+    format!("{}.{:02}", percent / 100, percent % 100)
+}

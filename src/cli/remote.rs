@@ -42,6 +42,11 @@ impl Remote {
         self.ask(self.client.patch(self.url(path)).json(change)).await
     }
 
+    /// Posts `body` to `path`.
+    pub(super) async fn post(&self, path: &str, body: &serde_json::Value) -> Result<String, Failed> {
+        self.ask(self.client.post(self.url(path)).json(body)).await
+    }
+
     fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base)
     }
@@ -60,12 +65,28 @@ impl Remote {
         match status {
             StatusCode::NOT_FOUND => Err(Failed::not_found(detail(&text))),
             status if status.is_success() => Ok(text),
+            // What was asked for can't be, there or here.
+            StatusCode::CONFLICT => Err(anyhow::anyhow!("{}", detail(&text)).into()),
             status => Err(Failed::new(
                 UNAVAILABLE,
                 anyhow::anyhow!("{status}: {}", detail(&text)),
             )),
         }
     }
+}
+
+/// A text as the value of a query parameter.
+pub(super) fn escaped(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    text.bytes()
+        .map(|byte| {
+            if is_plain(byte) {
+                char::from(byte).to_string()
+            } else {
+                format!("%{byte:02X}")
+            }
+        })
+        .collect()
 }
 
 /// What a problem (RFC 9457) says, or the text as it is.

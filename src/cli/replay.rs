@@ -34,7 +34,7 @@ Examples:
   recapd replay chat.json --budget 8000            a smaller window
   recapd replay ~/.claude/projects --db work.db    every transcript below a folder, kept
   recapd replay chat.jsonl --model gpt-5.4-mini    a real model, its key in OPENAI_API_KEY
-  recapd replay chat.jsonl --model qwen3 --set model.base_url=http://127.0.0.1:11434/v1")]
+  recapd replay chat.jsonl --model qwen3 --set model.mode=ollama")]
 pub(super) struct Replay {
     /// Conversation files, or folders of them, in any format that --format names
     #[arg(required = true, value_name = "FILE")]
@@ -48,7 +48,8 @@ pub(super) struct Replay {
     /// The window's ceiling in tokens; 0 evicts nothing
     #[arg(long, value_name = "TOKENS")]
     budget: Option<i64>,
-    /// Who summarises: `offline`, or the name of a model at the configured provider
+    /// Who summarises: `offline`, or the name of a model at the configured provider; if that is `offline`, at the one
+    /// whose models are called so
     #[arg(long)]
     model: Option<String>,
 }
@@ -73,7 +74,7 @@ impl Replay {
         match self.model.as_deref() {
             None => {}
             Some("offline") => settings.push("model.mode=offline".to_owned()),
-            Some(model) => settings.extend(["model.mode=openai".to_owned(), format!("model.model={model}")]),
+            Some(model) => settings.push(format!("model.model={model}")),
         }
         settings
     }
@@ -85,7 +86,10 @@ impl Replay {
         environment: &Environment,
     ) -> Result<ExitCode, Failed> {
         let files = list_files(&self.files)?;
-        let (config, temporary) = place_database(config, shared)?;
+        let (mut config, temporary) = place_database(config, shared)?;
+        if let Some(model) = self.model.as_deref().filter(|model| *model != "offline") {
+            config.model.mode = config.model.mode.or_of(model);
+        }
         let report = open::block_on(self.replay(&config, environment, &files))?;
         drop(temporary);
         report.print(shared.json)
@@ -98,7 +102,7 @@ impl Replay {
         files: &[PathBuf],
     ) -> Result<Report, Failed> {
         let store = Arc::new(SqliteStore::open(&assembly::sqlite_settings(&config.database)).await?);
-        let model = assembly::model(&config.model, config::api_key(&config.model, environment)?)
+        let model = assembly::model(config, config::api_key(&config.model, environment)?)
             .map_err(anyhow::Error::new)?;
         let shared: Arc<dyn Store> = store.clone();
         let parts = Parts::new(config, shared, model, Arc::new(SystemClock), OWNER, SEED);

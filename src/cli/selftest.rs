@@ -1,23 +1,28 @@
 //! `recapd selftest`
 
-use std::{collections::BTreeMap, io::IsTerminal as _, path::PathBuf, process::ExitCode};
+use std::{collections::BTreeMap, io::IsTerminal as _, path::PathBuf, process::ExitCode, thread};
 
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{Shared, exit::Failed, files::list_files, output};
+use super::{
+    Shared,
+    exit::{Failed, USAGE},
+    files::list_files,
+    output,
+};
 use crate::{
     config::Config,
-    domain::{message::Message, window::Budget},
+    domain::message::Message,
     formats::file::FileReader,
-    selftest::window::{Findings, try_budget},
+    selftest::{
+        findings::Findings,
+        plan::{Conversation, Extent, Plan},
+        progress::{Progress, ProgressError},
+        runner::run,
+    },
     tokenizer,
 };
-
-/// The smallest budget tried.
-const BUDGET_MIN: f64 = 20.0;
-/// The largest budget tried.
-const BUDGET_MAX: f64 = 200_000.0;
 
 #[derive(Debug, Args)]
 pub(super) struct Selftest {
@@ -33,15 +38,16 @@ enum Test {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Examples:
-  recapd selftest window chats/                    every conversation below a folder, 20 budgets each
-  recapd selftest window chat.jsonl --budgets 500 --seed 3")]
+Budgets go from tiny to larger than the conversation. Requests are built for every provider in every mode of alternation.
+Messages with an agent_id are one conversation per agent. The exit code is 1 when anything is broken. Examples:
+  recapd selftest window chats/ --budgets 20                   every conversation below a folder
+  recapd selftest window chat.jsonl --resume progress.json     stop it, start it again: it goes on")]
 struct WindowTest {
     /// Conversation files, or folders of them
     #[arg(required = true, value_name = "PATH")]
     files: Vec<PathBuf>,
     /// Random budgets per conversation
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 500)]
     budgets: u32,
     /// Random moments per budget at which requests are built, besides the end
     #[arg(long, default_value_t = 3)]
@@ -49,16 +55,22 @@ struct WindowTest {
     /// Seeds the random choices: the same seed tries the same
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Keep progress in this file after each piece of work, and go on where it says
+    #[arg(long, value_name = "FILE")]
+    resume: Option<PathBuf>,
+    /// Threads [default: one per core]
+    #[arg(long)]
+    threads: Option<usize>,
 }
 
 impl Selftest {
     pub(super) fn run(&self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
         let Test::Window(test) = &self.test;
-        let (conversations, findings) = test.run(config)?;
+        let findings = test.run(config)?;
         if shared.json {
             output::json(&findings)?;
         } else {
-            output::text(&text(conversations, &findings))?;
+            output::text(&text(&findings))?;
         }
         Ok(if findings.is_clean() && findings.windows > 0 {
             ExitCode::SUCCESS
@@ -69,27 +81,33 @@ impl Selftest {
 }
 
 impl WindowTest {
-    fn run(&self, config: &Config) -> Result<(usize, Findings), Failed> {
-        let conversations = self.read()?;
-        let counter = tokenizer::counter_for(&config.window.provider, &config.window.model);
-        let mut random = fastrand::Rng::with_seed(self.seed);
-        let mut findings = Findings::default();
-        let bar = bar(conversations.len() as u64 * u64::from(self.budgets));
-        for messages in conversations.values() {
-            for _ in 0..self.budgets {
-                let looks: Vec<usize> = (0..self.looks).map(|_| random.usize(0..messages.len())).collect();
-                let low_water = 0.5 + random.f64() / 2.0;
-                findings.add(try_budget(
-                    messages,
-                    Budget::new(budget(&mut random), low_water),
-                    &looks,
-                    &counter,
-                ));
-                bar.inc(1);
-            }
-        }
+    fn run(&self, config: &Config) -> Result<Findings, Failed> {
+        let plan = self.plan(config)?;
+        let progress = match &self.resume {
+            Some(file) => Progress::resume(&plan, file).map_err(failed)?,
+            None => Progress::begin(&plan),
+        };
+        let bar = bar(plan.windows());
+        bar.set_position(progress.findings().windows);
+        bar.reset_eta();
+        let cores = || thread::available_parallelism().map_or(1, usize::from);
+        let threads = self.threads.unwrap_or_else(cores);
+        let findings = run(&plan, progress, threads, &|windows| bar.inc(windows)).map_err(failed)?;
         bar.finish_and_clear();
-        Ok((conversations.len(), findings))
+        Ok(findings)
+    }
+
+    fn plan(&self, config: &Config) -> Result<Plan, Failed> {
+        let counter = tokenizer::counter_for(&config.window.provider, &config.window.model);
+        let extent = Extent {
+            budgets: self.budgets,
+            looks: self.looks,
+            seed: self.seed,
+        };
+        let conversations = self.read()?.into_iter();
+        let conversations =
+            conversations.map(|(name, messages)| Conversation::new(name, messages, counter.as_ref()));
+        Ok(Plan::new(conversations.collect(), extent, counter.clone()))
     }
 
     /// All conversations by name. What can't be read is named and left out.
@@ -104,7 +122,8 @@ impl WindowTest {
                 }
             };
             for record in reader.flatten() {
-                let name = format!("{} {}", file.display(), record.conversation);
+                let of = record.agent_id.unwrap_or(record.conversation);
+                let name = format!("{} {of}", file.display());
                 conversations.entry(name).or_default().push(record.message);
             }
         }
@@ -112,23 +131,26 @@ impl WindowTest {
     }
 }
 
-/// Budgets of every size are equally likely.
-#[expect(clippy::cast_possible_truncation, reason = "far below 2^52 tokens")]
-fn budget(random: &mut fastrand::Rng) -> i64 {
-    (BUDGET_MIN.ln() + random.f64() * (BUDGET_MAX / BUDGET_MIN).ln()).exp() as i64
+fn failed(error: ProgressError) -> Failed {
+    match error {
+        ProgressError::Io { .. } => anyhow::Error::new(error).into(),
+        _ => Failed::new(USAGE, anyhow::Error::new(error)),
+    }
 }
 
-fn bar(steps: u64) -> ProgressBar {
+fn bar(windows: u64) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let style =
-        ProgressStyle::with_template("{spinner} {bar:32} {percent:>3}%  {pos}/{len} windows  {eta} left");
-    ProgressBar::new(steps).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    let template =
+        "{spinner} {bar:32} {percent:>3}%  {human_pos}/{human_len} windows  {elapsed} elapsed, {eta} left";
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(windows).with_style(style)
 }
 
-fn text(conversations: usize, findings: &Findings) -> String {
+fn text(findings: &Findings) -> String {
     let Findings {
+        conversations,
         windows,
         evicted,
         requests,
@@ -145,10 +167,10 @@ fn text(conversations: usize, findings: &Findings) -> String {
         ),
         format!("  refused by a provider's rules  {refused}"),
         format!("  exchanges split                {split}"),
-        format!("  windows over budget            {over_budget}"),
+        format!("  over budget                    {over_budget}"),
         format!("  newest exchange lost           {newest_lost}"),
         format!("  too big alone (reported)       {too_big_alone}"),
     ];
-    lines.extend(told.iter().map(|breach| format!("    {breach}")));
+    lines.extend(told.iter().map(|told| format!("    {}", told.breach)));
     lines.join("\n")
 }

@@ -5,7 +5,7 @@ use std::{process::ExitCode, sync::Arc};
 use anyhow::Context as _;
 use clap::Args;
 use tokio_util::task::TaskTracker;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use super::{exit::Failed, open};
 use crate::{
@@ -63,7 +63,7 @@ impl Serve {
 
 async fn serve(config: &Config, environment: &Environment) -> Result<ExitCode, Failed> {
     let key = config::api_key(&config.model, environment)?;
-    let model = assembly::model(&config.model, key).map_err(anyhow::Error::new)?;
+    let model = assembly::model(config, key).map_err(anyhow::Error::new)?;
     let store = Arc::new(SqliteStore::open(&assembly::sqlite_settings(&config.database)).await?);
     let listener = tokio::net::TcpListener::bind(config.http.listen)
         .await
@@ -76,10 +76,13 @@ async fn serve(config: &Config, environment: &Environment) -> Result<ExitCode, F
     let shared: Arc<dyn Store> = store.clone();
     let seed = u64::try_from(SystemClock.now().0).unwrap_or_default();
     let named = format!("{}/{}", model.provider(), model.model());
-    let journal = assembly::live_journal(&config.journal)
+    let journal = assembly::live_journal(&config.journal, store.clone())
         .with_context(|| format!("making {}; see journal.dir", config.journal.dir))?;
     let parts = Parts::new(config, shared, model, Arc::new(SystemClock), OWNER, seed).with_journal(journal);
     let reclaimed = store.reclaim(OWNER, parts.clock.now()).await?;
+    if let Err(error) = parts.keeper.recall_calibrations().await {
+        warn!(%error, "calibration.unreadable");
+    }
     let lifecycle = Lifecycle::new();
     start(&lifecycle, &parts, config, listener);
     info!(listen = %config.http.listen, database = %config.database.url, model = named, reclaimed, "daemon.ready");
@@ -101,6 +104,10 @@ fn start(lifecycle: &Lifecycle, parts: &Parts, config: &Config, listener: tokio:
     lifecycle.spawn_vital("schedule", {
         let (schedule, soft) = (parts.schedule.clone(), soft.clone());
         async move { schedule.run(soft).await }
+    });
+    lifecycle.spawn_vital("keeper", {
+        let (keeper, soft) = (parts.keeper.clone(), soft.clone());
+        async move { keeper.tend(soft).await }
     });
     lifecycle.spawn_vital("snapshots", parts.clone().follow_changes(soft.clone()));
     let state = HttpState {

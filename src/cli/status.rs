@@ -13,7 +13,7 @@ use crate::{
         agent::AgentId,
         time::{DAY_MS, Timestamp},
     },
-    store::{AgentRow, Sample, Store as _},
+    store::{AgentRow, CalibrationFigures, Sample, Store as _},
 };
 
 #[derive(Debug, Args)]
@@ -179,7 +179,24 @@ fn text(sample: &Sample, now: Timestamp, tokens_max: i64) -> String {
             thousands(sample.documents_tokens)
         ),
     ];
-    lines.join("\n")
+    let calibrations = sample.calibrations.iter().map(calibration);
+    lines
+        .into_iter()
+        .chain(calibrations)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// How far the estimate of one model's tokens is off.
+fn calibration(figures: &CalibrationFigures) -> String {
+    format!(
+        "tokens of {} {}: ×{} of the estimate on average, ×{} guarded, by {} reports",
+        figures.provider,
+        figures.model,
+        output::factor(figures.average_permille),
+        output::factor(figures.guard_permille),
+        figures.samples
+    )
 }
 
 fn permille(part: i64, whole: i64) -> String {

@@ -6,7 +6,10 @@ use super::{
     Config, ModelMode,
     keys::{self, INTEGER_LIMITS},
 };
+use crate::domain::settings::PARTICIPANTS_BYTES_MAX;
 
+/// The longest tag, in bytes.
+const HUMAN_TAG_BYTES_MAX: usize = 128;
 /// Keys that are shares: above 0, at most 1.
 const SHARES: [&str; 3] = ["window.low_water", "summary.append_below", "summary.merge_below"];
 /// Keys of which the first must be less than the second.
@@ -15,8 +18,9 @@ const LESS: [(&str, &str); 2] = [
     ("summary.yesterday_hours", "summary.week_hours"),
 ];
 /// Keys of which the first must not be more than the second.
-const NOT_MORE: [(&str, &str); 5] = [
+const NOT_MORE: [(&str, &str); 6] = [
     ("summary.append_below", "summary.merge_below"),
+    ("context.system_reserve_tokens", "context.max_tokens"),
     ("queue.debounce_ms", "queue.max_wait_ms"),
     ("queue.backoff_base_ms", "queue.backoff_max_ms"),
     ("queue.batch_exchanges", "worker.batch_exchanges_max"),
@@ -48,6 +52,61 @@ impl Config {
         let mut found = beyond_limits(&values);
         found.extend(out_of_order(&values));
         found.extend(self.unusable_addresses());
+        found.extend(self.talk());
+        found
+    }
+
+    /// What can't be about conversations of several speakers.
+    fn talk(&self) -> Vec<Violation> {
+        let (perspective, convergence) = (&self.perspective, &self.convergence);
+        let mut found = Vec::new();
+        let texts = [
+            (
+                "perspective.participants",
+                &perspective.participants,
+                PARTICIPANTS_BYTES_MAX,
+            ),
+            (
+                "perspective.human_tag",
+                &perspective.human_tag,
+                HUMAN_TAG_BYTES_MAX,
+            ),
+        ];
+        for (key, text, bytes_max) in texts {
+            if text.len() > bytes_max {
+                let said = format!("{key} must have at most {bytes_max} bytes, not {}", text.len());
+                found.push(Violation::new(&[key], said));
+            }
+        }
+        let scores = [
+            ("convergence.warn_at", convergence.warn_at),
+            ("convergence.stop_at", convergence.stop_at),
+        ];
+        for (key, score) in scores {
+            if !(0.0..=1.0).contains(&score) {
+                found.push(Violation::new(
+                    &[key],
+                    format!("{key} must be from 0 to 1, not {score}"),
+                ));
+            }
+        }
+        let (warn_at, stop_at) = (convergence.warn_at, convergence.stop_at);
+        if stop_at > 0.0 && warn_at > stop_at {
+            let text = format!(
+                "convergence.warn_at ({warn_at}) must not be more than convergence.stop_at ({stop_at}): 0 turns one off"
+            );
+            found.push(Violation::new(
+                &["convergence.warn_at", "convergence.stop_at"],
+                text,
+            ));
+        }
+        if let Err(error) = convergence.profile() {
+            let text = format!("convergence.weights: {error}");
+            found.push(Violation::new(
+                &["convergence.weights", "convergence.profile"],
+                text,
+            ));
+        }
         found
     }
 
@@ -56,17 +115,33 @@ impl Config {
         if let Some(cure) = database_cure(&self.database.url) {
             found.push(Violation::new(&["database.url"], format!("database.url {cure}")));
         }
-        if let Some(cure) = base_url_cure(&self.model.base_url) {
+        let base_url = &self.model.base_url;
+        if let Some(cure) = base_url_cure(base_url).filter(|_| !base_url.is_empty()) {
             found.push(Violation::new(
                 &["model.base_url"],
                 format!("model.base_url {cure}"),
             ));
         }
-        if self.model.mode == ModelMode::OpenAi && self.model.model.trim().is_empty() {
-            let text = "model.model must name a model when model.mode is `openai`".to_owned();
-            found.push(Violation::new(&["model.model", "model.mode"], text));
-        }
+        found.extend(self.nameless_model());
         found
+    }
+
+    fn nameless_model(&self) -> Option<Violation> {
+        let mode = self.model.mode;
+        if mode == ModelMode::Offline || !self.model.name().trim().is_empty() {
+            return None;
+        }
+        let text = match mode {
+            ModelMode::Ollama => {
+                "model.model must name a model when model.mode is `ollama`: one that `ollama list` shows"
+                    .to_owned()
+            }
+            _ => format!(
+                "model.model must not be blank when model.mode is `{}`: leave it empty for the proposed model",
+                mode.word()
+            ),
+        };
+        Some(Violation::new(&["model.model", "model.mode"], text))
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::{fmt, io, path::PathBuf};
 
+use crate::domain::preset::Preset;
+
 /// Why there is no configuration. The daemon exits with 78 on either.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -43,6 +45,8 @@ fn lines(problems: &[Problem]) -> String {
 pub enum Origin {
     /// `config.toml` as compiled in.
     Default,
+    /// What `window.preset` stands for.
+    Preset(Preset),
     /// A file.
     File {
         /// Its path.
@@ -60,6 +64,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
+            Self::Preset(preset) => write!(f, "preset {}", preset.name()),
             Self::File { path, line } => write!(f, "{}:{line}", path.display()),
             Self::Environment(name) => write!(f, "env {name}"),
             Self::Set => f.write_str("--set"),

@@ -16,9 +16,13 @@ pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
     ("database.readers", 1, 64),
     ("database.busy_timeout_ms", 0, 600_000),
     ("window.budget_tokens", 0, 100_000_000),
+    ("window.max_messages", 0, 1_000_000),
     ("session.idle_gap_minutes", 0, 525_600),
     ("context.max_tokens", 1_000, 100_000_000),
     ("context.output_reserve_tokens", 0, 10_000_000),
+    ("context.system_reserve_tokens", 0, 10_000_000),
+    ("context.pins_max_tokens", 0, 1_000_000),
+    ("convergence.window_messages", 2, 1_000),
     ("summary.max_tokens", 100, 10_000),
     ("summary.session_hours", 1, 87_600),
     ("summary.yesterday_hours", 1, 87_600),
@@ -43,6 +47,8 @@ pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
     ("model.timeout_ms", 100, 3_600_000),
     ("model.connect_timeout_ms", 10, 600_000),
     ("model.output_tokens_max", 100, 1_000_000),
+    ("model.thinking_reserve_tokens", 0, 1_000_000),
+    ("model.num_ctx", 0, 10_000_000),
     ("schedule.runs_keep_days", 1, 36_500),
     ("schedule.versions_keep", 1, 100_000),
     ("schedule.journal_keep_hours", 1, 8_760),
@@ -123,8 +129,8 @@ impl Keys {
     pub(super) fn unknown(&self, key: &str, spell: impl Fn(&str) -> String) -> String {
         if key.ends_with("api_key") {
             return format!(
-                "{key} is not a key: a secret never stands in the configuration, use model.api_key_file or the \
-                 variable OPENAI_API_KEY"
+                "{key} is not a key: a secret never stands in the configuration, use model.api_key_file or \
+                 the provider's variable, such as OPENAI_API_KEY"
             );
         }
         match self.nearest(key) {

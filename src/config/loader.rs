@@ -14,6 +14,7 @@ use super::{
     error::{ConfigError, Origin, Problem},
     file::{self, Setting},
     keys::{Given, Keys},
+    presets,
 };
 
 /// The file that is read if none is named, and if it exists.
@@ -111,6 +112,7 @@ impl Loader {
                 Err(text) => problems.push(Problem { origin, text }),
             }
         }
+        presets::expand(&mut table, &mut origins);
         let config = Config::deserialize(table).expect("each value has been tried by itself");
         problems.extend(violations(&config, &origins));
         if problems.is_empty() {
@@ -170,7 +172,7 @@ fn read(keys: &Keys, key: &str, given: &Given, origin: &Origin) -> Result<Value,
     }
 }
 
-fn insert(table: &mut Table, key: &str, value: Value) {
+pub(super) fn insert(table: &mut Table, key: &str, value: Value) {
     let Some((section, key)) = key.split_once('.') else {
         return;
     };

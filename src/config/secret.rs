@@ -8,12 +8,14 @@ use std::{
 
 use secrecy::SecretString;
 
-use super::{environment::Environment, file::read_bounded, sections::ModelConfig};
+use super::{
+    environment::Environment,
+    file::read_bounded,
+    sections::{ModelConfig, ModelMode},
+};
 
-/// The names under which systemd may hand the key over (`LoadCredential=llm-api-key:…`).
-const CREDENTIALS: [&str; 2] = ["llm-api-key", "openai_api_key"];
-/// The variable that may hold the key.
-const VARIABLE: &str = "OPENAI_API_KEY";
+/// The name under which systemd may hand the key of any provider over (`LoadCredential=llm-api-key:…`).
+const CREDENTIAL: &str = "llm-api-key";
 /// The largest key file read, in bytes.
 const KEY_BYTES_MAX: u64 = 16_384;
 
@@ -28,6 +30,17 @@ pub enum KeyError {
         /// Why.
         source: io::Error,
     },
+    /// The provider wants one.
+    #[error(
+        "model.mode is `{mode}`, which needs a key: put it into the variable {variable}, or into a file that \
+         model.api_key_file names"
+    )]
+    Missing {
+        /// The mode.
+        mode: &'static str,
+        /// The variable that may hold the key.
+        variable: &'static str,
+    },
     /// There is nothing in it, or something that is no key.
     #[error("{from} holds no key: expected one line of printable ASCII without blanks")]
     Malformed {
@@ -36,24 +49,57 @@ pub enum KeyError {
     },
 }
 
-/// The provider's key: from `$CREDENTIALS_DIRECTORY/llm-api-key` or `/openai_api_key`, else from `api_key_file`, else
-/// from `OPENAI_API_KEY`. `None` if there is none of these, as a local provider may want it.
+/// Where a provider's own key may be: the name of the credential, and the variables, the first one first.
+fn places(mode: ModelMode) -> Option<(&'static str, &'static [&'static str])> {
+    Some(match mode {
+        ModelMode::Offline => return None,
+        ModelMode::Anthropic => ("anthropic_api_key", &["ANTHROPIC_API_KEY"]),
+        ModelMode::OpenAi | ModelMode::OpenAiResponses => ("openai_api_key", &["OPENAI_API_KEY"]),
+        ModelMode::Gemini => ("gemini_api_key", &["GEMINI_API_KEY", "GOOGLE_API_KEY"]),
+        ModelMode::Ollama => ("ollama_api_key", &["OLLAMA_API_KEY"]),
+    })
+}
+
+/// The provider's key: from `$CREDENTIALS_DIRECTORY/llm-api-key` or `/PROVIDER_api_key`, else from `api_key_file`, else
+/// from the provider's variable. `None` if there is none of these, as a server of one's own may want it; a provider
+/// asked at its own address wants one. `offline` reads none.
 pub fn api_key(model: &ModelConfig, environment: &Environment) -> Result<Option<SecretString>, KeyError> {
-    if let Some(directory) = environment.get("CREDENTIALS_DIRECTORY") {
-        for name in CREDENTIALS {
-            let path = Path::new(directory).join(name);
-            match read_key(&path) {
-                Err(KeyError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
-                read => return read.map(Some),
-            }
+    let Some((credential, variables)) = places(model.mode) else {
+        return Ok(None);
+    };
+    let found = match in_credentials(credential, environment)? {
+        None if !model.api_key_file.is_empty() => Some(read_key(Path::new(&model.api_key_file))?),
+        None => in_variables(variables, environment)?,
+        found => found,
+    };
+    let is_wanted = model.base_url.is_empty() && model.mode != ModelMode::Ollama;
+    match (found, variables.first()) {
+        (None, Some(variable)) if is_wanted => Err(KeyError::Missing {
+            mode: model.mode.word(),
+            variable,
+        }),
+        (found, _) => Ok(found),
+    }
+}
+
+fn in_credentials(name: &str, environment: &Environment) -> Result<Option<SecretString>, KeyError> {
+    let Some(directory) = environment.get("CREDENTIALS_DIRECTORY") else {
+        return Ok(None);
+    };
+    for name in [CREDENTIAL, name] {
+        match read_key(&Path::new(directory).join(name)) {
+            Err(KeyError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            read => return read.map(Some),
         }
     }
-    if !model.api_key_file.is_empty() {
-        return read_key(Path::new(&model.api_key_file)).map(Some);
-    }
-    environment
-        .get(VARIABLE)
-        .map(|text| key(text, || VARIABLE.to_owned()))
+    Ok(None)
+}
+
+fn in_variables(variables: &[&str], environment: &Environment) -> Result<Option<SecretString>, KeyError> {
+    let set = variables
+        .iter()
+        .find_map(|name| Some((name, environment.get(name)?)));
+    set.map(|(name, text)| key(text, || (*name).to_owned()))
         .transpose()
 }
 

@@ -8,6 +8,10 @@ use crate::{
     crontab::Crontab,
     domain::{
         context::{Alternation, ContextOptions},
+        convergence::{InvalidWeights, Profile, Rules, Thresholds},
+        perspective::{self, Mode, Telling},
+        preset::Preset,
+        settings::OnOverflow,
         window::Budget,
         work::RetryPolicy,
     },
@@ -45,10 +49,16 @@ pub enum Synchronous {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WindowConfig {
+    /// Values for what isn't set; when a configuration is loaded they are in it.
+    pub preset: Preset,
     /// Ceiling; 0 disables eviction.
     pub budget_tokens: i64,
     /// Where an eviction stops, as a share of the budget.
     pub low_water: f64,
+    /// Ceiling in messages; 0 is none.
+    pub max_messages: i64,
+    /// What happens when the newest exchange alone is too big.
+    pub on_overflow: OnOverflow,
     /// Whose tokenizer counts messages.
     pub provider: String,
     /// Which model's tokenizer counts messages.
@@ -58,7 +68,7 @@ pub struct WindowConfig {
 impl WindowConfig {
     /// The budget of an agent that has none of its own.
     pub fn budget(&self) -> Budget {
-        Budget::new(self.budget_tokens, self.low_water)
+        Budget::new(self.budget_tokens, self.low_water).with_max_messages(self.max_messages)
     }
 }
 
@@ -78,6 +88,10 @@ pub struct ContextConfig {
     pub max_tokens: i64,
     /// Tokens of it that stay free for the answer.
     pub output_reserve_tokens: i64,
+    /// Tokens of it that stay free for what agents send beside the conversation.
+    pub system_reserve_tokens: i64,
+    /// The most tokens of copies of pinned and important messages.
+    pub pins_max_tokens: i64,
     /// Whether the first message of the session stays in view.
     pub anchor: bool,
     /// What happens to neighbouring turns of one side.
@@ -90,11 +104,94 @@ impl ContextConfig {
         ContextOptions {
             max_tokens: self.max_tokens,
             output_reserve_tokens: self.output_reserve_tokens,
+            system_reserve_tokens: self.system_reserve_tokens,
+            pins_max_tokens: self.pins_max_tokens,
             anchor: self.anchor,
             alternation: self.alternation,
             ..ContextOptions::default()
         }
     }
+}
+
+/// `[perspective]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PerspectiveConfig {
+    /// Speakers' names with commas between them; empty for those who are heard.
+    pub participants: String,
+    /// What stands before the words of a human who steps in.
+    pub human_tag: String,
+    /// What kind of conversation it is.
+    pub mode: Mode,
+}
+
+impl PerspectiveConfig {
+    /// How shared conversations are told unless an agent's settings say otherwise.
+    pub fn telling(&self) -> Telling {
+        Telling {
+            participants: perspective::names(&self.participants),
+            human_tag: self.human_tag.clone(),
+            mode: self.mode,
+        }
+    }
+}
+
+/// `[convergence]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConvergenceConfig {
+    /// How speakers are compared.
+    pub profile: ProfileName,
+    /// What each likeness weighs with [`ProfileName::Custom`].
+    pub weights: String,
+    /// So many of the last messages are compared.
+    pub window_messages: usize,
+    /// From this score on a warning is given; 0 never.
+    pub warn_at: f64,
+    /// From this score on the conversation should end; 0 never.
+    pub stop_at: f64,
+}
+
+impl ConvergenceConfig {
+    /// The rules that this is; the weights of a custom profile were checked.
+    pub fn rules(&self) -> Rules {
+        let at = |score: f64| (score > 0.0).then_some(score);
+        Rules {
+            profile: self.profile().unwrap_or(Profile::BALANCED),
+            window_messages: self.window_messages,
+            thresholds: Thresholds {
+                warn_at: at(self.warn_at),
+                stop_at: at(self.stop_at),
+            },
+        }
+    }
+
+    /// The profile, of whichever kind.
+    pub(super) fn profile(&self) -> Result<Profile, InvalidWeights> {
+        match self.profile {
+            ProfileName::Balanced => Ok(Profile::BALANCED),
+            ProfileName::Structural => Ok(Profile::STRUCTURAL),
+            ProfileName::Semantic => Ok(Profile::SEMANTIC),
+            ProfileName::Strict => Ok(Profile::STRICT),
+            ProfileName::Custom => Profile::parse(&self.weights),
+        }
+    }
+}
+
+/// How two speakers are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProfileName {
+    /// A bit of everything.
+    Balanced,
+    /// Above all the form.
+    Structural,
+    /// Above all the words.
+    Semantic,
+    /// Words and form.
+    Strict,
+    /// By weights of one's own.
+    Custom,
 }
 
 /// `[summary]`
@@ -198,9 +295,9 @@ impl WorkerConfig {
 pub struct ModelConfig {
     /// Who writes the summaries.
     pub mode: ModelMode,
-    /// Where the provider answers.
+    /// Where the provider answers; empty for its own address.
     pub base_url: String,
-    /// The model's name at the provider.
+    /// The model's name at the provider; empty for the one proposed for the mode.
     pub model: String,
     /// A file with the key; empty for none.
     pub api_key_file: String,
@@ -212,6 +309,34 @@ pub struct ModelConfig {
     pub output_tokens_max: i64,
     /// Which field of the request carries `output_tokens_max`.
     pub output_limit_field: OutputLimitField,
+    /// How much a model that thinks should think.
+    pub effort: Effort,
+    /// Added to `output_tokens_max` where thinking counts in it.
+    pub thinking_reserve_tokens: i64,
+    /// The version of Anthropic's API.
+    pub anthropic_version: AnthropicVersion,
+    /// The context with which Ollama loads the model; 0 for what updates may need.
+    pub num_ctx: i64,
+}
+
+impl ModelConfig {
+    /// Where the provider answers.
+    pub fn address(&self) -> &str {
+        if self.base_url.is_empty() {
+            self.mode.own_address()
+        } else {
+            &self.base_url
+        }
+    }
+
+    /// The model that is asked; empty if none is named and none can be proposed.
+    pub fn name(&self) -> &str {
+        if self.model.is_empty() {
+            self.mode.proposed_model()
+        } else {
+            &self.model
+        }
+    }
 }
 
 /// Who writes the summaries.
@@ -220,9 +345,90 @@ pub struct ModelConfig {
 pub enum ModelMode {
     /// The built-in extractive summariser.
     Offline,
+    /// Anthropic's Messages.
+    Anthropic,
     /// OpenAI, or what speaks its chat completions.
     #[serde(rename = "openai")]
     OpenAi,
+    /// OpenAI's Responses.
+    #[serde(rename = "openai-responses")]
+    OpenAiResponses,
+    /// Google's Gemini.
+    Gemini,
+    /// Ollama.
+    Ollama,
+}
+
+impl ModelMode {
+    /// How the configuration spells it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Offline => "offline",
+            Self::Anthropic => "anthropic",
+            Self::OpenAi => "openai",
+            Self::OpenAiResponses => "openai-responses",
+            Self::Gemini => "gemini",
+            Self::Ollama => "ollama",
+        }
+    }
+
+    /// This mode; for `offline` the one whose models are called like `model`, which may also stand behind a server that
+    /// speaks OpenAI's chat completions.
+    #[must_use]
+    pub fn or_of(self, model: &str) -> Self {
+        match self {
+            Self::Offline if model.starts_with("claude") => Self::Anthropic,
+            Self::Offline if model.starts_with("gemini") => Self::Gemini,
+            Self::Offline => Self::OpenAi,
+            chosen => chosen,
+        }
+    }
+
+    /// Where the provider itself answers; `config.toml` states the same.
+    fn own_address(self) -> &'static str {
+        match self {
+            Self::Offline => "",
+            Self::Anthropic => "https://api.anthropic.com/v1",
+            Self::OpenAi | Self::OpenAiResponses => "https://api.openai.com/v1",
+            Self::Gemini => "https://generativelanguage.googleapis.com/v1beta",
+            Self::Ollama => "http://127.0.0.1:11434",
+        }
+    }
+
+    /// A model that is good enough and cheap; `config.toml` states the same. Nobody knows what an Ollama has.
+    fn proposed_model(self) -> &'static str {
+        match self {
+            Self::Offline | Self::Ollama => "",
+            Self::Anthropic => "claude-haiku-5-5",
+            Self::OpenAi | Self::OpenAiResponses => "gpt-5.4-mini",
+            Self::Gemini => "gemini-3.8-flash",
+        }
+    }
+}
+
+/// How much a model that thinks should think.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effort {
+    /// As the provider finds right.
+    Default,
+    /// Little.
+    Low,
+    /// Some.
+    Medium,
+    /// Much.
+    High,
+}
+
+/// The version of Anthropic's API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AnthropicVersion {
+    /// What every gateway knows.
+    #[serde(rename = "2023-06-01")]
+    June2023,
+    /// The newer one.
+    #[serde(rename = "2026-10-21")]
+    October2026,
 }
 
 /// Which field of the request limits the answer.

@@ -72,6 +72,13 @@ fn the_reference_is_the_default() {
     context.anchor = true
     context.max_tokens = 160000
     context.output_reserve_tokens = 8000
+    context.pins_max_tokens = 4000
+    context.system_reserve_tokens = 0
+    convergence.profile = "balanced"
+    convergence.stop_at = 0.95
+    convergence.warn_at = 0.8
+    convergence.weights = "content=0.40 structure=0.15 sentences=0.20 length=0.15 punctuation=0.10"
+    convergence.window_messages = 10
     database.busy_timeout_ms = 5000
     database.group_commit_max = 256
     database.readers = 4
@@ -84,14 +91,21 @@ fn the_reference_is_the_default() {
     journal.dir = ""
     log.format = "auto"
     log.level = "info"
+    model.anthropic_version = "2023-06-01"
     model.api_key_file = ""
-    model.base_url = "https://api.openai.com/v1"
+    model.base_url = ""
     model.connect_timeout_ms = 5000
+    model.effort = "low"
     model.mode = "offline"
-    model.model = "gpt-5.4-mini"
+    model.model = ""
+    model.num_ctx = 0
     model.output_limit_field = "auto"
     model.output_tokens_max = 4000
+    model.thinking_reserve_tokens = 4000
     model.timeout_ms = 60000
+    perspective.human_tag = "[HUMAN]"
+    perspective.mode = "talk"
+    perspective.participants = ""
     queue.attempts_max = 5
     queue.backoff_base_ms = 5000
     queue.backoff_max_ms = 900000
@@ -118,7 +132,10 @@ fn the_reference_is_the_default() {
     summary.yesterday_hours = 168
     window.budget_tokens = 100000
     window.low_water = 0.8
+    window.max_messages = 0
     window.model = "gpt-5"
+    window.on_overflow = "evict"
+    window.preset = "none"
     window.provider = "openai"
     worker.batch_exchanges_max = 200
     worker.concurrency = 4
@@ -197,7 +214,9 @@ fn every_value_in_the_comments_is_accepted_and_no_other() {
         choices += 1;
         // Of `max_tokens` and the like, only what stands between backticks is a value.
         for value in list.split('`').skip(1).step_by(2) {
-            let loaded = load(None, &[], &[&format!("{key}={value}")]).unwrap();
+            // Some modes want a model to be named.
+            let sets = [format!("{key}={value}"), "model.model=any".to_owned()];
+            let loaded = load(None, &[], &sets.each_ref().map(String::as_str)).unwrap();
             let entry = loaded
                 .entries()
                 .into_iter()
@@ -210,7 +229,54 @@ fn every_value_in_the_comments_is_accepted_and_no_other() {
             assert!(error.contains(&format!("`{value}`")), "{error}");
         }
     }
-    assert_eq!(choices, 7);
+    assert_eq!(choices, 13);
+}
+
+/// What an empty base URL and an empty model stand for is said in the comments, and a key that is set wins.
+#[test]
+fn every_mode_has_its_address_and_its_model() {
+    let documented: std::collections::BTreeMap<String, String> = documented().into_iter().collect();
+    for (mode, address, name) in [
+        ("anthropic", "https://api.anthropic.com/v1", "claude-haiku-5-5"),
+        ("openai", "https://api.openai.com/v1", "gpt-5.4-mini"),
+        ("openai-responses", "https://api.openai.com/v1", "gpt-5.4-mini"),
+        (
+            "gemini",
+            "https://generativelanguage.googleapis.com/v1beta",
+            "gemini-3.8-flash",
+        ),
+    ] {
+        let mode = format!("model.mode={mode}");
+        let model = load(None, &[], &[&mode]).unwrap().config.model;
+        assert_eq!((model.address(), model.name()), (address, name));
+        assert!(documented["model.model"].contains(name), "{name}");
+        let own = [
+            "model.base_url=http://127.0.0.1:4000/v1",
+            "model.model=mine",
+            &mode,
+        ];
+        let model = load(None, &[], &own).unwrap().config.model;
+        assert_eq!(
+            (model.address(), model.name()),
+            ("http://127.0.0.1:4000/v1", "mine")
+        );
+    }
+    let ollama = load(None, &[], &["model.mode=ollama", "model.model=qwen3"]).unwrap();
+    assert!(documented["model.base_url"].contains(ollama.config.model.address()));
+}
+
+#[test]
+fn a_models_name_tells_its_provider_where_none_is_chosen() {
+    use ModelMode::{Anthropic, Gemini, Offline, Ollama, OpenAi};
+    for (mode, model, expected) in [
+        (Offline, "claude-haiku-5-5", Anthropic),
+        (Offline, "gemini-3.8-flash", Gemini),
+        (Offline, "gpt-5.4-mini", OpenAi),
+        (Offline, "qwen3", OpenAi),
+        (Ollama, "gemini-3.8-flash", Ollama),
+    ] {
+        assert_eq!(mode.or_of(model), expected, "{model}");
+    }
 }
 
 #[test]
@@ -261,6 +327,80 @@ fn each_source_wins_over_the_one_before() {
             if file.is_some() { 2 } else { 4 }
         );
     }
+}
+
+/// What differs from the defaults under a preset, and where each value comes from.
+fn under(preset: &str, sets: &[&str]) -> String {
+    let preset = format!("window.preset={preset}");
+    let sets: Vec<&str> = std::iter::once(preset.as_str())
+        .chain(sets.iter().copied())
+        .collect();
+    let entries = load(None, &[], &sets).unwrap().entries();
+    let set = entries.iter().filter(|entry| entry.origin != Origin::Default);
+    let lines: Vec<String> = set
+        .map(|entry| format!("{} = {} ({})", entry.key, entry.value, entry.origin))
+        .collect();
+    lines.join("\n")
+}
+
+#[test]
+fn a_preset_stands_between_the_defaults_and_what_is_said() {
+    insta::assert_snapshot!(under("none", &[]), @r#"window.preset = "none" (--set)"#);
+    insta::assert_snapshot!(under("ikigai", &["context.max_tokens=50000", "window.low_water=0.9"]), @r#"
+    context.anchor = false (preset ikigai)
+    context.max_tokens = 50000 (--set)
+    context.output_reserve_tokens = 0 (preset ikigai)
+    window.budget_tokens = 36000 (preset ikigai)
+    window.low_water = 0.9 (--set)
+    window.preset = "ikigai" (--set)
+    "#);
+    insta::assert_snapshot!(under("structured-memory", &[]), @r#"
+    context.anchor = false (preset structured-memory)
+    context.max_tokens = 112000 (preset structured-memory)
+    window.budget_tokens = 90000 (preset structured-memory)
+    window.low_water = 1.0 (preset structured-memory)
+    window.preset = "structured-memory" (--set)
+    "#);
+    insta::assert_snapshot!(under("pidgin", &["window.provider=anthropic"]), @r#"
+    context.anchor = false (preset pidgin)
+    context.max_tokens = 144000 (preset pidgin)
+    window.budget_tokens = 122000 (preset pidgin)
+    window.low_water = 1.0 (preset pidgin)
+    window.on_overflow = "end" (preset pidgin)
+    window.preset = "pidgin" (--set)
+    window.provider = "anthropic" (--set)
+    "#);
+    insta::assert_snapshot!(under("last-n", &["window.max_messages=6"]), @r#"
+    context.alternation = "ack" (preset last-n)
+    context.anchor = true (preset last-n)
+    window.low_water = 1.0 (preset last-n)
+    window.max_messages = 6 (--set)
+    window.preset = "last-n" (--set)
+    "#);
+    let file = "[window]\npreset = \"ikigai\"\nbudget_tokens = 5\n";
+    let loaded = load(Some(file), &[("RECAPD__WINDOW__PRESET", "last-n")], &[]).unwrap();
+    let (window, context) = (&loaded.config.window, &loaded.config.context);
+    assert_eq!((window.budget_tokens, window.max_messages), (5, 20));
+    assert_eq!(context.max_tokens, Config::default().context.max_tokens);
+    assert!(loaded.config.validate().is_empty());
+    let error = load(None, &[], &["window.preset=ikigay"]).unwrap_err();
+    assert!(error.contains("structured-memory"), "{error}");
+}
+
+#[test]
+fn every_setting_of_an_agent_has_a_key_and_a_value_in_the_configuration() {
+    let config = Config::default();
+    let values = serde_json::json!(config.agent_settings());
+    let entries = load(None, &[], &[]).unwrap().entries();
+    for (name, key) in crate::domain::settings::AgentSettings::keys() {
+        let entry = entries.iter().find(|entry| entry.key == key).unwrap();
+        assert_eq!(values[name].to_string(), entry.value, "{name}");
+    }
+    assert_eq!(config.basis(), crate::domain::preset::Basis::default());
+    assert_eq!(
+        config.context.pins_max_tokens,
+        crate::domain::context::ContextOptions::default().pins_max_tokens
+    );
 }
 
 #[test]

@@ -5,9 +5,15 @@
 //!
 //! Invariant: the guard is below the plain estimate only when enough samples say so.
 
+mod guarded;
+mod observer;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
+
+pub use guarded::GuardedCounter;
+pub use observer::{Observer, ReportedUsage, Seen, Shown};
 
 /// Samples that a calibration remembers.
 pub const SAMPLES_MAX: usize = 128;
@@ -17,8 +23,10 @@ pub const SAMPLES_MIN: usize = 16;
 const GUARD_PERCENT: usize = 95;
 /// Smaller samples say more about overhead than about the tokenizer.
 pub const SAMPLE_TOKENS_MIN: i64 = 200;
-/// A report that is so many times the estimate, or the other way round, is about something else.
-const RATIO_MAX: i64 = 4;
+/// A report that is more than so many times the estimate, or the other way round, is about something else: what a
+/// program adds to its prompts and doesn't record. Estimates hold their vendor's factor already; no tokenizer is further
+/// off.
+const RATIO_MAX: i64 = 2;
 /// Models that are remembered; the one that was silent longest makes room.
 pub const MODELS_MAX: usize = 64;
 
@@ -33,7 +41,7 @@ pub struct Sample {
 
 impl Sample {
     /// Large enough to tell something, and not about something else.
-    fn is_plausible(self) -> bool {
+    pub fn is_plausible(self) -> bool {
         let Self {
             estimated_tokens: estimated,
             reported_tokens: reported,
@@ -91,6 +99,11 @@ impl Calibration {
         }
         self.samples.push_back(sample);
         true
+    }
+
+    /// The samples it rests on, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Sample> {
+        self.samples.iter()
     }
 
     /// How many samples it rests on.
@@ -173,6 +186,33 @@ impl Calibrations {
         found.calibration.learn(sample)
     }
 
+    /// Takes in what was kept about a provider's model when it was the `learned`th to learn; the rest stays.
+    pub fn put(&mut self, provider: &str, model: &str, learned: u64, calibration: Calibration) {
+        if self.of(provider, model).is_none() && self.len() >= MODELS_MAX {
+            self.forget_the_most_silent();
+        }
+        self.learned = self.learned.max(learned);
+        let models = self.models.entry(provider.to_owned()).or_default();
+        let at = learned;
+        models.insert(model.to_owned(), Learned { calibration, at });
+    }
+
+    /// All that is known: provider, model, when it last learned (larger is later), and what.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str, u64, &Calibration)> {
+        let all = self.models.iter();
+        all.flat_map(|(provider, models)| {
+            let models = models.iter();
+            models.map(move |(model, learned)| {
+                (
+                    provider.as_str(),
+                    model.as_str(),
+                    learned.at,
+                    &learned.calibration,
+                )
+            })
+        })
+    }
+
     /// What is known about a provider's model.
     pub fn of(&self, provider: &str, model: &str) -> Option<&Calibration> {
         let found = self.models.get(provider)?.get(model)?;
@@ -205,5 +245,7 @@ impl Calibrations {
     }
 }
 
+#[cfg(test)]
+mod observer_tests;
 #[cfg(test)]
 mod tests;

@@ -8,15 +8,21 @@
 //! after the system's is the user's own; no turn is empty; the newest exchange is always there; what doesn't fit is
 //! reported. The same input gives the same turns. Nothing made up here is ever stored: [`Origin::Synthetic`] marks it.
 //!
+//! A conversation of several speakers is built for one of them: exchanges are left out by their original boundaries, as
+//! for anybody else, then it is looked at through the speaker's eyes ([`super::perspective`]), then roles are made to
+//! alternate.
+//!
 //! `formats::outgoing` writes the turns for a provider.
 
 mod alternation;
+mod copies;
 mod draft;
 mod elide;
 mod fence;
 mod fit;
 mod last_n;
 mod pairs;
+mod passes;
 #[cfg(test)]
 mod tests;
 
@@ -26,21 +32,26 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     message::{Message, Part},
+    perspective::Perspective,
     tokens::{MESSAGE_OVERHEAD_TOKENS, TokenCounter, count_part},
 };
+pub use copies::{COPIES_MAX, LeftCopy, SourceCopy};
 pub use elide::Elision;
 pub use fence::fence;
 pub use last_n::{is_safe_boundary, last_n};
+#[cfg(test)]
+pub(crate) use passes::Pass;
+pub(crate) use passes::Passes;
 
 /// The answer that stands for a result which nobody recorded.
 pub const MISSING_RESULT: &str = "interrupted: no result was recorded";
 /// What the model is made to say between two turns of the user's (the lecture's text).
 pub const ACKNOWLEDGEMENT: &str = "Understood.";
-/// What the user is made to say between two turns of the model's, before its first, and after its last where the newest
-/// message is a late result.
+/// What the user is made to say between two turns of the model's, and before its first.
 pub const CONTINUATION: &str = "Continue.";
-/// The reserve for output takes at most this part of a request.
-const RESERVE_SHARE_MAX: i64 = 4;
+/// The reserve for output takes at most one part in so many of a request; so do anchor, summary and copies of what is
+/// sent, each.
+pub const SHARE_MAX: i64 = 4;
 
 /// Whose turn it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,16 +83,18 @@ pub enum Origin {
 pub enum Reason {
     /// The fenced summary.
     Summary,
+    /// A pinned or important message whose exchange isn't in view.
+    Copy,
     /// Says which exchanges were left out to fit.
     LeftOut,
     /// The conversation would begin with the model.
     FirstTurn,
     /// Two turns of one side would stand side by side.
     Alternation,
-    /// The newest message is a result that has gone to its call, before what the model said since.
-    LateResult,
     /// A call has no result.
     MissingResult,
+    /// The partner is silent.
+    Silence,
 }
 
 /// What one stored message, or one thing made up, contributes to a turn.
@@ -143,11 +156,19 @@ impl Alternation {
 
 /// How a context is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "switches that have nothing to do with each other"
+)]
 pub struct ContextOptions {
     /// The most tokens of the whole request, output included; 0 is no limit.
     pub max_tokens: i64,
     /// Tokens of it that stay free for the answer; at most a quarter of it is kept free.
     pub output_reserve_tokens: i64,
+    /// Tokens of it that stay free for what the agent sends beside the conversation: system prompt and tools.
+    pub system_reserve_tokens: i64,
+    /// The most tokens of copies of pinned and important messages.
+    pub pins_max_tokens: i64,
     /// The first message of the session stays in view after its exchange has left the window.
     pub anchor: bool,
     /// What happens to neighbouring turns of one side.
@@ -156,15 +177,25 @@ pub struct ContextOptions {
     pub system_in_place: bool,
     /// Thinking of the open exchange is kept even after an eviction.
     pub keep_open_thinking: bool,
+    /// The user has the last word, made up if need be: some providers ask for that.
+    pub ends_with_user: bool,
 }
 
 impl ContextOptions {
     /// The most tokens of what is sent, if there is a limit.
     pub fn limit_tokens(&self) -> Option<i64> {
-        let reserve = self
-            .output_reserve_tokens
-            .min(self.max_tokens / RESERVE_SHARE_MAX);
-        (self.max_tokens > 0).then(|| self.max_tokens - reserve.max(0))
+        let output = self.output_reserve_tokens.min(self.max_tokens / SHARE_MAX);
+        let reserved = output.max(0) + self.system_reserve_tokens.max(0);
+        (self.max_tokens > 0).then(|| (self.max_tokens - reserved).max(0))
+    }
+}
+
+impl ContextOptions {
+    /// The most tokens of copies of pinned and important messages, counted as the messages were; the lines around them
+    /// come on top.
+    pub fn copies_max_tokens(&self) -> i64 {
+        let share = self.limit_tokens().map(|limit| limit / SHARE_MAX);
+        share.map_or(self.pins_max_tokens, |share| share.min(self.pins_max_tokens))
     }
 }
 
@@ -173,10 +204,13 @@ impl Default for ContextOptions {
         Self {
             max_tokens: 0,
             output_reserve_tokens: 0,
+            system_reserve_tokens: 0,
+            pins_max_tokens: 4_000,
             anchor: true,
             alternation: Alternation::Merge,
             system_in_place: false,
             keep_open_thinking: false,
+            ends_with_user: false,
         }
     }
 }
@@ -208,14 +242,18 @@ pub struct SourceExchange<'a> {
 pub struct ContextInput<'a> {
     /// The leading instructions.
     pub preamble: Vec<SourceMessage<'a>>,
-    /// The first message of the session, said by the user.
+    /// The first message of the session, said by the user; seen by a speaker, the first that was said to that one.
     pub anchor: Option<SourceMessage<'a>>,
     /// The summary as it is to be read, already fenced ([`fence`]).
     pub summary: Option<String>,
+    /// Pinned messages, and important ones of the session, in order, wherever they stand.
+    pub copies: Vec<SourceCopy<'a>>,
     /// The exchanges in the window, oldest first.
     pub exchanges: Vec<SourceExchange<'a>>,
     /// Exchanges of the session have left the window.
     pub evicted: bool,
+    /// Who sees it, in a conversation of several speakers; without one, whoever is the assistant.
+    pub perspective: Option<&'a Perspective>,
 }
 
 /// What to send.
@@ -231,6 +269,10 @@ pub struct Context<'a> {
     pub over_budget: bool,
     /// Exchanges of the window that had no room, oldest first.
     pub left_out: Vec<i64>,
+    /// Pinned and important messages that are sent as copies, by number.
+    pub copied: Vec<i64>,
+    /// Those for which there was no room among the copies.
+    pub left_copies: Vec<LeftCopy>,
     /// Tool results that were shortened.
     pub elided: Vec<Elision>,
 }
@@ -250,20 +292,30 @@ pub fn build<'a>(
     options: &ContextOptions,
     counter: &dyn TokenCounter,
 ) -> Context<'a> {
+    build_with(input, options, counter, Passes::ALL)
+}
+
+/// As [`build`], with these repairs.
+pub(crate) fn build_with<'a>(
+    input: &ContextInput<'a>,
+    options: &ContextOptions,
+    counter: &dyn TokenCounter,
+    passes: Passes,
+) -> Context<'a> {
     let bound = if options.keep_open_thinking {
         Thinking::Open
     } else {
         Thinking::None
     };
     if input.evicted {
-        return fit::fit(input, options, bound, counter);
+        return fit::fit(input, options, passes.thinking(bound), counter, passes);
     }
-    let whole = fit::fit(input, options, Thinking::All, counter);
+    let whole = fit::fit(input, options, Thinking::All, counter, passes);
     if whole.left_out.is_empty() && whole.elided.is_empty() {
         return whole;
     }
     // Thinking is bound to all that stood before it (provider documentation, "Preserved thinking").
-    fit::fit(input, options, bound, counter)
+    fit::fit(input, options, passes.thinking(bound), counter, passes)
 }
 
 impl Piece<'_> {

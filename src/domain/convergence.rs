@@ -23,6 +23,8 @@ const CONTENT_DECIDES_ABOVE: f64 = 0.9;
 const TREND_SCORES: usize = 3;
 /// Scores closer than this are stable.
 const STABLE_BELOW: f64 = 0.1;
+/// The components' names, in their order.
+const COMPONENTS: [&str; 5] = ["content", "structure", "sentences", "length", "punctuation"];
 /// How far the weights of a profile may be from 1 together.
 const WEIGHTS_TOLERANCE: f64 = 0.001;
 
@@ -47,10 +49,16 @@ pub struct Profile(Components);
 
 /// Why weights are no profile.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[error("weights must be 0 or more and 1 together, not {sum}")]
-pub struct InvalidWeights {
-    /// What they are together; not a number if one of them isn't.
-    pub sum: f64,
+pub enum InvalidWeights {
+    /// They don't make a whole.
+    #[error("weights must be 0 or more and 1 together, not {sum}")]
+    Sum {
+        /// What they are together; not a number if one of them isn't.
+        sum: f64,
+    },
+    /// One is missing, unknown, given twice or no number.
+    #[error("weights must be content=… structure=… sentences=… length=… punctuation=…, each once")]
+    Names,
 }
 
 impl Profile {
@@ -81,18 +89,45 @@ impl Profile {
         let sum: f64 = weights.all().iter().sum();
         let is_valid =
             weights.all().iter().all(|weight| *weight >= 0.0) && (sum - 1.0).abs() <= WEIGHTS_TOLERANCE;
-        is_valid.then_some(Self(weights)).ok_or(InvalidWeights { sum })
+        is_valid
+            .then_some(Self(weights))
+            .ok_or(InvalidWeights::Sum { sum })
     }
 
-    /// `balanced`, `structural`, `semantic` or `strict`.
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "balanced" => Some(Self::BALANCED),
-            "structural" => Some(Self::STRUCTURAL),
-            "semantic" => Some(Self::SEMANTIC),
-            "strict" => Some(Self::STRICT),
-            _ => None,
+    /// Weights of one's own, such as `content=0.4 structure=0.15 sentences=0.2 length=0.15 punctuation=0.1`, in any order.
+    ///
+    /// # Errors
+    /// [`InvalidWeights`] when they aren't all there, each once, or don't make a whole.
+    pub fn parse(text: &str) -> Result<Self, InvalidWeights> {
+        let mut weights = [None; COMPONENTS.len()];
+        let given = text.split([' ', ',']).filter(|given| !given.is_empty());
+        for given in given {
+            let (name, weight) = given.split_once('=').ok_or(InvalidWeights::Names)?;
+            let place = COMPONENTS.iter().position(|known| *known == name.trim());
+            let place = place.and_then(|place| weights.get_mut(place));
+            let weight: f64 = weight.trim().parse().map_err(|_| InvalidWeights::Names)?;
+            match place {
+                Some(empty @ None) => *empty = Some(weight),
+                _ => return Err(InvalidWeights::Names),
+            }
         }
+        let [
+            Some(content),
+            Some(structure),
+            Some(sentences),
+            Some(length),
+            Some(punctuation),
+        ] = weights
+        else {
+            return Err(InvalidWeights::Names);
+        };
+        Self::custom(Components {
+            content,
+            structure,
+            sentences,
+            length,
+            punctuation,
+        })
     }
 }
 
@@ -139,16 +174,48 @@ impl Default for Thresholds {
     }
 }
 
+/// By which rules speakers are compared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rules {
+    /// What weighs how much.
+    pub profile: Profile,
+    /// So many of the last messages of both together are looked at.
+    pub window_messages: usize,
+    /// From which score on something should happen.
+    pub thresholds: Thresholds,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            profile: Profile::BALANCED,
+            window_messages: WINDOW_MESSAGES,
+            thresholds: Thresholds::default(),
+        }
+    }
+}
+
 /// What a score calls for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Action {
+pub enum State {
     /// Nothing.
-    Continue,
+    Ok,
     /// Somebody should know.
     Warn,
     /// The conversation should end, for `high_convergence`.
     Stop,
+}
+
+impl State {
+    /// `ok`, `warn` or `stop`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Stop => "stop",
+        }
+    }
 }
 
 /// Where the last scores go.
@@ -167,6 +234,19 @@ pub enum Trend {
     Fluctuating,
 }
 
+impl Trend {
+    /// The trend in a word; none while there are too few scores.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Self::InsufficientData => None,
+            Self::Increasing => Some("increasing"),
+            Self::Decreasing => Some("decreasing"),
+            Self::Stable => Some("stable"),
+            Self::Fluctuating => Some("fluctuating"),
+        }
+    }
+}
+
 /// How alike two speakers sound after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Score {
@@ -177,7 +257,77 @@ pub struct Score {
     /// Where it goes.
     pub trend: Trend,
     /// What it calls for.
-    pub action: Action,
+    pub state: State,
+}
+
+/// What one of the speakers said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// The exchange in which it was said.
+    pub exchange: i64,
+    /// Who said it.
+    pub speaker: String,
+    /// What was said.
+    pub text: String,
+}
+
+/// What the end of a conversation comes to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Reading {
+    /// Who is compared: the two that spoke last.
+    pub speakers: [String; 2],
+    /// After the last whole turn.
+    #[serde(flatten)]
+    pub score: Score,
+    /// What the turn before it called for, if there was one.
+    #[serde(skip)]
+    pub before: Option<State>,
+    /// The last message completed the turn.
+    #[serde(skip)]
+    pub is_fresh: bool,
+}
+
+impl Rules {
+    /// How many of the last messages tell all: those that are compared in as many turns as make a trend, and one exchange
+    /// more, which may be there in part only.
+    pub fn messages_needed(&self) -> i64 {
+        i64::try_from(self.window_messages + 2 * TREND_SCORES).unwrap_or(i64::MAX)
+    }
+}
+
+/// How alike the two sound who spoke last, by the last messages, in order. Where there were more before them
+/// (`is_whole` is false), the first exchange may have lost its beginning and is passed over. `None` before the first turn.
+pub fn listen(said: &[Said], is_whole: bool, rules: &Rules) -> Option<Reading> {
+    let first = said.first()?.exchange;
+    let whole = said.iter().position(|said| is_whole || said.exchange != first);
+    let said = said.get(whole.unwrap_or(0)..)?;
+    let last = &said.last()?.speaker;
+    let other = said
+        .iter()
+        .rev()
+        .map(|said| &said.speaker)
+        .find(|name| *name != last)?;
+    let opener = said
+        .iter()
+        .map(|said| &said.speaker)
+        .find(|name| [last, other].contains(name))?;
+    let second = if opener == last { other } else { last };
+    let mut talk = Convergence::new([opener, second], rules.profile, rules.window_messages)
+        .with_thresholds(rules.thresholds);
+    let (mut before, mut newest, mut is_fresh) = (None, None, false);
+    for said in said {
+        let score = talk.push(&said.speaker, &said.text);
+        is_fresh = score.is_some();
+        if let Some(score) = score {
+            before = newest.replace(score).map(|score| score.state);
+        }
+    }
+    Some(Reading {
+        speakers: [opener.clone(), second.clone()],
+        score: newest?,
+        before,
+        is_fresh,
+    })
 }
 
 /// Listens to a conversation of two.
@@ -256,7 +406,7 @@ impl Convergence {
             score,
             components,
             trend: trend(self.scores.make_contiguous()),
-            action: self.thresholds.action(score),
+            state: self.thresholds.state(score),
         })
     }
 
@@ -284,14 +434,14 @@ impl Convergence {
 }
 
 impl Thresholds {
-    fn action(&self, score: f64) -> Action {
+    fn state(&self, score: f64) -> State {
         let reaches = |threshold: Option<f64>| threshold.is_some_and(|threshold| score >= threshold);
         if reaches(self.stop_at) {
-            Action::Stop
+            State::Stop
         } else if reaches(self.warn_at) {
-            Action::Warn
+            State::Warn
         } else {
-            Action::Continue
+            State::Ok
         }
     }
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     message::{Kind, Message, Metadata},
+    perspective::named_speaker,
     text::first_line,
     time::Timestamp,
 };
@@ -15,6 +16,8 @@ pub const PREAMBLE: i64 = 0;
 pub const FIRST_EXCHANGE: i64 = 1;
 /// The longest title and answer that an exchange remembers, in characters.
 pub const HEADLINE_CHARS_MAX: usize = 160;
+/// How many different speakers an exchange remembers by name.
+pub const HEADLINE_SPEAKERS_MAX: usize = 8;
 /// How many different tools an exchange remembers by name.
 pub const HEADLINE_TOOLS_MAX: usize = 8;
 
@@ -69,6 +72,9 @@ pub struct Headline {
     pub tools: Vec<(String, u32)>,
     /// The first line of the last thing the model said.
     pub answer: String,
+    /// Who spoke, where messages say so, by when each spoke last. No humans who step in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub speakers: Vec<String>,
 }
 
 /// A message as the ledger sees it: its kind, its cost, its time, and its share in the headline.
@@ -86,6 +92,8 @@ pub struct Entry {
     pub line: String,
     /// Names of the tools it calls.
     pub tools: Vec<String>,
+    /// Who said it, in a shared conversation; none for a human who steps in.
+    pub speaker: Option<String>,
 }
 
 impl Entry {
@@ -101,6 +109,8 @@ impl Entry {
                 .tool_names()
                 .map(|name| first_line(name, HEADLINE_CHARS_MAX))
                 .collect(),
+            speaker: named_speaker(message.speaker.as_deref())
+                .map(|name| first_line(name, HEADLINE_CHARS_MAX)),
         }
     }
 }
@@ -116,6 +126,8 @@ pub struct Exchange {
     pub first_seq: i64,
     /// Sequence number of its last message.
     pub last_seq: i64,
+    /// Its messages that are sent: metadata doesn't count.
+    pub messages: i64,
     /// Its tokens.
     pub tokens: i64,
     /// Tokens of all live exchanges before it (without the preamble).
@@ -140,6 +152,7 @@ impl Exchange {
             session,
             first_seq: seq,
             last_seq: seq,
+            messages: 0,
             tokens: 0,
             tokens_before,
             state: ExchangeState::Open,
@@ -155,11 +168,30 @@ impl Exchange {
     /// Takes one more message in.
     pub fn add(&mut self, seq: i64, entry: &Entry) {
         self.last_seq = seq;
+        self.messages += i64::from(entry.kind.is_conversation());
         self.tokens += entry.tokens;
         self.state = self.state.after(entry);
         self.opened_at = self.opened_at.min(entry.at);
         self.last_at = self.last_at.max(entry.at);
         self.headline.add(entry);
+    }
+
+    /// Whether `entry`, which is the model's, begins the next round of a conversation of several speakers: everybody has
+    /// the word once in an exchange, so whoever had it, and gave it to another, opens the next one. Never while a call waits
+    /// for its result.
+    pub fn is_over_by(&self, entry: &Entry) -> bool {
+        self.state != ExchangeState::Open && self.headline.has_passed_to_another(entry.speaker.as_deref())
+    }
+
+    /// Whether `entry`, which is the user's, answers this exchange in a conversation of several speakers who all speak as
+    /// users: another one opened it, and no model has said anything yet.
+    pub fn is_answered_by(&self, entry: &Entry) -> bool {
+        let speakers = &self.headline.speakers;
+        let is_new = |name: &String| !speakers.contains(name) && speakers.len() < HEADLINE_SPEAKERS_MAX;
+        self.state == ExchangeState::Open
+            && self.headline.tools.is_empty()
+            && !speakers.is_empty()
+            && entry.speaker.as_ref().is_some_and(is_new)
     }
 
     /// Tokens of all live exchanges up to and including this one.
@@ -170,11 +202,16 @@ impl Exchange {
 
 impl Headline {
     fn add(&mut self, entry: &Entry) {
+        let is_first_word = self.title.is_empty() && self.answer.is_empty();
         match entry.kind {
             Kind::User if self.title.is_empty() => self.title.clone_from(&entry.line),
+            // Of speakers who are all models, or all users, the first one asks and the others answer.
+            Kind::Assistant if is_first_word && entry.speaker.is_some() => self.title.clone_from(&entry.line),
+            Kind::User if entry.speaker.is_some() && !entry.interrupts => self.answer.clone_from(&entry.line),
             Kind::Assistant | Kind::ToolCall if !entry.line.is_empty() => self.answer.clone_from(&entry.line),
             _ => {}
         }
+        self.hear(entry);
         for tool in &entry.tools {
             if let Some((_, calls)) = self.tools.iter_mut().find(|(name, _)| name == tool) {
                 *calls += 1;
@@ -182,6 +219,26 @@ impl Headline {
                 self.tools.push((tool.clone(), 1));
             }
         }
+    }
+
+    fn hear(&mut self, entry: &Entry) {
+        let says = matches!(entry.kind, Kind::User | Kind::Assistant | Kind::ToolCall);
+        let Some(speaker) = entry.speaker.as_ref().filter(|_| says) else {
+            return;
+        };
+        self.speakers.retain(|known| known != speaker);
+        if self.speakers.len() < HEADLINE_SPEAKERS_MAX {
+            self.speakers.push(speaker.clone());
+        }
+    }
+
+    /// Whether `speaker` has spoken, and another one since.
+    fn has_passed_to_another(&self, speaker: Option<&str>) -> bool {
+        let place = self
+            .speakers
+            .iter()
+            .position(|known| Some(known.as_str()) == speaker);
+        place.is_some_and(|place| place + 1 < self.speakers.len())
     }
 
     /// The no-model summary of an exchange, in one line: what was asked, with which tools, what was answered.
@@ -219,6 +276,7 @@ mod tests {
             at: Timestamp(1_000),
             line: line.to_owned(),
             tools: tools.iter().map(|&t| t.to_owned()).collect(),
+            speaker: None,
         }
     }
 

@@ -11,6 +11,7 @@ use serde::{Serialize, Serializer};
 pub use self::text::{render_text, rule};
 use super::{
     agent::AgentId,
+    convergence::Reading,
     exchange::{Exchange, ExchangeState},
     text::one_line,
     time::Timestamp,
@@ -50,7 +51,7 @@ pub struct HistorySummary {
 }
 
 /// What there is to show. Serializes to `{agent_id, budget_tokens, summary, window: {tokens, fill_ratio}, boundary:
-/// {first_exchange, after_exchange, tokens_visible}, archived_total, window_total, exchanges: [{n, title, state, …}]}`.
+/// {first_exchange, after_exchange, tokens_visible}, convergence, archived_total, window_total, exchanges: [{n, title, state, …}]}`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HistoryView {
     /// Whose history.
@@ -71,6 +72,8 @@ pub struct HistoryView {
     pub archived_total: i64,
     /// How many live exchanges stand in the window, shown or not.
     pub window_total: i64,
+    /// How alike the speakers sound, where there are several.
+    pub convergence: Option<Reading>,
     /// Ages are told relative to it.
     pub now: Timestamp,
 }
@@ -163,6 +166,7 @@ impl Serialize for HistoryView {
                 after_exchange: self.after_exchange(),
                 tokens_visible: self.window_tokens,
             },
+            convergence: self.convergence.as_ref(),
             archived_total: self.archived_total,
             window_total: self.window_total,
             exchanges: self.exchanges.iter().map(|shown| self.wire(shown)).collect(),
@@ -208,6 +212,8 @@ struct WireHistory<'a> {
     summary: Option<HistorySummary>,
     window: WireWindow,
     boundary: WireBoundary,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    convergence: Option<&'a Reading>,
     archived_total: i64,
     window_total: i64,
     exchanges: Vec<WireExchange<'a>>,

@@ -5,12 +5,16 @@
 //!
 //! Invariant: what is written is read back the same, and written again it is the same text.
 
+mod fork;
 mod wire;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-pub use self::wire::{Line, LineError};
+pub use self::{
+    fork::{CountRecord, DocumentRecord, ForkRecord, ItemRecord, PinRecord, SharedExchange},
+    wire::{Line, LineError},
+};
 use super::{
     agent::AgentId,
     exchange::{Entry, Exchange},
@@ -41,6 +45,9 @@ pub struct Head {
     pub as_of: Option<Timestamp>,
     /// The window's ceiling that the last append kept, in tokens; 0: none.
     pub budget_tokens: i64,
+    /// The window's ceiling in messages that the last append kept; 0: none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub max_messages: i64,
     /// Number of its last message.
     pub last_seq: i64,
     /// Number of its last exchange.
@@ -53,6 +60,14 @@ pub struct Head {
     pub evictions: Vec<EvictionRecord>,
     /// The marks one can go back to, oldest first.
     pub marks: Vec<MarkRecord>,
+    /// What it began with, if it was forked from another agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fork: Option<Box<ForkRecord>>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &i64) -> bool {
+    *number == 0
 }
 
 /// A mark. Where the window began then can't be told from the messages.
@@ -163,6 +178,18 @@ pub enum JournalError {
         /// The rewind.
         seq: i64,
     },
+    /// The messages that a forked agent shares with the one it came from aren't there.
+    #[error("it was forked from `{from}`, whose messages are not there; import `{from}` first, or with it")]
+    NoParent {
+        /// Whose messages are missing.
+        from: AgentId,
+    },
+    /// The agent in the database was forked elsewhere, or not at all.
+    #[error("it was forked from another agent or place in the database; import into a fresh database")]
+    OtherFork,
+    /// The settings can't be those of an agent.
+    #[error("its settings can't be read: {0}; export the agent again")]
+    Settings(String),
     /// The head doesn't fit the messages.
     #[error("the window can't begin at exchange {first_exchange}; export the agent again")]
     WrongBoundary {

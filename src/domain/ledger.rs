@@ -10,6 +10,7 @@
 use super::{
     exchange::{Entry, Exchange, FIRST_EXCHANGE, PREAMBLE},
     message::Kind,
+    settings::OnOverflow,
     time::Timestamp,
     window::Budget,
 };
@@ -67,12 +68,52 @@ pub struct Overflow {
 }
 
 /// A place where the window may begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cut {
     /// The exchange that becomes the first of the window.
     pub exchange: i64,
     /// Its running total.
     pub tokens_before: i64,
+}
+
+impl Cut {
+    /// The window begins with `exchange`.
+    pub fn before(exchange: &Exchange) -> Self {
+        Self {
+            exchange: exchange.exchange,
+            tokens_before: exchange.tokens_before,
+        }
+    }
+}
+
+/// An exchange as the ceiling in messages sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowExchange {
+    /// The window may begin with it.
+    pub cut: Cut,
+    /// Its messages that are sent.
+    pub messages: i64,
+}
+
+impl From<&Exchange> for WindowExchange {
+    fn from(exchange: &Exchange) -> Self {
+        Self {
+            cut: Cut::before(exchange),
+            messages: exchange.messages,
+        }
+    }
+}
+
+/// The newest exchange alone would be over the budget, and that is to be refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the newest exchange would have {tokens} tokens with the preamble, and the window's budget is {budget_tokens}"
+)]
+pub struct TooBig {
+    /// Tokens of the window, which would hold nothing else.
+    pub tokens: i64,
+    /// The ceiling.
+    pub budget_tokens: i64,
 }
 
 /// Pending exchanges that came back into the window together.
@@ -116,10 +157,15 @@ impl Default for Ledger {
 
 impl Ledger {
     /// Where the next message goes (DESIGN 4.2; seed 000, "Boundary Detection"; seed 004, "a user message that is
-    /// not a tool result").
+    /// not a tool result"). In a conversation of several named speakers an exchange is a round, of two speakers a pair,
+    /// whether they speak as users, as models, or one as each.
     pub fn place(&self, entry: &Entry) -> Placement {
         match (&entry.kind, &self.newest) {
+            (Kind::User, Some(newest)) if self.takes_more(newest) && newest.is_answered_by(entry) => {
+                Placement::Joins
+            }
             (Kind::User, _) if !entry.interrupts => Placement::Opens,
+            (Kind::Assistant | Kind::ToolCall, Some(newest)) if newest.is_over_by(entry) => Placement::Opens,
             (_, Some(newest)) if self.takes_more(newest) => Placement::Joins,
             (Kind::System | Kind::Metadata(_), None) if self.follows(self.preamble.as_ref()) => {
                 Placement::Preamble
@@ -240,12 +286,46 @@ impl Ledger {
         })
     }
 
+    /// Whether exchanges have to leave because the window, `held` from its first exchange on, holds too many messages:
+    /// where it then begins. The newest exchange always stays, and is counted as it is here.
+    pub fn message_overflow(
+        &self,
+        budget: Budget,
+        held: impl Iterator<Item = WindowExchange> + Clone,
+    ) -> Option<Cut> {
+        let newest = self.newest.as_ref().filter(|_| budget.max_messages() > 0)?;
+        let earlier = held.filter(|held| held.cut.exchange < newest.exchange);
+        let mut messages = newest.messages + earlier.clone().map(|held| held.messages).sum::<i64>();
+        if !budget.is_exceeded_by_messages(messages) {
+            return None;
+        }
+        for held in earlier {
+            if !budget.is_exceeded_by_messages(messages) {
+                return Some(held.cut);
+            }
+            messages -= held.messages;
+        }
+        Some(Cut::before(newest))
+    }
+
+    /// Where the window begins when both ceilings are kept: `by_tokens` is the cut that was found for an overflow in
+    /// tokens, if there is one, `by_messages` that for one in messages. `None` if nothing has to leave; what is found
+    /// goes to [`Self::evict_to`].
+    pub fn later_cut(&self, by_tokens: Option<Option<Cut>>, by_messages: Option<Cut>) -> Option<Option<Cut>> {
+        match (by_tokens, by_messages) {
+            (None, None) => None,
+            (Some(by_tokens), None) => Some(by_tokens),
+            (None, by_messages) => Some(by_messages),
+            // Without one that fits only the newest exchange stays.
+            (Some(by_tokens), Some(by_messages)) => {
+                Some(by_tokens.map(|by_tokens| by_tokens.max(by_messages)))
+            }
+        }
+    }
+
     /// Moves the boundary to `cut`, but never past the newest exchange. Returns what left, if anything did.
     pub fn evict_to(&mut self, cut: Option<Cut>, at: Timestamp) -> Option<Eviction> {
-        let newest = self.newest.as_ref().map(|n| Cut {
-            exchange: n.exchange,
-            tokens_before: n.tokens_before,
-        })?;
+        let newest = self.newest.as_ref().map(Cut::before)?;
         let cut = cut.filter(|cut| cut.exchange < newest.exchange).unwrap_or(newest);
         self.move_boundary(cut, at)
     }
@@ -299,6 +379,37 @@ impl Ledger {
     /// The window is over budget although only the newest exchange is left in it.
     pub fn is_over_budget(&self, budget: Budget) -> bool {
         budget.is_exceeded_by(self.window_tokens())
+    }
+
+    /// Heeds what is wished when the newest exchange alone, with the preamble, is over budget: judged after each message
+    /// that costs anything, `entry`, so that it doesn't matter which messages come together. Returns the session that
+    /// ended with it; the next exchange begins another one.
+    ///
+    /// # Errors
+    /// [`TooBig`] when the message is to be refused; it is for the caller then to forget this ledger.
+    pub fn heed_overflow(
+        &mut self,
+        entry: &Entry,
+        budget: Budget,
+        on_overflow: OnOverflow,
+    ) -> Result<Option<i64>, TooBig> {
+        let newest = self.newest.as_ref();
+        let tokens = self.preamble_tokens() + newest.map_or(0, |newest| newest.tokens);
+        if entry.tokens == 0 || !budget.is_exceeded_by(tokens) {
+            return Ok(None);
+        }
+        let is_running = newest.is_some_and(|newest| newest.session == self.session);
+        match on_overflow {
+            OnOverflow::Refuse => Err(TooBig {
+                tokens,
+                budget_tokens: budget.budget_tokens(),
+            }),
+            OnOverflow::End if is_running => {
+                self.session += 1;
+                Ok(Some(self.session - 1))
+            }
+            OnOverflow::End | OnOverflow::Evict => Ok(None),
+        }
     }
 
     /// How many exchange numbers lie between the summary and the window. Counts set-aside ones too, so it is a

@@ -10,6 +10,9 @@
 //!   whole, also what came in it after the mark, so that exchanges stay atomic; every later one is set aside. The
 //!   window begins where it began at the mark. Marks set later are forgotten; a rewind to an unknown mark does
 //!   nothing. Whatever comes next continues in an exchange of its own.
+//! - *Pin* keeps a message in view, by its number, when its exchange has left the window; *unpin* takes that back. Pins
+//!   outlive a clear; a rewind behind the message withdraws its pin, and `important` with it. A pin of what isn't there
+//!   does nothing.
 //!
 //! Invariant: where a rewind leads depends on the messages and the rules, never on how far the summary has come.
 
@@ -36,6 +39,10 @@ pub enum Step {
     Mark(Option<String>),
     /// Goes back to the newest mark of that name, or to the newest mark.
     Rewind(Option<String>),
+    /// Keeps the message of that number in view.
+    Pin(i64),
+    /// No longer does.
+    Unpin(i64),
 }
 
 /// A place to go back to.
@@ -55,12 +62,18 @@ struct Fields {
     label: Option<String>,
     to: Option<String>,
     target_label: Option<String>,
+    seq: Option<i64>,
     data: Option<Box<Fields>>,
 }
 
 impl Fields {
     fn of(payload: &str) -> Self {
         serde_json::from_str(payload).unwrap_or_default()
+    }
+
+    /// The number of a message.
+    fn seq(self) -> Option<i64> {
+        self.data.and_then(|data| data.seq()).or(self.seq)
     }
 
     /// The label of a mark, or the name of the mark to go back to.
@@ -84,6 +97,8 @@ impl Step {
             Kind::Metadata(Metadata::Clear) => Some(Self::Clear),
             Kind::Metadata(Metadata::Mark) => Some(Self::Mark(Fields::of(&message.payload).label())),
             Kind::Metadata(Metadata::Rewind) => Some(Self::Rewind(Fields::of(&message.payload).label())),
+            Kind::Metadata(Metadata::Pin) => Fields::of(&message.payload).seq().map(Self::Pin),
+            Kind::Metadata(Metadata::Unpin) => Fields::of(&message.payload).seq().map(Self::Unpin),
             _ => None,
         }
     }
@@ -94,6 +109,8 @@ impl Step {
             Self::Clear => (Metadata::Clear, json!({})),
             Self::Mark(label) => (Metadata::Mark, json!({"label": label})),
             Self::Rewind(label) => (Metadata::Rewind, json!({"target_label": label})),
+            Self::Pin(seq) => (Metadata::Pin, json!({"seq": seq})),
+            Self::Unpin(seq) => (Metadata::Unpin, json!({"seq": seq})),
         };
         let kind = Kind::Metadata(kind);
         Message {
@@ -104,6 +121,7 @@ impl Step {
             client_id: None,
             at: Some(at),
             interrupts: false,
+            important: false,
             format: Format::Native,
         }
     }
@@ -172,6 +190,10 @@ mod tests {
             ),
             (r#"{"kind":"rewind","to":"b"}"#, Some(Step::Rewind(label("b")))),
             (r#"{"kind":"rewind"}"#, Some(Step::Rewind(None))),
+            (r#"{"kind":"pin","data":{"seq":12}}"#, Some(Step::Pin(12))),
+            (r#"{"kind":"unpin","seq":12}"#, Some(Step::Unpin(12))),
+            (r#"{"kind":"pin"}"#, None),
+            (r#"{"kind":"pin","seq":"12"}"#, None),
             (r#"{"kind":"fork"}"#, None),
             (r#"{"kind":"user","content":"clear"}"#, None),
         ] {
@@ -188,6 +210,8 @@ mod tests {
             Step::Mark(None),
             Step::Mark(Some(odd.clone())),
             Step::Rewind(Some(odd)),
+            Step::Pin(7),
+            Step::Unpin(7),
         ] {
             let message = step.message(Timestamp(1_795_000_000_123));
             assert_eq!(native(&message.payload), message);

@@ -45,6 +45,10 @@ pub enum Metadata {
     Interrupted,
     /// The turn is over, said explicitly.
     TurnEnd,
+    /// A message is to stay in view.
+    Pin,
+    /// A pin is taken back.
+    Unpin,
     /// Anything recapd doesn't know; kept under its own name.
     Other(String),
 }
@@ -92,6 +96,8 @@ impl Metadata {
             Self::Usage => "usage",
             Self::Interrupted => "interrupted",
             Self::TurnEnd => "turn_end",
+            Self::Pin => "pin",
+            Self::Unpin => "unpin",
             Self::Other(name) => name,
         }
     }
@@ -107,6 +113,8 @@ impl Metadata {
             "usage" => Self::Usage,
             "interrupted" => Self::Interrupted,
             "turn_end" => Self::TurnEnd,
+            "pin" => Self::Pin,
+            "unpin" => Self::Unpin,
             other => Self::Other(other.to_owned()),
         }
     }
@@ -228,6 +236,8 @@ pub struct Message {
     pub at: Option<Timestamp>,
     /// Ends the open exchange as interrupted, and opens none even if it is the user's.
     pub interrupts: bool,
+    /// Stays in view for its session, as a copy, when its exchange has left the window (lecture 7.2).
+    pub important: bool,
     /// How `payload` is written.
     pub format: Format,
     /// What the client sent: one JSON value, verbatim.

@@ -1,27 +1,36 @@
 //! Perspective: one shared conversation as one of its speakers sees it (seed 002, "Message Transformation").
 //!
 //! What the speaker said is the assistant's, what the others said the user's; instructions are told as to that speaker.
-//! Nobody's calls of tools are shown to another, nor their results; metadata to nobody. Order is kept, and alternation is
-//! repaired after all that, since each speaker sees other gaps.
+//! Nobody's calls of tools are shown to another, nor their results; metadata to nobody. [`Perspective::see`] says that of
+//! one message at a time; pairs, alternation and budget are the affair of the context ([`super::context`]), which puts
+//! whole exchanges out first, by their original boundaries, and looks through the speaker's eyes then.
 //!
-//! Invariant: behind the instructions, `user` comes first, and `user` and `assistant` take turns; results of tools
-//! belong to the turn of the assistant who called. What nobody said is marked as synthetic, and never stored.
+//! The summary is one for all speakers: what was meant for one of them only can come to another's knowledge by it.
 
 mod preset;
-mod repair;
 
-use serde::Deserialize;
+use std::borrow::Cow;
 
-pub use self::preset::{PIDGIN_LIMITS, ProviderLimit, Truncated, limit_of, tokens, truncate};
-use self::repair::repair;
-use super::message::{Kind, Message, Part};
+use serde::{Deserialize, Serialize};
 
-/// Marks what comes from neither speaker, unless another tag is chosen.
+pub use self::preset::{PIDGIN_LIMITS, ProviderLimit, limit_of};
+use super::{
+    context::Role,
+    message::{Kind, Message, Part},
+};
+
+/// Marks what comes from none of the speakers, unless another tag is chosen.
 pub const HUMAN_TAG: &str = "[HUMAN]";
 /// What is sent to a speaker who opens the conversation.
 pub const BEGIN: &str = "[Begin]";
 /// What a silent partner says.
 pub const SILENCE: &str = "…";
+/// Names under which people step in: they are told by nobody's perspective, unless they are named as participants.
+pub const HUMANS: [&str; 5] = ["human", "researcher", "user", "external", "mediator"];
+/// The speaker of instructions that are for all.
+const SYSTEM: &str = "system";
+/// The most participants of a conversation.
+pub const PARTICIPANTS_MAX: usize = 64;
 /// Instructions with this text are the same for every speaker.
 const CHOOSE_NAMES: &str = "Please choose a short name";
 /// Instructions are written for the first speaker; for the other these words are exchanged.
@@ -39,65 +48,73 @@ const FOR_THE_OTHER: [(&str, &str); 4] = [
 ];
 
 /// What kind of conversation it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Two speakers with names that were given to them.
+    /// Speakers with names that were given to them.
     #[default]
     Talk,
-    /// They choose their names: instructions are the same for both.
+    /// They choose their names: instructions are the same for all.
     ChooseNames,
     /// The partner is silent: between what the speaker says stands [`SILENCE`].
     Meditation,
 }
 
-/// How two messages of the same role in a row are mended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Repair {
-    /// They become one.
-    #[default]
-    Merge,
-    /// The other side acknowledges the first.
-    Ack,
-}
-
-/// Whose view, and how it is told.
+/// How a shared conversation is told to its speakers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Perspective {
-    /// Who sees.
-    pub speaker: String,
-    /// Who takes part, the speaker among them, in the order in which they were introduced: instructions are written for
-    /// the first. Anybody else is a human who steps in.
+pub struct Telling {
+    /// Who takes part, in the order in which they were introduced: instructions are written for the first. Anybody else
+    /// is a human who steps in. Empty for those who are heard ([`speakers`]).
     pub participants: Vec<String>,
     /// Put before what a human says who steps in; empty for nothing.
     pub human_tag: String,
     /// What kind of conversation it is.
     pub mode: Mode,
-    /// How alternation is repaired.
-    pub repair: Repair,
 }
 
-/// The role of a message that a speaker sees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Instructions.
-    System,
-    /// Said to the speaker.
-    User,
-    /// Said by the speaker.
-    Assistant,
-    /// The result of a tool that the speaker called.
-    Tool,
+impl Default for Telling {
+    fn default() -> Self {
+        Self {
+            participants: Vec::new(),
+            human_tag: HUMAN_TAG.to_owned(),
+            mode: Mode::default(),
+        }
+    }
+}
+
+/// Whose view, and how it is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Perspective {
+    speaker: String,
+    telling: Telling,
+}
+
+/// Nobody of that name takes part in the conversation.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("speaker `{speaker}` is unknown; {}", known_speakers(.known))]
+pub struct UnknownSpeaker {
+    /// Who was asked for.
+    pub speaker: String,
+    /// Who takes part.
+    pub known: Vec<String>,
+}
+
+fn known_speakers(known: &[String]) -> String {
+    if known.is_empty() {
+        "no message of the window says who said it: give messages a `speaker`, or set `participants`"
+            .to_owned()
+    } else {
+        format!("known speakers: {}", known.join(", "))
+    }
 }
 
 /// A message as a speaker sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeenMessage {
-    /// Its role.
+pub struct Seen<'a> {
+    /// Its role. Results have theirs whoever called; whether they are shown depends on that.
     pub role: Role,
-    /// Its content.
-    pub parts: Vec<Part>,
-    /// Nobody said it.
-    pub synthetic: bool,
+    /// What is seen of its content; never empty.
+    pub parts: Cow<'a, [Part]>,
 }
 
 /// What a client may say about a message beside its content.
@@ -115,55 +132,151 @@ enum Audience {
     Several(Vec<String>),
 }
 
-impl Perspective {
-    /// The view of `speaker` on a conversation of `participants`, with the usual tag.
-    pub fn new(speaker: &str, participants: &[&str]) -> Self {
-        Self {
-            speaker: speaker.to_owned(),
-            participants: participants.iter().map(|&name| name.to_owned()).collect(),
-            human_tag: HUMAN_TAG.to_owned(),
-            mode: Mode::default(),
-            repair: Repair::default(),
+/// The names in a list such as `agent_a, agent_b`, each once.
+pub fn names(list: &str) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in list.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        if names.len() < PARTICIPANTS_MAX && !names.iter().any(|known| known == name) {
+            names.push(name.to_owned());
         }
     }
+    names
+}
 
-    fn is_own(&self, message: &Message) -> bool {
+/// Who speaks in `messages`, in order, and to whom instructions are told; at most [`PARTICIPANTS_MAX`], no humans who step
+/// in.
+pub fn speakers<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for message in messages {
+        let is_said = !matches!(message.kind, Kind::ToolResult | Kind::Metadata(_));
+        let name = named_speaker(message.speaker.as_deref()).filter(|_| is_said);
+        if let Some(name) = name
+            && names.len() < PARTICIPANTS_MAX
+            && !names.iter().any(|known| known == name)
+        {
+            names.push(name.to_owned());
+        }
+    }
+    names
+}
+
+/// The speaker, unless that is a human who steps in, or the voice of instructions.
+pub fn named_speaker(speaker: Option<&str>) -> Option<&str> {
+    speaker.filter(|&name| name != SYSTEM && !HUMANS.contains(&name))
+}
+
+impl Perspective {
+    /// The view of `speaker` on a conversation in which `heard` speak, unless `telling` says who takes part.
+    ///
+    /// # Errors
+    /// [`UnknownSpeaker`] when `speaker` doesn't take part.
+    pub fn new(speaker: &str, telling: Telling, heard: Vec<String>) -> Result<Self, UnknownSpeaker> {
+        let participants = if telling.participants.is_empty() {
+            heard
+        } else {
+            telling.participants
+        };
+        if !participants.iter().any(|name| name == speaker) {
+            return Err(UnknownSpeaker {
+                speaker: speaker.to_owned(),
+                known: participants,
+            });
+        }
+        Ok(Self {
+            speaker: speaker.to_owned(),
+            telling: Telling {
+                participants,
+                ..telling
+            },
+        })
+    }
+
+    /// Who sees.
+    pub fn speaker(&self) -> &str {
+        &self.speaker
+    }
+
+    /// What kind of conversation it is.
+    pub fn mode(&self) -> Mode {
+        self.telling.mode
+    }
+
+    /// Whether the one who sees said `message`, or was named as the one who handed it in.
+    pub fn is_own(&self, message: &Message) -> bool {
         message.speaker.as_deref() == Some(&self.speaker)
     }
 
-    fn is_participant(&self, message: &Message) -> bool {
-        let speaker = message.speaker.as_deref();
-        speaker.is_some_and(|speaker| self.participants.iter().any(|name| name == speaker))
+    /// What is sent to the speaker who opens the conversation.
+    pub fn opening(&self) -> &'static str {
+        match self.telling.mode {
+            Mode::Meditation => SILENCE,
+            Mode::Talk | Mode::ChooseNames => BEGIN,
+        }
     }
 
-    fn is_first(&self) -> bool {
-        self.participants.first() == Some(&self.speaker)
+    /// `message` as the speaker sees it; `None` if nothing of it is to be seen.
+    pub fn see<'a>(&self, message: &'a Message) -> Option<Seen<'a>> {
+        if notes(message).hides_from(&self.speaker, message) {
+            return None;
+        }
+        let (role, parts) = match message.kind {
+            Kind::Metadata(_) => return None,
+            Kind::System => (Role::System, self.instructions(message)?),
+            // A result belongs to whoever called, whoever handed it in.
+            Kind::ToolResult => (Role::Tool, Cow::Borrowed(message.parts.as_slice())),
+            _ if self.is_own(message) => (Role::Assistant, Cow::Borrowed(message.parts.as_slice())),
+            _ if self.is_participant(message) => (Role::User, said(message)),
+            _ => (Role::User, tagged(said(message), &self.telling.human_tag)),
+        };
+        (!parts.is_empty()).then_some(Seen { role, parts })
+    }
+
+    fn is_participant(&self, message: &Message) -> bool {
+        let mut names = self.telling.participants.iter();
+        let speaker = message.speaker.as_ref();
+        speaker.is_some_and(|speaker| names.any(|name| name == speaker))
+    }
+
+    /// Instructions that name a participant are for that one, as they are; others are told to each speaker.
+    fn instructions<'a>(&self, message: &'a Message) -> Option<Cow<'a, [Part]>> {
+        if self.is_participant(message) {
+            return self.is_own(message).then_some(Cow::Borrowed(&message.parts));
+        }
+        let is_first = self.telling.participants.first() == Some(&self.speaker);
+        if is_first || self.telling.mode == Mode::ChooseNames || message.text().contains(CHOOSE_NAMES) {
+            return Some(Cow::Borrowed(&message.parts));
+        }
+        let tell = |part: &Part| match part {
+            Part::Text(text) => Part::Text(for_the_other(text)),
+            part => part.clone(),
+        };
+        Some(Cow::Owned(message.parts.iter().map(tell).collect()))
     }
 }
 
-/// `messages` as `perspective` sees them, in the same order; only results of tools move up to their calls.
-pub fn seen_by(messages: &[Message], perspective: &Perspective) -> Vec<SeenMessage> {
-    let mut seen = Vec::with_capacity(messages.len());
-    let mut called_last = false;
-    for message in messages {
-        let notes = notes(message);
-        if notes.hides_from(&perspective.speaker, message) {
-            continue;
-        }
-        if message.kind == Kind::ToolCall {
-            called_last = perspective.is_own(message);
-        }
-        match see(message, perspective, called_last) {
-            // A provider wants results right behind their calls: what was said meanwhile is heard after them.
-            Some(result) if result.role == Role::Tool => {
-                let is_own = |seen: &SeenMessage| matches!(seen.role, Role::Assistant | Role::Tool);
-                let place = seen.iter().rposition(is_own).map_or(seen.len(), |last| last + 1);
-                seen.insert(place, result);
-            }
-            other => seen.extend(other),
+/// What others hear of a message: no reasoning, no calls, no results.
+fn said(message: &Message) -> Cow<'_, [Part]> {
+    let is_heard = |part: &&Part| matches!(part, Part::Text(_) | Part::Attachment(_));
+    if message.parts.iter().all(|part| is_heard(&part)) {
+        Cow::Borrowed(&message.parts)
+    } else {
+        Cow::Owned(message.parts.iter().filter(is_heard).cloned().collect())
+    }
+}
+
+/// With the tag before the first text, once: old logs hold it in the text.
+fn tagged<'a>(mut parts: Cow<'a, [Part]>, tag: &str) -> Cow<'a, [Part]> {
+    let is_said = |part: &Part| matches!(part, Part::Text(text) if !text.trim().is_empty());
+    let first = parts.iter().position(is_said).filter(|_| !tag.is_empty());
+    if let Some(Part::Text(text)) = first.and_then(|first| parts.get(first))
+        && untagged(text, tag) == text.as_str()
+    {
+        let text = format!("{tag}: {text}");
+        if let Some(part) = first.and_then(|first| parts.to_mut().get_mut(first)) {
+            *part = Part::Text(text);
         }
     }
-    repair(seen, perspective)
+    parts
 }
 
 /// What a human who stepped in said, without the tag that was put before it when it was shown.
@@ -174,55 +287,10 @@ pub fn untagged<'a>(text: &'a str, human_tag: &str) -> &'a str {
         .map_or(text, str::trim_start)
 }
 
-fn see(message: &Message, perspective: &Perspective, called_last: bool) -> Option<SeenMessage> {
-    let (role, parts) = match message.kind {
-        Kind::Metadata(_) => return None,
-        Kind::System => (Role::System, instructions(message, perspective)),
-        // A result belongs to whoever called, whoever handed it in.
-        Kind::ToolResult => (Role::Tool, called_last.then(|| message.parts.clone())?),
-        _ if perspective.is_own(message) => (Role::Assistant, message.parts.clone()),
-        _ if perspective.is_participant(message) => (Role::User, said(message)),
-        _ => (Role::User, tagged(said(message), &perspective.human_tag)),
-    };
-    (!parts.is_empty()).then_some(SeenMessage {
-        role,
-        parts,
-        synthetic: false,
-    })
-}
-
-/// What others hear of a message: no reasoning, no calls.
-fn said(message: &Message) -> Vec<Part> {
-    let is_heard = |part: &&Part| matches!(part, Part::Text(_) | Part::Attachment(_));
-    message.parts.iter().filter(is_heard).cloned().collect()
-}
-
-fn tagged(mut parts: Vec<Part>, tag: &str) -> Vec<Part> {
-    let first = parts.iter_mut().find_map(|part| match part {
-        Part::Text(text) => Some(text),
-        _ => None,
-    });
-    // Old logs hold the tag in the text; once is enough.
-    if let Some(text) = first.filter(|text| !tag.is_empty() && untagged(text, tag) == text.as_str()) {
-        *text = format!("{tag}: {text}");
-    }
-    parts
-}
-
-fn instructions(message: &Message, perspective: &Perspective) -> Vec<Part> {
-    let is_same = perspective.is_first()
-        || perspective.mode == Mode::ChooseNames
-        || message.text().contains(CHOOSE_NAMES);
-    let for_the_other = |text: &str| {
-        FOR_THE_OTHER
-            .iter()
-            .fold(text.to_owned(), |text, (first, other)| text.replace(first, other))
-    };
-    let tell = |part: &Part| match part {
-        Part::Text(text) if !is_same => Part::Text(for_the_other(text)),
-        part => part.clone(),
-    };
-    message.parts.iter().map(tell).collect()
+fn for_the_other(text: &str) -> String {
+    FOR_THE_OTHER
+        .iter()
+        .fold(text.to_owned(), |text, (first, other)| text.replace(first, other))
 }
 
 /// What the payload says beside the content; nothing if it says that in another way.

@@ -19,6 +19,8 @@ use super::summary::item::{BRIEF_CHARS_MAX, GIST_CHARS_MAX, ItemDraft, TEXT_CHAR
 /// The longest answer that is read, in bytes: some 60,000 tokens, six times what a summary may hold.
 pub const ANSWER_BYTES_MAX: usize = 256 * 1024;
 
+/// The name of the schema, for providers that want one.
+pub const SCHEMA_NAME: &str = "summary_items";
 /// The schema of an [`Answer`], as a provider should get it: in strict modes the fields are generated in the order
 /// in which they stand here, so the detailed text comes first and the shorter ones are made from it.
 pub const SCHEMA_JSON: &str = r#"{

@@ -14,6 +14,7 @@ pub mod line;
 pub mod pending;
 pub mod render;
 pub mod section;
+mod worth;
 
 #[cfg(test)]
 pub(crate) mod fixtures;

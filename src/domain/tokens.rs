@@ -14,8 +14,19 @@ pub trait TokenCounter: Send + Sync {
     /// Tokens of `text`.
     fn count(&self, text: &str) -> i64;
 
-    /// How this counter counts, as stored beside each count: `o200k`, `o200k*claude`, `bytes/3`.
-    fn method(&self) -> &'static str;
+    /// How this counter counts, as stored beside each count: `o200k`, `o200k*claude`, `bytes/3`, and with the factor of
+    /// a guard `o200k*claude×1.12`.
+    fn method(&self) -> &str;
+
+    /// Whether it counts as the provider does, so that nothing has to be learned about it.
+    fn is_exact(&self) -> bool {
+        false
+    }
+
+    /// `tokens` of its own without the factor of a guard: the estimate that calibration learns about.
+    fn plain(&self, tokens: i64) -> i64 {
+        tokens
+    }
 }
 
 /// Tokens of a message, by its content and not by its wire bytes: ids, timestamps and braces that no model sees

@@ -32,6 +32,8 @@ pub struct Line {
     pub label: String,
     /// What.
     pub text: String,
+    /// When.
+    pub at: Timestamp,
 }
 
 /// One exchange for a summariser.
@@ -61,6 +63,7 @@ impl Transcript {
                     voice,
                     label: label.to_owned(),
                     text: text.to_owned(),
+                    at: started_at,
                 })
                 .collect(),
         }
@@ -99,7 +102,7 @@ impl Transcript {
                     message
                         .parts
                         .iter()
-                        .filter_map(move |part| line(message, part, limits))
+                        .filter_map(move |part| line(message, part, limits, exchange.opened_at))
                 })
                 .collect(),
         }
@@ -114,7 +117,7 @@ impl Transcript {
     }
 }
 
-fn line(message: &Message, part: &Part, limits: TranscriptLimits) -> Option<Line> {
+fn line(message: &Message, part: &Part, limits: TranscriptLimits, opened_at: Timestamp) -> Option<Line> {
     let said = if message.kind == Kind::User {
         Voice::User
     } else {
@@ -161,5 +164,6 @@ fn line(message: &Message, part: &Part, limits: TranscriptLimits) -> Option<Line
         voice,
         label: one_line(&label.unwrap_or_default()),
         text,
+        at: message.at.unwrap_or(opened_at),
     })
 }

@@ -12,33 +12,47 @@
 //! # Ok::<(), recapd::formats::FormatError>(())
 //! ```
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{borrow::Borrow, collections::VecDeque, sync::Arc};
 
 use super::{
     context::{ContextInput, SourceExchange, SourceMessage},
     exchange::{Entry, Exchange, ExchangeState, FIRST_EXCHANGE},
-    ledger::{Cut, Ledger},
+    ledger::{Cut, Ledger, TooBig, WindowExchange},
     lineage::Step,
     message::Message,
+    settings::OnOverflow,
     time::Timestamp,
     tokens::{TokenCounter, count_message},
 };
 
-/// How many tokens the window may hold.
+/// How much the window may hold: tokens, and messages if that has a ceiling too.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
-    budget_tokens: i64,
+    max_tokens: i64,
     low_water: f64,
+    max_messages: i64,
 }
 
 impl Budget {
     /// A ceiling of `budget_tokens` (0 disables eviction). When it is exceeded, exchanges leave until the window is
     /// at or under `low_water` × the ceiling; 1.0 evicts just enough (seeds 000 and 001), less keeps the provider's
     /// prompt cache warm between evictions. `low_water` is held to 0..=1.
-    pub fn new(budget_tokens: i64, low_water: f64) -> Self {
+    pub const fn new(budget_tokens: i64, low_water: f64) -> Self {
         Self {
-            budget_tokens: budget_tokens.max(0),
+            max_tokens: if budget_tokens < 0 { 0 } else { budget_tokens },
             low_water: low_water.clamp(0.0, 1.0),
+            max_messages: 0,
+        }
+    }
+
+    /// The same with a ceiling of `max_messages` messages (0 is none): whole exchanges leave, oldest first, until at
+    /// most so many are left. Only messages that are sent count, and none of the preamble's. The newest exchange stays
+    /// however many it holds, and isn't over budget for that (seed 004; origins 4.2, edge case 1).
+    #[must_use]
+    pub fn with_max_messages(self, max_messages: i64) -> Self {
+        Self {
+            max_messages: max_messages.max(0),
+            ..self
         }
     }
 
@@ -49,7 +63,12 @@ impl Budget {
 
     /// The ceiling; 0 means none.
     pub fn budget_tokens(self) -> i64 {
-        self.budget_tokens
+        self.max_tokens
+    }
+
+    /// The ceiling in messages; 0 means none.
+    pub fn max_messages(self) -> i64 {
+        self.max_messages
     }
 
     /// Where an eviction stops, as a share of the ceiling.
@@ -64,70 +83,152 @@ impl Budget {
         reason = "budgets are far below 2^52 tokens"
     )]
     pub fn low_water_tokens(self) -> i64 {
-        (self.budget_tokens as f64 * self.low_water).floor() as i64
+        (self.max_tokens as f64 * self.low_water).floor() as i64
     }
 
-    /// Whether this ceiling is above one of `budget_tokens`; none is above any.
-    pub fn is_above(self, budget_tokens: i64) -> bool {
-        budget_tokens > 0 && (self.budget_tokens == 0 || self.budget_tokens > budget_tokens)
+    /// Whether one of these ceilings is above that of `before`; none is above any.
+    pub fn is_above(self, before: Self) -> bool {
+        let is_above = |ceiling, before| before > 0 && (ceiling == 0 || ceiling > before);
+        is_above(self.max_tokens, before.max_tokens) || is_above(self.max_messages, before.max_messages)
+    }
+
+    /// The same, but no ceiling is above that of `before`.
+    #[must_use]
+    pub fn held_to(self, before: Self) -> Self {
+        let lower = |ceiling: i64, before: i64| match (ceiling, before) {
+            (0, other) | (other, 0) => other,
+            (ceiling, before) => ceiling.min(before),
+        };
+        Self {
+            max_tokens: lower(self.max_tokens, before.max_tokens),
+            max_messages: lower(self.max_messages, before.max_messages),
+            ..self
+        }
     }
 
     /// Whether `tokens` are too many (seed 001: a ceiling, so equal is fine).
     pub fn is_exceeded_by(self, tokens: i64) -> bool {
-        self.budget_tokens > 0 && tokens > self.budget_tokens
+        self.max_tokens > 0 && tokens > self.max_tokens
+    }
+
+    /// Whether `messages` are too many.
+    pub fn is_exceeded_by_messages(self, messages: i64) -> bool {
+        self.max_messages > 0 && messages > self.max_messages
     }
 }
 
 /// An exchange with its messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldExchange {
+pub struct HeldExchange<M = Message> {
     /// Its row.
     pub exchange: Exchange,
     /// Its messages, in order.
-    pub messages: Vec<Message>,
+    pub messages: Vec<M>,
     /// What each of them costs.
     pub tokens: Vec<i64>,
 }
 
-/// A window held in memory. It keeps the preamble and the exchanges in the window, nothing else.
-pub struct Window {
+/// A window held in memory. It keeps the preamble and the exchanges in the window, nothing else. Messages are its own,
+/// or, as `Window<&Message>` or `Window<Arc<Message>>`, those of whoever keeps the history.
+pub struct Window<M = Message> {
     ledger: Ledger,
     budget: Budget,
+    on_overflow: OnOverflow,
     counter: Arc<dyn TokenCounter>,
-    preamble: Vec<(Message, i64)>,
-    held: VecDeque<HeldExchange>,
+    preamble: Vec<(M, i64)>,
+    held: VecDeque<HeldExchange<M>>,
 }
 
-impl Window {
+/// What a message did to a window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pushed<M = Message> {
+    /// The exchanges that had to leave, oldest first.
+    pub evicted: Vec<HeldExchange<M>>,
+    /// The session that ended since its newest exchange is too big ([`OnOverflow::End`]).
+    pub session_ended: Option<i64>,
+}
+
+impl<M> Default for Pushed<M> {
+    fn default() -> Self {
+        Self {
+            evicted: Vec::new(),
+            session_ended: None,
+        }
+    }
+}
+
+impl<M: Borrow<Message>> Window<M> {
     /// An empty window.
     pub fn new(budget: Budget, counter: Arc<dyn TokenCounter>) -> Self {
         Self {
             ledger: Ledger::default(),
             budget,
+            on_overflow: OnOverflow::Evict,
             counter,
             preamble: Vec::new(),
             held: VecDeque::new(),
         }
     }
 
-    /// Appends a message, said at `now` unless it brings a time of its own, and returns the exchanges that had to
-    /// leave, oldest first. A clear empties the window; a rewind does nothing, since what it would bring back isn't
-    /// kept here.
-    pub fn push(&mut self, message: Message, now: Timestamp) -> Vec<HeldExchange> {
-        let tokens = count_message(self.counter.as_ref(), &message);
-        let entry = Entry::new(&message, tokens, message.at.unwrap_or(now));
-        let is_clear = Step::of(&message) == Some(Step::Clear);
-        let appended = self.ledger.append(&entry, 0);
-        self.hold(appended.exchange, message, tokens);
-        if is_clear {
-            self.ledger.clear(entry.at);
-            self.preamble.clear();
-            return self.held.drain(..).collect();
-        }
-        self.evict(entry.at)
+    /// The same window, which does as `on_overflow` says when the newest exchange alone is too big.
+    #[must_use]
+    pub fn on_overflow(self, on_overflow: OnOverflow) -> Self {
+        Self { on_overflow, ..self }
     }
 
-    fn hold(&mut self, exchange: i64, message: Message, tokens: i64) {
+    /// Appends a message, said at `now` unless it brings a time of its own, and returns the exchanges that had to
+    /// leave, oldest first. A clear empties the window; a rewind does nothing, since what it would bring back isn't
+    /// kept here. Nothing is refused: see [`Self::try_push`].
+    pub fn push(&mut self, message: M, now: Timestamp) -> Vec<HeldExchange<M>> {
+        let tokens = count_message(self.counter.as_ref(), message.borrow());
+        self.push_counted(message, tokens, now)
+    }
+
+    /// As [`Self::push`], with a message whose tokens are known: counted before, or reported by the provider.
+    pub fn push_counted(&mut self, message: M, tokens: i64, now: Timestamp) -> Vec<HeldExchange<M>> {
+        let entry = entry(message.borrow(), tokens, now);
+        self.take_in(message, &entry).evicted
+    }
+
+    /// As [`Self::push`], but a message that makes the newest exchange too big by itself is refused, or ends the
+    /// session, if that is wished.
+    ///
+    /// # Errors
+    /// [`TooBig`] under [`OnOverflow::Refuse`]; the window is as it was then.
+    pub fn try_push(&mut self, message: M, now: Timestamp) -> Result<Pushed<M>, TooBig> {
+        let tokens = count_message(self.counter.as_ref(), message.borrow());
+        let entry = entry(message.borrow(), tokens, now);
+        if self.on_overflow == OnOverflow::Refuse {
+            let mut after = self.ledger.clone();
+            after.append(&entry, 0);
+            after.heed_overflow(&entry, self.budget, self.on_overflow)?;
+        }
+        let pushed = self.take_in(message, &entry);
+        let session_ended = self.ledger.heed_overflow(&entry, self.budget, self.on_overflow)?;
+        Ok(Pushed {
+            session_ended,
+            ..pushed
+        })
+    }
+
+    fn take_in(&mut self, message: M, entry: &Entry) -> Pushed<M> {
+        let is_clear = Step::of(message.borrow()) == Some(Step::Clear);
+        let appended = self.ledger.append(entry, 0);
+        self.hold(appended.exchange, message, entry.tokens);
+        let evicted = if is_clear {
+            self.ledger.clear(entry.at);
+            self.preamble.clear();
+            self.held.drain(..).collect()
+        } else {
+            self.evict(entry.at)
+        };
+        Pushed {
+            evicted,
+            session_ended: None,
+        }
+    }
+
+    fn hold(&mut self, exchange: i64, message: M, tokens: i64) {
         let preamble = self.ledger.preamble.as_ref();
         if preamble.is_some_and(|preamble| preamble.exchange == exchange) {
             self.preamble.push((message, tokens));
@@ -152,19 +253,19 @@ impl Window {
         }
     }
 
-    fn evict(&mut self, at: Timestamp) -> Vec<HeldExchange> {
-        let Some(overflow) = self.ledger.overflow(self.budget) else {
+    fn evict(&mut self, at: Timestamp) -> Vec<HeldExchange<M>> {
+        let by_tokens = self.ledger.overflow(self.budget).map(|overflow| {
+            // From the oldest on, only as many exchanges are looked at as leave, however many the window holds.
+            let mut fitting = self.held.iter().map(|held| Cut::before(&held.exchange));
+            fitting.find(|cut| cut.tokens_before >= overflow.tokens_before_min)
+        });
+        let by_messages = self.ledger.message_overflow(
+            self.budget,
+            self.held.iter().map(|held| WindowExchange::from(&held.exchange)),
+        );
+        let Some(cut) = self.ledger.later_cut(by_tokens, by_messages) else {
             return Vec::new();
         };
-        // From the oldest on, only as many exchanges are looked at as leave, however many the window holds.
-        let cut = self
-            .held
-            .iter()
-            .find(|held| held.exchange.tokens_before >= overflow.tokens_before_min)
-            .map(|held| Cut {
-                exchange: held.exchange.exchange,
-                tokens_before: held.exchange.tokens_before,
-            });
         if self.ledger.evict_to(cut, at).is_none() {
             return Vec::new();
         }
@@ -178,50 +279,37 @@ impl Window {
 
     /// The messages that the model sees, in order: preamble, then the exchanges in the window.
     pub fn messages(&self) -> impl Iterator<Item = &Message> {
-        self.preamble
-            .iter()
-            .map(|(message, _)| message)
-            .chain(self.held.iter().flat_map(|held| held.messages.iter()))
+        let preamble = self.preamble.iter().map(|(message, _)| message);
+        let held = self.held.iter().flat_map(|held| held.messages.iter());
+        preamble.chain(held).map(Borrow::borrow)
     }
 
     /// The exchanges in the window, oldest first.
-    pub fn exchanges(&self) -> impl Iterator<Item = &HeldExchange> {
+    pub fn exchanges(&self) -> impl Iterator<Item = &HeldExchange<M>> {
         self.held.iter()
     }
 
     /// What a context of the window is built from, without a summary and without an anchor, which it doesn't keep.
-    /// Messages are numbered from the window's beginning.
     pub fn context_input(&self) -> ContextInput<'_> {
-        let mut seq = 0;
-        let mut source = |message, tokens| {
-            seq += 1;
-            SourceMessage {
-                seq,
-                message,
-                tokens: Some(tokens),
+        let exchanges = self.held.iter().map(|held| {
+            let messages = held.messages.iter().zip(held.tokens.iter().copied());
+            SourceExchange {
+                exchange: held.exchange.exchange,
+                is_open: held.exchange.state == ExchangeState::Open,
+                messages: sources(held.exchange.first_seq, messages),
             }
-        };
-        let preamble = self.preamble.iter();
-        let preamble = preamble.map(|(message, tokens)| source(message, *tokens));
+        });
+        let preamble = self.preamble.iter().map(|(message, tokens)| (message, *tokens));
+        let first_seq = self
+            .ledger
+            .preamble
+            .as_ref()
+            .map_or(1, |preamble| preamble.first_seq);
         ContextInput {
-            preamble: preamble.collect(),
-            anchor: None,
-            summary: None,
-            exchanges: self
-                .held
-                .iter()
-                .map(|held| {
-                    let messages = held.messages.iter().zip(&held.tokens);
-                    SourceExchange {
-                        exchange: held.exchange.exchange,
-                        is_open: held.exchange.state == ExchangeState::Open,
-                        messages: messages
-                            .map(|(message, tokens)| source(message, *tokens))
-                            .collect(),
-                    }
-                })
-                .collect(),
+            preamble: sources(first_seq, preamble),
+            exchanges: exchanges.collect(),
             evicted: self.ledger.first_exchange > FIRST_EXCHANGE,
+            ..ContextInput::default()
         }
     }
 
@@ -234,6 +322,23 @@ impl Window {
     pub fn is_over_budget(&self) -> bool {
         self.ledger.is_over_budget(self.budget)
     }
+}
+
+fn sources<'m, M: Borrow<Message> + 'm>(
+    first_seq: i64,
+    messages: impl Iterator<Item = (&'m M, i64)>,
+) -> Vec<SourceMessage<'m>> {
+    let numbered = (first_seq..).zip(messages);
+    let sources = numbered.map(|(seq, (message, tokens))| SourceMessage {
+        seq,
+        message: message.borrow(),
+        tokens: Some(tokens),
+    });
+    sources.collect()
+}
+
+fn entry(message: &Message, tokens: i64, now: Timestamp) -> Entry {
+    Entry::new(message, tokens, message.at.unwrap_or(now))
 }
 
 #[cfg(test)]

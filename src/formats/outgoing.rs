@@ -65,6 +65,11 @@ impl RequestFormat {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
+    /// Whether a conversation there must end with what the user says, or with results.
+    pub fn ends_with_user(self) -> bool {
+        self == Self::Gemini
+    }
+
     /// Whether every model there takes instructions in the middle of a conversation.
     pub fn takes_system_in_place(self) -> bool {
         matches!(self, Self::OpenAiChat | Self::OpenAiResponses)

@@ -10,7 +10,10 @@ use super::{
     json::Fields,
     message, unknown_kind,
 };
-use crate::domain::message::{Format, Kind, Message, Metadata, Part};
+use crate::domain::{
+    message::{Format, Kind, Message, Metadata, Part},
+    perspective::HUMANS,
+};
 
 /// The events that have a meaning here. The last one is for the file's reader: see [`opens`].
 const COMPLETE: &str = "MessageCompleteEvent";
@@ -22,9 +25,8 @@ const START: &str = "ConversationStartEvent";
 const EVENT: &str = "Event";
 /// The agent that begins.
 const FIRST_AGENT: &str = "agent_a";
-/// The speaker of what people say, and what they are called.
+/// The speaker of what people say.
 const HUMAN: &str = "human";
-const HUMANS: [&str; 4] = [HUMAN, "researcher", "user", "external"];
 /// What marks a person's words where they are shown to an agent.
 const HUMAN_MARK: &str = "[HUMAN]: ";
 /// How the text begins that stands where a provider failed to answer, in lower case, and its kind.

@@ -2,24 +2,14 @@
 //! (OpenAI, Anthropic, Claude Code's transcripts, Gemini), or a native message of kind `usage`.
 
 use super::json::Fields;
-use crate::domain::message::Message;
-
-/// A provider's report on one request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReportedUsage {
-    /// The model that answered, if the message says so.
-    pub model: Option<String>,
-    /// The provider's id of the answer. A transcript may spread one answer over several messages, each with the same
-    /// report.
-    pub response_id: Option<String>,
-    /// Tokens of the whole request, those read from a cache and written to one included.
-    pub prompt_tokens: i64,
-    /// Tokens of the answer, if reported.
-    pub output_tokens: Option<i64>,
-}
+use crate::domain::{calibration::ReportedUsage, message::Message};
 
 /// The report that `message` carries, if it carries one.
 pub fn reported_usage(message: &Message) -> Option<ReportedUsage> {
+    // Most messages carry none: that is seen without reading them.
+    if !message.payload.contains("usage") && message.kind.name() != "usage" {
+        return None;
+    }
     let whole = Fields::parse(&message.payload).ok()?;
     let inner = whole.object("message");
     let data = whole.object("data");
@@ -29,7 +19,7 @@ pub fn reported_usage(message: &Message) -> Option<ReportedUsage> {
             .flatten()
     };
     let usage = places().find_map(|place| place.object("usage").or_else(|| place.object("usageMetadata")));
-    let (prompt_tokens, output_tokens) = match &usage {
+    let usage = match &usage {
         Some(usage) => tokens(usage)?,
         // A native message of kind `usage` is the report itself.
         None if message.kind.name() == "usage" => places().find_map(tokens)?,
@@ -40,22 +30,40 @@ pub fn reported_usage(message: &Message) -> Option<ReportedUsage> {
     Some(ReportedUsage {
         model: label(&["model", "modelVersion"]),
         response_id: answer.text("id").or_else(|| answer.text("responseId")),
-        prompt_tokens,
-        output_tokens,
+        ..usage
     })
 }
 
-/// Tokens of the request and of the answer. Anthropic counts cached tokens apart; the others count them in.
-fn tokens(usage: &Fields<'_>) -> Option<(i64, Option<i64>)> {
+/// The report that stands by itself as `json`: a provider's `usage` object, which may name its `model` too.
+pub fn read_usage(json: &str) -> Option<ReportedUsage> {
+    let usage = Fields::parse(json).ok()?;
+    Some(ReportedUsage {
+        model: usage.text("model"),
+        ..tokens(&usage)?
+    })
+}
+
+/// Tokens of the request and of the answer. Anthropic counts cached tokens apart, Gemini thinking; the others count them
+/// in.
+fn tokens(usage: &Fields<'_>) -> Option<ReportedUsage> {
     let first = |names: &[&str]| names.iter().find_map(|name| whole_number(usage, name));
     let prompt = first(&["input_tokens", "prompt_tokens", "promptTokenCount"])?;
     let cached = ["cache_creation_input_tokens", "cache_read_input_tokens"];
     let cached = cached.into_iter().filter_map(|name| whole_number(usage, name));
-    let prompt = cached.fold(prompt, i64::saturating_add);
-    Some((
-        prompt,
-        first(&["output_tokens", "completion_tokens", "candidatesTokenCount"]),
-    ))
+    let output = first(&["output_tokens", "completion_tokens"]);
+    let details = ["output_tokens_details", "completion_tokens_details"];
+    let details = details.iter().find_map(|name| usage.object(name));
+    let named = |details: &Fields<'_>| {
+        let names = ["reasoning_tokens", "thinking_tokens"];
+        names.iter().find_map(|name| whole_number(details, name))
+    };
+    let apart = whole_number(usage, "candidatesTokenCount");
+    Some(ReportedUsage {
+        prompt_tokens: cached.fold(prompt, i64::saturating_add),
+        output_tokens: output.or(apart),
+        thinking_tokens: details.as_ref().and_then(named).or(apart.map(|_| 0)),
+        ..ReportedUsage::default()
+    })
 }
 
 fn whole_number(fields: &Fields<'_>, name: &str) -> Option<i64> {
@@ -127,6 +135,42 @@ mod tests {
                 "{payload}"
             );
         }
+    }
+
+    #[test]
+    fn thinking_is_told_apart_where_providers_do() {
+        let cases = [
+            (
+                json!({"input_tokens": 1, "output_tokens": 90, "output_tokens_details": {"thinking_tokens": 60}}),
+                Some(60),
+            ),
+            (
+                json!({"prompt_tokens": 1, "completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 0}}),
+                Some(0),
+            ),
+            (
+                json!({"promptTokenCount": 1, "candidatesTokenCount": 9, "thoughtsTokenCount": 70}),
+                Some(0),
+            ),
+            (json!({"input_tokens": 1, "output_tokens": 90}), None),
+        ];
+        for (usage, thinking) in cases {
+            let read = read_usage(&usage.to_string()).unwrap();
+            assert_eq!(
+                (read.prompt_tokens, read.thinking_tokens),
+                (1, thinking),
+                "{usage}"
+            );
+            assert!(read.output_tokens.is_some());
+        }
+        assert_eq!(read_usage("[1]"), None);
+        assert_eq!(
+            read_usage(r#"{"input_tokens":1,"model":"gpt-5"}"#)
+                .unwrap()
+                .model
+                .as_deref(),
+            Some("gpt-5")
+        );
     }
 
     #[test]

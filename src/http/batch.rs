@@ -9,7 +9,10 @@ use super::{
     problem::{Finding, INVALID_BODY, INVALID_MESSAGE, Place, Problem, TOO_MANY_MESSAGES},
 };
 use crate::{
-    domain::message::{Format, Message},
+    domain::{
+        calibration::ReportedUsage,
+        message::{Format, Message},
+    },
     formats,
 };
 
@@ -17,6 +20,8 @@ use crate::{
 const FINDINGS_MAX: usize = 20;
 /// The field of a batch that holds its messages.
 const MESSAGES_FIELD: &str = "messages";
+/// The field beside them that holds what the provider reported on the request behind the last answer.
+const USAGE_FIELD: &str = "usage";
 /// Fields of which every message has one, and no batch.
 const MESSAGE_FIELDS: [&str; 3] = ["role", "kind", "type"];
 
@@ -26,6 +31,15 @@ struct Piece<'b> {
     json: &'b str,
 }
 
+/// What a body holds.
+#[derive(Debug)]
+pub(super) struct Batch {
+    /// The messages, in order.
+    pub(super) messages: Vec<Message>,
+    /// What the provider reported on the request that the last answer among them came from.
+    pub(super) usage: Option<ReportedUsage>,
+}
+
 /// The messages of a body, at most `messages_max`, in order; each payload is verbatim. Without a `format`, each
 /// message is read as what it certainly is, and else as the first one in the body that is certain.
 pub(super) fn messages(
@@ -33,14 +47,14 @@ pub(super) fn messages(
     body: &[u8],
     format: Option<Format>,
     messages_max: usize,
-) -> Result<Vec<Message>, Problem> {
+) -> Result<Batch, Problem> {
     let text = std::str::from_utf8(body).map_err(|error| {
         let detail = format!("byte {} of the body is no UTF-8", error.valid_up_to() + 1);
         Problem::new(INVALID_BODY, detail).hint("send UTF-8")
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let pieces = match writing {
-        Writing::Lines => lines(text),
+    let (pieces, usage) = match writing {
+        Writing::Lines => (lines(text), None),
         Writing::Document => document(text)?,
     };
     if pieces.is_empty() {
@@ -54,7 +68,10 @@ pub(super) fn messages(
         return Err(Problem::new(TOO_MANY_MESSAGES, detail)
             .hint("send them in several requests, in order, or raise http.batch_messages_max"));
     }
-    parse_all(&pieces, format)
+    Ok(Batch {
+        messages: parse_all(&pieces, format)?,
+        usage,
+    })
 }
 
 fn parse_all(pieces: &[Piece<'_>], format: Option<Format>) -> Result<Vec<Message>, Problem> {
@@ -91,19 +108,29 @@ fn lines(text: &str) -> Vec<Piece<'_>> {
     numbered.filter(|piece| !piece.json.is_empty()).collect()
 }
 
-/// A message, an array of messages, or an object that holds an array of messages.
-fn document(text: &str) -> Result<Vec<Piece<'_>>, Problem> {
+/// A message, an array of messages, or an object that holds an array of messages, and perhaps a report of usage.
+fn document(text: &str) -> Result<(Vec<Piece<'_>>, Option<ReportedUsage>), Problem> {
     let raw: &RawValue = serde_json::from_str(text).map_err(|error| broken(&error))?;
     if raw.get().starts_with('[') {
-        return elements(raw, "");
+        return Ok((elements(raw, "")?, None));
     }
-    match batch(raw)? {
-        Some(messages) => elements(messages, "/messages"),
-        None => Ok(vec![Piece {
-            place: Place::Pointer(String::new()),
-            json: raw.get(),
-        }]),
+    if let Some((messages, usage)) = batch(raw)? {
+        return Ok((elements(messages, "/messages")?, usage.map(report).transpose()?));
     }
+    let message = Piece {
+        place: Place::Pointer(String::new()),
+        json: raw.get(),
+    };
+    Ok((vec![message], None))
+}
+
+fn report(usage: &RawValue) -> Result<ReportedUsage, Problem> {
+    formats::read_usage(usage.get()).ok_or_else(|| {
+        misplaced(
+            "/usage",
+            "is no report of usage; give the provider's own object, with input_tokens, prompt_tokens or promptTokenCount",
+        )
+    })
 }
 
 fn elements<'b>(array: &'b RawValue, within: &str) -> Result<Vec<Piece<'b>>, Problem> {
@@ -116,24 +143,24 @@ fn elements<'b>(array: &'b RawValue, within: &str) -> Result<Vec<Piece<'b>>, Pro
     Ok(numbered.collect())
 }
 
-/// What the object holds under `messages`, unless it is a message itself. Anything beside it would be lost in
-/// silence, so it is refused.
-fn batch(raw: &RawValue) -> Result<Option<&RawValue>, Problem> {
+/// What the object holds under `messages` and `usage`, unless it is a message itself. Anything beside it would be lost
+/// in silence, so it is refused.
+fn batch(raw: &RawValue) -> Result<Option<(&RawValue, Option<&RawValue>)>, Problem> {
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(raw.get()).unwrap_or_default();
     let is_message = MESSAGE_FIELDS.iter().any(|&name| fields.contains_key(name));
     let Some(&messages) = fields.get(MESSAGES_FIELD).filter(|_| !is_message) else {
         return Ok(None);
     };
-    match fields.keys().find(|name| *name != MESSAGES_FIELD) {
-        Some(name) => {
-            let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
-            Err(misplaced(
-                &pointer,
-                "is none of the messages; leave it out, or send it as a message (instructions as role system)",
-            ))
-        }
-        None => Ok(Some(messages)),
+    let mut names = fields.keys();
+    if let Some(name) = names.find(|name| ![MESSAGES_FIELD, USAGE_FIELD].contains(&name.as_str())) {
+        let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+        return Err(misplaced(
+            &pointer,
+            "is none of the messages; leave it out, or send it as a message (instructions as role system)",
+        ));
     }
+    let usage = fields.get(USAGE_FIELD).copied();
+    Ok(Some((messages, usage.filter(|usage| usage.get() != "null"))))
 }
 
 fn misplaced(pointer: &str, detail: &str) -> Problem {

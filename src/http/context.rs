@@ -5,10 +5,10 @@ use axum::{Json, extract::State, http::Uri};
 use super::{
     SharedApp,
     extract::{Agent, Parameters, invalid},
-    problem::Problem,
+    problem::{Problem, UNKNOWN_SPEAKER},
 };
 use crate::{
-    context::{self, ContextQuery, ContextReply},
+    context::{self, ContextError, ContextQuery, ContextReply, Viewer},
     domain::context::Alternation,
     formats::outgoing::RequestFormat,
 };
@@ -22,12 +22,22 @@ pub(super) async fn read(
     Agent(agent): Agent,
     uri: Uri,
 ) -> Result<Json<ContextReply>, Problem> {
-    let query = query(&uri)?;
+    let (query, speaker) = query(&uri)?;
     let parts = &app.parts;
     let snapshot = parts.snapshots.of_step(&agent).await?;
     let snapshot = snapshot.ok_or_else(|| Problem::unknown_agent(&agent))?;
-    let material = context::load(parts.store.as_ref(), &agent, &snapshot).await?;
-    let (counter, defaults) = (parts.keeper.counter_of(&agent).await?, app.settings.context);
+    let configured = &app.settings.configured;
+    let viewer = speaker.map(|speaker| Viewer {
+        speaker,
+        telling: configured.telling.clone(),
+    });
+    let material = context::load(parts.store.as_ref(), &agent, &snapshot, viewer).await?;
+    let counter = parts.keeper.counter_of(&agent).await?;
+    let row = parts.store.agent(&agent).await?;
+    let settings = row.map(|row| row.settings).unwrap_or_default();
+    let defaults = settings
+        .expanded(&configured.basis)
+        .context_options(configured.context);
     // A long tool result takes a while to be shortened; other requests shouldn't wait for it.
     let building = tokio::task::spawn_blocking(move || material.build(query, defaults, counter.as_ref()));
     building.await.map(Json).map_err(|error| {
@@ -36,8 +46,9 @@ pub(super) async fn read(
     })
 }
 
-fn query(uri: &Uri) -> Result<ContextQuery, Problem> {
-    let parameters = Parameters::read(uri, &["format", "budget", "alternation"])?;
+/// What is asked for, and by which speaker.
+fn query(uri: &Uri) -> Result<(ContextQuery, Option<String>), Problem> {
+    let parameters = Parameters::read(uri, &["format", "budget", "alternation", "as"])?;
     let formats = "give anthropic, openai, openai-responses or gemini";
     let format = match parameters.text("format") {
         Some(name) => RequestFormat::from_name(name)
@@ -49,9 +60,21 @@ fn query(uri: &Uri) -> Result<ContextQuery, Problem> {
         Alternation::from_name(name)
             .ok_or_else(|| invalid("alternation", &format!("can't be `{name}`"), cure))
     };
-    Ok(ContextQuery {
+    let query = ContextQuery {
         format,
         budget_tokens: parameters.integer("budget", 0..=BUDGET_TOKENS_MAX)?,
         alternation: parameters.text("alternation").map(mode).transpose()?,
-    })
+    };
+    Ok((query, parameters.text("as").map(str::to_owned)))
+}
+
+impl From<ContextError> for Problem {
+    fn from(error: ContextError) -> Self {
+        match error {
+            ContextError::UnknownSpeaker(error) => Self::new(UNKNOWN_SPEAKER, error.to_string()).hint(
+                "ask for one who takes part; settings name them: PATCH /v1/agents/{id} with `participants`",
+            ),
+            ContextError::Store(error) => error.into(),
+        }
+    }
 }

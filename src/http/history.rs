@@ -35,6 +35,7 @@ pub(super) async fn read(
     let few = HistoryQuery {
         archived: archived.unwrap_or(ARCHIVE_SHOWN),
         summary_tokens_max: app.settings.summary_tokens_max,
+        convergence: app.settings.configured.convergence,
         ..HistoryQuery::default()
     };
     let query = if parameters.flag("all")? { few.all() } else { few };

@@ -6,7 +6,7 @@ use axum::{
     extract::{Request, State},
     http::StatusCode,
 };
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{
     SharedApp, body,
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     domain::{agent::AgentId, lineage::Step},
-    store::{AppendOutcome, Stepped},
+    keeper::{ForkReply, StepReply},
 };
 
 /// The body of a clear.
@@ -44,51 +44,12 @@ struct Child {
     child: AgentId,
 }
 
-/// What a step did.
-#[derive(Serialize)]
-pub(super) struct Done {
-    /// The newest exchange; 0 if there is none.
-    exchange: i64,
-    first_exchange: i64,
-    covers_through: i64,
-    window_tokens: i64,
-    #[serde(flatten)]
-    figures: Option<Figures>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Figures {
-    Cleared {
-        session: i64,
-    },
-    Marked {
-        label: Option<String>,
-        marked_exchange: i64,
-    },
-    Rewound {
-        marked_exchange: i64,
-        set_aside: i64,
-        version: Option<i64>,
-    },
-}
-
-/// What a fork made.
-#[derive(Serialize)]
-pub(super) struct Forked {
-    agent_id: AgentId,
-    parent_agent_id: AgentId,
-    fork_exchange: Option<i64>,
-    exchanges: i64,
-    items: i64,
-}
-
 /// Closes the session and empties the window.
 pub(super) async fn clear(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
     request: Request,
-) -> Result<Json<Done>, Problem> {
+) -> Result<Json<StepReply>, Problem> {
     let Nothing {} = read(&app, request, "{}").await?;
     take(&app, agent, Step::Clear).await
 }
@@ -98,7 +59,7 @@ pub(super) async fn mark(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
     request: Request,
-) -> Result<Json<Done>, Problem> {
+) -> Result<Json<StepReply>, Problem> {
     let Labelled { label } = read(&app, request, r#"{"label": "before the refactoring"}"#).await?;
     take(&app, agent, Step::Mark(label)).await
 }
@@ -108,7 +69,7 @@ pub(super) async fn rewind(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
     request: Request,
-) -> Result<Json<Done>, Problem> {
+) -> Result<Json<StepReply>, Problem> {
     let Target { to } = read(&app, request, r#"{"to": "before the refactoring"}"#).await?;
     take(&app, agent, Step::Rewind(to)).await
 }
@@ -118,25 +79,22 @@ pub(super) async fn fork(
     State(app): State<SharedApp>,
     Agent(parent): Agent,
     request: Request,
-) -> Result<(StatusCode, Json<Forked>), Problem> {
+) -> Result<(StatusCode, Json<ForkReply>), Problem> {
     let Child { child } = read(&app, request, r#"{"child": "a-new-agent"}"#).await?;
     let keeper = app.parts.keeper.clone();
     let (from, to) = (parent.clone(), child.clone());
     let forked = app
         .see_through(async move { keeper.fork(&from, &to).await })
         .await?;
-    let made = Forked {
-        agent_id: child,
-        parent_agent_id: parent,
-        fork_exchange: forked.fork_exchange,
-        exchanges: forked.exchanges,
-        items: forked.items,
-    };
-    Ok((StatusCode::CREATED, Json(made)))
+    Ok((StatusCode::CREATED, Json(ForkReply::new(parent, child, forked))))
 }
 
 /// The body of `request`, such as `example`; an empty one stands for `{}`.
-async fn read<T: DeserializeOwned>(app: &SharedApp, request: Request, example: &str) -> Result<T, Problem> {
+pub(super) async fn read<T: DeserializeOwned>(
+    app: &SharedApp,
+    request: Request,
+    example: &str,
+) -> Result<T, Problem> {
     Parameters::read(request.uri(), &[])?;
     let (_, bytes) = body::read(&app.settings, request).await?;
     let text = if bytes.is_empty() { b"{}" } else { bytes.as_ref() };
@@ -144,38 +102,10 @@ async fn read<T: DeserializeOwned>(app: &SharedApp, request: Request, example: &
         .map_err(|error| Problem::new(INVALID_BODY, error.to_string()).hint(format!("send `{example}`")))
 }
 
-async fn take(app: &SharedApp, agent: AgentId, step: Step) -> Result<Json<Done>, Problem> {
+async fn take(app: &SharedApp, agent: AgentId, step: Step) -> Result<Json<StepReply>, Problem> {
     let keeper = app.parts.keeper.clone();
     let outcome = app
         .see_through(async move { keeper.step(&agent, &step).await })
         .await?;
-    Ok(Json(done(outcome)))
-}
-
-fn done(outcome: AppendOutcome) -> Done {
-    let figures = outcome.steps.into_iter().find_map(|step| match step {
-        Stepped::Cleared { session } => Some(Figures::Cleared { session }),
-        Stepped::Marked { label, exchange } => Some(Figures::Marked {
-            label,
-            marked_exchange: exchange,
-        }),
-        Stepped::Rewound {
-            exchange,
-            set_aside,
-            version,
-        } => Some(Figures::Rewound {
-            marked_exchange: exchange,
-            set_aside,
-            version,
-        }),
-        // The keeper asks for the mark to be there.
-        Stepped::Ignored { .. } => None,
-    });
-    Done {
-        exchange: outcome.exchange,
-        first_exchange: outcome.first_exchange,
-        covers_through: outcome.summarized_through,
-        window_tokens: outcome.window_tokens,
-        figures,
-    }
+    Ok(Json(outcome.into()))
 }

@@ -8,13 +8,14 @@ use axum::{
 use serde::Serialize;
 
 use super::{
-    SharedApp, batch,
+    SharedApp,
+    batch::{self, Batch},
     body::{self, Writing},
     extract::{Agent, Parameters, invalid},
     problem::Problem,
 };
 use crate::{
-    domain::message::{Format, Message},
+    domain::{convergence::Reading, message::Format},
     store::AppendOutcome,
 };
 
@@ -36,6 +37,9 @@ pub(super) struct Appended {
     #[serde(skip_serializing_if = "Option::is_none")]
     session_ended: Option<i64>,
     summary: SummaryFigures,
+    /// How alike the speakers sound; `stop` asks whoever drives the conversation to end it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    convergence: Option<Reading>,
 }
 
 /// The window after it. Without a budget, 0, there is no ratio and nothing until an eviction.
@@ -69,12 +73,15 @@ pub(super) async fn append(
     let parameters = Parameters::read(request.uri(), &["format"])?;
     let format = parameters.text("format").map(named_format).transpose()?;
     let (writing, bytes) = body::read(&app.settings, request).await?;
-    let messages = parse(&app, writing, bytes, format).await?;
+    let Batch { messages, usage } = parse(&app, writing, bytes, format).await?;
     let keeper = app.parts.keeper.clone();
-    let outcome = app
-        .see_through(async move { keeper.append(&agent, messages).await })
+    let (outcome, convergence) = app
+        .see_through(async move { keeper.append_and_listen(&agent, messages, usage).await })
         .await?;
-    Ok(Json(appended(&outcome)))
+    Ok(Json(Appended {
+        convergence,
+        ..appended(&outcome)
+    }))
 }
 
 fn named_format(name: &str) -> Result<Format, Problem> {
@@ -90,7 +97,7 @@ async fn parse(
     writing: Writing,
     bytes: Bytes,
     format: Option<Format>,
-) -> Result<Vec<Message>, Problem> {
+) -> Result<Batch, Problem> {
     let messages_max = app.settings.batch_messages_max;
     if bytes.len() <= PARSE_INLINE_BYTES_MAX {
         return batch::messages(writing, &bytes, format, messages_max);
@@ -134,5 +141,6 @@ fn appended(outcome: &AppendOutcome) -> Appended {
             pending_exchanges: outcome.first_exchange - 1 - outcome.summarized_through,
             covers_through: outcome.summarized_through,
         },
+        convergence: None,
     }
 }

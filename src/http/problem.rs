@@ -146,6 +146,16 @@ impl From<StoreError> for Problem {
                      PATCH /v1/agents/{id}",
                 )
             }
+            StoreError::UnknownMessage(_) => {
+                Self::new(UNKNOWN_MESSAGE, format!("{error}; nothing was changed")).hint(
+                    "messages are numbered in the order in which they were stored; GET /v1/agents/{id}/pins lists \
+                     what is pinned",
+                )
+            }
+            StoreError::PinsFull { .. } => Self::new(PINS_FULL, format!("{error}; nothing was changed")).hint(
+                "unpin something: POST /v1/agents/{id}/unpin; or raise context.pins_max_tokens, of which at most a \
+                 quarter of a request is used",
+            ),
             StoreError::Unavailable(_) => {
                 tracing::warn!(%error, "http.database_unavailable");
                 Self::new(

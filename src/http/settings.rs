@@ -15,7 +15,7 @@ use super::{
     extract::{Agent, Parameters, proposal},
     problem::{Finding, INVALID_BODY, INVALID_SETTING, Place, Problem},
 };
-use crate::domain::settings::{AgentSettings, SettingsError, SettingsPatch};
+use crate::domain::settings::{AgentSettings, InForce, SettingsError, SettingsPatch};
 
 /// An agent.
 #[derive(Serialize)]
@@ -24,6 +24,8 @@ pub(super) struct Shown {
     figures: AgentFigures,
     /// What it overrides.
     settings: AgentSettings,
+    /// What is in force, and where each value comes from.
+    in_force: Vec<InForce>,
 }
 
 /// Shows an agent.
@@ -35,7 +37,9 @@ pub(super) async fn show(
     Parameters::read(&uri, &[])?;
     let row = app.parts.store.agent(&agent).await?;
     let row = row.ok_or_else(|| Problem::unknown_agent(&agent))?;
+    let configured = &app.settings.configured;
     Ok(Json(Shown {
+        in_force: row.settings.in_force(&configured.settings, &configured.basis),
         settings: row.settings.clone(),
         figures: row.into(),
     }))

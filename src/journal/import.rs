@@ -1,6 +1,7 @@
 //! From a journal to the database.
 
 use std::{
+    collections::HashSet,
     io::{self, BufRead, Read as _},
     mem,
     sync::Arc,
@@ -11,13 +12,13 @@ use crate::{
     clock::Clock,
     domain::{
         agent::AgentId,
-        journal::{Head, JournalError, Line, LineError, MessageRecord, take_in},
+        journal::{ForkRecord, Head, JournalError, Line, LineError, MessageRecord, take_in},
         ledger::Ledger,
         lineage::Step,
     },
     store::{
         Store,
-        archive::{Archive, ArchiveError, Recorded, Restore, Restored},
+        archive::{Archive, ArchiveError, Origin, Recorded, Restore, Restored},
     },
 };
 
@@ -66,12 +67,15 @@ pub struct Import {
     is_dry: bool,
     section: Option<Section>,
     imported: Imported,
+    /// Whose lines were read: of a fork, a dry run has to know whether its parent would be there.
+    seen: HashSet<AgentId>,
 }
 
 /// The lines of one agent.
 struct Section {
     agent: AgentId,
     head: Option<Head>,
+    origin: Option<Origin>,
     records: Vec<Recorded>,
     bytes: usize,
     /// The agent as a dry run leaves it.
@@ -89,6 +93,7 @@ impl Import {
             is_dry: false,
             section: None,
             imported: Imported::default(),
+            seen: HashSet::new(),
         }
     }
 
@@ -100,6 +105,7 @@ impl Import {
             is_dry: true,
             section: None,
             imported: Imported::default(),
+            seen: HashSet::new(),
         }
     }
 
@@ -174,8 +180,10 @@ impl Import {
 
     fn begin(&mut self, agent: AgentId, head: Option<Head>) {
         self.imported.agents += 1;
+        self.seen.insert(agent.clone());
         self.section = Some(Section {
             agent,
+            origin: head.as_ref().map(Origin::from),
             head,
             records: Vec::new(),
             bytes: 0,
@@ -199,12 +207,17 @@ impl Import {
             agent: section.agent.clone(),
             head: is_last.then(|| section.head.take()).flatten(),
             records: mem::take(&mut section.records),
+            origin: section.origin.clone(),
             is_last,
             now: self.clock.now(),
         };
         let outcome = match &self.target {
             Some(target) if !self.is_dry => target.restore(restore).await,
-            target => section.rehearse(target.as_deref(), &restore.records).await,
+            target => {
+                section
+                    .rehearse(target.as_deref(), &self.seen, &restore.records)
+                    .await
+            }
         };
         match outcome {
             Ok(restored) => {
@@ -222,6 +235,31 @@ impl Import {
 }
 
 impl Section {
+    /// Where a dry run begins: what is there, or what the agent was forked with.
+    async fn begin(
+        &self,
+        target: Option<&dyn Target>,
+        seen: &HashSet<AgentId>,
+    ) -> Result<Ledger, ArchiveError> {
+        let fork = self.origin.as_ref().and_then(|origin| origin.fork.as_deref());
+        if let Some(target) = target
+            && let Some(row) = target.agent(&self.agent).await?
+        {
+            return Ok(row.ledger);
+        }
+        for shared in fork.iter().flat_map(|fork| &fork.exchanges) {
+            let is_there = match target {
+                Some(target) => target.agent(&shared.source).await?.is_some(),
+                None => false,
+            };
+            if !is_there && !seen.contains(&shared.source) {
+                let from = shared.source.clone();
+                return Err(JournalError::NoParent { from }.into());
+            }
+        }
+        Ok(fork.map(ForkRecord::ledger).unwrap_or_default())
+    }
+
     fn is_full(&self) -> bool {
         self.records.len() >= usize::from(CHUNK_MESSAGES_MAX) || self.bytes >= CHUNK_BYTES_MAX
     }
@@ -230,14 +268,11 @@ impl Section {
     async fn rehearse(
         &mut self,
         target: Option<&dyn Target>,
+        seen: &HashSet<AgentId>,
         records: &[Recorded],
     ) -> Result<Restored, ArchiveError> {
         if self.ledger.is_none() {
-            let row = match target {
-                Some(target) => target.agent(&self.agent).await?,
-                None => None,
-            };
-            self.ledger = Some(row.map(|row| row.ledger).unwrap_or_default());
+            self.ledger = Some(self.begin(target, seen).await?);
         }
         let ledger = self.ledger.get_or_insert_default();
         let known = records.partition_point(|recorded| recorded.record.seq <= ledger.last_seq);

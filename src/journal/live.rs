@@ -2,6 +2,8 @@
 //!
 //! It is a second copy, never a condition: a failure to write is for the caller to log and count. Lines stand in the
 //! order of their numbers as long as whoever appends holds the agent's [`lane`](Journal::lane).
+//!
+//! An agent's file begins with all that is known of it then, as an export writes it: the file alone can be imported.
 
 use std::{
     fs::{File, OpenOptions},
@@ -17,7 +19,11 @@ use tokio::{
     time::timeout,
 };
 
-use crate::domain::{agent::AgentId, journal::MessageRecord};
+use super::chunk;
+use crate::{
+    domain::{agent::AgentId, journal::MessageRecord},
+    store::archive::{Archive, ArchiveError},
+};
 
 /// Agents that share a lane wait for each other; with so many lanes, few do.
 const LANES: usize = 64;
@@ -27,20 +33,22 @@ const WAIT: Duration = Duration::from_secs(1);
 /// A folder of journals, one per agent.
 pub struct Journal {
     folder: PathBuf,
+    archive: Arc<dyn Archive>,
     lanes: Vec<Mutex<()>>,
     /// Writes under way: a disk that hangs must not hold ever more threads.
     writes: Arc<Semaphore>,
 }
 
 impl Journal {
-    /// A journal in `folder`, which is made if it isn't there.
+    /// A journal in `folder`, which is made if it isn't there, of the agents in `archive`.
     ///
     /// # Errors
     /// When the folder can't be made.
-    pub fn open(folder: &Path) -> io::Result<Self> {
+    pub fn open(folder: &Path, archive: Arc<dyn Archive>) -> io::Result<Self> {
         std::fs::create_dir_all(folder)?;
         Ok(Self {
             folder: folder.to_owned(),
+            archive,
             lanes: (0..LANES).map(|_| Mutex::new(())).collect(),
             writes: Arc::new(Semaphore::new(LANES)),
         })
@@ -62,18 +70,54 @@ impl Journal {
             .await
     }
 
-    /// Appends the lines of an agent's messages, all or, when the disk fails, some of them.
+    /// Appends the lines of an agent's messages, which are stored already: all or, when the disk fails, some of them.
     ///
     /// # Errors
-    /// What the system says, or that the disk takes longer than a second.
+    /// What the system says, or that the disk takes longer than a second, or what the database fails with.
     pub async fn append(&self, agent: &AgentId, records: Vec<MessageRecord>) -> io::Result<()> {
         let path = self.path(agent);
+        if !path.exists() && self.begin(agent, &path).await? {
+            return Ok(());
+        }
+        let lines = records.iter().map(MessageRecord::line).collect();
+        self.write(path, lines).await
+    }
+
+    /// Begins an agent's file with its head and all its messages, those among them that were stored just now. Says
+    /// whether it could: nobody knows the head of an agent that was forked too long ago. The file appears when it is
+    /// whole.
+    async fn begin(&self, agent: &AgentId, path: &Path) -> io::Result<bool> {
+        let head = match self.archive.head(agent).await {
+            Ok(Some(head)) => head,
+            Ok(None) | Err(ArchiveError::Forked(_)) => return Ok(false),
+            Err(error) => return Err(io::Error::other(error)),
+        };
+        let begun = path.with_extension("begun");
+        match std::fs::remove_file(&begun) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        self.write(begun.clone(), vec![head.line()]).await?;
+        let mut after_seq = 0;
+        loop {
+            let records = self.archive.records(agent, chunk(after_seq, head.last_seq)).await;
+            let records = records.map_err(io::Error::other)?;
+            let Some(last) = records.last() else { break };
+            after_seq = last.seq;
+            let lines = records.iter().map(MessageRecord::line).collect();
+            self.write(begun.clone(), lines).await?;
+        }
+        std::fs::rename(&begun, path)?;
+        Ok(true)
+    }
+
+    async fn write(&self, path: PathBuf, lines: Vec<String>) -> io::Result<()> {
         let Ok(permit) = Arc::clone(&self.writes).try_acquire_owned() else {
             return Err(io::Error::other("earlier writes hang"));
         };
         let writing = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            append_lines(&path, &records)
+            append_lines(&path, &lines)
         });
         timeout(WAIT, writing).await?.map_err(io::Error::other)?
     }
@@ -91,15 +135,15 @@ fn hash(agent: &AgentId) -> u128 {
         .fold(0, |hash, &byte| hash << 8 | u128::from(byte))
 }
 
-fn append_lines(path: &Path, records: &[MessageRecord]) -> io::Result<()> {
+fn append_lines(path: &Path, lines: &[String]) -> io::Result<()> {
     let mut file = open_private(path)?;
     let mut text = String::new();
     // A crash may have left a torn line; what follows must not become part of it.
     if ends_in_a_torn_line(&mut file)? {
         text.push('\n');
     }
-    for record in records {
-        text.push_str(&record.line());
+    for line in lines {
+        text.push_str(line);
         text.push('\n');
     }
     file.write_all(text.as_bytes())

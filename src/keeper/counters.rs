@@ -1,7 +1,7 @@
 //! Which counter counts an agent's messages: the configuration's, or that of the agent's own provider and model.
 //!
 //! An agent's settings are read at its first append, then learned from each append's answer. A change that another
-//! program makes is therefore heard of with one append's delay; until then messages are counted as before.
+//! program makes is therefore heard of with one append's delay; what was counted as before until then is counted again.
 
 use std::{
     collections::HashMap,
@@ -11,7 +11,7 @@ use std::{
 use crate::domain::{agent::AgentId, settings::AgentSettings, tokens::TokenCounter};
 
 /// So many agents are remembered; then all are forgotten and asked for again, which costs each one read.
-const AGENTS_MAX: usize = 100_000;
+pub(super) const AGENTS_MAX: usize = 100_000;
 
 /// Finds the counter for a provider and a model.
 pub type FindCounter = Arc<dyn Fn(&str, &str) -> Arc<dyn TokenCounter> + Send + Sync>;
@@ -19,90 +19,103 @@ pub type FindCounter = Arc<dyn Fn(&str, &str) -> Arc<dyn TokenCounter> + Send + 
 /// A provider and a model.
 pub(super) type Named = (String, String);
 
+/// How an agent's messages are counted.
+#[derive(Clone)]
+pub(super) struct Counting {
+    /// By whose tokenizer; none if nobody said, and then nothing can be learned about it.
+    pub(super) named: Option<Arc<Named>>,
+    /// By the plain estimate, or exactly.
+    pub(super) plain: Arc<dyn TokenCounter>,
+}
+
 /// Counters by agent.
 pub(super) struct Counters {
-    default: Arc<dyn TokenCounter>,
+    default: Counting,
     /// None: every agent is counted by the default.
     own: Option<Own>,
 }
 
 struct Own {
-    default: Named,
+    default: Arc<Named>,
     find: FindCounter,
-    known: Mutex<HashMap<AgentId, Option<Known>>>,
-}
-
-#[derive(Clone)]
-struct Known {
-    named: Named,
-    counter: Arc<dyn TokenCounter>,
+    known: Mutex<HashMap<AgentId, Option<Counting>>>,
 }
 
 impl Counters {
     /// One counter for all.
     pub(super) fn one(counter: Arc<dyn TokenCounter>) -> Self {
         Self {
-            default: counter,
+            default: Counting {
+                named: None,
+                plain: counter,
+            },
             own: None,
         }
     }
 
     /// A counter for each provider and model, of which `default` is the configuration's.
     pub(super) fn each(default: Named, find: FindCounter) -> Self {
+        let named = Arc::new(default);
         Self {
-            default: find(&default.0, &default.1),
+            default: Counting {
+                plain: find(&named.0, &named.1),
+                named: Some(Arc::clone(&named)),
+            },
             own: Some(Own {
-                default,
+                default: named,
                 find,
                 known: Mutex::default(),
             }),
         }
     }
 
-    /// The counter of `agent`; none if its settings have to be read first.
-    pub(super) fn of(&self, agent: &AgentId) -> Option<Arc<dyn TokenCounter>> {
-        let default = || Arc::clone(&self.default);
+    /// How `agent` is counted; none if its settings have to be read first.
+    pub(super) fn of(&self, agent: &AgentId) -> Option<Counting> {
+        let default = || self.default.clone();
         let Some(own) = &self.own else {
             return Some(default());
         };
         let known = own.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = known.get(agent)?;
-        Some(
-            known
-                .as_ref()
-                .map_or_else(default, |known| Arc::clone(&known.counter)),
-        )
+        Some(known.get(agent)?.clone().unwrap_or_else(default))
     }
 
-    /// Remembers the settings of `agent`. Returns its counter.
-    pub(super) fn learn(&self, agent: &AgentId, settings: &AgentSettings) -> Arc<dyn TokenCounter> {
-        let default = Arc::clone(&self.default);
-        let Some(own) = &self.own else { return default };
+    /// Remembers the settings of `agent`. Returns how it is counted.
+    pub(super) fn learn(&self, agent: &AgentId, settings: &AgentSettings) -> Counting {
+        let default = || self.default.clone();
+        let Some(own) = &self.own else { return default() };
         let named = own.named(settings);
         let mut known = own.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = known.get(agent)
-            && found.as_ref().map(Known::named) == named
+            && found.as_ref().and_then(Counting::named) == named
         {
-            return found.as_ref().map_or(default, |known| Arc::clone(&known.counter));
+            return found.clone().unwrap_or_else(default);
         }
         if known.len() >= AGENTS_MAX {
             known.clear();
         }
-        let learned = named.map(|(provider, model)| Known {
-            counter: (own.find)(provider, model),
-            named: (provider.to_owned(), model.to_owned()),
+        let learned = named.map(|(provider, model)| Counting {
+            plain: (own.find)(provider, model),
+            named: Some(Arc::new((provider.to_owned(), model.to_owned()))),
         });
-        let counter = learned
-            .as_ref()
-            .map_or(default, |known| Arc::clone(&known.counter));
-        known.insert(agent.clone(), learned);
-        counter
+        known.insert(agent.clone(), learned.clone());
+        learned.unwrap_or_else(default)
     }
 }
 
-impl Known {
-    fn named(&self) -> (&str, &str) {
-        (&self.named.0, &self.named.1)
+impl Counting {
+    /// Whether `other` is of the same model.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.named() == other.named()
+    }
+
+    /// The model, if it is known.
+    pub(super) fn model(&self) -> &str {
+        self.named().map_or("", |(_, model)| model)
+    }
+
+    fn named(&self) -> Option<(&str, &str)> {
+        let (provider, model) = self.named.as_deref()?;
+        Some((provider, model))
     }
 }
 

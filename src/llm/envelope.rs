@@ -1,6 +1,10 @@
 //! The body of an error, in whichever envelope: servers that speak one provider's dialect answer errors in another's.
 
+use std::time::Duration;
+
 use serde_json::Value;
+
+use super::retry::go_duration;
 
 /// What a provider says about an error. Fields it doesn't give are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,7 +19,43 @@ pub(super) struct ErrorBody {
     pub(super) message: String,
     /// The request's id, if the body gives it.
     pub(super) request_id: String,
+    /// When to come back, if the body says so in a field of its own.
+    pub(super) retry_after: Option<Duration>,
+    /// Which quota is used up, if the body says so.
+    pub(super) quota: Quota,
 }
+
+/// How lasting a quota's exhaustion is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Quota {
+    /// That of a minute, or not said.
+    #[default]
+    Minute,
+    /// That of a day.
+    Day,
+    /// There is none: the account may not use the model at all.
+    None,
+}
+
+/// What errors that come without a status of their own would have had.
+const STATUSES: [(&str, u16); 16] = [
+    ("rate_limit_exceeded", 429),
+    ("rate_limit_error", 429),
+    ("resource_exhausted", 429),
+    ("overloaded_error", 529),
+    ("server_is_overloaded", 503),
+    ("unavailable", 503),
+    ("timeout_error", 504),
+    ("deadline_exceeded", 504),
+    ("api_error", 500),
+    ("server_error", 500),
+    ("authentication_error", 401),
+    ("billing_error", 402),
+    ("permission_error", 403),
+    ("not_found_error", 404),
+    ("request_too_large", 413),
+    ("invalid_request_error", 400),
+];
 
 impl ErrorBody {
     /// Reads `{"error": {…}}`, `{"error": "text"}`, `{"type": "error", "error": {…}}`, a bare `{"message": …}`, and an
@@ -35,17 +75,34 @@ impl ErrorBody {
             });
         }
         let details = error.get("details").unwrap_or(&Value::Null);
+        let first_of = |words: [String; 3]| words.into_iter().find(|word| !word.is_empty());
         let read = Self {
-            kind: text(error, "type"),
-            code: [text(details, "error_code"), text(error, "code")]
-                .into_iter()
-                .find(|code| !code.is_empty())
-                .unwrap_or_default(),
+            kind: first_of([text(error, "type"), text(error, "status"), String::new()]).unwrap_or_default(),
+            code: first_of([
+                text(details, "error_code"),
+                detail(details, "ErrorInfo").map_or_else(String::new, |info| text(info, "reason")),
+                text(error, "code"),
+            ])
+            .unwrap_or_default(),
             param: text(error, "param"),
             message: message(error),
             request_id: text(body, "request_id"),
+            retry_after: detail(details, "RetryInfo").and_then(|info| go_duration(&text(info, "retryDelay"))),
+            quota: detail(details, "QuotaFailure").map_or_else(Quota::default, quota),
         };
         (!read.message.is_empty() || !read.code.is_empty()).then_some(read)
+    }
+
+    /// The status that the error would have had: a gateway's numeric code, else by the error's name.
+    pub(super) fn implied_status(&self) -> Option<u16> {
+        let named = |word: &String| STATUSES.iter().find(|(name, _)| word.eq_ignore_ascii_case(name));
+        let number = self.code.parse().ok();
+        number.or_else(|| {
+            [&self.code, &self.kind]
+                .into_iter()
+                .find_map(named)
+                .map(|(_, status)| *status)
+        })
     }
 
     /// Everything it says, in lower case, to look for words in.
@@ -54,6 +111,32 @@ impl ErrorBody {
             .map(|word| word.to_lowercase())
             .join("\n")
     }
+}
+
+/// One of Google's error details, by the end of its type: `google.rpc.RetryInfo`.
+fn detail<'a>(details: &'a Value, kind: &str) -> Option<&'a Value> {
+    let details = details.as_array()?;
+    details
+        .iter()
+        .find(|detail| text(detail, "@type").rsplit('.').next() == Some(kind))
+}
+
+fn quota(failure: &Value) -> Quota {
+    let violations = failure.get("violations").and_then(Value::as_array);
+    let kind = |violation: &Value| {
+        if text(violation, "quotaValue") == "0" {
+            Quota::None
+        } else if text(violation, "quotaId").contains("PerDay") {
+            Quota::Day
+        } else {
+            Quota::Minute
+        }
+    };
+    let kinds: Vec<Quota> = violations.into_iter().flatten().map(kind).collect();
+    [Quota::None, Quota::Day]
+        .into_iter()
+        .find(|quota| kinds.contains(quota))
+        .unwrap_or_default()
 }
 
 /// The message; a router adds what the provider behind it said (OpenRouter, `metadata.raw`).
@@ -100,7 +183,7 @@ mod tests {
             ),
             (
                 r#"[{"error":{"code":429,"message":"m","status":"RESOURCE_EXHAUSTED","details":[{}]}}]"#,
-                ("", "429", "m"),
+                ("RESOURCE_EXHAUSTED", "429", "m"),
             ),
             (
                 r#"{"object":"error","message":"m","type":"t","code":400}"#,
@@ -128,6 +211,57 @@ mod tests {
             r#"{"choices":[]}"#,
         ] {
             assert_eq!(read(body), None, "{body}");
+        }
+    }
+
+    #[test]
+    fn googles_details_tell_reason_wait_and_quota() {
+        let google = |details: &str| {
+            let body = format!(
+                r#"{{"error":{{"code":429,"message":"m","status":"S","details":[{{"@type":"type.googleapis.com/google.rpc.Help"}},{details}]}}}}"#
+            );
+            ErrorBody::read(body.as_bytes()).unwrap()
+        };
+        let info =
+            google(r#"{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID"}"#);
+        assert_eq!((info.code.as_str(), info.kind.as_str()), ("API_KEY_INVALID", "S"));
+        let wait = google(r#"{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"46.5s"}"#);
+        assert_eq!(wait.retry_after, Some(Duration::from_millis(46_500)));
+        for (violation, expected) in [
+            (
+                r#"{"quotaId":"RequestsPerMinutePerProject","quotaValue":"10"}"#,
+                Quota::Minute,
+            ),
+            (
+                r#"{"quotaId":"RequestsPerDayPerProject","quotaValue":"250"}"#,
+                Quota::Day,
+            ),
+            (r#"{"quotaId":"TokensPerMinute","quotaValue":"0"}"#, Quota::None),
+        ] {
+            let failure = format!(
+                r#"{{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{violation}]}}"#
+            );
+            assert_eq!(google(&failure).quota, expected, "{violation}");
+        }
+    }
+
+    #[test]
+    fn errors_without_a_status_have_the_one_of_their_name() {
+        for (body, status) in [
+            (r#"{"error":{"code":"503","message":"m"}}"#, Some(503)),
+            (r#"{"error":{"code":"server_error","message":"m"}}"#, Some(500)),
+            (
+                r#"{"type":"error","error":{"type":"overloaded_error","message":"m"}}"#,
+                Some(529),
+            ),
+            (r#"{"error":{"message":"m","status":"UNAVAILABLE"}}"#, Some(503)),
+            (r#"{"error":"m"}"#, None),
+        ] {
+            assert_eq!(
+                ErrorBody::read(body.as_bytes()).unwrap().implied_status(),
+                status,
+                "{body}"
+            );
         }
     }
 }

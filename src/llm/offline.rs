@@ -17,7 +17,9 @@ mod calls;
 mod candidates;
 mod clauses;
 mod compose;
+mod coordinate;
 mod cues;
+mod dates;
 mod importance;
 mod reading;
 mod render;
@@ -67,8 +69,7 @@ impl ChatModel for OfflineModel {
         let text = serde_json::to_string(&answer).map_err(|error| LlmError::Permanent(error.to_string()))?;
         Ok(ModelAnswer {
             text,
-            input_tokens: 0,
-            output_tokens: 0,
+            ..ModelAnswer::default()
         })
     }
 }

@@ -5,18 +5,23 @@ use std::time::Duration;
 use chrono::DateTime;
 use reqwest::header::HeaderMap;
 
+use super::envelope::ErrorBody;
+
 /// No provider is obeyed for longer; a day is the longest quota there is.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
+/// The least wait for the quota of a day, of which nobody says when it is full again.
+pub(super) const QUOTA_WAIT_MIN: Duration = Duration::from_hours(1);
 
-/// The wait a refusal asks for: `retry-after-ms`, `retry-after` (seconds or a date), the reset times of exhausted
-/// limits, or `try again in 9.8s` in the message, in this order.
-pub(super) fn retry_after(headers: &HeaderMap, message: &str) -> Option<Duration> {
+/// The wait a refusal asks for: `retry-after-ms`, `retry-after` (seconds or a date), a field of the body (Google's
+/// `RetryInfo`), `try again in 9.8s` in the message, or the reset times of exhausted limits, in this order.
+pub(super) fn retry_after(headers: &HeaderMap, error: &ErrorBody) -> Option<Duration> {
     header(headers, "retry-after-ms")
         .and_then(|text| seconds(text, 1e-3))
         .or_else(|| header(headers, "retry-after").and_then(|text| seconds(text, 1.0)))
         .or_else(|| until_date(headers))
+        .or_else(|| in_message(&error.message).max(error.retry_after))
         .or_else(|| reset(headers))
-        .or_else(|| in_message(message))
+        .or_else(|| reset_at(headers))
         .map(|wait| wait.min(RETRY_AFTER_MAX))
 }
 
@@ -61,13 +66,30 @@ fn until_date(headers: &HeaderMap) -> Option<Duration> {
     Some(wait.to_std().unwrap_or_default())
 }
 
-/// The longest reset time among the limits that are used up; among all if none is said to be.
+/// OpenAI's limits, with reset times as durations.
 fn reset(headers: &HeaderMap) -> Option<Duration> {
-    let limits = ["requests", "tokens"].map(|limit| {
+    longest(["requests", "tokens"].map(|limit| {
         let is_used_up = header(headers, &format!("x-ratelimit-remaining-{limit}")) == Some("0");
         let wait = header(headers, &format!("x-ratelimit-reset-{limit}")).and_then(go_duration);
         (is_used_up, wait)
-    });
+    }))
+}
+
+/// Anthropic's limits, with reset times as moments by the server's own clock.
+fn reset_at(headers: &HeaderMap) -> Option<Duration> {
+    let now = DateTime::parse_from_rfc2822(header(headers, "date")?).ok()?;
+    longest(
+        ["requests", "tokens", "input-tokens", "output-tokens"].map(|limit| {
+            let name = |what: &str| format!("anthropic-ratelimit-{limit}-{what}");
+            let is_used_up = header(headers, &name("remaining")) == Some("0");
+            let at = header(headers, &name("reset")).and_then(|at| DateTime::parse_from_rfc3339(at).ok());
+            (is_used_up, at.map(|at| (at - now).to_std().unwrap_or_default()))
+        }),
+    )
+}
+
+/// The longest reset time among the limits that are used up; among all if none is said to be.
+fn longest<const N: usize>(limits: [(bool, Option<Duration>); N]) -> Option<Duration> {
     let any_used_up = limits
         .iter()
         .any(|(is_used_up, wait)| *is_used_up && wait.is_some());
@@ -96,7 +118,11 @@ mod tests {
             .iter()
             .map(|&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
             .collect();
-        retry_after(&map, message).map(|wait| wait.as_millis())
+        let error = ErrorBody {
+            message: message.to_owned(),
+            ..ErrorBody::default()
+        };
+        retry_after(&map, &error).map(|wait| wait.as_millis())
     }
 
     #[test]
@@ -161,5 +187,29 @@ mod tests {
         assert_eq!(wait_ms(&resets, ""), Some(360_000));
         let requests = [&resets[..], &[("x-ratelimit-remaining-requests", "0")]].concat();
         assert_eq!(wait_ms(&requests, ""), Some(20));
+    }
+
+    #[test]
+    fn moments_count_from_the_servers_clock_too() {
+        let limits = [
+            ("date", "Fri, 20 Nov 2026 08:00:00 GMT"),
+            ("anthropic-ratelimit-requests-reset", "2026-11-20T08:00:05Z"),
+            ("anthropic-ratelimit-input-tokens-reset", "2026-11-20T08:00:45Z"),
+        ];
+        assert_eq!(wait_ms(&limits, ""), Some(45_000));
+        let requests = [&limits[..], &[("anthropic-ratelimit-requests-remaining", "0")]].concat();
+        assert_eq!(wait_ms(&requests, ""), Some(5_000));
+        assert_eq!(wait_ms(&limits[1..], ""), None);
+    }
+
+    #[test]
+    fn of_two_waits_in_one_body_the_longer_counts() {
+        let error = ErrorBody {
+            message: "Please retry in 10h17m5.7s.".to_owned(),
+            retry_after: Some(Duration::from_secs(46)),
+            ..ErrorBody::default()
+        };
+        let wait = retry_after(&HeaderMap::new(), &error).map(|wait| wait.as_secs());
+        assert_eq!(wait, Some(37_025));
     }
 }

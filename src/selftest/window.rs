@@ -1,229 +1,209 @@
 //! The window and the context, over one conversation and a budget: whole exchanges, never over budget, the newest
-//! always kept, and requests that no provider refuses. The judge is the validator, which knows nothing of the builder.
+//! always kept, and requests that no provider refuses.
 
 use std::sync::Arc;
 
-use serde::Serialize;
-use serde_json::{Value, json};
-
+use super::{
+    findings::{Findings, Promise},
+    judge::judge,
+    plan::{Conversation, Trial},
+};
 use crate::{
     domain::{
-        context::{ContextInput, ContextOptions, SourceExchange, SourceMessage, build},
-        exchange::ExchangeState,
+        agent::AgentId,
+        context::{
+            Alternation, ContextInput, ContextOptions, Passes, SourceMessage, build_with, fence,
+            is_safe_boundary,
+        },
         message::{Kind, Message},
         time::Timestamp,
         tokens::TokenCounter,
-        window::{Budget, HeldExchange, Window},
+        window::{HeldExchange, Window},
     },
     formats::outgoing::{RequestFormat, render},
-    validator::{Severity, Target, validate},
 };
 
-/// Breaches kept word for word; more are counted.
-const TOLD_MAX: usize = 20;
+/// Evicted exchanges that the summary in a request tells of.
+const DIGESTS_MAX: usize = 8;
+/// The summary takes at most this part of a request.
+const SUMMARY_SHARE: i64 = 4;
+/// Every way of telling neighbouring turns of one side apart.
+const MODES: [Alternation; 3] = [Alternation::Merge, Alternation::Ack, Alternation::Keep];
 
-/// What was tried and what came of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Findings {
-    /// Windows filled.
-    pub windows: u64,
-    /// Exchanges that left them.
-    pub evicted: u64,
-    /// Requests built and judged.
-    pub requests: u64,
-    /// Requests that a provider would refuse.
-    pub refused: u64,
-    /// Exchanges that lost a part of themselves.
-    pub split: u64,
-    /// Windows over budget with more than the newest exchange in them.
-    pub over_budget: u64,
-    /// Windows without their newest exchange.
-    pub newest_lost: u64,
-    /// Windows and requests that are over budget because the newest exchange is too big alone: reported, and allowed.
-    pub too_big_alone: u64,
-    /// The first breaches, word for word.
-    pub told: Vec<String>,
-}
-
-impl Findings {
-    /// Nothing was broken.
-    pub fn is_clean(&self) -> bool {
-        (self.refused, self.split, self.over_budget, self.newest_lost) == (0, 0, 0, 0)
-    }
-
-    /// Takes in what another run found.
-    pub fn add(&mut self, other: Self) {
-        self.windows += other.windows;
-        self.evicted += other.evicted;
-        self.requests += other.requests;
-        self.refused += other.refused;
-        self.split += other.split;
-        self.over_budget += other.over_budget;
-        self.newest_lost += other.newest_lost;
-        self.too_big_alone += other.too_big_alone;
-        self.told.extend(other.told);
-        self.told.truncate(TOLD_MAX);
-    }
-
-    fn tell(&mut self, breach: impl FnOnce() -> String) {
-        if self.told.len() < TOLD_MAX {
-            self.told.push(breach());
-        }
-    }
-}
-
-/// Fills a window of `budget` with `messages`, and builds a request for each provider after each of the messages whose
-/// places are in `looks`, and after the last, where a request would be made.
-pub fn try_budget(
-    messages: &[Message],
-    budget: Budget,
-    looks: &[usize],
-    counter: &Arc<dyn TokenCounter>,
-) -> Findings {
-    let mut findings = Findings {
-        windows: 1,
-        ..Findings::default()
-    };
-    let mut window = Window::new(budget, Arc::clone(counter));
-    let mut pushed: usize = 0;
-    let mut left: usize = 0;
-    for (place, message) in messages.iter().enumerate() {
-        let evicted = window.push(message.clone(), Timestamp(0));
-        findings.evicted += evicted.len() as u64;
-        left += evicted.iter().map(|held| held.messages.len()).sum::<usize>();
-        pushed += 1;
-        check_window(&window, budget, pushed - left, &mut findings);
-        let is_looked_at = looks.contains(&place) || place + 1 == messages.len();
-        if is_looked_at && wants_answer(message) {
-            check_requests(&window, budget, left > 0, counter.as_ref(), &mut findings);
-        }
-    }
-    findings
-}
-
-/// Whether a request would be made after `message`: once the model has answered, the user is next.
-fn wants_answer(message: &Message) -> bool {
-    matches!(message.kind, Kind::User | Kind::ToolResult)
-}
-
-fn check_window(window: &Window, budget: Budget, expected: usize, findings: &mut Findings) {
-    let exchanges = window.exchanges().count();
-    if window.messages().count() != expected {
-        findings.split += 1;
-        findings.tell(|| {
-            format!(
-                "budget {}: the window lost messages of an exchange",
-                budget.budget_tokens()
-            )
-        });
-    }
-    if window.is_over_budget() {
-        if exchanges > 1 {
-            findings.over_budget += 1;
-            findings.tell(|| {
-                format!(
-                    "budget {}: {exchanges} exchanges of {} tokens",
-                    budget.budget_tokens(),
-                    window.tokens()
-                )
-            });
-        } else {
-            findings.too_big_alone += 1;
-        }
-    }
-    let has_said = window
-        .messages()
-        .any(|message| matches!(message.kind, Kind::User | Kind::Assistant));
-    if exchanges == 0 && has_said {
-        findings.newest_lost += 1;
-        findings.tell(|| format!("budget {}: the window is empty", budget.budget_tokens()));
-    }
-}
-
-fn check_requests(
-    window: &Window,
-    budget: Budget,
+/// A window that is being filled, and what left it.
+struct Filling<'c> {
+    conversation: &'c Conversation,
+    trial: &'c Trial,
+    counter: &'c Arc<dyn TokenCounter>,
+    passes: Passes,
+    window: Window<&'c Message>,
+    /// Digests of the last exchanges that left.
+    left: Vec<String>,
     evicted: bool,
-    counter: &dyn TokenCounter,
+}
+
+/// Fills a window with a conversation, and builds requests for each provider, in each mode, at the moments of `trial`.
+pub(super) fn fill(
+    conversation: &Conversation,
+    trial: &Trial,
+    counter: &Arc<dyn TokenCounter>,
     findings: &mut Findings,
 ) {
-    let input = input(window, evicted);
-    if input.exchanges.is_empty() {
-        return;
+    fill_with(conversation, trial, counter, Passes::ALL, findings);
+}
+
+/// As [`fill`], with these repairs of the requests.
+pub(super) fn fill_with(
+    conversation: &Conversation,
+    trial: &Trial,
+    counter: &Arc<dyn TokenCounter>,
+    passes: Passes,
+    findings: &mut Findings,
+) {
+    findings.windows += 1;
+    let mut filling = Filling {
+        conversation,
+        trial,
+        counter,
+        passes,
+        window: Window::new(trial.budget, Arc::clone(counter)),
+        left: Vec::new(),
+        evicted: false,
+    };
+    let mut looks = trial.looks.iter().copied().peekable();
+    let messages = conversation.messages.iter().zip(&conversation.tokens);
+    for (place, (message, &tokens)) in messages.enumerate() {
+        filling.push(message, tokens, findings);
+        if looks.next_if_eq(&place).is_some() {
+            filling.check_whole(findings);
+            filling.try_requests(place, findings);
+        }
     }
-    for format in RequestFormat::ALL {
-        let options = ContextOptions {
-            max_tokens: budget.budget_tokens(),
-            system_in_place: format.takes_system_in_place(),
-            ..ContextOptions::default()
-        };
-        let context = build(&input, &options, counter);
-        findings.requests += 1;
-        findings.too_big_alone += u64::from(context.over_budget);
-        let body = render(format, &context.turns).body;
-        let (target, request) = request(format, body);
-        let violations = validate(target, &request, None);
-        let refused: Vec<_> = violations
+    filling.check_whole(findings);
+}
+
+impl<'c> Filling<'c> {
+    fn push(&mut self, message: &'c Message, tokens: i64, findings: &mut Findings) {
+        let evicted = self.window.push_counted(message, tokens, Timestamp(0));
+        findings.evicted += evicted.len() as u64;
+        self.evicted |= !evicted.is_empty();
+        for held in &evicted {
+            self.check_exchange(held, findings);
+        }
+        let last = evicted.len().saturating_sub(DIGESTS_MAX);
+        let digests = evicted
             .iter()
-            .filter(|violation| violation.severity == Severity::Refused)
-            .collect();
-        if let Some(first) = refused.first() {
-            findings.refused += 1;
-            findings.tell(|| {
-                format!(
-                    "budget {}, {}: {} at {}: {}",
-                    budget.budget_tokens(),
-                    format.name(),
-                    first.rule,
-                    first.path,
-                    first.message
-                )
+            .skip(last)
+            .map(|held| held.exchange.headline.digest());
+        self.left.extend(digests);
+        let oldest = self.left.len().saturating_sub(DIGESTS_MAX);
+        self.left.drain(..oldest);
+        self.check_window(message, findings);
+    }
+
+    /// An exchange has all its messages: their numbers follow each other.
+    fn check_exchange(&self, held: &HeldExchange<&Message>, findings: &mut Findings) {
+        let exchange = &held.exchange;
+        let messages = i64::try_from(held.messages.len()).unwrap_or(i64::MAX);
+        if messages != exchange.last_seq - exchange.first_seq + 1 {
+            let number = exchange.exchange;
+            findings.break_promise(Promise::Whole, || {
+                self.tell(&format!("exchange {number} lost messages"))
             });
         }
     }
-}
 
-/// The body with what every request needs beside its messages.
-fn request(format: RequestFormat, mut body: Value) -> (Target, Value) {
-    let (target, extra) = match format {
-        RequestFormat::Anthropic => (
-            Target::Anthropic,
-            json!({"model": "claude-sonnet-4-5", "max_tokens": 1_024}),
-        ),
-        RequestFormat::OpenAiChat => (Target::OpenAiChat, json!({"model": "gpt-5"})),
-        RequestFormat::OpenAiResponses => (Target::OpenAiResponses, json!({"model": "gpt-5"})),
-        RequestFormat::Gemini => (Target::Gemini, json!({})),
-    };
-    if let (Some(body), Some(extra)) = (body.as_object_mut(), extra.as_object()) {
-        body.extend(extra.clone());
+    fn check_whole(&self, findings: &mut Findings) {
+        for held in self.window.exchanges() {
+            self.check_exchange(held, findings);
+        }
     }
-    (target, body)
+
+    fn check_window(&self, message: &Message, findings: &mut Findings) {
+        let mut exchanges = self.window.exchanges();
+        let (newest, more) = (exchanges.next(), exchanges.next());
+        let tokens = self.window.tokens();
+        if self.trial.budget.is_exceeded_by(tokens) {
+            if more.is_some() {
+                findings.break_promise(Promise::Fits, || {
+                    self.tell(&format!("a window of {tokens} tokens"))
+                });
+            } else {
+                findings.too_big_alone += 1;
+            }
+        }
+        let was_said = matches!(message.kind, Kind::User | Kind::Assistant);
+        if newest.is_none() && was_said {
+            findings.break_promise(Promise::Newest, || self.tell("the window is empty"));
+        }
+    }
+
+    fn try_requests(&self, place: usize, findings: &mut Findings) {
+        let input = self.input();
+        if input.exchanges.is_empty() {
+            return;
+        }
+        for (mode, system_in_place) in MODES.into_iter().flat_map(|mode| [(mode, false), (mode, true)]) {
+            let options = ContextOptions {
+                max_tokens: self.trial.budget.budget_tokens(),
+                alternation: mode,
+                system_in_place,
+                ..ContextOptions::default()
+            };
+            let context = build_with(&input, &options, self.counter.as_ref(), self.passes);
+            let formats = RequestFormat::ALL.into_iter();
+            for format in formats.filter(|format| format.takes_system_in_place() == system_in_place) {
+                findings.requests += 1;
+                findings.too_big_alone += u64::from(context.over_budget);
+                let body = render(format, &context.turns).body;
+                for breach in judge(&input, &options, &context, format, body, self.counter.as_ref()) {
+                    findings.break_promise(breach.promise, || {
+                        let (format, mode) = (format.name(), mode.name());
+                        self.tell(&format!("message {place}, {format}, {mode}: {}", breach.what))
+                    });
+                }
+            }
+        }
+    }
+
+    /// As the daemon does it: whole exchanges, and once some have left the anchor and a summary.
+    fn input(&self) -> ContextInput<'_> {
+        ContextInput {
+            anchor: self.anchor(),
+            summary: self.summary(),
+            ..self.window.context_input()
+        }
+    }
+
+    fn anchor(&self) -> Option<SourceMessage<'_>> {
+        let mut messages = (1..).zip(&self.conversation.messages);
+        messages
+            .find(|(_, message)| is_safe_boundary(message))
+            .map(source)
+    }
+
+    fn summary(&self) -> Option<String> {
+        let agent: AgentId = "selftest".parse().ok()?;
+        let room = self.trial.budget.budget_tokens() / SUMMARY_SHARE;
+        let summary = fence(&agent, 1, &self.left.join("\n"), None);
+        (self.evicted && self.counter.count(&summary) <= room).then_some(summary)
+    }
+
+    fn tell(&self, what: &str) -> String {
+        let budget = self.trial.budget;
+        format!(
+            "{}, budget {} to {}: {what}",
+            self.conversation.name,
+            budget.budget_tokens(),
+            budget.low_water_tokens()
+        )
+    }
 }
 
-fn input(window: &Window, evicted: bool) -> ContextInput<'_> {
-    let held: Vec<&HeldExchange> = window.exchanges().collect();
-    let in_exchanges: usize = held.iter().map(|held| held.messages.len()).sum();
-    let preamble = window.messages().count() - in_exchanges;
-    let source = |(seq, message)| SourceMessage {
+fn source((seq, message): (i64, &Message)) -> SourceMessage<'_> {
+    SourceMessage {
         seq,
         message,
         tokens: None,
-    };
-    let mut numbered = (1..).zip(window.messages()).map(source);
-    let preamble = numbered.by_ref().take(preamble).collect();
-    let exchanges = held
-        .iter()
-        .map(|held| SourceExchange {
-            exchange: held.exchange.exchange,
-            is_open: held.exchange.state == ExchangeState::Open,
-            messages: numbered.by_ref().take(held.messages.len()).collect(),
-        })
-        .collect();
-    ContextInput {
-        preamble,
-        anchor: None,
-        summary: None,
-        exchanges,
-        evicted,
     }
 }

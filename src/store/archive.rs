@@ -1,13 +1,14 @@
 //! The seam through which whole histories leave a database and come back: see [`crate::domain::journal`].
 
 use async_trait::async_trait;
+use serde_json::value::RawValue;
 
 use super::{StoreError, StoreResult};
 use crate::{
     domain::{
         agent::AgentId,
         exchange::Entry,
-        journal::{Head, JournalError, MessageRecord},
+        journal::{ForkRecord, Head, JournalError, MessageRecord},
         lineage::Step,
         message::{Kind, Message},
         time::Timestamp,
@@ -44,8 +45,8 @@ pub enum ArchiveError {
     /// The journal doesn't fit: leave this agent out.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// Lines can't say yet which exchanges belong to another agent's history.
-    #[error("agent `{0}` was forked from another one, which a journal can't hold yet")]
+    /// Nobody wrote down what it began with.
+    #[error("agent `{0}` was forked from another one before recapd kept what a fork begins with")]
     Forked(AgentId),
 }
 
@@ -71,10 +72,36 @@ pub struct Restore {
     pub head: Option<Head>,
     /// In order, without a gap.
     pub records: Vec<Recorded>,
+    /// What it overrides, what it began with: what an agent that isn't there yet is made of.
+    pub origin: Option<Origin>,
     /// No more of this agent will come: the boundary is set when they end where the head says.
     pub is_last: bool,
     /// When they are written.
     pub now: Timestamp,
+}
+
+/// What an agent is before its first message.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// Its project.
+    pub project: Option<String>,
+    /// What it overrides in the configuration, as JSON.
+    pub settings: Box<RawValue>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// What it began with, if it was forked.
+    pub fork: Option<Box<ForkRecord>>,
+}
+
+impl From<&Head> for Origin {
+    fn from(head: &Head) -> Self {
+        Self {
+            project: head.project.clone(),
+            settings: head.settings.clone(),
+            created_at: head.created_at,
+            fork: head.fork.clone(),
+        }
+    }
 }
 
 /// A record with its payload read.
@@ -86,6 +113,8 @@ pub struct Recorded {
     pub speaker: Option<String>,
     /// What the ledger needs of it.
     pub entry: Entry,
+    /// It says that it is important to its session.
+    pub important: bool,
     /// The step that it is, if it is one.
     pub step: Option<Step>,
 }
@@ -112,12 +141,14 @@ impl Recorded {
                 client_id: None,
                 at: None,
                 interrupts: false,
+                important: false,
                 format: record.format,
                 payload: String::new(),
             },
         };
         let entry = Entry::new(&message, record.tokens, record.said_at);
         Self {
+            important: message.important && message.kind.is_conversation(),
             step: Step::of(&message),
             speaker: message.speaker,
             entry,

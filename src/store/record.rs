@@ -2,12 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::CalibrationFigures;
 use crate::domain::{
     agent::AgentId,
+    context::ContextOptions,
     exchange::{Entry, Exchange},
     ledger::{Eviction, Ledger, Return},
     message::Message,
-    settings::AgentSettings,
+    preset::Basis,
+    settings::{AgentSettings, OnOverflow},
     summary::{
         compaction::{Path, SummaryPolicy},
         item::Item,
@@ -29,8 +32,14 @@ pub struct Prepared {
 /// The rules that decide an append.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AppendRules {
-    /// The window's ceiling, of an agent that has none of its own.
+    /// How much the window holds, of an agent that doesn't say itself.
     pub budget: Budget,
+    /// What happens when the newest exchange alone is too big, unless the agent says.
+    pub on_overflow: OnOverflow,
+    /// What an agent's preset is expanded with.
+    pub basis: Basis,
+    /// How contexts are built, unless the agent says: pins are held to what fits there.
+    pub context: ContextOptions,
     /// A longer silence begins a new session; 0 never does.
     pub idle_gap_ms: i64,
     /// So many pending exchanges are worth an update.
@@ -124,6 +133,43 @@ pub enum Stepped {
         /// Its name.
         label: Option<String>,
     },
+    /// A message stays in view.
+    Pinned {
+        /// Its number.
+        seq: i64,
+        /// Its exchange.
+        exchange: i64,
+    },
+    /// A message no longer stays in view.
+    Unpinned {
+        /// Its number.
+        seq: i64,
+    },
+    /// There was no such message to pin, or no such pin, and nothing happened.
+    NotThere {
+        /// The number.
+        seq: i64,
+    },
+}
+
+/// A message that stays in view when its exchange has left the window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pin {
+    /// The message.
+    pub message: StoredMessage,
+    /// Its exchange.
+    pub exchange: i64,
+    /// It was pinned by hand; else it is important to the running session.
+    pub pinned: bool,
+}
+
+/// The pins in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pins {
+    /// In order of their messages.
+    pub pins: Vec<Pin>,
+    /// The exchange of the oldest one in force, if there are older ones than these.
+    pub oldest_unread: Option<i64>,
 }
 
 /// What a fork made.
@@ -202,12 +248,21 @@ pub struct AgentRow {
     pub updated_at: Timestamp,
     /// The window's ceiling that the last append kept; 0: none.
     pub budget_tokens: i64,
+    /// The window's ceiling in messages that the last append kept; 0: none.
+    pub max_messages: i64,
     /// What it overrides in the configuration.
     pub settings: AgentSettings,
     /// Its summary's version, 0 before the first.
     pub version: i64,
     /// Its summary's tokens.
     pub summary_tokens: i64,
+}
+
+impl AgentRow {
+    /// The ceilings that the last append kept.
+    pub fn kept_budget(&self) -> Budget {
+        Budget::new(self.budget_tokens, 1.0).with_max_messages(self.max_messages)
+    }
 }
 
 /// Which exchanges to read.
@@ -234,6 +289,18 @@ pub struct StoredExchange {
     pub summary_version: Option<i64>,
     /// Its messages, if asked for.
     pub messages: Vec<StoredMessage>,
+}
+
+/// The last words of speakers are looked for in so many exchanges.
+pub const SAID_EXCHANGES_MAX: i64 = 1_000;
+
+/// What a named speaker said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaidMessage {
+    /// The exchange that it stands in.
+    pub exchange: i64,
+    /// The message.
+    pub stored: StoredMessage,
 }
 
 /// A message as stored.
@@ -496,6 +563,9 @@ pub struct Sample {
     pub output_tokens: i64,
     /// Model calls in it.
     pub model_calls: i64,
+    /// How far estimates of tokens are off.
+    #[serde(default)]
+    pub calibrations: Vec<CalibrationFigures>,
 }
 
 impl Lease {

@@ -6,11 +6,13 @@
 mod agent;
 mod append;
 mod archive;
+mod calibration;
 mod complete;
 mod exchange;
 mod fork;
 mod lineage;
 mod queue;
+mod recount;
 mod row;
 mod schedule;
 mod session;
@@ -37,8 +39,9 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
-    Failure, Forked, JournalledAnswer, Material, MaterialLimits, Patch, Prune, Sample, SessionEnded, Settle,
-    Store, StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
+    Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Pins, Prune,
+    Recount, RecountBatch, Recounted, SaidMessage, Sample, SessionEnded, Settle, Store, StoreError,
+    StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
 };
 use crate::domain::{
     agent::AgentId,
@@ -49,7 +52,7 @@ use crate::domain::{
 use writer::Writer;
 
 /// The schema this recapd writes, one entry per migration.
-const MIGRATIONS: [(i64, &str, &str); 2] = [
+const MIGRATIONS: [(i64, &str, &str); 5] = [
     (
         1,
         "schema",
@@ -60,6 +63,13 @@ const MIGRATIONS: [(i64, &str, &str); 2] = [
         "lineage",
         include_str!("../../migrations/sqlite/0002_lineage.sql"),
     ),
+    (3, "pins", include_str!("../../migrations/sqlite/0003_pins.sql")),
+    (
+        4,
+        "counts",
+        include_str!("../../migrations/sqlite/0004_counts.sql"),
+    ),
+    (5, "forks", include_str!("../../migrations/sqlite/0005_forks.sql")),
 ];
 
 /// How a database is opened.
@@ -245,6 +255,10 @@ impl Store for SqliteStore {
         fork::ancestors(&mut *self.readers.begin().await?, agent).await
     }
 
+    async fn pins(&self, agent: &AgentId, limit: i64) -> StoreResult<Pins> {
+        lineage::pins::load(&mut *self.readers.begin().await?, agent, limit).await
+    }
+
     async fn end_session(&self, agent: &AgentId, now: Timestamp) -> StoreResult<SessionEnded> {
         let agent = agent.clone();
         self.writer
@@ -264,6 +278,38 @@ impl Store for SqliteStore {
             .await
     }
 
+    async fn begin_recount(&self, agent: &AgentId) -> StoreResult<()> {
+        let agent = agent.clone();
+        self.writer
+            .run(move |tx| Box::pin(async move { recount::begin(tx, &agent).await }))
+            .await
+    }
+
+    async fn recounts_due(&self, limit: i64) -> StoreResult<Vec<AgentId>> {
+        recount::due(&mut *self.readers.acquire().await?, limit).await
+    }
+
+    async fn recount_batch(&self, agent: &AgentId, messages_max: i64) -> StoreResult<Option<RecountBatch>> {
+        let mut tx = self.readers.begin().await?;
+        recount::batch(&mut tx, agent, messages_max).await
+    }
+
+    async fn recount(&self, request: Recount) -> StoreResult<Option<Recounted>> {
+        self.writer
+            .run(move |tx| Box::pin(recount::recount(tx, request)))
+            .await
+    }
+
+    async fn calibrations(&self) -> StoreResult<Vec<KeptCalibration>> {
+        calibration::load(&mut *self.readers.acquire().await?).await
+    }
+
+    async fn keep_calibrations(&self, kept: Vec<KeptCalibration>, now: Timestamp) -> StoreResult<()> {
+        self.writer
+            .run(move |tx| Box::pin(calibration::keep(tx, kept, now)))
+            .await
+    }
+
     async fn agent(&self, agent: &AgentId) -> StoreResult<Option<AgentRow>> {
         agent::load(&mut *self.readers.acquire().await?, agent).await
     }
@@ -279,6 +325,10 @@ impl Store for SqliteStore {
 
     async fn count_exchanges(&self, agent: &AgentId, from: i64, through: i64) -> StoreResult<i64> {
         exchange::count(&mut *self.readers.acquire().await?, agent, from, through).await
+    }
+
+    async fn last_said(&self, agent: &AgentId, limit: i64) -> StoreResult<Vec<SaidMessage>> {
+        exchange::last_said(&mut *self.readers.acquire().await?, agent, limit).await
     }
 
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {

@@ -94,6 +94,8 @@ pub(super) struct Facts {
     /// Numbers up to here are the messages' of the agent it was forked from.
     pub(super) fork_seq: i64,
     pub(super) strays: i64,
+    /// Pins of messages that aren't there, or were set aside.
+    pub(super) pins_astray: i64,
     pub(super) exchanges: Vec<ExchangeFact>,
     pub(super) items: Vec<ItemFact>,
     pub(super) versions: Vec<VersionFact>,
@@ -113,6 +115,10 @@ pub(super) struct ExchangeFact {
     pub(super) messages_expected: i64,
     pub(super) messages: i64,
     pub(super) message_tokens: i64,
+    /// Messages that are sent, as the exchange says.
+    pub(super) sent: i64,
+    /// Of its messages, those that are sent.
+    pub(super) messages_sent: i64,
     pub(super) is_preamble: bool,
 }
 
@@ -190,6 +196,10 @@ fn check_messages(facts: &Facts, breaches: &mut Vec<Breach>) {
         let found = format!("{} messages lie outside their exchange", facts.strays);
         breach(breaches, Invariant::ExchangesAtomic, found);
     }
+    if facts.pins_astray > 0 {
+        let found = format!("{} pins name messages that aren't there", facts.pins_astray);
+        breach(breaches, Invariant::NothingLost, found);
+    }
     for e in facts
         .exchanges
         .iter()
@@ -216,6 +226,13 @@ fn check_window(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Breach
         }
         total += e.message_tokens;
     }
+    for e in facts.exchanges.iter().filter(|e| e.sent != e.messages_sent) {
+        let found = format!(
+            "exchange #{} says that {} messages are sent, its messages say {}",
+            e.exchange, e.sent, e.messages_sent
+        );
+        breach(breaches, Invariant::WindowFits, found);
+    }
     let before = live
         .iter()
         .filter(|e| e.exchange < ledger.first_exchange)
@@ -228,16 +245,19 @@ fn check_window(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Breach
         );
         breach(breaches, Invariant::WindowFits, found);
     }
-    let in_window = live
-        .iter()
-        .filter(|e| e.exchange >= ledger.first_exchange)
-        .count();
+    let in_window = live.iter().filter(|e| e.exchange >= ledger.first_exchange);
+    let (in_window, sent) = in_window.fold((0, 0), |(count, sent), e| (count + 1, sent + e.sent));
     let window = ledger.window_tokens();
     if facts.row.budget_tokens > 0 && window > facts.row.budget_tokens && in_window > 1 {
         let found = format!(
             "{in_window} exchanges of {window} tokens stand in a window of {}",
             facts.row.budget_tokens
         );
+        breach(breaches, Invariant::WindowFits, found);
+    }
+    let ceiling = facts.row.max_messages;
+    if facts.row.kept_budget().is_exceeded_by_messages(sent) && in_window > 1 {
+        let found = format!("{in_window} exchanges of {sent} messages stand in a window of {ceiling}");
         breach(breaches, Invariant::WindowFits, found);
     }
 }

@@ -11,6 +11,7 @@ mod process;
 mod provider;
 mod queue;
 mod service;
+mod talk;
 mod updates;
 mod window;
 
@@ -26,6 +27,7 @@ pub use documents::Documents;
 pub use provider::{Provider, ProviderTokens};
 pub use queue::{Queue, Sample};
 pub use service::Service;
+pub use talk::Talk;
 pub use updates::{InProgress, Updates};
 pub use window::Window;
 
@@ -51,6 +53,8 @@ pub struct Groups {
     pub queue: Queue,
     /// Messages coming in and exchanges leaving.
     pub window: Window,
+    /// Conversations of several speakers.
+    pub talk: Talk,
     /// Calls to models.
     pub provider: Provider,
     /// The daemon itself, its database errors and its HTTP interface.
@@ -69,6 +73,7 @@ impl Metrics {
             documents: Documents::register(own),
             queue: Queue::register(own),
             window: Window::register(own),
+            talk: Talk::register(own),
             provider: Provider::register(own, models),
             service: Service::register(own),
             registry,

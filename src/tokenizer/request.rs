@@ -31,7 +31,7 @@ pub struct RequestCount {
     /// All of them.
     pub tokens: i64,
     /// How they were counted: `o200k`, `o200k*claude`, `bytes/3`.
-    pub method: &'static str,
+    pub method: String,
     /// Where they come from; they sum up to `tokens`.
     pub parts: RequestParts,
 }
@@ -74,7 +74,7 @@ fn by_bytes(body: &[u8]) -> RequestCount {
     let messages = BytesCounter::count_bytes(body.len());
     RequestCount {
         tokens: messages,
-        method: BytesCounter.method(),
+        method: BytesCounter.method().to_owned(),
         parts: RequestParts {
             messages,
             ..RequestParts::default()
@@ -157,7 +157,7 @@ impl<'a> Tally<'a> {
     fn into_count(self) -> RequestCount {
         RequestCount {
             tokens: self.parts.total(),
-            method: self.counter.method(),
+            method: self.counter.method().to_owned(),
             parts: self.parts,
         }
     }

@@ -112,6 +112,67 @@ mod against_o200k {
     }
 }
 
+/// What is added to a text costs the same, however much of it is there already: every counter at once, and the look at
+/// what kind of text it is.
+#[test]
+fn hostile_texts_are_counted_in_proportion() {
+    let models = [
+        ("openai", "gpt-5"),
+        ("openai", "gpt-4"),
+        ("anthropic", "claude-opus-5"),
+        ("google", "gemini-3-pro"),
+        ("ollama", "qwen3:8b"),
+        ("somebody", "else"),
+    ];
+    let units = ["a", " ", "🚀", "字", "Aa", "'ſ"];
+    for (unit, (provider, model)) in units.iter().flat_map(|unit| models.map(|named| (unit, named))) {
+        let counter = counter_for(provider, model);
+        let repeats = 100_000 / unit.len();
+        let count = |times: usize| counter.count(&unit.repeat(repeats * times));
+        let (once, twice) = (count(1), count(2));
+        assert!(once > 0, "{unit:?} {model}");
+        assert!(
+            (twice - 2 * once).abs() <= 3,
+            "{unit:?} {model}: {once}, doubled {twice}"
+        );
+    }
+}
+
+/// The estimate and the kind of a text read each character once: they are a sum over the characters and their
+/// neighbours, so pieces cost what the whole costs.
+#[test]
+fn an_estimate_is_the_sum_of_its_pieces() {
+    for unit in ["a", " ", "🚀", "字", "Aa", "{\"k\": 1}\n"] {
+        let (piece, pieces) = (unit.repeat(1_000), 1_000 / unit.len());
+        let whole = piece.repeat(pieces);
+        let sum = EstimateCounter.count(&piece) * i64::try_from(pieces).unwrap();
+        let (count, slack) = (EstimateCounter.count(&whole), 2 * i64::try_from(pieces).unwrap());
+        assert!((count - sum).abs() <= slack, "{unit:?}: {count} against {sum}");
+        assert_eq!(TextKind::of(&whole), TextKind::of(&piece), "{unit:?}");
+    }
+}
+
+#[test]
+fn what_openai_has_published_is_exact_and_nothing_else() {
+    let cases = [
+        ("openai", "gpt-5-mini", true),
+        ("openai", "openai/gpt-4.1", true),
+        ("openai", "o3-mini", true),
+        ("openai", "qwen3", false),
+        ("anthropic", "claude-opus-5", false),
+        ("google", "gemini-3-pro", false),
+        ("somebody", "gpt-5", false),
+    ];
+    for (provider, model, is_exact) in cases {
+        let expected = is_exact && cfg!(feature = "tokenizer");
+        assert_eq!(
+            counter_for(provider, model).is_exact(),
+            expected,
+            "{provider} {model}"
+        );
+    }
+}
+
 #[test]
 fn hostile_texts_are_estimated_in_proportion() {
     for unit in ["a", " ", "\t", "0", "🚀", "字", "\u{301}", "Aa"] {

@@ -112,6 +112,15 @@ pub(super) fn bare(model: &str) -> &str {
     model.rsplit('/').next().unwrap_or(model)
 }
 
+/// Whether it is known which encoding a model behind OpenAI's name uses; others may run behind the same interface.
+#[cfg(feature = "tokenizer")]
+pub(super) fn has_known_encoding(model: &str) -> bool {
+    const KNOWN: [&str; 9] = [
+        "gpt-3.5", "gpt-4", "gpt-5", "gpt-oss", "chatgpt-", "codex-", "o1", "o3", "o4",
+    ];
+    KNOWN.iter().any(|prefix| bare(model).starts_with(prefix))
+}
+
 fn is_cl100k(model: &str) -> bool {
     (model.starts_with("gpt-4") && !model.starts_with("gpt-4o") && !model.starts_with("gpt-4."))
         || model.starts_with("gpt-3.5")

@@ -139,6 +139,7 @@ impl Worker {
                 text,
                 input_tokens,
                 output_tokens,
+                ..
             } = answer;
             let journalled = JournalledAnswer {
                 answer: text,
@@ -161,7 +162,10 @@ impl Worker {
                 let messages: Vec<Message> = stored
                     .messages
                     .iter()
-                    .map(|message| message.message.clone())
+                    .map(|stored| Message {
+                        at: Some(stored.said_at),
+                        ..stored.message.clone()
+                    })
                     .collect();
                 Transcript::new(&stored.exchange, &messages, self.settings.transcript)
             })
@@ -198,9 +202,10 @@ impl Worker {
         match &answer {
             Ok(answer) => {
                 let tokens = ProviderTokens {
-                    input: answer.input_tokens,
+                    input: answer.input_tokens - answer.cached_input_tokens - answer.cache_write_tokens,
+                    cache_read: answer.cached_input_tokens,
+                    cache_write: answer.cache_write_tokens,
                     output: answer.output_tokens,
-                    ..ProviderTokens::default()
                 };
                 metrics.answered(model.provider(), model.model(), tokens, took);
             }

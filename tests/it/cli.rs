@@ -6,6 +6,8 @@ mod check_request;
 mod count;
 mod database;
 mod journal;
+mod lineage;
+mod pins;
 mod replay;
 mod selftest;
 
@@ -53,6 +55,10 @@ fn help_teaches() {
         "replay",
         "summary",
         "context",
+        "mark",
+        "rewind",
+        "clear",
+        "fork",
         "history",
         "export",
         "import",

@@ -1,6 +1,8 @@
 //! The daemon with a provider that misbehaves: the old summary stays, the queue recovers by itself, failures are
 //! counted.
 
+mod providers;
+
 use std::{
     net::{SocketAddr, TcpListener},
     process::{Child, Command, Stdio},
@@ -9,7 +11,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::fake_openai::{FakeOpenAi, Planned};
+use crate::support::fake_provider::{FakeProvider, Planned, Shape};
 
 const AGENT: &str = "coder";
 /// How long one call to the model may take here.
@@ -20,11 +22,15 @@ struct Daemon {
     child: Child,
     address: SocketAddr,
     client: reqwest::Client,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Daemon {
-    fn start(fake: &FakeOpenAi, settings: &[&str]) -> Self {
+    fn start(fake: &FakeProvider, settings: &[&str]) -> Self {
+        Self::start_with(fake, settings, &[], Stdio::inherit())
+    }
+
+    fn start_with(fake: &FakeProvider, settings: &[&str], environment: &[(&str, &str)], log: Stdio) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let own = [
@@ -34,7 +40,7 @@ impl Daemon {
                 folder.path().join("daemon.db").display()
             ),
             "model.mode=openai".to_owned(),
-            format!("model.base_url={}", fake.base_url()),
+            format!("model.base_url={}", fake.base_url(Shape::OpenAi)),
             format!("model.timeout_ms={TIMEOUT_MS}"),
             "model.connect_timeout_ms=200".to_owned(),
             "window.budget_tokens=200".to_owned(),
@@ -49,9 +55,11 @@ impl Daemon {
         let all = own.iter().map(String::as_str).chain(settings.iter().copied());
         let child = Command::new(assert_cmd::cargo::cargo_bin("recapd"))
             .env_clear()
+            .envs(environment.iter().copied())
             .arg("serve")
             .args(all.flat_map(|setting| ["--set", setting]))
             .stdout(Stdio::null())
+            .stderr(log)
             .spawn()
             .unwrap();
         let http = recapd::llm::http::HttpSettings {
@@ -63,7 +71,7 @@ impl Daemon {
             child,
             address,
             client: recapd::llm::http::client(&http).unwrap(),
-            _folder: folder,
+            folder,
         }
     }
 
@@ -123,6 +131,13 @@ impl Daemon {
         panic!("waited in vain until {what}; summary: {}", self.summary().await);
     }
 
+    async fn until_ready(&self) {
+        self.until("it is ready", async |daemon: &Self| {
+            daemon.get("/readyz").await.is_some()
+        })
+        .await;
+    }
+
     async fn until_version(&self, version: i64) {
         self.until(&format!("version {version}"), async |daemon: &Self| {
             daemon.summary().await["version"]
@@ -140,20 +155,16 @@ impl Drop for Daemon {
     }
 }
 
-async fn started(fake: &FakeOpenAi, settings: &[&str]) -> Daemon {
+async fn started(fake: &FakeProvider, settings: &[&str]) -> Daemon {
     let daemon = Daemon::start(fake, settings);
-    daemon
-        .until("it is ready", async |daemon: &Daemon| {
-            daemon.get("/readyz").await.is_some()
-        })
-        .await;
+    daemon.until_ready().await;
     daemon
 }
 
 /// Late, 429, 500, garbage, empty, oversize, wrong, cut off, or not at all.
 #[tokio::test]
 async fn the_old_summary_stays_while_the_provider_misbehaves_and_the_queue_recovers() {
-    let fake = FakeOpenAi::start();
+    let fake = FakeProvider::start();
     let daemon = started(&fake, &["queue.attempts_max=100"]).await;
     daemon.turn(1).await;
     daemon.turn(2).await;
@@ -227,7 +238,7 @@ async fn the_old_summary_stays_while_the_provider_misbehaves_and_the_queue_recov
 
 #[tokio::test]
 async fn after_the_last_attempt_digests_stand_in_and_are_condensed_when_the_provider_is_back() {
-    let fake = FakeOpenAi::start();
+    let fake = FakeProvider::start();
     fake.otherwise(Planned::status(500, "down"));
     let daemon = started(&fake, &["queue.attempts_max=2", "queue.revive_after_ms=0"]).await;
     daemon.turn(1).await;
@@ -258,7 +269,7 @@ async fn after_the_last_attempt_digests_stand_in_and_are_condensed_when_the_prov
 /// A wrong key isn't tried again and again: nothing but an operator helps.
 #[tokio::test]
 async fn a_refused_key_is_not_tried_again() {
-    let fake = FakeOpenAi::start();
+    let fake = FakeProvider::start();
     fake.otherwise(Planned::status(
         401,
         "{\"error\":{\"message\":\"no\",\"code\":\"invalid_api_key\"}}",
@@ -279,7 +290,7 @@ async fn a_refused_key_is_not_tried_again() {
 /// The commands ask the daemon, and say so when it isn't there.
 #[tokio::test]
 async fn the_commands_ask_a_running_daemon() {
-    let fake = FakeOpenAi::start();
+    let fake = FakeProvider::start();
     let daemon = started(&fake, &[]).await;
     daemon.turn(1).await;
     daemon.turn(2).await;
@@ -306,6 +317,23 @@ async fn the_commands_ask_a_running_daemon() {
     assert!(history.contains("the model sees from here"), "{history}");
     let (_, status, _) = ask(&["status"]);
     assert!(status.contains("1 agents, 1 summaries"), "{status}");
+    for (args, words) in [
+        (&["mark", AGENT, "here"][..], "`here` at #2"),
+        (&["rewind", AGENT, "here"], "0 exchanges set aside"),
+        (&["fork", AGENT, "scout"], "forked scout"),
+        (&["clear", "scout", "--json"], "\"session\": 2"),
+    ] {
+        let (code, told, error) = ask(args);
+        assert_eq!(code, Some(0), "{error}");
+        assert!(told.contains(words), "{told}");
+    }
+    for (args, status) in [
+        (&["rewind", AGENT, "nowhere"][..], 3),
+        (&["fork", AGENT, "scout"], 1),
+        (&["context", AGENT, "--format", "openai", "--as", "no body"], 3),
+    ] {
+        assert_eq!(ask(args).0, Some(status), "{args:?}");
+    }
     let (code, _, unknown) = ask(&["summary", "nobody"]);
     assert_eq!(code, Some(3));
     assert!(unknown.contains("nobody"), "{unknown}");

@@ -7,6 +7,7 @@ mod history;
 mod limits;
 mod lineage;
 mod messages;
+mod pins;
 mod problems;
 mod settings;
 mod summary;

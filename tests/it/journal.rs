@@ -1,5 +1,6 @@
 //! Journals: out of a database and back, as it is accepted, and from files that are broken.
 
+mod fork;
 mod live;
 
 use std::sync::Mutex;
@@ -45,7 +46,7 @@ pub(super) async fn imported(db: &SqliteBackend, text: &str) -> (Imported, Vec<S
     .await
 }
 
-async fn rehearsed(db: &SqliteBackend, text: &str) -> (Imported, Vec<String>) {
+pub(super) async fn rehearsed(db: &SqliteBackend, text: &str) -> (Imported, Vec<String>) {
     let clock = std::sync::Arc::new(ManualClock::new(T0));
     read(Import::dry(Some(db.target()), clock), text).await
 }

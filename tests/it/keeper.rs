@@ -1,12 +1,25 @@
 //! The keeper: what it adds to a message before the store gets it.
 
+use std::sync::Arc;
+
 use recapd::{
-    domain::{message::Message, time::HOUR_MS},
+    assembly::Parts,
+    config::Config,
+    domain::{
+        message::{Format, Message},
+        settings::SettingsPatch,
+        time::HOUR_MS,
+    },
+    formats,
+    keeper::Keeper,
     store::ExchangeQuery,
 };
+use serde_json::{Value, json};
 
 use crate::support::{
+    backend::Backend as _,
     conversation::{T0, minute, native},
+    flaky_store::When,
     rig::{Rig, config},
 };
 
@@ -66,4 +79,164 @@ async fn what_brings_no_time_was_said_now() {
         (row.ledger.newest.map(|newest| newest.opened_at), row.as_of),
         (Some(T0), None)
     );
+}
+
+/// Agents of a model that nobody can count exactly.
+fn claude() -> Config {
+    let mut config = config();
+    "anthropic".clone_into(&mut config.window.provider);
+    "claude-opus-5".clone_into(&mut config.window.model);
+    config.window.budget_tokens = 1_000_000;
+    config
+}
+
+fn anthropic(message: &Value) -> Message {
+    formats::parse(Format::Anthropic, &message.to_string()).unwrap()
+}
+
+fn question(words: usize) -> Message {
+    anthropic(&json!({"role": "user", "content": "word ".repeat(words)}))
+}
+
+/// An answer to a prompt of so many tokens, by the provider's count.
+fn answer(prompt_tokens: i64) -> Message {
+    anthropic(
+        &json!({"role": "assistant", "content": "Well done.", "model": "claude-opus-5-20260801",
+        "usage": {"input_tokens": 5, "cache_read_input_tokens": prompt_tokens - 5, "output_tokens": 4}}),
+    )
+}
+
+/// Says so many turns, in which prompts grow by twice what is estimated. Returns the last count method.
+async fn report_twice(keeper: &Keeper, rig: &Rig, turns: i64) -> String {
+    let plain = recapd::tokenizer::counter_for("anthropic", "claude-opus-5");
+    let count = |message: &Message| recapd::domain::tokens::count_message(plain.as_ref(), message);
+    let mut prompt = 10_000;
+    for _ in 0..turns {
+        let question = question(1_000);
+        prompt += 2 * count(&question);
+        let answer = answer(prompt);
+        prompt += 2 * count(&answer);
+        for message in [question, answer] {
+            keeper.append(&rig.agent, vec![message]).await.unwrap();
+        }
+    }
+    let sql = "SELECT count_method FROM message_log ORDER BY id DESC LIMIT 1";
+    rig.db.text(sql).await.unwrap()
+}
+
+#[tokio::test]
+async fn reports_of_usage_teach_how_far_estimates_are_off() {
+    let rig = Rig::new(&claude()).await;
+    let keeper = &rig.parts.keeper;
+    assert_eq!(report_twice(keeper, &rig, 2).await, "o200k*claude-4.7");
+    // The third answer closes the second, whose prompt compares with the first one's.
+    assert_eq!(report_twice(keeper, &rig, 2).await, "o200k*claude-4.7×2.00");
+    rig.verify().await;
+    let factor = keeper.counter_of(&rig.agent).await.unwrap();
+    assert_eq!(factor.method(), "o200k*claude-4.7×2.00");
+    // Other models know nothing of it, and a replay is counted plain.
+    let replayed = "replayed".parse().unwrap();
+    keeper.replay(&replayed, vec![question(10)]).await.unwrap();
+    let sql = "SELECT count_method FROM message_log WHERE agent_id = 'replayed'";
+    assert_eq!(rig.db.text(sql).await.unwrap(), "o200k*claude-4.7");
+    let (_, metrics) = rig.parts.metrics.encode(None);
+    let line = "recapd_token_count_error_ratio_count{provider=\"anthropic\"} ";
+    let seen = metrics
+        .lines()
+        .find_map(|found| found.strip_prefix(line))
+        .unwrap();
+    assert!(seen.parse::<i64>().unwrap() >= 1, "{seen}");
+}
+
+#[tokio::test]
+async fn what_was_learned_survives_a_restart() {
+    let rig = Rig::new(&claude()).await;
+    report_twice(&rig.parts.keeper, &rig, 4).await;
+    rig.parts.keeper.keep_calibrations().await.unwrap();
+    rig.parts.keeper.keep_calibrations().await.unwrap();
+    let (model, clock) = (Arc::clone(&rig.model) as _, Arc::clone(&rig.clock) as _);
+    let again = Parts::new(&claude(), rig.db.store(), model, clock, "daemon", 7);
+    let method = async || {
+        again
+            .keeper
+            .counter_of(&rig.agent)
+            .await
+            .unwrap()
+            .method()
+            .to_owned()
+    };
+    assert_eq!(method().await, "o200k*claude-4.7");
+    again.keeper.recall_calibrations().await.unwrap();
+    assert_eq!(method().await, "o200k*claude-4.7×2.00");
+}
+
+#[tokio::test]
+async fn a_database_that_fails_keeps_nothing_from_being_learned() {
+    let rig = Rig::new(&claude()).await;
+    let keeper = &rig.parts.keeper;
+    report_twice(keeper, &rig, 4).await;
+    rig.flaky.fail("keep_calibrations", 1, When::Before);
+    keeper.keep_calibrations().await.unwrap_err();
+    rig.flaky.mend();
+    keeper.keep_calibrations().await.unwrap();
+    assert_eq!(rig.db.number("SELECT count(*) FROM calibrations").await, Some(1));
+}
+
+async fn set(keeper: &Keeper, rig: &Rig, patch: Value) {
+    let patch = SettingsPatch::parse(patch).unwrap();
+    keeper.change_settings(&rig.agent, &patch).await.unwrap();
+}
+
+async fn methods(rig: &Rig) -> String {
+    let sql = "SELECT group_concat(method) FROM (SELECT DISTINCT coalesce(r.count_method, m.count_method) AS method \
+               FROM message_log m LEFT JOIN recounts r ON r.agent_id = m.agent_id AND r.seq = m.seq ORDER BY 1)";
+    rig.db.text(sql).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_change_of_model_counts_again_before_it_returns() {
+    let rig = Rig::new(&claude()).await;
+    let keeper = &rig.parts.keeper;
+    rig.say(10).await;
+    assert_eq!(methods(&rig).await, "o200k*claude-4.7");
+    set(keeper, &rig, json!({"provider": "openai", "model": "gpt-5"})).await;
+    assert_eq!(methods(&rig).await, "o200k");
+    let lived = Rig::new(&{
+        let mut config = claude();
+        "openai".clone_into(&mut config.window.provider);
+        config
+    })
+    .await;
+    lived.say(10).await;
+    let tokens = (
+        rig.row().await.ledger.window_tokens(),
+        lived.row().await.ledger.window_tokens(),
+    );
+    assert_eq!(tokens.0, tokens.1);
+    rig.verify().await;
+}
+
+#[tokio::test]
+async fn a_recount_that_fails_is_made_up_for() {
+    let rig = Rig::new(&claude()).await;
+    let keeper = &rig.parts.keeper;
+    rig.say(4).await;
+    rig.flaky.fail("recount", 1, When::After);
+    set(keeper, &rig, json!({"provider": "openai", "model": "gpt-5"})).await;
+    rig.flaky.mend();
+    keeper.recount_due().await.unwrap();
+    assert_eq!(methods(&rig).await, "o200k");
+    // Another program changes it: the next append is counted as before, and then again.
+    let patch = SettingsPatch::parse(json!({"provider": null, "model": null})).unwrap();
+    let store = rig.db.store();
+    store.change_settings(&rig.agent, &patch, T0).await.unwrap();
+    keeper.recount_due().await.unwrap();
+    set(keeper, &rig, json!({})).await;
+    rig.say(1).await;
+    let patch = SettingsPatch::parse(json!({"provider": "google"})).unwrap();
+    store.change_settings(&rig.agent, &patch, T0).await.unwrap();
+    rig.say(1).await;
+    keeper.recount_due().await.unwrap();
+    assert_eq!(methods(&rig).await, "o200k*gemini");
+    rig.verify().await;
 }

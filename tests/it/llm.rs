@@ -1,3 +1,93 @@
-//! Providers against fake servers.
+//! Providers against fake servers: one suite for all, and what is particular to each.
 
+mod conformance;
+mod counting;
 mod openai;
+mod particular;
+mod secrets;
+
+pub(crate) use conformance::failures;
+use recapd::{
+    domain::{
+        prompt::{Prompt, PromptLimits},
+        time::Timestamp,
+        transcript::{Line, Transcript, Voice},
+    },
+    llm::{
+        ChatModel, LlmError, ModelRequest,
+        anthropic::{Anthropic, AnthropicModel},
+        gemini::{Gemini, GeminiModel},
+        ollama::{Ollama, OllamaModel},
+        openai::{OpenAiChat, OpenAiModel},
+        remote::RemoteSettings,
+        responses::{Responses, ResponsesModel},
+    },
+};
+pub(crate) use secrets::echoes;
+
+use crate::support::fake_provider::{FakeProvider, Shape};
+
+/// What must never be seen.
+const KEY: &str = "sk-very-secret-key";
+/// A word of the prompt that must never be seen.
+const PASSPHRASE: &str = "swordfish";
+const ASKED: [i64; 3] = [4, 5, 9];
+/// Long enough for a busy machine; only tests of slow answers wait for less.
+const PATIENT_MS: u64 = 30_000;
+const IMPATIENT_MS: u64 = 120;
+const MODEL: &str = "small-model";
+
+fn request() -> ModelRequest {
+    let transcript = |&exchange: &i64| Transcript {
+        exchange,
+        started_at: Timestamp(1_795_000_000_000),
+        interrupted: false,
+        lines: vec![Line {
+            voice: Voice::User,
+            label: String::new(),
+            text: format!(
+                "Please fix the parser of module number {exchange}, my passphrase is {PASSPHRASE}."
+            ),
+            at: Timestamp(1_795_000_000_000),
+        }],
+    };
+    let transcripts: Vec<Transcript> = ASKED.iter().map(transcript).collect();
+    ModelRequest {
+        prompt: Prompt::new(&transcripts, "k3v9x2m7", PromptLimits::default()),
+        transcripts,
+        output_tokens_max: 2_000,
+    }
+}
+
+fn settings(base_url: impl Into<String>, timeout_ms: u64) -> RemoteSettings {
+    let mut settings = RemoteSettings::new(base_url, MODEL);
+    settings.api_key = Some(KEY.into());
+    settings.http.timeout_ms = timeout_ms;
+    settings
+}
+
+/// A model that asks the fake in that shape.
+fn model(shape: Shape, fake: &FakeProvider) -> Box<dyn ChatModel> {
+    named(shape, fake, MODEL)
+}
+
+fn named(shape: Shape, fake: &FakeProvider, name: &str) -> Box<dyn ChatModel> {
+    let mut settings = settings(fake.base_url(shape), PATIENT_MS);
+    name.clone_into(&mut settings.model);
+    with(shape, settings).unwrap().0
+}
+
+/// A model with these settings, and what debug output shows of it.
+fn with(shape: Shape, settings: RemoteSettings) -> Result<(Box<dyn ChatModel>, String), LlmError> {
+    fn shown<M: ChatModel + std::fmt::Debug + 'static>(model: M) -> (Box<dyn ChatModel>, String) {
+        let shown = format!("{model:?}");
+        (Box::new(model), shown)
+    }
+    Ok(match shape {
+        Shape::Anthropic => shown(AnthropicModel::new(Anthropic::default(), settings)?),
+        Shape::OpenAi => shown(OpenAiModel::new(OpenAiChat::default(), settings)?),
+        Shape::Responses => shown(ResponsesModel::new(Responses, settings)?),
+        Shape::Gemini => shown(GeminiModel::new(Gemini, settings)?),
+        Shape::Ollama => shown(OllamaModel::new(Ollama { num_ctx: 8_192 }, settings)?),
+    })
+}

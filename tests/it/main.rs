@@ -8,6 +8,7 @@
 )]
 
 mod cli;
+mod convergence;
 mod daemon;
 mod http;
 mod journal;

@@ -9,10 +9,12 @@ mod fences;
 mod fork;
 mod lease;
 mod lineage;
-mod lineage_scripts;
+pub(crate) mod lineage_scripts;
+mod pins;
 mod protocol;
 mod queue;
 mod reading;
+mod recount;
 mod same_window;
 mod schedule;
 mod sessions;
@@ -44,7 +46,9 @@ macro_rules! every_test {
                 zero_disables, the_result_does_not_depend_on_batching, an_eviction_wakes_the_queue,
                 a_replay_ages_by_the_messages, appends_at_the_same_time_all_count;
             archive: a_history_comes_back_as_it_was, a_history_comes_back_in_chunks, steps_come_back_in_chunks,
-                what_does_not_fit_changes_nothing, a_forked_agent_is_refused, records_come_in_chunks;
+                pins_come_back_in_chunks,
+                what_does_not_fit_changes_nothing, a_fork_that_nobody_wrote_down_is_refused,
+            a_fork_comes_back_as_it_began, records_come_in_chunks;
             sessions: a_silence_begins_a_session, an_end_begins_a_session, an_end_and_a_silence_begin_one_session,
                 an_end_makes_what_is_pending_urgent;
             settings: a_patch_changes_what_it_names, settings_override_the_rules_of_an_append,
@@ -52,7 +56,13 @@ macro_rules! every_test {
                 what_came_back_is_not_summarised, what_a_clear_sent_away_stays_away,
                 a_child_takes_back_what_it_has_rows_of, a_rewind_keeps_what_came_back,
                 an_overflow_is_refused_whole, a_refused_append_takes_no_step, an_overflow_ends_the_session_once,
+                an_overflow_is_judged_message_by_message, a_preset_decides_what_is_not_said,
+                a_ceiling_in_messages_is_kept, a_child_inherits_all_settings,
                 budgets_may_change_at_any_time, budgets_may_change_in_any_life;
+            recount: a_change_of_model_recounts_what_is_not_covered, a_recount_holds_the_window_against_its_budget,
+                a_crash_between_two_steps_loses_nothing, what_changed_meanwhile_is_respected,
+                an_update_under_way_reads_again, parent_and_child_count_for_themselves,
+                after_a_recount_the_window_is_as_if_lived, what_was_learned_is_kept;
             queue: an_enqueue_makes_one_row_and_counts_wakes, an_enqueue_never_shortens_a_backoff,
                 an_enqueue_never_shortens_a_lease, an_enqueue_only_raises_urgency, an_enqueue_for_nobody_is_refused, claims_go_by_due_time,
                 a_low_row_is_not_starved, each_row_is_claimed_once, a_failure_backs_off, a_failure_is_recorded,
@@ -75,7 +85,8 @@ macro_rules! every_test {
             reading: an_agent_is_read_back, agents_come_in_pages, exchanges_are_read_by_range,
                 messages_come_back_verbatim, an_unreadable_message_is_shown_without_content,
                 a_summary_names_what_is_pending, more_pending_than_can_be_named_is_counted,
-                impossible_data_is_named, a_database_answers;
+                impossible_data_is_named, a_database_answers, the_last_words_of_speakers_are_read,
+                synthetic_messages_are_never_stored;
             steps: a_step_changes_its_summary_once, a_step_forgets_at_once_what_a_rewind_withdraws,
                 a_fork_shows_what_it_came_with, a_version_that_is_pruned_makes_way;
             schedule: a_slot_is_taken_once, aged_documents_are_enqueued, ageing_follows_the_replay,
@@ -86,11 +97,17 @@ macro_rules! every_test {
                 an_unknown_mark_is_refused_when_it_must_be_there, a_rewind_withdraws_what_it_left_behind,
                 what_comes_back_is_in_the_window_again, a_rewind_voids_the_lease, a_rewind_keeps_the_budget,
                 steps_in_a_batch_are_steps;
+            pins: a_pin_outlives_its_exchange_and_a_clear, what_is_important_holds_for_its_session,
+                a_rewind_behind_a_message_withdraws_its_pin, a_fork_inherits_pins_and_lives_on_by_itself,
+                a_pin_that_does_not_fit_is_refused, what_is_not_there_cannot_be_pinned,
+                the_oldest_important_ones_are_left_out_first, pins_of_what_is_gone_are_found;
             lineage_scripts: a_replay_ends_where_living_ended;
             fork: a_child_begins_where_its_parent_stands, a_fork_before_the_first_word_shares_nothing,
                 a_child_needs_a_parent_and_a_new_name, each_rewinds_for_itself,
                 marks_before_the_watermark_stay_with_the_parent, ancestors_are_walked_once,
-                nothing_later_in_the_parent_reaches_the_child;
+                nothing_later_in_the_parent_reaches_the_child,
+                a_clear_in_the_child_hides_the_parent,
+                a_later_clear_or_rewind_of_the_parent_leaves_the_child_alone;
             same_window: memory_and_database_decide_the_same_boundary;
             verify: everything_together_verifies_clean, an_unknown_agent_cannot_be_verified,
                 lost_messages_are_found, torn_exchanges_are_found, a_window_that_does_not_fit_is_found,

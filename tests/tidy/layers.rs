@@ -44,11 +44,11 @@ const LAYERS: &[Layer] = &[
     Layer { module: "telemetry", may_use: &["domain", "config"], banned: OUTSIDE },
     Layer { module: "lifecycle", may_use: &[], banned: OUTSIDE },
     Layer { module: "store", may_use: &["domain", "formats", "tokenizer"], banned: &["reqwest::", "axum::", "hyper::"] },
-    Layer { module: "llm", may_use: &["domain"], banned: &["sqlx::", "axum::"] },
+    Layer { module: "llm", may_use: &["domain", "tokenizer"], banned: &["sqlx::", "axum::"] },
     Layer { module: "journal", may_use: &["domain", "clock", "store"], banned: OUTSIDE },
     Layer {
         module: "keeper",
-        may_use: &["domain", "clock", "notice", "telemetry", "store", "journal"],
+        may_use: &["domain", "formats", "clock", "notice", "telemetry", "store", "journal"],
         banned: OUTSIDE,
     },
     Layer {
@@ -67,7 +67,7 @@ const LAYERS: &[Layer] = &[
         may_use: &["domain", "formats", "store", "snapshot"],
         banned: &["sqlx::", "reqwest::", "axum::", "tokio::"],
     },
-    Layer { module: "history", may_use: &["domain", "store"], banned: &["sqlx::", "reqwest::", "axum::", "tokio::"] },
+    Layer { module: "history", may_use: &["domain", "store", "keeper"], banned: &["sqlx::", "reqwest::", "axum::", "tokio::"] },
     Layer { module: "selftest", may_use: &["domain", "formats", "validator"], banned: OUTSIDE },
     Layer {
         module: "assembly",
@@ -88,7 +88,7 @@ const LAYERS: &[Layer] = &[
         module: "cli",
         may_use: &[
             "domain", "formats", "tokenizer", "validator", "clock", "config", "telemetry", "lifecycle", "store", "llm",
-            "journal", "snapshot", "history", "context", "selftest", "assembly", "http",
+            "journal", "keeper", "snapshot", "history", "context", "selftest", "assembly", "http",
         ],
         banned: &["sqlx::", "axum::"],
     },

@@ -180,6 +180,7 @@ impl Feed {
     /// Ages what has grown old, waits for the queue's end, and says what was fed.
     pub(super) async fn finish(mut self) -> Result<Fed, Failed> {
         self.flush().await?;
+        self.parts.keeper.keep_calibrations().await?;
         self.parts.schedule.age().await?;
         loop {
             self.parts.worker.drain().await?;

@@ -80,7 +80,7 @@ impl Report {
         }
         let model = match config.model.mode {
             crate::config::ModelMode::Offline => "offline".to_owned(),
-            crate::config::ModelMode::OpenAi => config.model.model.clone(),
+            _ => config.model.name().to_owned(),
         };
         Ok(Self {
             messages: fed.messages,

@@ -101,11 +101,24 @@ const FILE_ERRORS: &[(&str, &str)] = &[
     (
         "[model]\napi_key = \"geheim\"",
         "recapd.toml:2: model.api_key is not a key: a secret never stands in the configuration, use \
-             model.api_key_file or the variable OPENAI_API_KEY",
+             model.api_key_file or the provider's variable, such as OPENAI_API_KEY",
     ),
     (
-        "[model]\nmode = \"openai\"\nmodel = \"\"",
-        "recapd.toml:3: model.model must name a model when model.mode is `openai`",
+        "[model]\nmode = \"openai\"\nmodel = \" \"",
+        "recapd.toml:3: model.model must not be blank when model.mode is `openai`: leave it empty for the proposed model",
+    ),
+    (
+        "[model]\nmode = \"ollama\"",
+        "recapd.toml:2: model.model must name a model when model.mode is `ollama`: one that `ollama list` shows",
+    ),
+    (
+        "[model]\nmode = \"claude\"",
+        "recapd.toml:2: model.mode: unknown variant `claude`, expected one of `offline`, `anthropic`, `openai`, \
+             `openai-responses`, `gemini`, `ollama`",
+    ),
+    (
+        "[model]\nanthropic_version = \"2024-01-01\"",
+        "recapd.toml:2: model.anthropic_version: unknown variant `2024-01-01`, expected `2023-06-01` or `2026-10-21`",
     ),
     (
         "[model]\napi_key = geheim",
@@ -143,7 +156,7 @@ fn errors_in_the_environment_and_in_flags_speak_their_language() {
             &[("RECAPD__MODEL__API_KEY", "geheim")],
             &[],
             "env RECAPD__MODEL__API_KEY: model.api_key is not a key: a secret never stands in the configuration, use \
-             model.api_key_file or the variable OPENAI_API_KEY",
+             model.api_key_file or the provider's variable, such as OPENAI_API_KEY",
         ),
         (
             &[("IKIGAI_SLIDING_CONTEXT_TOKENS", "100k")],
@@ -201,6 +214,15 @@ fn keys_that_must_fit_each_other_do() {
             "summary.yesterday_hours (168) must be less than summary.week_hours (100)",
         ),
         (
+            "convergence.stop_at=0.5",
+            "convergence.warn_at (0.8) must not be more than convergence.stop_at (0.5): 0 turns one off",
+        ),
+        (
+            "convergence.warn_at=1.5",
+            "convergence.warn_at must be from 0 to 1, not 1.5\n\
+             --set: convergence.warn_at (1.5) must not be more than convergence.stop_at (0.95): 0 turns one off",
+        ),
+        (
             "summary.merge_below=0.5",
             "summary.append_below (0.8) must not be more than summary.merge_below (0.5)",
         ),
@@ -208,6 +230,35 @@ fn keys_that_must_fit_each_other_do() {
     for (set, text) in cases {
         assert_eq!(load(None, &[], &[set]).unwrap_err(), format!("--set: {text}"));
     }
+}
+
+#[test]
+fn a_profile_of_ones_own_has_five_weights() {
+    let custom = |weights: &str| {
+        let weights = format!("convergence.weights={weights}");
+        let loaded = load(None, &[], &["convergence.profile=custom", &weights]);
+        loaded.map(|loaded| loaded.config.convergence.rules().profile)
+    };
+    let even = "content=0.2 structure=0.2, sentences=0.2 length=0.2 punctuation=0.2";
+    assert!(custom(even).is_ok());
+    for (weights, text) in [
+        (
+            "content=1",
+            "--set: convergence.weights: weights must be content=… structure=… sentences=… length=… punctuation=…, \
+             each once",
+        ),
+        (
+            "content=1 structure=0 sentences=0 length=0 punctuation=1",
+            "--set: convergence.weights: weights must be 0 or more and 1 together, not 2",
+        ),
+    ] {
+        assert_eq!(custom(weights).unwrap_err(), text);
+    }
+    let long = format!("perspective.human_tag={}", "x".repeat(129));
+    assert_eq!(
+        load(None, &[], &[&long]).unwrap_err(),
+        "--set: perspective.human_tag must have at most 128 bytes, not 129"
+    );
 }
 
 #[test]

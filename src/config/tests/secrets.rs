@@ -4,7 +4,69 @@ use std::fs;
 
 use secrecy::ExposeSecret as _;
 
-use crate::config::{Config, Environment, Loader, ModelConfig, api_key};
+use crate::config::{Config, Environment, Loader, ModelConfig, ModelMode, api_key};
+
+/// A provider that may want no key, since it stands elsewhere.
+fn model() -> ModelConfig {
+    let mut model = Config::default().model;
+    model.mode = ModelMode::OpenAi;
+    "http://127.0.0.1:8080/v1".clone_into(&mut model.base_url);
+    model
+}
+
+#[test]
+fn every_provider_has_places_of_its_own_for_its_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let credentials = directory.path().display().to_string();
+    for (mode, credential, variables) in [
+        (
+            ModelMode::Anthropic,
+            "anthropic_api_key",
+            &["ANTHROPIC_API_KEY"][..],
+        ),
+        (ModelMode::OpenAi, "openai_api_key", &["OPENAI_API_KEY"]),
+        (ModelMode::OpenAiResponses, "openai_api_key", &["OPENAI_API_KEY"]),
+        (
+            ModelMode::Gemini,
+            "gemini_api_key",
+            &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+        ),
+        (ModelMode::Ollama, "ollama_api_key", &["OLLAMA_API_KEY"]),
+    ] {
+        let mut model = Config::default().model;
+        model.mode = mode;
+        let key = |pairs: &[(&str, &str)]| {
+            let environment: Environment = pairs.iter().copied().collect();
+            api_key(&model, &environment)
+                .unwrap()
+                .unwrap()
+                .expose_secret()
+                .to_owned()
+        };
+        for (index, variable) in variables.iter().enumerate() {
+            let pairs: Vec<_> = variables.iter().skip(index).map(|name| (*name, *name)).collect();
+            assert_eq!(key(&pairs), *variable, "the first variable wins");
+        }
+        fs::write(directory.path().join(credential), "sk-credential").unwrap();
+        assert_eq!(key(&[("CREDENTIALS_DIRECTORY", &credentials)]), "sk-credential");
+        fs::remove_file(directory.path().join(credential)).unwrap();
+    }
+}
+
+#[test]
+fn a_provider_at_its_own_address_wants_a_key_and_offline_wants_none() {
+    let mut model = Config::default().model;
+    let environment: Environment = [("OPENAI_API_KEY", "not a key")].into_iter().collect();
+    assert!(api_key(&model, &environment).unwrap().is_none());
+    model.mode = ModelMode::Anthropic;
+    assert_eq!(
+        api_key(&model, &environment).unwrap_err().to_string(),
+        "model.mode is `anthropic`, which needs a key: put it into the variable ANTHROPIC_API_KEY, or into a file \
+         that model.api_key_file names"
+    );
+    model.mode = ModelMode::Ollama;
+    assert!(api_key(&model, &environment).unwrap().is_none());
+}
 
 #[test]
 fn the_key_comes_from_credential_then_file_then_variable() {
@@ -12,7 +74,7 @@ fn the_key_comes_from_credential_then_file_then_variable() {
     let credentials = directory.path().display().to_string();
     let file = directory.path().join("key");
     fs::write(&file, "sk-file\n").unwrap();
-    let mut model = Config::default().model;
+    let mut model = model();
     let environment: Environment = [
         ("CREDENTIALS_DIRECTORY", credentials.as_str()),
         ("OPENAI_API_KEY", "sk-variable"),
@@ -39,7 +101,7 @@ fn the_key_comes_from_credential_then_file_then_variable() {
 fn a_bad_key_is_refused_without_showing_it() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("key");
-    let mut model = Config::default().model;
+    let mut model = model();
     model.api_key_file = file.display().to_string();
     let refusal = |text: &str| {
         fs::write(&file, text).unwrap();
@@ -67,7 +129,7 @@ fn a_bad_key_is_refused_without_showing_it() {
 fn nothing_prints_a_secret() {
     let environment: Environment = [("OPENAI_API_KEY", "geheim")].into_iter().collect();
     assert_eq!(format!("{environment:?}"), r#"{"OPENAI_API_KEY"}"#);
-    let key = api_key(&Config::default().model, &environment).unwrap();
+    let key = api_key(&model(), &environment).unwrap();
     assert!(key.is_some() && !format!("{key:?}").contains("geheim"));
     let loaded = Loader::new().environment(environment.pairs()).load().unwrap();
     assert!(!format!("{loaded:?}").contains("geheim"));

@@ -2,6 +2,7 @@
 //! are of different sides.
 
 use super::{ACKNOWLEDGEMENT, Alternation, CONTINUATION, Piece, Reason, Role, Turn};
+use crate::domain::perspective::SILENCE;
 
 /// Who has said something last, as providers see it: results count as the user's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,23 +24,53 @@ pub(super) fn clash(before: Role, next: Role) -> bool {
     side(before).is_some() && side(before) == side(next)
 }
 
-/// Puts the user first: a conversation can't begin with the model or with results.
-pub(super) fn begin_with_user(turns: &mut Vec<Turn<'_>>) {
+/// Puts the user first, with `opening`: a conversation can't begin with the model or with results.
+pub(super) fn begin_with_user(turns: &mut Vec<Turn<'_>>, opening: &str) {
     let first = turns.iter().position(|turn| turn.role != Role::System);
     if let Some(first) = first.filter(|&first| turns[first].role != Role::User) {
         let exchange = turns[first].exchange;
-        turns.insert(first, said(Role::User, Reason::FirstTurn, CONTINUATION, exchange));
+        turns.insert(first, first_turn(opening, exchange));
     }
 }
 
-/// Leaves the last word to the user, where somebody waits for the model although a late result has gone to its call,
-/// before what the model said since.
-pub(super) fn end_with_user(turns: &mut Vec<Turn<'_>>) {
-    let last = turns.iter().rfind(|turn| turn.role != Role::System);
-    if let Some(last) = last.filter(|last| last.role == Role::Assistant) {
-        let exchange = last.exchange;
-        turns.push(said(Role::User, Reason::LateResult, CONTINUATION, exchange));
+/// What the user is made to say before the model.
+pub(super) fn first_turn<'a>(opening: &str, exchange: i64) -> Turn<'a> {
+    said(Role::User, Reason::FirstTurn, opening, exchange)
+}
+
+/// What the user is made to say behind the model's last word.
+pub(super) fn last_turn<'a>(exchange: i64) -> Turn<'a> {
+    said(Role::User, Reason::Alternation, CONTINUATION, exchange)
+}
+
+/// Puts a silence behind whatever the model says that the user doesn't answer, at the end too.
+pub(super) fn answer_with_silence<'a>(turns: Vec<Turn<'a>>) -> Vec<Turn<'a>> {
+    let mut answered: Vec<Turn<'a>> = Vec::with_capacity(turns.len());
+    let mut before = None;
+    for turn in turns {
+        if is_silence_between(before, turn.role) {
+            answered.push(silence(turn.exchange));
+        }
+        if turn.role != Role::System {
+            before = Some(turn.role);
+        }
+        answered.push(turn);
     }
+    if before == Some(Role::Assistant) {
+        let exchange = answered.last().map_or(0, |last| last.exchange);
+        answered.push(silence(exchange));
+    }
+    answered
+}
+
+/// Whether the user is silent between a turn of role `before` and one of role `next`, instructions aside.
+pub(super) fn is_silence_between(before: Option<Role>, next: Role) -> bool {
+    before == Some(Role::Assistant) && next == Role::Assistant
+}
+
+/// What a silent partner says.
+pub(super) fn silence<'a>(exchange: i64) -> Turn<'a> {
+    said(Role::User, Reason::Silence, SILENCE, exchange)
 }
 
 /// Repairs alternation. Repairing twice changes nothing more.

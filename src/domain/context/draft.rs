@@ -1,13 +1,25 @@
 //! Stored messages as drafts of turns: metadata and blank texts gone, thinking as far as it may be sent, calls only
-//! the model's and results only among results.
+//! the model's and results only among results; in a shared conversation as one speaker sees it.
 
 use std::borrow::Cow;
 
 use super::{Origin, Piece, Role, SourceExchange, SourceMessage, Thinking};
 use crate::domain::{
     message::{Kind, Message, Part},
+    perspective::{Perspective, Seen},
     tokens::MESSAGE_OVERHEAD_TOKENS,
 };
+
+/// What a speaker sees of a draft.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sight {
+    /// All of it.
+    Seen,
+    /// The results of calls that are seen, and what came along with them.
+    WithCalls,
+    /// Nothing: it is there to find out whose the results are.
+    Unseen,
+}
 
 /// A message, or a share of one, that says something to the model.
 pub(super) struct Draft<'a> {
@@ -17,6 +29,7 @@ pub(super) struct Draft<'a> {
     pub(super) parts: Cow<'a, [Part]>,
     /// The message, if `parts` are all of it but for blank texts and thinking.
     pub(super) source: Option<&'a Message>,
+    pub(super) sight: Sight,
     keeps_thinking: bool,
     tokens: Option<i64>,
 }
@@ -56,6 +69,7 @@ impl<'a> Draft<'a> {
 pub(super) fn of_exchange<'a>(
     exchange: &SourceExchange<'a>,
     thinking: Thinking,
+    viewer: Option<&'a Perspective>,
 ) -> impl Iterator<Item = Draft<'a>> + use<'a> {
     let keeps_thinking = match thinking {
         Thinking::All => true,
@@ -66,22 +80,91 @@ pub(super) fn of_exchange<'a>(
     let messages = exchange.messages.clone();
     messages
         .into_iter()
-        .flat_map(move |message| of_message(message, number, keeps_thinking))
+        .flat_map(move |message| of_message(message, number, keeps_thinking, viewer))
 }
 
 /// The drafts of a message: none if it says nothing, two if it holds results among what somebody says.
-pub(super) fn of_message(stored: SourceMessage<'_>, exchange: i64, keeps_thinking: bool) -> Vec<Draft<'_>> {
-    let SourceMessage { seq, message, tokens } = stored;
+pub(super) fn of_message<'a>(
+    stored: SourceMessage<'a>,
+    exchange: i64,
+    keeps_thinking: bool,
+    viewer: Option<&Perspective>,
+) -> Vec<Draft<'a>> {
+    let message = stored.message;
     let Some(role) = role(message) else {
         return Vec::new();
     };
-    let (parts, is_faithful) = clean(role, &message.parts, keeps_thinking);
+    let Some(viewer) = viewer else {
+        let parts = Cow::Borrowed(message.parts.as_slice());
+        return of_seen(stored, exchange, keeps_thinking, Seen { role, parts });
+    };
+    let seen = viewer.see(message);
+    let (is_meant, is_caller) = match &seen {
+        Some(seen) => (true, seen.role == Role::Assistant),
+        None => (false, false),
+    };
+    let mut drafts = seen.map_or_else(Vec::new, |seen| of_seen(stored, exchange, keeps_thinking, seen));
+    if role != Role::Tool && !is_caller {
+        // Results answer a call of the speaker's, whoever handed them in, but for those that were meant for others.
+        let others = unseen(stored, exchange).filter(|draft| is_meant || draft.sight == Sight::Unseen);
+        drafts.extend(others);
+    } else if role == Role::Tool && !viewer.is_own(message) {
+        drafts.retain(|draft| draft.role == Role::Tool);
+        for draft in &mut drafts {
+            draft.sight = Sight::WithCalls;
+        }
+    }
+    drafts
+}
+
+/// Calls and results that a message holds beside what is heard of it.
+fn unseen(stored: SourceMessage<'_>, exchange: i64) -> impl Iterator<Item = Draft<'_>> {
+    let all = stored.message.parts.iter();
+    let calls = all.clone().filter(|part| is_call(part)).cloned().collect();
+    let results = all.filter(|part| is_result(part)).cloned().collect();
+    let drafts = [
+        (Role::Assistant, Sight::Unseen, calls),
+        (Role::Tool, Sight::WithCalls, results),
+    ];
+    drafts.into_iter().filter_map(move |(role, sight, parts)| {
+        let parts: Vec<Part> = parts;
+        (!parts.is_empty()).then_some(Draft {
+            role,
+            exchange,
+            seq: stored.seq,
+            parts: Cow::Owned(parts),
+            source: None,
+            sight,
+            keeps_thinking: false,
+            tokens: None,
+        })
+    })
+}
+
+/// The drafts of what is seen of a message.
+fn of_seen<'a>(
+    stored: SourceMessage<'a>,
+    exchange: i64,
+    keeps_thinking: bool,
+    seen: Seen<'a>,
+) -> Vec<Draft<'a>> {
+    let SourceMessage { seq, message, tokens } = stored;
+    let Seen { role, parts } = seen;
+    let as_stored = matches!(parts, Cow::Borrowed(_)) && self::role(message) == Some(role);
+    let (parts, is_faithful) = match parts {
+        Cow::Borrowed(parts) => clean(role, parts, keeps_thinking),
+        Cow::Owned(parts) => {
+            let (parts, _) = clean(role, &parts, keeps_thinking);
+            (Cow::Owned(parts.into_owned()), false)
+        }
+    };
     let is_whole = matches!(parts, Cow::Borrowed(_));
     let draft = Draft {
         role,
         exchange,
         seq,
-        source: is_faithful.then_some(message),
+        source: (is_faithful && as_stored).then_some(message),
+        sight: Sight::Seen,
         keeps_thinking,
         tokens: tokens
             .filter(|_| is_whole)

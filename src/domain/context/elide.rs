@@ -25,19 +25,17 @@ pub struct Elision {
 /// Shortens the longest results in `turns`, whose tokens are `excess` too many, until they fit or nothing is left of
 /// them.
 pub(super) fn elide(turns: &mut [Turn<'_>], excess: i64, counter: &dyn TokenCounter) -> Vec<Elision> {
-    let results = texts(turns);
-    let before: i64 = results.iter().map(|(_, text)| counter.count(text)).sum();
+    let results = texts(turns, counter);
+    let before: i64 = results.iter().map(|result| result.tokens).sum();
     let room = before - excess;
     let tokens = |keep: usize| -> i64 {
-        let shortened = results
-            .iter()
-            .map(|(exchange, text)| shorten(text, keep, *exchange));
-        shortened
-            .zip(&results)
-            .map(|(short, (_, text))| counter.count(short.as_ref().map_or(text, |(short, _)| short)))
-            .sum()
+        let shortened = results.iter().map(|result| {
+            let short = shorten(&result.text, keep, result.exchange);
+            short.map_or(result.tokens, |(short, _)| counter.count(&short))
+        });
+        shortened.sum()
     };
-    let longest = results.iter().map(|(_, text)| text.len()).max().unwrap_or(0);
+    let longest = results.iter().map(|result| result.text.len()).max().unwrap_or(0);
     let room_chars = room.saturating_mul(CHARS_PER_TOKEN_MAX).max(0);
     let mut fitting = 0;
     let mut too_much = longest.min(usize::try_from(room_chars).unwrap_or(usize::MAX)) + 1;
@@ -52,14 +50,24 @@ pub(super) fn elide(turns: &mut [Turn<'_>], excess: i64, counter: &dyn TokenCoun
     apply(turns, fitting, counter)
 }
 
-/// The texts of all results, with their exchanges.
-fn texts(turns: &[Turn<'_>]) -> Vec<(i64, String)> {
+/// A tool result as it is, counted once however many lengths are tried.
+struct Full {
+    exchange: i64,
+    text: String,
+    tokens: i64,
+}
+
+fn texts(turns: &[Turn<'_>], counter: &dyn TokenCounter) -> Vec<Full> {
     let parts = turns
         .iter()
         .flat_map(|turn| turn.parts().map(|part| (turn.exchange, part)));
     parts
         .filter_map(|(exchange, part)| match part {
-            Part::ToolResult { text, .. } => Some((exchange, text.clone())),
+            Part::ToolResult { text, .. } => Some(Full {
+                exchange,
+                text: text.clone(),
+                tokens: counter.count(text),
+            }),
             _ => None,
         })
         .collect()

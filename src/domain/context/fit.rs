@@ -2,23 +2,40 @@
 //! longest tool results are shortened.
 
 use super::{
-    Alternation, Context, ContextInput, ContextOptions, Piece, Reason, Role, SourceExchange, SourceMessage,
-    Thinking, Turn, alternation, draft, elide, last_n::walk, pairs,
+    Alternation, CONTINUATION, Context, ContextInput, ContextOptions, Passes, Piece, Reason, Role, SHARE_MAX,
+    SourceExchange, SourceMessage, Thinking, Turn, alternation,
+    copies::{Chosen, Copies},
+    draft, elide,
+    last_n::walk,
+    pairs,
+    passes::Pass,
 };
-use crate::domain::{exchange::PREAMBLE, message::Part, text::head_tail, tokens::TokenCounter};
-
-/// The anchor takes at most this part of a request.
-const ANCHOR_SHARE: i64 = 4;
+use crate::domain::{
+    exchange::PREAMBLE,
+    message::Part,
+    perspective::{Mode, Perspective},
+    text::head_tail,
+    tokens::TokenCounter,
+};
 
 /// What goes where, before it is put together.
 struct Plan<'i, 'a> {
     input: &'i ContextInput<'a>,
     options: &'i ContextOptions,
     counter: &'i dyn TokenCounter,
+    passes: Passes,
     preamble: Vec<Turn<'a>>,
     anchor: Option<Piece<'a>>,
+    copies: Copies<'a>,
     summary: Option<Piece<'a>>,
     body: Vec<Turn<'a>>,
+}
+
+/// What follows a turn: whatever it is, and the next thing that is said, instructions aside.
+#[derive(Clone, Copy, Default)]
+struct Neighbours {
+    turn: Option<Role>,
+    said: Option<Role>,
 }
 
 /// Builds the context with that much thinking.
@@ -27,10 +44,11 @@ pub(super) fn fit<'a>(
     options: &ContextOptions,
     thinking: Thinking,
     counter: &dyn TokenCounter,
+    passes: Passes,
 ) -> Context<'a> {
-    let mut plan = Plan::new(input, options, thinking, counter);
+    let mut plan = Plan::new(input, options, thinking, counter, passes);
     let limit = options.limit_tokens();
-    let start = plan.start(limit);
+    let start = plan.start(limit.filter(|_| passes.has(Pass::Fitting)));
     let newest = input.exchanges.len().saturating_sub(1);
     plan.drop_before(start);
     let excess = limit.map_or(0, |limit| plan.cost(start) - limit);
@@ -40,6 +58,9 @@ pub(super) fn fit<'a>(
         Vec::new()
     };
     let left_out = numbers(&input.exchanges[..start]);
+    let chosen = plan.choose(start);
+    let copied = chosen.taken.iter().map(|&at| plan.copies.seq(at)).collect();
+    let left_copies = chosen.left;
     let turns = plan.assemble(start);
     let tokens = turns.iter().map(|turn| turn.tokens(counter)).sum();
     Context {
@@ -48,6 +69,8 @@ pub(super) fn fit<'a>(
         limit_tokens: limit,
         over_budget: limit.is_some_and(|limit| tokens > limit),
         left_out,
+        copied,
+        left_copies,
         elided,
     }
 }
@@ -62,35 +85,39 @@ impl<'i, 'a> Plan<'i, 'a> {
         options: &'i ContextOptions,
         thinking: Thinking,
         counter: &'i dyn TokenCounter,
+        passes: Passes,
     ) -> Self {
         let of_preamble = input.preamble.iter();
         let preamble: Vec<draft::Draft<'a>> = of_preamble
-            .flat_map(|&message| draft::of_message(message, PREAMBLE, false))
+            .flat_map(|&message| draft::of_message(message, PREAMBLE, false, input.perspective))
             .collect();
         let drafts: Vec<draft::Draft<'a>> = input
             .exchanges
             .iter()
-            .flat_map(|exchange| draft::of_exchange(exchange, thinking))
+            .flat_map(|exchange| draft::of_exchange(exchange, thinking, input.perspective))
             .collect();
         let mut plan = Self {
             input,
             options,
             counter,
-            preamble: pairs::repair(&preamble),
+            passes,
+            preamble: pairs::repair(&preamble, passes),
             anchor: options.anchor.then(|| anchor(input, options, counter)).flatten(),
+            copies: Copies::new(input, counter),
             summary: input
                 .summary
                 .as_ref()
                 .map(|text| Piece::text(Reason::Summary, text)),
-            body: pairs::repair(&drafts),
+            body: pairs::repair(&drafts, passes),
         };
-        let newest = drafts.iter().rfind(|draft| draft.role != Role::System);
-        if newest.is_some_and(|newest| newest.role != Role::Assistant) {
-            alternation::end_with_user(&mut plan.body);
-        }
         let turns = plan.preamble.iter_mut().chain(&mut plan.body);
         let pieces = turns.flat_map(|turn| &mut turn.pieces);
-        for piece in pieces.chain(&mut plan.anchor).chain(&mut plan.summary) {
+        let copies = plan.copies.pieces_mut();
+        for piece in pieces
+            .chain(&mut plan.anchor)
+            .chain(copies)
+            .chain(&mut plan.summary)
+        {
             piece.measure(counter);
         }
         plan
@@ -107,20 +134,21 @@ impl<'i, 'a> Plan<'i, 'a> {
 
     /// What the exchanges from each on cost, with the turns that may have to be put between them.
     fn costs_from(&self) -> Vec<i64> {
-        let between = self.acknowledgement();
         let mut costs = vec![0; self.input.exchanges.len() + 1];
         let (mut at, mut sum) = (self.body.len(), 0);
-        let mut next: Option<Role> = None;
+        let mut next = Neighbours::default();
         for (index, exchange) in self.input.exchanges.iter().enumerate().rev() {
             while let Some(turn) = at.checked_sub(1).map(|before| &self.body[before]) {
                 if turn.exchange < exchange.exchange {
                     break;
                 }
-                let clashes = next.is_some_and(|next| alternation::clash(turn.role, next));
-                sum += turn.tokens(self.counter) + if clashes { between } else { 0 };
+                sum += turn.tokens(self.counter) + self.between(turn.role, next);
                 // Instructions that move to the front don't keep their neighbours apart.
                 if turn.role != Role::System || self.options.system_in_place {
-                    next = Some(turn.role);
+                    next.turn = Some(turn.role);
+                }
+                if turn.role != Role::System {
+                    next.said = Some(turn.role);
                 }
                 at -= 1;
             }
@@ -137,8 +165,39 @@ impl<'i, 'a> Plan<'i, 'a> {
             .chain(&self.head(start))
             .map(|turn| turn.tokens(self.counter))
             .sum::<i64>();
-        // Between head and window there may be one turn more, or one in front of both.
-        preamble + alternation::acknowledgement(PREAMBLE).tokens(self.counter)
+        // Between head and window there may be one turn more, or one in front of both; behind them a silence.
+        let acknowledged = alternation::acknowledgement(PREAMBLE).tokens(self.counter);
+        let opened = alternation::first_turn(self.opening(), PREAMBLE).tokens(self.counter);
+        let answered = match (self.is_silent(), self.options.ends_with_user) {
+            (true, _) => self.silence(),
+            (false, true) => alternation::last_turn(PREAMBLE).tokens(self.counter),
+            (false, false) => 0,
+        };
+        preamble + acknowledged.max(opened) + answered
+    }
+
+    /// What has to be said between a turn of role `before` and its neighbours.
+    fn between(&self, before: Role, next: Neighbours) -> i64 {
+        let is_silence = |said| alternation::is_silence_between(Some(before), said);
+        if self.is_silent() && next.said.is_some_and(is_silence) {
+            return self.silence();
+        }
+        let clashes = next.turn.is_some_and(|next| alternation::clash(before, next));
+        if clashes { self.acknowledgement() } else { 0 }
+    }
+
+    fn opening(&self) -> &'static str {
+        let perspective = self.input.perspective;
+        perspective.map_or(CONTINUATION, Perspective::opening)
+    }
+
+    fn is_silent(&self) -> bool {
+        let perspective = self.input.perspective;
+        perspective.is_some_and(|perspective| perspective.mode() == Mode::Meditation)
+    }
+
+    fn silence(&self) -> i64 {
+        alternation::silence(PREAMBLE).tokens(self.counter)
     }
 
     fn cost(&self, start: usize) -> i64 {
@@ -157,7 +216,17 @@ impl<'i, 'a> Plan<'i, 'a> {
         self.body.retain(|turn| turn.exchange >= first);
     }
 
-    /// What stands between preamble and window: anchor, summary, and what was left out, in one turn of the user's.
+    /// The copies that are sent if the exchanges begin with number `start` of the window.
+    fn choose(&self, start: usize) -> Chosen {
+        let first = self.input.exchanges.get(start);
+        let first_exchange = first.map_or(i64::MAX, |first| first.exchange);
+        let anchor = self.input.anchor.filter(|_| self.anchor.is_some());
+        let max_tokens = self.options.copies_max_tokens();
+        self.copies
+            .choose(first_exchange, anchor.map(|anchor| anchor.seq), max_tokens)
+    }
+
+    /// What stands between preamble and window: anchor, copies, summary, and what was left out, in one turn of the user's.
     fn head(&self, start: usize) -> Option<Turn<'a>> {
         let input = self.input;
         let first_seq = input
@@ -171,7 +240,9 @@ impl<'i, 'a> Plan<'i, 'a> {
             .filter(|_| input.anchor.as_ref().is_some_and(is_away));
         let left_out = left_out_note(&input.exchanges[..start]);
         let left_out = left_out.iter().map(|text| Piece::text(Reason::LeftOut, text));
-        let kept = anchor.chain(&self.summary).cloned();
+        let chosen = self.choose(start);
+        let copies = chosen.taken.iter().filter_map(|&at| self.copies.piece(at));
+        let kept = anchor.chain(copies).chain(&self.summary).cloned();
         let pieces: Vec<Piece<'a>> = kept.chain(left_out).collect();
         (!pieces.is_empty()).then(|| Turn::new(Role::User, PREAMBLE, pieces))
     }
@@ -179,6 +250,9 @@ impl<'i, 'a> Plan<'i, 'a> {
     fn assemble(self, start: usize) -> Vec<Turn<'a>> {
         let head = self.head(start);
         let (mode, in_place) = (self.options.alternation, self.options.system_in_place);
+        let (opening, is_silent) = (self.opening(), self.is_silent());
+        let opens_itself = self.input.perspective.is_some();
+        let ends_with_user = self.options.ends_with_user;
         let stays = |turn: &Turn<'a>| in_place || turn.role != Role::System;
         let (body, hoisted): (Vec<_>, Vec<_>) = self.body.into_iter().partition(stays);
         let mut turns: Vec<Turn<'a>> = self
@@ -188,8 +262,22 @@ impl<'i, 'a> Plan<'i, 'a> {
             .chain(head)
             .chain(body)
             .collect();
-        alternation::begin_with_user(&mut turns);
-        alternation::repair(turns, mode)
+        if self.passes.has(Pass::FirstTurn) {
+            alternation::begin_with_user(&mut turns, opening);
+        }
+        if opens_itself && turns.iter().all(|turn| turn.role == Role::System) {
+            turns.push(alternation::first_turn(opening, PREAMBLE));
+        }
+        if is_silent {
+            turns = alternation::answer_with_silence(turns);
+        }
+        if ends_with_user && let Some(last) = turns.last().filter(|last| last.role == Role::Assistant) {
+            turns.push(alternation::last_turn(last.exchange));
+        }
+        if self.passes.has(Pass::Alternation) {
+            turns = alternation::repair(turns, mode);
+        }
+        turns
     }
 }
 
@@ -199,18 +287,25 @@ fn anchor<'a>(
     options: &ContextOptions,
     counter: &dyn TokenCounter,
 ) -> Option<Piece<'a>> {
-    let drafts = draft::of_message(input.anchor?, PREAMBLE, false);
+    let drafts = draft::of_message(input.anchor?, PREAMBLE, false, input.perspective);
     let draft = drafts.into_iter().find(|draft| draft.role == Role::User)?;
     let piece = draft.piece();
-    let share = options.limit_tokens().map(|limit| limit / ANCHOR_SHARE);
+    let share = options.limit_tokens().map(|limit| limit / SHARE_MAX);
     let Some(share) = share.filter(|&share| piece.cost(counter) > share) else {
         return Some(piece);
     };
     // A token is a character or more, but for rare ones.
     let chars = usize::try_from(share).unwrap_or(0);
-    let said = input.anchor?.message.text();
-    let text = head_tail(said.trim(), chars * 2 / 3, chars / 3);
+    let said: Vec<&str> = draft.parts.iter().filter_map(text_of).collect();
+    let text = head_tail(said.join("\n").trim(), chars * 2 / 3, chars / 3);
     (!text.is_empty()).then(|| draft.share(vec![Part::Text(text)]))
+}
+
+fn text_of(part: &Part) -> Option<&str> {
+    match part {
+        Part::Text(text) => Some(text),
+        _ => None,
+    }
 }
 
 /// Says what the model doesn't see, since neither window nor summary does.

@@ -1,7 +1,7 @@
 //! The lecture's sliding window (seed 004): the last messages of a plain list, cut where it is safe.
 
 use super::{
-    Alternation, SourceMessage, Turn, alternation,
+    Alternation, CONTINUATION, Passes, SourceMessage, Turn, alternation,
     draft::{self, Draft},
     pairs,
 };
@@ -41,11 +41,11 @@ pub fn last_n(messages: &[Message], n: usize, anchor: bool) -> Vec<Turn<'_>> {
             };
             // Instructions and anchor are apart from the rest, which is one conversation.
             let exchange = i64::from(at >= start);
-            draft::of_message(source, exchange, keeps_thinking)
+            draft::of_message(source, exchange, keeps_thinking, None)
         })
         .collect();
-    let mut turns = pairs::repair(&drafts);
-    alternation::begin_with_user(&mut turns);
+    let mut turns = pairs::repair(&drafts, Passes::ALL);
+    alternation::begin_with_user(&mut turns, CONTINUATION);
     alternation::repair(turns, Alternation::Ack)
 }
 

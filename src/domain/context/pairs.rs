@@ -3,7 +3,11 @@
 
 use std::{collections::HashMap, ops::Range};
 
-use super::{MISSING_RESULT, Piece, Reason, Role, Turn, draft::Draft};
+use super::{
+    MISSING_RESULT, Passes, Piece, Reason, Role, Turn,
+    draft::{Draft, Sight, is_result},
+    passes::Pass,
+};
 use crate::domain::message::Part;
 
 /// The parts of a draft that are one result: the result and the images that came in it.
@@ -29,25 +33,39 @@ struct Pairs<'d, 'a> {
     open: HashMap<&'d str, Vec<usize>>,
     /// Where the calls of each draft begin.
     first_call: Vec<usize>,
+    passes: Passes,
+}
+
+/// What became of a message of results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Given {
+    /// None of it stands beside a call yet.
+    Nothing,
+    /// Some of its results do.
+    Some,
+    /// It does as a whole.
+    Whole,
 }
 
 /// Turns of which every call is followed by its result. What is no pair is completed: a call gets a result that says
-/// so, a result becomes a text of the user's that names the tool.
-pub(super) fn repair<'a>(drafts: &[Draft<'a>]) -> Vec<Turn<'a>> {
-    let pairs = Pairs::find(drafts);
+/// so, a result becomes a text of the user's that names the tool. Calls that aren't seen go with their results.
+pub(super) fn repair<'a>(drafts: &[Draft<'a>], passes: Passes) -> Vec<Turn<'a>> {
+    let pairs = Pairs::find(drafts, passes);
     let mut taken = vec![Vec::new(); drafts.len()];
     for span in pairs.calls.iter().filter_map(|call| call.result.as_ref()) {
         taken[span.draft].push(span.parts.clone());
     }
-    let mut is_moved = vec![false; drafts.len()];
+    let mut given = vec![Given::Nothing; drafts.len()];
     let mut turns = Vec::with_capacity(drafts.len());
     let mut at = 0;
     while let Some(draft) = drafts.get(at) {
-        if draft.role == Role::Assistant {
+        if draft.sight == Sight::Unseen {
+            at += 1;
+        } else if draft.role == Role::Assistant {
             let end = pairs.turn_end(at);
             let pieces = drafts[at..end].iter().map(Draft::piece).collect();
             turns.push(Turn::new(Role::Assistant, draft.exchange, pieces));
-            let results = pairs.results(at..end, &taken, &mut is_moved);
+            let results = pairs.results(at..end, &taken, &mut given);
             if !results.is_empty() {
                 turns.push(Turn::new(Role::Tool, draft.exchange, results));
             }
@@ -55,9 +73,10 @@ pub(super) fn repair<'a>(drafts: &[Draft<'a>]) -> Vec<Turn<'a>> {
         } else {
             if draft.role != Role::Tool {
                 turns.push(Turn::new(draft.role, draft.exchange, vec![draft.piece()]));
-            } else if !is_moved[at] {
-                let rest = rest(draft, &taken[at]);
-                turns.extend(rest.map(|rest| Turn::new(Role::User, draft.exchange, vec![rest])));
+            } else if passes.has(Pass::ResultOrder) {
+                turns.extend(rest(draft, &taken[at], given[at], passes));
+            } else {
+                turns.push(Turn::new(Role::Tool, draft.exchange, vec![draft.piece()]));
             }
             at += 1;
         }
@@ -69,12 +88,13 @@ pub(super) fn repair<'a>(drafts: &[Draft<'a>]) -> Vec<Turn<'a>> {
 }
 
 impl<'d, 'a> Pairs<'d, 'a> {
-    fn find(drafts: &'d [Draft<'a>]) -> Self {
+    fn find(drafts: &'d [Draft<'a>], passes: Passes) -> Self {
         let mut pairs = Self {
             drafts,
             calls: Vec::new(),
             open: HashMap::new(),
             first_call: Vec::with_capacity(drafts.len() + 1),
+            passes,
         };
         let mut batch = 0;
         for (index, draft) in drafts.iter().enumerate() {
@@ -158,6 +178,7 @@ impl<'d, 'a> Pairs<'d, 'a> {
         let joins = |&next: &usize| {
             let (draft, before) = (&drafts[next], &drafts[next - 1]);
             draft.role == Role::Assistant
+                && draft.sight != Sight::Unseen
                 && draft.exchange == before.exchange
                 && (draft.has_calls() || before.is_thinking_only() || self.waits(at, next))
         };
@@ -177,33 +198,38 @@ impl<'d, 'a> Pairs<'d, 'a> {
         &self,
         drafts: Range<usize>,
         taken: &[Vec<Range<usize>>],
-        is_moved: &mut [bool],
+        given: &mut [Given],
     ) -> Vec<Piece<'a>> {
         let calls = &self.calls[self.first_call[drafts.start]..self.first_call[drafts.end]];
         let mut pieces = Vec::with_capacity(calls.len());
         let mut at = 0;
         while let Some(call) = calls.get(at) {
             let Some(span) = &call.result else {
-                pieces.push(self.missing(call));
+                pieces.extend(self.missing(call));
                 at += 1;
                 continue;
             };
+            if !self.passes.has(Pass::ResultOrder) {
+                at += 1;
+                continue;
+            }
             let whole = spans(self.drafts, span.draft);
             let in_turn = calls[at..].iter().map_while(|call| call.result.as_ref());
             if in_turn.take(whole.len()).eq(&whole) && taken[span.draft].len() == whole.len() {
                 pieces.push(self.drafts[span.draft].piece());
-                is_moved[span.draft] = true;
+                given[span.draft] = Given::Whole;
                 at += whole.len();
             } else {
                 let draft = &self.drafts[span.draft];
                 pieces.push(draft.share(draft.parts[span.parts.clone()].to_vec()));
+                given[span.draft] = Given::Some;
                 at += 1;
             }
         }
         pieces
     }
 
-    fn missing(&self, call: &Call) -> Piece<'a> {
+    fn missing(&self, call: &Call) -> Option<Piece<'a>> {
         let (id, name) = match &self.drafts[call.draft].parts[call.part] {
             Part::ToolCall { id, name, .. } => (id.clone(), Some(name.clone())),
             _ => (None, None),
@@ -214,36 +240,52 @@ impl<'d, 'a> Pairs<'d, 'a> {
             text: MISSING_RESULT.to_owned(),
             is_error: true,
         };
-        Piece::synthetic(Reason::MissingResult, result)
+        let piece = Piece::synthetic(Reason::MissingResult, result);
+        Some(piece).filter(|_| self.passes.has(Pass::MissingResults))
     }
 }
 
 /// The results in a draft.
 fn spans(drafts: &[Draft<'_>], draft: usize) -> Vec<Span> {
-    let parts = &drafts[draft].parts;
+    let ranges = ranges(&drafts[draft].parts);
+    ranges.into_iter().map(|parts| Span { draft, parts }).collect()
+}
+
+/// Where results stand, each with the images that came in it.
+fn ranges(parts: &[Part]) -> Vec<Range<usize>> {
     let of_result = |start: usize| {
         let images = parts[start + 1..]
             .iter()
             .take_while(|part| matches!(part, Part::Attachment(_)));
         start..start + 1 + images.count()
     };
-    let starts = (0..parts.len()).filter(|&at| matches!(parts[at], Part::ToolResult { .. }));
-    starts
-        .map(|start| Span {
-            draft,
-            parts: of_result(start),
-        })
-        .collect()
+    let starts = (0..parts.len()).filter(|&at| is_result(&parts[at]));
+    starts.map(of_result).collect()
 }
 
-/// What stays of a message of results when those with a call have gone to it.
-fn rest<'a>(draft: &Draft<'a>, taken: &[Range<usize>]) -> Option<Piece<'a>> {
-    let stays = |at: &usize| !taken.iter().any(|range| range.contains(at));
+/// What stays of a message of results when those with a call have gone to it: the user says it. Of another's results only
+/// what came along with one that is seen: nobody knows who called for the others.
+fn rest<'a>(draft: &Draft<'a>, taken: &[Range<usize>], given: Given, passes: Passes) -> Option<Turn<'a>> {
+    let is_others = draft.sight == Sight::WithCalls;
+    if given == Given::Whole || (is_others && given == Given::Nothing) {
+        return None;
+    }
+    let (role, told): (_, fn(&Part) -> Part) = if passes.has(Pass::OrphanResults) {
+        (Role::User, as_said)
+    } else {
+        (Role::Tool, Part::clone)
+    };
+    let others = if is_others {
+        ranges(&draft.parts)
+    } else {
+        Vec::new()
+    };
+    let stays = |at: &usize| !taken.iter().chain(&others).any(|range| range.contains(at));
     let parts: Vec<Part> = (0..draft.parts.len())
         .filter(stays)
-        .map(|at| as_said(&draft.parts[at]))
+        .map(|at| told(&draft.parts[at]))
         .collect();
-    (!parts.is_empty()).then(|| draft.share(parts))
+    (!parts.is_empty()).then(|| Turn::new(role, draft.exchange, vec![draft.share(parts)]))
 }
 
 /// A result without a call, as something that the user says.

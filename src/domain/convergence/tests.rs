@@ -123,13 +123,13 @@ fn texts_are_cleaned() {
 fn a_turn_is_scored_by_its_profile() {
     // Letters 2/4, sentences 1/1, structure and punctuation alike, length 3/3.
     let components = [0.5, 1.0, 1.0, 1.0, 1.0];
-    for (name, content) in [
-        ("balanced", 0.4),
-        ("structural", 0.25),
-        ("semantic", 0.6),
-        ("strict", 0.5),
+    for (name, profile, content) in [
+        ("balanced", Profile::BALANCED, 0.4),
+        ("structural", Profile::STRUCTURAL, 0.25),
+        ("semantic", Profile::SEMANTIC, 0.6),
+        ("strict", Profile::STRICT, 0.5),
     ] {
-        let mut talk = Convergence::new(["a", "b"], Profile::from_name(name).unwrap(), WINDOW_MESSAGES);
+        let mut talk = Convergence::new(["a", "b"], profile, WINDOW_MESSAGES);
         assert_eq!(talk.push("a", "abc"), None);
         assert_eq!(talk.push("human", "abc"), None);
         let score = talk.push("b", "bcd").unwrap();
@@ -138,7 +138,6 @@ fn a_turn_is_scored_by_its_profile() {
         }
         assert_near(score.score, rounded(1.0 - content / 2.0), name);
     }
-    assert_eq!(Profile::from_name("other"), None);
 }
 
 #[test]
@@ -149,7 +148,7 @@ fn the_same_words_decide_alone() {
     talk.push("a", "Yes!");
     let score = talk.push("b", " yes! ").unwrap();
     assert_near(score.score, 1.0, "score");
-    assert_eq!(score.action, Action::Stop);
+    assert_eq!(score.state, State::Stop);
     assert!(score.components.length < 0.2);
 }
 
@@ -172,7 +171,67 @@ fn weights_of_ones_own_are_checked() {
 }
 
 #[test]
-fn trends_and_actions() {
+fn weights_are_read_by_their_names_in_any_order() {
+    let balanced = "punctuation=.1 length=0.15, content=0.4 structure=0.15 sentences=0.2";
+    assert_eq!(Profile::parse(balanced), Ok(Profile::BALANCED));
+    for (text, error) in [
+        ("", InvalidWeights::Names),
+        ("content=1", InvalidWeights::Names),
+        (
+            "content=1 content=0 structure=0 sentences=0 length=0 punctuation=0",
+            InvalidWeights::Names,
+        ),
+        ("content=much", InvalidWeights::Names),
+        ("words=1", InvalidWeights::Names),
+        (
+            "content=1 structure=1 sentences=0 length=0 punctuation=0",
+            InvalidWeights::Sum { sum: 2.0 },
+        ),
+    ] {
+        assert_eq!(Profile::parse(text), Err(error), "{text}");
+    }
+}
+
+/// The turns of a and b, two messages an exchange.
+fn pairs(texts: &[String]) -> Vec<Said> {
+    let speakers = ["a", "b"].into_iter().cycle();
+    let said = texts.iter().zip(speakers).enumerate();
+    said.map(|(place, (text, speaker))| Said {
+        exchange: i64::try_from(place / 2).unwrap(),
+        speaker: speaker.to_owned(),
+        text: text.clone(),
+    })
+    .collect()
+}
+
+#[test]
+fn a_reading_says_what_the_last_turn_changed() {
+    let texts = ["one thing", "another", "Same.", "Same."].map(str::to_owned);
+    let reading = listen(&pairs(&texts), true, &Rules::default()).unwrap();
+    assert_eq!(reading.speakers, ["a", "b"]);
+    assert_eq!(
+        (reading.before, reading.score.state),
+        (Some(State::Ok), State::Stop)
+    );
+    assert!(reading.is_fresh);
+    // Half a turn changes nothing.
+    let more = [texts.as_slice(), &["Same.".to_owned()]].concat();
+    let half = listen(&pairs(&more), true, &Rules::default()).unwrap();
+    assert_eq!((half.score, half.is_fresh), (reading.score, false));
+    assert_eq!(listen(&pairs(&texts[..1]), true, &Rules::default()), None);
+    // Of three speakers the two that spoke last.
+    let mut three = pairs(&texts);
+    three[0].speaker = "c".to_owned();
+    three[1].speaker = "c".to_owned();
+    let reading = listen(&three, true, &Rules::default()).unwrap();
+    assert_eq!(
+        (reading.speakers, reading.before),
+        (["a", "b"].map(str::to_owned), None)
+    );
+}
+
+#[test]
+fn trends_and_states() {
     for (scores, expected) in [
         (&[0.1, 0.2][..], Trend::InsufficientData),
         (&[0.1, 0.2, 0.3], Trend::Increasing),
@@ -185,18 +244,18 @@ fn trends_and_actions() {
     }
     let thresholds = Thresholds::default();
     for (score, expected) in [
-        (0.79, Action::Continue),
-        (0.80, Action::Warn),
-        (0.94, Action::Warn),
-        (0.95, Action::Stop),
+        (0.79, State::Ok),
+        (0.80, State::Warn),
+        (0.94, State::Warn),
+        (0.95, State::Stop),
     ] {
-        assert_eq!(thresholds.action(score), expected);
+        assert_eq!(thresholds.state(score), expected);
     }
     let never = Thresholds {
         warn_at: None,
         stop_at: None,
     };
-    assert_eq!(never.action(1.0), Action::Continue);
+    assert_eq!(never.state(1.0), State::Ok);
 }
 
 proptest! {
@@ -219,6 +278,20 @@ proptest! {
             let mirrored = other.push(speaker, &text);
             prop_assert_eq!(score.map(|score| score.score), mirrored.map(|score| score.score));
         }
+    }
+
+    /// Whoever reads the last messages alone hears what somebody hears who has listened from the beginning.
+    #[test]
+    fn the_last_messages_are_enough(
+        texts in proptest::collection::vec("[a-d ?.]{0,12}", 2..60),
+        window_messages in 2..8_usize,
+    ) {
+        let rules = Rules { window_messages, ..Rules::default() };
+        let all = pairs(&texts);
+        let needed = usize::try_from(rules.messages_needed()).unwrap();
+        let last = &all[all.len().saturating_sub(needed)..];
+        let (whole, end) = (listen(&all, true, &rules), listen(last, all.len() <= needed, &rules));
+        prop_assert_eq!(whole, end);
     }
 
     #[test]

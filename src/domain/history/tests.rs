@@ -82,6 +82,7 @@ fn example() -> HistoryView {
         exchanges,
         archived_total: 39,
         window_total: 3,
+        convergence: None,
         now: NOW,
     }
 }

@@ -6,6 +6,7 @@ use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::{HistoryExchange, HistoryView, Standing, voice_name};
 use crate::domain::{
+    convergence::{Reading, Score, State},
     summary::line::rounded,
     text::{cut, one_line},
     time::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp},
@@ -31,7 +32,9 @@ pub fn render_text(view: &HistoryView, width: usize, unicode: bool) -> String {
     let (archived, window): (Vec<_>, Vec<_>) =
         view.exchanges.iter().partition(|shown| view.is_archived(shown));
     let columns = Columns::of(view, width);
-    let mut lines = vec![apart(&header(view), &figures(view), width), String::new()];
+    let mut lines = vec![apart(&header(view), &figures(view), width)];
+    lines.extend(view.convergence.as_ref().map(alike));
+    lines.push(String::new());
     if view.archived_total > 0 {
         let shown = shown_part(archived.len(), view.archived_total);
         lines.push(apart("  ARCHIVE · not sent to the model", &shown, width));
@@ -84,6 +87,18 @@ fn figures(view: &HistoryView) -> String {
             rounded(summary.max_tokens, true)
         ),
     }
+}
+
+/// `  agent_a and agent_b are 0.82 alike · increasing · warn`
+fn alike(reading: &Reading) -> String {
+    let [one, other] = reading.speakers.each_ref().map(|name| one_line(name));
+    let Score {
+        score, trend, state, ..
+    } = reading.score;
+    let mut told = vec![format!("  {one} and {other} are {score:.2} alike")];
+    told.extend(trend.name().map(str::to_owned));
+    told.extend((state != State::Ok).then(|| state.name().to_owned()));
+    told.join(" · ")
 }
 
 /// `2 of 39 shown, --all`; nothing when all are shown.

@@ -20,6 +20,7 @@ fn entry(kind: Kind, tokens: i64, minutes: i64) -> Entry {
         at: Timestamp(minutes * MINUTE_MS),
         line: String::new(),
         tools: Vec::new(),
+        speaker: None,
     }
 }
 
@@ -398,4 +399,72 @@ fn after_a_rewind_everything_begins_anew_behind_the_mark() {
     assert_eq!(ledger.append(&entry(Kind::Assistant, 7, 0), 0).exchange, 4);
     assert_eq!(ledger.append(&entry(Kind::User, 3, 0), 0).exchange, 5);
     assert_eq!(ledger.window_tokens(), 30);
+}
+
+/// How the messages of a script are put into exchanges: `u:a` is said by a as a user, `m:` by nobody as a model, `c:`
+/// calls, `r:` is a result.
+fn rounds(script: &str) -> String {
+    let mut ledger = Ledger::default();
+    let mut rounds: Vec<String> = Vec::new();
+    for word in script.split(' ') {
+        let (kind, speaker) = word.split_once(':').unwrap();
+        let kind = match kind {
+            "u" => Kind::User,
+            "m" => Kind::Assistant,
+            "c" => Kind::ToolCall,
+            _ => Kind::ToolResult,
+        };
+        let entry = Entry {
+            speaker: (!speaker.is_empty()).then(|| speaker.to_owned()),
+            ..entry(kind, 1, 0)
+        };
+        let exchange = usize::try_from(ledger.append(&entry, 0).exchange).unwrap();
+        rounds.resize(exchange.max(rounds.len()), String::new());
+        let round = &mut rounds[exchange - 1];
+        round.push_str(if round.is_empty() { "" } else { " " });
+        round.push_str(word);
+    }
+    rounds.join(" | ")
+}
+
+#[test]
+fn two_speakers_make_pairs_however_they_are_logged() {
+    for (script, expected) in [
+        ("u:a m:b u:a m:b", "u:a m:b | u:a m:b"),
+        ("m:a m:b m:a m:b", "m:a m:b | m:a m:b"),
+        ("u:a u:b u:a u:b", "u:a u:b | u:a u:b"),
+        // The human who steps in, or opens the conversation.
+        ("u: m:a m:b m:a m:b", "u: m:a m:b | m:a m:b"),
+        ("u: u:a m:b u:a", "u: | u:a m:b | u:a"),
+        ("m:a u: m:b m:a", "m:a | u: m:b m:a"),
+        // Three make rounds.
+        ("m:a m:b m:c m:a m:b", "m:a m:b m:c | m:a m:b"),
+        ("u:a u:b u:c u:a", "u:a u:b u:c | u:a"),
+        // One who goes on isn't answered yet.
+        ("m:a m:a m:b m:b m:a", "m:a m:a m:b m:b | m:a"),
+        // Nobody is cut off while a call waits.
+        ("m:a m:b c:b m:a r: m:b m:a", "m:a m:b c:b m:a r: m:b | m:a"),
+        // One model, and users who take turns with it.
+        ("u:a m:x u:b m:x u:b m:x", "u:a m:x | u:b m:x | u:b m:x"),
+        ("u: c:x r: m:x m:x u: m:x", "u: c:x r: m:x m:x | u: m:x"),
+        ("u: u: m: m: m:", "u: | u: m: m: m:"),
+    ] {
+        assert_eq!(rounds(script), expected, "{script}");
+    }
+}
+
+#[test]
+fn a_pair_of_models_has_a_title_and_an_answer() {
+    for kind in [Kind::Assistant, Kind::User] {
+        let mut ledger = Ledger::default();
+        for (speaker, line) in [("a", "Rivers?"), ("b", "Water.")] {
+            let entry = Entry {
+                speaker: Some(speaker.to_owned()),
+                line: line.to_owned(),
+                ..entry(kind.clone(), 1, 0)
+            };
+            ledger.append(&entry, 0);
+        }
+        assert_eq!(ledger.newest.unwrap().headline.digest(), "Rivers? → Water.");
+    }
 }

@@ -1,9 +1,30 @@
-//! The seed's example, what else a router does, and what holds for any conversation.
+//! The seed's example and what else a router does, through the one builder of contexts.
 
-use proptest::prelude::*;
+use std::sync::Arc;
 
 use super::*;
-use crate::domain::message::{Format, Metadata};
+use crate::domain::{
+    context::{
+        Alternation, ContextInput, ContextOptions, Origin, SourceExchange, SourceMessage, Turn, build,
+    },
+    message::{Format, Metadata},
+    time::Timestamp,
+    tokens::TokenCounter,
+    window::{Budget, Window},
+};
+
+/// Pidgin's estimate: 3.5 characters a token.
+struct Estimate;
+
+impl TokenCounter for Estimate {
+    fn count(&self, text: &str) -> i64 {
+        i64::try_from(text.chars().count()).unwrap() * 2 / 7
+    }
+
+    fn method(&self) -> &'static str {
+        "estimate"
+    }
+}
 
 fn message(kind: Kind, speaker: Option<&str>, text: &str) -> Message {
     Message {
@@ -13,6 +34,7 @@ fn message(kind: Kind, speaker: Option<&str>, text: &str) -> Message {
         client_id: None,
         at: None,
         interrupts: false,
+        important: false,
         format: Format::Native,
         payload: "{}".to_owned(),
     }
@@ -55,12 +77,70 @@ fn result(text: &str) -> Message {
     }
 }
 
-fn view(speaker: &str) -> Perspective {
-    Perspective::new(speaker, &["a", "b"])
+fn telling(mode: Mode) -> Telling {
+    Telling {
+        participants: vec!["a".to_owned(), "b".to_owned()],
+        mode,
+        ..Telling::default()
+    }
 }
 
-/// One line per message, `role: text`; synthetic ones in brackets.
-fn told(seen: &[SeenMessage]) -> String {
+fn view_in(speaker: &str, telling: Telling) -> Perspective {
+    Perspective::new(speaker, telling, Vec::new()).unwrap()
+}
+
+fn view(speaker: &str) -> Perspective {
+    view_in(speaker, telling(Mode::Talk))
+}
+
+/// The context of `messages`, in the exchanges that they are stored in, as `perspective` sees it.
+fn with_context<T>(
+    messages: &[Message],
+    perspective: &Perspective,
+    options: ContextOptions,
+    use_it: impl FnOnce(&[Turn<'_>], &[i64]) -> T,
+) -> T {
+    let mut window = Window::new(Budget::unlimited(), Arc::new(Estimate));
+    for message in messages {
+        window.push(message.clone(), Timestamp(0));
+    }
+    let source = |(seq, message)| SourceMessage {
+        seq,
+        message,
+        tokens: None,
+    };
+    let in_exchanges: usize = window.exchanges().map(|held| held.messages.len()).sum();
+    let mut numbered = (1..).zip(window.messages()).map(source);
+    let preamble = numbered.by_ref().take(messages.len() - in_exchanges).collect();
+    let exchanges = window.exchanges().map(|held| SourceExchange {
+        exchange: held.exchange.exchange,
+        is_open: false,
+        messages: numbered.by_ref().take(held.messages.len()).collect(),
+    });
+    let input = ContextInput {
+        preamble,
+        exchanges: exchanges.collect(),
+        perspective: Some(perspective),
+        ..ContextInput::default()
+    };
+    let context = build(&input, &options, &Estimate);
+    use_it(&context.turns, &context.left_out)
+}
+
+fn seen_in(messages: &[Message], perspective: &Perspective, alternation: Alternation) -> String {
+    let options = ContextOptions {
+        alternation,
+        ..ContextOptions::default()
+    };
+    with_context(messages, perspective, options, |turns, _| told(turns))
+}
+
+fn seen(messages: &[Message], perspective: &Perspective) -> String {
+    seen_in(messages, perspective, Alternation::Merge)
+}
+
+/// One line per turn, `role: text`; what nobody said in brackets.
+fn told(turns: &[Turn<'_>]) -> String {
     let part = |part: &Part| match part {
         Part::Text(text) => text.clone(),
         Part::ToolCall { name, .. } => format!("<call {name}>"),
@@ -68,17 +148,18 @@ fn told(seen: &[SeenMessage]) -> String {
         Part::Thinking(_) => "<thinking>".to_owned(),
         Part::Attachment(name) => format!("<{name}>"),
     };
-    let line = |message: &SeenMessage| {
-        let role = format!("{:?}", message.role).to_lowercase();
-        let text: Vec<String> = message.parts.iter().map(part).collect();
-        let line = format!("{role}: {}", text.join(" + "));
-        if message.synthetic {
-            format!("({line})")
-        } else {
-            line
-        }
+    let line = |turn: &Turn<'_>| {
+        let pieces = turn.pieces.iter().map(|piece| {
+            let parts: Vec<String> = piece.parts.iter().map(part).collect();
+            match piece.origin {
+                Origin::Stored { .. } => parts.join(" + "),
+                Origin::Synthetic(_) => format!("({})", parts.join(" + ")),
+            }
+        });
+        let role = format!("{:?}", turn.role).to_lowercase();
+        format!("{role}: {}", pieces.collect::<Vec<_>>().join(" + "))
     };
-    seen.iter().map(line).collect::<Vec<_>>().join("\n")
+    turns.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn example() -> Vec<Message> {
@@ -93,15 +174,15 @@ fn example() -> Vec<Message> {
 
 #[test]
 fn seed_002_message_transformation() {
-    insta::assert_snapshot!(told(&seen_by(&example(), &view("a"))), @r"
+    insta::assert_snapshot!(seen(&example(), &view("a")), @r"
     system: You are Agent A
-    (user: [Begin])
+    user: ([Begin])
     assistant: Hello, I'm Alice
     user: Hi Alice, I'm Bob
     assistant: Nice to meet you, Bob
     user: Likewise!
     ");
-    insta::assert_snapshot!(told(&seen_by(&example(), &view("b"))), @r"
+    insta::assert_snapshot!(seen(&example(), &view("b")), @r"
     system: You are Agent B
     user: Hello, I'm Alice
     assistant: Hi Alice, I'm Bob
@@ -112,10 +193,7 @@ fn seed_002_message_transformation() {
 
 #[test]
 fn instructions_are_told_to_the_speaker() {
-    let to_b = |text: &str, mode| {
-        let perspective = Perspective { mode, ..view("b") };
-        told(&seen_by(&[system(text)], &perspective))
-    };
+    let to_b = |text: &str, mode| seen(&[system(text)], &view_in("b", telling(mode)));
     for (text, expected) in [
         (
             "You are Agent A. Your conversation partner (Agent B) is kind.",
@@ -131,19 +209,35 @@ fn instructions_are_told_to_the_speaker() {
             "You are Agent A. Please choose a short name.",
         ),
     ] {
-        assert_eq!(to_b(text, Mode::Talk), format!("system: {expected}"));
-        assert_eq!(to_b(text, Mode::ChooseNames), format!("system: {text}"));
+        let asked = |text: &str| format!("system: {text}\nuser: ([Begin])");
+        assert_eq!(to_b(text, Mode::Talk), asked(expected));
+        assert_eq!(to_b(text, Mode::ChooseNames), asked(text));
     }
+}
+
+/// Pidgin logs a prompt for each agent.
+#[test]
+fn instructions_for_one_speaker_are_that_speakers_alone() {
+    let to = |name: &str, text: &str| message(Kind::System, Some(name), text);
+    let messages = [
+        to("a", "You are Agent A, and bold"),
+        to("b", "You are Agent A, and shy"),
+        human("Go"),
+    ];
+    let expected = "system: You are Agent A, and bold\nuser: [HUMAN]: Go";
+    assert_eq!(seen(&messages, &view("a")), expected);
+    let expected = "system: You are Agent A, and shy\nuser: [HUMAN]: Go";
+    assert_eq!(seen(&messages, &view("b")), expected);
 }
 
 #[test]
 fn a_human_is_marked_once_or_not_at_all() {
     let tag = |tag: &str, text: &str| {
-        let perspective = Perspective {
+        let telling = Telling {
             human_tag: tag.to_owned(),
-            ..view("a")
+            ..telling(Mode::Talk)
         };
-        told(&seen_by(&[human(text)], &perspective))
+        seen(&[human(text)], &view_in("a", telling))
     };
     assert_eq!(tag(HUMAN_TAG, "Stop"), "user: [HUMAN]: Stop");
     assert_eq!(tag(HUMAN_TAG, "[HUMAN]: Stop"), "user: [HUMAN]: Stop");
@@ -162,54 +256,52 @@ fn two_openings_become_one_or_are_acknowledged() {
         says("a", "Rivers!"),
         says("b", "Water."),
     ];
-    insta::assert_snapshot!(told(&seen_by(&messages, &view("b"))), @r"
+    insta::assert_snapshot!(seen(&messages, &view("b")), @r"
     user: [HUMAN]: Talk about rivers + Rivers!
     assistant: Water.
     ");
-    let acknowledged = Perspective {
-        repair: Repair::Ack,
-        ..view("b")
-    };
-    insta::assert_snapshot!(told(&seen_by(&messages, &acknowledged)), @r"
+    insta::assert_snapshot!(seen_in(&messages, &view("b"), Alternation::Ack), @r"
     user: [HUMAN]: Talk about rivers
-    (assistant: Understood.)
+    assistant: (Understood.)
     user: Rivers!
     assistant: Water.
     ");
-    let monologue = [
-        human("Go"),
-        says("b", "One"),
-        system("Be brief"),
-        says("b", "Two"),
-    ];
-    insta::assert_snapshot!(told(&seen_by(&monologue, &acknowledged)), @r"
+    let monologue = [human("Go"), says("b", "One"), says("b", "Two")];
+    insta::assert_snapshot!(seen_in(&monologue, &view("b"), Alternation::Ack), @r"
     user: [HUMAN]: Go
     assistant: One
-    system: Be brief
-    (user: Please go on.)
+    user: (Continue.)
     assistant: Two
     ");
 }
 
 #[test]
 fn a_meditation_is_answered_by_silence() {
-    let alone = Perspective {
-        mode: Mode::Meditation,
-        ..view("a")
-    };
-    let messages = [system("Look within"), says("a", "One"), says("a", "Two")];
-    insta::assert_snapshot!(told(&seen_by(&messages, &alone)), @r"
-    system: Look within
-    (user: …)
-    assistant: One
-    (user: …)
-    assistant: Two
-    (user: …)
-    ");
+    let alone = view_in("a", telling(Mode::Meditation));
+    let messages = [
+        system("Look within"),
+        says("a", "One"),
+        calls("a", "bell"),
+        result("gong"),
+        says("a", "Two"),
+        says("a", "Three"),
+    ];
+    for mode in [Alternation::Merge, Alternation::Ack, Alternation::Keep] {
+        insta::allow_duplicates!(insta::assert_snapshot!(seen_in(&messages, &alone, mode), @r"
+        system: Look within
+        user: (…)
+        assistant: One + <thinking> + <call bell>
+        tool: <result gong>
+        assistant: Two
+        user: (…)
+        assistant: Three
+        user: (…)
+        "));
+    }
     // A silence that was logged isn't doubled.
     let logged = [human("Begin"), says("a", "One"), says("b", SILENCE)];
     assert_eq!(
-        told(&seen_by(&logged, &alone)),
+        seen(&logged, &alone),
         "user: [HUMAN]: Begin\nassistant: One\nuser: …"
     );
 }
@@ -227,20 +319,56 @@ fn tools_are_seen_by_their_caller_alone() {
         calls("b", "write"),
         result("ok"),
         says("b", "Mine too"),
+        result("of nobody's call"),
     ];
-    insta::assert_snapshot!(told(&seen_by(&messages, &view("a"))), @r"
+    insta::assert_snapshot!(seen(&messages, &view("a")), @r"
     user: [HUMAN]: Go
     assistant: <thinking> + <call read> + <thinking> + <call list>
-    tool: <result text>
-    tool: <result names>
+    tool: <result text> + <result names>
     assistant: Done
     user: Mine too
     ");
-    insta::assert_snapshot!(told(&seen_by(&messages, &view("b"))), @r"
+    insta::assert_snapshot!(seen(&messages, &view("b")), @r"
     user: [HUMAN]: Go + Done
     assistant: <thinking> + <call write>
     tool: <result ok>
     assistant: Mine too
+    ");
+}
+
+#[test]
+fn results_go_to_whoever_called_though_another_spoke_meanwhile() {
+    let call = |speaker: &str, id: &str| {
+        let mut message = calls(speaker, "look");
+        if let Some(Part::ToolCall { id: own, .. }) = message.parts.last_mut() {
+            *own = Some(id.to_owned());
+        }
+        message.parts.insert(0, Part::Text(format!("{speaker} looks")));
+        message
+    };
+    let answer = |id: &str| {
+        let mut message = result(id);
+        if let Some(Part::ToolResult { call_id, .. }) = message.parts.last_mut() {
+            *call_id = Some(id.to_owned());
+        }
+        message
+    };
+    let messages = [
+        human("Go"),
+        call("a", "1"),
+        call("b", "2"),
+        answer("2"),
+        answer("1"),
+    ];
+    insta::assert_snapshot!(seen(&messages, &view("a")), @r"
+    user: [HUMAN]: Go
+    assistant: a looks + <thinking> + <call look>
+    tool: <result 1> + b looks
+    ");
+    insta::assert_snapshot!(seen(&messages, &view("b")), @r"
+    user: [HUMAN]: Go + a looks
+    assistant: b looks + <thinking> + <call look>
+    tool: <result 2>
     ");
 }
 
@@ -257,13 +385,47 @@ fn a_message_is_seen_by_its_audience() {
         noted("for both", r#"{"content":"the \"audience\" claps"}"#),
         noted("[API error: 529]", r#"{"is_error":true}"#),
     ];
+    let to = |name: &str| format!("user: [HUMAN]: for {name} + [HUMAN]: for both");
+    assert_eq!(seen(&messages, &view("a")), to("a"));
+    assert_eq!(seen(&messages, &view("b")), to("b"));
+}
+
+#[test]
+fn who_takes_part_is_heard_or_said() {
+    let messages = [
+        message(Kind::System, Some("b"), "You are shy"),
+        human("Go"),
+        message(Kind::User, Some("human"), "Now"),
+        says("a", "One"),
+        Message {
+            speaker: Some("shell".to_owned()),
+            ..result("names")
+        },
+        says("b", "Two"),
+    ];
+    assert_eq!(speakers(&messages), ["b", "a"]);
+    let of = |speaker: &str, participants: &str| {
+        let telling = Telling {
+            participants: names(participants),
+            ..Telling::default()
+        };
+        Perspective::new(speaker, telling, speakers(&messages)).map(|view| seen(&messages[1..], &view))
+    };
     assert_eq!(
-        told(&seen_by(&messages, &view("a"))),
-        "user: [HUMAN]: for a + [HUMAN]: for both"
+        of("a", "").unwrap(),
+        "user: [HUMAN]: Go + [HUMAN]: Now\nassistant: One\nuser: Two"
     );
+    // Whoever isn't named is a human who steps in; whoever is named is none.
     assert_eq!(
-        told(&seen_by(&messages, &view("b"))),
-        "user: [HUMAN]: for b + [HUMAN]: for both"
+        of("a", "human, a").unwrap(),
+        "user: [HUMAN]: Go + Now\nassistant: One\nuser: [HUMAN]: Two"
+    );
+    let unknown = of("c", "").unwrap_err().to_string();
+    assert_eq!(unknown, "speaker `c` is unknown; known speakers: b, a");
+    let nobody = Perspective::new("a", Telling::default(), Vec::new()).unwrap_err();
+    assert!(
+        nobody.to_string().contains("give messages a `speaker`"),
+        "{nobody}"
     );
 }
 
@@ -280,97 +442,33 @@ fn limits_are_pidgins() {
         assert_eq!(limit_of(provider), expected, "{provider}");
     }
     assert!(PIDGIN_LIMITS.iter().all(|limit| limit.safety_factor() < 1.0));
-    // 2 × (8 + 20) characters by 3.5.
-    assert_eq!(
-        tokens(&seen_by(
-            &[human("Go"), says("a", "12345678")],
-            &Perspective {
-                human_tag: String::new(),
-                ..view("a")
-            }
-        )),
-        14
-    );
 }
 
 #[test]
 fn seed_002_truncation_keeps_instructions_and_the_last_exchanges() {
     // Fifty messages of 200 tokens, 10,000 together, for a local model.
     let mut messages = vec![system("You are Agent A")];
-    let turns = ["b", "a"].into_iter().cycle().take(50);
-    messages.extend(turns.map(|speaker| says(speaker, &"x".repeat(680))));
-    let seen = seen_by(&messages, &view("a"));
-    let truncated = truncate(&seen, limit_of("local"));
-    assert_eq!((truncated.kept.len(), truncated.dropped), (19, 32));
-    assert_eq!((truncated.tokens, truncated.fits), (3_610, true));
-    let roles: Vec<Role> = truncated
-        .kept
-        .iter()
-        .take(2)
-        .map(|message| message.role)
-        .collect();
-    assert_eq!(roles, [Role::System, Role::User]);
-    // What fits is left alone; of what never fits the last exchange stays.
-    assert_eq!(truncate(&seen, 100_000).dropped, 0);
-    let least = truncate(&seen, 10);
-    assert_eq!((least.kept.len(), least.fits), (3, false));
-}
-
-fn any_message() -> impl Strategy<Value = Message> {
-    (0..7_u8, ".{0,20}").prop_map(|(kind, text)| match kind {
-        0 => system(&text),
-        1 => human(&text),
-        2 | 3 => says("a", &text),
-        4 => says("b", &text),
-        5 => calls("a", "bash"),
-        _ => result(&text),
-    })
-}
-
-/// Behind the instructions a user comes first, and turns are taken; results follow calls or results.
-fn assert_turns(seen: &[SeenMessage]) -> Result<(), TestCaseError> {
-    let roles: Vec<Role> = seen
-        .iter()
-        .map(|message| message.role)
-        .filter(|role| *role != Role::System)
-        .collect();
-    prop_assert!(
-        roles.first().is_none_or(|role| *role == Role::User),
-        "{:?}",
-        roles
-    );
-    for pair in roles.windows(2) {
-        let is_turn = !matches!(
-            pair,
-            [Role::User, Role::User | Role::Tool] | [Role::Assistant, Role::Assistant]
-        );
-        prop_assert!(is_turn, "{:?}", roles);
-    }
-    Ok(())
-}
-
-proptest! {
-    #[test]
-    fn turns_are_taken_and_nothing_is_lost(
-        messages in proptest::collection::vec(any_message(), 0..30),
-        acknowledges in any::<bool>(),
-        limit in 0..200_i64,
-    ) {
-        let repair = if acknowledges { Repair::Ack } else { Repair::Merge };
-        for speaker in ["a", "b"] {
-            let perspective = Perspective { repair, ..view(speaker) };
-            let seen = seen_by(&messages, &perspective);
-            assert_turns(&seen)?;
-            let texts = |parts: &[Part]| parts.iter().filter(|part| matches!(part, Part::Text(_))).count();
-            let given: usize = messages.iter().map(|message| texts(&message.parts)).sum();
-            let real = seen.iter().filter(|message| !message.synthetic);
-            prop_assert_eq!(real.map(|message| texts(&message.parts)).sum::<usize>(), given);
-
-            let truncated = truncate(&seen, limit);
-            assert_turns(&truncated.kept)?;
-            prop_assert_eq!(truncated.dropped + truncated.kept.len(), seen.len());
-            prop_assert_eq!(truncated.kept.last(), seen.last());
-            prop_assert_eq!(truncated.fits, tokens(&truncated.kept) < limit);
-        }
+    let turns = ["a", "b"].into_iter().cycle().take(50);
+    messages.extend(turns.map(|speaker| says(speaker, &"x".repeat(700))));
+    let kept = |speaker: &str, max_tokens| {
+        let options = ContextOptions {
+            max_tokens,
+            ..ContextOptions::default()
+        };
+        with_context(&messages, &view(speaker), options, |turns, left_out| {
+            let real = turns.iter().filter(|turn| !turn.is_synthetic());
+            let roles: Vec<Role> = real.map(|turn| turn.role).collect();
+            (roles, left_out.len())
+        })
+    };
+    for speaker in ["a", "b"] {
+        let (roles, left_out) = kept(speaker, limit_of("local"));
+        // Whole pairs, whoever asks: nine of them and the instructions.
+        assert_eq!((roles.len(), left_out), (19, 16));
+        assert_eq!(roles[0], Role::System);
+        // What fits is left alone; of what never fits the last pair stays.
+        assert_eq!(kept(speaker, 100_000).1, 0);
+        let (roles, left_out) = kept(speaker, 10);
+        assert_eq!((roles.len(), left_out), (3, 24));
     }
 }

@@ -32,6 +32,7 @@ pub(crate) fn exchange(n: i64, at: Timestamp) -> Exchange {
         session: 1,
         first_seq: 2 * n,
         last_seq: 2 * n + 1,
+        messages: 2,
         tokens: 100,
         tokens_before: 100 * (n - 1),
         state: ExchangeState::Closed,
@@ -41,6 +42,7 @@ pub(crate) fn exchange(n: i64, at: Timestamp) -> Exchange {
             title: format!("Question {n}"),
             tools: vec![("bash".to_owned(), 2)],
             answer: format!("Answer {n}"),
+            speakers: Vec::new(),
         },
         set_aside_at: None,
     }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::domain::{
     text::{cut, floor_cut, one_line},
-    time::Timestamp,
+    time::{DAY_MS, Timestamp},
 };
 
 /// How many ranges a line lists; of more, the last one stands behind an ellipsis.
@@ -22,24 +22,73 @@ const PROVISIONAL_MARK: &str = " (not yet condensed)";
 
 /// An item's line, without its number and line feed: `Added JWT (2026-01-05 08:12, #12–#14, ~5k tokens)`.
 pub fn item_line(item: &Item, section: Section, form: Form) -> String {
-    let text = clean(said(item, form), chars_max(form));
+    let text = item_text(item, form);
     let when = match section {
         Section::Session => minutes(item.started_at, item.ended_at),
         Section::Yesterday | Section::Week => days(item.started_at, item.ended_at),
     };
-    let mark = if item.provisional && item.origin == Origin::Digest {
+    let source = source(&when, &ranges(&item.ranges), item.source_tokens);
+    format!("{text} {source}{}", mark(item))
+}
+
+/// What tells a digest that nobody has condensed yet.
+pub(super) fn mark(item: &Item) -> &'static str {
+    if item.provisional && item.origin == Origin::Digest {
         PROVISIONAL_MARK
     } else {
         ""
+    }
+}
+
+/// The item's text of that form, alone and clean.
+pub(super) fn item_text(item: &Item, form: Form) -> String {
+    clean(said(item, form), chars_max(form))
+}
+
+/// What a line beneath a day's heading stands for: `(#12–#14, ~5k tokens)`; where these end on a later day
+/// `(to 6 January 2026, #12–#14, ~5k tokens)`.
+pub(super) fn source_of_day(items: &[&Item]) -> String {
+    let mut covered: Vec<ExchangeRange> = items
+        .iter()
+        .flat_map(|item| item.ranges.iter().copied())
+        .collect();
+    covered.sort_unstable();
+    let tokens = items
+        .iter()
+        .fold(0_i64, |sum, item| sum.saturating_add(item.source_tokens));
+    let began = items.iter().map(|item| began_at(item)).min().unwrap_or_default();
+    let ended = items.iter().map(|item| item.ended_at).max().unwrap_or_default();
+    let when = if day_number(ended) > day_number(began) {
+        format!("to {}", day(ended))
+    } else {
+        String::new()
     };
-    let source = source(&when, &ranges(&item.ranges), item.source_tokens);
-    format!("{text} {source}{mark}")
+    source(&when, &ranges(&covered), tokens)
+}
+
+/// When an item began; never after its end.
+pub(super) fn began_at(item: &Item) -> Timestamp {
+    item.started_at.min(item.ended_at)
+}
+
+/// The day of a moment, counted in UTC.
+pub(super) fn day_number(at: Timestamp) -> i64 {
+    at.0.div_euclid(DAY_MS)
+}
+
+/// `5 January 2026`: written out, because a heading is read for many lines.
+pub(super) fn day(at: Timestamp) -> String {
+    at.format("%-d %B %Y")
 }
 
 /// `(2026-01-05 08:12, #12–#14, ~5k tokens)`.
 pub(super) fn source(when: &str, ranges: &str, tokens: i64) -> String {
-    let comma = if ranges.is_empty() { "" } else { ", " };
-    format!("({when}{comma}{ranges}, ~{} tokens)", rounded(tokens, false))
+    let tokens = format!("~{} tokens", rounded(tokens, false));
+    let parts: Vec<&str> = [when, ranges, &tokens]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect();
+    format!("({})", parts.join(", "))
 }
 
 /// The text of that form. A missing or longer "shorter" text is replaced by the next longer one, which is then cut:

@@ -120,7 +120,7 @@ fn text(document: &[&str], pending: &[&PendingLine], share: Share) -> String {
 fn document_head(document: &[&str], lines: usize) -> String {
     let mut head = document.get(..lines).unwrap_or(document);
     while let Some((last, before)) = head.split_last()
-        && (last.is_empty() || last.starts_with("## "))
+        && (last.is_empty() || last.starts_with("## ") || last.starts_with("### "))
     {
         head = before;
     }

@@ -4,12 +4,15 @@ use serde::Serialize;
 
 use super::{
     item::Item,
-    line::item_line,
+    line::{began_at, day, item_line, item_text, mark, source_of_day},
     section::{Form, Section},
 };
 
 /// The document's last line, when it has any other.
 pub const FOOTER: &str = "*Older history is archived: look up any #n with recall.*";
+
+/// The most words of a speaker's name.
+const SPEAKER_WORDS_MAX: usize = 3;
 
 /// An item's place in the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -20,32 +23,114 @@ pub struct Shown {
     pub section: Section,
     /// In which length.
     pub form: Form,
+    /// How its line is written.
+    pub layout: Layout,
+}
+
+/// How an item's line is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layout {
+    /// A numbered line of its own with everything about it: while there is room.
+    Line,
+    /// A line beneath the heading of the day on which it began, which needn't be said again: in a full document.
+    Day,
+    /// The same, on the line of the item before it.
+    Joined,
 }
 
 /// Writes the document. `shown` is in the order of the document: by section, then oldest first; an index outside
 /// `items` is skipped. Nothing shown gives the empty string; anything else ends with [`FOOTER`] and a line feed.
 pub fn document(items: &[Item], shown: &[Shown]) -> String {
-    let sections: Vec<(&str, Vec<String>)> = Section::ALL
-        .into_iter()
-        .map(|section| {
-            let lines = shown
-                .iter()
-                .filter(|place| place.section == section)
-                .filter_map(|place| Some(item_line(items.get(place.index)?, section, place.form)))
-                .collect();
-            (section.heading(), lines)
-        })
-        .collect();
-    let mut document: String = sections
-        .iter()
-        .filter(|(_, lines)| !lines.is_empty())
-        .map(|(heading, lines)| section_text(heading, lines))
-        .collect();
+    let mut document = String::new();
+    for section in Section::ALL {
+        let places: Vec<(&Item, &Shown)> = shown
+            .iter()
+            .filter(|place| place.section == section)
+            .filter_map(|place| Some((items.get(place.index)?, place)))
+            .collect();
+        if !places.is_empty() {
+            document.push_str(&heading_text(section.heading()));
+            push_lines(&mut document, &places);
+            document.push('\n');
+        }
+    }
     if !document.is_empty() {
         document.push_str(FOOTER);
         document.push('\n');
     }
     document
+}
+
+/// The lines of a section.
+fn push_lines(document: &mut String, places: &[(&Item, &Shown)]) {
+    let mut number = 0;
+    let mut day_told = String::new();
+    for line in places.chunk_by(|_, (_, next)| next.layout == Layout::Joined) {
+        let Some((first, place)) = line.first() else {
+            continue;
+        };
+        if place.layout == Layout::Line {
+            number += 1;
+            document.push_str(&numbered(number, &item_line(first, place.section, place.form)));
+            continue;
+        }
+        let day = day(began_at(first));
+        if day != day_told {
+            let gap = if day_told.is_empty() { "" } else { "\n" };
+            document.push_str(gap);
+            document.push_str(&day_text(&day));
+            day_told = day;
+        }
+        document.push_str(&joined(line));
+    }
+}
+
+/// `- Asked for X. Did Y; found Z (#12–#14, ~5k tokens)` and a line feed.
+fn joined(line: &[(&Item, &Shown)]) -> String {
+    let mut text = "- ".to_owned();
+    for (at, (item, place)) in line.iter().enumerate() {
+        let said = item_text(item, place.form);
+        if at > 0 {
+            text.push_str(joint(&text));
+            text.push_str(continued(&text, &said));
+        } else {
+            text.push_str(&said);
+        }
+    }
+    let items: Vec<&Item> = line.iter().map(|(item, _)| *item).collect();
+    let mark = items.iter().map(|item| mark(item)).find(|mark| !mark.is_empty());
+    format!("{text} {}{}\n", source_of_day(&items), mark.unwrap_or_default())
+}
+
+/// `said` without the speaker's name it begins with, where the same one speaks already at the end of `line`:
+/// `Ida: I moved.` and `Ida: It rained.` make `Ida: I moved. It rained.`
+fn continued<'a>(line: &str, said: &'a str) -> &'a str {
+    const MARK: &str = ": ";
+    let Some((name, rest)) = said.split_once(MARK) else {
+        return said;
+    };
+    let is_name =
+        name.split(' ').count() <= SPEAKER_WORDS_MAX && name.chars().all(|c| c.is_alphanumeric() || c == ' ');
+    let speaks = line
+        .rsplit_once(MARK)
+        .and_then(|(before, _)| before.strip_suffix(name))
+        .is_some_and(|before| before.ends_with(' '));
+    if is_name && speaks { rest } else { said }
+}
+
+/// What stands between `text` and what follows it on a line: where a sentence has ended, nothing needs to.
+fn joint(text: &str) -> &'static str {
+    if text.ends_with(['.', '!', '?', '…', '。', '！', '？', '।', '”']) {
+        " "
+    } else {
+        "; "
+    }
+}
+
+/// `### 5 January 2026` and a line feed.
+pub(super) fn day_text(day: &str) -> String {
+    format!("### {day}\n")
 }
 
 /// A heading, its numbered lines, and an empty line.
@@ -102,6 +187,7 @@ mod tests {
             index,
             section,
             form: section.default_form(),
+            layout: Layout::Line,
         };
         let items = [week, auth, fresh];
         let shown = [
@@ -120,5 +206,65 @@ mod tests {
         *Older history is archived: look up any #n with recall.*
         ");
         assert_eq!(document(&items, &[]), "");
+    }
+
+    #[test]
+    fn a_full_page_names_the_day_once_and_lets_neighbours_share_a_line() {
+        let said = |n: i64, at_text: &str, gist: &str| Item {
+            text: gist.to_owned(),
+            brief: gist.to_owned(),
+            gist: gist.to_owned(),
+            ..item(n, at(at_text))
+        };
+        let mut over_night = said(5, "2026-01-06T00:10:00Z", "Ida: It snowed all night");
+        over_night.started_at = at("2026-01-05T23:50:00Z");
+        let items = [
+            said(1, "2026-01-05T08:00:00Z", "Ida: I moved to Bergen."),
+            said(2, "2026-01-05T08:10:00Z", "Ida: It rains: every day"),
+            said(4, "2026-01-05T09:00:00Z", "Omar: Come back; Ida: Never!"),
+            over_night,
+            said(6, "2026-01-07T09:00:00Z", "Ida: I have a boat"),
+        ];
+        let layouts = [
+            Layout::Day,
+            Layout::Joined,
+            Layout::Joined,
+            Layout::Day,
+            Layout::Day,
+        ];
+        let shown: Vec<Shown> = layouts
+            .into_iter()
+            .enumerate()
+            .map(|(index, layout)| Shown {
+                index,
+                section: Section::Session,
+                form: Form::Gist,
+                layout,
+            })
+            .collect();
+        insta::assert_snapshot!(document(&items, &shown), @r"
+        ## Previously in This Session
+        ### 5 January 2026
+        - Ida: I moved to Bergen. It rains: every day; Omar: Come back; Ida: Never! (#1–#2, #4, ~7k tokens)
+        - Ida: It snowed all night (to 6 January 2026, #5, ~5k tokens)
+
+        ### 7 January 2026
+        - Ida: I have a boat (#6, ~6k tokens)
+
+        *Older history is archived: look up any #n with recall.*
+        ");
+    }
+
+    #[test]
+    fn a_speaker_is_named_again_only_after_another_one() {
+        for (line, said, expected) in [
+            ("- Ida: I moved.", "Ida: It rained.", "It rained."),
+            ("- Ida: I moved. Omar: Why?", "Ida: It rained.", "Ida: It rained."),
+            ("- Ida: I said: no", "Ida: It rained.", "Ida: It rained."),
+            ("- Florida: sun", "Ida: It rained.", "Ida: It rained."),
+            ("- no name", "nor here", "nor here"),
+        ] {
+            assert_eq!(continued(line, said), expected, "{line}");
+        }
     }
 }

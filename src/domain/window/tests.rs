@@ -56,6 +56,105 @@ fn kinds(window: &Window) -> Vec<&str> {
     window.messages().map(|message| message.kind.name()).collect()
 }
 
+/// The lecture's conversation, seed 004: asked for six messages, the window has the four of the newest exchange.
+#[test]
+fn seed_004_the_newest_messages_are_cut_at_a_safe_boundary() {
+    let said = [
+        "user",
+        "tool_call",
+        "tool_result",
+        "tool_call",
+        "tool_result",
+        "tool_call",
+        "tool_result",
+        "assistant",
+        "user",
+        "tool_call",
+        "tool_result",
+        "assistant",
+    ];
+    for (max_messages, kept) in [(0, 12), (12, 12), (11, 4), (6, 4), (4, 4), (1, 4)] {
+        let budget = Budget::unlimited().with_max_messages(max_messages);
+        let mut window = Window::new(budget, Arc::new(Characters));
+        push(&mut window, &[("system", 20), ("usage", 0)]);
+        push(&mut window, &said.map(|kind| (kind, 20)));
+        let of_exchanges: usize = window.exchanges().map(|held| held.messages.len()).sum();
+        assert_eq!(of_exchanges, kept, "{max_messages}");
+        assert!(!window.is_over_budget());
+    }
+}
+
+#[test]
+fn the_tighter_ceiling_decides() {
+    for (budget_tokens, max_messages, first) in
+        [(1_000, 4, 4), (60, 4, 5), (100, 4, 4), (0, 1, 5), (60, 0, 5)]
+    {
+        let budget = Budget::new(budget_tokens, 1.0).with_max_messages(max_messages);
+        let mut window = Window::new(budget, Arc::new(Characters));
+        for _ in 0..5 {
+            push(&mut window, &[("user", 20), ("assistant", 20)]);
+        }
+        let held = window.exchanges().next().map(|held| held.exchange.exchange);
+        assert_eq!(held, Some(first), "{budget:?}");
+    }
+}
+
+#[test]
+fn an_exchange_too_big_by_itself_is_kept_refused_or_ends_the_session() {
+    let say = |wish: OnOverflow| {
+        let mut window = window(50).on_overflow(wish);
+        let tokens = [
+            ("user", 20),
+            ("assistant", 20),
+            ("user", 20),
+            ("assistant", 40),
+            ("usage", 0),
+            ("user", 20),
+        ];
+        let told = tokens.map(|(kind, tokens)| {
+            let message = if tokens == 0 {
+                native(kind, "")
+            } else {
+                costing(kind, tokens)
+            };
+            match window.try_push(message, Timestamp(0)) {
+                Ok(Pushed {
+                    session_ended: Some(session),
+                    ..
+                }) => format!("ends {session}"),
+                Ok(_) => format!(
+                    "{}{}",
+                    window.tokens(),
+                    if window.is_over_budget() { "!" } else { "" }
+                ),
+                Err(error) => format!("refuses {} > {}", error.tokens, error.budget_tokens),
+            }
+        });
+        told.join(", ")
+    };
+    assert_eq!(say(OnOverflow::Evict), "20, 40, 20, 60!, 60!, 20");
+    assert_eq!(say(OnOverflow::End), "20, 40, 20, ends 1, 60!, 20");
+    assert_eq!(say(OnOverflow::Refuse), "20, 40, 20, refuses 60 > 50, 20, 40");
+}
+
+#[test]
+fn a_raised_ceiling_is_one_of_the_two() {
+    let budget = |tokens, messages| Budget::new(tokens, 1.0).with_max_messages(messages);
+    for (after, before, is_above) in [
+        (budget(10, 0), budget(10, 0), false),
+        (budget(11, 0), budget(10, 0), true),
+        (budget(0, 0), budget(10, 0), true),
+        (budget(10, 0), budget(0, 0), false),
+        (budget(10, 6), budget(10, 5), true),
+        (budget(10, 0), budget(10, 5), true),
+        (budget(10, 5), budget(10, 0), false),
+        (budget(9, 6), budget(10, 5), true),
+    ] {
+        assert_eq!(after.is_above(before), is_above, "{after:?} {before:?}");
+        assert!(!after.held_to(before).is_above(before), "{after:?} {before:?}");
+    }
+}
+
 #[test]
 fn seed_000_a_simple_exchange_leaves_whole() {
     let mut window = window(3_000);
@@ -319,5 +418,5 @@ fn a_context_of_the_window_holds_all_that_is_in_it() {
         .iter()
         .map(|stored| (stored.seq, stored.message.kind.name(), stored.tokens))
         .collect();
-    assert_eq!(found, [(2, "user", Some(30)), (3, "assistant", Some(15))]);
+    assert_eq!(found, [(4, "user", Some(30)), (5, "assistant", Some(15))]);
 }

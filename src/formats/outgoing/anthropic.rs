@@ -19,7 +19,7 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
         .filter(|block| kind(block) == "text")
         .collect();
     let said = named(turns, names).filter(|(turn, _)| turn.role != Role::System);
-    let messages: Vec<Value> = said
+    let mut messages: Vec<Value> = said
         .map(|(turn, mut calls)| {
             let role = if turn.role == Role::Assistant {
                 "assistant"
@@ -29,12 +29,29 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
             json!({"role": role, "content": content(turn, &mut calls, notes)})
         })
         .collect();
+    if let Some(last) = messages.last_mut() {
+        end_cleanly(last);
+    }
     let mut body = Map::new();
     if !system.is_empty() {
         body.insert("system".to_owned(), Value::Array(system));
     }
     body.insert("messages".to_owned(), Value::Array(messages));
     Value::Object(body)
+}
+
+/// What the model said last must not end with white space, as it then goes on from there.
+fn end_cleanly(last: &mut Value) {
+    if last["role"] != "assistant" {
+        return;
+    }
+    let text = match &mut last["content"] {
+        Value::Array(blocks) => blocks.last_mut().and_then(|block| block.get_mut("text")),
+        text => Some(text),
+    };
+    if let Some(Value::String(text)) = text {
+        text.truncate(text.trim_end().len());
+    }
 }
 
 fn content(turn: &Turn<'_>, calls: &mut Calls<'_>, notes: &mut Notes) -> Value {

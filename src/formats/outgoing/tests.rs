@@ -1,6 +1,7 @@
 //! Requests in each format: what a person would look for, and properties over random conversations.
 
 mod checker;
+mod perspective;
 mod properties;
 
 use super::*;
@@ -72,6 +73,21 @@ const NATIVE: [&str; 6] = [
     r#"{"kind":"tool_result","content":"a.rs","data":{"tool_call_id":"t/1","success":false}}"#,
     r#"{"kind":"assistant","content":"One: a.rs"}"#,
 ];
+
+/// `important` is for recapd alone, whatever else a line holds that goes back as it came.
+#[test]
+fn no_provider_sees_what_is_important() {
+    let lines = [
+        r#"{"role":"user","content":"x","important":true}"#,
+        r#"{"role":"assistant","content":"y","important":true}"#,
+    ];
+    for format in [Format::OpenAiChat, Format::Anthropic] {
+        for target in RequestFormat::ALL {
+            let out = outgoing(target, format, &lines);
+            assert!(!out.body.to_string().contains("important"), "{}", out.body);
+        }
+    }
+}
 
 #[test]
 fn anthropic() {

@@ -137,6 +137,7 @@ fn a_line_carries_its_own_id_and_time_not_the_messages() {
             ),
         ),
         interrupts: false,
+        important: false,
         format: ClaudeCode,
         payload: "{\"parentUuid\":\"u4\",\"isSidechain\":false,\"sessionId\":\"s\",\"type\":\"assistant\",\"uuid\":\"u5\",\"timestamp\":\"2026-03-02T10:00:05.250Z\",\"message\":{\"id\":\"msg_1\",\"type\":\"message\",\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"t1\",\"name\":\"Glob\",\"input\":{\"pattern\": \"*.md\"}}],\"stop_reason\":null}}",
     }

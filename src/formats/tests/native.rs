@@ -106,3 +106,43 @@ fn nesting_has_no_limit() {
     let message = parse(Format::Native, &json).unwrap();
     assert_eq!(message.tool_names().collect::<Vec<_>>(), ["dig"]);
 }
+
+/// Every format has room for the flag beside its own fields; what isn't true or false counts for nothing.
+#[test]
+fn a_line_may_say_that_it_is_important() {
+    for (format, payload, important) in [
+        (
+            Format::Native,
+            r#"{"kind":"user","content":"x","important":true}"#,
+            true,
+        ),
+        (
+            Format::Native,
+            r#"{"kind":"user","content":"x","important":"yes"}"#,
+            false,
+        ),
+        (Format::Native, r#"{"kind":"user","content":"x"}"#, false),
+        (
+            Format::OpenAiChat,
+            r#"{"role":"user","content":"x","important":true}"#,
+            true,
+        ),
+        (
+            Format::Anthropic,
+            r#"{"role":"user","content":"x","important":true}"#,
+            true,
+        ),
+        (
+            Format::Gemini,
+            r#"{"role":"user","parts":[{"text":"x"}],"important":true}"#,
+            true,
+        ),
+        (
+            Format::OpenAiResponses,
+            r#"{"type":"message","role":"user","content":"x","important":true}"#,
+            true,
+        ),
+    ] {
+        assert_eq!(parse(format, payload).unwrap().important, important, "{payload}");
+    }
+}

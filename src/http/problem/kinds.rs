@@ -33,6 +33,12 @@ pub(in super::super) const INVALID_PARAMETER: Kind = kind(
 pub(in super::super) const UNKNOWN_AGENT: Kind =
     kind(StatusCode::NOT_FOUND, "unknown_agent", "Unknown agent");
 pub(in super::super) const UNKNOWN_MARK: Kind = kind(StatusCode::NOT_FOUND, "unknown_mark", "Unknown mark");
+pub(in super::super) const UNKNOWN_MESSAGE: Kind =
+    kind(StatusCode::NOT_FOUND, "unknown_message", "Unknown message");
+pub(in super::super) const PINS_FULL: Kind =
+    kind(StatusCode::CONFLICT, "pins_full", "No room for another pin");
+pub(in super::super) const UNKNOWN_SPEAKER: Kind =
+    kind(StatusCode::NOT_FOUND, "unknown_speaker", "Unknown speaker");
 pub(in super::super) const UNKNOWN_ROUTE: Kind =
     kind(StatusCode::NOT_FOUND, "unknown_route", "Unknown route");
 pub(in super::super) const WRONG_METHOD: Kind = kind(

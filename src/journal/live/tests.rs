@@ -1,7 +1,35 @@
 //! Names, torn lines, and lanes.
 
 use super::*;
-use crate::domain::{message::Format, time::Timestamp};
+use crate::{
+    domain::{journal::Head, message::Format, time::Timestamp},
+    store::{
+        StoreResult,
+        archive::{RecordRange, Restore, Restored},
+    },
+};
+
+/// Knows no agent: what is appended stands alone.
+struct Empty;
+
+#[async_trait::async_trait]
+impl Archive for Empty {
+    async fn head(&self, _: &AgentId) -> Result<Option<Head>, ArchiveError> {
+        Ok(None)
+    }
+
+    async fn records(&self, _: &AgentId, _: RecordRange) -> StoreResult<Vec<MessageRecord>> {
+        Ok(Vec::new())
+    }
+
+    async fn restore(&self, _: Restore) -> Result<Restored, ArchiveError> {
+        Ok(Restored::default())
+    }
+}
+
+fn open(folder: &Path) -> Journal {
+    Journal::open(folder, Arc::new(Empty)).unwrap()
+}
 
 fn record(agent: &str, seq: i64) -> MessageRecord {
     MessageRecord {
@@ -23,7 +51,7 @@ fn record(agent: &str, seq: i64) -> MessageRecord {
 #[tokio::test]
 async fn each_agent_has_a_file_that_does_not_tell_its_name() {
     let folder = tempfile::tempdir().unwrap();
-    let journal = Journal::open(&folder.path().join("deep/down")).unwrap();
+    let journal = open(&folder.path().join("deep/down"));
     for agent in ["team:secret", "other"] {
         let id = agent.parse().unwrap();
         journal.append(&id, vec![record(agent, 1)]).await.unwrap();
@@ -40,7 +68,7 @@ async fn each_agent_has_a_file_that_does_not_tell_its_name() {
 #[tokio::test]
 async fn a_torn_line_stays_alone() {
     let folder = tempfile::tempdir().unwrap();
-    let journal = Journal::open(folder.path()).unwrap();
+    let journal = open(folder.path());
     let id = "a".parse().unwrap();
     std::fs::write(journal.path(&id), "{\"agent_id\":\"a\",\"se").unwrap();
     journal.append(&id, vec![record("a", 2)]).await.unwrap();
@@ -57,7 +85,7 @@ async fn only_the_owner_reads_it() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let folder = tempfile::tempdir().unwrap();
-    let journal = Journal::open(folder.path()).unwrap();
+    let journal = open(folder.path());
     let id = "a".parse().unwrap();
     journal.append(&id, vec![record("a", 1)]).await.unwrap();
     let mode = journal.path(&id).metadata().unwrap().permissions().mode();
@@ -67,7 +95,7 @@ async fn only_the_owner_reads_it() {
 #[tokio::test]
 async fn a_folder_that_went_away_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
-    let journal = Journal::open(folder.path()).unwrap();
+    let journal = open(folder.path());
     drop(folder);
     assert!(
         journal

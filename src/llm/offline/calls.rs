@@ -37,6 +37,21 @@ pub(super) struct Call {
     pub(super) values: Vec<Telling>,
     /// The line of the transcript in which it stands.
     pub(super) line: usize,
+    /// Its result reports a failure: nothing was done.
+    pub(super) failed: bool,
+}
+
+/// Notes that one of `calls` failed: the oldest of that tool, or of any where the result doesn't say which, whose
+/// number is still in `open`; it is closed either way.
+pub(super) fn close(calls: &mut [Call], open: &mut Vec<usize>, tool: &str, failed: bool) {
+    let of_tool = |at: &usize| calls.get(*at).is_some_and(|call| call.name == tool);
+    let oldest = open.iter().take(OPEN_CALLS_MAX).position(of_tool);
+    let at = if tool.is_empty() { Some(0) } else { oldest };
+    if let Some(at) = at.filter(|at| *at < open.len())
+        && let Some(call) = calls.get_mut(open.remove(at))
+    {
+        call.failed = failed;
+    }
 }
 
 /// What the batch shows about each tool.

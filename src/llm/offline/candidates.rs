@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{
+    calls::Call,
     clauses::{Clause, Source},
     reading::{Batch, Reading},
     render::{Piece, Voice},
@@ -22,6 +23,9 @@ const CALL_GAIN: f64 = 9.0;
 const LOOKUP_GAIN: f64 = 0.4;
 /// How much a failure tells beyond its words.
 const FAILURE_GAIN: f64 = 2.0;
+
+/// What tells a call that failed.
+const FAILED_CALL: &str = " (failed)";
 
 /// A piece that may be told.
 pub(super) struct Candidate {
@@ -97,13 +101,13 @@ fn said(reading: &Reading, at: usize, clause: &Clause) -> Candidate {
 
 /// The calls of a run, folded by tool: `tool ×3 (a, b, c)`.
 fn done(batch: &Batch, run: &[Reading], values_max: usize) -> Vec<Candidate> {
-    let mut at_name: HashMap<&str, usize> = HashMap::new();
+    let mut at_name: HashMap<(&str, bool), usize> = HashMap::new();
     let mut folded: Vec<Folded<'_>> = Vec::new();
     for reading in run {
         for call in &reading.calls {
-            let at = *at_name.entry(&call.name).or_insert(folded.len());
+            let at = *at_name.entry((&call.name, call.failed)).or_insert(folded.len());
             if at == folded.len() {
-                folded.push(Folded::new(&call.name, (reading.index, call.line, 0)));
+                folded.push(Folded::new(call, (reading.index, call.line, 0)));
             }
             if let Some(tool) = folded.get_mut(at) {
                 tool.calls += 1;
@@ -120,18 +124,20 @@ fn done(batch: &Batch, run: &[Reading], values_max: usize) -> Vec<Candidate> {
     calls
 }
 
-/// The calls of one tool in a run.
+/// The calls of one tool in a run, those that failed apart.
 struct Folded<'a> {
     name: &'a str,
+    failed: bool,
     place: (usize, usize, usize),
     calls: usize,
     values: Vec<&'a Telling>,
 }
 
 impl<'a> Folded<'a> {
-    fn new(name: &'a str, place: (usize, usize, usize)) -> Self {
+    fn new(call: &'a Call, place: (usize, usize, usize)) -> Self {
         Self {
-            name,
+            name: &call.name,
+            failed: call.failed,
             place,
             calls: 0,
             values: Vec::new(),
@@ -140,7 +146,8 @@ impl<'a> Folded<'a> {
 
     fn candidate(&self, batch: &Batch, values_max: usize) -> Candidate {
         let influence = batch.profiles.influence(self.name);
-        let is_change = influence >= INFLUENCE_TELLING;
+        // What failed has changed nothing.
+        let is_change = !self.failed && influence >= INFLUENCE_TELLING;
         let values_max = if is_change { values_max } else { values_max / 2 };
         let shown = telling(&self.values, values_max);
         let times = if self.calls > 1 {
@@ -155,7 +162,11 @@ impl<'a> Folded<'a> {
         };
         Candidate {
             is_change,
-            own: LOOKUP_GAIN + CALL_GAIN * influence * influence,
+            own: if self.failed {
+                FAILURE_GAIN
+            } else {
+                LOOKUP_GAIN + CALL_GAIN * influence * influence
+            },
             terms: Vec::new(),
             covers: batch.vocabulary.known(&format!(
                 "{} {}",
@@ -166,7 +177,11 @@ impl<'a> Folded<'a> {
             piece: Piece {
                 place: self.place,
                 voice: Voice::Call,
-                text: format!("{}{times}{values}", self.name),
+                text: format!(
+                    "{}{times}{values}{}",
+                    self.name,
+                    if self.failed { FAILED_CALL } else { "" }
+                ),
             },
         }
     }

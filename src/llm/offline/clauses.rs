@@ -1,6 +1,7 @@
 //! What is said in an exchange, as clauses with a prior: how likely a sentence matters by who says it and where.
 
 use super::{
+    coordinate,
     cues::{FAILURES, FIRST_PERSON, GREETINGS, OFFERS, OFFERS_FIRST, REQUEST_FORMULAS, demands},
     sentences::{Sentence, paragraphs},
     weigh::{Shape, Term, Vocabulary},
@@ -68,6 +69,7 @@ pub(super) fn of_text(text: &str, role: Role, continues_code: bool) -> Vec<(Stri
         .into_iter()
         .enumerate()
         .flat_map(|(index, sentences)| sentences.into_iter().map(move |said| (index, said)))
+        .flat_map(|(index, said)| parts(said, role).into_iter().map(move |said| (index, said)))
         .enumerate()
         .map(|(index, (paragraph, said))| {
             let prior = by_place(role, index, paragraph == last) * by_form(role, &said);
@@ -78,6 +80,19 @@ pub(super) fn of_text(text: &str, role: Role, continues_code: bool) -> Vec<(Stri
         clauses.drain(SENTENCES_MAX * 2 / 3..clauses.len() - SENTENCES_MAX / 3);
     }
     clauses
+}
+
+/// The clauses of a sentence of talk, where each fact counts alone; a request or an answer is told whole.
+fn parts(said: Sentence, role: Role) -> Vec<Sentence> {
+    if role != Role::Talk {
+        return vec![said];
+    }
+    let is_listed = said.is_listed;
+    let part = |text: &str| Sentence {
+        text: text.to_owned(),
+        is_listed,
+    };
+    coordinate::clauses(&said.text).into_iter().map(part).collect()
 }
 
 fn by_place(role: Role, index: usize, is_last_paragraph: bool) -> f64 {

@@ -222,7 +222,7 @@ impl<'a> Told<'a> {
         let chars = candidate.piece.chars().min(PIECE_CHARS_MAX) + JOINT_CHARS;
         let cut = if chars <= self.room {
             1.0
-        } else if self.room >= ROOM_CHARS_MIN && self.room * 2 >= chars {
+        } else if self.pieces.is_empty() && self.room >= ROOM_CHARS_MIN && self.room * 2 >= chars {
             0.6
         } else {
             return None;

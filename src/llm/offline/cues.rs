@@ -151,6 +151,20 @@ minha|nós|io|mio|mia|noi|я|мой|моя|мы",
     )
 });
 
+/// Words that join main clauses.
+pub(super) static COORDINATORS: Words =
+    LazyLock::new(|| words("and but so or yet und aber doch oder et mais ou y pero mas e ma o"));
+
+/// What a main clause begins with, up to an apostrophe.
+pub(super) static SUBJECTS: Words = LazyLock::new(|| {
+    words(
+        "\
+i we he she it they you my our his her their the this that there ich wir er sie es ihr mein meine unser unsere der die \
+das je j nous il elle ils elles on mon ma mes notre c yo mi mis nosotros él ella ellos eu nós ele ela meu minha io noi \
+lui lei mio mia",
+    )
+});
+
 /// How the model begins when it offers or asks for something instead of telling what came out.
 pub(super) static OFFERS_FIRST: Phrases = LazyLock::new(|| {
     phrases(

@@ -60,7 +60,7 @@ fn is_trivial(batch: &Batch, run: &[Reading]) -> bool {
 fn changes(batch: &Batch, run: &[Reading]) -> usize {
     run.iter()
         .flat_map(|reading| &reading.calls)
-        .filter(|call| batch.profiles.influence(&call.name) >= INFLUENCE_TELLING)
+        .filter(|call| !call.failed && batch.profiles.influence(&call.name) >= INFLUENCE_TELLING)
         .count()
 }
 

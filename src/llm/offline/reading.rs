@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::{
     calls::{self, Call, Profiles},
     clauses::{self, Clause, Role, Source},
+    dates,
     sentences::leaves_code_open,
     values,
     weigh::{Term, Vocabulary, number},
@@ -74,13 +75,18 @@ impl Reading {
         let is_talk = is_talk(lines);
         let mut clauses = Vec::new();
         let mut calls = Vec::new();
-        let mut open_code = None;
+        let (mut open_code, mut open_calls) = (None, Vec::new());
         for (at, line) in lines.iter().enumerate() {
             let place = (line.label.as_str(), at);
             match line.voice {
-                Voice::Call => calls.push(call(line, at)),
+                Voice::Call => {
+                    open_calls.push(calls.len());
+                    calls.push(call(line, at));
+                }
                 Voice::Result | Voice::FailedResult => {
                     let told = calls::failure(&line.text, line.voice == Voice::FailedResult);
+                    let failed = told.is_some() || line.voice == Voice::FailedResult;
+                    calls::close(&mut calls, &mut open_calls, &line.label, failed);
                     clauses.extend(
                         told.map(|text| Clause::read(vocabulary, index, Source::Failure, (text, 1.0), place)),
                     );
@@ -96,6 +102,7 @@ impl Reading {
                     clauses.extend(
                         clauses::of_text(&line.text, role(lines, at, is_talk), continues)
                             .into_iter()
+                            .map(|(said, prior)| (dates::dated(&said, line.at).into_owned(), prior))
                             .map(|said| Clause::read(vocabulary, index, source, said, place)),
                     );
                 }
@@ -127,6 +134,7 @@ fn call(line: &Line, at: usize) -> Call {
         name: line.label.clone(),
         values: values::of(&line.text),
         line: at,
+        failed: false,
     }
 }
 

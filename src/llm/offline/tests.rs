@@ -156,7 +156,7 @@ fn coding_keeps_paths_errors_and_the_interruption() {
     );
     insta::assert_snapshot!(shown(&summarise(&[first, second])), @r"
     #1-2 constraint
-    text:  “The ledger sums are off by one cent. Fix the rounding in src/ledger/sum.rs.” → read(src/ledger/sum.rs), edit(src/ledger/sum.rs) → The sum is now rounded once, after adding the exact amounts. “Never touch the files in vendor/, please.” → shell(cargo test ledger::) → failed: error[E0308]: mismatched types in src/ledger/sum.rs:41 (interrupted)
+    text:  “The ledger sums are off by one cent. Fix the rounding in src/ledger/sum.rs.” → read(src/ledger/sum.rs), edit(src/ledger/sum.rs) → The sum is now rounded once, after adding the exact amounts. “Never touch the files in vendor/, please.” → shell(cargo test ledger::) (failed) → failed: error[E0308]: mismatched types in src/ledger/sum.rs:41 (interrupted)
     brief: “The ledger sums are off by one cent.” → read(src/ledger/sum.rs), edit(src/ledger/sum.rs) → The sum is now rounded once, after adding the exact amounts. “Never touch the files in vendor/, please.” (interrupted)
     gist:  “The ledger sums are off by one cent.” → read(src/ledger/sum.rs), edit(src/ledger/sum.rs) (interrupted)
     ");
@@ -196,9 +196,9 @@ fn talk_keeps_facts_of_both_speakers_with_their_names() {
     ];
     insta::assert_snapshot!(shown(&summarise(&talk)), @r"
     #7-8 feature
-    text:  Omar: I moved to Bergen last month and started at the aquarium. Ida: My sister Runa visits Bergen on 12 May for the marathon. Omar: She can stay with us, we have two spare beds.
-    brief: Omar: I moved to Bergen last month and started at the aquarium. Ida: My sister Runa visits Bergen on 12 May for the marathon. Omar: She can stay with us, we have two spare beds.
-    gist:  Omar: I moved to Bergen last month and… Ida: My sister Runa visits Bergen on 12 May for the marathon.
+    text:  Omar: I moved to Bergen last month (December 1969) and started at the aquarium. Ida: My sister Runa visits Bergen on 12 May for the marathon. Omar: She can stay with us; we have two spare beds.
+    brief: Omar: I moved to Bergen last month (December 1969) and started at the aquarium. Ida: My sister Runa visits Bergen on 12 May for the marathon. Omar: we have two spare beds.
+    gist:  Omar: I moved to Bergen last month (December 1969) and started at the aquarium.
     ");
 }
 
@@ -359,8 +359,12 @@ fn texts() -> impl Strategy<Value = String> {
 }
 
 fn transcripts() -> impl Strategy<Value = Vec<Transcript>> {
-    let line =
-        (voices(), "[ -~]{0,12}", texts()).prop_map(|(voice, label, text)| Line { voice, label, text });
+    let line = (voices(), "[ -~]{0,12}", texts()).prop_map(|(voice, label, text)| Line {
+        voice,
+        label,
+        text,
+        at: Timestamp(0),
+    });
     let exchange = (
         0..30 * HOUR_MS,
         any::<bool>(),

@@ -17,7 +17,7 @@ pub(super) const RUN_PAUSE_MS_MAX: i64 = DAY_MS;
 /// How much may be said in a run of tasks, in bytes, before it is divided. One exchange may be longer.
 const TASK_BYTES_MAX: usize = 14_000;
 /// The same where two people talk: talk is all facts, and an item holds only so many.
-const TALK_BYTES_MAX: usize = 2_400;
+const TALK_BYTES_MAX: usize = 900;
 /// Up to this many exchanges on each side of a link are compared.
 const BLOCK_EXCHANGES: usize = 3;
 /// An exchange whose words weigh less than this and which calls no tool says nothing alone.

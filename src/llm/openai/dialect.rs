@@ -3,7 +3,8 @@
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
-use super::OpenAiSettings;
+use super::OPENAI_HOST;
+use crate::llm::remote::{AnswerFormat, Dialect, Effort, RemoteSettings, any_of, is_unknown};
 
 /// Which field limits the length of the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,42 +20,40 @@ pub enum OutputLimitField {
     MaxCompletionTokens,
 }
 
-/// How the form of the answer is asked for, best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AnswerFormat {
-    /// `response_format` with a strict schema.
-    Schema,
-    /// `response_format` that asks for some JSON object.
-    Object,
-    /// By the prompt alone.
-    Free,
-}
-
 /// How one request is worded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Dialect {
+pub struct ChatDialect {
     pub(super) format: AnswerFormat,
     /// `max_completion_tokens` instead of `max_tokens`.
     pub(super) limits_completion: bool,
+    /// The field of the limit was chosen by somebody who knows.
+    pub(super) limit_is_fixed: bool,
+    pub(super) effort: Effort,
+    /// OpenRouter cuts the middle out of what doesn't fit small models, unless it is told not to.
+    pub(super) is_openrouter: bool,
 }
 
-impl Dialect {
+impl ChatDialect {
     /// The best dialect that may be expected.
-    pub(super) fn first(settings: &OpenAiSettings, endpoint: &Url) -> Self {
+    pub(super) fn first(field: OutputLimitField, settings: &RemoteSettings, address: &Url) -> Self {
+        let is_openai = address.host_str() == Some(OPENAI_HOST);
+        let reasons = is_reasoning_model(&settings.model);
         Self {
             format: AnswerFormat::Schema,
-            limits_completion: match settings.output_limit_field {
+            limits_completion: match field {
                 OutputLimitField::MaxTokens => false,
                 OutputLimitField::MaxCompletionTokens => true,
-                OutputLimitField::Auto => {
-                    endpoint.host_str() == Some("api.openai.com") || is_reasoning_model(&settings.model)
-                }
+                OutputLimitField::Auto => is_openai || reasons,
             },
+            limit_is_fixed: field != OutputLimitField::Auto,
+            effort: if reasons { settings.effort } else { Effort::Default },
+            is_openrouter: address.host_str() == Some("openrouter.ai"),
         }
     }
+}
 
-    /// The dialect to try after a server complained in `words` (lower case), if the complaint is about the dialect.
-    pub(super) fn after(self, words: &str, may_change_field: bool) -> Option<Self> {
+impl Dialect for ChatDialect {
+    fn after(self, words: &str) -> Option<Self> {
         const FORMAT_WORDS: [&str; 8] = [
             "response_format",
             "response format",
@@ -65,29 +64,22 @@ impl Dialect {
             "grammar",
             "guided",
         ];
-        const UNKNOWN_WORDS: [&str; 6] = [
-            "unsupported",
-            "not supported",
-            "unrecognized",
-            "unknown",
-            "unexpected",
-            "not permitted",
-        ];
-        let any_of = |wanted: &[&str]| wanted.iter().any(|word| words.contains(word));
-        if may_change_field && words.contains(self.limit_field()) && any_of(&UNKNOWN_WORDS) {
+        if !self.limit_is_fixed && words.contains(self.limit_field()) && is_unknown(words) {
             return Some(Self {
                 limits_completion: !self.limits_completion,
                 ..self
             });
         }
-        let format = match self.format {
-            AnswerFormat::Schema => AnswerFormat::Object,
-            AnswerFormat::Object => AnswerFormat::Free,
-            AnswerFormat::Free => return None,
-        };
-        any_of(&FORMAT_WORDS).then_some(Self { format, ..self })
+        if self.effort != Effort::Default && words.contains("reasoning") && is_unknown(words) {
+            let effort = Effort::Default;
+            return Some(Self { effort, ..self });
+        }
+        let format = self.format.simpler()?;
+        any_of(words, &FORMAT_WORDS).then_some(Self { format, ..self })
     }
+}
 
+impl ChatDialect {
     fn limit_field(self) -> &'static str {
         if self.limits_completion {
             "max_completion_tokens"
@@ -98,7 +90,7 @@ impl Dialect {
 }
 
 /// OpenAI's models that reason refuse `max_tokens`: the o series, and `gpt-5` and later, also behind a router's prefix.
-fn is_reasoning_model(model: &str) -> bool {
+pub fn is_reasoning_model(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     let number_after = |prefix: &str| -> Option<u32> {
         let rest = name.strip_prefix(prefix)?;
@@ -112,41 +104,97 @@ fn is_reasoning_model(model: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn dialect(format: AnswerFormat, limits_completion: bool) -> Dialect {
-        Dialect {
+    fn dialect(format: AnswerFormat, limits_completion: bool) -> ChatDialect {
+        ChatDialect {
             format,
             limits_completion,
+            limit_is_fixed: false,
+            effort: Effort::Default,
+            is_openrouter: false,
         }
     }
 
     #[test]
     fn the_limit_has_the_field_that_the_server_expects() {
         use OutputLimitField::{Auto, MaxCompletionTokens, MaxTokens};
-        for (base_url, model, field, limits_completion) in [
-            ("https://api.openai.com/v1", "gpt-4o-mini", Auto, true),
-            ("https://api.openai.com/v1", "gpt-4o-mini", MaxTokens, false),
-            ("https://openrouter.ai/api/v1", "openai/gpt-5-mini", Auto, true),
-            ("https://openrouter.ai/api/v1", "openai/o4-mini", Auto, true),
-            ("https://openrouter.ai/api/v1", "openai/gpt-4.1", Auto, false),
-            ("https://openrouter.ai/api/v1", "openai/gpt-oss-20b", Auto, false),
-            ("http://127.0.0.1:11434/v1", "llama3.2", Auto, false),
-            ("http://127.0.0.1:11434/v1", "olmo2", Auto, false),
-            ("http://127.0.0.1:11434/v1", "llama3.2", MaxCompletionTokens, true),
+        for (base_url, model, field, limits_completion, effort) in [
+            (
+                "https://api.openai.com/v1",
+                "gpt-4o-mini",
+                Auto,
+                true,
+                Effort::Default,
+            ),
+            (
+                "https://api.openai.com/v1",
+                "gpt-4o-mini",
+                MaxTokens,
+                false,
+                Effort::Default,
+            ),
+            (
+                "https://openrouter.ai/api/v1",
+                "openai/gpt-5-mini",
+                Auto,
+                true,
+                Effort::Low,
+            ),
+            (
+                "https://openrouter.ai/api/v1",
+                "openai/o4-mini",
+                Auto,
+                true,
+                Effort::Low,
+            ),
+            (
+                "https://openrouter.ai/api/v1",
+                "openai/gpt-4.1",
+                Auto,
+                false,
+                Effort::Default,
+            ),
+            (
+                "https://openrouter.ai/api/v1",
+                "openai/gpt-oss-20b",
+                Auto,
+                false,
+                Effort::Default,
+            ),
+            (
+                "http://127.0.0.1:11434/v1",
+                "llama3.2",
+                Auto,
+                false,
+                Effort::Default,
+            ),
+            ("http://127.0.0.1:11434/v1", "olmo2", Auto, false, Effort::Default),
+            (
+                "http://127.0.0.1:11434/v1",
+                "llama3.2",
+                MaxCompletionTokens,
+                true,
+                Effort::Default,
+            ),
         ] {
-            let mut settings = OpenAiSettings::new(base_url, model);
-            settings.output_limit_field = field;
-            let first = Dialect::first(&settings, &base_url.parse().unwrap());
-            assert_eq!(
-                first,
-                dialect(AnswerFormat::Schema, limits_completion),
-                "{base_url} {model}"
-            );
+            let settings = RemoteSettings::new(base_url, model);
+            let first = ChatDialect::first(field, &settings, &base_url.parse().unwrap());
+            let expected = ChatDialect {
+                limit_is_fixed: field != Auto,
+                effort,
+                is_openrouter: base_url.contains("openrouter"),
+                ..dialect(AnswerFormat::Schema, limits_completion)
+            };
+            assert_eq!(first, expected, "{base_url} {model}");
         }
     }
 
     #[test]
     fn complaints_change_what_they_are_about() {
         use AnswerFormat::{Free, Object, Schema};
+        let thinking = ChatDialect {
+            effort: Effort::Low,
+            ..dialect(Schema, true)
+        };
         let cases = [
             (
                 "this response_format type is unavailable now",
@@ -174,12 +222,21 @@ mod tests {
                 dialect(Object, true),
                 Some(dialect(Object, false)),
             ),
+            (
+                "unrecognized request argument supplied: reasoning_effort",
+                thinking,
+                Some(dialect(Schema, true)),
+            ),
             ("max_tokens is too large: 9999", dialect(Schema, false), None),
             ("the model `x` does not exist", dialect(Schema, true), None),
         ];
         for (words, from, to) in cases {
-            assert_eq!(from.after(words, true), to, "{words}");
+            assert_eq!(from.after(words), to, "{words}");
         }
-        assert_eq!(dialect(Free, false).after("unsupported: max_tokens", false), None);
+        let fixed = ChatDialect {
+            limit_is_fixed: true,
+            ..dialect(Free, false)
+        };
+        assert_eq!(fixed.after("unsupported: max_tokens"), None);
     }
 }

@@ -3,21 +3,14 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
-use super::{
-    OpenAiSettings,
-    dialect::{AnswerFormat, Dialect},
-    fault,
-};
+use super::dialect::ChatDialect;
 use crate::{
-    domain::reply::SCHEMA_JSON,
+    domain::reply::{SCHEMA_JSON, SCHEMA_NAME},
     llm::{
-        Cause, Fault, LlmError, ModelAnswer, ModelRequest, discreet::Discreet, envelope::ErrorBody,
-        http::HttpReply,
+        ModelAnswer, ModelRequest,
+        remote::{AnswerFormat, NoAnswer, RemoteSettings},
     },
 };
-
-/// The name under which the schema is sent.
-const SCHEMA_NAME: &str = "summary_items";
 
 /// A request's body. It never holds `temperature`: models that reason refuse it.
 #[derive(Serialize)]
@@ -31,7 +24,9 @@ pub(super) struct Request<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     response_format: Option<ResponseFormat>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning_effort: Option<&'a str>,
+    reasoning_effort: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transforms: Option<[&'static str; 0]>,
 }
 
 #[derive(Serialize)]
@@ -57,35 +52,35 @@ struct NamedSchema {
 
 impl<'a> Request<'a> {
     pub(super) fn new(
-        settings: &'a OpenAiSettings,
+        settings: &'a RemoteSettings,
         request: &'a ModelRequest,
-        dialect: Dialect,
-    ) -> Result<Self, LlmError> {
-        let limit = Some(request.output_tokens_max);
+        dialect: ChatDialect,
+    ) -> serde_json::Result<Self> {
         let message = |role, content| Message { role, content };
+        let limits_completion = dialect.limits_completion;
         Ok(Self {
             model: &settings.model,
             messages: [
                 message("system", &request.prompt.system),
                 message("user", &request.prompt.user),
             ],
-            max_tokens: limit.filter(|_| !dialect.limits_completion),
-            max_completion_tokens: limit.filter(|_| dialect.limits_completion),
+            max_tokens: (!limits_completion).then_some(request.output_tokens_max),
+            max_completion_tokens: limits_completion.then(|| settings.limit_with_thinking(request)),
             response_format: ResponseFormat::new(dialect.format)?,
-            reasoning_effort: settings.reasoning_effort.as_deref(),
+            reasoning_effort: dialect.effort.word(),
+            transforms: dialect.is_openrouter.then_some([]),
         })
     }
 }
 
 impl ResponseFormat {
-    fn new(format: AnswerFormat) -> Result<Option<Self>, LlmError> {
+    fn new(format: AnswerFormat) -> serde_json::Result<Option<Self>> {
         Ok(match format {
             AnswerFormat::Schema => Some(Self::JsonSchema {
                 json_schema: NamedSchema {
                     name: SCHEMA_NAME,
                     strict: true,
-                    schema: serde_json::from_str(SCHEMA_JSON)
-                        .map_err(|error| LlmError::Permanent(error.to_string()))?,
+                    schema: serde_json::from_str(SCHEMA_JSON)?,
                 },
             }),
             AnswerFormat::Object => Some(Self::JsonObject),
@@ -123,42 +118,60 @@ struct Usage {
     #[serde(default)]
     prompt_tokens: Option<i64>,
     #[serde(default)]
+    prompt_tokens_details: Option<PromptDetails>,
+    #[serde(default)]
     completion_tokens: Option<i64>,
+    #[serde(default)]
+    completion_tokens_details: Option<CompletionDetails>,
+}
+
+#[derive(Default, Deserialize)]
+struct PromptDetails {
+    #[serde(default)]
+    cached_tokens: Option<i64>,
+    #[serde(default)]
+    cache_write_tokens: Option<i64>,
+}
+
+#[derive(Default, Deserialize)]
+struct CompletionDetails {
+    #[serde(default)]
+    reasoning_tokens: Option<i64>,
 }
 
 impl Completion {
-    /// Reads an answer of any status.
-    pub(super) fn read(reply: &HttpReply, discreet: Discreet<'_>) -> Result<ModelAnswer, LlmError> {
-        if !reply.status.is_success() {
-            return Err(fault::refused(reply, reply.status.as_u16(), discreet));
-        }
-        let Ok(completion) = serde_json::from_slice::<Self>(&reply.body) else {
-            return Err(no_completion(reply, discreet));
-        };
+    pub(super) fn read(body: &[u8]) -> Result<ModelAnswer, NoAnswer> {
+        let completion: Self = serde_json::from_slice(body).map_err(|_| NoAnswer::Unknown)?;
         let usage = completion.usage.unwrap_or_default();
-        let Some(choice) = completion.choices.into_iter().next() else {
-            return Err(no_completion(reply, discreet));
-        };
+        let prompt = usage.prompt_tokens_details.unwrap_or_default();
+        let choice = completion.choices.into_iter().next().ok_or(NoAnswer::Unknown)?;
         Ok(ModelAnswer {
-            text: choice.text(discreet)?,
+            text: choice.text()?,
             input_tokens: usage.prompt_tokens.unwrap_or_default(),
+            cached_input_tokens: prompt.cached_tokens.unwrap_or_default(),
+            cache_write_tokens: prompt.cache_write_tokens.unwrap_or_default(),
             output_tokens: usage.completion_tokens.unwrap_or_default(),
+            reasoning_tokens: usage
+                .completion_tokens_details
+                .and_then(|details| details.reasoning_tokens)
+                .unwrap_or_default(),
+            request_id: None,
         })
     }
 }
 
 impl Choice {
-    fn text(self, discreet: Discreet<'_>) -> Result<String, LlmError> {
+    fn text(self) -> Result<String, NoAnswer> {
         let said = self.message.unwrap_or_default();
         if let Some(refusal) = said.refusal.filter(|refusal| !refusal.is_empty()) {
-            return Err(LlmError::Refused(discreet.message(&refusal)));
+            return Err(NoAnswer::Refused(refusal));
         }
         match self.finish_reason.as_deref() {
-            Some("length" | "max_tokens") => Err(LlmError::Truncated),
-            Some("content_filter") => Err(LlmError::Refused(
+            Some("length" | "max_tokens") => Err(NoAnswer::Truncated),
+            Some("content_filter") => Err(NoAnswer::Refused(
                 "a content filter stopped the answer".to_owned(),
             )),
-            Some("error") => Err(LlmError::Transient("the answer broke off with an error".into())),
+            Some("error") => Err(NoAnswer::Broken("the answer broke off with an error".to_owned())),
             _ => Ok(text(said.content)),
         }
     }
@@ -173,13 +186,5 @@ fn text(content: Value) -> String {
             .filter_map(|part| part.get("text")?.as_str())
             .collect(),
         _ => String::new(),
-    }
-}
-
-/// What a success means that holds no completion: routers put errors into it, with the status as `code`.
-fn no_completion(reply: &HttpReply, discreet: Discreet<'_>) -> LlmError {
-    match ErrorBody::read(&reply.body) {
-        Some(error) => fault::refused(reply, error.code.parse().unwrap_or(502), discreet),
-        None => LlmError::Transient(Fault::new(Cause::Server, "the answer is no chat completion")),
     }
 }

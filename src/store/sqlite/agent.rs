@@ -4,6 +4,7 @@ use sqlx::SqliteConnection;
 
 use super::{
     super::{AgentRow, StoreError, StoreResult},
+    recount,
     row::{self, exchange_columns},
 };
 use crate::domain::{
@@ -19,7 +20,7 @@ macro_rules! agent_select {
             $label,
             "\nSELECT a.agent_id, a.project_id, a.pending_since, a.as_of, a.created_at, a.updated_at, ",
             "coalesce(s.version, 0), coalesce(s.token_count, 0), a.last_seq, a.last_exchange, a.session, ",
-            "a.first_exchange, a.tokens_before_window, a.summarized_through, a.budget_tokens, a.settings, ",
+            "a.first_exchange, a.tokens_before_window, a.summarized_through, a.budget_tokens, a.settings, a.max_messages, ",
             exchange_columns!("n"),
             ", ",
             exchange_columns!("p"),
@@ -60,8 +61,11 @@ pub(super) async fn change_settings(
         .bind(agent.as_str())
         .bind(serde_json::json!(settings).to_string())
         .bind(now.0)
-        .execute(tx)
+        .execute(&mut *tx)
         .await?;
+    if (&settings.provider, &settings.model) != (&row.settings.provider, &row.settings.model) {
+        recount::begin(tx, agent).await?;
+    }
     Ok(settings)
 }
 

@@ -4,7 +4,7 @@
 //! Clears, marks and rewinds take effect where they stand: the messages up to and including one are written, then the
 //! step is taken, then the next ones follow.
 
-mod boundary;
+pub(super) mod boundary;
 pub(super) mod write;
 
 use std::collections::HashMap;
@@ -12,17 +12,16 @@ use std::collections::HashMap;
 use sqlx::{Row as _, SqliteConnection};
 
 use super::{
-    super::{
-        AppendOutcome, AppendRequest, Prepared, SessionEnded, Stepped, StoreError, StoreResult, StoredAt,
-    },
-    agent, lineage, queue, session,
+    super::{AppendOutcome, AppendRequest, Prepared, Stepped, StoreError, StoreResult, StoredAt},
+    agent, lineage, queue,
 };
 use crate::domain::{
-    exchange::{Exchange, PREAMBLE},
+    exchange::{Entry, Exchange, PREAMBLE},
     ledger::{Eviction, Ledger},
     lineage::Step,
-    settings::{AgentSettings, OnOverflow},
+    settings::AgentSettings,
     time::Timestamp,
+    window::Budget,
     work::Reason,
 };
 
@@ -36,6 +35,8 @@ struct Written {
     evictions: Vec<Eviction>,
     /// The preamble, if it changed.
     preamble: Option<Exchange>,
+    /// The session that ended since its newest exchange is too big.
+    session_ended: Option<i64>,
 }
 
 struct NewSession {
@@ -46,21 +47,26 @@ struct NewSession {
     previous_end: Option<(Timestamp, &'static str)>,
 }
 
-/// See [`super::super::Store::append`]. With `marks_required`, as [`super::super::Store::rewind`].
+/// See [`super::super::Store::append`]. With `steps_required`, as [`super::super::Store::rewind`].
 pub(super) async fn append(
     tx: &mut SqliteConnection,
     mut request: AppendRequest,
-    marks_required: bool,
+    steps_required: bool,
 ) -> StoreResult<AppendOutcome> {
     let found = agent::load(tx, &request.agent).await?;
     if found.is_none() {
         write::create(tx, &request.agent, request.now).await?;
     }
-    let (mut ledger, settings, budget_before) = found.map_or_else(Default::default, |row| {
-        (row.ledger, row.settings, row.budget_tokens)
+    let nothing = || (Ledger::default(), AgentSettings::default(), Budget::unlimited());
+    let (mut ledger, settings, budget_before) = found.map_or_else(nothing, |row| {
+        let kept = row.kept_budget();
+        (row.ledger, row.settings, kept)
     });
-    // From here on the budget is the agent's own.
-    request.rules.budget = settings.budget(request.rules.budget);
+    // From here on the rules are the agent's own.
+    let in_force = settings.expanded(&request.rules.basis);
+    request.rules.budget = in_force.budget(request.rules.budget);
+    request.rules.on_overflow = in_force.on_overflow.unwrap_or(request.rules.on_overflow);
+    request.rules.context = in_force.context_options(request.rules.context);
     let budget = request.rules.budget;
     let fresh = without_known(tx, &request).await?;
     let returned = if !fresh.is_empty() && budget.is_above(budget_before) {
@@ -70,22 +76,27 @@ pub(super) async fn append(
     };
     let is_step = |&(place, _): &(usize, bool)| step_at(&request, place).is_some();
     let (mut stored, mut evictions, mut steps) = (Vec::new(), Vec::new(), Vec::new());
+    let mut session_ended = None;
     for part in fresh.split_inclusive(is_step) {
         let mut written = place_all(tx, &request, part, &mut ledger).await?;
         let stepped = write_part(tx, &request, part, &mut written, &mut ledger).await?;
-        if let (Some(Stepped::Ignored { label }), true) = (&stepped, marks_required) {
-            return Err(StoreError::UnknownMark(label.clone()));
+        match &stepped {
+            Some(Stepped::Ignored { label }) if steps_required => {
+                return Err(StoreError::UnknownMark(label.clone()));
+            }
+            Some(Stepped::NotThere { seq }) if steps_required => {
+                return Err(StoreError::UnknownMessage(*seq));
+            }
+            _ => {}
         }
         stored.extend(written.messages);
         evictions.extend(written.evictions);
         steps.extend(stepped);
+        session_ended = written.session_ended.or(session_ended);
     }
-    let ended = if fresh.is_empty() {
-        None
-    } else {
-        heed_overflow(tx, &request, &settings, &ledger).await?
-    };
-    let woken = wake(tx, &request, &ledger, &evictions, &steps).await?;
+    let has_closed =
+        session_ended.is_some() || steps.iter().any(|step| matches!(step, Stepped::Cleared { .. }));
+    let enqueued = wake(tx, &request, &ledger, (&evictions, &steps), has_closed).await?;
     let accepted = i64::try_from(fresh.len()).unwrap_or(i64::MAX);
     Ok(AppendOutcome {
         accepted,
@@ -100,8 +111,8 @@ pub(super) async fn append(
         steps,
         settings,
         budget,
-        session_ended: ended.as_ref().map(|ended| ended.session),
-        enqueued: ended.and_then(|ended| ended.enqueued).or(woken),
+        session_ended,
+        enqueued,
     })
 }
 
@@ -133,10 +144,13 @@ async fn write_part(
         }
         Some((Step::Rewind(label), at)) => {
             let stepped = lineage::rewind(tx, request, ledger, label, at).await?;
-            // The exchange that holds the mark may have grown after it, or the budget have shrunk.
-            evict(tx, request, written, ledger, at).await?;
+            // The exchange that holds the mark may have grown after it, or the budget have shrunk. All is written.
+            let eviction = boundary::evict(tx, request, &[], ledger, at).await?;
+            written.evictions.extend(eviction);
             Some(stepped)
         }
+        Some((Step::Pin(seq), _)) => Some(lineage::pins::pin_within(tx, request, seq).await?),
+        Some((Step::Unpin(seq), _)) => Some(lineage::pins::unpin(tx, &request.agent, seq).await?),
     };
     write::state(tx, request, written, ledger).await?;
     Ok(stepped)
@@ -249,65 +263,49 @@ async fn place_all(
             });
         }
         written.exchanges.extend(appended.left);
-        evict(tx, request, &mut written, ledger, entry.at).await?;
+        let eviction = boundary::evict(tx, request, &written.exchanges, ledger, entry.at).await?;
+        written.evictions.extend(eviction);
+        heed_overflow(request, &mut written, ledger, entry)?;
     }
     Ok(written)
 }
 
-/// Moves the boundary if the window is over its budget.
-async fn evict(
-    tx: &mut SqliteConnection,
+/// Does what is wished when the newest exchange is too big by itself: an error takes back all that the append has
+/// written, and a session is ended once.
+fn heed_overflow(
     request: &AppendRequest,
     written: &mut Written,
     ledger: &mut Ledger,
-    at: Timestamp,
+    entry: &Entry,
 ) -> StoreResult<()> {
-    if let Some(overflow) = ledger.overflow(request.rules.budget) {
-        let cut = boundary::find_cut(tx, &request.agent, overflow, &written.exchanges).await?;
-        written.evictions.extend(ledger.evict_to(cut, at));
-    }
+    let rules = &request.rules;
+    let Some(ended) = ledger.heed_overflow(entry, rules.budget, rules.on_overflow)? else {
+        return Ok(());
+    };
+    written.session_ended = Some(ended);
+    written.sessions.push(NewSession {
+        session: ledger.session,
+        first_exchange: ledger.last_exchange + 1,
+        opened_at: entry.at,
+        previous_end: Some((entry.at, "end")),
+    });
     Ok(())
-}
-
-/// What the agent wants done when the window is over budget although nothing more can leave it: an error takes back
-/// all that the append has written, and a session is ended once. Returns that end.
-async fn heed_overflow(
-    tx: &mut SqliteConnection,
-    request: &AppendRequest,
-    settings: &AgentSettings,
-    ledger: &Ledger,
-) -> StoreResult<Option<SessionEnded>> {
-    let budget = request.rules.budget;
-    if !ledger.is_over_budget(budget) {
-        return Ok(None);
-    }
-    match settings.on_overflow.unwrap_or_default() {
-        OnOverflow::Refuse => Err(StoreError::WouldOverflow {
-            tokens: ledger.window_tokens(),
-            budget_tokens: budget.budget_tokens(),
-        }),
-        OnOverflow::End if !session::is_over(ledger) => {
-            Ok(Some(session::end_session(tx, &request.agent, request.now).await?))
-        }
-        OnOverflow::End | OnOverflow::Evict => Ok(None),
-    }
 }
 
 /// Wakes the queue, if there is anything to do: exchanges left the window, a session ended with some of them pending,
 /// or a rewind wrote digests that wait to be condensed.
-async fn wake(
+pub(super) async fn wake(
     tx: &mut SqliteConnection,
     request: &AppendRequest,
     ledger: &Ledger,
-    evictions: &[Eviction],
-    steps: &[Stepped],
+    (evictions, steps): (&[Eviction], &[Stepped]),
+    has_closed: bool,
 ) -> StoreResult<Option<super::Enqueued>> {
     let rules = &request.rules;
-    let has_cleared = steps.iter().any(|step| matches!(step, Stepped::Cleared { .. }));
     let has_rewritten = steps
         .iter()
         .any(|step| matches!(step, Stepped::Rewound { version: Some(_), .. }));
-    let is_urgent = has_cleared && ledger.pending_numbers() > 0;
+    let is_urgent = has_closed && ledger.pending_numbers() > 0;
     if evictions.is_empty() && !is_urgent && !has_rewritten {
         return Ok(None);
     }

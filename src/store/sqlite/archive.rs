@@ -1,6 +1,6 @@
 //! Whole histories: read for a journal here, written back from one in [`restore`].
 
-mod restore;
+pub(super) mod restore;
 
 use async_trait::async_trait;
 use futures::TryStreamExt as _;
@@ -12,11 +12,11 @@ use super::{
         StoreError, StoreResult,
         archive::{Archive, ArchiveError, RecordRange, Restore, Restored},
     },
-    SqliteStore, agent, row,
+    SqliteStore, agent, fork, row,
 };
 use crate::domain::{
     agent::AgentId,
-    journal::{EvictionRecord, Head, JOURNAL_VERSION, MarkRecord, MessageRecord, SessionRecord},
+    journal::{EvictionRecord, ForkRecord, Head, JOURNAL_VERSION, MarkRecord, MessageRecord, SessionRecord},
     message::Format,
     time::Timestamp,
 };
@@ -25,10 +25,8 @@ use crate::domain::{
 impl Archive for SqliteStore {
     async fn head(&self, agent: &AgentId) -> Result<Option<Head>, ArchiveError> {
         let mut tx = self.readers.begin().await.map_err(StoreError::from)?;
-        if is_forked(&mut tx, agent).await? {
-            return Err(ArchiveError::Forked(agent.clone()));
-        }
-        Ok(head(&mut tx, agent).await?)
+        let fork = fork::record::kept(&mut tx, agent).await?;
+        Ok(head(&mut tx, agent, fork).await?)
     }
 
     async fn records(&self, agent: &AgentId, range: RecordRange) -> StoreResult<Vec<MessageRecord>> {
@@ -42,14 +40,11 @@ impl Archive for SqliteStore {
     }
 }
 
-async fn is_forked(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<bool> {
-    let sql = "-- sqlite/archive.is_forked\nSELECT EXISTS (SELECT 1 FROM agents WHERE agent_id = ?1 \
-               AND parent_agent_id IS NOT NULL)";
-    let row = sqlx::query(sql).bind(agent.as_str()).fetch_one(tx).await?;
-    Ok(row.try_get(0)?)
-}
-
-async fn head(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Option<Head>> {
+async fn head(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    fork: Option<Box<ForkRecord>>,
+) -> StoreResult<Option<Head>> {
     let Some(found) = agent::load(tx, agent).await? else {
         return Ok(None);
     };
@@ -61,12 +56,14 @@ async fn head(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Option<
         created_at: found.created_at,
         as_of: found.as_of,
         budget_tokens: found.budget_tokens,
+        max_messages: found.max_messages,
         last_seq: found.ledger.last_seq,
         last_exchange: found.ledger.last_exchange,
         first_exchange: found.ledger.first_exchange,
         sessions: sessions(tx, agent).await?,
         evictions: evictions(tx, agent).await?,
         marks: marks(tx, agent).await?,
+        fork,
     }))
 }
 
@@ -82,7 +79,7 @@ async fn settings(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Box
     })
 }
 
-async fn sessions(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Vec<SessionRecord>> {
+pub(super) async fn sessions(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Vec<SessionRecord>> {
     let sql = "-- sqlite/archive.sessions\nSELECT session, first_exchange, opened_at, ended_at, end_reason \
                FROM sessions WHERE agent_id = ?1 ORDER BY session";
     let found = sqlx::query(sql).bind(agent.as_str()).fetch_all(tx).await?;
@@ -117,7 +114,7 @@ async fn evictions(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Ve
         .collect()
 }
 
-async fn marks(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Vec<MarkRecord>> {
+pub(super) async fn marks(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Vec<MarkRecord>> {
     let sql = "-- sqlite/archive.marks\nSELECT mark, label, exchange, first_exchange, tokens_before_window \
                FROM marks WHERE agent_id = ?1 ORDER BY mark";
     let found = sqlx::query(sql).bind(agent.as_str()).fetch_all(tx).await?;
@@ -140,9 +137,11 @@ async fn records(
     agent: &AgentId,
     range: RecordRange,
 ) -> StoreResult<Vec<MessageRecord>> {
-    let sql = "-- sqlite/archive.records\nSELECT m.seq, m.exchange, coalesce(e.session, 1), m.kind, m.format, m.tokens, \
-               m.count_method, m.client_id, m.said_at, m.received_at, m.payload FROM message_log m \
+    let sql = "-- sqlite/archive.records\nSELECT m.seq, m.exchange, coalesce(e.session, 1), m.kind, m.format, \
+               coalesce(r.tokens, m.tokens), coalesce(r.count_method, m.count_method), m.client_id, m.said_at, \
+               m.received_at, m.payload FROM message_log m \
                LEFT JOIN exchange_log e ON e.agent_id = m.agent_id AND e.exchange = m.exchange \
+               LEFT JOIN recounts r ON r.agent_id = m.agent_id AND r.seq = m.seq \
                WHERE m.agent_id = ?1 AND m.seq > ?2 AND m.seq <= ?3 ORDER BY m.seq LIMIT ?4";
     let mut rows = sqlx::query(sql)
         .bind(agent.as_str())

@@ -3,10 +3,10 @@
 use sqlx::{Row as _, SqliteConnection};
 
 use super::{
-    super::{ExchangeQuery, StoreResult, StoredExchange, StoredMessage},
+    super::{ExchangeQuery, SAID_EXCHANGES_MAX, SaidMessage, StoreResult, StoredExchange, StoredMessage},
     row::{self, exchange_columns},
 };
-use crate::domain::{agent::AgentId, exchange::Exchange};
+use crate::domain::{agent::AgentId, exchange::Exchange, perspective::HUMANS};
 
 /// Live exchanges of a range, the newest `limit` of them, in order.
 pub(super) async fn load(
@@ -41,8 +41,8 @@ pub(super) async fn load(
     for row in found.iter().rev() {
         exchanges.push(StoredExchange {
             exchange: row::exchange(row, 0)?,
-            evicted_at: row::time(row, 11)?,
-            summary_version: row.try_get(12)?,
+            evicted_at: row::time(row, 12)?,
+            summary_version: row.try_get(13)?,
             messages: Vec::new(),
         });
     }
@@ -109,9 +109,10 @@ pub(super) async fn messages(
     agent: &AgentId,
     exchange: &Exchange,
 ) -> StoreResult<Vec<StoredMessage>> {
-    let sql = "-- sqlite/exchange.messages\nSELECT m.seq, m.format, m.payload, m.tokens, m.said_at, m.kind \
-               FROM exchange_log e JOIN message_log m ON m.agent_id = e.source_agent_id \
+    let sql = "-- sqlite/exchange.messages\nSELECT m.seq, m.format, m.payload, coalesce(r.tokens, m.tokens), \
+               m.said_at, m.kind FROM exchange_log e JOIN message_log m ON m.agent_id = e.source_agent_id \
                AND m.seq BETWEEN e.first_seq AND e.last_seq AND m.exchange = e.exchange \
+               LEFT JOIN recounts r ON r.agent_id = e.agent_id AND r.seq = m.seq \
                WHERE e.agent_id = ?1 AND e.exchange = ?2 ORDER BY m.seq";
     let found = sqlx::query(sql)
         .bind(agent.as_str())
@@ -119,4 +120,34 @@ pub(super) async fn messages(
         .fetch_all(tx)
         .await?;
     found.iter().map(row::message).collect()
+}
+
+/// See [`super::super::Store::last_said`].
+pub(super) async fn last_said(
+    connection: &mut SqliteConnection,
+    agent: &AgentId,
+    limit: i64,
+) -> StoreResult<Vec<SaidMessage>> {
+    // Exchanges are walked from the newest on, and no further than the limit asks for.
+    let sql = "-- sqlite/exchange.last_said\nSELECT m.seq, m.format, m.payload, m.tokens, m.said_at, m.kind, e.exchange \
+               FROM agents a CROSS JOIN exchange_log e ON e.agent_id = a.agent_id AND e.exchange > a.last_exchange - ?3 \
+               CROSS JOIN message_log m ON m.agent_id = e.source_agent_id \
+               AND m.seq BETWEEN e.first_seq AND e.last_seq AND m.exchange = e.exchange \
+               WHERE a.agent_id = ?1 AND e.set_aside_at IS NULL AND e.role = 'exchange' AND m.speaker IS NOT NULL \
+               AND m.kind IN ('user', 'assistant') AND m.speaker NOT IN (SELECT value FROM json_each(?4)) \
+               ORDER BY e.exchange DESC, m.seq DESC LIMIT ?2";
+    let found = sqlx::query(sql)
+        .bind(agent.as_str())
+        .bind(limit)
+        .bind(SAID_EXCHANGES_MAX)
+        .bind(serde_json::json!(HUMANS).to_string())
+        .fetch_all(connection)
+        .await?;
+    let said = found.iter().rev().map(|row| {
+        Ok(SaidMessage {
+            exchange: row.try_get(6)?,
+            stored: row::message(row)?,
+        })
+    });
+    said.collect()
 }

@@ -5,11 +5,13 @@
 //! later life changes them. Running totals begin anew with the first of these exchanges. A copied item isn't
 //! provisional: what it stands for is the parent's to condense again.
 
+pub(super) mod record;
+
 use sqlx::{Row as _, SqliteConnection};
 
 use super::{
     super::{AgentRow, Ancestor, Enqueued, Forked, StoreError, StoreResult},
-    agent, queue,
+    agent, lineage, queue,
 };
 use crate::domain::{agent::AgentId, time::Timestamp, work::Reason};
 
@@ -33,9 +35,15 @@ pub(super) async fn fork(
     let base = tokens_before(tx, &from).await?;
     copy_agent(tx, &from, &child, fork_exchange, base, now).await?;
     let exchanges = copy_exchanges(tx, &from, &child, base).await?;
+    copy_recounts(tx, &parent, &child).await?;
     copy_marks(tx, &from, &child, base).await?;
+    let newest = from.ledger.newest.as_ref();
+    let session = newest.map_or(from.ledger.session, |newest| newest.session);
+    let place = (from.ledger.summarized_through, session);
+    lineage::pins::copy(tx, &parent, &child, place).await?;
     copy_session(tx, &parent, &child).await?;
     let items = copy_document(tx, &from, &child, now).await?;
+    record::keep(tx, &child).await?;
     Ok(Forked {
         fork_exchange,
         exchanges,
@@ -70,10 +78,11 @@ async fn copy_agent(
     let sql = "-- sqlite/fork.agent\nINSERT INTO agents (agent_id, project_id, parent_agent_id, fork_exchange, settings, \
                created_at, updated_at, as_of, last_seq, fork_seq, last_exchange, newest_exchange, last_item, session, \
                first_exchange, tokens_before_window, summarized_through, pending_since, budget_tokens, \
-               preamble_exchange) SELECT ?2, project_id, agent_id, ?3, settings, ?5, ?5, as_of, \
+               max_messages, preamble_exchange, recount_before) SELECT ?2, project_id, agent_id, ?3, settings, ?5, ?5, as_of, \
                last_seq + (last_seq > 0), last_seq + (last_seq > 0), last_exchange, newest_exchange, last_item, session, \
                first_exchange, tokens_before_window - ?4, summarized_through, \
-               CASE WHEN pending_since IS NOT NULL THEN ?5 END, budget_tokens, preamble_exchange \
+               CASE WHEN pending_since IS NOT NULL THEN ?5 END, budget_tokens, max_messages, preamble_exchange, \
+               recount_before \
                FROM agents WHERE agent_id = ?1";
     sqlx::query(sql)
         .bind(from.agent.as_str())
@@ -94,8 +103,8 @@ async fn copy_exchanges(
     base: i64,
 ) -> StoreResult<i64> {
     let sql = "-- sqlite/fork.exchanges\nINSERT INTO exchange_log (agent_id, exchange, role, session, source_agent_id, \
-               first_seq, last_seq, tokens, tokens_before, state, opened_at, last_at, headline) \
-               SELECT ?2, exchange, role, session, source_agent_id, first_seq, last_seq, tokens, \
+               first_seq, last_seq, messages, tokens, tokens_before, state, opened_at, last_at, headline) \
+               SELECT ?2, exchange, role, session, source_agent_id, first_seq, last_seq, messages, tokens, \
                CASE role WHEN 'exchange' THEN tokens_before - ?5 ELSE 0 END, state, opened_at, last_at, headline \
                FROM exchange_log WHERE agent_id = ?1 AND set_aside_at IS NULL \
                AND (exchange > ?3 AND role = 'exchange' OR exchange = ?4)";
@@ -110,6 +119,19 @@ async fn copy_exchanges(
         .await?;
     let rows = i64::try_from(done.rows_affected()).unwrap_or(i64::MAX);
     Ok(rows - i64::from(preamble.is_some()))
+}
+
+/// What messages of these exchanges cost since the parent's model changed.
+async fn copy_recounts(tx: &mut SqliteConnection, parent: &AgentId, child: &AgentId) -> StoreResult<()> {
+    let sql = "-- sqlite/fork.recounts\nINSERT INTO recounts (agent_id, seq, tokens, count_method) \
+               SELECT DISTINCT ?2, r.seq, r.tokens, r.count_method FROM exchange_log e JOIN recounts r ON r.agent_id = ?1 \
+               AND r.seq BETWEEN e.first_seq AND e.last_seq WHERE e.agent_id = ?2";
+    sqlx::query(sql)
+        .bind(parent.as_str())
+        .bind(child.as_str())
+        .execute(tx)
+        .await?;
+    Ok(())
 }
 
 /// The marks in exchanges that the child has. Its window never begins before the first of them.

@@ -1,11 +1,13 @@
 //! What clears, marks and rewinds do beyond an append ([`crate::domain::lineage`]).
 
+pub(super) mod pins;
 mod withdraw;
 
 use sqlx::{Row as _, SqliteConnection};
 
 use super::{
     super::{AppendRequest, Stepped, StoreResult},
+    recount,
     row::{self, exchange_columns},
 };
 use crate::domain::{agent::AgentId, exchange::Exchange, ledger::Ledger, lineage::Mark, time::Timestamp};
@@ -59,6 +61,8 @@ pub(super) async fn rewind(
         return Ok(Stepped::Ignored { label });
     };
     let version = if ledger.summarized_through < covered_through {
+        // What comes back may be counted by the counter of an earlier model.
+        recount::begin_again(tx, agent).await?;
         Some(withdraw::withdraw(tx, request, ledger, at).await?)
     } else {
         None
@@ -84,6 +88,7 @@ pub(super) async fn go_back(
         return Ok(None);
     };
     forget_marks(tx, agent, number).await?;
+    pins::withdraw(tx, agent, mark.exchange).await?;
     let set_aside = set_aside(tx, agent, mark.exchange, at).await?;
     ledger.rewind(&mark, held(tx, agent, mark.exchange).await?);
     Ok(Some((mark.exchange, set_aside)))
@@ -154,7 +159,11 @@ async fn held(tx: &mut SqliteConnection, agent: &AgentId, exchange: i64) -> Stor
 
 /// Takes the lease from whoever holds it: what it works on is no longer so. It can be claimed again at once, and no
 /// attempt is burnt.
-async fn void_lease(tx: &mut SqliteConnection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
+pub(super) async fn void_lease(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    now: Timestamp,
+) -> StoreResult<()> {
     let sql = "-- sqlite/lineage.void_lease\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
                leased_at = NULL, visible_at = ?2, attempts = max(attempts - 1, 0), wake_seq = wake_seq + 1 \
                WHERE agent_id = ?1 AND lease_token IS NOT NULL";

@@ -51,7 +51,9 @@ macro_rules! exchange_columns {
             $alias,
             ".headline, ",
             $alias,
-            ".set_aside_at"
+            ".set_aside_at, ",
+            $alias,
+            ".messages"
         )
     };
 }
@@ -73,6 +75,7 @@ pub(super) fn exchange(row: &SqliteRow, first: usize) -> StoreResult<Exchange> {
         session: row.try_get(first + 1)?,
         first_seq: row.try_get(first + 2)?,
         last_seq: row.try_get(first + 3)?,
+        messages: row.try_get(first + 11)?,
         tokens: row.try_get(first + 4)?,
         tokens_before: row.try_get(first + 5)?,
         state: ExchangeState::from_name(&state).ok_or_else(|| wrong("state", &state))?,
@@ -100,10 +103,10 @@ pub(super) fn settings(row: &SqliteRow, column: usize, name: &str) -> StoreResul
 }
 
 /// How many columns `exchange_columns!` has.
-const EXCHANGE_COLUMNS: usize = 11;
+const EXCHANGE_COLUMNS: usize = 12;
 
 /// The columns before the exchanges in an agent's row.
-const AGENT_COLUMNS: usize = 16;
+const AGENT_COLUMNS: usize = 17;
 
 /// Reads an agent's row: its own columns, then the newest exchange's, then the preamble's.
 pub(super) fn agent(row: &SqliteRow) -> StoreResult<AgentRow> {
@@ -127,6 +130,7 @@ pub(super) fn agent(row: &SqliteRow) -> StoreResult<AgentRow> {
         updated_at: Timestamp(row.try_get(5)?),
         budget_tokens: row.try_get(14)?,
         settings: settings(row, 15, &name)?,
+        max_messages: row.try_get(16)?,
         version: row.try_get(6)?,
         summary_tokens: row.try_get(7)?,
         ledger: Ledger {
@@ -162,6 +166,7 @@ pub(super) fn message(row: &SqliteRow) -> StoreResult<StoredMessage> {
         client_id: None,
         at: None,
         interrupts: false,
+        important: false,
         format,
         payload,
     });

@@ -3,8 +3,8 @@
 use sqlx::{Row as _, SqliteConnection};
 
 use super::{
-    super::{Prune, Sample, StoreResult},
-    row,
+    super::{CalibrationFigures, Prune, Sample, StoreResult},
+    calibration, row,
 };
 use crate::domain::{
     time::Timestamp,
@@ -106,9 +106,11 @@ pub(super) async fn sample(tx: &mut SqliteConnection, now: Timestamp, window_ms:
                 FROM update_runs WHERE finished_at >= ?1";
     let runs = sqlx::query(runs)
         .bind(now.plus_ms(-window_ms).0)
-        .fetch_one(tx)
+        .fetch_one(&mut *tx)
         .await?;
+    let calibrations = calibration::load(tx).await?;
     Ok(Sample {
+        calibrations: calibrations.iter().map(CalibrationFigures::from).collect(),
         ready: queue.try_get(0)?,
         scheduled: queue.try_get(1)?,
         running: queue.try_get(2)?,

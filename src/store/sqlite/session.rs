@@ -6,7 +6,7 @@ use super::{
     super::{AgentRow, SessionEnded, StoreError, StoreResult},
     agent, queue,
 };
-use crate::domain::{agent::AgentId, ledger::Ledger, time::Timestamp, work::Reason};
+use crate::domain::{agent::AgentId, time::Timestamp, work::Reason};
 
 /// Opens a session.
 pub(super) async fn open(
@@ -46,14 +46,6 @@ pub(super) async fn end(
         .execute(tx)
         .await?;
     Ok(())
-}
-
-/// Whether the session of the newest exchange has ended: the next exchange begins another one.
-pub(super) fn is_over(ledger: &Ledger) -> bool {
-    ledger
-        .newest
-        .as_ref()
-        .is_none_or(|newest| newest.session < ledger.session)
 }
 
 /// See [`super::super::Store::end_session`].

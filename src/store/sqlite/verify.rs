@@ -7,7 +7,7 @@ use super::{
         StoreError, StoreResult,
         verify::{AgentReport, ExchangeFact, Facts, ItemFact, VersionFact, check},
     },
-    agent,
+    agent, fork,
 };
 use crate::{
     domain::{agent::AgentId, summary::item::ExchangeRange, time::Timestamp, tokens::TokenCounter},
@@ -27,6 +27,7 @@ pub(super) async fn verify(tx: &mut SqliteConnection, agent: &AgentId) -> StoreR
         last_seq,
         fork_seq,
         strays: count_strays(tx, agent).await?,
+        pins_astray: count_pins_astray(tx, agent).await?,
         exchanges: exchanges(tx, agent).await?,
         items: items(tx, agent).await?,
         versions: versions(tx, agent, counter.as_ref()).await?,
@@ -57,15 +58,30 @@ async fn count_strays(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult
         .try_get(0)?)
 }
 
+/// Pins of messages that aren't there, or were set aside.
+async fn count_pins_astray(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<i64> {
+    let sql = "-- sqlite/verify.pins_astray\nSELECT count(*) FROM pins p LEFT JOIN message_log m \
+               ON m.agent_id = p.source_agent_id AND m.seq = p.seq AND m.exchange = p.exchange \
+               LEFT JOIN exchange_log e ON e.agent_id = p.agent_id AND e.exchange = p.exchange \
+               WHERE p.agent_id = ?1 AND (m.seq IS NULL OR e.set_aside_at IS NOT NULL)";
+    let row = sqlx::query(sql).bind(agent.as_str()).fetch_one(tx).await?;
+    Ok(row.try_get(0)?)
+}
+
 async fn exchanges(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Vec<ExchangeFact>> {
     // A forked agent's first exchanges hold messages of the agent it came from.
     let sql = "-- sqlite/verify.exchanges\nSELECT e.exchange, e.tokens, e.tokens_before, e.set_aside_at IS NOT NULL, \
                e.opened_at, e.last_at, e.last_seq - e.first_seq + 1, coalesce(m.messages, 0), coalesce(m.tokens, 0), \
-               e.role = 'preamble' FROM exchange_log e LEFT JOIN (SELECT exchange, count(*) AS messages, \
-               sum(tokens) AS tokens FROM message_log WHERE agent_id = ?1 GROUP BY exchange \
-               UNION ALL SELECT i.exchange, count(*), sum(o.tokens) FROM exchange_log i JOIN message_log o \
-               ON o.agent_id = i.source_agent_id AND o.seq BETWEEN i.first_seq AND i.last_seq \
-               AND o.exchange = i.exchange WHERE i.agent_id = ?1 AND i.source_agent_id <> ?1 GROUP BY i.exchange) m \
+               e.role = 'preamble', e.messages, coalesce(m.sent, 0) FROM exchange_log e \
+               LEFT JOIN (SELECT l.exchange, count(*) AS messages, sum(coalesce(r.tokens, l.tokens)) AS tokens, \
+               sum(l.kind IN ('system', 'user', 'assistant', 'tool_call', 'tool_result')) AS sent \
+               FROM message_log l LEFT JOIN recounts r ON r.agent_id = l.agent_id AND r.seq = l.seq \
+               WHERE l.agent_id = ?1 GROUP BY l.exchange \
+               UNION ALL SELECT i.exchange, count(*), sum(coalesce(c.tokens, o.tokens)), \
+               sum(o.kind IN ('system', 'user', 'assistant', 'tool_call', 'tool_result')) FROM exchange_log i \
+               JOIN message_log o ON o.agent_id = i.source_agent_id AND o.seq BETWEEN i.first_seq AND i.last_seq \
+               AND o.exchange = i.exchange LEFT JOIN recounts c ON c.agent_id = i.agent_id AND c.seq = o.seq \
+               WHERE i.agent_id = ?1 AND i.source_agent_id <> ?1 GROUP BY i.exchange) m \
                ON m.exchange = e.exchange WHERE e.agent_id = ?1 ORDER BY e.exchange";
     let found = sqlx::query(sql).bind(agent.as_str()).fetch_all(tx).await?;
     let facts = found.iter().map(|row| -> Result<ExchangeFact, sqlx::Error> {
@@ -80,6 +96,8 @@ async fn exchanges(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Ve
             messages: row.try_get(7)?,
             message_tokens: row.try_get(8)?,
             is_preamble: row.try_get(9)?,
+            sent: row.try_get(10)?,
+            messages_sent: row.try_get(11)?,
         })
     });
     Ok(facts.collect::<Result<_, _>>()?)
@@ -93,7 +111,7 @@ async fn items(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Vec<It
                ON r.agent_id = i.agent_id AND r.item = i.item \
                WHERE i.agent_id = ?1 AND i.removed_version IS NULL ORDER BY i.item, r.first_exchange";
     let mut items: Vec<ItemFact> = Vec::new();
-    for row in sqlx::query(sql).bind(agent.as_str()).fetch_all(tx).await? {
+    for row in sqlx::query(sql).bind(agent.as_str()).fetch_all(&mut *tx).await? {
         let item: i64 = row.try_get(0)?;
         if items.last().is_none_or(|last| last.item != item) {
             items.push(ItemFact {
@@ -110,7 +128,28 @@ async fn items(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Vec<It
             fact.ranges.push(ExchangeRange { first, last });
         }
     }
+    confirm_copies(tx, agent, &mut items).await?;
     Ok(items)
+}
+
+/// A copy is right, too, if it is as it was written down when the agent was forked: what came from a journal finds a
+/// parent whose items are made anew.
+async fn confirm_copies(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    items: &mut [ItemFact],
+) -> StoreResult<()> {
+    let Some(record) = fork::record::found(tx, agent).await? else {
+        return Ok(());
+    };
+    for fact in items.iter_mut().filter(|fact| fact.copies == Some(false)) {
+        let is_as_kept = record.items.iter().any(|kept| {
+            (kept.item, kept.started_at, kept.ended_at, kept.source_tokens)
+                == (fact.item, fact.started_at, fact.ended_at, fact.source_tokens)
+        });
+        fact.copies = Some(is_as_kept);
+    }
+    Ok(())
 }
 
 async fn versions(

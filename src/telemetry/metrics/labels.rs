@@ -63,6 +63,32 @@ impl EncodeLabelValue for Trigger {
 }
 
 labels! {
+    /// What the likeness of two speakers has begun to call for.
+    Convergence {
+        /// Somebody should know.
+        Warn = "warn",
+        /// The conversation should end.
+        Stop = "stop",
+    }
+}
+
+labels! {
+    /// Whose tokenizer counts, as far as it matters to how well.
+    CountProvider {
+        /// `OpenAI`
+        OpenAi = "openai",
+        /// Anthropic
+        Anthropic = "anthropic",
+        /// Google
+        Google = "google",
+        /// A server of one's own.
+        Local = "local",
+        /// Any other.
+        Other = "other",
+    }
+}
+
+labels! {
     /// How an update ended.
     UpdateOutcome {
         /// It was committed.
@@ -209,6 +235,17 @@ labels! {
         ToolResult = "tool_result",
         /// Nobody's: metadata.
         Metadata = "metadata",
+    }
+}
+
+impl CountProvider {
+    /// The provider of that name.
+    pub fn of(provider: &str) -> Self {
+        match provider {
+            "gemini" => Self::Google,
+            "ollama" | "llama.cpp" | "vllm" => Self::Local,
+            name => Self::from_name(name).unwrap_or(Self::Other),
+        }
     }
 }
 

@@ -9,7 +9,12 @@ use super::{
     },
     *,
 };
-use crate::domain::{message::Kind, window::Budget, work::Reason};
+use crate::domain::{
+    convergence::{Rules, Said, listen},
+    message::Kind,
+    window::Budget,
+    work::Reason,
+};
 
 const OPENMETRICS: Option<&str> = Some("application/openmetrics-text;version=1.0.0,text/plain;q=0.5");
 
@@ -47,6 +52,7 @@ fn changes(act: impl FnOnce(&Metrics)) -> String {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "most of them are a golden text")]
 fn names_types_and_numbers_of_series_are_the_contract() {
     let metrics = metrics();
     metrics.service.route("/v1/agents/{id}/summary", Method::Get);
@@ -108,6 +114,9 @@ fn names_types_and_numbers_of_series_are_the_contract() {
     recapd_journal_failed_messages_total counter 1
     recapd_window_tokens histogram 1
     recapd_window_fill_ratio histogram 1
+    recapd_token_count_error_ratio histogram 5
+    recapd_convergence_score histogram 1
+    recapd_convergence_crossings_total counter 2
     recapd_provider_requests_total counter 4
     recapd_provider_errors_total counter 20
     recapd_provider_request_duration_seconds histogram 2
@@ -310,6 +319,29 @@ fn a_window_is_counted_in_and_out() {
     messages_ingested_total{role="tool_result"} 1
     window_fill_ratio_count 1
     window_tokens_count 2
+    "#);
+}
+
+#[test]
+fn a_crossing_is_counted_once() {
+    let texts = ["one thing", "another", "Same.", "Same.", "Same.", "Same."];
+    let said: Vec<Said> = (0_i64..)
+        .zip(texts)
+        .map(|(place, text)| Said {
+            exchange: place / 2,
+            speaker: ["a", "b"][usize::from(place % 2 == 1)].to_owned(),
+            text: text.to_owned(),
+        })
+        .collect();
+    let text = changes(|metrics| {
+        for turn in 1..=3 {
+            let reading = listen(&said[..2 * turn], true, &Rules::default()).unwrap();
+            metrics.talk.scored(&reading);
+        }
+    });
+    insta::assert_snapshot!(text, @r#"
+    convergence_crossings_total{state="stop"} 1
+    convergence_score_count 3
     "#);
 }
 

@@ -5,8 +5,11 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, histogram::Histogram},
 };
 
-use super::{Register, float, increase, labels::Role};
-use crate::domain::window::Budget;
+use super::{
+    Histograms, Register, float, increase,
+    labels::{CountProvider, Role},
+};
+use crate::domain::{calibration::Sample, window::Budget};
 
 const TOKENS: [f64; 12] = [
     1_000.0,
@@ -25,6 +28,9 @@ const TOKENS: [f64; 12] = [
 /// More than 1 is an exchange that is too big alone.
 const FILL_RATIOS: [f64; 9] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0, 1.25, 2.0];
 
+/// Below 1 the estimate is too low.
+const ERROR_RATIOS: [f64; 11] = [0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.5, 2.0];
+
 /// Metrics of windows.
 #[derive(Debug)]
 pub struct Window {
@@ -36,6 +42,12 @@ pub struct Window {
     journal_failures: Counter,
     tokens: Histogram,
     fill: Histogram,
+    count_errors: Histograms<CountLabels>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CountLabels {
+    provider: CountProvider,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -62,6 +74,14 @@ impl Window {
                 "Tokens of a window by its budget, at each check",
                 &FILL_RATIOS,
             ),
+            count_errors: to.histograms(
+                "token_count_error_ratio",
+                "Estimated tokens by those that a provider reported",
+                || Histogram::new(ERROR_RATIOS),
+                CountProvider::ALL
+                    .iter()
+                    .map(|&provider| CountLabels { provider }),
+            ),
         }
     }
 
@@ -78,6 +98,14 @@ impl Window {
     pub fn evicted(&self, exchanges: i64, tokens: i64) {
         self.evicted.inc_by(increase(exchanges));
         self.evicted_tokens.inc_by(increase(tokens));
+    }
+
+    /// A provider reported what was estimated.
+    pub fn token_count_compared(&self, provider: &str, sample: Sample) {
+        let provider = CountProvider::of(provider);
+        self.count_errors
+            .get_or_create(&CountLabels { provider })
+            .observe(float(sample.estimated_tokens) / float(sample.reported_tokens.max(1)));
     }
 
     /// So many messages were written to the journal.

@@ -10,7 +10,20 @@ fn settings_are_set_shown_and_taken_back() {
     let replay = package_file("tests/fixtures/native.jsonl");
     let output = run(&["replay", "--agent", "coder", replay.to_str().unwrap()]);
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
-    assert!(stdout(&run(&["agents", "show", "coder"])).contains("(nothing"));
+    insta::assert_snapshot!(stdout(&run(&["agents", "show", "coder"])), @r#"
+    preset = "none"               (configuration)
+    budget_tokens = 100000        (configuration)
+    low_water = 0.8               (configuration)
+    max_messages = 0              (configuration)
+    on_overflow = "evict"         (configuration)
+    provider = "openai"           (configuration)
+    model = "gpt-5"               (configuration)
+    context_max_tokens = 160000   (configuration)
+    output_reserve_tokens = 8000  (configuration)
+    system_reserve_tokens = 0     (configuration)
+    anchor = true                 (configuration)
+    alternation = "merge"         (configuration)
+    "#);
     let output = run(&[
         "agents",
         "set",
@@ -21,9 +34,18 @@ fn settings_are_set_shown_and_taken_back() {
     ]);
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
     insta::assert_snapshot!(stdout(&output), @r#"
-    budget_tokens = 50000
-    low_water = 1.0
-    model = "gpt-5"
+    preset = "none"               (configuration)
+    budget_tokens = 50000         (this agent)
+    low_water = 1.0               (this agent)
+    max_messages = 0              (configuration)
+    on_overflow = "evict"         (configuration)
+    provider = "openai"           (configuration)
+    model = "gpt-5"               (this agent)
+    context_max_tokens = 160000   (configuration)
+    output_reserve_tokens = 8000  (configuration)
+    system_reserve_tokens = 0     (configuration)
+    anchor = true                 (configuration)
+    alternation = "merge"         (configuration)
     "#);
     run(&["agents", "set", "coder", "low_water=", "on_overflow=end"]);
     let shown = json(&run(&["agents", "show", "coder", "--json"]));
@@ -32,7 +54,12 @@ fn settings_are_set_shown_and_taken_back() {
         serde_json::json!({
             "agent_id": "coder",
             "settings": {"budget_tokens": 50_000, "model": "gpt-5", "on_overflow": "end"},
+            "in_force": shown["in_force"],
         })
+    );
+    assert_eq!(
+        shown["in_force"][1],
+        serde_json::json!({"name": "budget_tokens", "value": 50_000, "from": "agent"})
     );
     for (args, status, words) in [
         (&["agents", "set", "coder", "budget=1"][..], 2, "budget_tokens"),

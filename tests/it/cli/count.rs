@@ -70,3 +70,53 @@ fn a_file_that_is_not_there_is_wrong_usage() {
     assert_eq!(code(&output), Some(2));
     assert!(stderr(&output).contains("nowhere.json"), "{}", stderr(&output));
 }
+
+/// What agents reported is shown beside the estimate when a database is named.
+#[test]
+fn a_database_tells_how_far_the_estimate_is_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let (database, transcript) = (folder.path().join("count.db"), folder.path().join("chat.jsonl"));
+    let turn = |prompt: i64| {
+        let question = serde_json::json!({"role": "user", "content": "word ".repeat(1_000)});
+        let answer = serde_json::json!({"role": "assistant", "content": [{"type": "text", "text": "Yes."}],
+            "usage": {"input_tokens": prompt, "output_tokens": 3}});
+        format!("{question}\n{answer}\n")
+    };
+    std::fs::write(&transcript, [9_000, 12_000, 15_000].map(turn).concat()).unwrap();
+    let claude = [
+        "--set",
+        "window.provider=anthropic",
+        "--set",
+        "window.model=claude-opus-5",
+    ];
+    let run = |args: &[&str]| {
+        let command = &mut recapd();
+        let command = command.args(args).args(claude).arg("--db").arg(&database);
+        let output = command.write_stdin(CHAT).output().unwrap();
+        assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+        output
+    };
+    run(&["replay", "--format", "anthropic", transcript.to_str().unwrap()]);
+    let count = json(&run(&["count", "--json", "-"]));
+    let calibrated = &count["calibrated"];
+    assert_eq!(calibrated["samples"], 1, "{count}");
+    for figure in ["average", "guard"] {
+        let permille = calibrated[format!("{figure}_permille")].as_i64().unwrap();
+        let tokens = calibrated[format!("{figure}_tokens")].as_i64().unwrap();
+        let estimate = count["tokens"].as_i64().unwrap();
+        assert_eq!(tokens, (estimate * permille + 999) / 1_000, "{count}");
+    }
+    assert!(stdout(&run(&["count", "-"])).contains("by 1 reports of usage"));
+    assert!(stdout(&run(&["status"])).contains("tokens of anthropic claude-opus-5: ×"));
+    // What is counted exactly needs no help.
+    let exact = json(&run(&[
+        "count",
+        "--json",
+        "--provider",
+        "openai",
+        "--model",
+        "gpt-5",
+        "-",
+    ]));
+    assert_eq!(exact.get("calibrated"), None);
+}

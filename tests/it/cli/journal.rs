@@ -59,28 +59,35 @@ fn an_agent_moves_to_another_database() {
 }
 
 #[test]
-fn a_forked_agent_is_named_and_the_others_are_exported() {
+fn a_forked_agent_takes_those_it_came_from_along() {
     let folder = tempfile::tempdir().unwrap();
-    let database = folder.path().join("one.db");
+    let (database, other) = (folder.path().join("one.db"), folder.path().join("other.db"));
     let example = package_file("examples/two-weeks.jsonl");
-    let example = example.to_str().unwrap();
-    for name in ["a", "c"] {
-        assert_eq!(
-            code(&run(&["replay", example, "--agent", name], &database)),
-            Some(0)
-        );
+    let replay = ["replay", example.to_str().unwrap(), "--agent", "z"];
+    assert_eq!(code(&run(&replay, &database)), Some(0));
+    fork(&database, "z", "a");
+    let child = run(&["export", "a"], &database);
+    assert_eq!(code(&child), Some(0), "{}", stderr(&child));
+    // All agents are the same two, and each stands there once, the parent first.
+    assert_eq!(stdout(&run(&["export"], &database)), stdout(&child));
+    assert_eq!(stdout(&run(&["export", "z", "a"], &database)), stdout(&child));
+    let (parent, rest): (Vec<String>, Vec<String>) = stdout(&child)
+        .lines()
+        .map(|line| format!("{line}\n"))
+        .partition(|line| line.contains("\"agent_id\":\"z\""));
+    // In files of their own, whatever their order.
+    let files = ["a.jsonl", "z.jsonl"].map(|name| folder.path().join(name));
+    std::fs::write(&files[0], rest.concat()).unwrap();
+    std::fs::write(&files[1], parent.concat()).unwrap();
+    let files = files.each_ref().map(|file| file.to_str().unwrap());
+    for dry in [true, false] {
+        let mut arguments = vec!["import", files[0], files[1]];
+        arguments.extend(dry.then_some("--dry-run"));
+        let imported = run(&arguments, &other);
+        assert_eq!(code(&imported), Some(0), "{}", stderr(&imported));
     }
-    let whole = run(&["export", "a", "c"], &database);
-    assert_eq!(code(&whole), Some(0), "{}", stderr(&whole));
-    fork(&database, "a", "b");
-    let rest = run(&["export"], &database);
-    assert_eq!(code(&rest), Some(1));
-    assert!(
-        stderr(&rest).contains("agent `b` was forked"),
-        "{}",
-        stderr(&rest)
-    );
-    assert_eq!(stdout(&rest), stdout(&whole));
+    assert_eq!(stdout(&run(&["export"], &other)), stdout(&child));
+    assert_eq!(code(&run(&["verify"], &other)), Some(0));
 }
 
 #[test]

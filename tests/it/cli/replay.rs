@@ -1,6 +1,7 @@
 //! `recapd replay`
 
 use super::{code, json, package_file, recapd, stderr, stdout};
+use crate::support::fake_provider::{FakeProvider, Shape};
 
 /// The first command of the README.
 #[test]
@@ -24,6 +25,39 @@ fn the_example_fills_all_three_sections_and_verifies() {
     }
     for line in excerpt_in_the_readme() {
         assert!(text.contains(&line), "README shows {line:?}: {text}");
+    }
+}
+
+/// A model's name is enough where no provider is configured.
+#[test]
+fn a_replay_asks_the_provider_whose_model_is_named() {
+    for (shape, model, more) in [
+        (Shape::Anthropic, "claude-haiku-5-5", None),
+        (Shape::Gemini, "gemini-3.8-flash", None),
+        (Shape::OpenAi, "small-model", None),
+        (Shape::Ollama, "small-model", Some("model.mode=ollama")),
+    ] {
+        let fake = FakeProvider::start();
+        let base_url = format!("model.base_url={}", fake.base_url(shape));
+        let more = more.map_or_else(Vec::new, |set| vec!["--set", set]);
+        let output = recapd()
+            .args([
+                "replay",
+                "examples/two-weeks.jsonl",
+                "--model",
+                model,
+                "--set",
+                &base_url,
+            ])
+            .args(more)
+            .current_dir(package_file(""))
+            .output()
+            .unwrap();
+        assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+        assert!(stdout(&output).contains("was served"), "{}", stdout(&output));
+        fake.assert_well_formed();
+        let requests = fake.requests();
+        assert!(!requests.is_empty() && requests.iter().all(|request| request.shape == shape));
     }
 }
 

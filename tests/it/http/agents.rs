@@ -77,6 +77,7 @@ async fn the_status_shows_the_last_day() {
     insta::assert_snapshot!(serde_json::to_string_pretty(&status).unwrap(), @r#"
     {
       "agents": 1,
+      "calibrations": [],
       "completed": 1,
       "documents": 1,
       "documents_tokens": 97,

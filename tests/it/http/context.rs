@@ -1,6 +1,7 @@
 //! `GET /v1/agents/{id}/context`
 
 use recapd::domain::time::HOUR_MS;
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::server::{Reply, Server};
@@ -16,6 +17,14 @@ async fn with_archive() -> Server {
     .await;
     server.converse("coder", 1..=14).await;
     server
+}
+
+async fn change(server: &Server, patch: &str) {
+    let request = server
+        .request(Method::PATCH, "/v1/agents/coder")
+        .header("content-type", "application/merge-patch+json");
+    let reply = Reply::of(request.body(patch.to_owned())).await;
+    assert_eq!(reply.status, 200, "{}", reply.body);
 }
 
 #[tokio::test]
@@ -158,6 +167,44 @@ async fn budget_and_alternation_can_be_asked_for() {
 }
 
 #[tokio::test]
+async fn an_agents_own_settings_are_in_force_until_the_request_says_otherwise() {
+    let server = with_archive().await;
+    let limit = async |query: &str| {
+        let reply = server.get(&format!("{PATH}?format=openai{query}")).await.json();
+        reply["limit_tokens"].as_i64().unwrap()
+    };
+    assert_eq!(limit("").await, 152_000);
+    for (patch, tokens) in [
+        (r#"{"output_reserve_tokens": 20000}"#, 140_000),
+        (r#"{"system_reserve_tokens": 30000}"#, 110_000),
+        (r#"{"context_max_tokens": 100000}"#, 50_000),
+        (
+            r#"{"preset": "structured-memory", "context_max_tokens": null}"#,
+            104_000,
+        ),
+    ] {
+        change(&server, patch).await;
+        assert_eq!(limit("").await, tokens, "{patch}");
+    }
+    assert_eq!(limit("&budget=80000").await, 30_000);
+    change(&server, r#"{"preset": "last-n", "max_messages": 4}"#).await;
+    server.converse("coder", 15..=15).await;
+    let path = format!("{PATH}?format=openai");
+    let has_moved = |reply: &Reply| reply.json()["first_exchange"] == 14;
+    let reply = server.get_until(&path, has_moved).await.json();
+    let messages = reply["body"]["messages"].as_array().unwrap();
+    let roles: Vec<&str> = messages
+        .iter()
+        .map(|message| message["role"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        roles,
+        ["user", "assistant", "user", "assistant", "user", "assistant"]
+    );
+    assert_eq!(messages[1]["content"], "Understood.");
+}
+
+#[tokio::test]
 async fn a_session_has_an_anchor_of_its_own() {
     let server = with_archive().await;
     server.post("/v1/agents/coder/sessions/end", "").await;
@@ -184,4 +231,132 @@ async fn what_cannot_be_asked_is_refused() {
     }
     let unknown = server.get("/v1/agents/nobody/context?format=gemini").await;
     unknown.problem(404, "unknown_agent");
+}
+
+/// Two agents that talk, both as models, after a human's word.
+async fn with_talk() -> Server {
+    let server = Server::start(|config| config.window.budget_tokens = 0).await;
+    let messages = json!([
+        {"kind": "system", "content": "You are Agent A"},
+        {"kind": "user", "content": "Talk about rivers"},
+        {"kind": "assistant", "speaker": "agent_a", "content": "Rivers carry."},
+        {"kind": "assistant", "speaker": "agent_b", "content": "And rivers cut."},
+        {"kind": "tool_call", "speaker": "agent_a", "name": "map", "arguments": {}},
+        {"kind": "tool_result", "name": "map", "content": "a gorge"},
+        {"kind": "assistant", "speaker": "agent_a", "content": "Look at gorges."},
+    ]);
+    let reply = server
+        .post("/v1/agents/coder/messages", messages.to_string())
+        .await;
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    server
+}
+
+#[tokio::test]
+async fn a_speaker_sees_the_conversation_as_its_own() {
+    let server = with_talk().await;
+    let see = async |speaker: &str| {
+        let path = format!("{PATH}?format=openai&as={speaker}");
+        let reply = server.get(&path).await.json();
+        assert_eq!(reply["as"], speaker);
+        reply["body"]["messages"].clone()
+    };
+    assert_eq!(
+        see("agent_b").await,
+        json!([
+            {"role": "system", "content": "You are Agent B"},
+            {"role": "user", "content": "[HUMAN]: Talk about rivers\n\nRivers carry."},
+            {"role": "assistant", "content": "And rivers cut."},
+            {"role": "user", "content": "Look at gorges."},
+        ])
+    );
+    let own = see("agent_a").await;
+    let roles: Vec<&str> = own
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|message| message["role"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        roles,
+        [
+            "system",
+            "user",
+            "assistant",
+            "user",
+            "assistant",
+            "tool",
+            "assistant"
+        ]
+    );
+    server
+        .get(&format!("{PATH}?format=openai&as=agent_c"))
+        .await
+        .problem(404, "unknown_speaker");
+    let unknown = server
+        .get(&format!("{PATH}?format=openai&as=agent_c"))
+        .await
+        .json();
+    assert!(
+        unknown["detail"]
+            .as_str()
+            .unwrap()
+            .contains("known speakers: agent_a, agent_b"),
+        "{unknown}"
+    );
+}
+
+#[tokio::test]
+async fn an_agents_settings_say_how_a_conversation_is_told() {
+    let server = with_talk().await;
+    let settings = json!({"participants": "agent_b, agent_a", "human_tag": "Guest"});
+    let request = server
+        .request(Method::PATCH, "/v1/agents/coder")
+        .header("content-type", "application/merge-patch+json");
+    let reply = Reply::of(request.body(settings.to_string())).await;
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    let reply = server
+        .get(&format!("{PATH}?format=gemini&as=agent_a"))
+        .await
+        .json();
+    let body = reply["body"].to_string();
+    assert!(
+        body.contains("You are Agent B") && body.contains("Guest: Talk about rivers"),
+        "{body}"
+    );
+}
+
+/// The summary is fenced for its reader, and the first thing that was said to the speaker stays in view.
+#[tokio::test]
+async fn anchor_and_summary_are_the_speakers() {
+    let server = Server::start(|config| {
+        config.window.budget_tokens = 100;
+        config.window.low_water = 0.5;
+    })
+    .await;
+    for number in 1..=8 {
+        let messages = json!([
+            {"kind": "assistant", "speaker": "ada", "content": format!("Ada's thought {number}, {}", "so ".repeat(20))},
+            {"kind": "assistant", "speaker": "bob", "content": format!("Bob's answer {number}, {}", "no ".repeat(20))},
+        ]);
+        server
+            .post("/v1/agents/coder/messages", messages.to_string())
+            .await;
+    }
+    for (speaker, first) in [("ada", "Bob's answer 1"), ("bob", "Ada's thought 1")] {
+        let reply = server
+            .get(&format!("{PATH}?format=anthropic&as={speaker}"))
+            .await
+            .json();
+        let first_turn = &reply["body"]["messages"][0];
+        assert_eq!(first_turn["role"], "user");
+        let texts: Vec<&str> = first_turn["content"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|block| block["text"].as_str().unwrap())
+            .collect();
+        assert!(texts[0].starts_with(first), "{texts:?}");
+        assert!(texts[1].contains(&format!(" you=\"{speaker}\" ")), "{texts:?}");
+    }
 }

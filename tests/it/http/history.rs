@@ -148,3 +148,46 @@ async fn as_much_of_the_archive_as_is_asked_for() {
         .await
         .problem(404, "unknown_agent");
 }
+
+#[tokio::test]
+async fn speakers_that_sound_alike_are_told() {
+    let server = Server::start(|_| {}).await;
+    let say = async |one: &str, other: &str| {
+        let messages = serde_json::json!([
+            {"role": "user", "name": "ada", "content": one},
+            {"role": "assistant", "name": "bob", "content": other},
+        ]);
+        server
+            .post("/v1/agents/coder/messages", messages.to_string())
+            .await
+            .json()
+    };
+    let reply = say("What is a river, after all?", "Water that found a way.").await;
+    assert_eq!(reply["convergence"]["state"], "ok");
+    let reply = say("Just so!", "Just so!").await;
+    assert_eq!(reply["convergence"]["state"], "stop");
+    assert_eq!(
+        reply["convergence"]["speakers"],
+        serde_json::json!(["ada", "bob"])
+    );
+    let reply = say("Just so!", "Just so!").await;
+    assert_eq!(reply["convergence"]["score"], 1.0);
+    assert_eq!(reply["accepted"], 2, "nobody is refused");
+
+    let shown = server.get(PATH).await.json();
+    assert_eq!(shown["convergence"], reply["convergence"]);
+    let text = server.get_as(PATH, "text/plain").await.body;
+    assert!(text.contains("\n  ada and bob are 1.00 alike · "), "{text}");
+    let metrics = server.get("/metrics").await.body;
+    for line in [
+        "recapd_convergence_score_count 3",
+        "recapd_convergence_crossings_total{state=\"stop\"} 1",
+        "recapd_convergence_crossings_total{state=\"warn\"} 0",
+    ] {
+        assert!(metrics.contains(line), "{line}");
+    }
+    // With one speaker there is nothing to compare.
+    server.converse("alone", 1..=2).await;
+    let alone = server.get("/v1/agents/alone/history").await.json();
+    assert_eq!(alone.get("convergence"), None);
+}

@@ -342,3 +342,40 @@ async fn the_end_of_a_session_makes_what_is_pending_urgent() {
     // At once, although the clock stands still.
     assert_eq!(server.parts.worker.drain().await.unwrap().len(), 1);
 }
+
+#[tokio::test]
+async fn a_report_of_usage_stands_beside_the_messages() {
+    let server = Server::start(|config| {
+        config.window.provider = "anthropic".to_owned();
+        config.window.model = "claude-opus-5".to_owned();
+        config.window.budget_tokens = 0;
+    })
+    .await;
+    let long = "word ".repeat(1_000);
+    for prompt_tokens in [9_000, 12_000, 15_000, 18_000] {
+        let body = serde_json::json!({
+            "messages": [{"role": "user", "content": long}, {"role": "assistant", "content": "Yes."}],
+            "usage": {"input_tokens": prompt_tokens, "output_tokens": 3},
+        });
+        let reply = server.post(PATH, body.to_string()).await;
+        assert_eq!(
+            (reply.status, &reply.json()["accepted"]),
+            (200, &2.into()),
+            "{}",
+            reply.body
+        );
+    }
+    let agent = "coder".parse().unwrap();
+    let counter = server.parts.keeper.counter_of(&agent).await.unwrap();
+    assert!(
+        counter.method().starts_with("o200k*claude-4.7×"),
+        "{}",
+        counter.method()
+    );
+    let body = r#"{"messages": [{"role": "user", "content": "Hi"}], "usage": {"tokens": 5}}"#;
+    let problem = server.post(PATH, body).await.problem(400, "invalid_body");
+    assert!(
+        problem["detail"].as_str().unwrap().contains("/usage"),
+        "{problem}"
+    );
+}

@@ -7,13 +7,13 @@ use recapd::journal::live::Journal;
 use super::{exported, imported};
 use crate::support::{
     backend::{Backend as _, SqliteBackend, assert_same},
-    conversation::{agent, native},
+    conversation::{T0, agent, native},
     rig::{Rig, config},
 };
 
 async fn with_journal(folder: &std::path::Path) -> (Rig, Arc<Journal>) {
-    let journal = Arc::new(Journal::open(folder).unwrap());
     let mut rig = Rig::new(&config()).await;
+    let journal = Arc::new(Journal::open(folder, rig.db.target()).unwrap());
     rig.parts = rig.parts.with_journal(Some(Arc::clone(&journal)));
     (rig, journal)
 }
@@ -25,10 +25,15 @@ async fn what_is_accepted_can_be_imported() {
     rig.append(vec![native("system", "Be brief")]).await;
     rig.say(5).await;
     let text = std::fs::read_to_string(journal.path(&rig.agent)).unwrap();
-    // The same lines as in an export, but for its head.
+    // The same lines as in an export, with a head as of the first of them.
     let lines = exported(&rig.db, &rig.agent).await;
     let (_, messages) = lines.split_once('\n').unwrap();
-    assert_eq!(text, messages);
+    let (head, told) = text.split_once('\n').unwrap();
+    assert_eq!(told, messages);
+    assert!(
+        head.contains("\"journal\":1") && head.contains("\"last_seq\":1,"),
+        "{head}"
+    );
 
     let other = SqliteBackend::fresh().await;
     let (outcome, refusals) = imported(&other, &text).await;
@@ -51,7 +56,7 @@ async fn duplicates_are_not_written_again() {
     rig.append(vec![once.clone()]).await;
     rig.append(vec![once, native("assistant", "Hi")]).await;
     let text = std::fs::read_to_string(journal.path(&rig.agent)).unwrap();
-    assert_eq!(text.lines().count(), 2, "{text}");
+    assert_eq!(text.lines().count(), 3, "a head and two messages: {text}");
 }
 
 #[tokio::test]
@@ -84,5 +89,40 @@ async fn a_failing_journal_is_counted_and_stops_nobody() {
         "recapd_journal_messages_total 0",
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
+    }
+}
+
+#[tokio::test]
+async fn a_fork_and_an_agent_with_a_past_have_whole_files() {
+    let (early, late) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (mut rig, journal) = with_journal(early.path()).await;
+    rig.say(3).await;
+    let child = agent("child");
+    rig.db.store().fork(&rig.agent, &child, T0).await.unwrap();
+    let say = async |rig: &Rig| {
+        let said = vec![native("user", "And?"), native("assistant", "So.")];
+        rig.parts.keeper.append(&child, said).await.unwrap();
+    };
+    say(&rig).await;
+    say(&rig).await;
+    // From now on into another folder: what was said before is there, too.
+    let later = Arc::new(Journal::open(late.path(), rig.db.target()).unwrap());
+    rig.parts = rig.parts.with_journal(Some(Arc::clone(&later)));
+    say(&rig).await;
+    rig.say(1).await;
+    let read = |path| std::fs::read_to_string(path).unwrap();
+    let in_time = read(journal.path(&rig.agent)) + &read(journal.path(&child));
+    let caught_up = read(later.path(&rig.agent)) + &read(later.path(&child));
+    let stored = rig.db.number("SELECT count(*) FROM message_log").await;
+    assert_eq!(i64::try_from(caught_up.lines().count() - 2).ok(), stored);
+    for text in [in_time, caught_up] {
+        let other = SqliteBackend::fresh().await;
+        let (outcome, refusals) = imported(&other, &text).await;
+        let messages = i64::try_from(text.lines().count() - 2).unwrap();
+        assert_eq!((outcome.accepted, refusals), (messages, vec![]));
+        for id in [&rig.agent, &child] {
+            assert_eq!(other.store().verify(id).await.unwrap().breaches, []);
+        }
+        assert_eq!(other.dump(&["forks"]).await, rig.db.dump(&["forks"]).await);
     }
 }

@@ -4,15 +4,16 @@ use recapd::{
     domain::{
         agent::AgentId,
         journal::{Head, JournalError, MessageRecord},
+        lineage::Step,
         time::HOUR_MS,
     },
-    store::archive::{ArchiveError, RecordRange, Recorded, Restore, Restored},
+    store::archive::{ArchiveError, Origin, RecordRange, Recorded, Restore, Restored},
 };
 
-use super::clean;
+use super::{clean, lineage::step, lineage_scripts::summarise};
 use crate::support::{
     backend::{Backend, assert_same},
-    conversation::{T0, agent, append, minute, said, turns},
+    conversation::{T0, agent, append, important, minute, said, turns},
 };
 
 const ALL: RecordRange = RecordRange {
@@ -21,8 +22,9 @@ const ALL: RecordRange = RecordRange {
     messages_max: 10_000,
     bytes_max: 1 << 30,
 };
-const TOLD: [&str; 6] = [
+const TOLD: [&str; 7] = [
     "marks",
+    "pins",
     "message_log",
     "sessions",
     "exchange_log",
@@ -76,6 +78,7 @@ fn restore((head, records): &(Head, Vec<MessageRecord>), is_last: bool) -> Resto
         agent: head.agent_id.clone(),
         head: is_last.then(|| head.clone()),
         records: records.iter().cloned().map(Recorded::read).collect(),
+        origin: Some(Origin::from(head)),
         is_last,
         now: T0,
     }
@@ -133,6 +136,29 @@ pub(crate) async fn steps_come_back_in_chunks(db: &dyn Backend) {
     comes_back_in_chunks(db, &given).await;
 }
 
+pub(crate) async fn pins_come_back_in_chunks(db: &dyn Backend) {
+    let id = told(db).await;
+    let mut messages = vec![important("user", "Rule", 3, minute(300))];
+    for (taken, at) in [
+        (Step::Pin(2), 301),
+        (Step::Mark(None), 302),
+        (Step::Pin(3), 303),
+        (Step::Unpin(2), 304),
+        (Step::Pin(99), 305),
+        (Step::Rewind(None), 306),
+    ] {
+        messages.push(step(&taken, at));
+        messages.push(important("user", "Another rule", 3, minute(at)));
+    }
+    db.store().append(append(&id, messages)).await.unwrap();
+    comes_back_in_chunks(db, &read(db, &id).await).await;
+    let pins = db.store().pins(&id, 50).await.unwrap();
+    assert!(pins.pins.len() > 2, "{pins:?}");
+    for name in ["ones", "sevens"] {
+        assert_eq!(db.store().pins(&agent(name), 50).await.unwrap(), pins);
+    }
+}
+
 async fn comes_back_in_chunks(db: &dyn Backend, given: &(Head, Vec<MessageRecord>)) {
     for (name, size) in [("ones", 1), ("sevens", 7)] {
         let (head, records) = renamed(given, &agent(name));
@@ -188,9 +214,15 @@ pub(crate) async fn what_does_not_fit_changes_nothing(db: &dyn Backend) {
     }
 }
 
-pub(crate) async fn a_forked_agent_is_refused(db: &dyn Backend) {
+pub(crate) async fn a_fork_that_nobody_wrote_down_is_refused(db: &dyn Backend) {
     let id = told(db).await;
     db.store().fork(&id, &agent("child"), T0).await.unwrap();
+    let head = db.archive().head(&agent("child")).await.unwrap().unwrap();
+    let fork = head.fork.unwrap();
+    assert_eq!((fork.parent, fork.last_seq), (id.clone(), head.last_seq));
+    assert_eq!(fork.exchanges.len(), 9, "eight exchanges and the preamble");
+    // As forked by an older recapd.
+    db.raw("DELETE FROM forks").await;
     let refused = db.archive().head(&agent("child")).await;
     assert!(
         matches!(&refused, Err(ArchiveError::Forked(child)) if *child == agent("child")),
@@ -198,6 +230,32 @@ pub(crate) async fn a_forked_agent_is_refused(db: &dyn Backend) {
     );
     assert!(db.archive().head(&id).await.unwrap().is_some());
     assert!(db.archive().head(&agent("nobody")).await.unwrap().is_none());
+}
+
+pub(crate) async fn a_fork_comes_back_as_it_began(db: &dyn Backend) {
+    let id = told(db).await;
+    summarise(db, &id).await;
+    db.store().fork(&id, &agent("child"), T0).await.unwrap();
+    db.store()
+        .append(append(&agent("child"), turns(400..=401)))
+        .await
+        .unwrap();
+    let given = read(db, &agent("child")).await;
+    let copy = renamed(&given, &agent("copy"));
+    db.archive().restore(restore(&copy, true)).await.unwrap();
+    assert_eq!(text(&read(db, &agent("copy")).await), text(&copy));
+    clean(db, &agent("copy")).await;
+    // Without the messages that it shares it can't be.
+    let mut lost = renamed(&given, &agent("lost"));
+    let fork = lost.0.fork.as_mut().unwrap();
+    fork.exchanges[1].source = agent("gone");
+    let refused = db.archive().restore(restore(&lost, true)).await;
+    let error = JournalError::NoParent { from: agent("gone") };
+    assert!(
+        matches!(&refused, Err(ArchiveError::Journal(found)) if *found == error),
+        "{refused:?}"
+    );
+    assert!(db.store().agent(&agent("lost")).await.unwrap().is_none());
 }
 
 pub(crate) async fn records_come_in_chunks(db: &dyn Backend) {

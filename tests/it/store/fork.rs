@@ -233,3 +233,63 @@ pub(crate) async fn nothing_later_in_the_parent_reaches_the_child(db: &dyn Backe
     let lives = (events(), events(), events(), budgets);
     tokio::task::block_in_place(|| runner.run(&lives, compare)).unwrap();
 }
+
+/// What the child sees of its parent's past leaves its window with a clear, as its own would.
+pub(crate) async fn a_clear_in_the_child_hides_the_parent(db: &dyn Backend) {
+    let mut messages = vec![said("system", "Be brief", 5, minute(0))];
+    messages.extend(turns(1..=2));
+    say(db, "a", messages).await;
+    fork(db, "a", "b").await;
+    let parent = said_so_far(db, &agent("a")).await;
+    say(db, "b", vec![step(&Step::Clear, 9)]).await;
+    say(db, "b", turns(10..=10)).await;
+    let ledger = row(db, "b").await.ledger;
+    // The clear's own message, which can't join an inherited exchange, stands in #3.
+    assert_eq!((ledger.first_exchange, ledger.window_tokens()), (4, TURN_TOKENS));
+    assert_eq!((ledger.preamble, ledger.session), (None, 2));
+    let window = ExchangeQuery {
+        from: ledger.first_exchange,
+        through: i64::MAX,
+        limit: 10,
+        messages: true,
+    };
+    let window = db.store().exchanges(&agent("b"), window).await.unwrap();
+    let texts: Vec<String> = window
+        .iter()
+        .flat_map(|exchange| exchange.messages.iter().map(|stored| stored.message.text()))
+        .collect();
+    assert_eq!(texts, ["Question 10", "Answer 10"]);
+    // A raised budget brings nothing of it back, and the parent has lost nothing.
+    let mut request = append(&agent("b"), turns(11..=11));
+    request.rules.budget = Budget::unlimited();
+    db.store().append(request).await.unwrap();
+    assert_eq!(row(db, "b").await.ledger.first_exchange, 4);
+    assert_eq!(said_so_far(db, &agent("a")).await, parent);
+    clean(db, &agent("b")).await;
+}
+
+pub(crate) async fn a_later_clear_or_rewind_of_the_parent_leaves_the_child_alone(db: &dyn Backend) {
+    let mut messages = turns(1..=1);
+    messages.push(step(&Step::Mark(None), 1));
+    messages.extend(turns(2..=3));
+    say(db, "a", messages).await;
+    fork(db, "a", "b").await;
+    let child = (said_so_far(db, &agent("b")).await, state(db, "b").await);
+    for step_taken in [Step::Rewind(None), Step::Clear] {
+        say(db, "a", vec![step(&step_taken, 9)]).await;
+        assert_eq!(
+            (said_so_far(db, &agent("b")).await, state(db, "b").await),
+            child,
+            "{step_taken:?}"
+        );
+    }
+    // The child still has the mark, and goes back to it by itself.
+    let back = append(&agent("b"), vec![step(&Step::Rewind(None), 10)]);
+    let outcome = db.store().rewind(back).await.unwrap();
+    assert!(
+        matches!(outcome.steps.as_slice(), [Stepped::Rewound { exchange: 1, .. }]),
+        "{:?}",
+        outcome.steps
+    );
+    clean(db, &agent("b")).await;
+}

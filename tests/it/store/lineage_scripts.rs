@@ -12,7 +12,7 @@ use super::lineage::step;
 use crate::support::{
     backend::Backend,
     cases::cases,
-    conversation::{ALL, agent, append, claim, items, minute, patch, said},
+    conversation::{ALL, agent, append, claim, important, items, minute, patch, said},
 };
 
 const CASES: u32 = 40;
@@ -39,6 +39,8 @@ pub(super) fn events() -> impl Strategy<Value = Vec<Event>> {
         3 => label().prop_map(|label| Event::Stepped(Step::Mark(label))),
         2 => label().prop_map(|label| Event::Stepped(Step::Rewind(label))),
         1 => Just(Event::Stepped(Step::Clear)),
+        2 => (1_i64..40).prop_map(|seq| Event::Stepped(Step::Pin(seq))),
+        1 => (1_i64..40).prop_map(|seq| Event::Stepped(Step::Unpin(seq))),
         2 => Just(Event::Summarised),
     ];
     vec(event, 1..50)
@@ -47,6 +49,10 @@ pub(super) fn events() -> impl Strategy<Value = Vec<Event>> {
 /// The message of an event, the `at`th.
 pub(super) fn message(event: &Event, at: i64) -> Option<Prepared> {
     match event {
+        // Some are important: any rule will do that a replay follows too.
+        Event::Said(kind, tokens) if tokens % 5 == 0 => {
+            Some(important(kind, &format!("Message {at}"), *tokens, minute(at)))
+        }
         Event::Said(kind, tokens) => Some(said(kind, &format!("Message {at}"), *tokens, minute(at))),
         Event::Stepped(taken) => Some(step(taken, at)),
         Event::Summarised => None,
@@ -72,6 +78,11 @@ pub(super) async fn state(db: &dyn Backend, name: &str) -> String {
             "mark, label, exchange, first_exchange, tokens_before_window",
             "mark",
         ),
+        (
+            "pins",
+            "seq, source_agent_id = agent_id, exchange, session, pinned, important",
+            "seq",
+        ),
         ("sessions", "session, first_exchange, end_reason", "session"),
         (
             "evictions",
@@ -89,7 +100,7 @@ pub(super) async fn state(db: &dyn Backend, name: &str) -> String {
 }
 
 /// Works off what there is to summarise of one agent, and leaves the others' work alone.
-pub(super) async fn summarise(db: &dyn Backend, agent: &AgentId) {
+pub(crate) async fn summarise(db: &dyn Backend, agent: &AgentId) {
     let (store, now) = (db.store(), minute(100_000));
     store.enqueue(agent, Reason::Manual, 0, now).await.unwrap();
     for lease in store.claim(claim("daemon", 100, now)).await.unwrap() {

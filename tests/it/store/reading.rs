@@ -1,17 +1,30 @@
 //! Reading: agents, exchanges, messages, summaries.
 
+use proptest::{prelude::*, test_runner::TestRunner};
 use recapd::{
+    context::{self, ContextQuery, Viewer},
     domain::{
+        context::{Alternation, ContextOptions},
         exchange::ExchangeState,
+        lineage::Step,
         message::{Format, Kind},
+        perspective::{Mode, Telling},
     },
     formats,
+    formats::outgoing::RequestFormat,
+    snapshot,
     store::{ExchangeQuery, PENDING_SHOWN_MAX, PendingBefore, StoreError, StoredExchange},
 };
 
-use super::{clean, the_lease, with_pending};
+use super::{
+    clean,
+    lineage::step,
+    lineage_scripts::{Event, events, live},
+    the_lease, with_pending,
+};
 use crate::support::{
-    backend::Backend,
+    backend::{Backend, TABLES, assert_same},
+    cases::cases,
     conversation::{ALL, T0, agent, append, items, minute, patch, prepared, said, turns},
 };
 
@@ -258,4 +271,97 @@ pub(crate) async fn impossible_data_is_named(db: &dyn Backend) {
 
 pub(crate) async fn a_database_answers(db: &dyn Backend) {
     db.store().ping().await.unwrap();
+}
+
+/// A native message of `kind` by `speaker`.
+fn by(kind: &str, speaker: &str, text: &str) -> recapd::store::Prepared {
+    let payload = serde_json::json!({"kind": kind, "speaker": speaker, "content": text});
+    let message = formats::parse(Format::Native, &payload.to_string()).unwrap();
+    prepared(message, 10, T0)
+}
+
+pub(crate) async fn the_last_words_of_speakers_are_read(db: &dyn Backend) {
+    let words = async |limit| -> Vec<String> {
+        let said = db.store().last_said(&agent("a"), limit).await.unwrap();
+        let word = |said: &recapd::store::SaidMessage| {
+            let message = &said.stored.message;
+            let speaker = message.speaker.clone().unwrap_or_default();
+            format!("#{} {speaker}: {}", said.exchange, message.text())
+        };
+        said.iter().map(word).collect()
+    };
+    assert_eq!(words(9).await, Vec::<String>::new());
+    let mut messages = vec![
+        by("system", "ada", "You are bold"),
+        by("user", "human", "Talk"),
+        said("user", "Anybody?", 5, T0),
+        by("user", "ada", "One"),
+        by("tool_result", "bob", "a file"),
+        by("assistant", "bob", "Two"),
+        step(&Step::Mark(None), 1),
+    ];
+    messages.extend([by("assistant", "ada", "Three"), by("assistant", "bob", "Four")]);
+    db.store().append(append(&agent("a"), messages)).await.unwrap();
+    // Most of it has left the window: that makes no difference, and no more is read than asked for.
+    assert_eq!(
+        words(9).await,
+        ["#3 ada: One", "#3 bob: Two", "#4 ada: Three", "#4 bob: Four"]
+    );
+    assert_eq!(words(3).await, ["#3 bob: Two", "#4 ada: Three", "#4 bob: Four"]);
+    // A child remembers what was said before it; what was set aside is forgotten.
+    db.store()
+        .fork(&agent("a"), &agent("b"), minute(5))
+        .await
+        .unwrap();
+    let back = append(&agent("a"), vec![step(&Step::Rewind(None), 6)]);
+    db.store().rewind(back).await.unwrap();
+    assert_eq!(words(9).await, ["#3 ada: One", "#3 bob: Two"]);
+    let child = db.store().last_said(&agent("b"), 9).await.unwrap();
+    assert_eq!(child.len(), 4);
+    clean(db, &agent("a")).await;
+}
+
+/// Whatever is made up for a request (summary, acknowledgements, missing results, a silence) is nowhere afterwards.
+pub(crate) async fn synthetic_messages_are_never_stored(db: &dyn Backend) {
+    let case = std::cell::Cell::new(0);
+    let build = |(events, max_tokens): (Vec<_>, i64)| {
+        case.set(case.get() + 1);
+        let agent = agent(&format!("life-{}", case.get()));
+        tokio::runtime::Handle::current().block_on(async {
+            let events: Vec<_> = std::iter::once(Event::Said("user", 10)).chain(events).collect();
+            live(db, &agent, &events, 200).await;
+            let talk = vec![by("user", "ada", "One"), by("assistant", "bob", "Two")];
+            db.store().append(append(&agent, talk)).await.unwrap();
+            let before = db.dump(&TABLES).await;
+            let row = db.store().summary(&agent).await.unwrap().unwrap();
+            let counter = recapd::tokenizer::ceiling_counter();
+            let snapshot = snapshot::render(&row, 10_000, counter.as_ref());
+            let viewer = |speaker: &str| Viewer {
+                speaker: speaker.to_owned(),
+                telling: Telling {
+                    mode: Mode::Meditation,
+                    ..Telling::default()
+                },
+            };
+            for viewer in [None, Some(viewer("ada")), Some(viewer("bob"))] {
+                let material = context::load(db.store().as_ref(), &agent, &snapshot, viewer)
+                    .await
+                    .unwrap();
+                for format in RequestFormat::ALL {
+                    let query = ContextQuery {
+                        format,
+                        budget_tokens: Some(max_tokens),
+                        alternation: Some(Alternation::Ack),
+                    };
+                    let reply = material.build(query, ContextOptions::default(), counter.as_ref());
+                    assert!(reply.tokens > 0);
+                }
+            }
+            assert_same(&before, &db.dump(&TABLES).await, "after contexts");
+        });
+        Ok(())
+    };
+    let mut runner = TestRunner::new(cases(12));
+    let lives = (events(), prop_oneof![Just(0), 1..400_i64]);
+    tokio::task::block_in_place(|| runner.run(&lives, build)).unwrap();
 }

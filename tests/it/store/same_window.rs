@@ -5,21 +5,24 @@ use std::sync::Arc;
 use proptest::{prelude::*, test_runner::TestRunner};
 use recapd::{
     domain::{
+        preset::{Basis, Preset},
+        settings::{AgentSettings, OnOverflow, SettingsPatch},
         time::{MINUTE_MS, Timestamp},
         tokens::TokenCounter,
         window::{Budget, Window},
     },
-    store::{ExchangeQuery, Prepared},
+    store::{ExchangeQuery, Prepared, StoreError},
 };
+use serde_json::json;
 use tokio::runtime::Handle;
 
 use crate::support::{
     backend::Backend,
     cases::cases,
-    conversation::{T0, agent, append, native, prepared},
+    conversation::{T0, agent, append, make, native, prepared},
 };
 
-const CASES: u32 = 40;
+const CASES: u32 = 60;
 
 /// One token per character, so that a test says what a message costs.
 struct Characters;
@@ -56,35 +59,92 @@ fn messages(said: &[Said]) -> Vec<Prepared> {
     said.iter().map(message).collect()
 }
 
-/// Boundary, tokens, and what is in the window, after each message.
-type Told = (i64, i64, Vec<(i64, usize)>);
+/// What an agent without a budget of its own has.
+const BUDGET: Budget = Budget::new(200, 0.8);
 
-fn in_memory(messages: &[Prepared], budget: Budget) -> Vec<Told> {
-    let mut window = Window::new(budget, Arc::new(Characters));
+/// Settings of all that decides over a window, or of some of it.
+fn settings() -> impl Strategy<Value = AgentSettings> {
+    let preset = prop::sample::select(Preset::ALL.to_vec());
+    let wish = prop::sample::select(vec![OnOverflow::Evict, OnOverflow::Refuse, OnOverflow::End]);
+    let parts = (
+        prop::option::of(preset),
+        prop::option::weighted(0.7, 0_i64..400),
+        prop::option::of(0.0_f64..=1.0),
+        prop::option::of(0_i64..12),
+        prop::option::of(wish),
+        prop::option::of(0_i64..600),
+    );
+    let settings =
+        |(preset, budget_tokens, low_water, max_messages, on_overflow, context_max_tokens)| AgentSettings {
+            preset,
+            budget_tokens,
+            low_water,
+            max_messages,
+            on_overflow,
+            context_max_tokens,
+            ..AgentSettings::default()
+        };
+    parts.prop_map(settings)
+}
+
+/// Whether the message was taken and ended a session; boundary, tokens, and what is in the window after it.
+type Told = (bool, bool, i64, i64, Vec<(i64, usize)>);
+
+fn in_memory(messages: &[Prepared], settings: &AgentSettings) -> Vec<Told> {
+    let settings = settings.expanded(&Basis::default());
+    let mut window = Window::new(settings.budget(BUDGET), Arc::new(Characters))
+        .on_overflow(settings.on_overflow.unwrap_or_default());
     let mut evicted_through = 0;
     let states = messages.iter().map(|Prepared { message, entry }| {
-        for evicted in window.push(message.clone(), entry.at) {
+        let pushed = window.try_push(message.clone(), entry.at);
+        let is_taken = pushed.is_ok();
+        let pushed = pushed.unwrap_or_default();
+        for evicted in pushed.evicted {
             assert_eq!(evicted.exchange.exchange, evicted_through + 1);
             evicted_through = evicted.exchange.exchange;
         }
+        let has_ended = pushed.session_ended.is_some();
         let held = window
             .exchanges()
             .map(|held| (held.exchange.exchange, held.messages.len()));
-        (evicted_through + 1, window.tokens(), held.collect())
+        let first_exchange = evicted_through + 1;
+        (
+            is_taken,
+            has_ended,
+            first_exchange,
+            window.tokens(),
+            held.collect(),
+        )
     });
     states.collect()
 }
 
-async fn in_database(db: &dyn Backend, name: &str, messages: &[Prepared], budget: Budget) -> Vec<Told> {
+async fn in_database(
+    db: &dyn Backend,
+    name: &str,
+    messages: &[Prepared],
+    settings: &AgentSettings,
+) -> Vec<Told> {
+    make(db, name).await;
+    let patch = SettingsPatch::parse(json!(settings)).unwrap();
+    db.store()
+        .change_settings(&agent(name), &patch, T0)
+        .await
+        .unwrap();
     let mut states = Vec::new();
     for message in messages {
         let mut request = append(&agent(name), vec![message.clone()]);
-        request.rules.budget = budget;
+        request.rules.budget = BUDGET;
         request.rules.idle_gap_ms = 60 * MINUTE_MS;
         request.now = Timestamp(message.entry.at.0.max(T0.0));
-        let outcome = db.store().append(request).await.unwrap();
+        let outcome = match db.store().append(request).await {
+            Ok(outcome) => Some(outcome),
+            Err(StoreError::WouldOverflow(_)) => None,
+            Err(error) => panic!("{error}"),
+        };
+        let row = db.store().agent(&agent(name)).await.unwrap().unwrap();
         let query = ExchangeQuery {
-            from: outcome.first_exchange.max(1),
+            from: row.ledger.first_exchange.max(1),
             through: i64::MAX,
             limit: 1_000,
             messages: true,
@@ -93,20 +153,25 @@ async fn in_database(db: &dyn Backend, name: &str, messages: &[Prepared], budget
         let held = stored
             .iter()
             .map(|stored| (stored.exchange.exchange, stored.messages.len()));
-        states.push((outcome.first_exchange, outcome.window_tokens, held.collect()));
+        states.push((
+            outcome.is_some(),
+            outcome.is_some_and(|outcome| outcome.session_ended.is_some()),
+            row.ledger.first_exchange,
+            row.ledger.window_tokens(),
+            held.collect(),
+        ));
     }
     states
 }
 
 pub(crate) async fn memory_and_database_decide_the_same_boundary(db: &dyn Backend) {
     let case = std::cell::Cell::new(0);
-    let rules = (0_i64..400, 0.0_f64..=1.0);
-    let compare = |(said, (budget_tokens, low_water)): (Vec<Said>, (i64, f64))| {
+    let compare = |(said, settings): (Vec<Said>, AgentSettings)| {
         case.set(case.get() + 1);
         let name = format!("case-{}", case.get());
-        let (messages, budget) = (messages(&said), Budget::new(budget_tokens, low_water));
-        let stored = Handle::current().block_on(in_database(db, &name, &messages, budget));
-        prop_assert_eq!(in_memory(&messages, budget), stored);
+        let messages = messages(&said);
+        let stored = Handle::current().block_on(in_database(db, &name, &messages, &settings));
+        prop_assert_eq!(in_memory(&messages, &settings), stored);
         let report = Handle::current()
             .block_on(db.store().verify(&agent(&name)))
             .unwrap();
@@ -114,5 +179,5 @@ pub(crate) async fn memory_and_database_decide_the_same_boundary(db: &dyn Backen
         Ok(())
     };
     let mut runner = TestRunner::new(cases(CASES));
-    tokio::task::block_in_place(|| runner.run(&(conversation(), rules), compare)).unwrap();
+    tokio::task::block_in_place(|| runner.run(&(conversation(), settings()), compare).unwrap());
 }

@@ -231,6 +231,7 @@ pub(crate) async fn a_sample_counts_everything(db: &dyn Backend) {
         input_tokens: 50,
         output_tokens: 20,
         model_calls: 2,
+        calibrations: Vec::new(),
     };
     assert_eq!(sample, expected);
     // What happened before the window of time counts no more.

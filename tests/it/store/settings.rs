@@ -6,11 +6,14 @@ use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
 use recapd::{
     domain::{
         agent::AgentId,
-        ledger::Return,
+        context::{Alternation, ContextOptions},
+        ledger::{Return, TooBig},
         lineage::Step,
-        settings::{AgentSettings, SettingsPatch},
+        preset::Basis,
+        settings::{AgentSettings, OnOverflow, SettingsPatch},
+        window::Budget,
     },
-    store::{AppendOutcome, ExchangeQuery, Fence, MaterialLimits, Settle, StoreError},
+    store::{AppendOutcome, ExchangeQuery, Fence, MaterialLimits, Prepared, Settle, StoreError},
 };
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
@@ -18,13 +21,13 @@ use tokio::runtime::Handle;
 use super::{
     clean,
     lineage::step,
-    lineage_scripts::{self, Event, events, message},
+    lineage_scripts::{self, Event, events, message, state},
     the_lease, with_pending,
 };
 use crate::support::{
     backend::{Backend, TABLES, assert_same},
     cases::cases,
-    conversation::{ALL, T0, TURN_TOKENS, agent, append, items, minute, patch, said, turn, turns},
+    conversation::{ALL, T0, TURN_TOKENS, agent, append, items, make, minute, patch, said, turn, turns},
 };
 
 const CASES: u32 = 25;
@@ -265,9 +268,12 @@ pub(crate) async fn an_overflow_is_refused_whole(db: &dyn Backend) {
         said("assistant", "More", 41, minute(9)),
     ];
     let refused = db.store().append(append(&agent, big.to_vec())).await;
-    let expected = (TURN_TOKENS + 1, TURN_TOKENS);
+    let expected = TooBig {
+        tokens: TURN_TOKENS + 1,
+        budget_tokens: TURN_TOKENS,
+    };
     assert!(
-        matches!(refused, Err(StoreError::WouldOverflow { tokens, budget_tokens }) if (tokens, budget_tokens) == expected),
+        matches!(refused, Err(StoreError::WouldOverflow(found)) if found == expected),
         "{refused:?}"
     );
     assert_same(&before, &db.dump(&TABLES).await, "refused");
@@ -301,7 +307,7 @@ pub(crate) async fn an_overflow_ends_the_session_once(db: &dyn Backend) {
     clean(db, &agent).await;
 }
 
-/// A batch that clears in the middle is looked at as it ends; one that is refused takes no step.
+/// Each message is looked at as it comes, whatever follows it; an append that is refused takes no step.
 pub(crate) async fn a_refused_append_takes_no_step(db: &dyn Backend) {
     let agent = with_pending(db, "a", 2).await;
     set(db, &agent, json!({"on_overflow": "refuse"})).await;
@@ -316,12 +322,145 @@ pub(crate) async fn a_refused_append_takes_no_step(db: &dyn Backend) {
         "{refused:?}"
     );
     assert_same(&before, &db.dump(&TABLES).await, "refused");
-    let outcome = db
-        .store()
-        .append(append(&agent, vec![big(), step(&Step::Clear, 10)]))
-        .await;
-    assert_eq!(outcome.unwrap().window_tokens, 0);
+    let cleared = vec![big(), step(&Step::Clear, 10)];
+    let refused = db.store().append(append(&agent, cleared)).await;
+    assert!(
+        matches!(refused, Err(StoreError::WouldOverflow(_))),
+        "{refused:?}"
+    );
+    assert_same(&before, &db.dump(&TABLES).await, "refused");
     clean(db, &agent).await;
+}
+
+/// An exchange that is too big is noticed although the next one begins in the same append, as if they came apart.
+pub(crate) async fn an_overflow_is_judged_message_by_message(db: &dyn Backend) {
+    let messages = || {
+        vec![
+            said("user", "Much", TURN_TOKENS + 1, minute(1)),
+            said("assistant", "More", 10, minute(2)),
+            said("usage", "", 0, minute(2)),
+            said("user", "Little", 10, minute(3)),
+            said("assistant", "Less", 10, minute(4)),
+        ]
+    };
+    let mut states = Vec::new();
+    for (name, parts) in [
+        ("together", vec![messages()]),
+        (
+            "apart",
+            messages().into_iter().map(|message| vec![message]).collect(),
+        ),
+    ] {
+        let agent = with_pending(db, name, 2).await;
+        set(db, &agent, json!({"on_overflow": "end"})).await;
+        let (mut ended, mut is_urgent) = (Vec::new(), false);
+        for part in parts {
+            let outcome = db.store().append(append(&agent, part)).await.unwrap();
+            ended.extend(outcome.session_ended);
+            is_urgent |= outcome.session_ended.is_some() && outcome.enqueued.is_some();
+        }
+        assert_eq!((ended, is_urgent), (vec![1], true), "{name}");
+        clean(db, &agent).await;
+        states.push(state(db, name).await);
+    }
+    assert_eq!(states[0], states[1]);
+    let agent = with_pending(db, "refusing", 2).await;
+    set(db, &agent, json!({"on_overflow": "refuse"})).await;
+    let before = db.dump(&TABLES).await;
+    let refused = db.store().append(append(&agent, messages())).await;
+    assert!(
+        matches!(refused, Err(StoreError::WouldOverflow(_))),
+        "{refused:?}"
+    );
+    assert_same(&before, &db.dump(&TABLES).await, "refused");
+}
+
+/// The configuration's rules are those of an agent that says nothing, and its preset is expanded with its values.
+pub(crate) async fn a_preset_decides_what_is_not_said(db: &dyn Backend) {
+    let agent = with_pending(db, "a", 2).await;
+    set(
+        db,
+        &agent,
+        json!({"preset": "last-n", "max_messages": 4, "budget_tokens": 0}),
+    )
+    .await;
+    let outcome = next_turn(db, &agent, 4).await;
+    assert_eq!(
+        (outcome.first_exchange, outcome.window_tokens),
+        (3, 2 * TURN_TOKENS)
+    );
+    set(
+        db,
+        &agent,
+        json!({"preset": "ikigai", "max_messages": null, "budget_tokens": null}),
+    )
+    .await;
+    let outcome = next_turn(db, &agent, 5).await;
+    assert_eq!(outcome.budget, Budget::new(86_000, 1.0));
+    set(db, &agent, json!({"preset": null})).await;
+    let mut request = append(&agent, vec![said("user", "Much", TURN_TOKENS + 1, minute(9))]);
+    request.rules.on_overflow = OnOverflow::End;
+    let outcome = db.store().append(request).await.unwrap();
+    assert_eq!(outcome.session_ended, Some(1));
+}
+
+/// A ceiling in messages lets whole exchanges go, oldest first, never the newest; raised, it takes some back.
+pub(crate) async fn a_ceiling_in_messages_is_kept(db: &dyn Backend) {
+    let agent = agent("a");
+    make(db, "a").await;
+    set(db, &agent, json!({"budget_tokens": 0, "max_messages": 6})).await;
+    let mut first = Vec::new();
+    for number in 1..=6 {
+        first.push(next_turn(db, &agent, number).await.first_exchange);
+    }
+    assert_eq!(first, [1, 1, 1, 2, 3, 4]);
+    // Metadata is no message, and a long exchange stays whole.
+    let metadata = vec![said("usage", "", 0, minute(7)); 9];
+    let outcome = db.store().append(append(&agent, metadata)).await.unwrap();
+    assert_eq!(outcome.first_exchange, 4);
+    let long = (0..9).map(|_| said("tool_call", "bash", 1, minute(8)));
+    let long: Vec<Prepared> = std::iter::once(said("user", "Long", 1, minute(8)))
+        .chain(long)
+        .collect();
+    let outcome = db.store().append(append(&agent, long)).await.unwrap();
+    assert_eq!((outcome.first_exchange, outcome.exchange), (7, 7));
+    assert_eq!(clean(db, &agent).await.pending, 6);
+    set(db, &agent, json!({"max_messages": 13})).await;
+    let outcome = next_turn(db, &agent, 9).await;
+    assert_eq!(
+        (
+            outcome.first_exchange,
+            outcome.returned.map(|back| back.from_exchange)
+        ),
+        (7, Some(6))
+    );
+    set(db, &agent, json!({"max_messages": 0})).await;
+    let outcome = next_turn(db, &agent, 10).await;
+    assert_eq!(outcome.first_exchange, 1);
+    clean(db, &agent).await;
+}
+
+/// A child lives by its parent's settings, preset and reserves included.
+pub(crate) async fn a_child_inherits_all_settings(db: &dyn Backend) {
+    let parent = with_pending(db, "a", 2).await;
+    let settings = set(
+        db,
+        &parent,
+        json!({"preset": "last-n", "max_messages": 4, "context_max_tokens": 9_000, "output_reserve_tokens": 1_000,
+               "system_reserve_tokens": 2_000, "anchor": false, "alternation": "keep", "on_overflow": "refuse"}),
+    )
+    .await;
+    db.store().fork(&parent, &agent("b"), minute(10)).await.unwrap();
+    let row = db.store().agent(&agent("b")).await.unwrap().unwrap();
+    assert_eq!(row.settings, settings);
+    let options = settings
+        .expanded(&Basis::default())
+        .context_options(ContextOptions::default());
+    assert_eq!(options.limit_tokens(), Some(6_000));
+    assert_eq!((options.anchor, options.alternation), (false, Alternation::Keep));
+    let outcome = next_turn(db, &agent("b"), 7).await;
+    assert_eq!(outcome.budget, Budget::new(TURN_TOKENS, 1.0).with_max_messages(4));
+    clean(db, &agent("b")).await;
 }
 
 /// Budgets go up and down while the summary follows: every state in between verifies.

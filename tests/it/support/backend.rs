@@ -21,13 +21,16 @@ pub(crate) const STATEMENT_LOG: &str = "RECAPD_TEST_STATEMENT_LOG";
 
 /// The tables whose contents make up a store's state. Not among them: the counter of lease tokens, which moves with
 /// every look at the queue.
-pub(crate) const TABLES: [&str; 14] = [
+pub(crate) const TABLES: [&str; 17] = [
     "agents",
     "message_log",
+    "recounts",
+    "calibrations",
     "sessions",
     "exchange_log",
     "evictions",
     "marks",
+    "pins",
     "summary_update_queue",
     "summaries",
     "summary_versions",

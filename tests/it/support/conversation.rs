@@ -3,8 +3,11 @@
 use recapd::{
     domain::{
         agent::AgentId,
+        context::ContextOptions,
         exchange::{Entry, Exchange},
         message::{Format, Message},
+        preset::Basis,
+        settings::OnOverflow,
         summary::{
             compaction::{SummaryPolicy, compose},
             coverage::items_from,
@@ -37,6 +40,9 @@ pub(crate) const ALL: MaterialLimits = MaterialLimits {
 pub(crate) fn rules() -> AppendRules {
     AppendRules {
         budget: Budget::new(TURN_TOKENS, 1.0),
+        on_overflow: OnOverflow::Evict,
+        basis: Basis::default(),
+        context: ContextOptions::default(),
         idle_gap_ms: 0,
         batch_exchanges: 3,
         debounce_ms: 2_000,
@@ -69,6 +75,13 @@ pub(crate) fn native(kind: &str, content: &str) -> Message {
 /// A message of `kind` that costs `tokens` and was said at `at`.
 pub(crate) fn said(kind: &str, content: &str, tokens: i64, at: Timestamp) -> Prepared {
     prepared(native(kind, content), tokens, at)
+}
+
+/// As [`said`], and important to its session.
+pub(crate) fn important(kind: &str, content: &str, tokens: i64, at: Timestamp) -> Prepared {
+    let payload = json!({"kind": kind, "content": content, "name": content, "important": true});
+    let message = formats::parse(Format::Native, &payload.to_string()).unwrap();
+    prepared(message, tokens, at)
 }
 
 /// `message`, for `tokens`, said at `at`.

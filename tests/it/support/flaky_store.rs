@@ -16,8 +16,9 @@ use recapd::{
     },
     store::{
         AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
-        Failure, Forked, JournalledAnswer, Material, MaterialLimits, Patch, Prune, Sample, SessionEnded,
-        Settle, Store, StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
+        Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Pins, Prune,
+        Recount, RecountBatch, Recounted, SaidMessage, Sample, SessionEnded, Settle, Store, StoreError,
+        StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
     },
 };
 
@@ -57,6 +58,11 @@ impl FlakyStore {
         let mut plan = self.plan();
         let so_far = plan.calls.get(method).copied().unwrap_or_default();
         plan.faults.push((method, so_far + nth, when));
+    }
+
+    /// How often `method` was called.
+    pub(crate) fn calls(&self, method: &'static str) -> usize {
+        self.plan().calls.get(method).copied().unwrap_or_default()
     }
 
     /// How many planned faults happened.
@@ -121,12 +127,20 @@ pass! {
     fn rewind(request: AppendRequest) -> AppendOutcome;
     fn fork(parent: &AgentId, child: &AgentId, now: Timestamp) -> Forked;
     fn ancestors(agent: &AgentId) -> Vec<Ancestor>;
+    fn pins(agent: &AgentId, limit: i64) -> Pins;
     fn end_session(agent: &AgentId, now: Timestamp) -> SessionEnded;
     fn change_settings(agent: &AgentId, patch: &SettingsPatch, now: Timestamp) -> AgentSettings;
+    fn begin_recount(agent: &AgentId) -> ();
+    fn recounts_due(limit: i64) -> Vec<AgentId>;
+    fn recount_batch(agent: &AgentId, messages_max: i64) -> Option<RecountBatch>;
+    fn recount(recount: Recount) -> Option<Recounted>;
+    fn calibrations() -> Vec<KeptCalibration>;
+    fn keep_calibrations(kept: Vec<KeptCalibration>, now: Timestamp) -> ();
     fn agent(agent: &AgentId) -> Option<AgentRow>;
     fn agents(after: Option<&AgentId>, limit: i64) -> Vec<AgentRow>;
     fn exchanges(agent: &AgentId, query: ExchangeQuery) -> Vec<StoredExchange>;
     fn count_exchanges(agent: &AgentId, from: i64, through: i64) -> i64;
+    fn last_said(agent: &AgentId, limit: i64) -> Vec<SaidMessage>;
     fn summary(agent: &AgentId) -> Option<SummaryRow>;
     fn summary_of_step(agent: &AgentId) -> Option<SummaryRow>;
     fn enqueue(agent: &AgentId, reason: Reason, delay_ms: i64, now: Timestamp) -> Enqueued;

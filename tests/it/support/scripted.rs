@@ -149,6 +149,7 @@ impl ChatModel for ScriptedModel {
             text: text(reply, &exchanges)?,
             input_tokens: 1_000,
             output_tokens: 100,
+            ..ModelAnswer::default()
         })
     }
 }

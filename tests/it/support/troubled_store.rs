@@ -16,8 +16,9 @@ use recapd::{
     },
     store::{
         AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
-        Failure, Forked, JournalledAnswer, Material, MaterialLimits, Patch, Prune, Sample, SessionEnded,
-        Settle, Store, StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
+        Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Pins, Prune,
+        Recount, RecountBatch, Recounted, SaidMessage, Sample, SessionEnded, Settle, Store, StoreError,
+        StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -100,6 +101,40 @@ impl Store for TroubledStore {
         self.enter("ancestors").await?.ancestors(agent).await
     }
 
+    async fn pins(&self, agent: &AgentId, limit: i64) -> StoreResult<Pins> {
+        self.enter("pins").await?.pins(agent, limit).await
+    }
+
+    async fn begin_recount(&self, agent: &AgentId) -> StoreResult<()> {
+        self.enter("begin_recount").await?.begin_recount(agent).await
+    }
+
+    async fn recounts_due(&self, limit: i64) -> StoreResult<Vec<AgentId>> {
+        self.enter("recounts_due").await?.recounts_due(limit).await
+    }
+
+    async fn recount_batch(&self, agent: &AgentId, messages_max: i64) -> StoreResult<Option<RecountBatch>> {
+        self.enter("recount_batch")
+            .await?
+            .recount_batch(agent, messages_max)
+            .await
+    }
+
+    async fn recount(&self, recount: Recount) -> StoreResult<Option<Recounted>> {
+        self.enter("recount").await?.recount(recount).await
+    }
+
+    async fn calibrations(&self) -> StoreResult<Vec<KeptCalibration>> {
+        self.enter("calibrations").await?.calibrations().await
+    }
+
+    async fn keep_calibrations(&self, kept: Vec<KeptCalibration>, now: Timestamp) -> StoreResult<()> {
+        self.enter("keep_calibrations")
+            .await?
+            .keep_calibrations(kept, now)
+            .await
+    }
+
     async fn change_settings(
         &self,
         agent: &AgentId,
@@ -131,6 +166,10 @@ impl Store for TroubledStore {
     async fn count_exchanges(&self, agent: &AgentId, from: i64, through: i64) -> StoreResult<i64> {
         let inner = self.enter("count_exchanges").await?;
         inner.count_exchanges(agent, from, through).await
+    }
+
+    async fn last_said(&self, agent: &AgentId, limit: i64) -> StoreResult<Vec<SaidMessage>> {
+        self.enter("last_said").await?.last_said(agent, limit).await
     }
 
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {

@@ -1,15 +1,18 @@
-//! The page: candidate lines with their scores and costs, and the steps that make them fit.
+//! The page: candidate lines with their worth and costs, and the steps that make them fit.
 //!
-//! Costs are counted once per line and form and added up; only the finished document is counted as a whole, since a
-//! sum of parts is an estimate.
+//! Costs are counted once per text and added up; only the finished document is counted as a whole, since a sum of
+//! parts is an estimate.
+
+use std::cmp::Reverse;
 
 use crate::domain::{
     summary::{
         compaction::{Path, SummaryPolicy},
         item::{Importance, Item},
-        line::item_line,
-        render::{FOOTER, Shown, document, heading_text, numbered},
+        line::{began_at, day, day_number, item_line, item_text, source_of_day},
+        render::{FOOTER, Layout, Shown, day_text, document, heading_text, numbered},
         section::{Ageing, Form, Section, age_ms},
+        worth::Rarity,
     },
     time::{DAY_MS, Timestamp},
     tokens::TokenCounter,
@@ -17,14 +20,23 @@ use crate::domain::{
 
 /// The age at which an item counts half, in milliseconds; at twice the age it counts a third, and so on.
 const RECENCY_HALF_MS: i64 = DAY_MS;
-/// Without ageing an item counts half at this part of the oldest one's age: over months a fixed age would leave
-/// nothing but the last days.
-const RECENCY_HALF_SPANS: i64 = 4;
 /// Keeps the scores of old items apart in integers.
 const SCORE_SCALE: i64 = 1_000_000_000;
-/// A line that becomes a headline loses this many times what one loses that becomes brief. So details go first, but a
-/// triviality becomes a headline before a decision loses its details.
-const GIST_LOSS: i64 = 3;
+/// Where not even headlines fit, they get this part of the room, in percent; the rest is for the details of those
+/// that tell most. It is also what keeps every new item from costing an old one at once.
+const HEADLINES_PERCENT: i64 = 75;
+/// How far beyond the room a page may be reckoned when the estimate turns out too high, in percent. Times
+/// [`HEADLINES_PERCENT`] it stays under 100, so that what is left of a page drops nothing when it is composed again.
+const WIDENED_PERCENT_MAX: i64 = 120;
+/// A line that items share is at most this long, in characters.
+const JOINED_CHARS_MAX: usize = 600;
+/// What joins two texts on a line, in characters.
+const JOINT_CHARS: usize = 2;
+/// The same in tokens; rounding is in it.
+const JOINT_TOKENS: i64 = 2;
+/// Characters beside the words of a text that count as a word's worth, so that of two texts which tell the same the
+/// longer one still tells more.
+const CHARS_WORTH: i64 = 16;
 
 /// Lines are counted with a number of three digits: an estimate may be too high by a little, but not too low.
 const WIDEST_NUMBER: usize = 100;
@@ -40,22 +52,16 @@ fn weight(importance: Importance) -> i64 {
     }
 }
 
-/// What an item is worth at `as_of`: weight × recency.
-fn score(item: &Item, as_of: Timestamp, half_ms: i64) -> i64 {
-    let parts = i128::from(half_ms) + i128::from(age_ms(item, as_of));
-    let worth = i128::from(SCORE_SCALE * weight(item.importance)) * i128::from(half_ms) / parts;
+/// What an item is worth at `as_of`: weight × recency. Without ageing the whole span counts alike: by recency nothing
+/// would be left of months but the last days.
+fn score(item: &Item, as_of: Timestamp, ageing: Ageing) -> i64 {
+    let age_ms = match ageing {
+        Ageing::Age { .. } => age_ms(item, as_of),
+        Ageing::Off => 0,
+    };
+    let parts = i128::from(RECENCY_HALF_MS) + i128::from(age_ms);
+    let worth = i128::from(SCORE_SCALE * weight(item.importance)) * i128::from(RECENCY_HALF_MS) / parts;
     i64::try_from(worth).unwrap_or(i64::MAX)
-}
-
-/// The age at which one of `items` counts half.
-fn recency_half_ms(items: &[Item], as_of: Timestamp, ageing: Ageing) -> i64 {
-    match ageing {
-        Ageing::Age { .. } => RECENCY_HALF_MS,
-        Ageing::Off => {
-            let oldest_ms = items.iter().map(|item| age_ms(item, as_of)).max();
-            (oldest_ms.unwrap_or(0) / RECENCY_HALF_SPANS).max(RECENCY_HALF_MS)
-        }
-    }
 }
 
 /// A candidate line.
@@ -65,14 +71,28 @@ struct Line {
     form: Form,
     gone: bool,
     score: i64,
-    /// Tokens in each form, once counted.
+    /// Tokens of the whole line in each form, once counted; in a dense page of the text alone.
     costs: [Option<i64>; Form::ALL.len()],
+    /// Tokens of what stands around the text in a dense page: its part of the day's heading and of the line's source.
+    around: i64,
+    /// What each form tells, once measured.
+    measures: [Option<Measure>; Form::ALL.len()],
+}
+
+/// What a text tells, in the terms of [`Rarity`], and how long it is in characters.
+#[derive(Clone, Copy)]
+struct Measure {
+    told: i64,
+    chars: usize,
 }
 
 /// The lines of a document in the making.
 pub(super) struct Page<'a> {
     items: &'a [Item],
     counter: &'a dyn TokenCounter,
+    rarity: Rarity,
+    /// Neighbours of one day share its heading, and lines.
+    is_dense: bool,
     /// In the document's order.
     lines: Vec<Line>,
     /// Estimated tokens of the document as the lines are.
@@ -89,7 +109,6 @@ impl<'a> Page<'a> {
         ageing: Ageing,
         counter: &'a dyn TokenCounter,
     ) -> Self {
-        let half_ms = recency_half_ms(items, as_of, ageing);
         let mut lines: Vec<Line> = items
             .iter()
             .enumerate()
@@ -99,8 +118,10 @@ impl<'a> Page<'a> {
                     section: ageing.section_of(item, as_of)?,
                     form: Form::Gist,
                     gone: false,
-                    score: score(item, as_of, half_ms),
+                    score: score(item, as_of, ageing),
                     costs: [None; Form::ALL.len()],
+                    around: 0,
+                    measures: [None; Form::ALL.len()],
                 })
             })
             .collect();
@@ -108,6 +129,8 @@ impl<'a> Page<'a> {
         let mut page = Self {
             items,
             counter,
+            rarity: Rarity::among([]),
+            is_dense: false,
             lines,
             tokens: 0,
             truncated_tokens: 0,
@@ -136,17 +159,35 @@ impl<'a> Page<'a> {
 
     /// Makes the lines fit and returns the document with its exact tokens.
     pub(super) fn settle(&mut self, path: Path, policy: &SummaryPolicy) -> (String, i64) {
+        if path != Path::Append {
+            self.rarity = Rarity::among(self.lines.iter().map(|line| self.items[line.index].text.as_str()));
+        }
         if path == Path::Merge {
             let newest = self.lines.first().map(|line| line.section);
-            self.shorten(newest, policy.append_tokens());
+            self.shorten(newest);
+            self.lengthen(newest, policy.append_tokens());
         }
-        let mut limit = policy.merge_tokens();
+        self.is_dense = path == Path::Full;
+        if self.is_dense {
+            self.lay_out_by_day();
+        }
+        let ceiling = policy.merge_tokens();
+        let mut limit = ceiling;
+        let mut may_widen = self.is_dense;
         loop {
-            self.shorten(None, limit);
-            self.truncate(limit);
+            if self.is_dense || self.tokens >= limit {
+                self.fit(limit);
+            }
             let document = document(self.items, &self.shown());
             let tokens = self.counter.count(&document);
-            if tokens < policy.merge_tokens() || document.is_empty() {
+            let wider = limit.saturating_mul(ceiling) / tokens.max(1);
+            if may_widen && tokens < ceiling && self.tokens > tokens && wider > limit {
+                // The estimate was too high: neighbours share more than was reckoned.
+                may_widen = false;
+                limit = (wider - wider / 64).clamp(limit, limit * WIDENED_PERCENT_MAX / 100);
+                continue;
+            }
+            if tokens < ceiling || document.is_empty() {
                 return (document, tokens);
             }
             // The estimate was too low. Asking for less in proportion, and a little less each time, ends after a few
@@ -156,17 +197,60 @@ impl<'a> Page<'a> {
         }
     }
 
+    /// Makes the page fit anew: all lines as headlines, fewer lines if that isn't enough, longer ones with what is left.
+    fn fit(&mut self, limit: i64) {
+        for line in &mut self.lines {
+            (line.form, line.gone) = (Form::Gist, false);
+        }
+        self.truncated_tokens = 0;
+        self.add_up();
+        self.truncate(limit);
+        self.lengthen(None, limit);
+    }
+
     /// The lines that are left.
-    pub(super) fn shown(&self) -> Vec<Shown> {
-        self.lines
-            .iter()
-            .filter(|line| !line.gone)
-            .map(|line| Shown {
+    pub(super) fn shown(&mut self) -> Vec<Shown> {
+        let left: Vec<usize> = (0..self.lines.len()).filter(|at| !self.lines[*at].gone).collect();
+        let mut shown: Vec<Shown> = Vec::with_capacity(left.len());
+        let (mut chars, mut before) = (0, None);
+        for at in left {
+            let layout = self.layout(before, at, &mut chars);
+            let line = &self.lines[at];
+            before = Some(at);
+            shown.push(Shown {
                 index: line.index,
                 section: line.section,
                 form: line.form,
-            })
-            .collect()
+                layout,
+            });
+        }
+        shown
+    }
+
+    /// How a line is written that follows `before`, on whose line there are `chars` so far.
+    fn layout(&mut self, before: Option<usize>, at: usize, chars: &mut usize) -> Layout {
+        if !self.is_dense {
+            return Layout::Line;
+        }
+        let more = self.measure(at, self.lines[at].form).chars;
+        let has_room = *chars + more <= JOINED_CHARS_MAX;
+        if has_room
+            && before.is_some_and(|before| self.may_share_a_line(&self.lines[before], &self.lines[at]))
+        {
+            *chars += more;
+            Layout::Joined
+        } else {
+            *chars = more;
+            Layout::Day
+        }
+    }
+
+    fn may_share_a_line(&self, one: &Line, next: &Line) -> bool {
+        let (earlier, later) = (&self.items[one.index], &self.items[next.index]);
+        one.section == next.section
+            && !earlier.provisional
+            && !later.provisional
+            && began_on(earlier) == began_on(later)
     }
 
     /// Whether lines had to go.
@@ -174,57 +258,104 @@ impl<'a> Page<'a> {
         self.lines.iter().any(|line| line.gone)
     }
 
-    /// Shortens lines (of one section, if given), least loss first, until the page is under `limit` or all are
-    /// headlines.
-    fn shorten(&mut self, only: Option<Section>, limit: i64) {
-        if self.tokens < limit {
-            return;
-        }
-        for (_, _, at, form) in self.steps(only) {
-            if self.tokens < limit {
-                return;
+    /// Makes lines (of one section, if given) headlines.
+    fn shorten(&mut self, only: Option<Section>) {
+        for at in 0..self.lines.len() {
+            let line = &self.lines[at];
+            if line.gone || only.is_some_and(|section| section != line.section) {
+                continue;
             }
-            let saved = self.cost(at, self.lines[at].form) - self.cost(at, form);
-            // A model may call something longer brief; then the line keeps the form it has.
-            if saved > 0 {
+            let saved = self.cost(at, line.form) - self.cost(at, Form::Gist);
+            self.lines[at].form = Form::Gist;
+            self.tokens -= saved;
+        }
+    }
+
+    /// Gives lines (of one section, if given) their longer texts, up to the section's form: most told per token
+    /// first, as long as the page stays under `limit`.
+    fn lengthen(&mut self, only: Option<Section>, limit: i64) {
+        for (_, _, at, form) in self.steps(only) {
+            let more = self.cost(at, form) - self.cost(at, self.lines[at].form);
+            // A model may call something shorter detailed; then the line keeps the form it has.
+            if more >= 0 && self.lines[at].form > form && self.tokens + more < limit {
                 self.lines[at].form = form;
-                self.tokens -= saved;
+                self.tokens += more;
             }
         }
     }
 
-    /// Every way to shorten a line: what is lost, the age for ties, the line and its new form, least loss first.
-    fn steps(&self, only: Option<Section>) -> Vec<(i64, AgeOrder, usize, Form)> {
-        let mut steps: Vec<_> = self
-            .lines
-            .iter()
-            .enumerate()
-            .filter(|(_, line)| !line.gone && only.is_none_or(|section| section == line.section))
-            .flat_map(|(at, line)| {
-                let age = age_order(&self.items[line.index]);
-                line.form.shorter().map(move |form| {
-                    let factor = if form == Form::Gist { GIST_LOSS } else { 1 };
-                    (line.score.saturating_mul(factor), age, at, form)
-                })
-            })
-            .collect();
+    /// Every way to lengthen a headline, best first: what is gained per character, the age for ties, the line, its
+    /// form.
+    fn steps(&mut self, only: Option<Section>) -> Vec<(Reverse<i64>, AgeOrder, usize, Form)> {
+        let mut steps = Vec::new();
+        for at in 0..self.lines.len() {
+            let line = &self.lines[at];
+            if line.gone || only.is_some_and(|section| section != line.section) {
+                continue;
+            }
+            let age = age_order(&self.items[line.index]);
+            let gains = self.gains(at).into_iter();
+            steps.extend(gains.map(|(gain, form)| (Reverse(gain), age, at, form)));
+        }
         steps.sort_unstable();
         steps
     }
 
-    /// Drops whole lines until the page is under `limit`: lowest score first, decisions and constraints last.
+    /// What a line's longer forms gain per character, each against the form before; a longer form is never better
+    /// than a shorter one, so that it comes after it.
+    fn gains(&mut self, at: usize) -> Vec<(i64, Form)> {
+        let (longest, score) = (self.lines[at].section.default_form(), self.lines[at].score);
+        let (mut shorter, mut best) = (self.measure(at, Form::Gist), i64::MAX);
+        let mut gains = Vec::new();
+        for form in [Form::Brief, Form::Text]
+            .into_iter()
+            .filter(|form| *form >= longest)
+        {
+            let longer = self.measure(at, form);
+            let chars = length(longer.chars) - length(shorter.chars);
+            best = per_cost(score, (longer.told - shorter.told).max(1), chars).min(best);
+            gains.push((best, form));
+            shorter = longer;
+        }
+        gains
+    }
+
+    /// What a line's text of that form tells.
+    fn measure(&mut self, at: usize, form: Form) -> Measure {
+        let line = &mut self.lines[at];
+        let (item, rarity) = (&self.items[line.index], &self.rarity);
+        *line.measures[form as usize].get_or_insert_with(|| {
+            let text = item_text(item, form);
+            let chars = text.chars().count();
+            Measure {
+                told: rarity.told(&text) + length(chars) / CHARS_WORTH,
+                chars,
+            }
+        })
+    }
+
+    /// Drops whole lines until the page is under `limit`, and well under it if any has to go: least told per token
+    /// first, decisions and constraints last.
     fn truncate(&mut self, limit: i64) {
         if self.tokens < limit {
             return;
         }
-        let mut order: Vec<usize> = (0..self.lines.len()).filter(|at| !self.lines[*at].gone).collect();
-        order.sort_by_key(|at| {
-            let line = &self.lines[*at];
-            let item = &self.items[line.index];
-            let is_kept_to_the_last = item.importance >= Importance::Constraint;
-            (is_kept_to_the_last, line.score, age_order(item), line.index)
-        });
-        for at in order {
+        let limit = limit * HEADLINES_PERCENT / 100;
+        let left: Vec<usize> = (0..self.lines.len()).filter(|at| !self.lines[*at].gone).collect();
+        let mut order: Vec<_> = left
+            .into_iter()
+            .map(|at| {
+                let cost = self.cost(at, Form::Gist);
+                let told = self.measure(at, Form::Gist).told;
+                let line = &self.lines[at];
+                let item = &self.items[line.index];
+                let is_kept_to_the_last = item.importance >= Importance::Constraint;
+                let worth = per_cost(line.score, told.max(1), cost);
+                (is_kept_to_the_last, worth, age_order(item), line.index, at)
+            })
+            .collect();
+        order.sort_unstable();
+        for (.., at) in order {
             if self.tokens < limit {
                 return;
             }
@@ -233,6 +364,34 @@ impl<'a> Page<'a> {
             self.tokens -= cost;
             self.truncated_tokens += cost;
         }
+    }
+
+    /// Lays the page out by days: what stands around the texts is shared by neighbours, so each bears its part of it.
+    fn lay_out_by_day(&mut self) {
+        let mut from = 0;
+        while from < self.lines.len() {
+            let first = &self.lines[from];
+            let of_day = self.lines[from..]
+                .iter()
+                .take_while(|line| {
+                    line.section == first.section
+                        && began_on(&self.items[line.index]) == began_on(&self.items[first.index])
+                })
+                .count();
+            let heading = day_text(&day(began_at(&self.items[first.index])));
+            let heading = self.counter.count(&format!("\n{heading}"));
+            for at in from..from + of_day {
+                let item = &self.items[self.lines[at].index];
+                let source = self.counter.count(&format!("-  {}; \n", source_of_day(&[item])));
+                let chars = self.measure(at, Form::Gist).chars;
+                let on_a_line = (JOINED_CHARS_MAX / (chars + JOINT_CHARS)).clamp(1, of_day);
+                let line = &mut self.lines[at];
+                line.around = source / length(on_a_line) + heading / length(of_day) + JOINT_TOKENS;
+                line.costs = [None; Form::ALL.len()];
+            }
+            from += of_day;
+        }
+        self.add_up();
     }
 
     /// Estimates the page anew from the costs of its parts.
@@ -255,10 +414,32 @@ impl<'a> Page<'a> {
     fn cost(&mut self, at: usize, form: Form) -> i64 {
         let line = &mut self.lines[at];
         let item = &self.items[line.index];
-        let (section, counter) = (line.section, self.counter);
-        *line.costs[form as usize]
-            .get_or_insert_with(|| counter.count(&numbered(WIDEST_NUMBER, &item_line(item, section, form))))
+        let (section, counter, is_dense) = (line.section, self.counter, self.is_dense);
+        let around = line.around;
+        around
+            + *line.costs[form as usize].get_or_insert_with(|| {
+                if is_dense {
+                    counter.count(&item_text(item, form))
+                } else {
+                    counter.count(&numbered(WIDEST_NUMBER, &item_line(item, section, form)))
+                }
+            })
     }
+}
+
+fn length(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// What is gained by a cost, as an integer that keeps some digits.
+fn per_cost(score: i64, told: i64, cost: i64) -> i64 {
+    let gain = i128::from(score) * i128::from(told) / i128::from(cost.max(1));
+    i64::try_from(gain).unwrap_or(i64::MAX)
+}
+
+/// The day on which an item began.
+fn began_on(item: &Item) -> i64 {
+    day_number(began_at(item))
 }
 
 /// Orders items by age, oldest first.

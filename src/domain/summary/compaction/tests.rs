@@ -93,7 +93,7 @@ fn merging_shortens_the_newest_section_only_and_the_least_important_first() {
             .unwrap()
             .form
     };
-    assert_eq!(form(14), Form::Gist);
+    assert_ne!(form(14), Form::Text);
     assert_eq!(form(19), Form::Text);
     assert!(
         composed
@@ -113,7 +113,7 @@ fn a_full_document_loses_details_before_items_and_items_by_rank() {
     let shortened = compose_bytes(&items, &policy(whole));
     assert_eq!((shortened.path, shortened.truncated), (Path::Full, false));
     assert_eq!(shortened.shown.len(), 60);
-    let truncated = compose_bytes(&items, &policy(600));
+    let truncated = compose_bytes(&items, &policy(400));
     assert!(truncated.truncated && truncated.truncated_tokens > 0);
     assert_eq!(truncated.dropped.len() + truncated.shown.len(), 60);
     assert!(
@@ -122,7 +122,6 @@ fn a_full_document_loses_details_before_items_and_items_by_rank() {
             .iter()
             .all(|&index| items[index].importance < Importance::Constraint)
     );
-    assert!(truncated.shown.iter().all(|place| place.form == Form::Gist));
     let decisions_alone = compose_bytes(&items, &policy(200));
     assert!(!decisions_alone.shown.is_empty());
     assert!(
@@ -147,15 +146,12 @@ fn without_ageing_the_whole_span_survives_in_shorter_forms() {
     assert_eq!((composed.path, composed.truncated), (Path::Full, false));
     assert_eq!(composed.shown.len(), 150);
     assert!(composed.tokens > 9_000, "room is used: {}", composed.tokens);
-    assert_eq!(
-        (composed.shown[0].form, composed.shown[149].form),
-        (Form::Brief, Form::Text)
-    );
+    assert!(composed.shown.iter().all(|place| place.form < Form::Gist));
     assert_eq!(composed.next_change, None);
 }
 
 #[test]
-fn without_ageing_importance_outlives_recency_over_months() {
+fn without_ageing_importance_counts_and_recency_does_not() {
     let mut items = history(1_000, DAY_MS);
     for item in items.iter_mut().step_by(10) {
         item.importance = Importance::Feature;
@@ -166,18 +162,34 @@ fn without_ageing_importance_outlives_recency_over_months() {
     };
     let composed = compose_bytes(&items, &ageing_off);
     assert!(composed.truncated);
-    let oldest = |importance| {
-        let mut shown = composed.shown.iter().map(|place| place.index);
-        shown
-            .find(|&index| items[index].importance == importance)
-            .unwrap()
-    };
-    assert!(
-        oldest(Importance::Feature) < 100,
-        "{}",
-        oldest(Importance::Feature)
-    );
-    assert!(oldest(Importance::Fix) > 500, "{}", oldest(Importance::Fix));
+    let is_feature = |index: &&usize| items[**index].importance == Importance::Feature;
+    assert_eq!(composed.dropped.iter().find(is_feature), None);
+    assert_eq!(composed.shown[0].index, 0);
+}
+
+#[test]
+fn a_full_document_shows_what_tells_most_and_lets_neighbours_share_their_day() {
+    let mut items = history(60, 10 * MINUTE_MS);
+    for (index, item) in items.iter_mut().enumerate() {
+        item.gist = "It went on as it had gone on before".to_owned();
+        if index % 10 == 3 {
+            item.gist = format!("Moved invoice W{index}77 to account {index}41");
+        }
+        item.brief = item.gist.clone();
+        item.text = item.gist.clone();
+    }
+    let composed = compose_bytes(&items, &policy(200));
+    assert!(composed.truncated);
+    for index in (3..60).step_by(10) {
+        assert!(
+            composed.document.contains(&items[index].gist),
+            "{}",
+            composed.document
+        );
+    }
+    let days = composed.document.matches("### ").count();
+    let lines = composed.document.matches("\n- ").count();
+    assert!(days == 2 && lines < composed.shown.len(), "{}", composed.document);
 }
 
 #[cfg(feature = "tokenizer")]
@@ -264,12 +276,14 @@ fn check(items: &[Item], policy: &SummaryPolicy, counter: &dyn TokenCounter) -> 
     prop_assert!(!(lower_rank_remains && high_rank_is_cut));
 
     for line in composed.document.lines() {
-        let is_heading = Section::ALL
-            .iter()
-            .any(|section| line.strip_prefix("## ") == Some(section.heading()));
-        let is_item = line
-            .split_once(". ")
-            .is_some_and(|(number, _)| number.parse::<usize>().is_ok());
+        let is_heading = line.starts_with("### ")
+            || Section::ALL
+                .iter()
+                .any(|section| line.strip_prefix("## ") == Some(section.heading()));
+        let is_item = line.starts_with("- ")
+            || line
+                .split_once(". ")
+                .is_some_and(|(number, _)| number.parse::<usize>().is_ok());
         prop_assert!(
             is_heading || is_item || line.is_empty() || line == FOOTER,
             "{}",

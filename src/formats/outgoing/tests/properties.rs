@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use super::{Characters, RequestFormat, checker::check, input_of, render};
 use crate::{
     domain::{
-        context::{Alternation, Context, ContextOptions, Origin, build},
+        context::{
+            Alternation, Context, ContextInput, ContextOptions, Origin, SourceCopy, SourceExchange, build,
+        },
         message::{Format, Message, Part},
         text::cut,
     },
@@ -98,8 +100,25 @@ fn options() -> impl Strategy<Value = ContextOptions> {
             alternation,
             system_in_place,
             keep_open_thinking,
+            ends_with_user: keep_open_thinking,
+            ..ContextOptions::default()
         },
     )
+}
+
+/// Every `nth` message that isn't of the preamble, some of them pinned.
+fn copies_of<'a>(input: &ContextInput<'a>, nth: i64) -> Vec<SourceCopy<'a>> {
+    let of_exchange = |exchange: &SourceExchange<'a>| {
+        let number = exchange.exchange;
+        let messages = exchange.messages.clone().into_iter();
+        messages.map(move |message| SourceCopy {
+            exchange: number,
+            pinned: message.seq % 2 == 0,
+            message,
+        })
+    };
+    let all = input.exchanges.iter().flat_map(of_exchange);
+    all.filter(|copy| copy.message.seq % nth == 0).collect()
 }
 
 fn stored(context: &Context<'_>) -> BTreeSet<i64> {
@@ -131,13 +150,22 @@ proptest! {
         options in options(),
         evicted in any::<bool>(),
         summary in option::of(words()),
+        pins_max_tokens in 0..300_i64,
+        nth in 1..5_i64,
     ) {
         let mut input = input_of(&messages);
+        let options = ContextOptions { pins_max_tokens, ..options };
+        input.copies = copies_of(&input, nth);
         input.evicted = evicted;
         input.summary = summary.filter(|text| !text.trim().is_empty());
         let context = build(&input, &options, &Characters);
         let counted: i64 = context.turns.iter().map(|turn| turn.tokens(&Characters)).sum();
         prop_assert_eq!(counted, context.tokens);
+        let left = context.left_copies.iter().map(|left| left.seq);
+        let told: BTreeSet<i64> = context.copied.iter().copied().chain(left).collect();
+        prop_assert_eq!(told.len(), context.copied.len() + context.left_copies.len());
+        let views = stored(&context);
+        prop_assert!(context.copied.iter().all(|seq| !views.contains(seq) || may_move(&messages[usize::try_from(*seq - 1).unwrap()])));
         prop_assert!(context.over_budget || context.limit_tokens.is_none_or(|limit| counted <= limit));
         for target in RequestFormat::ALL {
             let targeted = ContextOptions { system_in_place: target.takes_system_in_place(), ..options };

@@ -2,17 +2,73 @@
 
 use sqlx::{Row as _, SqliteConnection};
 
-use super::super::super::StoreResult;
+use super::super::super::{AppendRequest, StoreResult};
 use crate::domain::{
     agent::AgentId,
     exchange::Exchange,
-    ledger::{Cut, Ledger, Overflow, Return},
+    ledger::{Cut, Eviction, Ledger, Overflow, Return, WindowExchange},
+    time::Timestamp,
     window::Budget,
 };
 
+/// Moves the boundary if the window is over one of its ceilings. `unwritten` are exchanges whose rows aren't there yet,
+/// or not as they are now.
+pub(super) async fn evict(
+    tx: &mut SqliteConnection,
+    request: &AppendRequest,
+    unwritten: &[Exchange],
+    ledger: &mut Ledger,
+    at: Timestamp,
+) -> StoreResult<Option<Eviction>> {
+    let budget = request.rules.budget;
+    let by_tokens = match ledger.overflow(budget) {
+        Some(overflow) => Some(find_cut(tx, &request.agent, overflow, unwritten).await?),
+        None => None,
+    };
+    let held = if budget.max_messages() > 0 {
+        window(tx, &request.agent, ledger.first_exchange, unwritten).await?
+    } else {
+        Vec::new()
+    };
+    let by_messages = ledger.message_overflow(budget, held.iter().copied());
+    let cut = ledger.later_cut(by_tokens, by_messages);
+    Ok(cut.and_then(|cut| ledger.evict_to(cut, at)))
+}
+
+/// The exchanges of the window, which is a small one: it has a ceiling in messages.
+async fn window(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    first_exchange: i64,
+    unwritten: &[Exchange],
+) -> StoreResult<Vec<WindowExchange>> {
+    let sql = "-- sqlite/boundary.window\nSELECT exchange, tokens_before, messages FROM exchange_log \
+               WHERE agent_id = ?1 AND exchange >= ?2 AND exchange < ?3 AND set_aside_at IS NULL \
+               AND role = 'exchange' ORDER BY exchange";
+    let stored_before = unwritten.first().map_or(i64::MAX, |first| first.exchange);
+    let found = sqlx::query(sql)
+        .bind(agent.as_str())
+        .bind(first_exchange)
+        .bind(stored_before)
+        .fetch_all(tx)
+        .await?;
+    let stored = found.iter().map(|row| {
+        let cut = Cut {
+            exchange: row.try_get(0)?,
+            tokens_before: row.try_get(1)?,
+        };
+        let messages = row.try_get(2)?;
+        Ok(WindowExchange { cut, messages })
+    });
+    let mut held = stored.collect::<Result<Vec<_>, sqlx::Error>>()?;
+    let first = unwritten.partition_point(|exchange| exchange.exchange < first_exchange);
+    held.extend(unwritten.iter().skip(first).map(WindowExchange::from));
+    Ok(held)
+}
+
 /// The first exchange with enough tokens before it: one index look-up among the stored ones, whose totals are all
 /// below those of this append.
-pub(super) async fn find_cut(
+pub(in super::super) async fn find_cut(
     tx: &mut SqliteConnection,
     agent: &AgentId,
     overflow: Overflow,
@@ -49,15 +105,21 @@ pub(super) async fn take_back(
     let Some(room) = ledger.room(budget) else {
         return Ok(None);
     };
-    let sql = "-- sqlite/boundary.take_back\nSELECT exchange, tokens_before FROM exchange_log WHERE agent_id = ?1 \
-               AND tokens_before >= ?2 AND exchange > ?3 AND set_aside_at IS NULL AND role = 'exchange' \
-               AND exchange >= coalesce((SELECT max(s.first_exchange) FROM sessions c JOIN sessions s \
+    // With a ceiling in messages only the newest exchanges that are within it; the newest of all always is.
+    let sql = "-- sqlite/boundary.take_back\nSELECT e.exchange, e.tokens_before FROM exchange_log e WHERE e.agent_id = ?1 \
+               AND e.tokens_before >= ?2 AND e.exchange > ?3 AND e.set_aside_at IS NULL AND e.role = 'exchange' \
+               AND e.exchange >= coalesce((SELECT max(s.first_exchange) FROM sessions c JOIN sessions s \
                ON s.agent_id = c.agent_id AND s.session = c.session + 1 \
-               WHERE c.agent_id = ?1 AND c.end_reason = 'clear'), 0) ORDER BY tokens_before, exchange LIMIT 1";
+               WHERE c.agent_id = ?1 AND c.end_reason = 'clear'), 0) \
+               AND (?4 = 0 OR e.exchange >= (SELECT min(f.exchange) FROM (SELECT n.exchange, \
+               sum(n.messages) OVER (ORDER BY n.exchange DESC) AS messages FROM exchange_log n WHERE n.agent_id = ?1 \
+               AND n.exchange > ?3 AND n.set_aside_at IS NULL AND n.role = 'exchange') f WHERE f.messages <= ?4)) \
+               ORDER BY e.tokens_before, e.exchange LIMIT 1";
     let found = sqlx::query(sql)
         .bind(agent.as_str())
         .bind(room.tokens_before_min)
         .bind(ledger.summarized_through)
+        .bind(budget.max_messages())
         .fetch_optional(tx)
         .await?;
     let Some(row) = found else { return Ok(None) };

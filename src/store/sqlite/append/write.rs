@@ -5,7 +5,7 @@ use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 use super::{
     super::{
         super::{AppendRequest, Prepared, StoreResult},
-        session,
+        lineage, session,
     },
     NewSession, Written,
 };
@@ -16,7 +16,7 @@ use crate::domain::{
     time::Timestamp,
 };
 
-/// The most rows that one statement inserts: with twelve values each, well below SQLite's limit of 32,766.
+/// The most rows that one statement inserts: with fourteen values each, well below SQLite's limit of 32,766.
 const ROWS_MAX: usize = 64;
 
 /// Writes messages, exchanges and sessions.
@@ -27,6 +27,7 @@ pub(super) async fn rows(
     ledger: &Ledger,
 ) -> StoreResult<()> {
     insert_messages(tx, request, written).await?;
+    note_important(tx, request, written).await?;
     write_exchanges(tx, &request.agent, written, ledger).await?;
     write_sessions(tx, &request.agent, &written.sessions).await
 }
@@ -110,6 +111,24 @@ async fn insert_messages(
     Ok(())
 }
 
+async fn note_important(
+    tx: &mut SqliteConnection,
+    request: &AppendRequest,
+    written: &Written,
+) -> StoreResult<()> {
+    for placed in &written.messages {
+        let message = request
+            .messages
+            .get(placed.place)
+            .map(|prepared| &prepared.message);
+        if message.is_some_and(|message| message.important && message.kind.is_conversation()) {
+            let place = (placed.seq, placed.exchange, placed.session);
+            lineage::pins::note_important(tx, &request.agent, place).await?;
+        }
+    }
+    Ok(())
+}
+
 async fn write_exchanges(
     tx: &mut SqliteConnection,
     agent: &AgentId,
@@ -136,7 +155,7 @@ pub(in super::super) async fn upsert_exchanges(
 ) -> StoreResult<()> {
     QueryBuilder::<Sqlite>::new(
         "-- sqlite/append.exchanges\nINSERT INTO exchange_log (agent_id, exchange, role, session, source_agent_id, \
-         first_seq, last_seq, tokens, tokens_before, state, opened_at, last_at, headline) ",
+         first_seq, last_seq, messages, tokens, tokens_before, state, opened_at, last_at, headline) ",
     )
     .push_values(exchanges, |mut row, exchange| {
         row.push_bind(agent.as_str())
@@ -146,6 +165,7 @@ pub(in super::super) async fn upsert_exchanges(
             .push_bind(agent.as_str())
             .push_bind(exchange.first_seq)
             .push_bind(exchange.last_seq)
+            .push_bind(exchange.messages)
             .push_bind(exchange.tokens)
             .push_bind(exchange.tokens_before)
             .push_bind(exchange.state.name())
@@ -154,7 +174,8 @@ pub(in super::super) async fn upsert_exchanges(
             .push_bind(serde_json::json!(exchange.headline).to_string());
     })
     .push(
-        " ON CONFLICT (agent_id, exchange) DO UPDATE SET last_seq = excluded.last_seq, tokens = excluded.tokens, \
+        " ON CONFLICT (agent_id, exchange) DO UPDATE SET last_seq = excluded.last_seq, \
+         messages = excluded.messages, tokens = excluded.tokens, \
          state = excluded.state, opened_at = excluded.opened_at, last_at = excluded.last_at, \
          headline = excluded.headline",
     )
@@ -221,7 +242,7 @@ async fn update_agent(
                newest_exchange = ?7, session = ?8, first_exchange = ?9, tokens_before_window = ?10, \
                pending_since = CASE WHEN ?9 > ?14 + 1 THEN coalesce(pending_since, ?11) END, \
                last_eviction = last_eviction + ?12, budget_tokens = ?13, summarized_through = ?14, \
-               preamble_exchange = ?15 WHERE agent_id = ?1";
+               preamble_exchange = ?15, max_messages = ?16 WHERE agent_id = ?1";
     sqlx::query(sql)
         .bind(request.agent.as_str())
         .bind(request.now.0)
@@ -238,6 +259,7 @@ async fn update_agent(
         .bind(request.rules.budget.budget_tokens())
         .bind(ledger.summarized_through)
         .bind(ledger.preamble.as_ref().map(|preamble| preamble.exchange))
+        .bind(request.rules.budget.max_messages())
         .execute(tx)
         .await?;
     Ok(())

@@ -6,18 +6,19 @@ use sqlx::{QueryBuilder, Row as _, Sqlite, SqliteConnection};
 use super::super::{
     super::{
         StoreError, StoreResult,
-        archive::{ArchiveError, Recorded, Restore, Restored},
+        archive::{ArchiveError, Origin, Recorded, Restore, Restored},
     },
     agent,
     append::write,
-    lineage, queue, session,
+    fork, lineage, queue, session,
 };
 use crate::domain::{
     agent::AgentId,
     exchange::{Exchange, PREAMBLE},
-    journal::{Head, JournalError, take_in},
+    journal::{Head, JournalError, MarkRecord, SessionRecord, take_in},
     ledger::{Cut, Eviction, Ledger},
     lineage::Step,
+    settings::AgentSettings,
     time::Timestamp,
     work::Reason,
 };
@@ -65,8 +66,14 @@ pub(super) async fn restore(
 }
 
 async fn restore_all(tx: &mut SqliteConnection, request: &Restore) -> Result<Restored, ArchiveError> {
-    let found = agent::load(tx, &request.agent).await?;
+    let mut found = agent::load(tx, &request.agent).await?;
     let is_new = found.is_none();
+    if is_new {
+        begin(tx, request).await?;
+        found = agent::load(tx, &request.agent).await?;
+    } else if let Some(origin) = &request.origin {
+        compare_forks(tx, &request.agent, origin).await?;
+    }
     let mut ledger = found.map(|row| row.ledger).unwrap_or_default();
     let known = request
         .records
@@ -79,9 +86,6 @@ async fn restore_all(tx: &mut SqliteConnection, request: &Restore) -> Result<Res
     };
     if fresh.is_empty() && !is_new {
         return Ok(restored);
-    }
-    if is_new {
-        write::create(tx, &request.agent, request.now).await?;
     }
     for part in fresh.split_inclusive(|recorded| recorded.step.is_some()) {
         restore_part(tx, request, part, &mut ledger).await?;
@@ -97,6 +101,45 @@ async fn restore_all(tx: &mut SqliteConnection, request: &Restore) -> Result<Res
         wake(tx, &request.agent, request.now).await?;
     }
     Ok(restored)
+}
+
+/// Makes an agent that isn't there yet.
+async fn begin(tx: &mut SqliteConnection, request: &Restore) -> Result<(), ArchiveError> {
+    let agent = &request.agent;
+    let Some(origin) = &request.origin else {
+        return Ok(write::create(tx, agent, request.now).await?);
+    };
+    if let Err(error) = serde_json::from_str::<AgentSettings>(origin.settings.get()) {
+        return Err(JournalError::Settings(error.to_string()).into());
+    }
+    match &origin.fork {
+        Some(fork) => fork::record::bring_back(tx, agent, fork, request.now).await?,
+        None => write::create(tx, agent, request.now).await?,
+    }
+    let sql = "-- sqlite/archive.origin\nUPDATE agents SET project_id = ?2, settings = ?3, created_at = ?4 \
+               WHERE agent_id = ?1";
+    sqlx::query(sql)
+        .bind(agent.as_str())
+        .bind(origin.project.as_deref())
+        .bind(origin.settings.get())
+        .bind(origin.created_at.0)
+        .execute(tx)
+        .await
+        .map_err(StoreError::from)?;
+    Ok(())
+}
+
+/// An agent that is there must have begun where the journal says.
+async fn compare_forks(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    origin: &Origin,
+) -> Result<(), ArchiveError> {
+    let kept = fork::record::kept(tx, agent).await?;
+    if kept == origin.fork {
+        return Ok(());
+    }
+    Err(JournalError::OtherFork.into())
 }
 
 /// Whether what is there is what the journal says.
@@ -150,6 +193,8 @@ async fn restore_part(
                 return Err(JournalError::Summarised { seq: record.seq }.into());
             }
         }
+        Some((_, Step::Pin(seq))) => drop(lineage::pins::pin(tx, &request.agent, *seq).await?),
+        Some((_, Step::Unpin(seq))) => drop(lineage::pins::unpin(tx, &request.agent, *seq).await?),
     }
     Ok(write_state(tx, request, &placed, ledger).await?)
 }
@@ -201,6 +246,10 @@ async fn write_rows(
 ) -> StoreResult<()> {
     for run in write::runs(part) {
         insert_messages(tx, agent, run).await?;
+    }
+    for Recorded { record, .. } in part.iter().filter(|recorded| recorded.important) {
+        let place = (record.seq, record.exchange, record.session);
+        lineage::pins::note_important(tx, agent, place).await?;
     }
     let preamble: Vec<&Exchange> = placed.preamble.iter().chain(&ledger.preamble).collect();
     for run in write::runs(&preamble) {
@@ -291,7 +340,7 @@ async fn seal(
     let session = head.sessions.last().map_or(ledger.session, |last| last.session);
     let sql = "-- sqlite/archive.seal\nUPDATE agents SET project_id = ?2, settings = ?3, created_at = ?4, as_of = ?5, \
                session = ?6, first_exchange = ?7, tokens_before_window = ?8, budget_tokens = ?9, \
-               last_eviction = ?10, pending_since = ?11 WHERE agent_id = ?1";
+               last_eviction = ?10, pending_since = ?11, max_messages = ?12 WHERE agent_id = ?1";
     sqlx::query(sql)
         .bind(head.agent_id.as_str())
         .bind(head.project.as_deref())
@@ -304,6 +353,7 @@ async fn seal(
         .bind(head.budget_tokens)
         .bind(i64::try_from(head.evictions.len()).unwrap_or(i64::MAX))
         .bind((ledger.pending_numbers() > 0).then_some(now.0))
+        .bind(head.max_messages)
         .execute(tx)
         .await
         .map_err(StoreError::from)?;
@@ -322,12 +372,19 @@ async fn wake(tx: &mut SqliteConnection, agent: &AgentId, now: Timestamp) -> Sto
 }
 
 async fn replace_sessions(tx: &mut SqliteConnection, head: &Head) -> StoreResult<()> {
-    let agent = &head.agent_id;
     sqlx::query("-- sqlite/archive.forget_sessions\nDELETE FROM sessions WHERE agent_id = ?1")
-        .bind(agent.as_str())
+        .bind(head.agent_id.as_str())
         .execute(&mut *tx)
         .await?;
-    for record in &head.sessions {
+    write_sessions(tx, &head.agent_id, &head.sessions).await
+}
+
+pub(in super::super) async fn write_sessions(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    sessions: &[SessionRecord],
+) -> StoreResult<()> {
+    for record in sessions {
         session::open(tx, agent, record.session, record.first_exchange, record.opened_at).await?;
         if let (Some(ended_at), Some(reason)) = (record.ended_at, &record.end_reason) {
             session::end(tx, agent, record.session, ended_at, reason).await?;
@@ -362,11 +419,19 @@ async fn replace_marks(tx: &mut SqliteConnection, head: &Head) -> StoreResult<()
         .bind(head.agent_id.as_str())
         .execute(&mut *tx)
         .await?;
+    write_marks(tx, &head.agent_id, &head.marks).await
+}
+
+pub(in super::super) async fn write_marks(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    marks: &[MarkRecord],
+) -> StoreResult<()> {
     let sql = "-- sqlite/archive.mark\nINSERT INTO marks (agent_id, mark, label, exchange, first_exchange, \
                tokens_before_window) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-    for record in &head.marks {
+    for record in marks {
         sqlx::query(sql)
-            .bind(head.agent_id.as_str())
+            .bind(agent.as_str())
             .bind(record.mark)
             .bind(record.label.as_deref())
             .bind(record.exchange)

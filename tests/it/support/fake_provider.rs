@@ -1,10 +1,13 @@
-//! An OpenAI-compatible server that does as planned.
+//! A server that speaks every provider's API and does as planned.
 //!
 //! It runs in a thread and a runtime of its own, so it serves async tests, tests with paused time, and tests that
-//! drive the real binary from outside alike. It stops when it is dropped.
+//! drive the real binary from outside alike. It stops when it is dropped. What it answers is checked with the
+//! providers' own clients (`scripts/check-fakes`).
 
 mod answer;
+mod faults;
 mod shape;
+mod trouble;
 
 use std::{
     collections::VecDeque,
@@ -14,22 +17,32 @@ use std::{
     time::Duration,
 };
 
-use axum::{Json, Router, extract::State, http::HeaderMap, response::Response, routing::post};
+use axum::{
+    Json, Router,
+    extract::State,
+    http::{HeaderMap, StatusCode, Uri},
+    response::{IntoResponse as _, Response},
+};
 use recapd::domain::prompt::FENCE_WORD;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::{
+    shape::{Call, Shape},
+    trouble::{Trouble, Wait},
+};
 
 /// What the server does with one request.
 #[derive(Clone, Debug)]
 pub(crate) enum Planned {
     /// Valid items, one per exchange of the prompt.
     Good,
-    /// A completion with this text.
+    /// An answer with this text.
     Content(String),
-    /// A completion with prose instead of JSON.
+    /// An answer with prose instead of JSON.
     Garbage,
-    /// A completion without text.
+    /// An answer without text.
     Empty,
     /// Items for exchanges that nobody asked about.
     WrongExchanges,
@@ -43,6 +56,8 @@ pub(crate) enum Planned {
     ContentFilter,
     /// The answer was cut off at the output limit.
     Length,
+    /// An error in the provider's own words.
+    Trouble(Trouble, Wait),
     /// This status, body and headers.
     Status(u16, String, Vec<(&'static str, String)>),
     /// Success, with a body that is no JSON.
@@ -60,6 +75,12 @@ pub(crate) enum Planned {
 }
 
 impl Planned {
+    /// That trouble in the words of that provider, whoever is asked.
+    pub(crate) fn foreign(words: Shape, trouble: &Trouble) -> Self {
+        let (status, body, headers) = trouble.refusal(words, Wait::Unsaid);
+        Self::Status(status, body, headers)
+    }
+
     /// A status with a body and no headers.
     pub(crate) fn status(status: u16, body: impl Into<String>) -> Self {
         Self::Status(status, body.into(), Vec::new())
@@ -69,6 +90,9 @@ impl Planned {
 /// A request as it came in.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
+    pub(crate) shape: Shape,
+    pub(crate) call: Call,
+    pub(crate) path: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Value,
     /// What is wrong with it; it was answered with 400 if anything is.
@@ -83,12 +107,12 @@ impl Recorded {
 
     /// How it asks for the form of the answer: `json_schema`, `json_object`, or nothing.
     pub(crate) fn format(&self) -> &str {
-        self.body["response_format"]["type"].as_str().unwrap_or_default()
+        self.shape.format(&self.body).0
     }
 
     /// The exchanges in the fenced material, as it numbers them.
     pub(crate) fn exchanges(&self) -> Vec<i64> {
-        let material = self.body["messages"][1]["content"].as_str().unwrap_or_default();
+        let (_, material) = self.shape.prompt(&self.body);
         let headings = material
             .lines()
             .filter(|line| line.starts_with(&format!("[{FENCE_WORD} ")));
@@ -108,14 +132,14 @@ struct Shared {
 
 /// The server.
 #[derive(Debug)]
-pub(crate) struct FakeOpenAi {
+pub(crate) struct FakeProvider {
     address: SocketAddr,
     shared: Arc<Shared>,
     stop: CancellationToken,
     thread: Option<JoinHandle<()>>,
 }
 
-impl FakeOpenAi {
+impl FakeProvider {
     /// A server on a free port of 127.0.0.1 that answers everything well.
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -141,8 +165,8 @@ impl FakeOpenAi {
     }
 
     /// What to configure as the base URL.
-    pub(crate) fn base_url(&self) -> String {
-        format!("http://{}/v1", self.address)
+    pub(crate) fn base_url(&self, shape: Shape) -> String {
+        format!("http://{}{}", self.address, shape.base_path())
     }
 
     /// Plans what happens to the next requests, one each, after what is planned already.
@@ -174,7 +198,7 @@ impl FakeOpenAi {
     }
 }
 
-impl Drop for FakeOpenAi {
+impl Drop for FakeProvider {
     fn drop(&mut self) {
         self.stop.cancel();
         if let Some(thread) = self.thread.take() {
@@ -190,9 +214,7 @@ fn serve(listener: TcpListener, shared: Arc<Shared>, stop: &CancellationToken) {
         .unwrap();
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-        let router = Router::new()
-            .route("/v1/chat/completions", post(complete))
-            .with_state(shared);
+        let router = Router::new().fallback(respond).with_state(shared);
         tokio::select! {
             () = stop.cancelled() => {}
             served = axum::serve(listener, router) => served.unwrap(),
@@ -200,13 +222,20 @@ fn serve(listener: TcpListener, shared: Arc<Shared>, stop: &CancellationToken) {
     });
 }
 
-async fn complete(
+async fn respond(
     State(shared): State<Arc<Shared>>,
+    uri: Uri,
     headers: HeaderMap,
     Json(body): Json<Value>,
 ) -> Response {
-    let faults = shape::faults(&body);
+    let Some((shape, call)) = Shape::of(uri.path()) else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    let faults = faults::of(shape, call, &headers, &body);
     let request = Recorded {
+        shape,
+        call,
+        path: uri.path().to_owned(),
         headers,
         body,
         faults,
@@ -216,7 +245,7 @@ async fn complete(
         let next = shared.script.lock().unwrap().pop_front();
         next.unwrap_or_else(|| shared.otherwise.lock().unwrap().clone())
     } else {
-        answer::malformed(&request.faults)
+        Planned::Trouble(Trouble::Because(request.faults.join("; ")), Wait::Unsaid)
     };
     shared.arrived.send_modify(|count| *count += 1);
     answer::to(&request, planned).await

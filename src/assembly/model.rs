@@ -1,0 +1,134 @@
+//! From `[model]` to the model that writes the summaries.
+
+use std::sync::Arc;
+
+use secrecy::SecretString;
+
+use crate::{
+    config::{self, Config, ModelConfig, ModelMode},
+    llm::{
+        ChatModel, LlmError,
+        anthropic::{Anthropic, AnthropicModel, ApiVersion},
+        gemini::{Gemini, GeminiModel},
+        http::HttpSettings,
+        offline::OfflineModel,
+        ollama::{Ollama, OllamaModel},
+        openai::{OpenAiChat, OpenAiModel, OutputLimitField},
+        remote::{Effort, RemoteSettings},
+        responses::{Responses, ResponsesModel},
+    },
+};
+
+/// Tokens of a prompt beside its material: the instructions, which have some 900, and what frames them.
+const INSTRUCTIONS_TOKENS: i64 = 2_000;
+/// A context is a multiple of this many tokens.
+const CONTEXT_STEP_TOKENS: i64 = 1_024;
+
+/// The model that the configuration names. `api_key` is needed by most providers, but not by local ones.
+///
+/// # Errors
+/// When the client can't be built.
+pub fn model(config: &Config, api_key: Option<SecretString>) -> Result<Arc<dyn ChatModel>, LlmError> {
+    let remote = remote_settings(&config.model, api_key);
+    Ok(match config.model.mode {
+        ModelMode::Offline => Arc::new(OfflineModel),
+        ModelMode::Anthropic => {
+            let version = match config.model.anthropic_version {
+                config::AnthropicVersion::June2023 => ApiVersion::June2023,
+                config::AnthropicVersion::October2026 => ApiVersion::October2026,
+            };
+            Arc::new(AnthropicModel::new(Anthropic { version }, remote)?)
+        }
+        ModelMode::OpenAi => {
+            let output_limit_field = match config.model.output_limit_field {
+                config::OutputLimitField::Auto => OutputLimitField::Auto,
+                config::OutputLimitField::MaxTokens => OutputLimitField::MaxTokens,
+                config::OutputLimitField::MaxCompletionTokens => OutputLimitField::MaxCompletionTokens,
+            };
+            Arc::new(OpenAiModel::new(OpenAiChat { output_limit_field }, remote)?)
+        }
+        ModelMode::OpenAiResponses => Arc::new(ResponsesModel::new(Responses, remote)?),
+        ModelMode::Gemini => Arc::new(GeminiModel::new(Gemini, remote)?),
+        ModelMode::Ollama => {
+            let num_ctx = num_ctx(config);
+            Arc::new(OllamaModel::new(Ollama { num_ctx }, remote)?)
+        }
+    })
+}
+
+fn remote_settings(model: &ModelConfig, api_key: Option<SecretString>) -> RemoteSettings {
+    RemoteSettings {
+        base_url: model.address().to_owned(),
+        model: model.name().to_owned(),
+        api_key,
+        http: HttpSettings {
+            timeout_ms: model.timeout_ms,
+            connect_timeout_ms: model.connect_timeout_ms,
+            proxy_url: None,
+        },
+        effort: match model.effort {
+            config::Effort::Default => Effort::Default,
+            config::Effort::Low => Effort::Low,
+            config::Effort::Medium => Effort::Medium,
+            config::Effort::High => Effort::High,
+        },
+        thinking_reserve_tokens: model.thinking_reserve_tokens,
+    }
+}
+
+/// What Ollama loads a model with: what is configured, else what the largest update may need. Its tokens are not those
+/// by which updates are measured, hence a quarter more for the material.
+fn num_ctx(config: &Config) -> i64 {
+    let Config { model, worker, .. } = config;
+    if model.num_ctx > 0 {
+        return model.num_ctx;
+    }
+    let material = worker.input_tokens_max.saturating_mul(5) / 4;
+    let needed = [
+        model.output_tokens_max,
+        model.thinking_reserve_tokens,
+        INSTRUCTIONS_TOKENS,
+    ]
+    .into_iter()
+    .fold(material, i64::saturating_add);
+    let steps = needed.saturating_add(CONTEXT_STEP_TOKENS - 1) / CONTEXT_STEP_TOKENS;
+    steps.saturating_mul(CONTEXT_STEP_TOKENS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mode_has_its_provider() {
+        for (mode, provider, name) in [
+            (ModelMode::Offline, "offline", "extractive"),
+            (ModelMode::Anthropic, "anthropic", "claude-haiku-5-5"),
+            (ModelMode::OpenAi, "openai", "gpt-5.4-mini"),
+            (ModelMode::OpenAiResponses, "openai-responses", "gpt-5.4-mini"),
+            (ModelMode::Gemini, "gemini", "gemini-3.8-flash"),
+        ] {
+            let mut config = Config::default();
+            config.model.mode = mode;
+            let model = model(&config, Some("key".into())).unwrap();
+            assert_eq!((model.provider(), model.model()), (provider, name));
+        }
+        let mut config = Config::default();
+        config.model.mode = ModelMode::Ollama;
+        config.model.model = "qwen3:8b".to_owned();
+        let model = model(&config, None).unwrap();
+        assert_eq!((model.provider(), model.model()), ("ollama", "qwen3:8b"));
+    }
+
+    #[test]
+    fn ollamas_context_holds_what_an_update_may_need() {
+        let mut config = Config::default();
+        assert_eq!(num_ctx(&config), 40_960);
+        config.model.num_ctx = 8_192;
+        assert_eq!(num_ctx(&config), 8_192);
+        config.model.num_ctx = 0;
+        config.worker.input_tokens_max = 1_000_000;
+        config.model.output_tokens_max = 1_000_000;
+        assert!(num_ctx(&config) > 2_250_000);
+    }
+}

@@ -1,0 +1,214 @@
+//! `recapd mark`, `rewind`, `clear` and `fork`.
+
+use std::{process::ExitCode, sync::Arc};
+
+use clap::Args;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{
+    Shared,
+    exit::{Failed, UNAVAILABLE},
+    open, output,
+    remote::Remote,
+};
+use crate::{
+    assembly,
+    clock::SystemClock,
+    config::Config,
+    domain::{agent::AgentId, lineage::Step},
+    keeper::{ForkReply, Keeper, StepReply},
+    store::{Store, StoreError, sqlite::SqliteStore},
+};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A mark leads back to the exchange in which it stands, and to the window as it was. Examples:
+  recapd mark my-agent \"before the refactoring\"
+  recapd mark my-agent --server http://127.0.0.1:7411")]
+pub(super) struct Mark {
+    /// The agent
+    agent: AgentId,
+    /// The mark's name [default: none]
+    label: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Later exchanges are set aside, not deleted; they keep their numbers. Examples:
+  recapd rewind my-agent                             to the newest mark
+  recapd rewind my-agent \"before the refactoring\"")]
+pub(super) struct Rewind {
+    /// The agent
+    agent: AgentId,
+    /// The mark's name [default: the newest mark]
+    label: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The window is emptied and a new session begins; what was in it is summarised. Marks are forgotten. Example:
+  recapd clear my-agent")]
+pub(super) struct Clear {
+    /// The agent
+    agent: AgentId,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The child shares the parent's past and nothing of its future. Example:
+  recapd fork my-agent my-agent-scout")]
+pub(super) struct Fork {
+    /// Where the child begins
+    parent: AgentId,
+    /// The child, which must not be there yet
+    child: AgentId,
+}
+
+impl Mark {
+    pub(super) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        let body = json!({ "label": self.label });
+        step(
+            config,
+            shared,
+            &self.agent,
+            &Step::Mark(self.label),
+            ("mark", body),
+        )
+    }
+}
+
+impl Rewind {
+    pub(super) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        let body = json!({ "to": self.label });
+        step(
+            config,
+            shared,
+            &self.agent,
+            &Step::Rewind(self.label),
+            ("rewind", body),
+        )
+    }
+}
+
+impl Clear {
+    pub(super) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        step(config, shared, &self.agent, &Step::Clear, ("clear", json!({})))
+    }
+}
+
+impl Fork {
+    pub(super) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        let Self { parent, child } = self;
+        let reply = open::block_on(async {
+            if let Some(server) = &shared.server {
+                return ask(server, &parent, ("fork", json!({ "child": child }))).await;
+            }
+            let keeper = open(config, &parent).await?;
+            let forked = keeper.fork(&parent, &child).await?;
+            written(&ForkReply::new(parent.clone(), child.clone(), forked))
+        })?;
+        print(shared, &reply, &|reply| {
+            format!(
+                "forked {child} from {parent} at {}: {} exchanges and {} items of the summary are shared",
+                number(&reply["fork_exchange"]),
+                reply["exchanges"],
+                reply["items"]
+            )
+        })
+    }
+}
+
+fn step(
+    config: &Config,
+    shared: &Shared,
+    agent: &AgentId,
+    step: &Step,
+    asked: (&str, Value),
+) -> Result<ExitCode, Failed> {
+    let reply = open::block_on(async {
+        if let Some(server) = &shared.server {
+            return ask(server, agent, asked).await;
+        }
+        let keeper = open(config, agent).await?;
+        let outcome = keeper.step(agent, step).await?;
+        written(&StepReply::from(outcome))
+    })?;
+    print(shared, &reply, &|reply| line(agent, step, reply))
+}
+
+/// The keeper over the database, which no daemon may hold: it would answer readers from before the step.
+pub(super) async fn open(config: &Config, agent: &AgentId) -> Result<Keeper, Failed> {
+    // A database that isn't there is not made.
+    open::look(config).await?;
+    let settings = assembly::sqlite_settings(&config.database);
+    let store = SqliteStore::open(&settings).await.map_err(|error| match error {
+        StoreError::InUse(_) => {
+            let hint = "ask the daemon that runs there: --server http://127.0.0.1:7411";
+            Failed::new(UNAVAILABLE, anyhow::anyhow!("{error}; {hint}"))
+        }
+        error => error.into(),
+    })?;
+    let store = Arc::new(store);
+    if store.agent(agent).await?.is_none() {
+        return Err(open::unknown(store.as_ref(), agent).await);
+    }
+    let shared: Arc<dyn Store> = Arc::<SqliteStore>::clone(&store);
+    Ok(assembly::keeper_alone(config, shared, Arc::new(SystemClock)).await?)
+}
+
+async fn ask(server: &str, agent: &AgentId, (action, body): (&str, Value)) -> Result<Value, Failed> {
+    let path = format!("/v1/agents/{agent}/{action}");
+    let text = Remote::new(server)?.post(&path, &body).await?;
+    Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
+}
+
+fn written(reply: &impl Serialize) -> Result<Value, Failed> {
+    Ok(serde_json::to_value(reply).map_err(anyhow::Error::new)?)
+}
+
+fn print(shared: &Shared, reply: &Value, line: &dyn Fn(&Value) -> String) -> Result<ExitCode, Failed> {
+    if shared.json {
+        output::json(reply)?;
+    } else {
+        output::text(&line(reply))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a step did, in one line.
+fn line(agent: &AgentId, step: &Step, reply: &Value) -> String {
+    let named = |label: &Option<String>| {
+        label
+            .as_ref()
+            .map_or_else(String::new, |label| format!(" `{label}`"))
+    };
+    match step {
+        Step::Pin(seq) => format!("pinned message {seq} of {agent}"),
+        Step::Unpin(seq) => format!("unpinned message {seq} of {agent}"),
+        Step::Clear => format!(
+            "cleared {agent}: session {} begins, its window empty",
+            reply["session"]
+        ),
+        Step::Mark(label) => format!(
+            "marked {agent}{} at {}",
+            named(label),
+            number(&reply["marked_exchange"])
+        ),
+        Step::Rewind(label) => format!(
+            "rewound {agent} to the mark{} at {}: {} exchanges set aside, the window begins with {}",
+            named(label),
+            number(&reply["marked_exchange"]),
+            reply["set_aside"],
+            number(&reply["first_exchange"])
+        ),
+    }
+}
+
+/// `#12`, or where no exchange is yet.
+fn number(exchange: &Value) -> String {
+    match exchange.as_i64() {
+        None | Some(0) => "the beginning".to_owned(),
+        Some(number) => format!("#{number}"),
+    }
+}

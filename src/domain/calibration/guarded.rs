@@ -1,0 +1,48 @@
+//! A counter that errs on the safe side by what was learned.
+
+use std::sync::Arc;
+
+use super::{Calibration, scaled};
+use crate::domain::tokens::TokenCounter;
+
+/// An estimating counter times the guard of its calibration. Exact counters are never scaled.
+///
+/// The factor is rounded up to a hundredth, so that it changes seldom and the method says all of it:
+/// `o200k*claude×1.12`.
+pub struct GuardedCounter {
+    base: Arc<dyn TokenCounter>,
+    percent: i64,
+    method: String,
+}
+
+impl GuardedCounter {
+    /// `base`, guarded by what `calibration` learned about it; `base` itself if that changes nothing.
+    pub fn over(base: Arc<dyn TokenCounter>, calibration: &Calibration) -> Arc<dyn TokenCounter> {
+        let percent = (calibration.guard_permille() + 9) / 10;
+        if base.is_exact() || percent == 100 {
+            return base;
+        }
+        let method = format!("{}×{}.{:02}", base.method(), percent / 100, percent % 100);
+        Arc::new(Self {
+            base,
+            percent,
+            method,
+        })
+    }
+}
+
+impl TokenCounter for GuardedCounter {
+    fn count(&self, text: &str) -> i64 {
+        scaled(self.base.count(text), self.percent * 10)
+    }
+
+    fn method(&self) -> &str {
+        &self.method
+    }
+
+    fn plain(&self, tokens: i64) -> i64 {
+        let plain = (i128::from(tokens.max(0)) * 100 + i128::from(self.percent) / 2)
+            / i128::from(self.percent.max(1));
+        i64::try_from(plain).unwrap_or(i64::MAX)
+    }
+}

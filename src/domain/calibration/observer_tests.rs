@@ -1,0 +1,233 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::domain::tokens::TokenCounter;
+
+const SHOWN: Shown = Shown {
+    first_exchange: 1,
+    summarized_through: 0,
+};
+
+fn said(tokens: i64) -> Seen {
+    Seen {
+        tokens,
+        ..Seen::default()
+    }
+}
+
+/// An answer without a report.
+fn answer(tokens: i64) -> Seen {
+    Seen {
+        is_answer: true,
+        ..said(tokens)
+    }
+}
+
+fn usage(prompt_tokens: i64) -> ReportedUsage {
+    ReportedUsage {
+        prompt_tokens,
+        ..ReportedUsage::default()
+    }
+}
+
+fn reported(tokens: i64, usage: ReportedUsage) -> Seen {
+    Seen {
+        usage: Some(usage),
+        ..answer(tokens)
+    }
+}
+
+fn report(usage: ReportedUsage) -> Seen {
+    Seen {
+        is_metadata: true,
+        usage: Some(usage),
+        ..Seen::default()
+    }
+}
+
+fn pairs(samples: &[Sample]) -> Vec<(i64, i64)> {
+    samples
+        .iter()
+        .map(|sample| (sample.estimated_tokens, sample.reported_tokens))
+        .collect()
+}
+
+fn watched(messages: &[Seen]) -> Vec<(i64, i64)> {
+    pairs(&Observer::default().watch(messages, SHOWN, false))
+}
+
+/// System and tools of 5,000 tokens stand in both prompts; what was said between them is the sample.
+#[test]
+fn a_prompt_is_compared_with_the_one_before() {
+    let messages = [
+        said(100),
+        reported(500, usage(5_110)),
+        said(1_000),
+        reported(50, usage(6_790)),
+        said(10),
+    ];
+    assert_eq!(watched(&messages), [(1_500, 1_680)]);
+    // One append or many: the same samples.
+    let mut observer = Observer::default();
+    let one_by_one = messages
+        .chunks(1)
+        .flat_map(|message| observer.watch(message, SHOWN, false));
+    assert_eq!(pairs(&one_by_one.collect::<Vec<_>>()), [(1_500, 1_680)]);
+}
+
+#[test]
+fn the_output_is_about_the_answer_without_its_thinking() {
+    let output = |output, thinking| ReportedUsage {
+        output_tokens: Some(output),
+        thinking_tokens: thinking,
+        ..usage(10)
+    };
+    assert_eq!(
+        watched(&[reported(500, output(900, Some(300))), said(1)]),
+        [(500, 600)]
+    );
+    // Nobody knows how much of it was thinking.
+    assert_eq!(watched(&[reported(500, output(900, None)), said(1)]), []);
+    let shown = Seen {
+        is_opaque: true,
+        ..reported(500, output(900, Some(300)))
+    };
+    assert_eq!(watched(&[shown, said(1)]), []);
+}
+
+#[test]
+fn an_answer_in_pieces_is_one_answer() {
+    let piece = |tokens, output| {
+        let usage = ReportedUsage {
+            response_id: Some("msg_1".to_owned()),
+            output_tokens: Some(output),
+            thinking_tokens: Some(0),
+            ..usage(10)
+        };
+        reported(tokens, usage)
+    };
+    let pieces = [piece(200, 1), piece(100, 1), piece(300, 660), said(5)];
+    assert_eq!(watched(&pieces), [(600, 660)]);
+    // Items without a report, and the report behind them.
+    let behind = ReportedUsage {
+        output_tokens: Some(330),
+        thinking_tokens: Some(0),
+        ..usage(10)
+    };
+    assert_eq!(watched(&[answer(100), answer(200), report(behind)]), [(300, 330)]);
+}
+
+#[test]
+fn thinking_and_images_blur_what_follows() {
+    let opaque = |seen: Seen| Seen {
+        is_opaque: true,
+        ..seen
+    };
+    for blur in [opaque(answer(500)), opaque(said(500))] {
+        let messages = [
+            reported(10, usage(1_000)),
+            blur,
+            said(500),
+            reported(10, usage(2_000)),
+            said(500),
+            reported(10, usage(2_600)),
+            said(1),
+        ];
+        // The second difference is clear again.
+        assert_eq!(watched(&messages), [(510, 600)]);
+    }
+}
+
+#[test]
+fn a_moved_window_or_a_step_leaves_nothing_to_compare() {
+    let turn = |prompt| [said(500), reported(10, usage(prompt)), said(1)];
+    let moved = Shown {
+        first_exchange: 3,
+        ..SHOWN
+    };
+    for (shown, has_step) in [(moved, false), (SHOWN, true)] {
+        let mut observer = Observer::default();
+        assert_eq!(pairs(&observer.watch(&turn(1_000), SHOWN, false)), []);
+        assert_eq!(pairs(&observer.watch(&turn(1_600), shown, has_step)), []);
+        assert_eq!(pairs(&observer.watch(&turn(1_400), shown, false)), []);
+        assert_eq!(pairs(&observer.watch(&turn(2_000), shown, false)), [(511, 600)]);
+    }
+}
+
+#[test]
+fn a_report_without_an_answer_is_nothing() {
+    assert_eq!(
+        watched(&[report(usage(5)), said(500), report(usage(700)), said(1)]),
+        []
+    );
+}
+
+#[test]
+fn a_report_is_about_the_model_it_names() {
+    let names = [
+        (None, "claude-opus-5", true),
+        (Some("claude-opus-5"), "claude-opus-5", true),
+        (Some("anthropic/claude-opus-5"), "claude-opus-5", true),
+        (Some("claude-opus-4-5-20251101"), "claude-opus-4-5", true),
+        (Some("claude-opus-4-5"), "claude-opus-4-5@20251101", true),
+        (Some("gpt-5-2025-08-07"), "openai/gpt-5", true),
+        (Some("claude-sonnet-4-5-latest"), "claude-sonnet-4-5", true),
+        (Some("claude-opus-4-7"), "claude-opus-4", false),
+        (Some("gpt-5-mini"), "gpt-5", false),
+        (Some("claude-haiku-4-5"), "claude-opus-5", false),
+    ];
+    for (reported, model, expected) in names {
+        let usage = ReportedUsage {
+            model: reported.map(str::to_owned),
+            ..usage(1)
+        };
+        assert_eq!(usage.is_about(model), expected, "{reported:?} {model}");
+    }
+}
+
+/// One token a character.
+struct Characters {
+    is_exact: bool,
+}
+
+impl TokenCounter for Characters {
+    fn count(&self, text: &str) -> i64 {
+        i64::try_from(text.chars().count()).unwrap()
+    }
+
+    fn method(&self) -> &'static str {
+        "characters"
+    }
+
+    fn is_exact(&self) -> bool {
+        self.is_exact
+    }
+}
+
+#[test]
+fn a_guard_scales_estimates_and_says_so() {
+    let mut calibration = Calibration::default();
+    let guarded = |is_exact, calibration: &Calibration| {
+        GuardedCounter::over(Arc::new(Characters { is_exact }), calibration)
+    };
+    assert_eq!(guarded(false, &calibration).method(), "characters");
+    calibration.learn(Sample {
+        estimated_tokens: 1_000,
+        reported_tokens: 1_111,
+    });
+    let counter = guarded(false, &calibration);
+    assert_eq!(counter.method(), "characters×1.12");
+    let text = "x".repeat(1_000);
+    assert_eq!((counter.count(&text), counter.plain(1_120)), (1_120, 1_000));
+    // Exact is exact, whatever providers add.
+    let exact = guarded(true, &calibration);
+    assert_eq!((exact.method(), exact.count(&text)), ("characters", 1_000));
+    // Sixteen lower samples lower it.
+    for _ in 0..SAMPLES_MAX {
+        calibration.learn(Sample {
+            estimated_tokens: 1_000,
+            reported_tokens: 905,
+        });
+    }
+    assert_eq!(guarded(false, &calibration).method(), "characters×0.91");
+}

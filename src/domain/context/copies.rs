@@ -1,0 +1,164 @@
+//! Copies of pinned and important messages whose exchanges aren't in view (lecture 7.2): marked, in order, each once,
+//! and capped. What is left out is the oldest: of the important ones first, then of the pinned ones.
+
+use serde::Serialize;
+
+use super::{
+    ContextInput, Piece, Reason, Role, SourceMessage,
+    fence::{attribute, escaped},
+};
+use crate::domain::{
+    exchange::PREAMBLE,
+    message::{Message, Part},
+    perspective::Perspective,
+    tokens::{TokenCounter, count_message},
+};
+
+/// The most copies in one context, and the most messages that can be pinned at once.
+pub const COPIES_MAX: usize = 50;
+
+/// A pinned or important message.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceCopy<'a> {
+    /// Its exchange.
+    pub exchange: i64,
+    /// It was pinned by hand; else it is important to its session.
+    pub pinned: bool,
+    /// The message, with its tokens.
+    pub message: SourceMessage<'a>,
+}
+
+/// A pinned or important message for which there was no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct LeftCopy {
+    /// The message.
+    pub seq: i64,
+    /// Its exchange.
+    pub exchange: i64,
+    /// It was pinned by hand.
+    pub pinned: bool,
+}
+
+/// All that can be copied, in order, as it would be sent.
+pub(super) struct Copies<'a>(Vec<Copy<'a>>);
+
+struct Copy<'a> {
+    exchange: i64,
+    seq: i64,
+    pinned: bool,
+    tokens: i64,
+    piece: Piece<'a>,
+}
+
+/// What is sent, by its place among the copies, and what had no room.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Chosen {
+    pub(super) taken: Vec<usize>,
+    pub(super) left: Vec<LeftCopy>,
+}
+
+impl<'a> Copies<'a> {
+    /// What can be copied: what says something, and isn't sent anyway with the preamble.
+    pub(super) fn new(input: &ContextInput<'a>, counter: &dyn TokenCounter) -> Self {
+        let in_preamble = |seq: i64| input.preamble.iter().any(|message| message.seq == seq);
+        let of_input = input.copies.iter().filter(|copy| !in_preamble(copy.message.seq));
+        let copies = of_input.filter_map(|copy| {
+            let SourceMessage { message, tokens, .. } = copy.message;
+            Some(Copy {
+                exchange: copy.exchange,
+                seq: copy.message.seq,
+                pinned: copy.pinned,
+                tokens: tokens.unwrap_or_else(|| count_message(counter, message)),
+                piece: Piece::text(Reason::Copy, &text(copy, input.perspective)?),
+            })
+        });
+        Self(copies.collect())
+    }
+
+    pub(super) fn pieces_mut(&mut self) -> impl Iterator<Item = &mut Piece<'a>> {
+        self.0.iter_mut().map(|copy| &mut copy.piece)
+    }
+
+    pub(super) fn piece(&self, at: usize) -> Option<&Piece<'a>> {
+        self.0.get(at).map(|copy| &copy.piece)
+    }
+
+    pub(super) fn seq(&self, at: usize) -> i64 {
+        self.0.get(at).map_or(0, |copy| copy.seq)
+    }
+
+    /// Chooses among the messages before `first_exchange` but for the `anchor`, which is sent as such: the newest, the
+    /// pinned ones first, as many as have at most `max_tokens`. One that is too long by itself keeps no other out.
+    pub(super) fn choose(&self, first_exchange: i64, anchor: Option<i64>, max_tokens: i64) -> Chosen {
+        let (mut chosen, mut room) = (Chosen::default(), max_tokens);
+        for pinned in [true, false] {
+            let mut is_full = false;
+            for (at, copy) in self.0.iter().enumerate().rev() {
+                if copy.pinned != pinned || copy.exchange >= first_exchange || anchor == Some(copy.seq) {
+                    continue;
+                }
+                is_full |=
+                    chosen.taken.len() >= COPIES_MAX || (copy.tokens > room && copy.tokens <= max_tokens);
+                if is_full || copy.tokens > room {
+                    chosen.left.push(LeftCopy {
+                        seq: copy.seq,
+                        exchange: copy.exchange,
+                        pinned,
+                    });
+                } else {
+                    room -= copy.tokens;
+                    chosen.taken.push(at);
+                }
+            }
+        }
+        chosen.taken.sort_unstable();
+        chosen.left.sort_unstable_by_key(|left| left.seq);
+        chosen
+    }
+}
+
+/// A copy as the model reads it: fenced, and said to be one. `None` if the message says nothing, or nothing to `viewer`:
+/// what tools answered belongs to their callers.
+fn text(copy: &SourceCopy<'_>, viewer: Option<&Perspective>) -> Option<String> {
+    let message: &Message = copy.message.message;
+    let lines: Vec<String> = match viewer {
+        None => message.parts.iter().filter_map(line).collect(),
+        Some(viewer) => {
+            let seen = viewer.see(message).filter(|seen| seen.role != Role::Tool)?;
+            seen.parts.iter().filter_map(line).collect()
+        }
+    };
+    if lines.is_empty() || !message.kind.is_conversation() {
+        return None;
+    }
+    let speaker = message.speaker.as_deref().filter(|_| viewer.is_some());
+    let by = speaker.map_or_else(|| message.kind.name().to_owned(), attribute);
+    let place = match copy.exchange {
+        PREAMBLE => "the beginning".to_owned(),
+        exchange => format!("#{exchange}"),
+    };
+    let why = if copy.pinned { "pinned" } else { "important" };
+    Some(format!(
+        "<copy of=\"message {}\" exchange=\"{place}\" by=\"{by}\" why=\"{why}\">\n{}\n</copy>",
+        copy.message.seq,
+        escaped(&lines.join("\n"), "</copy"),
+    ))
+}
+
+fn line(part: &Part) -> Option<String> {
+    match part {
+        Part::Text(text) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
+        Part::ToolCall { name, arguments, .. } => Some(format!("[called {name} with {arguments}]")),
+        Part::ToolResult {
+            name, text, is_error, ..
+        } => {
+            let what = if *is_error { "failed result" } else { "result" };
+            let tool = name
+                .as_deref()
+                .map_or_else(String::new, |name| format!(" of {name}"));
+            Some(format!("[{what}{tool}]\n{}", text.trim()))
+        }
+        Part::Attachment(media) => Some(format!("[attachment: {media}]")),
+        Part::Thinking(_) => None,
+    }
+}

@@ -1,0 +1,210 @@
+//! What a forked agent began with.
+
+use serde::{Deserialize, Serialize};
+
+use super::{MarkRecord, SessionRecord, wire};
+use crate::domain::{
+    agent::AgentId,
+    exchange::{Exchange, ExchangeState, Headline},
+    ledger::Ledger,
+    summary::item::{ExchangeRange, Importance, Origin},
+    time::Timestamp,
+};
+
+/// What a forked agent began with, as of the fork. Its first exchanges are its parent's: their messages stand in the
+/// journals of the agents they came from. What its document showed then is here, since it has no exchanges to make it
+/// from again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForkRecord {
+    /// The agent it came from.
+    pub parent: AgentId,
+    /// The parent's last exchange then, if it had one.
+    pub fork_exchange: Option<i64>,
+    /// When.
+    #[serde(with = "wire::time")]
+    pub forked_at: Timestamp,
+    /// Its own messages are numbered from behind this.
+    pub last_seq: i64,
+    /// Number of the last exchange.
+    pub last_exchange: i64,
+    /// Number of the newest live exchange.
+    pub newest_exchange: Option<i64>,
+    /// Number of the running preamble.
+    pub preamble_exchange: Option<i64>,
+    /// The running session.
+    pub session: i64,
+    /// The boundary.
+    pub first_exchange: i64,
+    /// Tokens of the exchanges before it.
+    pub tokens_before_window: i64,
+    /// The last exchange that the summary covers.
+    pub summarized_through: i64,
+    /// Number of the last item.
+    pub last_item: i64,
+    /// What each message of these exchanges cost then: its source may have counted it anew since.
+    #[serde(default)]
+    pub counts: Vec<CountRecord>,
+    /// The exchanges that it shares, and the preamble.
+    pub exchanges: Vec<SharedExchange>,
+    /// Its sessions.
+    pub sessions: Vec<SessionRecord>,
+    /// The marks it can go back to.
+    pub marks: Vec<MarkRecord>,
+    /// The messages that stay in view.
+    #[serde(default)]
+    pub pins: Vec<PinRecord>,
+    /// Its document, if there was one.
+    pub document: Option<DocumentRecord>,
+    /// What the document showed.
+    pub items: Vec<ItemRecord>,
+}
+
+impl ForkRecord {
+    /// Where the agent stands before its first own message.
+    pub fn ledger(&self) -> Ledger {
+        let shared = |number: Option<i64>| {
+            let mut shared = self.exchanges.iter();
+            shared
+                .find(|shared| Some(shared.exchange) == number)
+                .map(SharedExchange::row)
+        };
+        Ledger {
+            last_seq: self.last_seq,
+            last_exchange: self.last_exchange,
+            session: self.session,
+            preamble: shared(self.preamble_exchange),
+            newest: shared(self.newest_exchange),
+            first_exchange: self.first_exchange,
+            tokens_before_window: self.tokens_before_window,
+            summarized_through: self.summarized_through,
+        }
+    }
+}
+
+impl SharedExchange {
+    fn row(&self) -> Exchange {
+        Exchange {
+            exchange: self.exchange,
+            session: self.session,
+            first_seq: self.first_seq,
+            last_seq: self.last_seq,
+            // Not told, since its messages tell; where messages go doesn't depend on it.
+            messages: 0,
+            tokens: self.tokens,
+            tokens_before: self.tokens_before,
+            state: self.state,
+            opened_at: self.opened_at,
+            last_at: self.last_at,
+            headline: self.headline.clone(),
+            set_aside_at: None,
+        }
+    }
+}
+
+/// An exchange whose messages are another agent's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedExchange {
+    /// Whose messages.
+    pub source: AgentId,
+    /// Its number.
+    pub exchange: i64,
+    /// `preamble` or `exchange`.
+    pub role: String,
+    /// Its session.
+    pub session: i64,
+    /// Its first message.
+    pub first_seq: i64,
+    /// Its last message.
+    pub last_seq: i64,
+    /// Its tokens.
+    pub tokens: i64,
+    /// Tokens of the exchanges before it.
+    pub tokens_before: i64,
+    /// Whether more was expected.
+    pub state: ExchangeState,
+    /// When it began.
+    #[serde(with = "wire::time")]
+    pub opened_at: Timestamp,
+    /// When it was last added to.
+    #[serde(with = "wire::time")]
+    pub last_at: Timestamp,
+    /// What it was about.
+    pub headline: Headline,
+}
+
+/// A message that stays in view when its exchange has left the window.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PinRecord {
+    /// Whose message.
+    pub source: AgentId,
+    /// Its number.
+    pub seq: i64,
+    /// Its exchange.
+    pub exchange: i64,
+    /// The session of that.
+    pub session: i64,
+    /// It was pinned by hand.
+    pub pinned: bool,
+    /// It said that it is important to its session.
+    pub important: bool,
+}
+
+/// What a message costs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CountRecord {
+    /// The message.
+    pub seq: i64,
+    /// Its tokens.
+    pub tokens: i64,
+    /// How they were counted.
+    pub method: String,
+}
+
+/// A document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DocumentRecord {
+    /// Its text.
+    pub content: String,
+    /// Its tokens.
+    pub tokens: i64,
+    /// How it was made: `append`, `merge` or `full`.
+    pub path: String,
+    /// By which time its items were aged.
+    #[serde(with = "wire::time")]
+    pub as_of: Timestamp,
+    /// When it was made.
+    #[serde(with = "wire::time")]
+    pub updated_at: Timestamp,
+    /// When an item changes its section next.
+    #[serde(with = "wire::optional_time")]
+    pub next_ageing_at: Option<Timestamp>,
+}
+
+/// An item that a fork copied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ItemRecord {
+    /// Whose it is.
+    pub source: AgentId,
+    /// Its number.
+    pub item: i64,
+    /// Which exchanges it stands for.
+    pub ranges: Vec<ExchangeRange>,
+    /// The earliest time in them.
+    #[serde(with = "wire::time")]
+    pub started_at: Timestamp,
+    /// The latest time in them.
+    #[serde(with = "wire::time")]
+    pub ended_at: Timestamp,
+    /// Their tokens.
+    pub source_tokens: i64,
+    /// How much they matter.
+    pub importance: Importance,
+    /// Where the texts come from.
+    pub origin: Origin,
+    /// Detailed.
+    pub text: String,
+    /// Shorter.
+    pub brief: String,
+    /// Headline.
+    pub gist: String,
+}

@@ -1,0 +1,206 @@
+//! How much a text tells: words that few other items hold count for much, numbers, names and identifiers for more.
+//!
+//! Nothing here knows a language: what is common is learnt from the items at hand. Integers throughout, so that every
+//! machine reckons the same.
+
+use std::{collections::HashMap, hash::Hasher};
+
+/// What a word counts for by its look, before its rarity: three letters or fewer, longer, a number or a name, an
+/// identifier.
+const SHORT: i64 = 5;
+/// See [`SHORT`].
+const PLAIN: i64 = 10;
+/// See [`SHORT`].
+const NAME: i64 = 17;
+/// See [`SHORT`].
+const NUMBER: i64 = 20;
+/// See [`SHORT`].
+const IDENTIFIER: i64 = 20;
+/// Words of up to this many characters are short.
+const SHORT_CHARS_MAX: usize = 3;
+/// Where one character is a word.
+const IDEOGRAPHS_FROM: char = '\u{2e80}';
+/// Every word counts a little, or a text of everyday words would tell nothing.
+const RARITY_MIN: i64 = 1;
+
+/// A word's fingerprint; case doesn't matter.
+type Word = u64;
+
+/// A word of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Seen {
+    word: Word,
+    look: i64,
+}
+
+/// How rare words are among some texts.
+pub(super) struct Rarity {
+    texts: u64,
+    texts_with: HashMap<Word, u32>,
+}
+
+impl Rarity {
+    /// Learns from `texts`.
+    pub(super) fn among<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut rarity = Self {
+            texts: 0,
+            texts_with: HashMap::new(),
+        };
+        for text in texts {
+            rarity.texts += 1;
+            for seen in distinct(text) {
+                *rarity.texts_with.entry(seen.word).or_default() += 1;
+            }
+        }
+        rarity
+    }
+
+    /// What `text` tells: its distinct words, each by rarity and look. Only comparable with others of the same
+    /// `Rarity`.
+    pub(super) fn told(&self, text: &str) -> i64 {
+        distinct(text)
+            .iter()
+            .map(|seen| seen.look * self.of(seen.word))
+            .sum()
+    }
+
+    /// Quarter bits: 4 more for a word that half as many texts hold.
+    fn of(&self, word: Word) -> i64 {
+        let with = self.texts_with.get(&word).copied().unwrap_or(1).max(1);
+        let times = u128::from(self.texts + 1) * 16 / u128::from(with);
+        // A sixteenth of a text is kept through the division; 16 bits are taken off again.
+        let quarter_bits = times.pow(4).max(1).ilog2();
+        i64::from(quarter_bits.saturating_sub(16)) + RARITY_MIN
+    }
+}
+
+/// The words of `text`, each once, with the most telling look it has.
+fn distinct(text: &str) -> Vec<Seen> {
+    let mut words = words(text);
+    words.sort_unstable_by(|one, other| other.cmp(one));
+    words.dedup_by_key(|seen| seen.word);
+    words
+}
+
+fn words(text: &str) -> Vec<Seen> {
+    let mut words = Vec::with_capacity(text.len() / 5);
+    let mut opens = true;
+    let mut rest = text;
+    while let Some(start) = rest.find(is_of_word) {
+        let (between, word) = rest.split_at(start);
+        opens |= between.contains(['.', '!', '?', ':', '…', '“', '"']);
+        let first = word.chars().next().map_or(0, char::len_utf8);
+        let end = match word.chars().next() {
+            Some(c) if c >= IDEOGRAPHS_FROM => first,
+            _ => word
+                .find(|c| !is_of_word(c) || c >= IDEOGRAPHS_FROM)
+                .unwrap_or(word.len()),
+        };
+        let (word, after) = word.split_at(end);
+        words.push(Seen {
+            word: fingerprint(word),
+            look: look(word, opens),
+        });
+        opens = false;
+        rest = after;
+    }
+    words
+}
+
+fn is_of_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+fn look(word: &str, opens: bool) -> i64 {
+    let has = |is: fn(char) -> bool| word.chars().any(is);
+    let digits = has(|c| c.is_ascii_digit());
+    let letters = has(char::is_alphabetic);
+    let capitals = word.chars().filter(|c| c.is_uppercase()).count();
+    if letters && (digits || word.contains('_')) {
+        IDENTIFIER
+    } else if digits {
+        NUMBER
+    } else if capitals > 1 || (capitals == 1 && !opens) {
+        NAME
+    } else if word.chars().nth(SHORT_CHARS_MAX).is_none() && word.is_ascii() {
+        SHORT
+    } else {
+        PLAIN
+    }
+}
+
+fn fingerprint(word: &str) -> Word {
+    let mut hasher = Fnv::default();
+    for c in word.chars().flat_map(char::to_lowercase) {
+        hasher.write_u32(u32::from(c));
+    }
+    hasher.finish()
+}
+
+/// FNV-1a, 64 bits: the same everywhere, and good enough to tell some thousand words apart.
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Hasher for Fnv {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::domain::summary::fixtures::any_text;
+
+    #[test]
+    fn rare_words_names_numbers_and_identifiers_tell_more() {
+        let rarity = Rarity::among([
+            "the cat sat on the mat",
+            "the dog sat on the rug",
+            "the bird sat on the roof",
+        ]);
+        let order = [
+            "the",
+            "the cat",
+            "a kestrel",
+            "a Kestrel",
+            "a 4711 Kestrel",
+            "a K4711 and a Kestrel",
+        ]
+        .map(|text| rarity.told(text));
+        assert!(order.is_sorted_by(|one, other| one < other), "{order:?}");
+        assert_eq!(rarity.told("cat cat, cat"), rarity.told("cat"));
+        assert_eq!(rarity.told(""), 0);
+    }
+
+    #[test]
+    fn words_of_scripts_without_blanks_are_told_apart() {
+        assert_eq!(words("修复 a_1 错误").len(), 5);
+        assert_eq!(words("src/main.rs: ok").len(), 4);
+    }
+
+    proptest! {
+        #[test]
+        fn more_words_never_tell_less(texts in prop::collection::vec(any_text(), 0..6), more in any_text()) {
+            let rarity = Rarity::among(texts.iter().map(String::as_str));
+            for text in &texts {
+                prop_assert!(rarity.told(text) >= 0);
+                let longer = format!("{text} {more}");
+                prop_assert!(distinct(&longer).len() >= distinct(text).len());
+            }
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! How alike the speakers of a conversation have begun to sound, by its last messages.
+//!
+//! They are read again each time, so that nothing has to be remembered between appends: what is held is the last messages
+//! that are compared, however long the history, and it is right after a restart and beside other daemons.
+
+use crate::{
+    domain::{
+        agent::AgentId,
+        convergence::{Reading, Rules, Said, listen},
+        message::{Kind, Message},
+        perspective::named_speaker,
+    },
+    store::{SaidMessage, Store, StoreResult},
+};
+
+/// How alike the two sound who spoke last to `agent`'s conversation; `None` if nobody has answered anybody.
+///
+/// # Errors
+/// What the store fails with.
+pub async fn convergence(store: &dyn Store, agent: &AgentId, rules: &Rules) -> StoreResult<Option<Reading>> {
+    let needed = rules.messages_needed();
+    let said: Vec<Said> = store
+        .last_said(agent, needed)
+        .await?
+        .into_iter()
+        .map(said)
+        .collect();
+    let is_whole = i64::try_from(said.len()).is_ok_and(|found| found < needed);
+    Ok(listen(&said, is_whole, rules))
+}
+
+fn said(SaidMessage { exchange, stored }: SaidMessage) -> Said {
+    Said {
+        exchange,
+        text: stored.message.text(),
+        speaker: stored.message.speaker.unwrap_or_default(),
+    }
+}
+
+/// Whether a named speaker says something in `messages`.
+pub(super) fn is_talk(messages: &[Message]) -> bool {
+    messages.iter().any(|message| {
+        matches!(message.kind, Kind::User | Kind::Assistant)
+            && named_speaker(message.speaker.as_deref()).is_some()
+    })
+}

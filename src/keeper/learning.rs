@@ -1,0 +1,170 @@
+//! What reports of usage teach about counters.
+//!
+//! It is learned after an append's commit, from what was stored, and kept in memory; the database gets it from time to
+//! time and when the daemon ends. So it costs an append some arithmetic, and can't fail it. What a crash forgets is a few
+//! samples.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::Notify;
+
+use super::counters::{AGENTS_MAX, Counting, Named};
+use crate::{
+    domain::{
+        agent::AgentId,
+        calibration::{Calibrations, GuardedCounter, Observer, Seen, Shown},
+        message::{Kind, Message, Part},
+        tokens::TokenCounter,
+    },
+    formats::reported_usage,
+    store::{AppendOutcome, KeptCalibration},
+    telemetry::metrics::Metrics,
+};
+
+/// So many samples are worth a write.
+const SAMPLES_UNSAVED_MAX: usize = 16;
+
+/// What was learned, and what it is learned from.
+#[derive(Default)]
+pub(super) struct Learning {
+    state: Mutex<State>,
+    /// There is something to save, or to count again.
+    pub(super) work: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    calibrations: Calibrations,
+    observers: HashMap<AgentId, Observer>,
+    /// Counters with their guards, as of what is known now.
+    guarded: HashMap<Arc<Named>, Arc<dyn TokenCounter>>,
+    unsaved: BTreeSet<Arc<Named>>,
+    samples_unsaved: usize,
+    is_recalled: bool,
+}
+
+impl Learning {
+    /// The counter that errs on the safe side by what is known.
+    pub(super) fn guarded(&self, counting: &Counting) -> Arc<dyn TokenCounter> {
+        let plain = || Arc::clone(&counting.plain);
+        let Some(named) = &counting.named else {
+            return plain();
+        };
+        let mut state = self.state();
+        if let Some(found) = state.guarded.get(named) {
+            return Arc::clone(found);
+        }
+        let Some(known) = state.calibrations.of(&named.0, &named.1) else {
+            return plain();
+        };
+        let guarded = GuardedCounter::over(plain(), known);
+        state.guarded.insert(Arc::clone(named), Arc::clone(&guarded));
+        guarded
+    }
+
+    /// Learns from the messages of an append, as far as they were stored.
+    pub(super) fn watch(
+        &self,
+        agent: &AgentId,
+        counting: &Counting,
+        seen: &[Seen],
+        outcome: &AppendOutcome,
+        metrics: &Metrics,
+    ) {
+        let Some(named) = &counting.named else { return };
+        let stored = outcome.stored.iter();
+        let stored: Vec<Seen> = stored.filter_map(|at| seen.get(at.place)).cloned().collect();
+        let shown = Shown {
+            first_exchange: outcome.first_exchange,
+            summarized_through: outcome.summarized_through,
+        };
+        let mut state = self.state();
+        if state.observers.len() >= AGENTS_MAX {
+            state.observers.clear();
+        }
+        let observer = state.observers.entry(agent.clone()).or_default();
+        for sample in observer.watch(&stored, shown, !outcome.steps.is_empty()) {
+            if state.calibrations.learn(&named.0, &named.1, sample) {
+                metrics.window.token_count_compared(&named.0, sample);
+                state.guarded.remove(named);
+                state.unsaved.insert(Arc::clone(named));
+                state.samples_unsaved += 1;
+            }
+        }
+        if state.samples_unsaved >= SAMPLES_UNSAVED_MAX {
+            self.work.notify_one();
+        }
+    }
+
+    /// Whether what the database keeps still has to be read.
+    pub(super) fn needs_recall(&self) -> bool {
+        !self.state().is_recalled
+    }
+
+    /// Takes in what the database keeps. What was learned meanwhile is newer.
+    pub(super) fn recall(&self, kept: Vec<KeptCalibration>) {
+        let mut state = self.state();
+        state.is_recalled = true;
+        state.guarded.clear();
+        for one in kept {
+            if state.calibrations.of(&one.provider, &one.model).is_none() {
+                let KeptCalibration {
+                    learned, calibration, ..
+                } = one;
+                state
+                    .calibrations
+                    .put(&one.provider, &one.model, learned, calibration);
+            }
+        }
+    }
+
+    /// What changed since it was saved; from now on that counts as saved.
+    pub(super) fn take_unsaved(&self) -> Vec<KeptCalibration> {
+        let mut state = self.state();
+        state.samples_unsaved = 0;
+        let unsaved = std::mem::take(&mut state.unsaved);
+        let all = state.calibrations.iter();
+        all.filter(|(provider, model, ..)| {
+            unsaved
+                .iter()
+                .any(|named| (named.0.as_str(), named.1.as_str()) == (*provider, *model))
+        })
+        .map(|(provider, model, learned, calibration)| KeptCalibration {
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+            learned,
+            calibration: calibration.clone(),
+        })
+        .collect()
+    }
+
+    /// These could not be saved.
+    pub(super) fn give_back(&self, unsaved: Vec<KeptCalibration>) {
+        let named = unsaved.into_iter().map(|one| Arc::new((one.provider, one.model)));
+        self.state().unsaved.extend(named);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What `message`, which `counter` counted as `tokens`, may teach about the counter of `model`.
+pub(super) fn seen(message: &Message, tokens: i64, counter: &dyn TokenCounter, model: &str) -> Seen {
+    let is_metadata = !message.kind.is_conversation();
+    let is_answer = matches!(message.kind, Kind::Assistant | Kind::ToolCall);
+    let is_opaque = |part: &Part| matches!(part, Part::Thinking(_) | Part::Attachment(_));
+    let usage = (is_answer || is_metadata)
+        .then(|| reported_usage(message))
+        .flatten();
+    Seen {
+        tokens: counter.plain(tokens),
+        is_answer,
+        is_metadata,
+        is_opaque: message.parts.iter().any(is_opaque),
+        usage: usage.filter(|usage| usage.is_about(model)),
+    }
+}

@@ -1,0 +1,101 @@
+//! What a clear, a mark, a rewind and a fork answer, over HTTP and on the command line alike.
+
+use serde::Serialize;
+
+use crate::{
+    domain::agent::AgentId,
+    store::{AppendOutcome, Forked, Stepped},
+};
+
+/// What a step did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StepReply {
+    /// The newest exchange; 0 if there is none.
+    pub exchange: i64,
+    /// The first exchange of the window.
+    pub first_exchange: i64,
+    /// The last exchange that the summary covers.
+    pub covers_through: i64,
+    /// Tokens of the window.
+    pub window_tokens: i64,
+    #[serde(flatten)]
+    figures: Option<Figures>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+enum Figures {
+    Cleared {
+        session: i64,
+    },
+    Marked {
+        label: Option<String>,
+        marked_exchange: i64,
+    },
+    Rewound {
+        marked_exchange: i64,
+        set_aside: i64,
+        version: Option<i64>,
+    },
+}
+
+impl From<AppendOutcome> for StepReply {
+    fn from(outcome: AppendOutcome) -> Self {
+        let figures = outcome.steps.into_iter().find_map(|step| match step {
+            Stepped::Cleared { session } => Some(Figures::Cleared { session }),
+            Stepped::Marked { label, exchange } => Some(Figures::Marked {
+                label,
+                marked_exchange: exchange,
+            }),
+            Stepped::Rewound {
+                exchange,
+                set_aside,
+                version,
+            } => Some(Figures::Rewound {
+                marked_exchange: exchange,
+                set_aside,
+                version,
+            }),
+            // The keeper asks for the mark to be there; pins have an answer of their own.
+            Stepped::Ignored { .. }
+            | Stepped::NotThere { .. }
+            | Stepped::Pinned { .. }
+            | Stepped::Unpinned { .. } => None,
+        });
+        Self {
+            exchange: outcome.exchange,
+            first_exchange: outcome.first_exchange,
+            covers_through: outcome.summarized_through,
+            window_tokens: outcome.window_tokens,
+            figures,
+        }
+    }
+}
+
+/// What a fork made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ForkReply {
+    /// The new agent.
+    pub agent_id: AgentId,
+    /// Whose past it shares.
+    pub parent_agent_id: AgentId,
+    /// The parent's last exchange at the fork; none if it had none yet.
+    pub fork_exchange: Option<i64>,
+    /// How many exchanges the child shares: those in its window, and those pending.
+    pub exchanges: i64,
+    /// How many items its document shares.
+    pub items: i64,
+}
+
+impl ForkReply {
+    /// What the fork of `child` from `parent` made.
+    pub fn new(parent: AgentId, child: AgentId, forked: Forked) -> Self {
+        Self {
+            agent_id: child,
+            parent_agent_id: parent,
+            fork_exchange: forked.fork_exchange,
+            exchanges: forked.exchanges,
+            items: forked.items,
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What the keeper does beside appends: it counts again after a change of model, and has the database keep what was
+//! learned about counters.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::Keeper;
+use crate::{
+    domain::{agent::AgentId, tokens::count_message, work::Reason},
+    store::{NewCount, Recount, RecountBatch, Recounted, StoreError, StoreResult},
+};
+
+/// How often it looks whether something was left undone.
+const LOOK_EVERY: Duration = Duration::from_mins(1);
+/// Messages that are counted again in one transaction: some milliseconds of writing.
+const RECOUNT_MESSAGES_MAX: i64 = 1_000;
+/// Agents that are looked up at once.
+const RECOUNT_AGENTS_MAX: i64 = 100;
+
+impl Keeper {
+    /// Tends to what appends leave behind, until `stop`; then what was learned is kept.
+    pub async fn tend(&self, stop: CancellationToken) {
+        let mut look = tokio::time::interval(LOOK_EVERY);
+        loop {
+            tokio::select! {
+                _ = look.tick() => {}
+                () = self.learning.work.notified() => {}
+                () = stop.cancelled() => break,
+            }
+            if let Err(error) = self.recount_due().await {
+                warn!(%error, "recount.failed");
+            }
+            self.save().await;
+        }
+        self.save().await;
+    }
+
+    async fn save(&self) {
+        if let Err(error) = self.keep_calibrations().await {
+            warn!(%error, "calibration.not_kept");
+        }
+    }
+
+    /// Reads what earlier lives learned about counters.
+    ///
+    /// # Errors
+    /// What the store fails with; estimates are plain then.
+    pub async fn recall_calibrations(&self) -> StoreResult<()> {
+        if self.learning.needs_recall() {
+            self.learning.recall(self.store.calibrations().await?);
+        }
+        Ok(())
+    }
+
+    /// Has the database keep what was learned since the last time.
+    ///
+    /// # Errors
+    /// What the store fails with; the next time tries again.
+    pub async fn keep_calibrations(&self) -> StoreResult<()> {
+        self.recall_calibrations().await?;
+        let unsaved = self.learning.take_unsaved();
+        if unsaved.is_empty() {
+            return Ok(());
+        }
+        let kept = self
+            .store
+            .keep_calibrations(unsaved.clone(), self.clock.now())
+            .await;
+        if kept.is_err() {
+            self.learning.give_back(unsaved);
+        }
+        kept
+    }
+
+    /// Counts again for all agents whose model has changed.
+    ///
+    /// # Errors
+    /// What the store fails with; what was done until then stays.
+    pub async fn recount_due(&self) -> StoreResult<()> {
+        loop {
+            let agents = self.store.recounts_due(RECOUNT_AGENTS_MAX).await?;
+            if agents.is_empty() {
+                return Ok(());
+            }
+            for agent in agents {
+                self.recount(&agent).await?;
+            }
+        }
+    }
+
+    /// Counts again what isn't covered of an agent whose model has changed, some exchanges at a time.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownAgent`], or what the store fails with; what was done until then stays.
+    pub async fn recount(&self, agent: &AgentId) -> StoreResult<()> {
+        while let Some(batch) = self.store.recount_batch(agent, RECOUNT_MESSAGES_MAX).await? {
+            let request = self.count_again(agent, batch).await?;
+            let (messages, is_last) = (request.counts.len(), request.is_last);
+            // None: somebody was faster, or the settings have changed; the next batch tells.
+            if let Some(recounted) = self.store.recount(request).await? {
+                info!(agent_id = %agent, messages, is_last, "recount.done");
+                self.tell_recounted(agent, &recounted);
+            }
+        }
+        Ok(())
+    }
+
+    async fn count_again(&self, agent: &AgentId, batch: RecountBatch) -> StoreResult<Recount> {
+        let counting = self.counters.learn(agent, &batch.settings);
+        let counter = self.learning.guarded(&counting);
+        let count_method = counter.method().to_owned();
+        let RecountBatch {
+            settings,
+            from,
+            before,
+            is_last,
+            messages,
+        } = batch;
+        let counting = tokio::task::spawn_blocking(move || {
+            let counts = messages.iter().map(|(exchange, stored)| NewCount {
+                exchange: *exchange,
+                seq: stored.seq,
+                tokens: count_message(counter.as_ref(), &stored.message),
+            });
+            counts.collect()
+        });
+        Ok(Recount {
+            agent: agent.clone(),
+            settings,
+            from,
+            before,
+            is_last,
+            counts: counting
+                .await
+                .map_err(|error| StoreError::Unavailable(format!("counting failed: {error}")))?,
+            count_method,
+            rules: self.rules,
+            now: self.clock.now(),
+        })
+    }
+
+    fn tell_recounted(&self, agent: &AgentId, recounted: &Recounted) {
+        for eviction in &recounted.evictions {
+            let exchanges = eviction.through_exchange - eviction.from_exchange + 1;
+            self.metrics.window.evicted(exchanges, eviction.tokens);
+        }
+        self.tell_queue(recounted.enqueued, Reason::Eviction);
+        self.notices.agent_changed(agent);
+    }
+
+    /// The settings changed while an append was counted: it was counted by the wrong counter.
+    pub(super) async fn note_old_count(&self, agent: &AgentId) {
+        if let Err(error) = self.store.begin_recount(agent).await {
+            warn!(%error, agent_id = %agent, "recount.not_begun");
+        }
+        self.learning.work.notify_one();
+    }
+}

@@ -1,0 +1,213 @@
+//! Anthropic's Messages.
+//!
+//! `temperature`, `thinking`, `tool_choice` and a prefilled answer are never sent: each is refused by some current
+//! model. The form comes from `output_config.format`, and as little thinking as can be had from `output_config.effort`;
+//! older models know one or neither and are then asked without. The instructions are marked for the prompt cache.
+
+mod wire;
+
+use reqwest::Url;
+use serde_json::Value;
+
+use self::wire::{Message, Request};
+use super::{
+    ModelAnswer, ModelRequest,
+    remote::{
+        AnswerFormat, Dialect, Effort, NoAnswer, Protocol, RemoteModel, RemoteSettings, any_of, count,
+        is_unknown,
+    },
+};
+
+/// Where Anthropic itself answers.
+pub const ANTHROPIC_BASE_URL: &str = "https://api.anthropic.com/v1";
+/// Fields of a request that its count takes.
+const COUNTED: [&str; 6] = [
+    "messages",
+    "system",
+    "tools",
+    "tool_choice",
+    "thinking",
+    "output_config",
+];
+/// How models are called that don't know `output_config.effort`. Whoever else doesn't will say so.
+const WITHOUT_EFFORT: [&str; 8] = [
+    "claude-2",
+    "claude-3",
+    "claude-haiku-4",
+    "claude-sonnet-4-0",
+    "claude-sonnet-4-2",
+    "claude-sonnet-4-5",
+    "claude-opus-4-0",
+    "claude-opus-4-1",
+];
+
+/// A model behind Anthropic's Messages.
+pub type AnthropicModel = RemoteModel<Anthropic>;
+
+/// The version of the API that is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ApiVersion {
+    /// `2023-06-01`, which every gateway knows.
+    #[default]
+    June2023,
+    /// `2026-10-21`, which refuses more.
+    October2026,
+}
+
+/// Anthropic's Messages.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Anthropic {
+    /// The version of the API.
+    pub version: ApiVersion,
+}
+
+/// What models of different age understand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnthropicDialect {
+    format: AnswerFormat,
+    effort: Effort,
+}
+
+impl Dialect for AnthropicDialect {
+    fn after(self, words: &str) -> Option<Self> {
+        const FORMAT_WORDS: [&str; 6] = [
+            "output_config",
+            "output_format",
+            "output format",
+            "json_schema",
+            "structured output",
+            "schema is too complex",
+        ];
+        if self.effort != Effort::Default && words.contains("effort") {
+            let effort = Effort::Default;
+            return Some(Self { effort, ..self });
+        }
+        let complains = any_of(words, &FORMAT_WORDS) || (words.contains("schema") && is_unknown(words));
+        // There is no JSON without a schema here.
+        (complains && self.format == AnswerFormat::Schema).then_some(Self {
+            format: AnswerFormat::Free,
+            effort: Effort::Default,
+        })
+    }
+}
+
+impl Protocol for Anthropic {
+    type Dialect = AnthropicDialect;
+
+    const PROVIDER: &'static str = "anthropic";
+    const BASE_PATH: &'static str = "/v1";
+
+    fn key_header(&self, key: &str) -> (&'static str, String) {
+        ("x-api-key", key.to_owned())
+    }
+
+    fn headers(&self) -> Vec<(&'static str, &'static str)> {
+        let version = match self.version {
+            ApiVersion::June2023 => "2023-06-01",
+            ApiVersion::October2026 => "2026-10-21",
+        };
+        vec![("anthropic-version", version)]
+    }
+
+    fn first(&self, settings: &RemoteSettings, _: &Url) -> AnthropicDialect {
+        let effort = if any_of(&settings.model, &WITHOUT_EFFORT) {
+            Effort::Default
+        } else {
+            settings.effort
+        };
+        AnthropicDialect {
+            format: AnswerFormat::Schema,
+            effort,
+        }
+    }
+
+    fn path(&self, _: &str) -> String {
+        "/messages".to_owned()
+    }
+
+    fn body(
+        &self,
+        settings: &RemoteSettings,
+        request: &ModelRequest,
+        dialect: AnthropicDialect,
+    ) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec(&Request::new(settings, request, dialect)?)
+    }
+
+    fn read(&self, body: &[u8]) -> Result<ModelAnswer, NoAnswer> {
+        Message::read(body)
+    }
+
+    fn count_call(&self, _: &Url, model: &str, request: &Value) -> Option<(String, Value)> {
+        Some((
+            "/messages/count_tokens".to_owned(),
+            count::only(request, &COUNTED, model),
+        ))
+    }
+
+    fn read_count(&self, body: &Value) -> Option<i64> {
+        body["input_tokens"].as_i64()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_model_does_not_know_is_left_out() {
+        use AnswerFormat::{Free, Schema};
+        let dialect = |format, effort| AnthropicDialect { format, effort };
+        let low = Effort::Low;
+        let none = Effort::Default;
+        let cases = [
+            (
+                "this model does not support the effort parameter.",
+                dialect(Schema, low),
+                Some(dialect(Schema, none)),
+            ),
+            (
+                "output_config.effort: extra inputs are not permitted",
+                dialect(Schema, low),
+                Some(dialect(Schema, none)),
+            ),
+            (
+                "output_config: extra inputs are not permitted",
+                dialect(Schema, none),
+                Some(dialect(Free, none)),
+            ),
+            (
+                "schema is too complex for compilation.",
+                dialect(Schema, low),
+                Some(dialect(Free, none)),
+            ),
+            ("output_config: no", dialect(Free, none), None),
+            (
+                "messages: first message must use the \"user\" role",
+                dialect(Schema, low),
+                None,
+            ),
+        ];
+        for (words, from, to) in cases {
+            assert_eq!(from.after(words), to, "{words}");
+        }
+    }
+
+    #[test]
+    fn models_that_know_no_effort_are_not_told_any() {
+        let address: Url = ANTHROPIC_BASE_URL.parse().unwrap();
+        for (model, effort) in [
+            ("claude-haiku-5-5", Effort::Low),
+            ("claude-sonnet-4-6", Effort::Low),
+            ("claude-haiku-4-5-20251001", Effort::Default),
+            ("anthropic/claude-3-5-haiku-latest", Effort::Default),
+        ] {
+            let settings = RemoteSettings::new(ANTHROPIC_BASE_URL, model);
+            assert_eq!(
+                Anthropic::default().first(&settings, &address).effort,
+                effort,
+                "{model}"
+            );
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What a provider's error means for the caller. One table for all: compatible servers and gateways answer in each
+//! other's words.
+
+use super::{
+    Cause, Fault, LlmError,
+    discreet::Discreet,
+    envelope::{ErrorBody, Quota},
+    http::HttpReply,
+    retry::{QUOTA_WAIT_MIN, retry_after},
+};
+
+/// Codes, types and phrases that say that the account is the trouble, at any status.
+const ACCOUNT: [&str; 12] = [
+    "insufficient_quota",
+    "credit_balance_exhausted",
+    "credit balance is too low",
+    "enforced_spend_limit_reached",
+    "billing_hard_limit_reached",
+    "billing_not_active",
+    "invalid_api_key",
+    "api_key_invalid", // Gemini, with status 400
+    "api key not valid",
+    "api key expired",
+    "user location is not supported",
+    "you have reached your specified api usage limits",
+];
+/// Those that say that the input is too long. The last is a rate limit that one request alone exceeds: waiting won't
+/// help.
+const TOO_LONG: [&str; 13] = [
+    "context_length_exceeded",
+    "exceed_context_size_error",
+    "maximum context length",
+    "maximum number of tokens allowed", // Gemini
+    "exceed context limit",             // older Claude models, input and `max_tokens` together
+    "request_too_large",
+    "exceeds the available context size",
+    "exceeds the context length",
+    "exceeds the context window",
+    "prompt is too long",
+    "string_above_max_length",
+    "contextwindowexceedederror", // LiteLLM
+    "tokens must be reduced in order to run",
+];
+/// Those that say that the content is the trouble.
+const CONTENT: [&str; 9] = [
+    "content_policy_violation",
+    "content_filter",
+    "invalid_prompt",
+    "bio_policy",
+    "misalignment_policy_violation",
+    "violating our usage policy",
+    "input was flagged",
+    "blocked by content filtering policy",
+    "contentpolicyviolationerror", // LiteLLM
+];
+
+/// What an error is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    Account,
+    TooLong,
+    Content,
+    Rate,
+    /// The quota of a day is used up.
+    Day,
+    Passing(Cause),
+    Request,
+}
+
+/// The error that an answer with `status` means. `status` can differ from the one on the wire.
+pub(super) fn refused(reply: &HttpReply, status: u16, discreet: Discreet<'_>) -> LlmError {
+    let error = ErrorBody::read(&reply.body).unwrap_or_default();
+    let retry_after = retry_after(&reply.headers, &error);
+    let message = message(reply, status, &error, discreet);
+    match trouble(reply, status, &error) {
+        Trouble::Account => LlmError::Auth(message),
+        Trouble::TooLong => LlmError::ContextOverflow(message),
+        Trouble::Content => LlmError::Refused(message),
+        Trouble::Rate => LlmError::RateLimited { retry_after, message },
+        // What is told of a day's quota is when the next request could be counted, not when one could pass.
+        Trouble::Day => LlmError::RateLimited {
+            retry_after: Some(retry_after.unwrap_or_default().max(QUOTA_WAIT_MIN)),
+            message,
+        },
+        Trouble::Passing(cause) => LlmError::Transient(Fault {
+            cause,
+            retry_after,
+            message,
+        }),
+        Trouble::Request => LlmError::Permanent(message),
+    }
+}
+
+/// The error that a success means which holds no answer: routers put errors into it.
+pub(super) fn in_success(reply: &HttpReply, discreet: Discreet<'_>) -> LlmError {
+    match ErrorBody::read(&reply.body) {
+        Some(error) => refused(reply, error.implied_status().unwrap_or(502), discreet),
+        None => LlmError::Transient(Fault::new(
+            Cause::Server,
+            said(reply, "the answer isn't what this API answers", discreet),
+        )),
+    }
+}
+
+/// Whether the request is wrong, and not its length, its content, the account or the hour.
+pub(super) fn is_about_the_request(reply: &HttpReply, error: &ErrorBody) -> bool {
+    trouble(reply, reply.status.as_u16(), error) == Trouble::Request
+}
+
+fn trouble(reply: &HttpReply, status: u16, error: &ErrorBody) -> Trouble {
+    let words = error.words();
+    let any_of = |wanted: &[&str]| wanted.iter().any(|word| words.contains(word));
+    if any_of(&ACCOUNT) {
+        return Trouble::Account;
+    }
+    if status == 413 || any_of(&TOO_LONG) {
+        return Trouble::TooLong;
+    }
+    if any_of(&CONTENT) {
+        return Trouble::Content;
+    }
+    match (status, error.quota) {
+        (429, Quota::None) => return Trouble::Account,
+        (429, Quota::Day) => return Trouble::Day,
+        _ => {}
+    }
+    match status {
+        401..=403 => Trouble::Account,
+        429 => Trouble::Rate,
+        503 | 529 => Trouble::Passing(Cause::Overloaded),
+        408 | 504 | 524 => Trouble::Passing(Cause::Timeout),
+        409 | 425 | 500.. => Trouble::Passing(Cause::Server),
+        _ if words.contains("server_is_overloaded") => Trouble::Passing(Cause::Overloaded),
+        _ if asks_to_retry(reply) => Trouble::Passing(Cause::Server),
+        _ => Trouble::Request,
+    }
+}
+
+/// `x-should-retry: true` turns an error that looks lasting into a passing one. `false` isn't heeded: it speaks to
+/// clients that try again within seconds.
+fn asks_to_retry(reply: &HttpReply) -> bool {
+    reply
+        .headers
+        .get("x-should-retry")
+        .is_some_and(|value| value == "true")
+}
+
+/// Status, code, message and request id, as far as they are given. Without a known envelope the body isn't shown: it
+/// may be a proxy's page, or echo the request.
+fn message(reply: &HttpReply, status: u16, error: &ErrorBody, discreet: Discreet<'_>) -> String {
+    let code = [&error.code, &error.kind]
+        .into_iter()
+        .find(|word| !word.is_empty() && **word != status.to_string());
+    let code = code.map(|code| format!(" {}", discreet.word(code)));
+    let said = Some(&error.message).filter(|said| !said.is_empty());
+    let said = said.map(|said| format!(": {}", discreet.message(said)));
+    let request = request_id(reply, &error.request_id, discreet);
+    let request = request.map(|id| format!(" (request {id})"));
+    let parts = [code, said, request].into_iter().flatten();
+    parts.fold(format!("status {status}"), |message, part| message + &part)
+}
+
+/// What was said, with the request's id.
+pub(super) fn said(reply: &HttpReply, said: &str, discreet: Discreet<'_>) -> String {
+    let said = discreet.message(said);
+    match request_id(reply, "", discreet) {
+        Some(id) => format!("{said} (request {id})"),
+        None => said,
+    }
+}
+
+/// The request's id: the header's, else the one `in_body`.
+pub(super) fn request_id(reply: &HttpReply, in_body: &str, discreet: Discreet<'_>) -> Option<String> {
+    let header = ["x-request-id", "request-id"]
+        .iter()
+        .find_map(|name| reply.headers.get(*name)?.to_str().ok());
+    let id = discreet.word(header.unwrap_or(in_body));
+    Some(id).filter(|id| !id.is_empty())
+}
+
+#[cfg(test)]
+mod tests;

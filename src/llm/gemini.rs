@@ -1,0 +1,220 @@
+//! Google's Gemini, `generateContent`.
+//!
+//! Thinking counts in `maxOutputTokens`, so the limit is sent with a reserve for it, and models that think are asked to
+//! do little of it: by a level from Gemini 3 on, by a budget before.
+
+mod wire;
+
+use reqwest::Url;
+use serde_json::{Value, json};
+
+use self::wire::{Generated, Request};
+use super::{
+    ModelAnswer, ModelRequest,
+    remote::{
+        AnswerFormat, Dialect, Effort, NoAnswer, Protocol, RemoteModel, RemoteSettings, any_of, count,
+        is_unknown,
+    },
+};
+
+/// Where Google itself answers; `/v1` does as well.
+pub const GEMINI_BASE_URL: &str = "https://generativelanguage.googleapis.com/v1beta";
+/// Fields of a request that its count takes.
+const COUNTED: [&str; 7] = [
+    "contents",
+    "systemInstruction",
+    "tools",
+    "toolConfig",
+    "generationConfig",
+    "safetySettings",
+    "cachedContent",
+];
+
+/// A model behind Gemini's API.
+pub type GeminiModel = RemoteModel<Gemini>;
+
+/// Gemini's `generateContent`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Gemini;
+
+/// What models of different age understand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GeminiDialect {
+    format: AnswerFormat,
+    thinking: Thinking,
+}
+
+/// How little thinking is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Thinking {
+    /// From Gemini 3 on.
+    Level(&'static str),
+    /// Gemini 2.5, in tokens; each of its models takes these numbers.
+    Budget(i64),
+    /// Not at all: nothing is sent.
+    Unsaid,
+}
+
+impl Thinking {
+    fn first(model: &str, effort: Effort) -> Self {
+        let (level, budget) = match effort {
+            Effort::Default => return Self::Unsaid,
+            Effort::Low => ("LOW", 512),
+            Effort::Medium => ("MEDIUM", 4_096),
+            Effort::High => ("HIGH", 16_384),
+        };
+        let name = bare(model);
+        if name.starts_with("gemini-2.5") {
+            return Self::Budget(budget);
+        }
+        let generation = name
+            .strip_prefix("gemini-")
+            .and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next())
+            .and_then(|digits| digits.parse::<u32>().ok());
+        if generation.is_some_and(|generation| generation >= 3) {
+            Self::Level(level)
+        } else {
+            Self::Unsaid
+        }
+    }
+}
+
+impl Dialect for GeminiDialect {
+    fn after(self, words: &str) -> Option<Self> {
+        const FORMAT_WORDS: [&str; 6] = [
+            "responsejsonschema",
+            "response_json_schema",
+            "responsemimetype",
+            "response_mime_type",
+            "json mode",
+            "json schema",
+        ];
+        const TOO_COMPLEX: [&str; 2] = ["schema produces", "too many states"];
+        if self.thinking != Thinking::Unsaid && words.contains("thinking") {
+            let thinking = Thinking::Unsaid;
+            return Some(Self { thinking, ..self });
+        }
+        let format = self.format.simpler()?;
+        let complains = any_of(words, &FORMAT_WORDS)
+            || any_of(words, &TOO_COMPLEX)
+            || (words.contains("schema") && is_unknown(words));
+        complains.then_some(Self { format, ..self })
+    }
+}
+
+impl Protocol for Gemini {
+    type Dialect = GeminiDialect;
+
+    const PROVIDER: &'static str = "gemini";
+    const BASE_PATH: &'static str = "/v1beta";
+
+    /// Never in the address, where proxies log it.
+    fn key_header(&self, key: &str) -> (&'static str, String) {
+        ("x-goog-api-key", key.to_owned())
+    }
+
+    fn first(&self, settings: &RemoteSettings, _: &Url) -> GeminiDialect {
+        GeminiDialect {
+            format: AnswerFormat::Schema,
+            thinking: Thinking::first(&settings.model, settings.effort),
+        }
+    }
+
+    fn path(&self, model: &str) -> String {
+        format!("/models/{}:generateContent", bare(model))
+    }
+
+    fn body(
+        &self,
+        settings: &RemoteSettings,
+        request: &ModelRequest,
+        dialect: GeminiDialect,
+    ) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec(&Request::new(settings, request, dialect)?)
+    }
+
+    fn read(&self, body: &[u8]) -> Result<ModelAnswer, NoAnswer> {
+        Generated::read(body)
+    }
+
+    /// The form that counts instructions and tools too. It names its model twice.
+    fn count_call(&self, _: &Url, model: &str, request: &Value) -> Option<(String, Value)> {
+        let model = bare(model);
+        let counted = count::only(request, &COUNTED, &format!("models/{model}"));
+        let body = json!({"generateContentRequest": counted});
+        Some((format!("/models/{model}:countTokens"), body))
+    }
+
+    fn read_count(&self, body: &Value) -> Option<i64> {
+        body["totalTokens"].as_i64()
+    }
+}
+
+/// A model's name without the folder in which Google lists it.
+fn bare(model: &str) -> &str {
+    model.strip_prefix("models/").unwrap_or(model)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_generation_is_told_in_its_words_to_think_little() {
+        for (model, thinking) in [
+            ("gemini-3.8-flash", Thinking::Level("LOW")),
+            ("models/gemini-4-argon", Thinking::Level("LOW")),
+            ("gemini-2.5-flash-lite", Thinking::Budget(512)),
+            ("gemini-2.0-flash", Thinking::Unsaid),
+            ("gemma-3-27b-it", Thinking::Unsaid),
+            ("gemini-flash-latest", Thinking::Unsaid),
+        ] {
+            assert_eq!(Thinking::first(model, Effort::Low), thinking, "{model}");
+            assert_eq!(Thinking::first(model, Effort::Default), Thinking::Unsaid);
+        }
+    }
+
+    #[test]
+    fn what_a_model_does_not_know_is_left_out() {
+        use AnswerFormat::{Free, Object, Schema};
+        let low = Thinking::Level("LOW");
+        let dialect = |format, thinking| GeminiDialect { format, thinking };
+        let cases = [
+            (
+                "thinking level is not supported for this model.",
+                dialect(Schema, low),
+                Some(dialect(Schema, Thinking::Unsaid)),
+            ),
+            (
+                "invalid json payload received. unknown name \"responsejsonschema\" at 'generation_config': cannot find field.",
+                dialect(Schema, low),
+                Some(dialect(Object, low)),
+            ),
+            (
+                "json mode is not enabled for models/gemma-3-27b-it",
+                dialect(Object, low),
+                Some(dialect(Free, low)),
+            ),
+            (
+                "request contains an invalid argument.",
+                dialect(Schema, low),
+                None,
+            ),
+        ];
+        for (words, from, to) in cases {
+            assert_eq!(from.after(words), to, "{words}");
+        }
+    }
+
+    #[test]
+    fn a_count_names_the_model_with_its_folder() {
+        let request = json!({"contents": [], "system_instruction": {}, "model": "models/x"});
+        let address = GEMINI_BASE_URL.parse().unwrap();
+        let (path, body) = Gemini.count_call(&address, "models/y", &request).unwrap();
+        assert_eq!(path, "/models/y:countTokens");
+        assert_eq!(
+            body,
+            json!({"generateContentRequest": {"model": "models/y", "contents": []}})
+        );
+    }
+}

@@ -1,0 +1,157 @@
+//! Ollama's own `/api/chat`.
+//!
+//! Not its OpenAI dialect: there the size of the context can't be set per request, so that a model is loaded with as
+//! little as 4,096 tokens, and whatever doesn't fit is cut off without a word. Here `num_ctx` says how much an update
+//! needs, and `truncate: false` turns what doesn't fit into an error.
+
+mod wire;
+
+use reqwest::Url;
+use serde_json::Value;
+
+use self::wire::{Chat, Request};
+use super::{
+    ModelAnswer, ModelRequest,
+    remote::{AnswerFormat, Dialect, Effort, NoAnswer, Protocol, RemoteModel, RemoteSettings, any_of},
+};
+
+/// Where Ollama answers by default.
+pub const OLLAMA_BASE_URL: &str = "http://127.0.0.1:11434";
+
+/// A model behind Ollama.
+pub type OllamaModel = RemoteModel<Ollama>;
+
+/// Ollama's `/api/chat`.
+#[derive(Clone, Copy, Debug)]
+pub struct Ollama {
+    /// The context with which the model is loaded, in tokens: instructions, material and answer. The same for every
+    /// request, because another size loads the model anew.
+    pub num_ctx: i64,
+}
+
+/// What servers and models of different age understand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OllamaDialect {
+    format: AnswerFormat,
+    thinking: Thinking,
+}
+
+/// Whether the model shall think before it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Thinking {
+    /// It shall not.
+    Off,
+    /// So much; some models know no less than `low`.
+    Level(&'static str),
+    /// Nothing is sent.
+    Unsaid,
+}
+
+impl Thinking {
+    fn first(model: &str, effort: Effort) -> Self {
+        match (effort, effort.word()) {
+            (Effort::Low, _) if !model.contains("gpt-oss") => Self::Off,
+            (_, Some(level)) => Self::Level(level),
+            (_, None) => Self::Unsaid,
+        }
+    }
+}
+
+impl Dialect for OllamaDialect {
+    fn after(self, words: &str) -> Option<Self> {
+        const FORMAT_WORDS: [&str; 4] = ["format", "grammar", "schema", "unmarshal object"];
+        if self.thinking != Thinking::Unsaid && any_of(words, &["think"]) {
+            let thinking = Thinking::Unsaid;
+            return Some(Self { thinking, ..self });
+        }
+        let format = self.format.simpler()?;
+        any_of(words, &FORMAT_WORDS).then_some(Self { format, ..self })
+    }
+}
+
+impl Protocol for Ollama {
+    type Dialect = OllamaDialect;
+
+    const PROVIDER: &'static str = "ollama";
+
+    fn key_header(&self, key: &str) -> (&'static str, String) {
+        ("authorization", format!("Bearer {key}"))
+    }
+
+    fn first(&self, settings: &RemoteSettings, _: &Url) -> OllamaDialect {
+        OllamaDialect {
+            format: AnswerFormat::Schema,
+            thinking: Thinking::first(&settings.model, settings.effort),
+        }
+    }
+
+    fn path(&self, _: &str) -> String {
+        "/api/chat".to_owned()
+    }
+
+    fn body(
+        &self,
+        settings: &RemoteSettings,
+        request: &ModelRequest,
+        dialect: OllamaDialect,
+    ) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec(&Request::new(settings, self.num_ctx, request, dialect)?)
+    }
+
+    fn read(&self, body: &[u8]) -> Result<ModelAnswer, NoAnswer> {
+        Chat::read(body)
+    }
+
+    /// It counts nothing beforehand.
+    fn count_call(&self, _: &Url, _: &str, _: &Value) -> Option<(String, Value)> {
+        None
+    }
+
+    fn read_count(&self, _: &Value) -> Option<i64> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thinking_is_switched_off_where_it_can_be() {
+        for (model, effort, thinking) in [
+            ("qwen3:8b", Effort::Low, Thinking::Off),
+            ("gpt-oss:20b", Effort::Low, Thinking::Level("low")),
+            ("qwen3:8b", Effort::High, Thinking::Level("high")),
+            ("qwen3:8b", Effort::Default, Thinking::Unsaid),
+        ] {
+            assert_eq!(Thinking::first(model, effort), thinking, "{model}");
+        }
+    }
+
+    #[test]
+    fn what_a_server_does_not_know_is_left_out() {
+        use AnswerFormat::{Free, Object, Schema};
+        let dialect = |format, thinking| OllamaDialect { format, thinking };
+        let cases = [
+            (
+                "\"llama3.2\" does not support thinking",
+                dialect(Schema, Thinking::Level("high")),
+                Some(dialect(Schema, Thinking::Unsaid)),
+            ),
+            (
+                "json: cannot unmarshal object into go struct field chatrequest.format of type string",
+                dialect(Schema, Thinking::Off),
+                Some(dialect(Object, Thinking::Off)),
+            ),
+            (
+                "invalid format",
+                dialect(Object, Thinking::Off),
+                Some(dialect(Free, Thinking::Off)),
+            ),
+            ("model is required", dialect(Schema, Thinking::Off), None),
+        ];
+        for (words, from, to) in cases {
+            assert_eq!(from.after(words), to, "{words}");
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! A provider across the network: what all of them have in common. What is particular to one is its [`Protocol`].
+//!
+//! Servers differ in what they understand. A model starts with the best wording it may expect (a strict schema, little
+//! thinking), steps down when a server says that it doesn't know it, and remembers that for as long as it lives.
+//! Invariant: neither the key nor the prompt appears in an error, in a log or in debug output.
+
+pub(super) mod count;
+mod place;
+
+use std::{
+    fmt,
+    sync::{Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use reqwest::{
+    Client, Url,
+    header::{CONTENT_TYPE, HeaderMap, HeaderValue},
+};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::Value;
+
+use super::{
+    Cause, ChatModel, Fault, LlmError, ModelAnswer, ModelRequest,
+    discreet::Discreet,
+    envelope::ErrorBody,
+    fault,
+    http::{self, HttpReply, HttpSettings},
+};
+
+/// How many wordings are tried for one answer: three answer formats, and two more things to leave out.
+const DIALECTS_TRIED_MAX: usize = 5;
+
+/// How a provider is reached and asked; the same for all.
+#[derive(Clone, Debug)]
+pub struct RemoteSettings {
+    /// Where it answers, with the version of the API: `https://api.openai.com/v1`.
+    pub base_url: String,
+    /// The model's name, as the provider knows it.
+    pub model: String,
+    /// The key; local servers need none.
+    pub api_key: Option<SecretString>,
+    /// Time limits and proxy.
+    pub http: HttpSettings,
+    /// How much a model that thinks should think.
+    pub effort: Effort,
+    /// Added to the limit of an answer where the provider counts thinking in it.
+    pub thinking_reserve_tokens: i64,
+}
+
+impl RemoteSettings {
+    /// Settings for that address and model, without a key, everything else by default.
+    pub fn new(base_url: impl Into<String>, model: impl Into<String>) -> Self {
+        Self {
+            base_url: base_url.into(),
+            model: model.into(),
+            api_key: None,
+            http: HttpSettings::default(),
+            effort: Effort::Low,
+            thinking_reserve_tokens: 4_000,
+        }
+    }
+
+    /// The limit to send when the provider counts thinking in it.
+    pub(super) fn limit_with_thinking(&self, request: &ModelRequest) -> i64 {
+        request
+            .output_tokens_max
+            .saturating_add(self.thinking_reserve_tokens)
+    }
+}
+
+/// How much a model that thinks should think: an index needs little of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Effort {
+    /// As much as the provider finds right: nothing is sent.
+    Default,
+    /// Little, where the model lets itself be told.
+    #[default]
+    Low,
+    /// Some.
+    Medium,
+    /// Much.
+    High,
+}
+
+impl Effort {
+    /// The word that providers use; none for [`Effort::Default`].
+    pub fn word(self) -> Option<&'static str> {
+        match self {
+            Self::Default => None,
+            Self::Low => Some("low"),
+            Self::Medium => Some("medium"),
+            Self::High => Some("high"),
+        }
+    }
+}
+
+/// How the form of the answer is asked for, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerFormat {
+    /// By the schema of `domain::reply`.
+    Schema,
+    /// Some JSON object.
+    Object,
+    /// By the prompt alone.
+    Free,
+}
+
+impl AnswerFormat {
+    /// The next simpler one.
+    pub(super) fn simpler(self) -> Option<Self> {
+        match self {
+            Self::Schema => Some(Self::Object),
+            Self::Object => Some(Self::Free),
+            Self::Free => None,
+        }
+    }
+}
+
+/// How one request is worded.
+pub trait Dialect: Copy + fmt::Debug + Send + Sync + 'static {
+    /// The wording to try after a server complained in `words` (lower case), if the complaint is about the wording.
+    fn after(self, words: &str) -> Option<Self>;
+}
+
+/// What is particular to one provider's API.
+pub trait Protocol: fmt::Debug + Send + Sync + 'static {
+    /// What differs between servers and models of this API.
+    type Dialect: Dialect;
+
+    /// The provider's name in metrics, logs and the journal.
+    const PROVIDER: &'static str;
+    /// The path of the API where an address has none: `/v1`.
+    const BASE_PATH: &'static str = "";
+
+    /// The header that carries the key, in lower case, and its value.
+    fn key_header(&self, key: &str) -> (&'static str, String);
+
+    /// Other headers of every request, names in lower case.
+    fn headers(&self) -> Vec<(&'static str, &'static str)> {
+        Vec::new()
+    }
+
+    /// The best wording that may be expected of that model at that address.
+    fn first(&self, settings: &RemoteSettings, address: &Url) -> Self::Dialect;
+
+    /// The path of a request, after the base URL.
+    fn path(&self, model: &str) -> String;
+
+    /// The body of a request, as JSON.
+    fn body(
+        &self,
+        settings: &RemoteSettings,
+        request: &ModelRequest,
+        dialect: Self::Dialect,
+    ) -> serde_json::Result<Vec<u8>>;
+
+    /// Reads the body of a successful answer.
+    fn read(&self, body: &[u8]) -> Result<ModelAnswer, NoAnswer>;
+
+    /// The path and the body of a call that counts the tokens of `request`, a body in this provider's format, for
+    /// `model`; `None` if there is no such call at that address.
+    fn count_call(&self, address: &Url, model: &str, request: &Value) -> Option<(String, Value)>;
+
+    /// The tokens that the answer to such a call tells.
+    fn read_count(&self, body: &Value) -> Option<i64>;
+}
+
+/// Why a successful answer holds none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoAnswer {
+    /// It was cut off at the output limit, or at the end of the model's window.
+    Truncated,
+    /// The model declined or a filter stopped it; with what was said about it.
+    Refused(String),
+    /// It broke off, and may not the next time; with what was said about it.
+    Broken(String),
+    /// It isn't what this API answers; it may tell of an error.
+    Unknown,
+}
+
+/// A model behind a provider's API.
+#[derive(Debug)]
+pub struct RemoteModel<P: Protocol> {
+    protocol: P,
+    settings: RemoteSettings,
+    address: Url,
+    headers: HeaderMap,
+    client: Client,
+    dialect: Mutex<P::Dialect>,
+}
+
+impl<P: Protocol> RemoteModel<P> {
+    /// A model with these settings; calls nobody. Fails as [`LlmError::Permanent`] or [`LlmError::Auth`] when they
+    /// can't work.
+    pub fn new(protocol: P, settings: RemoteSettings) -> Result<Self, LlmError> {
+        let address = place::address(&settings.base_url, P::BASE_PATH)?;
+        place::check_name(&settings.model)?;
+        Ok(Self {
+            headers: headers(&protocol, settings.api_key.as_ref())?,
+            client: http::client(&settings.http)?,
+            dialect: Mutex::new(protocol.first(&settings, &address)),
+            protocol,
+            settings,
+            address,
+        })
+    }
+
+    async fn post(&self, path: &str, body: Vec<u8>) -> Result<HttpReply, LlmError> {
+        let call = self
+            .client
+            .post(place::endpoint(&self.address, path)?)
+            .headers(self.headers.clone())
+            .body(body);
+        http::send(call).await
+    }
+
+    async fn ask(&self, request: &ModelRequest, dialect: P::Dialect) -> Result<HttpReply, LlmError> {
+        let body = self
+            .protocol
+            .body(&self.settings, request, dialect)
+            .map_err(|error| LlmError::Permanent(error.to_string()))?;
+        self.post(&self.protocol.path(&self.settings.model), body).await
+    }
+
+    /// Asks in simpler and simpler words, until the server doesn't complain about them any more.
+    async fn ask_until_understood(&self, request: &ModelRequest) -> Result<HttpReply, LlmError> {
+        let mut dialect = self.dialect();
+        for _ in 1..DIALECTS_TRIED_MAX {
+            let reply = self.ask(request, dialect).await?;
+            let Some(simpler) = simpler(dialect, &reply) else {
+                return Ok(reply);
+            };
+            tracing::info!(provider = P::PROVIDER, from = ?dialect, to = ?simpler, "llm.dialect");
+            self.remember(simpler);
+            dialect = simpler;
+        }
+        self.ask(request, dialect).await
+    }
+
+    fn read(&self, reply: &HttpReply, discreet: Discreet<'_>) -> Result<ModelAnswer, LlmError> {
+        if !reply.status.is_success() {
+            return Err(fault::refused(reply, reply.status.as_u16(), discreet));
+        }
+        match self.protocol.read(&reply.body) {
+            Ok(mut answer) => {
+                answer.request_id = fault::request_id(reply, "", discreet);
+                Ok(answer)
+            }
+            Err(NoAnswer::Truncated) => Err(LlmError::Truncated),
+            Err(NoAnswer::Refused(said)) => Err(LlmError::Refused(fault::said(reply, &said, discreet))),
+            Err(NoAnswer::Broken(said)) => {
+                let said = fault::said(reply, &said, discreet);
+                Err(LlmError::Transient(Fault::new(Cause::Server, said)))
+            }
+            Err(NoAnswer::Unknown) => Err(fault::in_success(reply, discreet)),
+        }
+    }
+
+    fn discreet<'a>(&'a self, material: &'a str) -> Discreet<'a> {
+        Discreet {
+            key: self
+                .settings
+                .api_key
+                .as_ref()
+                .map(|key| key.expose_secret().trim()),
+            material,
+        }
+    }
+
+    fn dialect(&self) -> P::Dialect {
+        *self.dialect.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remember(&self, dialect: P::Dialect) {
+        *self.dialect.lock().unwrap_or_else(PoisonError::into_inner) = dialect;
+    }
+
+    /// Request ids are what a provider's support asks for first.
+    fn log(&self, request_id: Option<&str>, answer: &Result<ModelAnswer, LlmError>) {
+        let (provider, model) = (P::PROVIDER, self.settings.model.as_str());
+        match answer {
+            Ok(answer) => tracing::debug!(
+                provider,
+                model,
+                request_id,
+                input_tokens = answer.input_tokens,
+                cached_input_tokens = answer.cached_input_tokens,
+                output_tokens = answer.output_tokens,
+                reasoning_tokens = answer.reasoning_tokens,
+                "llm.answered"
+            ),
+            Err(error) => {
+                tracing::warn!(provider, model, request_id, class = error.class(), %error, "llm.failed");
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl<P: Protocol> ChatModel for RemoteModel<P> {
+    fn provider(&self) -> &'static str {
+        P::PROVIDER
+    }
+
+    fn model(&self) -> &str {
+        &self.settings.model
+    }
+
+    async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
+        let discreet = self.discreet(&request.prompt.user);
+        let (request_id, answer) = match self.ask_until_understood(request).await {
+            Ok(reply) => (
+                fault::request_id(&reply, "", discreet),
+                self.read(&reply, discreet),
+            ),
+            Err(error) => (None, Err(error)),
+        };
+        self.log(request_id.as_deref(), &answer);
+        answer
+    }
+}
+
+/// What to try instead when the server refuses a part of `dialect`.
+fn simpler<D: Dialect>(dialect: D, reply: &HttpReply) -> Option<D> {
+    if !matches!(reply.status.as_u16(), 400 | 422) {
+        return None;
+    }
+    let error = ErrorBody::read(&reply.body)?;
+    if !fault::is_about_the_request(reply, &error) {
+        return None;
+    }
+    dialect.after(&error.words())
+}
+
+fn headers(protocol: &impl Protocol, api_key: Option<&SecretString>) -> Result<HeaderMap, LlmError> {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    for (name, value) in protocol.headers() {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if let Some(key) = api_key {
+        let (name, value) = protocol.key_header(key.expose_secret().trim());
+        let mut value = HeaderValue::try_from(value)
+            .map_err(|_| LlmError::Auth("the key holds characters that no key has".to_owned()))?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    Ok(headers)
+}
+
+/// Whether a server says that it doesn't know what it was sent.
+pub(super) fn is_unknown(words: &str) -> bool {
+    const UNKNOWN: [&str; 8] = [
+        "unsupported",
+        "not supported",
+        "does not support",
+        "unrecognized",
+        "unknown",
+        "unexpected",
+        "not permitted",
+        "cannot find field",
+    ];
+    any_of(words, &UNKNOWN)
+}
+
+/// Whether any of the `wanted` stands in `words`.
+pub(super) fn any_of(words: &str, wanted: &[&str]) -> bool {
+    wanted.iter().any(|word| words.contains(word))
+}

@@ -1,0 +1,153 @@
+//! OpenAI's Responses. Nothing is stored there (`store: false`), and every request stands alone.
+
+mod items;
+mod wire;
+
+use reqwest::Url;
+use serde_json::Value;
+
+pub(super) use self::items::from_chat;
+use self::wire::{Request, Response};
+use super::{
+    ModelAnswer, ModelRequest,
+    openai::is_reasoning_model,
+    remote::{
+        AnswerFormat, Dialect, Effort, NoAnswer, Protocol, RemoteModel, RemoteSettings, any_of, count,
+        is_unknown,
+    },
+};
+
+/// Fields of a request that its count takes.
+const COUNTED: [&str; 10] = [
+    "input",
+    "instructions",
+    "tools",
+    "text",
+    "reasoning",
+    "tool_choice",
+    "parallel_tool_calls",
+    "truncation",
+    "previous_response_id",
+    "conversation",
+];
+
+/// A model behind OpenAI's Responses.
+pub type ResponsesModel = RemoteModel<Responses>;
+
+/// OpenAI's Responses.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Responses;
+
+/// What models and servers understand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResponsesDialect {
+    format: AnswerFormat,
+    effort: Effort,
+}
+
+impl Dialect for ResponsesDialect {
+    fn after(self, words: &str) -> Option<Self> {
+        const FORMAT_WORDS: [&str; 6] = [
+            "text.format",
+            "json_schema",
+            "json schema",
+            "json_object",
+            "structured output",
+            "grammar",
+        ];
+        if self.effort != Effort::Default && words.contains("reasoning") && is_unknown(words) {
+            let effort = Effort::Default;
+            return Some(Self { effort, ..self });
+        }
+        let format = self.format.simpler()?;
+        any_of(words, &FORMAT_WORDS).then_some(Self { format, ..self })
+    }
+}
+
+impl Protocol for Responses {
+    type Dialect = ResponsesDialect;
+
+    const PROVIDER: &'static str = "openai-responses";
+
+    fn key_header(&self, key: &str) -> (&'static str, String) {
+        ("authorization", format!("Bearer {key}"))
+    }
+
+    fn first(&self, settings: &RemoteSettings, _: &Url) -> ResponsesDialect {
+        let effort = if is_reasoning_model(&settings.model) {
+            settings.effort
+        } else {
+            Effort::Default
+        };
+        ResponsesDialect {
+            format: AnswerFormat::Schema,
+            effort,
+        }
+    }
+
+    fn path(&self, _: &str) -> String {
+        "/responses".to_owned()
+    }
+
+    fn body(
+        &self,
+        settings: &RemoteSettings,
+        request: &ModelRequest,
+        dialect: ResponsesDialect,
+    ) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec(&Request::new(settings, request, dialect)?)
+    }
+
+    fn read(&self, body: &[u8]) -> Result<ModelAnswer, NoAnswer> {
+        Response::read(body)
+    }
+
+    fn count_call(&self, _: &Url, model: &str, request: &Value) -> Option<(String, Value)> {
+        Some(count_call(model, request))
+    }
+
+    fn read_count(&self, body: &Value) -> Option<i64> {
+        body["input_tokens"].as_i64()
+    }
+}
+
+/// The call that counts the tokens of a Responses request.
+pub(super) fn count_call(model: &str, request: &Value) -> (String, Value) {
+    (
+        "/responses/input_tokens".to_owned(),
+        count::only(request, &COUNTED, model),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_model_does_not_know_is_left_out() {
+        use AnswerFormat::{Free, Object, Schema};
+        let dialect = |format, effort| ResponsesDialect { format, effort };
+        let cases = [
+            (
+                "unsupported parameter: 'reasoning.effort' is not supported with this model.",
+                dialect(Schema, Effort::Low),
+                Some(dialect(Schema, Effort::Default)),
+            ),
+            (
+                "invalid parameter: 'text.format' of type 'json_schema' is not supported with this model.",
+                dialect(Schema, Effort::Default),
+                Some(dialect(Object, Effort::Default)),
+            ),
+            (
+                "unknown value 'json_object'",
+                dialect(Object, Effort::Low),
+                Some(dialect(Free, Effort::Low)),
+            ),
+            ("text.format", dialect(Free, Effort::Low), None),
+            ("model not found", dialect(Schema, Effort::Low), None),
+        ];
+        for (words, from, to) in cases {
+            assert_eq!(from.after(words), to, "{words}");
+        }
+    }
+}

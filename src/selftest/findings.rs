@@ -1,0 +1,104 @@
+//! What was tried, and what came of it.
+
+use serde::{Deserialize, Serialize};
+
+/// Breaches kept word for word; more are counted.
+const TOLD_MAX: usize = 20;
+
+/// What was tried and what came of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Findings {
+    /// Conversations that all of it was tried with.
+    pub conversations: u64,
+    /// Windows filled.
+    pub windows: u64,
+    /// Exchanges that left them.
+    pub evicted: u64,
+    /// Requests built and judged.
+    pub requests: u64,
+    /// Requests that a provider would refuse.
+    pub refused: u64,
+    /// Exchanges that lost a part of themselves, in a window or in a request.
+    pub split: u64,
+    /// Windows and requests over budget with more than the newest exchange in them.
+    pub over_budget: u64,
+    /// Windows and requests without their newest exchange.
+    pub newest_lost: u64,
+    /// Windows and requests that are over budget because the newest exchange is too big alone: reported, and allowed.
+    pub too_big_alone: u64,
+    /// The first breaches, word for word.
+    pub told: Vec<Told>,
+}
+
+/// A breach, word for word.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Told {
+    /// Number of the piece of work in which it was found.
+    pub piece: usize,
+    /// Its place among those of the piece.
+    pub place: usize,
+    /// What was broken, and where.
+    pub breach: String,
+}
+
+/// What can be broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Promise {
+    /// Providers accept every request.
+    Accepted,
+    /// Exchanges are atomic.
+    Whole,
+    /// Nothing is over budget, but for a newest exchange that is too big alone.
+    Fits,
+    /// The newest exchange is always there.
+    Newest,
+}
+
+impl Findings {
+    /// Nothing was broken.
+    pub fn is_clean(&self) -> bool {
+        (self.refused, self.split, self.over_budget, self.newest_lost) == (0, 0, 0, 0)
+    }
+
+    /// Takes in what another piece of work found. The order in which pieces come makes no difference.
+    pub fn add(&mut self, other: Self) {
+        self.conversations += other.conversations;
+        self.windows += other.windows;
+        self.evicted += other.evicted;
+        self.requests += other.requests;
+        self.refused += other.refused;
+        self.split += other.split;
+        self.over_budget += other.over_budget;
+        self.newest_lost += other.newest_lost;
+        self.too_big_alone += other.too_big_alone;
+        self.told.extend(other.told);
+        self.told.sort();
+        self.told.truncate(TOLD_MAX);
+    }
+
+    /// These findings as those of piece number `piece`.
+    pub(super) fn of_piece(mut self, piece: usize) -> Self {
+        for told in &mut self.told {
+            told.piece = piece;
+        }
+        self
+    }
+
+    pub(super) fn break_promise(&mut self, promise: Promise, breach: impl FnOnce() -> String) {
+        *match promise {
+            Promise::Accepted => &mut self.refused,
+            Promise::Whole => &mut self.split,
+            Promise::Fits => &mut self.over_budget,
+            Promise::Newest => &mut self.newest_lost,
+        } += 1;
+        let place = self.told.len();
+        if place < TOLD_MAX {
+            let breach = breach();
+            self.told.push(Told {
+                piece: 0,
+                place,
+                breach,
+            });
+        }
+    }
+}

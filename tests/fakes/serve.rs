@@ -1,0 +1,177 @@
+//! Serves the fake providers to `check.py`, which holds them and recapd's requests to the providers' own clients.
+//!
+//! Prints one line of JSON: the addresses, and the bodies of the requests that recapd sends, in every wording. Then it
+//! reads a line at a time: the name of what shall be done with the next request (answered by `ok`), or `last` (answered
+//! by the body that came in last). It ends with its input.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a part of the tests: a failure should stop at once, and standard output is the interface"
+)]
+
+use std::io::{BufRead as _, Write as _};
+
+use recapd::{
+    domain::{
+        prompt::{Prompt, PromptLimits},
+        time::Timestamp,
+        transcript::{Line, Transcript, Voice},
+    },
+    llm::{
+        ChatModel as _, ModelRequest,
+        anthropic::Anthropic,
+        gemini::Gemini,
+        ollama::Ollama,
+        openai::OpenAiChat,
+        remote::{Protocol, RemoteModel, RemoteSettings},
+        responses::Responses,
+    },
+};
+use serde_json::{Value, json};
+
+use support::fake_provider::{Call, FakeProvider, Planned, Shape, Trouble, Wait};
+
+#[path = "../it/support"]
+mod support {
+    #[expect(dead_code, reason = "the integration tests use the rest of it")]
+    pub(crate) mod fake_provider;
+}
+
+/// Models of each provider, of several generations.
+const MODELS: [(Shape, &[&str]); 5] = [
+    (Shape::Anthropic, &["claude-haiku-5-5", "claude-haiku-4-5"]),
+    (Shape::OpenAi, &["gpt-5.4-mini", "gpt-4o-mini"]),
+    (Shape::Responses, &["gpt-5.4-mini", "gpt-4o-mini"]),
+    (
+        Shape::Gemini,
+        &["gemini-3.8-flash", "gemini-2.5-flash", "gemini-2.0-flash"],
+    ),
+    (Shape::Ollama, &["qwen3:8b", "gpt-oss:20b"]),
+];
+/// Complaints that make recapd leave something out; each provider heeds those about what it was sent.
+const COMPLAINTS: [&str; 4] = [
+    "Unsupported parameter: 'max_completion_tokens' is not supported, use max_tokens.",
+    "effort, reasoning and thinking are not supported",
+    "output_config, text.format, response_format, responseJsonSchema: json_schema is not supported",
+    "text.format, response_format, responseMimeType, format: json_object is not supported",
+];
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let fake = FakeProvider::start();
+    let mut requests = Vec::new();
+    for (shape, names) in MODELS {
+        for name in names {
+            requests.extend(sent(shape, name).await);
+        }
+    }
+    let addresses: serde_json::Map<String, Value> = Shape::ALL
+        .iter()
+        .map(|shape| (shape.name().to_owned(), fake.base_url(*shape).into()))
+        .collect();
+    say(&json!({"base_urls": addresses, "requests": requests}).to_string());
+    for line in std::io::stdin().lock().lines() {
+        match line.unwrap().as_str() {
+            "last" => say(&fake.requests().pop().unwrap().body.to_string()),
+            name => {
+                fake.plan([planned(name).unwrap_or_else(|| panic!("unknown: {name}"))]);
+                say("ok");
+            }
+        }
+    }
+}
+
+fn say(line: &str) {
+    println!("{line}");
+    std::io::stdout().flush().unwrap();
+}
+
+/// Everything that recapd sends to a model of that name: in the best wording, in every simpler one, and for counting.
+async fn sent(shape: Shape, name: &str) -> Vec<Value> {
+    let fake = FakeProvider::start();
+    for complaint in COMPLAINTS {
+        fake.plan([Planned::Trouble(
+            Trouble::Because(complaint.to_owned()),
+            Wait::Unsaid,
+        )]);
+    }
+    let settings = RemoteSettings::new(fake.base_url(shape), name);
+    match shape {
+        Shape::Anthropic => exercise(Anthropic::default(), settings, &fake).await,
+        Shape::OpenAi => exercise(OpenAiChat::default(), settings, &fake).await,
+        Shape::Responses => exercise(Responses, settings, &fake).await,
+        Shape::Gemini => exercise(Gemini, settings, &fake).await,
+        Shape::Ollama => exercise(Ollama { num_ctx: 40_960 }, settings, &fake).await,
+    }
+    fake.assert_well_formed();
+    let requests = fake.requests().into_iter();
+    let shown = requests.map(|request| {
+        let is_count = request.call == Call::Count;
+        json!({"shape": shape.name(), "count": is_count, "format": request.format(), "model": name, "body": request.body})
+    });
+    shown.collect()
+}
+
+async fn exercise<P: Protocol>(protocol: P, settings: RemoteSettings, fake: &FakeProvider) {
+    let model = RemoteModel::new(protocol, settings).unwrap();
+    // The first answers may be errors: the wordings are what is wanted.
+    for _ in 0..=COMPLAINTS.len() {
+        drop(model.answer(&request()).await);
+    }
+    let body = fake.requests().swap_remove(0).body.to_string();
+    drop(model.count_tokens(model.model(), body.as_bytes()).await);
+}
+
+fn request() -> ModelRequest {
+    let transcripts = [Transcript {
+        exchange: 1,
+        started_at: Timestamp(1_795_000_000_000),
+        interrupted: false,
+        lines: vec![Line {
+            voice: Voice::User,
+            label: String::new(),
+            text: "Fix the parser.".to_owned(),
+            at: Timestamp(1_795_000_000_000),
+        }],
+    }];
+    ModelRequest {
+        prompt: Prompt::new(&transcripts, "k3v9x2m7", PromptLimits::default()),
+        transcripts: transcripts.to_vec(),
+        output_tokens_max: 4_000,
+    }
+}
+
+/// `good`, `length` and the like, or a trouble with its wait: `rate_limited seconds`.
+fn planned(name: &str) -> Option<Planned> {
+    let (name, wait) = name.split_once(' ').unwrap_or((name, ""));
+    let wait = match wait {
+        "" => Wait::Unsaid,
+        "seconds" => Wait::Seconds(3),
+        "millis" => Wait::Millis(250),
+        "limits" => Wait::Limits(45),
+        "body" => Wait::Body(46),
+        _ => return None,
+    };
+    let trouble = match name {
+        "good" => return Some(Planned::Good),
+        "empty" => return Some(Planned::Empty),
+        "garbage" => return Some(Planned::Garbage),
+        "refusal" => return Some(Planned::Refusal),
+        "filter" => return Some(Planned::ContentFilter),
+        "length" => return Some(Planned::Length),
+        "rate_limited" => Trouble::RateLimited,
+        "quota" => Trouble::Quota,
+        "bad_key" => Trouble::BadKey,
+        "forbidden" => Trouble::Forbidden,
+        "no_model" => Trouble::NoModel,
+        "bad_request" => Trouble::Because("no such field".to_owned()),
+        "too_long" => Trouble::TooLong,
+        "too_large" => Trouble::TooLarge,
+        "server" => Trouble::Server,
+        "overloaded" => Trouble::Overloaded,
+        "timeout" => Trouble::GatewayTimeout,
+        _ => return None,
+    };
+    Some(Planned::Trouble(trouble, wait))
+}

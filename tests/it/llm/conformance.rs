@@ -1,0 +1,387 @@
+//! What every provider must do: one table of what happens and what comes of it.
+
+use std::{net::TcpListener, time::Duration};
+
+use recapd::{
+    domain::{
+        reply::{self, Checked, ReplyError},
+        summary::item::TEXT_CHARS_MAX,
+    },
+    llm::LlmError,
+};
+
+use super::{ASKED, IMPATIENT_MS, KEY, PATIENT_MS, model, request, settings, with};
+use crate::support::fake_provider::{FakeProvider, Planned, Recorded, Shape, Trouble, Wait};
+
+async fn checked(shape: Shape, fake: &FakeProvider) -> Result<Checked, ReplyError> {
+    let answer = model(shape, fake).answer(&request()).await.unwrap();
+    reply::parse(&answer.text, &ASKED)
+}
+
+#[tokio::test]
+async fn a_good_answer_covers_what_was_asked_and_tells_what_it_cost() {
+    for shape in Shape::ALL {
+        let fake = FakeProvider::start();
+        let asked = request();
+        let answer = model(shape, &fake).answer(&asked).await.unwrap();
+        let checked = reply::parse(&answer.text, &ASKED).unwrap();
+        let covered: Vec<i64> = checked.drafts.iter().map(|draft| draft.exchanges.first).collect();
+        assert_eq!(
+            (covered.as_slice(), checked.missing.as_slice()),
+            (&ASKED[..], &[][..])
+        );
+
+        let input = i64::try_from((asked.prompt.system.len() + asked.prompt.user.len()) / 4).unwrap();
+        let output = i64::try_from(answer.text.len() / 4).unwrap() + 7;
+        let (cached, written, thought) = match shape {
+            Shape::Anthropic | Shape::OpenAi | Shape::Responses => (input / 2, input / 4, 7),
+            Shape::Gemini => (input / 2, 0, 7),
+            Shape::Ollama => (0, 0, 0),
+        };
+        assert_eq!(
+            [
+                answer.input_tokens,
+                answer.cached_input_tokens,
+                answer.cache_write_tokens,
+                answer.output_tokens,
+                answer.reasoning_tokens
+            ],
+            [input, cached, written, output, thought],
+            "{shape:?}"
+        );
+        let id = shape.request_id_header().map(|_| "req_fake");
+        assert_eq!(answer.request_id.as_deref(), id, "{shape:?}");
+        fake.assert_well_formed();
+    }
+}
+
+#[tokio::test]
+async fn a_request_says_who_asks_and_in_which_form() {
+    for shape in Shape::ALL {
+        let fake = FakeProvider::start();
+        model(shape, &fake).answer(&request()).await.unwrap();
+        let mut keyless = settings(fake.base_url(shape), PATIENT_MS);
+        keyless.api_key = None;
+        with(shape, keyless).unwrap().0.answer(&request()).await.unwrap();
+        fake.assert_well_formed();
+        let requests = fake.requests();
+        let [first, second] = requests.as_slice() else {
+            panic!("{requests:?}")
+        };
+        let key = match shape.key_header() {
+            "authorization" => format!("Bearer {KEY}"),
+            _ => KEY.to_owned(),
+        };
+        assert_eq!(first.shape, shape);
+        assert_eq!(first.header(shape.key_header()), key);
+        assert_eq!(
+            first.header("user-agent"),
+            format!("recapd/{}", env!("CARGO_PKG_VERSION"))
+        );
+        assert_eq!(first.header("content-type"), "application/json");
+        assert!(!first.path.contains(KEY));
+        assert_eq!(
+            (first.format(), first.exchanges()),
+            ("json_schema", ASKED.to_vec()),
+            "{shape:?}"
+        );
+        assert_eq!(second.header(shape.key_header()), "");
+    }
+}
+
+#[tokio::test]
+async fn answers_that_are_none_are_refused_by_the_checks() {
+    for shape in Shape::ALL {
+        let fake = FakeProvider::start();
+        fake.plan([Planned::Garbage, Planned::Empty, Planned::WrongExchanges]);
+        assert!(matches!(
+            checked(shape, &fake).await,
+            Err(ReplyError::Unreadable(_))
+        ));
+        assert!(matches!(
+            checked(shape, &fake).await,
+            Err(ReplyError::Unreadable(_))
+        ));
+        assert!(matches!(
+            checked(shape, &fake).await,
+            Err(ReplyError::Misattributed(_))
+        ));
+        fake.plan([
+            Planned::MissingExchanges,
+            Planned::Oversize,
+            Planned::Content("{\"items\": []}".to_owned()),
+        ]);
+        assert_eq!(checked(shape, &fake).await.unwrap().missing, [9]);
+        let oversize = checked(shape, &fake).await.unwrap();
+        assert!(
+            oversize
+                .drafts
+                .iter()
+                .all(|draft| draft.text.chars().count() <= TEXT_CHARS_MAX)
+        );
+        assert!(matches!(
+            checked(shape, &fake).await,
+            Err(ReplyError::Worthless(_))
+        ));
+    }
+}
+
+/// What happens, and the class that comes of it.
+pub(crate) fn failures(shape: Shape) -> Vec<(Planned, &'static str)> {
+    let trouble = |trouble| Planned::Trouble(trouble, Wait::Unsaid);
+    let mut failures = vec![
+        (trouble(Trouble::RateLimited), "provider_rate_limited"),
+        (trouble(Trouble::Quota), "provider_auth"),
+        (trouble(Trouble::BadKey), "provider_auth"),
+        (trouble(Trouble::Forbidden), "provider_auth"),
+        (trouble(Trouble::NoModel), "provider_invalid_request"),
+        (
+            trouble(Trouble::Because("no such field".to_owned())),
+            "provider_invalid_request",
+        ),
+        (trouble(Trouble::TooLong), "provider_context_length"),
+        (trouble(Trouble::TooLarge), "provider_context_length"),
+        (trouble(Trouble::Server), "provider_server"),
+        (trouble(Trouble::Overloaded), "provider_overloaded"),
+        (trouble(Trouble::GatewayTimeout), "provider_timeout"),
+        // What proxies and gateways add.
+        (
+            Planned::status(502, "<html>Bad gateway</html>"),
+            "provider_server",
+        ),
+        (Planned::status(503, ""), "provider_overloaded"),
+        (Planned::status(529, ""), "provider_overloaded"),
+        (Planned::status(408, ""), "provider_timeout"),
+        (Planned::status(204, ""), "provider_server"),
+        (
+            Planned::status(
+                200,
+                r#"{"error":{"code":429,"message":"Provider returned error"}}"#,
+            ),
+            "provider_rate_limited",
+        ),
+        (Planned::status(200, "{}"), "provider_server"),
+        (Planned::status(200, "null"), "provider_server"),
+        (Planned::BrokenBody, "provider_server"),
+        (Planned::Flood, "provider_server"),
+        (Planned::CutConnection, "provider_network"),
+        (Planned::Length, "bad_output"),
+    ];
+    // Ollama's models decline in their own words, which the checks refuse.
+    if shape != Shape::Ollama {
+        failures.push((Planned::Refusal, "provider_refusal"));
+        failures.push((Planned::ContentFilter, "provider_refusal"));
+    }
+    failures
+}
+
+#[tokio::test]
+async fn every_failure_has_its_class() {
+    for shape in Shape::ALL {
+        let fake = FakeProvider::start();
+        let model = model(shape, &fake);
+        let failures = failures(shape);
+        let count = failures.len();
+        for (planned, class) in failures {
+            fake.plan([planned.clone()]);
+            let error = model.answer(&request()).await.unwrap_err();
+            assert_eq!(error.class(), class, "{shape:?} {planned:?}: {error}");
+            assert_eq!(error.retry_after(), None, "{shape:?} {planned:?}: {error}");
+        }
+        assert_eq!(
+            fake.requests().len(),
+            count,
+            "no failure is tried again here: that is the queue's business"
+        );
+        fake.assert_well_formed();
+    }
+}
+
+/// Servers that speak one provider's API answer errors in another's words.
+#[tokio::test]
+async fn an_error_is_understood_in_whichever_words() {
+    let fake = FakeProvider::start();
+    for shape in Shape::ALL {
+        let model = model(shape, &fake);
+        for words in Shape::ALL {
+            for (trouble, class) in [
+                (Trouble::RateLimited, "provider_rate_limited"),
+                (Trouble::Quota, "provider_auth"),
+                (Trouble::BadKey, "provider_auth"),
+                (Trouble::TooLong, "provider_context_length"),
+                (Trouble::Overloaded, "provider_overloaded"),
+            ] {
+                fake.plan([Planned::foreign(words, &trouble)]);
+                let error = model.answer(&request()).await.unwrap_err();
+                assert_eq!(error.class(), class, "{words:?} to {shape:?}: {error}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_more_of_an_answer_is_read_than_an_answer_can_have() {
+    let fake = FakeProvider::start();
+    fake.otherwise(Planned::Flood);
+    for shape in Shape::ALL {
+        let error = model(shape, &fake).answer(&request()).await.unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .ends_with("the answer is longer than 4194304 bytes"),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_provider_says_when_to_come_back() {
+    let fake = FakeProvider::start();
+    for shape in Shape::ALL {
+        let model = model(shape, &fake);
+        for trouble in [Trouble::RateLimited, Trouble::Overloaded] {
+            for (wait, wait_ms) in [
+                (Wait::Unsaid, None),
+                (Wait::Seconds(3), Some(3_000)),
+                (Wait::Millis(250), Some(250)),
+                (Wait::Date(30), Some(30_000)),
+                (Wait::Limits(45), Some(45_000)),
+                (Wait::Body(46), Some(46_000)),
+            ] {
+                fake.plan([Planned::Trouble(trouble.clone(), wait)]);
+                let error = model.answer(&request()).await.unwrap_err();
+                assert_eq!(
+                    error.retry_after().map(|wait| wait.as_millis()),
+                    wait_ms,
+                    "{shape:?} {wait:?}: {error}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn slow_answers_are_awaited_and_too_slow_ones_are_not() {
+    let fake = FakeProvider::start();
+    for shape in Shape::ALL {
+        fake.plan([Planned::Late(Duration::from_millis(20))]);
+        assert!(model(shape, &fake).answer(&request()).await.is_ok());
+        let (impatient, _) = with(shape, settings(fake.base_url(shape), IMPATIENT_MS)).unwrap();
+        for planned in [
+            Planned::Hang,
+            Planned::Stall,
+            Planned::Late(Duration::from_millis(50 * IMPATIENT_MS)),
+        ] {
+            fake.plan([planned.clone()]);
+            let error = impatient.answer(&request()).await.unwrap_err();
+            assert_eq!(
+                error.class(),
+                "provider_timeout",
+                "{shape:?} {planned:?}: {error}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_a_matter_of_the_network() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for shape in Shape::ALL {
+        let (model, _) = with(shape, settings(format!("http://{free}/v1"), PATIENT_MS)).unwrap();
+        let error = model.answer(&request()).await.unwrap_err();
+        assert_eq!(error.class(), "provider_network", "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_hanging_call_can_be_dropped() {
+    for shape in Shape::ALL {
+        let fake = FakeProvider::start();
+        fake.otherwise(Planned::Hang);
+        let model = model(shape, &fake);
+        let request = request();
+        tokio::select! {
+            answer = model.answer(&request) => panic!("{answer:?}"),
+            () = fake.arrived(1) => {}
+        }
+        fake.otherwise(Planned::Good);
+        assert!(model.answer(&request).await.is_ok());
+    }
+}
+
+#[tokio::test]
+async fn a_key_does_not_follow_a_redirect() {
+    for shape in Shape::ALL {
+        let (fake, other) = (FakeProvider::start(), FakeProvider::start());
+        let elsewhere = other.base_url(shape);
+        fake.plan([Planned::Status(307, String::new(), vec![("location", elsewhere)])]);
+        assert!(matches!(
+            model(shape, &fake).answer(&request()).await,
+            Err(LlmError::Permanent(_))
+        ));
+        assert_eq!(other.requests().len(), 0);
+    }
+}
+
+/// Each provider in its own words: what it is refused is not asked again, and the answer is taken nevertheless.
+#[tokio::test]
+async fn a_server_that_knows_less_is_asked_for_less_from_then_on() {
+    for (shape, name, complaints, formats) in [
+        (
+            Shape::Anthropic,
+            "claude-opus-4-6",
+            vec![
+                "This model does not support the effort parameter.",
+                "output_config.format: Extra inputs are not permitted",
+            ],
+            vec!["json_schema", "json_schema", "", ""],
+        ),
+        (
+            Shape::OpenAi,
+            "small-model",
+            vec![
+                "This response_format type is unavailable now",
+                "'response_format.type' must be 'text'",
+            ],
+            vec!["json_schema", "json_object", "", ""],
+        ),
+        (
+            Shape::Responses,
+            "gpt-5-mini",
+            vec![
+                "Unsupported parameter: 'reasoning.effort' is not supported with this model.",
+                "Invalid parameter: 'text.format' of type 'json_schema' is not supported with this model.",
+            ],
+            vec!["json_schema", "json_schema", "json_object", "json_object"],
+        ),
+        (
+            Shape::Gemini,
+            "gemini-3.8-flash",
+            vec![
+                "Thinking level is not supported for this model.",
+                "Invalid JSON payload received. Unknown name \"responseJsonSchema\" at 'generation_config': Cannot find field.",
+            ],
+            vec!["json_schema", "json_schema", "json_object", "json_object"],
+        ),
+        (
+            Shape::Ollama,
+            "llama3.2",
+            vec![
+                "\"llama3.2\" does not support thinking",
+                "json: cannot unmarshal object into Go struct field ChatRequest.format of type string",
+            ],
+            vec!["json_schema", "json_schema", "json_object", "json_object"],
+        ),
+    ] {
+        let fake = FakeProvider::start();
+        let model = super::named(shape, &fake, name);
+        let complaint = |why: &&str| Planned::Trouble(Trouble::Because((*why).to_owned()), Wait::Unsaid);
+        fake.plan(complaints.iter().map(complaint));
+        assert!(model.answer(&request()).await.is_ok(), "{shape:?}");
+        assert!(model.answer(&request()).await.is_ok(), "{shape:?}");
+        let requests = fake.requests();
+        let asked: Vec<&str> = requests.iter().map(Recorded::format).collect();
+        assert_eq!(asked, formats, "{shape:?}");
+        fake.assert_well_formed();
+    }
+}
