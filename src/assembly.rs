@@ -11,6 +11,7 @@ use crate::{
     config::{self, Config},
     domain::{
         prompt::PromptLimits,
+        redaction::Redactor,
         summary::{compaction::SummaryPolicy, section::Ageing},
         time::{HOUR_MS, MINUTE_MS},
         transcript::TranscriptLimits,
@@ -69,6 +70,10 @@ impl Parts {
         let metrics = Metrics::new(clock.now(), &[(model.provider(), model.model())]);
         metrics.updates.workers(config.worker.concurrency);
         let notices = Notices::default();
+        let redactor = redactor(config).telling({
+            let metrics = metrics.clone();
+            Arc::new(move |rule| metrics.documents.redacted(rule))
+        });
         let (shared, time) = (|| Arc::clone(&store), || Arc::clone(&clock));
         let ceiling = tokenizer::ceiling_counter();
         let parts = WorkerParts {
@@ -78,9 +83,11 @@ impl Parts {
             clock: time(),
             notices: notices.clone(),
             metrics: metrics.clone(),
+            redactor: redactor.clone(),
         };
         Self {
-            keeper: keeper(config, shared(), time(), notices.clone(), metrics.clone()),
+            keeper: keeper(config, shared(), time(), notices.clone(), metrics.clone())
+                .redacting(redactor.clone()),
             worker: Worker::new(parts, worker_settings(config, owner, seed)),
             schedule: Schedule::new(
                 shared(),
@@ -89,12 +96,9 @@ impl Parts {
                 metrics.clone(),
                 schedule_settings(config),
             ),
-            snapshots: Arc::new(Snapshots::new(
-                shared(),
-                ceiling,
-                time(),
-                config.summary.max_tokens,
-            )),
+            snapshots: Arc::new(
+                Snapshots::new(shared(), ceiling, time(), config.summary.max_tokens).redacting(redactor),
+            ),
             store,
             metrics,
             clock,
@@ -161,6 +165,13 @@ pub fn live_journal(
         return Ok(None);
     }
     Ok(Some(Arc::new(Journal::open(settings.dir.as_ref(), archive)?)))
+}
+
+/// The rules that find secrets, as configured.
+pub fn redactor(config: &Config) -> Redactor {
+    // The patterns were validated with the configuration; without them the shipped rules still hold.
+    let configured = config.summary.redactor();
+    configured.unwrap_or_else(|_| Redactor::standard())
 }
 
 /// How the database is opened.

@@ -23,6 +23,7 @@ use crate::{
         journal::MessageRecord,
         lineage::Step,
         message::Message,
+        redaction::Redactor,
         settings::{AgentSettings, SettingsPatch},
         time::Timestamp,
         tokens::{TokenCounter, count_message},
@@ -73,6 +74,7 @@ pub struct Keeper {
     notices: Notices,
     metrics: Metrics,
     journal: LiveJournal,
+    redactor: Redactor,
     convergence: Rules,
 }
 
@@ -95,6 +97,7 @@ impl Keeper {
             notices,
             metrics,
             journal: None,
+            redactor: Redactor::standard(),
             convergence: Rules::default(),
         }
     }
@@ -218,6 +221,12 @@ impl Keeper {
         Ok(forked)
     }
 
+    /// The same keeper, which redacts secrets in headlines by the rules of `redactor`.
+    #[must_use]
+    pub fn redacting(self, redactor: Redactor) -> Self {
+        Self { redactor, ..self }
+    }
+
     async fn request(&self, agent: &AgentId, messages: Vec<Message>, replayed: bool) -> StoreResult<Counted> {
         let now = self.clock.now();
         let counting = self.counting_of(agent).await?;
@@ -226,7 +235,7 @@ impl Keeper {
         } else {
             self.learning.guarded(&counting)
         };
-        let prepared = Self::prepare(&counter, counting.model(), messages, now).await?;
+        let prepared = self.prepare(&counter, counting.model(), messages, now).await?;
         let (messages, seen) = prepared.into_iter().unzip();
         let request = AppendRequest {
             agent: agent.clone(),
@@ -344,6 +353,7 @@ impl Keeper {
     }
 
     async fn prepare(
+        &self,
         counter: &Arc<dyn TokenCounter>,
         model: &str,
         messages: Vec<Message>,
@@ -351,7 +361,7 @@ impl Keeper {
     ) -> StoreResult<Vec<(Prepared, Seen)>> {
         let bytes: usize = messages.iter().map(|message| message.payload.len()).sum();
         if bytes <= COUNT_INLINE_BYTES_MAX {
-            return Ok(count_all(counter.as_ref(), model, messages, now));
+            return Ok(count_all(counter.as_ref(), model, messages, now, &self.redactor));
         }
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let share = messages.len().div_ceil(threads).max(1);
@@ -361,9 +371,10 @@ impl Keeper {
         while !rest.is_empty() {
             let tail = rest.split_off(share.min(rest.len()));
             let (counter, model) = (Arc::clone(counter), model.to_owned());
+            let redactor = self.redactor.clone();
             let last_at = rest.iter().rev().find_map(|message| message.at);
             shares.push(tokio::task::spawn_blocking(move || {
-                count_all(counter.as_ref(), &model, rest, said_at)
+                count_all(counter.as_ref(), &model, rest, said_at, &redactor)
             }));
             said_at = last_at.unwrap_or(said_at);
             rest = tail;
@@ -440,6 +451,7 @@ fn count_all(
     model: &str,
     messages: Vec<Message>,
     said_at: Timestamp,
+    redactor: &Redactor,
 ) -> Vec<(Prepared, Seen)> {
     let mut last_at = said_at;
     messages
@@ -448,7 +460,7 @@ fn count_all(
             let tokens = count_message(counter, &message);
             // A message without a time was said when the one before it was, as far as anyone knows.
             last_at = message.at.unwrap_or(last_at);
-            let entry = Entry::new(&message, tokens, last_at);
+            let entry = Entry::redacted(&message, tokens, last_at, redactor);
             let seen = seen(&message, tokens, counter, model);
             (Prepared { message, entry }, seen)
         })

@@ -16,6 +16,7 @@ use crate::{
     clock::Clock,
     domain::{
         agent::AgentId,
+        redaction::Redactor,
         summary::pending::{PendingLine, with_pending},
         time::Timestamp,
         tokens::TokenCounter,
@@ -70,6 +71,7 @@ pub struct Snapshots {
     counter: Arc<dyn TokenCounter>,
     clock: Arc<dyn Clock>,
     tokens_max: i64,
+    redactor: Redactor,
     held: HashMap<AgentId, Arc<Held>>,
     /// Changes heard of so far.
     changes: AtomicU64,
@@ -88,9 +90,16 @@ impl Snapshots {
             counter,
             clock,
             tokens_max,
+            redactor: Redactor::standard(),
             held: HashMap::new(),
             changes: AtomicU64::new(0),
         }
+    }
+
+    /// The same snapshots, which redact secrets in what is pending by the rules of `redactor`.
+    #[must_use]
+    pub fn redacting(self, redactor: Redactor) -> Self {
+        Self { redactor, ..self }
     }
 
     /// The summary of `agent`; `None` if there is no such agent.
@@ -125,7 +134,7 @@ impl Snapshots {
     /// When the database fails: the rest of a context can't be had then either.
     pub async fn of_step(&self, agent: &AgentId) -> StoreResult<Option<Snapshot>> {
         let row = self.store.summary_of_step(agent).await?;
-        Ok(row.map(|row| render(&row, self.tokens_max, self.counter.as_ref())))
+        Ok(row.map(|row| render(&row, self.tokens_max, self.counter.as_ref(), &self.redactor)))
     }
 
     async fn load(&self, agent: &AgentId) -> StoreResult<Option<Arc<Snapshot>>> {
@@ -134,7 +143,12 @@ impl Snapshots {
         let Some(row) = self.store.summary(agent).await? else {
             return Ok(None);
         };
-        let snapshot = Arc::new(render(&row, self.tokens_max, self.counter.as_ref()));
+        let snapshot = Arc::new(render(
+            &row,
+            self.tokens_max,
+            self.counter.as_ref(),
+            &self.redactor,
+        ));
         let held = self.held.pin();
         if held.len() >= SNAPSHOTS_MAX {
             held.clear();
@@ -185,8 +199,13 @@ impl Snapshots {
 }
 
 /// What a reader of `row` sees.
-pub fn render(row: &SummaryRow, tokens_max: i64, counter: &dyn TokenCounter) -> Snapshot {
-    let lines = pending_lines(row);
+pub fn render(
+    row: &SummaryRow,
+    tokens_max: i64,
+    counter: &dyn TokenCounter,
+    redactor: &Redactor,
+) -> Snapshot {
+    let lines = pending_lines(row, redactor);
     let (markdown, tokens) = with_pending(&row.content, &lines, tokens_max, counter);
     let named = i64::try_from(row.pending.len()).unwrap_or(i64::MAX);
     Snapshot {
@@ -206,12 +225,13 @@ pub fn render(row: &SummaryRow, tokens_max: i64, counter: &dyn TokenCounter) -> 
 }
 
 /// A line for each pending exchange, and one for those too many to name.
-fn pending_lines(row: &SummaryRow) -> Vec<PendingLine> {
+fn pending_lines(row: &SummaryRow, redactor: &Redactor) -> Vec<PendingLine> {
     let named = row.pending.iter().map(|exchange| PendingLine {
         exchange: exchange.exchange,
         at: exchange.opened_at,
         tokens: exchange.tokens,
-        digest: exchange.headline.digest(),
+        // By today's rules: the headline was redacted by those of its day.
+        digest: redactor.redact(&exchange.headline.digest()).into_owned(),
     });
     let unnamed = row
         .pending

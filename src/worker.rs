@@ -27,6 +27,7 @@ use crate::{
     clock::Clock,
     domain::{
         prompt::PromptLimits,
+        redaction::Redactor,
         summary::compaction::SummaryPolicy,
         tokens::TokenCounter,
         transcript::TranscriptLimits,
@@ -89,6 +90,8 @@ pub struct WorkerParts {
     pub notices: Notices,
     /// What is counted.
     pub metrics: Metrics,
+    /// Takes secrets out of what a model reads, and of what it answers.
+    pub redactor: Redactor,
 }
 
 /// A lease in hand, and what ends its holder's waiting.

@@ -93,7 +93,12 @@ impl Context {
             return Err(open::unknown(store.as_ref(), &self.agent).await);
         };
         let ceiling = tokenizer::ceiling_counter();
-        let snapshot = snapshot::render(&row, config.summary.max_tokens, ceiling.as_ref());
+        let snapshot = snapshot::render(
+            &row,
+            config.summary.max_tokens,
+            ceiling.as_ref(),
+            &assembly::redactor(config),
+        );
         let viewer = self.speaker.clone().map(|speaker| Viewer {
             speaker,
             telling: config.perspective.telling(),

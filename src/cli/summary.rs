@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::{Shared, exit::Failed, open, output, remote::Remote};
-use crate::{config::Config, domain::agent::AgentId, snapshot, store::Store as _, tokenizer};
+use crate::{assembly, config::Config, domain::agent::AgentId, snapshot, store::Store as _, tokenizer};
 
 /// Printed for an agent of which nothing has left the window yet.
 const NOTHING_YET: &str = "(no summary yet: nothing has left the window)";
@@ -53,7 +53,12 @@ impl Summary {
             let Some(row) = store.summary(agent).await? else {
                 return Err(open::unknown(&store, agent).await);
             };
-            let snapshot = snapshot::render(&row, config.summary.max_tokens, counter.as_ref());
+            let snapshot = snapshot::render(
+                &row,
+                config.summary.max_tokens,
+                counter.as_ref(),
+                &assembly::redactor(config),
+            );
             documents.push(json!({
                 "agent_id": agent,
                 "content": snapshot.markdown,

@@ -25,7 +25,11 @@ const BREACHES_SHOWN: usize = 10;
 const PROVEN_BY_TESTS: [(u8, &str, &str); 3] = [
     (6, "readers never wait", "tests/it/http"),
     (8, "failure never destroys", "tests/it/worker"),
-    (10, "evicted text is data", "domain::prompt, domain::reply"),
+    (
+        10,
+        "evicted text is data",
+        "tests/it/injection.rs, domain::redaction",
+    ),
 ];
 
 #[derive(Debug, Args)]

@@ -53,6 +53,10 @@ impl Config {
         found.extend(out_of_order(&values));
         found.extend(self.unusable_addresses());
         found.extend(self.talk());
+        if let Err(error) = self.summary.redactor() {
+            let text = format!("summary.redact_patterns: {error}");
+            found.push(Violation::new(&["summary.redact_patterns"], text));
+        }
         found
     }
 

@@ -79,16 +79,24 @@ pub(super) fn read(path: &Path, keys: &Keys) -> Result<(Vec<Setting>, Vec<Proble
 }
 
 fn given(value: &Spanned<DeValue<'_>>) -> Given {
-    let scalar = match value.get_ref() {
+    value_of(value.get_ref()).map_or(Given::Compound(value.get_ref().type_str()), Given::Toml)
+}
+
+fn value_of(value: &DeValue<'_>) -> Option<Value> {
+    match value {
         DeValue::String(text) => Some(Value::String(text.to_string())),
         DeValue::Integer(integer) => i64::from_str_radix(integer.as_str(), integer.radix())
             .ok()
             .map(Value::Integer),
         DeValue::Float(float) => float.as_str().parse().ok().map(Value::Float),
         DeValue::Boolean(truth) => Some(Value::Boolean(*truth)),
-        DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => None,
-    };
-    scalar.map_or(Given::Compound(value.get_ref().type_str()), Given::Toml)
+        DeValue::Array(values) => values
+            .iter()
+            .map(|value| value_of(value.get_ref()))
+            .collect::<Option<Vec<_>>>()
+            .map(Value::Array),
+        DeValue::Datetime(_) | DeValue::Table(_) => None,
+    }
 }
 
 fn line_of(text: &str, offset: usize) -> usize {

@@ -62,7 +62,7 @@ pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
 pub(super) enum Given {
     Text(String),
     Toml(Value),
-    /// A list, a table or a date, none of which any key takes; with the name of its type.
+    /// A table, a date or a list with such in it, none of which any key takes; with the name of its type.
     Compound(&'static str),
 }
 
@@ -105,6 +105,10 @@ impl Keys {
             | (Value::Float(_), Given::Toml(value @ Value::Float(_)))
             | (Value::Boolean(_), Given::Toml(value @ Value::Boolean(_)))
             | (Value::String(_), Given::Toml(value @ Value::String(_))) => Some(value.clone()),
+            (Value::Array(_), Given::Toml(value)) => texts(value),
+            (Value::Array(_), Given::Text(text)) => toml::from_str::<Table>(&format!("list = {text}"))
+                .ok()
+                .and_then(|table| texts(table.get("list")?)),
             #[expect(
                 clippy::cast_precision_loss,
                 reason = "a share is 0 or 1 when it is an integer"
@@ -162,6 +166,15 @@ impl Keys {
     }
 }
 
+/// `value` if it is a list of texts.
+fn texts(value: &Value) -> Option<Value> {
+    let is_text = |value: &Value| matches!(value, Value::String(_));
+    value
+        .as_array()
+        .filter(|values| values.iter().all(is_text))
+        .map(|values| Value::Array(values.clone()))
+}
+
 /// What to say about an integer that `key` can't have.
 pub(super) fn beyond_limits(key: &str, value: i64) -> Option<String> {
     let (_, min, max) = INTEGER_LIMITS.iter().find(|(name, ..)| *name == key)?;
@@ -191,6 +204,7 @@ fn kind(value: &Value) -> &'static str {
         Value::Integer(_) => "an integer",
         Value::Float(_) => "a number",
         Value::Boolean(_) => "true or false",
+        Value::Array(_) => "a list of texts such as `['ab+', 'c']`",
         _ => "a text",
     }
 }
@@ -200,6 +214,8 @@ fn shown(given: &Given) -> String {
         Given::Text(text) | Given::Toml(Value::String(text)) => {
             format!("`{}`", text::cut(text, SHOWN_CHARS_MAX))
         }
+        // It may tell what is secret.
+        Given::Toml(Value::Array(_)) => "a list with other values".to_owned(),
         Given::Toml(value) => value.to_string(),
         Given::Compound(kind) => format!("a value of type {kind}"),
     }

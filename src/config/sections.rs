@@ -11,6 +11,7 @@ use crate::{
         convergence::{InvalidWeights, Profile, Rules, Thresholds},
         perspective::{self, Mode, Telling},
         preset::Preset,
+        redaction::{PatternError, Redactor},
         settings::OnOverflow,
         window::Budget,
         work::RetryPolicy,
@@ -212,6 +213,27 @@ pub struct SummaryConfig {
     pub yesterday_hours: i64,
     /// Oldest age of the third section, and of the document.
     pub week_hours: i64,
+    /// Whether secrets are kept from models and readers.
+    pub redact: bool,
+    /// Regular expressions for more secrets.
+    pub redact_patterns: Vec<String>,
+}
+
+impl SummaryConfig {
+    /// The rules that find secrets.
+    ///
+    /// # Errors
+    /// When a pattern can't be used.
+    pub fn redactor(&self) -> Result<Redactor, PatternError> {
+        let rules = if self.redact {
+            Redactor::standard()
+        } else {
+            Redactor::off()
+        };
+        // Checked even if unused, so that switching redaction on never fails.
+        let rules_and_patterns = rules.clone().with_patterns(&self.redact_patterns)?;
+        Ok(if self.redact { rules_and_patterns } else { rules })
+    }
 }
 
 /// Whether items grow shorter and leave as they grow older.

@@ -127,6 +127,8 @@ fn the_reference_is_the_default() {
     summary.append_below = 0.8
     summary.max_tokens = 10000
     summary.merge_below = 0.95
+    summary.redact = true
+    summary.redact_patterns = []
     summary.session_hours = 24
     summary.week_hours = 336
     summary.yesterday_hours = 168

@@ -47,7 +47,8 @@ pub(crate) use passes::Passes;
 pub const MISSING_RESULT: &str = "interrupted: no result was recorded";
 /// What the model is made to say between two turns of the user's (the lecture's text).
 pub const ACKNOWLEDGEMENT: &str = "Understood.";
-/// What the user is made to say between two turns of the model's, and before its first.
+/// What the user is made to say between two turns of the model's, before its first, and after its last where the newest
+/// message is a late result.
 pub const CONTINUATION: &str = "Continue.";
 /// The reserve for output takes at most one part in so many of a request; so do anchor, summary and copies of what is
 /// sent, each.
@@ -91,6 +92,8 @@ pub enum Reason {
     FirstTurn,
     /// Two turns of one side would stand side by side.
     Alternation,
+    /// The newest message is a result that has gone to its call, before what the model said since.
+    LateResult,
     /// A call has no result.
     MissingResult,
     /// The partner is silent.

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     message::{Kind, Message, Metadata},
     perspective::named_speaker,
-    text::first_line,
+    redaction::Redactor,
+    text::{first_line, first_line_by},
     time::Timestamp,
 };
 
@@ -97,14 +98,22 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The ledger's view of `message`, which costs `tokens` and was said at `at`.
+    /// The ledger's view of `message`, which costs `tokens` and was said at `at`. Secrets in its line are redacted by
+    /// the shipped rules.
     pub fn new(message: &Message, tokens: i64, at: Timestamp) -> Self {
+        Self::redacted(message, tokens, at, &Redactor::standard())
+    }
+
+    /// As [`Self::new`], with secrets redacted by the rules of `redactor`: headlines are shown to readers.
+    pub fn redacted(message: &Message, tokens: i64, at: Timestamp, redactor: &Redactor) -> Self {
         Self {
             kind: message.kind.clone(),
             interrupts: message.interrupts,
             tokens,
             at,
-            line: first_line(&message.text(), HEADLINE_CHARS_MAX),
+            line: first_line_by(&message.text(), HEADLINE_CHARS_MAX, |line| {
+                redactor.redact(line).into_owned()
+            }),
             tools: message
                 .tool_names()
                 .map(|name| first_line(name, HEADLINE_CHARS_MAX))
@@ -218,6 +227,16 @@ impl Headline {
             } else if self.tools.len() < HEADLINE_TOOLS_MAX {
                 self.tools.push((tool.clone(), 1));
             }
+        }
+    }
+
+    /// The same with secrets redacted.
+    #[must_use]
+    pub fn redacted(self, redactor: &Redactor) -> Self {
+        Self {
+            title: redactor.redact(&self.title).into_owned(),
+            answer: redactor.redact(&self.answer).into_owned(),
+            ..self
         }
     }
 

@@ -14,7 +14,10 @@ use serde_json::Value;
 
 pub use coverage::{RangeFault, runs};
 
-use super::summary::item::{BRIEF_CHARS_MAX, GIST_CHARS_MAX, ItemDraft, TEXT_CHARS_MAX};
+use super::{
+    redaction::Redactor,
+    summary::item::{BRIEF_CHARS_MAX, GIST_CHARS_MAX, ItemDraft, TEXT_CHARS_MAX},
+};
 
 /// The longest answer that is read, in bytes: some 60,000 tokens, six times what a summary may hold.
 pub const ANSWER_BYTES_MAX: usize = 256 * 1024;
@@ -105,23 +108,34 @@ pub fn schema() -> Value {
 }
 
 /// Reads and checks a model's answer to the question about `exchanges` (ascending, may have holes). Accepts the JSON
-/// object also when it is wrapped in a code fence or in prose.
+/// object also when it is wrapped in a code fence or in prose. Secrets are redacted by the shipped rules.
 pub fn parse(text: &str, exchanges: &[i64]) -> Result<Checked, ReplyError> {
+    parse_redacted(text, exchanges, &Redactor::standard())
+}
+
+/// As [`parse`], with secrets redacted by the rules of `redactor`. An item that says nothing is left out, so that one
+/// of many doesn't spoil them all; if none is left, the answer is worthless.
+pub fn parse_redacted(text: &str, exchanges: &[i64], redactor: &Redactor) -> Result<Checked, ReplyError> {
     let items = json::items(text)?;
-    if items.is_empty() {
-        return Err(ReplyError::Worthless("there are no items".to_owned()));
+    let mut worthless = ReplyError::Worthless("there are no items".to_owned());
+    let mut drafts = Vec::with_capacity(items.len());
+    for (item, number) in items.into_iter().zip(1..) {
+        match cleaned(&json::draft(item, number)?, number, redactor) {
+            Ok(draft) => drafts.push(draft),
+            Err(fault) if number == 1 => worthless = fault,
+            Err(_) => {}
+        }
     }
-    let drafts = items
-        .into_iter()
-        .zip(1..)
-        .map(|(item, number)| cleaned(&json::draft(item, number)?, number))
-        .collect::<Result<Vec<_>, _>>()?;
+    if drafts.is_empty() {
+        return Err(worthless);
+    }
     Ok(coverage::place(drafts, exchanges)?)
 }
 
-fn cleaned(draft: &ItemDraft, number: usize) -> Result<ItemDraft, ReplyError> {
+fn cleaned(draft: &ItemDraft, number: usize, redactor: &Redactor) -> Result<ItemDraft, ReplyError> {
     let text = |field: &str, text: &str, chars_max| {
-        let clean = clean::clean(text, chars_max);
+        // Before anything is cut: half a secret has no shape.
+        let clean = clean::clean(&redactor.redact(text), chars_max);
         let fault = if !clean.contains(char::is_alphanumeric) {
             "is empty"
         } else if clean::is_echo(&clean) {

@@ -2,6 +2,9 @@
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
+/// The most characters of an escape sequence's text that are skipped.
+const ESCAPED_CHARS_MAX: usize = 4_096;
+
 /// At most `chars_max` graphemes of `text`; a cut is marked by an ellipsis, which counts.
 pub fn cut(text: &str, chars_max: usize) -> String {
     let mut graphemes = text.grapheme_indices(true);
@@ -33,13 +36,23 @@ pub fn head_tail(text: &str, head: usize, tail: usize) -> String {
     )
 }
 
-/// One clean line: escape sequences and control characters gone, white space folded to single blanks.
+/// One clean line: escape sequences, control characters and whatever hides or reorders text gone, white space folded to
+/// single blanks.
 pub fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len().min(4_096));
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         if c == '\u{1b}' {
             skip_escape(&mut chars);
+        } else if c == '\u{9b}' {
+            skip_control_sequence(&mut chars);
+        } else if is_joiner(c) {
+            // They shape emoji and several scripts; between Latin letters they only hide.
+            let joins =
+                |c: Option<char>| c.is_some_and(|c| !c.is_ascii() && !is_unprintable(c) && !is_joiner(c));
+            if joins(line.chars().next_back()) && joins(chars.peek().copied()) {
+                line.push(c);
+            }
         } else if c.is_whitespace() {
             if !line.ends_with(' ') {
                 line.push(' ');
@@ -53,10 +66,15 @@ pub fn one_line(text: &str) -> String {
 
 /// The first line of `text` that says something, cleaned, of at most `chars_max` graphemes.
 pub fn first_line(text: &str, chars_max: usize) -> String {
+    first_line_by(text, chars_max, str::to_owned)
+}
+
+/// As [`first_line`], of what `change` makes of the line before it is cleaned and cut.
+pub fn first_line_by(text: &str, chars_max: usize, change: impl Fn(&str) -> String) -> String {
     // A line longer than this says no more in its title; cutting first keeps a line of a megabyte cheap.
     let bytes_max = chars_max.saturating_mul(16);
     text.lines()
-        .map(|line| one_line(floor_cut(line, bytes_max)))
+        .map(|line| one_line(&change(floor_cut(line, bytes_max))))
         .find(|line| line.chars().any(char::is_alphanumeric))
         .map(|line| cut(&line, chars_max))
         .unwrap_or_default()
@@ -75,10 +93,37 @@ pub fn ceil_cut(text: &str, bytes_max: usize) -> &str {
 }
 
 fn skip_escape(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
-    if chars.next_if_eq(&'[').is_none() {
-        return;
+    match chars.peek() {
+        Some('[') => {
+            chars.next();
+            skip_control_sequence(chars);
+        }
+        // DCS, OSC, SOS, PM, APC: a text up to BEL or ST (ECMA-48, 5.6); titles and links are set so.
+        Some('P' | ']' | 'X' | '^' | '_') => {
+            for _ in 0..ESCAPED_CHARS_MAX {
+                match chars.peek() {
+                    None | Some('\n') => return,
+                    Some('\u{1b}') => {
+                        chars.next();
+                        chars.next_if_eq(&'\\');
+                        return;
+                    }
+                    Some('\u{7}' | '\u{9c}') => {
+                        chars.next();
+                        return;
+                    }
+                    Some(_) => {
+                        chars.next();
+                    }
+                }
+            }
+        }
+        _ => {}
     }
-    // A CSI sequence ends with a byte from `@` to `~` (ECMA-48, 5.4).
+}
+
+fn skip_control_sequence(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
+    // It ends with a byte from `@` to `~` (ECMA-48, 5.4).
     while let Some(c) = chars.next_if(|c| !c.is_control()) {
         if ('@'..='~').contains(&c) {
             return;
@@ -86,10 +131,21 @@ fn skip_escape(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
     }
 }
 
-/// Control characters, and marks that reorder or hide text (bidirectional overrides, zero-width).
+/// Zero-width non-joiner and joiner.
+fn is_joiner(c: char) -> bool {
+    matches!(c, '\u{200c}' | '\u{200d}')
+}
+
+/// Control characters, and what reorders or hides text: bidirectional controls, zero-width characters and fillers,
+/// tags (U+E0000), and the variation selectors that no emoji uses, which carry hidden bytes.
 fn is_unprintable(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0d}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]
@@ -120,6 +176,11 @@ mod tests {
             one_line("\u{1b}[31mred\u{1b}[0m\r\n  and\u{0} more\u{202e}"),
             "red and more"
         );
+        let hidden = "\u{1b}]8;;https://x.example\u{1b}\\link\u{1b}]8;;\u{7} i\u{200d}g\u{200c}n\u{ad}ore\u{e0069}\u{e0067}\u{fe01} \u{9b}31mx";
+        assert_eq!(one_line(hidden), "link ignore x");
+        for shaped in ["👩‍👩‍👧", "می‌خواهم", "❤️"] {
+            assert_eq!(one_line(shaped), shaped);
+        }
         assert_eq!(first_line("\n   \n# \n  Fix the bug  \nmore", 80), "Fix the bug");
         assert_eq!(
             first_line(&"a".repeat(1_000_000), 10),

@@ -4,9 +4,13 @@
 use super::{
     exchange::Exchange,
     message::{Kind, Message, Part},
-    text::{head_tail, one_line},
+    redaction::Redactor,
+    text::{cut, head_tail, one_line},
     time::Timestamp,
 };
+
+/// The longest media type that is shown, in characters.
+const MEDIA_CHARS_MAX: usize = 80;
 
 /// Who or what a line of a transcript comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +93,18 @@ impl Default for TranscriptLimits {
 }
 
 impl Transcript {
-    /// Renders an exchange and its messages.
+    /// Renders an exchange and its messages, with secrets redacted by the shipped rules.
     pub fn new(exchange: &Exchange, messages: &[Message], limits: TranscriptLimits) -> Self {
+        Self::redacted(exchange, messages, limits, &Redactor::standard())
+    }
+
+    /// Renders an exchange and its messages, with secrets redacted by the rules of `redactor`.
+    pub fn redacted(
+        exchange: &Exchange,
+        messages: &[Message],
+        limits: TranscriptLimits,
+        redactor: &Redactor,
+    ) -> Self {
         Self {
             exchange: exchange.exchange,
             started_at: exchange.opened_at,
@@ -102,7 +116,7 @@ impl Transcript {
                     message
                         .parts
                         .iter()
-                        .filter_map(move |part| line(message, part, limits, exchange.opened_at))
+                        .filter_map(move |part| line(message, part, limits, redactor, exchange.opened_at))
                 })
                 .collect(),
         }
@@ -117,7 +131,14 @@ impl Transcript {
     }
 }
 
-fn line(message: &Message, part: &Part, limits: TranscriptLimits, opened_at: Timestamp) -> Option<Line> {
+fn line(
+    message: &Message,
+    part: &Part,
+    limits: TranscriptLimits,
+    redactor: &Redactor,
+    opened_at: Timestamp,
+) -> Option<Line> {
+    let at = message.at.unwrap_or(opened_at);
     let said = if message.kind == Kind::User {
         Voice::User
     } else {
@@ -151,19 +172,140 @@ fn line(message: &Message, part: &Part, limits: TranscriptLimits, opened_at: Tim
             };
             (voice, name.clone(), text.as_str(), limits.tool_chars_max)
         }
-        Part::Attachment(media) => (
-            said,
-            message.speaker.clone(),
-            media.as_str(),
-            limits.tool_chars_max,
-        ),
+        Part::Attachment(media) => {
+            let text = format!("[attachment: {}]", cut(&one_line(media), MEDIA_CHARS_MAX));
+            let label = one_line(&redactor.redact(&message.speaker.clone().unwrap_or_default()));
+            return Some(Line {
+                voice: said,
+                label,
+                text,
+                at,
+            });
+        }
         Part::Thinking(_) => return None,
     };
-    let text = head_tail(text.trim(), chars_max * 2 / 3, chars_max / 3);
+    // Before it is cut: half a secret has no shape.
+    let text = redactor.redact(text.trim());
+    let text = head_tail(&text, chars_max * 2 / 3, chars_max / 3);
     (!text.is_empty() || voice == Voice::Call).then(|| Line {
         voice,
-        label: one_line(&label.unwrap_or_default()),
+        label: one_line(&redactor.redact(&label.unwrap_or_default())),
         text,
-        at: message.at.unwrap_or(opened_at),
+        at,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{
+        exchange::Entry,
+        message::Format,
+        prompt::{Prompt, PromptLimits},
+    };
+
+    fn message(kind: Kind, parts: Vec<Part>) -> Message {
+        Message {
+            kind,
+            speaker: None,
+            parts,
+            client_id: None,
+            at: None,
+            interrupts: false,
+            important: false,
+            format: Format::Native,
+            payload: String::new(),
+        }
+    }
+
+    fn result(text: String) -> Part {
+        Part::ToolResult {
+            call_id: None,
+            name: Some("bash".to_owned()),
+            text,
+            is_error: false,
+        }
+    }
+
+    fn transcript(messages: &[Message]) -> Transcript {
+        let entry = Entry::new(&messages[0], 1, Timestamp(0));
+        Transcript::new(
+            &Exchange::open(1, 1, 0, 1, &entry),
+            messages,
+            TranscriptLimits::default(),
+        )
+    }
+
+    #[test]
+    fn thinking_is_left_out_and_attachments_are_named() {
+        let said = [
+            message(
+                Kind::User,
+                vec![
+                    Part::Text("Look".to_owned()),
+                    Part::Attachment("image/png".to_owned()),
+                ],
+            ),
+            message(
+                Kind::Assistant,
+                vec![
+                    Part::Thinking("SECRET-THOUGHT".to_owned()),
+                    Part::Text("A cat.".to_owned()),
+                ],
+            ),
+        ];
+        let transcript = transcript(&said);
+        let texts: Vec<&str> = transcript.lines.iter().map(|line| line.text.as_str()).collect();
+        assert_eq!(texts, ["Look", "[attachment: image/png]", "A cat."]);
+        let prompt = Prompt::new(&[transcript], "k3v9x2m7", PromptLimits::default());
+        assert!(!prompt.user.contains("SECRET-THOUGHT"));
+    }
+
+    #[test]
+    fn secrets_go_before_texts_are_cut() {
+        let token = format!("ghp_{}", "a1B2c3D4e".repeat(4));
+        for at in 780..820 {
+            let text = format!("{}{token} {}", "x ".repeat(at / 2), "y ".repeat(5_000));
+            let said = [message(Kind::ToolResult, vec![result(text)])];
+            let shown = format!("{:?}", transcript(&said));
+            assert!(!shown.contains("ghp_") && !shown.contains("D4ea1B2"), "{at}");
+        }
+    }
+
+    /// Sizes as they occur, and a bound on the prompt whatever comes in.
+    #[test]
+    fn an_exchange_of_any_size_makes_a_prompt_of_a_bounded_one() {
+        let call = |n: usize| Part::ToolCall {
+            id: None,
+            name: "bash".to_owned(),
+            arguments: format!("{{\"command\": \"step {n} {}\"}}", "of many ".repeat(100)),
+        };
+        let user = || message(Kind::User, vec![Part::Text("the first words".to_owned())]);
+        let answer = || message(Kind::Assistant, vec![Part::Text("the last words".to_owned())]);
+        let steps = (0..370).flat_map(|n| {
+            [
+                message(Kind::ToolCall, vec![call(n)]),
+                message(Kind::ToolResult, vec![result("line\n".repeat(300))]),
+            ]
+        });
+        let many_calls: Vec<Message> = [user()].into_iter().chain(steps).chain([answer()]).collect();
+        let big_result = vec![
+            user(),
+            message(Kind::ToolResult, vec![result("5 MB of output, ".repeat(350_000))]),
+            answer(),
+        ];
+        let many_lines = vec![
+            user(),
+            message(Kind::User, vec![Part::Text("a line\n".repeat(10_000))]),
+            answer(),
+        ];
+        let limits = PromptLimits {
+            material_chars_max: 20_000,
+        };
+        for messages in [many_calls, big_result, many_lines] {
+            let prompt = Prompt::new(&[transcript(&messages)], "k3v9x2m7", limits).user;
+            assert!(prompt.chars().count() < 23_000, "{}", prompt.len());
+            assert!(prompt.contains("the first words") && prompt.contains("the last words"));
+        }
+    }
 }

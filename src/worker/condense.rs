@@ -1,14 +1,15 @@
 //! Condensing: pending exchanges to items, by a model whose answer is checked before it is believed, or by digests.
 
 use sha2::{Digest as _, Sha256};
+use tracing::debug;
 
 use super::{Hold, Interruption, Worker, reason, span};
 use crate::{
     domain::{
         exchange::Exchange,
         message::Message,
-        prompt::Prompt,
-        reply::{self, ReplyError},
+        prompt::{Prompt, PromptLimits},
+        reply::{self, Answer, ReplyError},
         summary::{
             coverage::{CoverageError, digest_items, items_from},
             item::{Item, ItemDraft, Origin},
@@ -23,6 +24,8 @@ use crate::{
 
 /// Changes with the prompt or the schema, so that an answer journalled under an older one isn't used.
 const PROMPT_VERSION: &str = "1";
+/// One exchange alone is never told in fewer characters than this.
+const MATERIAL_CHARS_MIN: usize = 1_000;
 /// The nonce of a fence, in letters and digits.
 const NONCE_CHARS: usize = 16;
 
@@ -75,40 +78,71 @@ impl CondenseError {
     }
 }
 
-/// Digests in place of a model's words, to be condensed again when a model is there.
-pub(super) fn digests(material: &Material) -> Vec<Item> {
-    digest_items(&rows(&material.exchanges))
-}
-
 fn rows(exchanges: &[StoredExchange]) -> Vec<Exchange> {
     exchanges.iter().map(|stored| stored.exchange.clone()).collect()
 }
 
 impl Worker {
-    /// Asks the model about the exchanges of `material`. An answer that was paid for before a crash is used.
+    /// Digests in place of a model's words, to be condensed again when a model is there.
+    pub(super) fn digests(&self, material: &Material) -> Vec<Item> {
+        let rows: Vec<Exchange> = rows(&material.exchanges)
+            .into_iter()
+            .map(|row| Exchange {
+                // By today's rules: it was redacted by those of its day.
+                headline: row.headline.redacted(&self.parts.redactor),
+                ..row
+            })
+            .collect();
+        digest_items(&rows)
+    }
+
+    /// Asks the model about the exchanges of `material`: in one question or, where revisited items are too much for
+    /// the model, in several about fewer exchanges each, so that each exchange still stands in exactly one item.
     pub(super) async fn condense(
         &self,
         hold: &Hold,
         material: &Material,
         run: &mut RunRecord,
     ) -> Result<Vec<Item>, CondenseError> {
-        let asked: Vec<i64> = material
-            .exchanges
-            .iter()
-            .map(|stored| stored.exchange.exchange)
-            .collect();
+        let mut items = Vec::new();
+        // Last in, first out: so the pieces come in the order of their exchanges.
+        let mut pieces = vec![material.exchanges.as_slice()];
+        while let Some(piece) = pieces.pop() {
+            match self.condense_piece(hold, material, piece, run).await {
+                Ok(of_piece) => items.extend(of_piece),
+                // Pending exchanges are taken in smaller batches instead, one update each.
+                Err(fault) if fault.is_too_much() && !material.revisited.is_empty() && piece.len() > 1 => {
+                    let (first, second) = piece.split_at(piece.len() / 2);
+                    debug!(agent_id = %hold.lease.agent, exchanges = first.len(), "update.revisit_halved");
+                    pieces.extend([second, first]);
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(items)
+    }
+
+    /// Asks the model about some exchanges. An answer that was paid for before a crash is used.
+    async fn condense_piece(
+        &self,
+        hold: &Hold,
+        material: &Material,
+        exchanges: &[StoredExchange],
+        run: &mut RunRecord,
+    ) -> Result<Vec<Item>, CondenseError> {
+        let asked: Vec<i64> = exchanges.iter().map(|stored| stored.exchange.exchange).collect();
         let lease = &hold.lease;
-        let key = self.journal_key(lease, material);
+        let key = self.journal_key(lease, material, &asked);
         let drafts = match self.parts.store.journalled(&lease.agent, &key).await? {
-            Some(journalled) => reply::parse(&journalled.answer, &asked)?.drafts,
-            None => self.ask(hold, material, &asked, &key, run).await?,
+            Some(journalled) => self.believed(&journalled.answer, &asked)?,
+            None => self.ask(hold, exchanges, &asked, &key, run).await?,
         };
         let origin = if self.is_offline() {
             Origin::Offline
         } else {
             Origin::Model
         };
-        let mut items = items_from(&drafts, &rows(&material.exchanges), origin)?;
+        let mut items = items_from(&drafts, &rows(exchanges), origin)?;
         // What the model left out will be left out again: its digests are there to stay.
         for item in &mut items {
             item.provisional = false;
@@ -119,44 +153,60 @@ impl Worker {
     async fn ask(
         &self,
         hold: &Hold,
-        material: &Material,
+        exchanges: &[StoredExchange],
         asked: &[i64],
         key: &str,
         run: &mut RunRecord,
     ) -> Result<Vec<ItemDraft>, CondenseError> {
-        let mut request = self.request(material);
-        let mut answer = self.call(hold, &request, run).await?;
-        let checked = match reply::parse(&answer.text, asked) {
+        let mut limits = self.settings.prompt;
+        let mut request = self.request(exchanges, limits);
+        let mut answer = loop {
+            match self.call(hold, &request, run).await {
+                // One exchange can't be divided, but it can be told in fewer words.
+                Err(CondenseError::Llm(LlmError::ContextOverflow(_)))
+                    if exchanges.len() == 1 && limits.material_chars_max > MATERIAL_CHARS_MIN =>
+                {
+                    let chars = request.prompt.user.len().min(limits.material_chars_max);
+                    limits.material_chars_max = (chars / 2).max(MATERIAL_CHARS_MIN);
+                    debug!(agent_id = %hold.lease.agent, chars = limits.material_chars_max, "update.material_halved");
+                    request = self.request(exchanges, limits);
+                }
+                answer => break answer?,
+            }
+        };
+        let drafts = match self.believed(&answer.text, asked) {
             Err(fault) if fault.is_worth_asking_again() => {
                 request.prompt = request.prompt.again(&fault);
                 answer = self.call(hold, &request, run).await?;
-                reply::parse(&answer.text, asked)?
+                self.believed(&answer.text, asked)?
             }
-            checked => checked?,
+            drafts => drafts?,
         };
         if !self.is_offline() {
-            let ModelAnswer {
-                text,
-                input_tokens,
-                output_tokens,
-                ..
-            } = answer;
+            // What is believed, not what was said: no secret that a model repeats is kept.
+            let believed = Answer {
+                items: drafts.clone(),
+            };
             let journalled = JournalledAnswer {
-                answer: text,
-                input_tokens,
-                output_tokens,
+                answer: serde_json::to_string(&believed).unwrap_or(answer.text),
+                input_tokens: answer.input_tokens,
+                output_tokens: answer.output_tokens,
             };
             self.parts
                 .store
                 .journal(&hold.lease.agent, key, &journalled, self.parts.clock.now())
                 .await?;
         }
-        Ok(checked.drafts)
+        Ok(drafts)
     }
 
-    fn request(&self, material: &Material) -> ModelRequest {
-        let transcripts: Vec<Transcript> = material
-            .exchanges
+    /// What is believed of an answer.
+    fn believed(&self, answer: &str, asked: &[i64]) -> Result<Vec<ItemDraft>, ReplyError> {
+        Ok(reply::parse_redacted(answer, asked, &self.parts.redactor)?.drafts)
+    }
+
+    fn request(&self, exchanges: &[StoredExchange], limits: PromptLimits) -> ModelRequest {
+        let transcripts: Vec<Transcript> = exchanges
             .iter()
             .map(|stored| {
                 let messages: Vec<Message> = stored
@@ -167,7 +217,12 @@ impl Worker {
                         ..stored.message.clone()
                     })
                     .collect();
-                Transcript::new(&stored.exchange, &messages, self.settings.transcript)
+                Transcript::redacted(
+                    &stored.exchange,
+                    &messages,
+                    self.settings.transcript,
+                    &self.parts.redactor,
+                )
             })
             .collect();
         let nonce: String = self.draw(|random| {
@@ -176,7 +231,7 @@ impl Worker {
                 .collect()
         });
         ModelRequest {
-            prompt: Prompt::new(&transcripts, &nonce, self.settings.prompt),
+            prompt: Prompt::new(&transcripts, &nonce, limits),
             transcripts,
             output_tokens_max: self.settings.output_tokens_max,
         }
@@ -227,14 +282,10 @@ impl Worker {
     }
 
     /// Names a question: the same question asked again, after a crash, has the same answer.
-    fn journal_key(&self, lease: &Lease, material: &Material) -> String {
+    fn journal_key(&self, lease: &Lease, material: &Material, asked: &[i64]) -> String {
         let (model, Material { version, lo, hi, .. }) = (&self.parts.model, material);
         // Which exchanges are revisited, the watermarks don't tell.
-        let asked: Vec<String> = material
-            .exchanges
-            .iter()
-            .map(|stored| stored.exchange.exchange.to_string())
-            .collect();
+        let asked: Vec<String> = asked.iter().map(ToString::to_string).collect();
         let question = [
             PROMPT_VERSION,
             model.provider(),

@@ -2,11 +2,7 @@
 
 use tracing::{debug, error, info, warn};
 
-use super::{
-    Hold, Interruption, Worker,
-    condense::{CondenseError, digests},
-    reason, span,
-};
+use super::{Hold, Interruption, Worker, condense::CondenseError, reason, span};
 use crate::{
     domain::{
         summary::{
@@ -112,9 +108,10 @@ impl Worker {
                         .await
                         .map_err(Trouble::from);
                 }
-                // An item that is revisited is never split: where half isn't less, asking again is useless.
+                // Where half isn't less, asking again is useless.
                 Err(fault)
                     if fault.is_too_much()
+                        && material.revisited.is_empty()
                         && (1..limits.exchanges_max).contains(&count(material.exchanges.len() / 2)) =>
                 {
                     let half = count(material.exchanges.len() / 2);
@@ -294,7 +291,7 @@ impl Worker {
                 exchanges: pending(material.exchanges, material.lo),
                 ..material
             };
-            let items = digests(&material);
+            let items = self.digests(&material);
             self.apply(lease, &material, items, Some(fault), &mut run).await
         };
         match applied.await {

@@ -11,6 +11,7 @@ mod cli;
 mod convergence;
 mod daemon;
 mod http;
+mod injection;
 mod journal;
 mod keeper;
 mod kill;

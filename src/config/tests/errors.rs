@@ -39,7 +39,20 @@ const FILE_ERRORS: &[(&str, &str)] = &[
     ),
     (
         "window.budget_tokens = [1]",
-        "recapd.toml:1: window.budget_tokens must be an integer, not a value of type array",
+        "recapd.toml:1: window.budget_tokens must be an integer, not a list with other values",
+    ),
+    (
+        "summary.redact_patterns = 'a'",
+        "recapd.toml:1: summary.redact_patterns must be a list of texts such as `['ab+', 'c']`, not `a`",
+    ),
+    (
+        "summary.redact_patterns = ['a', 1]",
+        "recapd.toml:1: summary.redact_patterns must be a list of texts such as `['ab+', 'c']`, not a list with other \
+         values",
+    ),
+    (
+        "summary.redact_patterns = ['ok', '(']",
+        "recapd.toml:1: summary.redact_patterns: pattern 2 is not a regular expression: unclosed group",
     ),
     (
         "window.low_water = true",

@@ -73,6 +73,16 @@ pub(super) fn silence<'a>(exchange: i64) -> Turn<'a> {
     said(Role::User, Reason::Silence, SILENCE, exchange)
 }
 
+/// Leaves the last word to the user, where somebody waits for the model although a late result has gone to its call,
+/// before what the model said since.
+pub(super) fn end_with_user(turns: &mut Vec<Turn<'_>>) {
+    let last = turns.iter().rfind(|turn| turn.role != Role::System);
+    if let Some(last) = last.filter(|last| last.role == Role::Assistant) {
+        let exchange = last.exchange;
+        turns.push(said(Role::User, Reason::LateResult, CONTINUATION, exchange));
+    }
+}
+
 /// Repairs alternation. Repairing twice changes nothing more.
 pub(super) fn repair<'a>(turns: Vec<Turn<'a>>, mode: Alternation) -> Vec<Turn<'a>> {
     let mut repaired: Vec<Turn<'a>> = Vec::with_capacity(turns.len());

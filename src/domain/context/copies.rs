@@ -141,7 +141,7 @@ fn text(copy: &SourceCopy<'_>, viewer: Option<&Perspective>) -> Option<String> {
     Some(format!(
         "<copy of=\"message {}\" exchange=\"{place}\" by=\"{by}\" why=\"{why}\">\n{}\n</copy>",
         copy.message.seq,
-        escaped(&lines.join("\n"), "</copy"),
+        escaped(&lines.join("\n"), "copy"),
     ))
 }
 

@@ -110,6 +110,13 @@ impl<'i, 'a> Plan<'i, 'a> {
                 .map(|text| Piece::text(Reason::Summary, text)),
             body: pairs::repair(&drafts, passes),
         };
+        // Whose the results are that aren't seen for sure, nobody here knows: nobody waits for the model because of them.
+        let is_said =
+            |draft: &&draft::Draft<'_>| draft.role != Role::System && draft.sight == draft::Sight::Seen;
+        let newest = drafts.iter().rfind(is_said);
+        if newest.is_some_and(|newest| newest.role != Role::Assistant) {
+            alternation::end_with_user(&mut plan.body);
+        }
         let turns = plan.preamble.iter_mut().chain(&mut plan.body);
         let pieces = turns.flat_map(|turn| &mut turn.pieces);
         let copies = plan.copies.pieces_mut();

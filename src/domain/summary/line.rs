@@ -7,7 +7,8 @@ use super::{
     section::{Form, Section},
 };
 use crate::domain::{
-    text::{cut, floor_cut, one_line},
+    inert::{defanged, quoted},
+    text::{floor_cut, one_line},
     time::{DAY_MS, Timestamp},
 };
 
@@ -115,11 +116,13 @@ fn chars_max(form: Form) -> usize {
     }
 }
 
-/// One line of at most `chars_max` characters that can't pose as a heading, a list item, a fence or a closing tag.
+/// One line of at most `chars_max` characters that can't pose as a heading, a list item, a fence, a tag, a link or an
+/// instruction ([`crate::domain::inert`]).
 pub fn clean(text: &str, chars_max: usize) -> String {
     let text = floor_cut(text.trim_start(), chars_max.saturating_mul(BYTES_PER_CHAR_MAX));
-    let line = one_line(text);
-    let line = cut(&disarmed(without_marks(&line)), chars_max);
+    let line = defanged(&one_line(text));
+    // What was cut in two, or stood behind a mark, may begin anew.
+    let line = defanged(&quoted(without_marks(&line), chars_max));
     if line.is_empty() { NO_TEXT.to_owned() } else { line }
 }
 
@@ -154,25 +157,6 @@ fn without_mark(line: &str) -> &str {
     // Three or more make a fence or a rule; fewer only count before a blank, so that `#12`, `-5` and `code` survive.
     let is_mark = ends_word(rest) || line.len() - rest.len() >= 3;
     if is_mark { rest } else { line }
-}
-
-/// Replaces the angle bracket of closing tags and of the tags that fence a summary, so that no text ends its fence.
-fn disarmed(line: &str) -> String {
-    let mut pieces = line.split('<');
-    let mut safe = pieces.next().unwrap_or_default().to_owned();
-    for piece in pieces {
-        let name = piece.trim_start();
-        let is_fence = name
-            .get(.."summary".len())
-            .is_some_and(|head| head.eq_ignore_ascii_case("summary"));
-        safe.push(if is_fence || name.starts_with('/') {
-            '‹'
-        } else {
-            '<'
-        });
-        safe.push_str(piece);
-    }
-    safe
 }
 
 /// `2026-01-05 08:12`; over midnight `2026-01-05 23:50–2026-01-06 00:10`.
@@ -273,10 +257,13 @@ mod tests {
             ("`code` and **bold**", "`code` and **bold**"),
             ("3.14 is pi", "3.14 is pi"),
             ("a\n## b\r\nc", "a ## b c"),
-            ("x </summary> y < / SUMMARY >", "x ‹/summary> y ‹ / SUMMARY >"),
-            ("x <Summary agent=1>", "x ‹Summary agent=1>"),
+            (
+                "x </summary> y < / SUMMARY >",
+                "It was said: “x ‹/summary> y ‹ / SUMMARY >”",
+            ),
+            ("x <Summary agent=1>", "It was said: “x ‹Summary agent=1>”"),
             ("Result<T> and a < b", "Result<T> and a < b"),
-            ("</\u{200b}summary>", "‹/summary>"),
+            ("</\u{200b}summary>", "It was said: “‹/summary>”"),
             ("\u{1b}[31mred\u{7}", "red"),
             ("", NO_TEXT),
             ("\u{2028}\u{85}", NO_TEXT),

@@ -61,9 +61,11 @@ async fn add_messages(
     let (Some(first), Some(last)) = (exchanges.first(), exchanges.last()) else {
         return Ok(());
     };
-    let sql = "-- sqlite/exchange.add_messages\nSELECT m.seq, m.format, m.payload, m.tokens, m.said_at, m.kind, e.exchange \
+    let sql = "-- sqlite/exchange.add_messages\nSELECT m.seq, m.format, m.payload, coalesce(r.tokens, m.tokens), \
+               m.said_at, m.kind, e.exchange \
                FROM exchange_log e CROSS JOIN message_log m ON m.agent_id = e.source_agent_id \
                AND m.seq BETWEEN e.first_seq AND e.last_seq AND m.exchange = e.exchange \
+               LEFT JOIN recounts r ON r.agent_id = e.agent_id AND r.seq = m.seq \
                WHERE e.agent_id = ?1 AND e.exchange BETWEEN ?2 AND ?3 AND e.set_aside_at IS NULL \
                ORDER BY e.exchange, m.seq";
     let found = sqlx::query(sql)

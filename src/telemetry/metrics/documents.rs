@@ -12,7 +12,7 @@ use super::{
     labels::{ItemAction, ReadResult, ReadVia, RunOutcome},
     unix_seconds,
 };
-use crate::domain::time::Timestamp;
+use crate::domain::{redaction::Redactor, time::Timestamp};
 
 /// The last boundary is the ceiling: what lies above it must never be, and has an alert of its own.
 const TOKENS: [f64; 13] = [
@@ -32,6 +32,12 @@ pub struct Documents {
     read_duration: Histogram,
     ageing_runs: Family<RunLabels, Counter>,
     aged_at: SecondsGauge,
+    redactions: Family<RuleLabels, Counter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RuleLabels {
+    rule: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -87,6 +93,11 @@ impl Documents {
                 "aging_last_success_timestamp_seconds",
                 "When the ageing job was last done; 0 is never",
             ),
+            redactions: to.counters(
+                "redactions",
+                "Secrets kept from models and readers, by rule",
+                Redactor::rule_names().map(|rule| RuleLabels { rule }),
+            ),
         }
     }
 
@@ -112,6 +123,11 @@ impl Documents {
     pub fn read(&self, via: ReadVia, result: ReadResult, took: Duration) {
         self.reads.get_or_create(&ReadLabels { via, result }).inc();
         self.read_duration.observe(took.as_secs_f64());
+    }
+
+    /// A secret was redacted by `rule`.
+    pub fn redacted(&self, rule: &'static str) {
+        self.redactions.get_or_create(&RuleLabels { rule }).inc();
     }
 
     /// The ageing job ran, and ended `at`.

@@ -234,6 +234,9 @@ pub(crate) async fn a_fork_that_nobody_wrote_down_is_refused(db: &dyn Backend) {
 
 pub(crate) async fn a_fork_comes_back_as_it_began(db: &dyn Backend) {
     let id = told(db).await;
+    let pinned = step(&Step::Pin(2), 390);
+    let rule = important("user", "Rule", 3, minute(390));
+    db.store().append(append(&id, vec![pinned, rule])).await.unwrap();
     summarise(db, &id).await;
     db.store().fork(&id, &agent("child"), T0).await.unwrap();
     db.store()
@@ -245,6 +248,9 @@ pub(crate) async fn a_fork_comes_back_as_it_began(db: &dyn Backend) {
     db.archive().restore(restore(&copy, true)).await.unwrap();
     assert_eq!(text(&read(db, &agent("copy")).await), text(&copy));
     clean(db, &agent("copy")).await;
+    let pins = db.store().pins(&agent("child"), 50).await.unwrap();
+    assert_eq!(pins.pins.len(), 2);
+    assert_eq!(db.store().pins(&agent("copy"), 50).await.unwrap(), pins);
     // Without the messages that it shares it can't be.
     let mut lost = renamed(&given, &agent("lost"));
     let fork = lost.0.fork.as_mut().unwrap();

@@ -9,6 +9,7 @@ use recapd::{
         lineage::Step,
         message::{Format, Kind},
         perspective::{Mode, Telling},
+        redaction::Redactor,
     },
     formats,
     formats::outgoing::RequestFormat,
@@ -335,7 +336,7 @@ pub(crate) async fn synthetic_messages_are_never_stored(db: &dyn Backend) {
             let before = db.dump(&TABLES).await;
             let row = db.store().summary(&agent).await.unwrap().unwrap();
             let counter = recapd::tokenizer::ceiling_counter();
-            let snapshot = snapshot::render(&row, 10_000, counter.as_ref());
+            let snapshot = snapshot::render(&row, 10_000, counter.as_ref(), &Redactor::standard());
             let viewer = |speaker: &str| Viewer {
                 speaker: speaker.to_owned(),
                 telling: Telling {

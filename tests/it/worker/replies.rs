@@ -72,10 +72,34 @@ async fn too_much_is_asked_in_parts() {
     assert_eq!((rig.verify().await.pending, digests(&rig).await), (0, 0));
 }
 
+/// A provisional item that is too much for the model is asked about in pieces, and each exchange has one new item.
+#[tokio::test]
+async fn too_much_to_revisit_is_asked_in_pieces() {
+    let rig = with_pending().await;
+    rig.model.plan([Reply::Auth]);
+    assert_eq!(rig.drain().await, [Outcome::Parked]);
+    let exchanges = rig.verify().await.covered;
+    assert!(
+        digests(&rig).await < exchanges,
+        "an item stands for several exchanges"
+    );
+    rig.model.plan_then([], Reply::Overflow);
+    let now = recapd::clock::Clock::now(&*rig.clock);
+    rig.db
+        .store()
+        .enqueue(&rig.agent, Reason::Manual, 0, now)
+        .await
+        .unwrap();
+    assert_eq!(rig.drain().await, [Outcome::Completed]);
+    assert_eq!((rig.verify().await.covered, digests(&rig).await), (exchanges, 0));
+    let items = "SELECT count(*) FROM summary_items WHERE origin = 'model' AND removed_version IS NULL";
+    assert_eq!(rig.db.number(items).await, Some(exchanges));
+}
+
 /// Condensing provisional items again is tried as often as anything else, also when it is too much for the model.
 #[tokio::test]
 async fn too_much_to_revisit_is_given_up() {
-    for reply in [Reply::Overflow, Reply::Truncated] {
+    for reply in [Reply::Truncated] {
         let rig = with_pending().await;
         rig.model.plan([Reply::Auth]);
         assert_eq!(rig.drain().await, [Outcome::Parked]);

@@ -1,0 +1,215 @@
+//! Phrases that address the reader as a system prompt or an operator would, and pose as an instruction to follow.
+//!
+//! Collected from what attacks on language models use: overriding what was said before, new roles, forged roles,
+//! messages to whichever model reads, extraction of the prompt, hiding from the user, standing orders, sending data
+//! away; in the languages in which such texts are seen. Matched on lower-case text; a false find costs a quotation
+//! mark, not a word.
+
+use std::sync::LazyLock;
+
+use aho_corasick::AhoCorasick;
+use regex::bytes::{Regex, RegexBuilder};
+
+/// Words for what somebody has been told.
+const RULES: &str = r"(?:instructions?|prompts?|rules?|directions?|guidelines?|constraints?|orders?|commands?|polic(?:y|ies)|programming|training|restrictions?|directives?|context|messages?|conversation|safeguards?)\b";
+/// Who reads.
+const READERS: &str = r"(?:ai|a\.i\.|llm|language model|assistant|agent|chatbot|model|gpt|chatgpt|claude|gemini|copilot|summari[sz]er|crawler|bot)s?\b";
+/// What a sentence may follow, but for blanks.
+const SENTENCE_ENDS: [char; 22] = [
+    '.', '!', '?', ':', ';', ')', '*', ']', '>', '-', '→', '—', '\'', '"', '‘', '’', '“', '”', '(', '[', '#',
+    '‹',
+];
+
+/// All phrases, and the words that say which may be in a text.
+struct Phrases {
+    words: AhoCorasick,
+    /// The phrase of each word.
+    worded: Vec<usize>,
+    all: Vec<Phrase>,
+}
+
+/// A phrase, and where it counts.
+struct Phrase {
+    pattern: Regex,
+    /// Only where a sentence begins.
+    begins: bool,
+}
+
+/// Phrases in lower case; with `^` those that count only where a sentence begins. Of the words
+/// before each one stands in everything that it matches: a text without any needn't be looked at.
+#[rustfmt::skip]
+fn phrases() -> Vec<(&'static [&'static str], String)> {
+    vec![
+        (&["ignor", "disregard", "forget", "overrid", "bypass", "overrul", "discard", "neglect", "drop"], format!(r"\b(?:ignor|disregard|forget|overrid|bypass|overrul|discard|neglect|drop)[a-z]{{0,4}}\b.{{0,40}}?\b(?:previous|prior|above|earlier|preceding|foregoing|original|initial|system|safety|your|before)\b.{{0,30}}?\b{RULES}")),
+        (&["ignore", "disregard", "forget", "override"], format!(r"\b(?:ignore|disregard|forget|override) (?:all|any|every|these|those|the|my|everything)(?: (?:of|the|these|those|my|other))* {RULES}")),
+        (&["ignore", "disregard", "forget"], r"\b(?:ignore|disregard|forget) (?:everything|all|anything|what(?:ever)?)(?: that)?(?: was| has been| you(?:'ve| have| were)?| i(?:'ve| have)?)? ?(?:said|told|been told|been|above|before|written|learned|learnt)\b".to_owned()),
+        (&["you are", "you're", "from now on", "do anything now"], r"\byou(?: are|'re) (?:now|no longer|going to (?:act|pretend|be)|actually)\b|\bfrom now on\b.{0,20}\b(?:you|always|never|every|all|respond|answer|reply|speak|act|only|i want)\b|\bdo anything now\b".to_owned()),
+        (&["dan", "aim", "stan", "dude", "jailbroken", "unrestrict", "unfiltered", "uncensored", "unethical", "amoral", "evil", "root", "admin", "terminal", "shell", "no r", "no l", "no f", "without"], r"\b(?:act|behave|respond|answer|reply|roleplay|role-play|pretend|pose|speak|function)\b.{0,12}\b(?:as|like|to be|you are|you're|that you)\b.{0,40}\b(?:dan|aim|stan|dude|jailbroken|unrestricted|unfiltered|uncensored|unethical|amoral|evil|root|admin|terminal|shell|no (?:rules|restrictions|limits|filters)|without (?:any )?(?:rules|restrictions|limits|filters|ethic[a-z]*))\b".to_owned()),
+        (&[" mode"], r"\b(?:dan|developer|god|debug|maintenance|sudo|jailbreak|admin|root|unrestricted|opposite|diagnostic) mode\b.{0,30}\b(?:enabled?|activated?|engaged?|unlocked|initiated|output|on)\b|\b(?:enable|enter|activate|switch to)\b.{0,12}\b(?:dan|developer|god|maintenance|sudo|jailbreak|admin|unrestricted|diagnostic) mode\b".to_owned()),
+        (&["new "], r"\bnew (?:instructions?|rules?|task|role|persona|directive|system prompt|objective)\b ?(?:[:.-]|—|are|is|follow|from|begin|in effect)".to_owned()),
+        (&["task", "job", "goal", "instruction", "role", "purpose", "mission", "objective", "rule"], r"^(?:your|the) (?:new |real |true |actual |only |first |next |updated )(?:task|job|goal|instructions?|role|purpose|mission|objective|rules?)\b".to_owned()),
+        // Forged roles; `system:` alone only where a sentence begins.
+        (&["system", "developer", "admin", "root", "operator", "human", "assistant", "ai", "sistema", "système", "система", "系统", "系統", "システム", "시스템"], r"^(?:system|developer|admin|administrator|root|sysadmin|operator|human|assistant|ai|sistema|système|система|系统|系統|システム|시스템)(?: (?:prompt|message|instructions?|note|notice|override|update|alert|command|policy|reminder))?(?:[\])* ]|›){0,6}: ?".to_owned()),
+        (&["system", "admin", "developer", "assistant", "human"], r"[,;(] ?(?:system|admin|administrator|developer|assistant|human)(?: (?:prompt|message|instructions?|note|notice|override|update|alert|command))?: ".to_owned()),
+        (&["prompt", "message", "override", "note", "notice", "update", "alert", "command", "reminder", "directive", "instruction"], r"\b(?:system|admin|administrator|developer|operator|security|safety|policy)[ _-](?:prompt|message|override|note|notice|update|alert|command|reminder|directive|instructions?)\b.{0,20}(?:[:=!]|\b(?:follows?|begins?|ends?|engaged|update|is now)\b)".to_owned()),
+        (&["#", "instruction"], r"# ?(?:instructions?|system|response|human|assistant|input|new (?:task|session|conversation)|task|prompt)\b|^(?:additional |important |updated |revised |hidden |secret )?instructions?(?: for[^:]{0,40})? ?:".to_owned()),
+        (&["end ", "begin", "start of"], r"\b(?:end|begin|beginning|start) of (?:the )?(?:system|prompt|instructions?|context|document|summary|transcript|conversation|untrusted|material|user (?:input|data|message|query)|input|file|notes)\b|\bend (?:system|prompt|instructions?|summary|transcript|context)\b|\bbegin (?:system|new|admin)\b".to_owned()),
+        // To whichever model reads.
+        (&["ai", "a.i.", "llm", "language model", "assistant", "agent", "chatbot", "model", "gpt", "claude", "gemini", "copilot", "summari", "crawler", "bot"], format!(r"\b(?:attention|note|notice|message|instructions?|memo|dear|hey|hello|important|reminder|warning)\b.{{0,12}}\b(?:to |for )?(?:all |any |the |every |other )*{READERS}")),
+        (&["ai", "a.i.", "llm", "language model", "assistant", "agent", "chatbot", "model", "gpt", "claude", "gemini", "copilot", "summari", "crawler", "bot"], format!(r"\b{READERS}.{{0,30}}\b(?:reading|reviewing|processing|summari[sz]ing|parsing|evaluating|analy[sz]ing|indexing|that (?:reads?|sees?|process[a-z]*)|must|shall|(?:are|is) (?:required|instructed|ordered|authori[sz]ed))\b")),
+        (&["if you", "when you", "as you", "since you", "because you"], r"\b(?:if|when|as|since|because) you(?: are|'re)?,? (?:an? |the )?(?:ai|llm|large language model|language model|assistant|chatbot|automated|agent|bot|read(?:ing)? this|summari[sz]|process(?:ing)? this)\b".to_owned()),
+        // The prompt, drawn out.
+        (&["prompt", "instruction", "guideline", "directive", "above", "before this"], r"\b(?:reveal|print|repeat|output|show|display|leak|disclose|recite|echo|dump|tell me|give me|return|write down|paste|copy|translate|what (?:is|are|was|were))\b.{0,40}\b(?:system prompt|(?:your|the|hidden|initial|original|secret|full|above) (?:[a-z]+ )?(?:prompt|instructions|guidelines|directives)|(?:everything|words|text|all|sentences?|conversation) (?:that (?:comes?|is|was) )?(?:above|before this))\b".to_owned()),
+        // From the user, hidden.
+        (&["user", "human", "anyone", "anybody", "operator", "developer", "customer", "owner", "this ", "these instr"], r"\b(?:do not|don'?t|never|without|avoid|must not|should not)\b.{0,30}\b(?:tell|inform|mention|notify|alert|reveal|warn|ask|disclose|telling|informing|mentioning|notifying|alerting|revealing|asking|disclosing)\b.{0,30}\b(?:user|human|anyone|anybody|operator|developer|customer|owner|these instructions|this (?:message|instruction|note|comment))\b".to_owned()),
+        // Standing orders.
+        (&["always", "never", "you must", "you ", "no circumstances", "in all", "in every", "in any", "whenever", "time you", "time the", "when ", "before ", "after ", "remember", "make sure", "it is", "stop", "proceed", "comply", "obey", "confirm", "respond", "reply", "answer", "output only", "say only"], r"^(?:(?:always|never) (?:add|accept|answer|append|approve|ask|be|begin|call|check|click|commit|create|delete|disable|disclose|do|download|enable|end|execute|fetch|follow|forward|give|ignore|include|install|let|mark|mention|obey|open|output|post|prefer|print|push|put|read|recommend|refuse|reject|reply|respond|return|reveal|run|say|send|set|share|show|skip|start|tell|treat|trust|upload|use|visit|warn|write)\b|you must|you (?:should|will|shall|have to|need to) (?:always|never|now|first|immediately|only)|you are (?:required|obliged|instructed|authori[sz]ed|to)|under no circumstances|in (?:all|every|any) (?:future|subsequent|following|further)|(?:whenever|every time|each time|when(?:ever)?) (?:you|the user|someone|anyone|asked)|before (?:you )?(?:answer|respond|reply|continu|do|process|summari|start|begin)[a-z]*|after (?:reading|processing|summari[sz]ing) this|remember (?:to|that you)|make sure (?:to|that you|you)|it is (?:mandatory|imperative|critical|essential|vital) (?:that|to)|(?:please )?(?:stop|proceed|comply|obey|confirm|respond only|reply only|answer only|only (?:respond|reply|answer|output)|output only|say only))\b".to_owned()),
+        (&["you ", "remember", "under no", "never ", "always "], r"[,(] ?(?:you must|you (?:should|will|shall|have to|need to) (?:always|never|now|first|only)|remember (?:to|that)|whenever you|under no circumstances|never (?:mention|tell|say|reveal)|always [a-z]{2,12} (?:your|every|each|the user))\b|\byou must (?:always|never|now|first|immediately|run|not|only)\b".to_owned()),
+        (&["curl", "wget", "iwr", "invoke-web", "powershell", "bash -c", "sh -c", "eval", "python -c", "rm -rf"], r"\b(?:curl|wget|iwr|invoke-webrequest|powershell|bash -c|sh -c|eval|python -c)\b.{0,120}\| ?(?:sudo )?(?:ba|z)?sh\b|\brm -rf (?:/|~|\*)".to_owned()),
+        // Data, sent away.
+        (&["http", "@", "webhook", "to this", "to the following", "to my", "to our"], r"\b(?:send|post|upload|forward|e-?mail|exfiltrate|append|include|encode|embed|leak|transmit|submit|share|copy)\b.{0,80}\b(?:conversation|chat history|history|secrets?|api keys?|credentials?|passwords?|tokens?|environment variables?|env vars?|private keys?|ssh keys?|\.env|user data|personal data|memory|contents?)\b.{0,100}(?:https?:|@[a-z0-9]|webhook|\bto (?:this|the following|my|our)\b)".to_owned()),
+        // What recapd writes itself.
+        (&["look up any", "previously in", "just left", "older history", "not yet", "waiting to be", "(1", "(2"], r"look up any #n with recall|previously in this session|just left the window|older history is archived|not yet condensed|waiting to be summarised|\(\d{4}-\d\d-\d\d(?:[ \d:-]|–){0,30}, #\d".to_owned()),
+        // Neutralised tokens of chat templates and of tool calls.
+        (&["‹", "inst", "sys", "tool_", "available_"], r"‹ {0,3}/?(?:\||｜|system|sys\b|instructions?|im_|s>|bos|eos|start_of|end_of|begin_of|antml|tool|function|invoke|parameter|think|reasoning|assistant|human|user|developer|admin|important|override|policy|summary|untrusted|document|context)|\( ?/? ?(?:inst|sys|system|tool_calls|tool_results|available_tools)(?:[_ ][a-z]+)? ?\)".to_owned()),
+        (&["jailbreak", "injection", "pwned", "previousinst", "previous inst", "previous", "ignoreall"], r"\b(?:jailbreak|prompt injection (?:test|successful)|pwned|ignore ?previous ?instructions?|ignoreprevious|ignoreall)\b".to_owned()),
+        // Other languages.
+        (&["anweisung", "anleitung", "instruktion", "regeln", "vorgaben", "befehl", "du bist", "ab jetzt", "ab sofort"], r"(?:ignorier|missacht|vergiss|vergessen sie|übergeh|verwirf).{0,60}(?:anweisung|anleitung|instruktion|regeln|vorgaben|befehl)|\bdu bist (?:jetzt|nun)\b|\bab (?:jetzt|sofort)\b.{0,30}\b(?:bist|wirst|antworte|immer|nie)".to_owned()),
+        (&["instrucci", "reglas", "indicaci", "órdenes", "anterior", "ahora eres", "a partir de"], r"(?:ignor|olvid|descart|haz caso omiso|desatiend).{0,60}(?:instrucci|reglas|indicaci|órdenes|anterior)|\bahora eres\b|\ba partir de ahora\b".to_owned()),
+        (&["instruction", "consigne", "règles", "directives", "précédent", "tu es", "à partir"], r"(?:ignor|oubli|ne tiens? pas compte|ne tenez pas compte|fais abstraction).{0,60}(?:instruction|consigne|règles|directives|précédent)|\btu es (?:maintenant|désormais)\b|\bà partir de maintenant\b".to_owned()),
+        (&["istruzion", "regole", "precedent", "ora sei", "d'ora in"], r"(?:ignora|dimentica|trascura|scarta).{0,60}(?:istruzion|regole|precedent)|\bora sei\b|\bd'ora in poi\b".to_owned()),
+        (&["instruç", "regras", "anteriores", "orientaç", "agora você", "a partir de agora"], r"(?:ignore|esqueça|desconsider|esquece).{0,60}(?:instruç|regras|anteriores|orientaç)|\bagora você é\b|\ba partir de agora\b".to_owned()),
+        (&["instructies", "aanwijzingen", "regels", "opdrachten", "instrukcj", "polece", "zasad", "talimat", "yönerge", "kural", "komut", "abaikan", "bỏ qua", "instruktion", "regler", "pokyn", "instrukc", "pravid"], r"(?:negeer|vergeet).{0,60}(?:instructies|aanwijzingen|regels|opdrachten)|(?:zignoruj|ignoruj|zapomnij).{0,60}(?:instrukcj|polece|zasad)|(?:talimat|yönerge|kural|komut).{0,60}(?:yok say|görmezden|unut|dikkate alma)|abaikan.{0,60}(?:instruksi|perintah|aturan)|bỏ qua.{0,60}(?:hướng dẫn|chỉ dẫn|lệnh|chỉ thị)|(?:ignorera|glöm).{0,60}(?:instruktion|regler)|(?:ignoruj|zapomeň).{0,60}(?:pokyn|instrukc|pravid)".to_owned()),
+        (&["инструкц", "указани", "правил", "команд", "вказівк", "інструкц", "теперь ты", "с этого момента"], r"(?:игнориру|проигнориру|забудь|не обращай внимания|отмени).{0,120}(?:инструкц|указани|правил|команд)|(?:ігнору|забудь).{0,120}(?:інструкц|вказівк|правил)|\bтеперь ты\b|с этого момента".to_owned()),
+        (&["忽略", "无视", "無視", "忘记", "忘記", "忽視", "不要理会", "不要理會", "你现在是", "你現在是", "从现在开始", "從現在開始"], r"(?:忽略|无视|無視|忘记|忘記|忽視|不要理会|不要理會).{0,80}(?:指令|指示|提示|说明|說明|规则|規則|内容|內容)|你现在是|你現在是|从现在开始|從現在開始".to_owned()),
+        (&["無視", "忘れ", "破棄", "これから", "무시", "잊", "이제부터"], r"(?:指示|命令|プロンプト|ルール|指令).{0,60}(?:無視|忘れ|破棄)|これからは?あなたは|(?:지시|명령|프롬프트|지침|규칙).{0,60}(?:무시|잊)|이제부터 (?:너|당신)".to_owned()),
+        (&["تجاهل", "انس", "निर्देश", "आदेश", "नियम", "התעלם", "שכח", "نادیده", "فراموش", "αγνόησε", "ξέχνα"], r"(?:تجاهل|انس).{0,120}(?:التعليمات|تعليمات|الأوامر|القواعد)|(?:निर्देश|आदेश|नियम).{0,120}(?:अनदेखा|नज़रअंदाज़|भूल|उपेक्षा)|(?:התעלם|שכח).{0,120}(?:הוראות|כללים)|(?:نادیده|فراموش).{0,120}(?:دستور|قوانین)|(?:دستور|قوانین).{0,120}(?:نادیده|فراموش)|(?:αγνόησε|ξέχνα).{0,120}(?:οδηγίες|εντολές|κανόνες)".to_owned()),
+    ]
+}
+
+static PHRASES: LazyLock<Phrases> = LazyLock::new(|| {
+    let compiled = |pattern: &str| RegexBuilder::new(pattern).unicode(false).build();
+    let (mut words, mut worded, mut all) = (Vec::<&str>::new(), Vec::new(), Vec::new());
+    for (number, (hints, text)) in phrases().into_iter().enumerate() {
+        words.extend(hints.iter().copied());
+        worded.extend(hints.iter().map(|_| number));
+        all.push(Phrase {
+            pattern: compiled(text.trim_start_matches('^')).expect("a test uses all"),
+            begins: text.starts_with('^'),
+        });
+    }
+    let words = AhoCorasick::new(words).expect("a few hundred short words");
+    Phrases { words, worded, all }
+});
+
+impl Phrases {
+    fn any_in(&self, text: &str) -> bool {
+        let mut tried = vec![false; self.all.len()];
+        self.words.find_overlapping_iter(text).any(|hit| {
+            let number = self
+                .worded
+                .get(hit.pattern().as_usize())
+                .copied()
+                .unwrap_or_default();
+            let is_new = tried
+                .get_mut(number)
+                .is_some_and(|tried| !std::mem::replace(tried, true));
+            is_new && self.all.get(number).is_some_and(|phrase| phrase.is_in(text))
+        })
+    }
+}
+
+impl Phrase {
+    fn is_in(&self, text: &str) -> bool {
+        let mut found = self.pattern.find_iter(text.as_bytes());
+        found.any(|found| !self.begins || begins_sentence(text, found.start()))
+    }
+}
+
+fn begins_sentence(text: &str, at: usize) -> bool {
+    let before = text.get(..at).unwrap_or_default().trim_end();
+    before
+        .chars()
+        .next_back()
+        .is_none_or(|c| SENTENCE_ENDS.contains(&c))
+}
+
+/// Whether something in `line` outside of `“…”` poses as an instruction to the reader.
+pub(super) fn poses_as_instruction(line: &str) -> bool {
+    let outside = outside_of_quotations(line).to_lowercase();
+    let poses = |text: &str| PHRASES.any_in(text);
+    if poses(&outside) {
+        return true;
+    }
+    let plain = plain(&outside);
+    plain != outside && poses(&plain)
+}
+
+/// The line without its quotations. One that doesn't end is none.
+fn outside_of_quotations(line: &str) -> String {
+    let mut outside = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some((before, after)) = rest.split_once('“') {
+        let Some((_, next)) = after.split_once('”') else {
+            break;
+        };
+        outside.push_str(before);
+        outside.push_str("“”");
+        rest = next;
+    }
+    outside.push_str(rest);
+    outside
+}
+
+/// The text with look-alike letters as the Latin ones, and letters that stand apart (`i g n o r e`) together.
+fn plain(lowered: &str) -> String {
+    let folded: Vec<char> = lowered.chars().map(latin).collect();
+    let mut plain = String::with_capacity(lowered.len());
+    let is_alone = |at: usize| {
+        let blank = |place: Option<usize>| {
+            place.is_none_or(|place| {
+                folded
+                    .get(place)
+                    .is_none_or(|c| matches!(c, ' ' | '.' | '-' | '_'))
+            })
+        };
+        folded.get(at).is_some_and(|c| c.is_alphabetic()) && blank(at.checked_sub(1)) && blank(Some(at + 1))
+    };
+    for (at, c) in folded.iter().enumerate() {
+        let is_gap = matches!(c, ' ' | '.' | '-' | '_') && at > 0 && is_alone(at - 1) && is_alone(at + 1);
+        if !is_gap {
+            plain.push(*c);
+        }
+    }
+    plain
+}
+
+/// The Latin letter that `c` is drawn like: full width, Cyrillic, Greek, and digits in place of letters stay.
+fn latin(c: char) -> char {
+    match c {
+        '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(c) - 0xfee0)
+            .unwrap_or(c)
+            .to_ascii_lowercase(),
+        'а' | 'α' | 'á' | 'à' => 'a',
+        'е' | 'ё' | 'ε' => 'e',
+        'о' | 'ο' => 'o',
+        'р' | 'ρ' => 'p',
+        'с' | 'ϲ' => 'c',
+        'у' | 'υ' => 'y',
+        'х' | 'χ' => 'x',
+        'і' | 'ι' | 'ı' | 'í' => 'i',
+        'ѕ' => 's',
+        'ј' => 'j',
+        'ԁ' => 'd',
+        'ɡ' | 'ց' => 'g',
+        'һ' => 'h',
+        'ո' | 'п' => 'n',
+        'т' | 'τ' => 't',
+        'в' => 'b',
+        'к' | 'κ' => 'k',
+        'м' => 'm',
+        'ν' => 'v',
+        'ա' | 'ω' => 'w',
+        other => other,
+    }
+}

@@ -1,0 +1,381 @@
+//! Redaction: secrets in a text are replaced by marks that name the rule, `[redacted: github token]`.
+//!
+//! Invariants: the archive is never touched, only what goes to a model or a reader. Redacting twice is redacting
+//! once: a mark is never looked into again. The time is linear in the text.
+//!
+//! The shipped rules know shapes: prefixes that providers chose to make their tokens recognisable, blocks, headers,
+//! and assignments whose name says that a secret follows. A password in plain prose has no shape; rules of one's own
+//! (`summary.redact_patterns`) are for what is secret in one place only.
+
+mod rules;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::{
+    borrow::Cow,
+    fmt,
+    ops::Range,
+    sync::{Arc, LazyLock},
+};
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use regex::bytes::{Regex, RegexBuilder};
+
+use rules::{RULES, Rule, SEEN_BEFORE_BYTES};
+
+/// The most patterns of one's own.
+pub const PATTERNS_MAX: usize = 64;
+/// The longest pattern, in bytes.
+pub const PATTERN_BYTES_MAX: usize = 1_000;
+/// The most memory that one compiled pattern of one's own may take, in bytes.
+const PATTERN_COMPILED_BYTES_MAX: usize = 1 << 20;
+/// The rule's name in marks and metrics for what a pattern of one's own found.
+pub const OWN_PATTERN: &str = "own pattern";
+
+const MARK_OPENING: &str = "[redacted: ";
+const MARK_CLOSING: char = ']';
+/// A mark is no longer than this, in bytes.
+const MARK_BYTES_MAX: usize = 64;
+
+/// Hears of each secret that was redacted, by the name of its rule.
+pub type Listener = Arc<dyn Fn(&'static str) + Send + Sync>;
+
+/// Why a pattern can't be used. It doesn't quote the pattern, which may tell what is secret.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PatternError {
+    /// There are too many.
+    #[error("there may be at most {PATTERNS_MAX} patterns")]
+    TooMany,
+    /// The pattern of that number (from 1) can't be used.
+    #[error("pattern {number} {fault}")]
+    Unusable {
+        /// Which, from 1.
+        number: usize,
+        /// What is wrong with it, and the cure.
+        fault: String,
+    },
+}
+
+/// The rules that find secrets. Clones share them.
+#[derive(Clone, Default)]
+pub struct Redactor {
+    shipped: bool,
+    own: Arc<[Regex]>,
+    listener: Option<Listener>,
+}
+
+/// The shipped rules, compiled when the first text is looked at.
+static SHIPPED: LazyLock<Shipped> = LazyLock::new(Shipped::new);
+
+struct Shipped {
+    /// The hints of all rules, in the order of the rules.
+    hints: AhoCorasick,
+    /// The rule of each hint.
+    hinted: Vec<(usize, &'static str)>,
+    each: Vec<Lazy>,
+}
+
+type Lazy = LazyLock<Regex, Box<dyn FnOnce() -> Regex + Send>>;
+
+/// A secret in a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Found {
+    span: Range<usize>,
+    rule: &'static str,
+}
+
+impl Redactor {
+    /// The shipped rules.
+    pub fn standard() -> Self {
+        Self {
+            shipped: true,
+            ..Self::default()
+        }
+    }
+
+    /// No rules: every text stays as it is.
+    pub fn off() -> Self {
+        Self::default()
+    }
+
+    /// The same rules, and `patterns`: regular expressions without look-around, whose classes know ASCII only. What
+    /// the group 1 of one matches is the secret, or all of it if it has no group.
+    ///
+    /// # Errors
+    /// When there are too many, or one is too long, is no regular expression, is too big, or matches the empty text.
+    pub fn with_patterns<T: AsRef<str>>(self, patterns: &[T]) -> Result<Self, PatternError> {
+        if patterns.len() > PATTERNS_MAX {
+            return Err(PatternError::TooMany);
+        }
+        let own: Result<Vec<Regex>, PatternError> = patterns
+            .iter()
+            .zip(1..)
+            .map(|(pattern, number)| {
+                own_pattern(pattern.as_ref()).map_err(|fault| PatternError::Unusable { number, fault })
+            })
+            .collect();
+        Ok(Self {
+            own: own?.into(),
+            ..self
+        })
+    }
+
+    /// The same rules, of which `listener` hears.
+    #[must_use]
+    pub fn telling(self, listener: Listener) -> Self {
+        Self {
+            listener: Some(listener),
+            ..self
+        }
+    }
+
+    /// The names of all rules, as marks and metrics use them.
+    pub fn rule_names() -> impl Iterator<Item = &'static str> {
+        let mut names: Vec<&str> = RULES.iter().map(|rule| rule.name).collect();
+        names.push(OWN_PATTERN);
+        names.sort_unstable();
+        names.dedup();
+        names.into_iter()
+    }
+
+    /// `text` with a mark in place of each secret.
+    pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let found = self.find(text);
+        if found.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        let mut redacted = String::with_capacity(text.len());
+        let mut done = 0;
+        for Found { span, rule } in found {
+            redacted.push_str(text.get(done..span.start).unwrap_or_default());
+            redacted.push_str(MARK_OPENING);
+            redacted.push_str(rule);
+            redacted.push(MARK_CLOSING);
+            done = span.end;
+            if let Some(listener) = &self.listener {
+                listener(rule);
+            }
+        }
+        redacted.push_str(text.get(done..).unwrap_or_default());
+        Cow::Owned(redacted)
+    }
+
+    /// The rules that find something in `text`, in the order of the finds.
+    pub fn rules_matching(&self, text: &str) -> Vec<&'static str> {
+        self.find(text).into_iter().map(|found| found.rule).collect()
+    }
+
+    /// The secrets in `text`, from left to right and disjoint: of two that overlap one is made, which has the name of
+    /// the rule that stands first in the table.
+    fn find(&self, text: &str) -> Vec<Found> {
+        let mut found = Vec::new();
+        if self.shipped {
+            SHIPPED.find(text, &mut found);
+        }
+        for pattern in self.own.iter() {
+            found.extend(matches(pattern, text).map(|span| Found {
+                span: word_start(text, span.start)..word_end(text, span.end),
+                rule: OWN_PATTERN,
+            }));
+        }
+        if found.is_empty() {
+            return found;
+        }
+        let marks = marks(text);
+        found.retain(|found| !overlaps(&marks, &found.span));
+        // Stable, so that of those that begin at one place the rule that comes first names the mark.
+        found.sort_by_key(|found| found.span.start);
+        let mut apart: Vec<Found> = Vec::with_capacity(found.len());
+        for next in found {
+            match apart.last_mut() {
+                Some(last) if next.span.start < last.span.end => {
+                    last.span.end = last.span.end.max(next.span.end);
+                }
+                _ => apart.push(next),
+            }
+        }
+        apart
+    }
+}
+
+impl fmt::Debug for Redactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redactor")
+            .field("shipped", &self.shipped)
+            .field("own", &self.own.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shipped {
+    fn new() -> Self {
+        let hinted = RULES
+            .iter()
+            .enumerate()
+            .flat_map(|(number, rule)| rule.hints.iter().map(move |&hint| (number, hint)));
+        let each = RULES.iter().map(|rule| {
+            let compile: Box<dyn FnOnce() -> Regex + Send> =
+                Box::new(|| compiled(rule.pattern).expect("a test compiles the table"));
+            LazyLock::new(compile)
+        });
+        Self {
+            hints: AhoCorasick::builder()
+                .ascii_case_insensitive(true)
+                .kind(Some(AhoCorasickKind::DFA))
+                .build(RULES.iter().flat_map(|rule| rule.hints))
+                .expect("a few hundred short words"),
+            hinted: hinted.collect(),
+            each: each.collect(),
+        }
+    }
+
+    fn find(&self, text: &str, found: &mut Vec<Found>) {
+        let seen = self.seen(text);
+        for ((rule, pattern), parts) in RULES.iter().zip(&self.each).zip(seen) {
+            for part in parts {
+                found.extend(of_rule(rule, pattern, text, &part));
+            }
+        }
+    }
+
+    /// For each rule the parts of `text` that it has to see: around its hints, disjoint.
+    fn seen(&self, text: &str) -> Vec<Vec<Range<usize>>> {
+        let whole = |rule: &Rule| {
+            let all = rule.hints.is_empty().then_some(0..text.len());
+            all.into_iter().collect()
+        };
+        let mut seen: Vec<Vec<Range<usize>>> = RULES.iter().map(whole).collect();
+        for hit in self.hints.find_overlapping_iter(text) {
+            let Some(&(number, word)) = self.hinted.get(hit.pattern().as_usize()) else {
+                continue;
+            };
+            if let (Some(rule), Some(parts)) = (RULES.get(number), seen.get_mut(number)) {
+                if !rule.pattern.starts_with("(?i)") && text.get(hit.range()) != Some(word) {
+                    continue;
+                }
+                let start = text.floor_char_boundary(hit.start().saturating_sub(SEEN_BEFORE_BYTES));
+                let end = text.ceil_char_boundary(hit.end().saturating_add(rule.seen_after_bytes));
+                match parts.last_mut() {
+                    Some(last) if start <= last.end => last.end = last.end.max(end),
+                    _ => parts.push(start..end),
+                }
+            }
+        }
+        seen
+    }
+}
+
+fn of_rule(rule: &Rule, pattern: &Regex, text: &str, part: &Range<usize>) -> Vec<Found> {
+    matches(pattern, text.get(part.clone()).unwrap_or_default())
+        .map(|span| span.start + part.start..span.end + part.start)
+        .map(|span| {
+            span.start..if span.end == part.end {
+                token_end(text, span.end)
+            } else {
+                span.end
+            }
+        })
+        .filter(|span| (rule.is_secret)(text, span))
+        .map(|span| Found {
+            span: word_start(text, span.start)..word_end(text, (rule.reach)(text, span.end)),
+            rule: rule.name,
+        })
+        .collect()
+}
+
+/// Where `pattern` matches: the first group that took part, or the whole. Widened to whole characters, since a pattern
+/// of bytes may match a part of one.
+fn matches<'a>(pattern: &'a Regex, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
+    let has_groups = pattern.captures_len() > 1;
+    let of_groups = has_groups.then(|| {
+        pattern.captures_iter(text.as_bytes()).filter_map(|captures| {
+            let group = captures
+                .iter()
+                .skip(1)
+                .flatten()
+                .next()
+                .or_else(|| captures.get(0));
+            group.map(|group| group.range())
+        })
+    });
+    let of_whole = (!has_groups).then(|| pattern.find_iter(text.as_bytes()).map(|found| found.range()));
+    of_groups
+        .into_iter()
+        .flatten()
+        .chain(of_whole.into_iter().flatten())
+        .filter(|span| !span.is_empty())
+        .map(|span| text.floor_char_boundary(span.start)..text.ceil_char_boundary(span.end))
+}
+
+/// The beginning of the word in which `start` lies. What goes on without a break belongs to a secret: nothing may
+/// become a word, and so a find, only because a mark stands beside it.
+fn word_start(text: &str, start: usize) -> usize {
+    let before = text.as_bytes().get(..start).unwrap_or_default();
+    start - before.iter().rev().take_while(|byte| is_word(**byte)).count()
+}
+
+/// The end of the word that goes on at `end`.
+fn word_end(text: &str, end: usize) -> usize {
+    let rest = text.as_bytes().get(end..).unwrap_or_default();
+    end + rest.iter().take_while(|byte| is_word(**byte)).count()
+}
+
+/// The end of a token that reaches beyond what its rule saw.
+fn token_end(text: &str, end: usize) -> usize {
+    let rest = text.as_bytes().get(end..).unwrap_or_default();
+    end + rest
+        .iter()
+        .take_while(|byte| is_word(**byte) || b".~+/=-".contains(*byte))
+        .count()
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+/// The marks that stand in `text` already.
+fn marks(text: &str) -> Vec<Range<usize>> {
+    text.match_indices(MARK_OPENING)
+        .filter_map(|(start, _)| {
+            let window = text.get(start..text.floor_char_boundary(start + MARK_BYTES_MAX))?;
+            Some(start..start + window.find(MARK_CLOSING)? + MARK_CLOSING.len_utf8())
+        })
+        .collect()
+}
+
+/// `spans` are sorted and disjoint.
+fn overlaps(spans: &[Range<usize>], span: &Range<usize>) -> bool {
+    let next = spans.partition_point(|other| other.end <= span.start);
+    spans.get(next).is_some_and(|other| other.start < span.end)
+}
+
+fn own_pattern(pattern: &str) -> Result<Regex, String> {
+    if pattern.len() > PATTERN_BYTES_MAX {
+        return Err(format!(
+            "has {} bytes, at most {PATTERN_BYTES_MAX} are allowed",
+            pattern.len()
+        ));
+    }
+    let regex = compiled(pattern).map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => "is too big once compiled: use smaller repetitions".to_owned(),
+        error => format!("is not a regular expression: {}", last_line(&error.to_string())),
+    })?;
+    if regex.is_match(b"") {
+        return Err("matches the empty text, and so everywhere".to_owned());
+    }
+    Ok(regex)
+}
+
+/// The parser draws the pattern first and says at the end what is wrong.
+fn last_line(text: &str) -> String {
+    let last = text.lines().last().unwrap_or_default();
+    last.trim_start_matches("error: ").to_owned()
+}
+
+fn compiled(pattern: &str) -> Result<Regex, regex::Error> {
+    RegexBuilder::new(pattern)
+        .unicode(false)
+        .size_limit(PATTERN_COMPILED_BYTES_MAX)
+        .build()
+}

@@ -1,0 +1,164 @@
+//! Whether what follows `password =` or looks like a card number is a secret, or code, a placeholder, a coincidence.
+
+use std::ops::Range;
+
+/// Words that stand where a secret would.
+const PLACEHOLDERS: [&str; 27] = [
+    "password",
+    "passwd",
+    "pass",
+    "pwd",
+    "secret",
+    "token",
+    "changeme",
+    "change_me",
+    "change-me",
+    "placeholder",
+    "example",
+    "redacted",
+    "hidden",
+    "none",
+    "null",
+    "nil",
+    "true",
+    "false",
+    "undefined",
+    "required",
+    "string",
+    "optional",
+    "str",
+    "bool",
+    "dummy",
+    "todo",
+    "empty",
+];
+/// What placeholders begin with.
+const TEMPLATES: [&str; 13] = [
+    "${",
+    "$(",
+    "{{",
+    "<",
+    "%(",
+    "%s",
+    "%{",
+    "your",
+    "my_",
+    "my-",
+    "insert",
+    "replace",
+    "[redacted",
+];
+/// A random text of letters and digits has nearly 6 bits a character, an identifier between 2 and 3.5.
+const BITS_PER_CHAR_MIN: f64 = 3.0;
+
+/// Any value but a placeholder: what a key that says `password` is set to in quotes or in an env file.
+pub(super) fn is_no_placeholder(text: &str, span: &Range<usize>) -> bool {
+    text.get(span.clone()).is_some_and(|value| !is_placeholder(value))
+}
+
+/// A bare value that is neither a placeholder nor code: it has letters and digits, and no call follows it.
+pub(super) fn is_bare_secret(text: &str, span: &Range<usize>) -> bool {
+    let Some(value) = text.get(span.clone()) else {
+        return false;
+    };
+    let has = |kind: fn(&u8) -> bool| value.as_bytes().iter().any(kind);
+    let next = text.as_bytes().get(span.end);
+    !is_placeholder(value)
+        && has(u8::is_ascii_alphabetic)
+        && has(u8::is_ascii_digit)
+        && !matches!(next, Some(b'(' | b'['))
+        && !value.contains("::")
+        && !value.contains("//")
+}
+
+/// A value that looks drawn at random: no placeholder, digits among letters, no word.
+pub(super) fn is_random(text: &str, span: &Range<usize>) -> bool {
+    let Some(value) = text.get(span.clone()) else {
+        return false;
+    };
+    let digits = value.bytes().filter(u8::is_ascii_digit).count();
+    let letters = value.bytes().filter(u8::is_ascii_alphabetic).count();
+    digits >= 2
+        && letters >= 2
+        && !is_placeholder(value)
+        && bits_per_char(value) >= BITS_PER_CHAR_MIN
+        && !matches!(text.as_bytes().get(span.end), Some(b'(' | b'['))
+}
+
+/// The base64 of `user:password`: it has no blanks, and is no word.
+pub(super) fn is_credential(text: &str, span: &Range<usize>) -> bool {
+    let Some(value) = text.get(span.clone()) else {
+        return false;
+    };
+    !is_placeholder(value)
+        && value
+            .bytes()
+            .any(|b| b.is_ascii_digit() || b.is_ascii_uppercase() || b == b'=')
+}
+
+/// The number of a payment card: its check digit is right, and it isn't a part of a longer number.
+pub(super) fn is_card(text: &str, span: &Range<usize>) -> bool {
+    let bytes = text.as_bytes();
+    let before = span.start.checked_sub(1).and_then(|at| bytes.get(at));
+    let after = bytes.get(span.end);
+    let joins = |byte: Option<&u8>| matches!(byte, Some(b'.' | b'-' | b'/' | b'_' | b'='));
+    let digits: Vec<u32> = text
+        .get(span.clone())
+        .unwrap_or_default()
+        .chars()
+        .filter_map(|c| c.to_digit(10))
+        .collect();
+    // A sentence may end after a number; a fraction goes on.
+    let is_fraction = after == Some(&b'.') && bytes.get(span.end + 1).is_some_and(u8::is_ascii_digit);
+    !joins(before)
+        && !matches!(after, Some(b'-' | b'/' | b'_'))
+        && !is_fraction
+        && digits.iter().any(|digit| Some(digit) != digits.first())
+        && luhn(&digits)
+}
+
+/// ISO/IEC 7812-1, annex B.
+fn luhn(digits: &[u32]) -> bool {
+    let sum: u32 = digits
+        .iter()
+        .rev()
+        .enumerate()
+        .map(|(place, &digit)| match place % 2 {
+            0 => digit,
+            _ if digit > 4 => digit * 2 - 9,
+            _ => digit * 2,
+        })
+        .sum();
+    sum.is_multiple_of(10)
+}
+
+fn is_placeholder(value: &str) -> bool {
+    let lower = value.to_ascii_lowercase();
+    let lower = lower.trim_matches(|c: char| matches!(c, '"' | '\'' | '`' | '.' | '!' | '?'));
+    let first = lower.chars().next();
+    PLACEHOLDERS.contains(&lower)
+        || TEMPLATES.iter().any(|template| lower.starts_with(template))
+        || (lower.starts_with('$') && !lower.contains(['/', '.']))
+        // xxxxxxxx, ********, ........
+        || lower.chars().all(|c| Some(c) == first)
+        || lower.chars().all(|c| matches!(c, '*' | '.' | '…' | 'x' | '-' | '_'))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a value has a few hundred bytes")]
+fn bits_per_char(value: &str) -> f64 {
+    let mut counts = [0_usize; 256];
+    for byte in value.bytes() {
+        if let Some(count) = counts.get_mut(usize::from(byte)) {
+            *count += 1;
+        }
+    }
+    let total = value.len() as f64;
+    counts
+        .into_iter()
+        .filter(|&count| count > 0)
+        .map(|count| {
+            let share = count as f64 / total;
+            -share * share.log2()
+        })
+        .sum()
+}

@@ -1,0 +1,342 @@
+//! Texts as they attack language models, and what becomes of them in a summary.
+
+use recapd::{
+    domain::{
+        agent::AgentId,
+        context::fence,
+        exchange::{Entry, Exchange},
+        message::{Format, Kind, Message, Part},
+        reply,
+        summary::{
+            compaction::{SummaryPolicy, compose},
+            coverage::{digest_items, items_from},
+            item::{Item, Origin},
+            pending::{PENDING_HEADING, PendingLine, with_pending},
+            render::FOOTER,
+            section::Section,
+        },
+        time::Timestamp,
+        transcript::{Transcript, TranscriptLimits},
+    },
+    llm::offline::summarise,
+    tokenizer::BytesCounter,
+};
+use serde_json::{Value, json};
+
+/// Where a text can stand in a history.
+const PLACES: [&str; 7] = [
+    "user",
+    "assistant",
+    "result",
+    "arguments",
+    "speaker",
+    "tool",
+    "file",
+];
+/// What no document may hold.
+const LIVE: [&str; 34] = [
+    "<|",
+    "<｜",
+    "_end|>",
+    "[INST]",
+    "[/INST]",
+    "<<SYS",
+    "</",
+    "<s>",
+    "<start_of",
+    "<end_of",
+    "<function",
+    "<invoke",
+    "<parameter",
+    "<tool",
+    "<system",
+    "<IMPORTANT",
+    "[TOOL_CALLS]",
+    "<script",
+    "<img",
+    "<!--",
+    "](",
+    "![",
+    "<http",
+    "<javascript",
+    "javascript:",
+    "```",
+    "~~~",
+    "recap-material",
+    "\u{200b}",
+    "\u{202e}",
+    "\u{e0069}",
+    "\u{1b}",
+    "\u{7}",
+    "\n#",
+];
+/// What no text may say outside of quotation marks, in lower case.
+const ORDERS: [&str; 34] = [
+    "ignore all",
+    "ignore the above",
+    "ignore your",
+    "ignore previous",
+    "disregard",
+    "you are now",
+    "you must",
+    "system:",
+    "assistant:",
+    "human:",
+    "from now on you",
+    "developer mode enabled",
+    "repeat everything",
+    "note to ai",
+    "attention all",
+    "if you are an llm",
+    "when you summarise",
+    "new instructions",
+    "new task",
+    "always end",
+    "before answering",
+    "do not tell",
+    "never mention",
+    "remember that",
+    "whenever you",
+    "under no circumstances",
+    "ignoriere",
+    "olvida todas",
+    "oublie toutes",
+    "забудь",
+    "忽略",
+    "無視",
+    "무시",
+    "تجاهل",
+];
+
+fn injections() -> Vec<String> {
+    let lines = include_str!("../fixtures/injections.jsonl").lines();
+    let texts: Vec<String> = lines
+        .map(|line| {
+            let injection: Value = serde_json::from_str(line).unwrap();
+            assert!(injection["seen"].as_str().is_some_and(|seen| !seen.is_empty()));
+            injection["text"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    assert!(texts.len() >= 50);
+    texts
+}
+
+fn message(kind: Kind, speaker: Option<&str>, part: Part) -> Message {
+    Message {
+        kind,
+        speaker: speaker.map(str::to_owned),
+        parts: vec![part],
+        client_id: None,
+        at: None,
+        interrupts: false,
+        important: false,
+        format: Format::Native,
+        payload: String::new(),
+    }
+}
+
+/// An exchange with `text` at `place`.
+fn exchange(text: &str, place: &str) -> (Exchange, Vec<Message>) {
+    let at = |here: &str, otherwise: &str| if here == place { text } else { otherwise }.to_owned();
+    let speaker = (place == "speaker").then_some(text);
+    let arguments = json!({"path": at("file", "src/a.rs"), "content": at("arguments", "fn main() {}")});
+    let messages = vec![
+        message(
+            Kind::User,
+            speaker,
+            Part::Text(at("user", "Please fix the parser")),
+        ),
+        message(
+            Kind::ToolCall,
+            None,
+            Part::ToolCall {
+                id: None,
+                name: at("tool", "write_file"),
+                arguments: arguments.to_string(),
+            },
+        ),
+        message(
+            Kind::ToolResult,
+            None,
+            Part::ToolResult {
+                call_id: None,
+                name: None,
+                text: at("result", "error: no such file"),
+                is_error: true,
+            },
+        ),
+        message(
+            Kind::Assistant,
+            speaker,
+            Part::Text(at("assistant", "The parser is fixed.")),
+        ),
+    ];
+    let mut entries = messages
+        .iter()
+        .map(|message| Entry::new(message, 10, Timestamp(0)));
+    let mut exchange = Exchange::open(1, 1, 0, 1, &entries.next().unwrap());
+    for (seq, entry) in (2..).zip(entries) {
+        exchange.add(seq, &entry);
+    }
+    (exchange, messages)
+}
+
+fn document(items: &[Item]) -> String {
+    compose(items, Timestamp(0), &SummaryPolicy::default(), &BytesCounter).document
+}
+
+/// What is wrong with a document of `lines` items.
+fn breaches(document: &str, lines: usize) -> Vec<String> {
+    let headings: Vec<String> = Section::ALL
+        .into_iter()
+        .map(Section::heading)
+        .chain([PENDING_HEADING])
+        .map(|heading| format!("## {heading}"))
+        .collect();
+    let is_item = |line: &str| {
+        line.starts_with(|c: char| c.is_ascii_digit())
+            && (line.ends_with(" tokens)") || line.ends_with(" (not yet condensed)"))
+    };
+    let strange = document
+        .lines()
+        .filter(|line| {
+            !line.is_empty() && *line != FOOTER && !headings.iter().any(|h| h == line) && !is_item(line)
+        })
+        .map(|line| format!("a line of its own: {line}"));
+    let live = LIVE.into_iter().filter(|live| match *live {
+        "\n#" => document
+            .lines()
+            .any(|line| line.starts_with('#') && !headings.iter().any(|h| h == line)),
+        live => document.contains(live),
+    });
+    let items: Vec<&str> = document.lines().filter(|line| is_item(line)).collect();
+    let orders = items.iter().flat_map(|line| {
+        let outside = outside(line).to_lowercase();
+        ORDERS.into_iter().filter(move |order| outside.contains(order))
+    });
+    let agent: AgentId = "a".parse().unwrap();
+    let fenced = fence(&agent, 1, document, None).to_lowercase();
+    let tags = [
+        fenced.matches("<summary").count(),
+        fenced.matches("</summary").count(),
+    ];
+    let mut found: Vec<String> = strange.collect();
+    found.extend(live.map(|live| format!("live: {live:?}")));
+    found.extend(orders.map(|order| format!("an order: {order}")));
+    if tags != [1, 1] {
+        found.push(format!("{tags:?} tags of the fence"));
+    }
+    if items.len() != lines {
+        found.push(format!("{} lines for {lines} items", items.len()));
+    }
+    found
+}
+
+/// The line without what stands in quotation marks.
+fn outside(line: &str) -> String {
+    let mut outside = String::new();
+    let mut depth = 0;
+    for c in line.chars() {
+        match c {
+            '“' => depth = 1,
+            '”' => depth = 0,
+            c if depth == 0 => outside.push(c),
+            _ => {}
+        }
+    }
+    outside
+}
+
+/// What is wrong with a document of one item, told with the text that it came from.
+fn harm(document: &str, text: &str, place: &str) -> Option<String> {
+    let found = breaches(document, 1);
+    (!found.is_empty()).then(|| format!("{found:?}\nof {text:?} as {place}:\n{document}"))
+}
+
+#[test]
+fn nothing_said_reaches_the_document_through_the_offline_model() {
+    let mut harms = Vec::new();
+    for text in injections() {
+        for place in PLACES {
+            let (exchange, messages) = exchange(&text, place);
+            let transcript = Transcript::new(&exchange, &messages, TranscriptLimits::default());
+            let answer = json!({"items": summarise(&[transcript])}).to_string();
+            let drafts = reply::parse(&answer, &[1]).unwrap().drafts;
+            let items = items_from(&drafts, &[exchange], Origin::Offline).unwrap();
+            harms.extend(harm(&document(&items), &text, place));
+        }
+    }
+    assert!(harms.is_empty(), "{} times:\n{}", harms.len(), harms.join("\n"));
+}
+
+#[test]
+fn no_digest_reaches_the_document_or_the_pending_lines() {
+    let mut harms = Vec::new();
+    for text in injections() {
+        for place in PLACES {
+            let (exchange, _) = exchange(&text, place);
+            let line = PendingLine {
+                exchange: 1,
+                at: Timestamp(0),
+                tokens: 40,
+                digest: exchange.headline.digest(),
+            };
+            let (pending, _) = with_pending("", &[line], 10_000, &BytesCounter);
+            harms.extend(harm(&pending, &text, place));
+            harms.extend(harm(&document(&digest_items(&[exchange])), &text, place));
+        }
+    }
+    assert!(harms.is_empty(), "{} times:\n{}", harms.len(), harms.join("\n"));
+}
+
+#[test]
+fn a_model_that_obeys_is_not_believed() {
+    let mut harms = Vec::new();
+    for text in injections() {
+        for (field, place) in [
+            ("text", "user"),
+            ("brief", "user"),
+            ("gist", "user"),
+            ("all", "user"),
+        ] {
+            let (exchange, _) = exchange("Please fix the parser", place);
+            let mut item = json!({"exchanges": {"first": 1, "last": 1}, "importance": "decision",
+                                  "text": "Fixed it.", "brief": "Fixed it.", "gist": "Fixed it."});
+            for name in ["text", "brief", "gist"] {
+                if [name, "all"].contains(&field) {
+                    item[name] = json!(text);
+                }
+            }
+            let answer = json!({"items": [item]}).to_string();
+            let drafts = reply::parse(&answer, &[1])
+                .map(|checked| checked.drafts)
+                .unwrap_or_default();
+            let items = items_from(&drafts, &[exchange], Origin::Model).unwrap();
+            for age_days in [0, 2, 8] {
+                let as_of = Timestamp(age_days * 86_400_000);
+                let composed = compose(&items, as_of, &SummaryPolicy::default(), &BytesCounter);
+                harms.extend(harm(&composed.document, &text, field));
+            }
+        }
+    }
+    assert!(harms.is_empty(), "{} times:\n{}", harms.len(), harms.join("\n"));
+}
+
+/// The same checks fail where nothing is cleaned: they can see what they look for.
+#[test]
+fn without_the_cleaning_the_same_checks_find_breaches() {
+    let texts = injections();
+    let unseen: Vec<&String> = texts
+        .iter()
+        .filter(|text| {
+            let document = format!("## Yesterday\n1. {text} (Thu 1970-01-01, #1, ~40 tokens)\n\n{FOOTER}\n");
+            breaches(&document, 1).is_empty()
+        })
+        .collect();
+    assert!(
+        unseen.len() * 5 <= texts.len(),
+        "{} of {}: {unseen:#?}",
+        unseen.len(),
+        texts.len()
+    );
+}
