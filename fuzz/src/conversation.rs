@@ -13,14 +13,12 @@ use recapd::{
         context::{Alternation, ContextInput, ContextOptions, SourceMessage, build, fence},
         message::{Format, Kind, Message},
         time::Timestamp,
-        tokens::TokenCounter,
         window::{Budget, Window},
     },
     formats::{
         self,
         outgoing::{RequestFormat, render},
     },
-    selftest::window::try_budget,
     tokenizer::BytesCounter,
     validator::{Severity, Target, validate},
 };
@@ -76,15 +74,10 @@ pub(crate) fn build_contexts(data: &[u8]) -> Corpus {
         .map(message)
         .collect();
     let low_water = f64::from(script.low_water.max(1)) / 255.0;
-    let budget = Budget::new(i64::from(script.budget_tokens), low_water);
-    let counter: Arc<dyn TokenCounter> = Arc::new(BytesCounter);
-    let everywhere: Vec<usize> = (0..messages.len()).collect();
-    let findings = try_budget(&messages, budget, &everywhere, &counter);
-    let said = &script.said;
-    assert!(findings.is_clean(), "{findings:?} in {said:?}");
-    let mut window = Window::new(Budget::unlimited(), counter);
+    fill(&messages, Budget::new(i64::from(script.budget_tokens), low_water));
+    let mut window = Window::new(Budget::unlimited(), Arc::new(BytesCounter));
     for message in &messages {
-        window.push(message.clone(), Timestamp(0));
+        window.push(message, Timestamp(0));
     }
     if window.exchanges().next().is_some() {
         check(&window, &script);
@@ -92,30 +85,70 @@ pub(crate) fn build_contexts(data: &[u8]) -> Corpus {
     Corpus::Keep
 }
 
-fn check(window: &Window, script: &Script) {
-    let first_said = window.messages().find(|message| message.kind == Kind::User);
+/// A window keeps its promises at every moment, and a request can be made whenever it is the model's turn.
+fn fill(messages: &[Message], budget: Budget) {
+    let mut window = Window::new(budget, Arc::new(BytesCounter));
+    for message in messages {
+        let evicted = window.push(message, Timestamp(0));
+        for held in evicted.iter().chain(window.exchanges()) {
+            let exchange = &held.exchange;
+            let messages = i64::try_from(held.messages.len()).expect("a few");
+            assert_eq!(messages, exchange.last_seq - exchange.first_seq + 1, "split");
+        }
+        let exchanges = window.exchanges().count();
+        assert!(
+            exchanges <= 1 || !budget.is_exceeded_by(window.tokens()),
+            "over budget"
+        );
+        if exchanges == 0 || !is_asked(&window) {
+            continue;
+        }
+        for format in RequestFormat::ALL {
+            let options = ContextOptions {
+                max_tokens: budget.budget_tokens(),
+                ..options(format)
+            };
+            let context = build(&window.context_input(), &options, &BytesCounter);
+            judge(format, render(format, &context.turns).body);
+        }
+    }
+}
+
+fn options(format: RequestFormat) -> ContextOptions {
+    ContextOptions {
+        system_in_place: format.takes_system_in_place(),
+        ends_with_user: format.ends_with_user(),
+        ..ContextOptions::default()
+    }
+}
+
+/// Whether it is the model's turn.
+fn is_asked(window: &Window<&Message>) -> bool {
     let conversation = window.messages().filter(|message| message.kind.is_conversation());
-    let is_asked = conversation
+    conversation
         .last()
-        .is_some_and(|last| matches!(last.kind, Kind::User | Kind::ToolResult));
+        .is_some_and(|last| matches!(last.kind, Kind::User | Kind::ToolResult))
+}
+
+fn check(window: &Window<&Message>, script: &Script) {
+    let first_said = window.messages().find(|message| message.kind == Kind::User);
     for format in RequestFormat::ALL {
         let options = ContextOptions {
             max_tokens: i64::from(script.limit_tokens),
             output_reserve_tokens: i64::from(script.limit_tokens / 10),
-            anchor: true,
             alternation: match script.alternation % 3 {
                 0 => Alternation::Merge,
                 1 => Alternation::Ack,
                 _ => Alternation::Keep,
             },
-            system_in_place: format.takes_system_in_place(),
             keep_open_thinking: script.keep_open_thinking,
+            ..options(format)
         };
         let mut input = window.context_input();
         all_is_there(&input, format);
         if script.evicted {
             let agent: AgentId = "coder".parse().expect("a good name");
-            input.summary = Some(fence(&agent, 3, "# Past\n\nThings happened."));
+            input.summary = Some(fence(&agent, 3, "# Past\n\nThings happened.", None));
             input.evicted = true;
             input.anchor = first_said.map(|message| SourceMessage {
                 seq: 0,
@@ -133,8 +166,7 @@ fn check(window: &Window, script: &Script) {
                 "over budget with more than one exchange"
             );
         }
-        // A request is made when it is the model's turn.
-        if is_asked {
+        if is_asked(window) {
             judge(format, render(format, &context.turns).body);
         }
     }
@@ -160,10 +192,7 @@ fn judge(format: RequestFormat, body: Value) {
 
 /// Without a limit, all that was said is in the request.
 fn all_is_there(input: &ContextInput<'_>, format: RequestFormat) {
-    let options = ContextOptions {
-        system_in_place: format.takes_system_in_place(),
-        ..ContextOptions::default()
-    };
+    let options = options(format);
     let context = build(input, &options, &BytesCounter);
     let body = render(format, &context.turns).body.to_string();
     let exchanges = input.exchanges.iter().flat_map(|exchange| &exchange.messages);

@@ -290,40 +290,26 @@ impl<M: Borrow<Message>> Window<M> {
     }
 
     /// What a context of the window is built from, without a summary and without an anchor, which it doesn't keep.
-    /// Messages are numbered from the window's beginning.
     pub fn context_input(&self) -> ContextInput<'_> {
-        let mut seq = 0;
-        let mut source = |message, tokens| {
-            seq += 1;
-            SourceMessage {
-                seq,
-                message,
-                tokens: Some(tokens),
+        let exchanges = self.held.iter().map(|held| {
+            let messages = held.messages.iter().zip(held.tokens.iter().copied());
+            SourceExchange {
+                exchange: held.exchange.exchange,
+                is_open: held.exchange.state == ExchangeState::Open,
+                messages: sources(held.exchange.first_seq, messages),
             }
-        };
-        let preamble = self.preamble.iter();
-        let preamble = preamble.map(|(message, tokens)| source(message.borrow(), *tokens));
+        });
+        let preamble = self.preamble.iter().map(|(message, tokens)| (message, *tokens));
+        let first_seq = self
+            .ledger
+            .preamble
+            .as_ref()
+            .map_or(1, |preamble| preamble.first_seq);
         ContextInput {
-            preamble: preamble.collect(),
-            anchor: None,
-            summary: None,
-            copies: Vec::new(),
-            exchanges: self
-                .held
-                .iter()
-                .map(|held| {
-                    let messages = held.messages.iter().zip(&held.tokens);
-                    SourceExchange {
-                        exchange: held.exchange.exchange,
-                        is_open: held.exchange.state == ExchangeState::Open,
-                        messages: messages
-                            .map(|(message, tokens)| source(message.borrow(), *tokens))
-                            .collect(),
-                    }
-                })
-                .collect(),
+            preamble: sources(first_seq, preamble),
+            exchanges: exchanges.collect(),
             evicted: self.ledger.first_exchange > FIRST_EXCHANGE,
-            perspective: None,
+            ..ContextInput::default()
         }
     }
 
@@ -336,6 +322,19 @@ impl<M: Borrow<Message>> Window<M> {
     pub fn is_over_budget(&self) -> bool {
         self.ledger.is_over_budget(self.budget)
     }
+}
+
+fn sources<'m, M: Borrow<Message> + 'm>(
+    first_seq: i64,
+    messages: impl Iterator<Item = (&'m M, i64)>,
+) -> Vec<SourceMessage<'m>> {
+    let numbered = (first_seq..).zip(messages);
+    let sources = numbered.map(|(seq, (message, tokens))| SourceMessage {
+        seq,
+        message: message.borrow(),
+        tokens: Some(tokens),
+    });
+    sources.collect()
 }
 
 fn entry(message: &Message, tokens: i64, now: Timestamp) -> Entry {

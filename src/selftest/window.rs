@@ -12,10 +12,9 @@ use crate::{
     domain::{
         agent::AgentId,
         context::{
-            Alternation, ContextInput, ContextOptions, Passes, SourceExchange, SourceMessage, build_with,
-            fence, is_safe_boundary,
+            Alternation, ContextInput, ContextOptions, Passes, SourceMessage, build_with, fence,
+            is_safe_boundary,
         },
-        exchange::ExchangeState,
         message::{Kind, Message},
         time::Timestamp,
         tokens::TokenCounter,
@@ -169,29 +168,10 @@ impl<'c> Filling<'c> {
 
     /// As the daemon does it: whole exchanges, and once some have left the anchor and a summary.
     fn input(&self) -> ContextInput<'_> {
-        let held: Vec<_> = self.window.exchanges().collect();
-        let in_exchanges: usize = held.iter().map(|held| held.messages.len()).sum();
-        let preamble = self.window.messages().count() - in_exchanges;
-        let first = held.first().map_or(1, |held| held.exchange.first_seq);
-        let numbered = |from: i64, messages| (from..).zip(messages).map(source).collect();
         ContextInput {
-            preamble: (1..first)
-                .zip(self.window.messages().take(preamble))
-                .map(source)
-                .collect(),
             anchor: self.anchor(),
             summary: self.summary(),
-            copies: Vec::new(),
-            exchanges: held
-                .into_iter()
-                .map(|held| SourceExchange {
-                    exchange: held.exchange.exchange,
-                    is_open: held.exchange.state == ExchangeState::Open,
-                    messages: numbered(held.exchange.first_seq, held.messages.iter().copied()),
-                })
-                .collect(),
-            evicted: self.evicted,
-            perspective: None,
+            ..self.window.context_input()
         }
     }
 

@@ -418,5 +418,5 @@ fn a_context_of_the_window_holds_all_that_is_in_it() {
         .iter()
         .map(|stored| (stored.seq, stored.message.kind.name(), stored.tokens))
         .collect();
-    assert_eq!(found, [(2, "user", Some(30)), (3, "assistant", Some(15))]);
+    assert_eq!(found, [(4, "user", Some(30)), (5, "assistant", Some(15))]);
 }
