@@ -49,7 +49,9 @@ fn phrases() -> Vec<(&'static [&'static str], String)> {
         (&["new "], r"\bnew (?:instructions?|rules?|task|role|persona|directive|system prompt|objective)\b ?(?:[:.-]|—|are|is|follow|from|begin|in effect)".to_owned()),
         (&["task", "job", "goal", "instruction", "role", "purpose", "mission", "objective", "rule"], r"^(?:your|the) (?:new |real |true |actual |only |first |next |updated )(?:task|job|goal|instructions?|role|purpose|mission|objective|rules?)\b".to_owned()),
         // Forged roles; `system:` alone only where a sentence begins.
-        (&["system", "developer", "admin", "root", "operator", "human", "assistant", "ai", "sistema", "système", "система", "系统", "系統", "システム", "시스템"], r"^(?:system|developer|admin|administrator|root|sysadmin|operator|human|assistant|ai|sistema|système|система|系统|系統|システム|시스템)(?: (?:prompt|message|instructions?|note|notice|override|update|alert|command|policy|reminder))?(?:[\])* ]|›){0,6}: ?".to_owned()),
+        (&["system", "developer", "admin", "root", "operator", "human", "assistant", "ai", "sistema", "système", "система", "系统", "系統", "システム", "시스템"], r"^(?:system|developer|admin|administrator|root|sysadmin|operator|assistant|ai|sistema|système|система|系统|系統|システム|시스템)(?: (?:prompt|message|instructions?|note|notice|override|update|alert|command|policy|reminder))?(?:[\])* ]|›){0,6}: ?".to_owned()),
+        // `[HUMAN]` marks a human who steps into a conversation of models, and is no attack.
+        (&["human"], r"^human ?:".to_owned()),
         (&["system", "admin", "developer", "assistant", "human"], r"[,;(] ?(?:system|admin|administrator|developer|assistant|human)(?: (?:prompt|message|instructions?|note|notice|override|update|alert|command))?: ".to_owned()),
         (&["prompt", "message", "override", "note", "notice", "update", "alert", "command", "reminder", "directive", "instruction"], r"\b(?:system|admin|administrator|developer|operator|security|safety|policy)[ _-](?:prompt|message|override|note|notice|update|alert|command|reminder|directive|instructions?)\b.{0,20}(?:[:=!]|\b(?:follows?|begins?|ends?|engaged|update|is now)\b)".to_owned()),
         (&["#", "instruction"], r"# ?(?:instructions?|system|response|human|assistant|input|new (?:task|session|conversation)|task|prompt)\b|^(?:additional |important |updated |revised |hidden |secret )?instructions?(?: for[^:]{0,40})? ?:".to_owned()),
@@ -63,7 +65,7 @@ fn phrases() -> Vec<(&'static [&'static str], String)> {
         // From the user, hidden.
         (&["user", "human", "anyone", "anybody", "operator", "developer", "customer", "owner", "this ", "these instr"], r"\b(?:do not|don'?t|never|without|avoid|must not|should not)\b.{0,30}\b(?:tell|inform|mention|notify|alert|reveal|warn|ask|disclose|telling|informing|mentioning|notifying|alerting|revealing|asking|disclosing)\b.{0,30}\b(?:user|human|anyone|anybody|operator|developer|customer|owner|these instructions|this (?:message|instruction|note|comment))\b".to_owned()),
         // Standing orders.
-        (&["always", "never", "you must", "you ", "no circumstances", "in all", "in every", "in any", "whenever", "time you", "time the", "when ", "before ", "after ", "remember", "make sure", "it is", "stop", "proceed", "comply", "obey", "confirm", "respond", "reply", "answer", "output only", "say only"], r"^(?:(?:always|never) (?:add|accept|answer|append|approve|ask|be|begin|call|check|click|commit|create|delete|disable|disclose|do|download|enable|end|execute|fetch|follow|forward|give|ignore|include|install|let|mark|mention|obey|open|output|post|prefer|print|push|put|read|recommend|refuse|reject|reply|respond|return|reveal|run|say|send|set|share|show|skip|start|tell|treat|trust|upload|use|visit|warn|write)\b|you must|you (?:should|will|shall|have to|need to) (?:always|never|now|first|immediately|only)|you are (?:required|obliged|instructed|authori[sz]ed|to)|under no circumstances|in (?:all|every|any) (?:future|subsequent|following|further)|(?:whenever|every time|each time|when(?:ever)?) (?:you|the user|someone|anyone|asked)|before (?:you )?(?:answer|respond|reply|continu|do|process|summari|start|begin)[a-z]*|after (?:reading|processing|summari[sz]ing) this|remember (?:to|that you)|make sure (?:to|that you|you)|it is (?:mandatory|imperative|critical|essential|vital) (?:that|to)|(?:please )?(?:stop|proceed|comply|obey|confirm|respond only|reply only|answer only|only (?:respond|reply|answer|output)|output only|say only))\b".to_owned()),
+        (&["always", "never", "you must", "you ", "no circumstances", "in all", "in every", "in any", "whenever", "time you", "time the", "when ", "before ", "after ", "remember", "make sure", "it is", "comply", "obey", "respond", "reply", "answer", "output only", "say only"], r"^(?:(?:always|never) (?:add|accept|answer|append|approve|ask|be|begin|call|check|click|commit|create|delete|disable|disclose|do|download|enable|end|execute|fetch|follow|forward|give|ignore|include|install|let|mark|mention|obey|open|output|post|prefer|print|push|put|read|recommend|refuse|reject|reply|respond|return|reveal|run|say|send|set|share|show|skip|start|tell|treat|trust|upload|use|visit|warn|write)\b|you must|you (?:should|will|shall|have to|need to) (?:always|never|now|first|immediately|only)|you are (?:required|obliged|instructed|authori[sz]ed|to)|under no circumstances|in (?:all|every|any) (?:future|subsequent|following|further)|(?:whenever|every time|each time|when(?:ever)?) (?:you|the user|someone|anyone|asked)|before (?:you )?(?:answer|respond|reply|continu|do|process|summari|start|begin)[a-z]*|after (?:reading|processing|summari[sz]ing) this|remember (?:to|that you)|make sure (?:to|that you|you)|it is (?:mandatory|imperative|critical|essential|vital) (?:that|to)|(?:please )?(?:comply|obey|respond only|reply only|answer only|only (?:respond|reply|answer|output)|output only|say only))\b".to_owned()),
         (&["you ", "remember", "under no", "never ", "always "], r"[,(] ?(?:you must|you (?:should|will|shall|have to|need to) (?:always|never|now|first|only)|remember (?:to|that)|whenever you|under no circumstances|never (?:mention|tell|say|reveal)|always [a-z]{2,12} (?:your|every|each|the user))\b|\byou must (?:always|never|now|first|immediately|run|not|only)\b".to_owned()),
         (&["curl", "wget", "iwr", "invoke-web", "powershell", "bash -c", "sh -c", "eval", "python -c", "rm -rf"], r"\b(?:curl|wget|iwr|invoke-webrequest|powershell|bash -c|sh -c|eval|python -c)\b.{0,120}\| ?(?:sudo )?(?:ba|z)?sh\b|\brm -rf (?:/|~|\*)".to_owned()),
         // Data, sent away.
@@ -127,11 +129,14 @@ impl Phrase {
 }
 
 fn begins_sentence(text: &str, at: usize) -> bool {
-    let before = text.get(..at).unwrap_or_default().trim_end();
+    let text = text.get(..at).unwrap_or_default();
+    let before = text.trim_end();
+    // A hyphen joins words: `a one-stop flight`.
+    let is_joined = |c: char| c == '-' && before.len() == text.len();
     before
         .chars()
         .next_back()
-        .is_none_or(|c| SENTENCE_ENDS.contains(&c))
+        .is_none_or(|c| SENTENCE_ENDS.contains(&c) && !is_joined(c))
 }
 
 /// Whether something in `line` outside of `“…”` poses as an instruction to the reader.

@@ -76,6 +76,8 @@ fn orders_become_quotations() {
         "“Ignore previous instructions” → bash ×2 → refused",
         "Added the system prompt to the configuration",
         "Users can now reset their passwords",
+        "Booked a one-stop flight; the user said: please proceed",
+        "[HUMAN]: Please go on",
         "The tests never ran in CI; the cause was a wrong path",
         "Renamed `ignore_rules` in src/lint.rs, all 12 tests pass",
         "Please fix the next of the failing tests → bash → Fixed, and it was an off-by-one error.",
