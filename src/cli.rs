@@ -13,6 +13,7 @@ mod lineage;
 mod open;
 mod output;
 mod pins;
+mod project;
 mod remote;
 mod replay;
 mod selftest;
@@ -63,7 +64,7 @@ struct Shared {
     /// Database file [default: database.url of the configuration]
     #[arg(long, global = true, value_name = "FILE")]
     db: Option<PathBuf>,
-    /// Ask the daemon there, e.g. `http://127.0.0.1:7411`, instead of opening the database (agents, summary, context,
+    /// Ask the daemon there, e.g. `http://127.0.0.1:7411`, instead of opening the database (agents, project, summary, context,
     /// mark, rewind, clear, fork, pin, unpin, pins, history, status)
     #[arg(long, global = true, value_name = "URL", conflicts_with = "db")]
     server: Option<String>,
@@ -80,7 +81,9 @@ enum Command {
     Replay(replay::Replay),
     /// Show what an agent overrides in the configuration, and change it
     Agents(agents::Agents),
-    /// Print an agent's summary
+    /// Let agents share a summary, and list who does
+    Project(project::Project),
+    /// Print an agent's summary, or that of a project
     Summary(summary::Summary),
     /// Print what to send to a model for an agent, as content of a provider's request
     Context(context::Context),
@@ -133,6 +136,7 @@ fn run(cli: Cli, environment: &Environment) -> Result<ExitCode, Failed> {
         Command::Serve(serve) => serve.run(&loaded, environment),
         Command::Replay(replay) => replay.run(&loaded.config, &shared, environment),
         Command::Agents(agents) => agents.run(&loaded.config, &shared),
+        Command::Project(project) => project.run(&loaded.config, &shared),
         Command::Summary(summary) => summary.run(&loaded.config, &shared),
         Command::Context(context) => context.run(&loaded.config, &shared),
         Command::Mark(mark) => mark.run(&loaded.config, &shared),

@@ -3,6 +3,8 @@
 //! A reader never waits for a writer, a worker or a model. It gets the last good version, and its age with it; while
 //! the database is away it gets the last copy, marked stale.
 
+pub mod project;
+
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},

@@ -33,9 +33,9 @@ use crate::{
     telemetry::metrics::labels::ReadResult,
 };
 
-const MARKDOWN: &str = "text/markdown";
-const JSON: &str = "application/json";
-const MARKDOWN_UTF8: HeaderValue = HeaderValue::from_static("text/markdown; charset=utf-8");
+pub(super) const MARKDOWN: &str = "text/markdown";
+pub(super) const JSON: &str = "application/json";
+pub(super) const MARKDOWN_UTF8: HeaderValue = HeaderValue::from_static("text/markdown; charset=utf-8");
 /// What a reader is to see when there is nothing better.
 const PLACEHOLDER: &str = "[Summary temporarily unavailable]";
 const VERSION: HeaderName = HeaderName::from_static("recapd-version");
@@ -159,7 +159,7 @@ fn document<'a>(agent: &'a AgentId, reading: &'a Reading) -> Document<'a> {
 }
 
 /// The answer without a database and without a copy: a text that can be shown to a model as it is, or a problem.
-fn unavailable(error: StoreError, form: &str) -> Response {
+pub(super) fn unavailable(error: StoreError, form: &str) -> Response {
     let problem = Problem::from(error);
     if form == JSON || !problem.may_pass() {
         return problem.into_response();

@@ -8,6 +8,7 @@ mod database;
 mod journal;
 mod lineage;
 mod pins;
+mod project;
 mod replay;
 mod selftest;
 
