@@ -2,6 +2,7 @@
 
 mod agents;
 mod check_request;
+mod config_file;
 mod context;
 mod count;
 mod exit;
@@ -111,6 +112,8 @@ enum Command {
     Status(status::Status),
     /// Count the tokens of a request body, and where they come from
     Count(count::Count),
+    /// Check the configuration, and print what is in force and where it comes from
+    Config(config_file::ConfigCommand),
     /// Check the invariants on the data; exits 1 if one is broken
     Verify(verify::Verify),
     /// Test recapd on your own conversations
@@ -151,6 +154,7 @@ fn run(cli: Cli, environment: &Environment) -> Result<ExitCode, Failed> {
         Command::Import(import) => import.run(&loaded.config, &shared),
         Command::Status(status) => status.run(&loaded.config, &shared),
         Command::Count(count) => count.run(&loaded.config, &shared),
+        Command::Config(command) => command.run(&loaded, &shared, environment),
         Command::Verify(verify) => verify.run(&loaded.config, &shared),
         Command::Selftest(selftest) => selftest.run(&loaded.config, &shared),
         Command::CheckRequest(check) => check.run(&shared),

@@ -3,6 +3,7 @@
 mod agents;
 mod bad_input;
 mod check_request;
+mod config;
 mod count;
 mod database;
 mod journal;
