@@ -77,12 +77,12 @@ fn a_check_tells_what_is_wrong_and_ends_with_78() {
             .args(args);
         command.output().unwrap()
     };
-    let fine = check("[window]\nbudget_tokens = 5000\n", &[]);
-    assert_eq!(code(&fine), Some(0), "{}", stderr(&fine));
+    let sound = check("[window]\nbudget_tokens = 5000\n", &[]);
+    assert_eq!(code(&sound), Some(0), "{}", stderr(&sound));
     assert!(
-        stdout(&fine).ends_with("1 of them not the default's\n"),
+        stdout(&sound).ends_with("1 of them not the default's\n"),
         "{}",
-        stdout(&fine)
+        stdout(&sound)
     );
     assert_eq!(stdout(&check("", &["--quiet"])), "");
     let wrong = check("[window]\nbudget_token = 5\n\n[queue]\npoll_ms = 1\n", &[]);
