@@ -17,6 +17,7 @@ mod batch;
 mod body;
 mod connection;
 mod context;
+mod document;
 mod extract;
 mod frame;
 mod health;

@@ -4,40 +4,32 @@ use std::sync::Arc;
 
 use axum::{
     Json,
-    body::{Body, Bytes},
+    body::Bytes,
     extract::{FromRequestParts, Path, State},
-    http::{
-        HeaderMap, HeaderName, HeaderValue, StatusCode, Uri,
-        header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, VARY},
-        request::Parts,
-    },
-    response::{IntoResponse, Response},
+    http::{HeaderMap, Uri, request::Parts},
+    response::Response,
 };
 use serde::Serialize;
 use tokio::time::Instant;
 
 use super::{
     SharedApp,
+    document::{Document, Form, unavailable},
     extract::{Parameters, invalid},
-    negotiate::{is_known, preferred},
     observe,
     problem::{INVALID_AGENT_ID, INVALID_PROJECT_ID, Problem, UNKNOWN_PROJECT},
-    summary::{JSON, MARKDOWN, MARKDOWN_UTF8, unavailable},
 };
 use crate::{
-    domain::{
-        agent::AgentId,
-        project::ProjectId,
-        time::{SECOND_MS, Timestamp},
+    domain::{agent::AgentId, project::ProjectId, time::Timestamp},
+    snapshot::{
+        Reading,
+        project::{MemberFigures, ProjectSnapshot},
     },
-    snapshot::project::{MemberFigures, ProjectReading, ProjectSnapshot},
-    telemetry::metrics::labels::ReadResult,
 };
 
 /// Projects on a page, and at most.
 const LIMIT: i64 = 50;
 const LIMIT_MAX: i64 = 200;
-const STALE: HeaderName = HeaderName::from_static("recapd-stale");
 
 /// The project of the path.
 pub(super) struct Project(ProjectId);
@@ -187,7 +179,7 @@ pub(super) async fn leave(
 
 /// A project's summary as JSON.
 #[derive(Serialize)]
-struct Document<'a> {
+struct Summary<'a> {
     project_id: &'a ProjectId,
     content: &'a str,
     tokens: i64,
@@ -215,68 +207,31 @@ pub(super) async fn summary(
 ) -> Result<Response, Problem> {
     let began = Instant::now();
     Parameters::read(&uri, &[])?;
-    let form = preferred(&headers, &[MARKDOWN, JSON]);
+    let form = Form::wanted(&headers);
     let (result, answer) = match app.parts.projects.get(&project).await {
         Ok(None) => return Err(unknown(&project)),
-        Ok(Some(reading)) => answer(&project, &reading, form, &headers, app.parts.clock.now()),
-        Err(error) => (ReadResult::Unavailable, unavailable(error, form)),
+        Ok(Some(reading)) => document(&project, &reading).answer(form, &headers, app.parts.clock.now()),
+        Err(error) => unavailable(error, form),
     };
     observe::observe_read(&app.parts.metrics, result, began.elapsed());
     Ok(answer)
 }
 
-fn answer(
-    project: &ProjectId,
-    reading: &ProjectReading,
-    form: &'static str,
-    headers: &HeaderMap,
-    now: Timestamp,
-) -> (ReadResult, Response) {
-    let snapshot = &reading.snapshot;
-    // As JSON it also tells what changes while the document doesn't.
-    let weak = if form == JSON { "W/" } else { "" };
-    let etag = format!("{weak}{}", snapshot.etag);
-    let is_known = is_known(headers, &etag);
-    let result = match reading.stale_since {
-        Some(_) => ReadResult::Stale,
-        None if is_known => ReadResult::NotModified,
-        None if snapshot.markdown.is_empty() => ReadResult::Empty,
-        None => ReadResult::Hit,
-    };
-    let about = about(&etag, reading.stale_since, now);
-    let response = if is_known {
-        (StatusCode::NOT_MODIFIED, about).into_response()
-    } else if form == JSON {
-        (about, Json(document(project, reading))).into_response()
-    } else {
-        let bytes = Bytes::from_owner(Markdown(Arc::clone(snapshot)));
-        (about, [(CONTENT_TYPE, MARKDOWN_UTF8)], Body::from(bytes)).into_response()
-    };
-    (result, response)
-}
-
-fn about(etag: &str, stale_since: Option<Timestamp>, now: Timestamp) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
-    headers.insert(VARY, HeaderValue::from_static("accept"));
-    let stale = stale_since.map(|since| (STALE, format!("{}s", now.since_ms(since).max(0) / SECOND_MS)));
-    for (name, value) in [(ETAG, etag.to_owned())].into_iter().chain(stale) {
-        if let Ok(value) = HeaderValue::try_from(value) {
-            headers.insert(name, value);
-        }
-    }
-    headers
-}
-
-fn document<'a>(project: &'a ProjectId, reading: &'a ProjectReading) -> Document<'a> {
+fn document<'a>(project: &'a ProjectId, reading: &'a Reading<ProjectSnapshot>) -> Document<Summary<'a>> {
     let snapshot = &reading.snapshot;
     Document {
-        project_id: project,
-        content: &snapshot.markdown,
-        tokens: snapshot.tokens,
-        updated_at: snapshot.updated_at,
-        agents: snapshot.agents,
-        members: &snapshot.members,
+        etag: snapshot.etag.clone(),
+        bytes: Bytes::from_owner(Markdown(Arc::clone(snapshot))),
+        json: Summary {
+            project_id: project,
+            content: &snapshot.markdown,
+            tokens: snapshot.tokens,
+            updated_at: snapshot.updated_at,
+            agents: snapshot.agents,
+            members: &snapshot.members,
+            stale_since: reading.stale_since,
+        },
         stale_since: reading.stale_since,
+        headers: HeaderMap::new(),
     }
 }

@@ -14,6 +14,7 @@ use tokio::sync::broadcast::{
 };
 use tokio_util::sync::CancellationToken;
 
+use super::Reading;
 use crate::{
     clock::Clock,
     domain::{
@@ -75,15 +76,6 @@ pub struct MemberFigures {
     pub updated_at: Timestamp,
 }
 
-/// A snapshot and how fresh it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProjectReading {
-    /// The snapshot.
-    pub snapshot: Arc<ProjectSnapshot>,
-    /// Set while the database is away: since when the copy is known to be right.
-    pub stale_since: Option<Timestamp>,
-}
-
 struct Held {
     snapshot: Arc<ProjectSnapshot>,
     stamp: ProjectStamp,
@@ -124,23 +116,17 @@ impl ProjectSnapshots {
     ///
     /// # Errors
     /// When the database fails and there is no copy.
-    pub async fn get(&self, project: &ProjectId) -> StoreResult<Option<ProjectReading>> {
+    pub async fn get(&self, project: &ProjectId) -> StoreResult<Option<Reading<ProjectSnapshot>>> {
         let held = self.held.pin().get(project).map(Arc::clone);
-        let fresh = |held: Arc<Held>| ProjectReading {
-            snapshot: Arc::clone(&held.snapshot),
-            stale_since: None,
-        };
-        match held {
-            Some(held) if !held.outdated => Ok(Some(fresh(held))),
-            held => match (self.load(project).await, held) {
-                (Ok(loaded), _) => Ok(loaded.map(fresh)),
-                (Err(_), Some(held)) => Ok(Some(ProjectReading {
-                    snapshot: Arc::clone(&held.snapshot),
-                    stale_since: Some(held.read_at),
-                })),
-                (Err(error), None) => Err(error),
-            },
+        if let Some(held) = held.as_ref().filter(|held| !held.outdated) {
+            return Ok(Some(Reading::fresh(Arc::clone(&held.snapshot))));
         }
+        let loaded = self.load(project).await;
+        let loaded = loaded.map(|loaded| loaded.map(|held| Arc::clone(&held.snapshot)));
+        Reading::or_copy(
+            loaded,
+            held.map(|held| (Arc::clone(&held.snapshot), held.read_at)),
+        )
     }
 
     /// Composes the document, and once more if the project changed before the document was at hand: whoever told of
