@@ -4,6 +4,7 @@
 //! the database is away it gets the last copy, marked stale.
 
 pub mod project;
+mod waiting;
 
 use std::sync::{
     Arc,
@@ -11,8 +12,12 @@ use std::sync::{
 };
 
 use papaya::HashMap;
-use tokio::sync::broadcast::{Receiver, error::RecvError};
+use tokio::{
+    sync::broadcast::{Receiver, error::RecvError},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
+use waiting::Waiting;
 
 use crate::{
     clock::Clock,
@@ -102,6 +107,7 @@ pub struct Snapshots {
     tokens_max: i64,
     redactor: Redactor,
     held: HashMap<AgentId, Arc<Held>>,
+    waiting: Waiting,
     /// Changes heard of so far.
     changes: AtomicU64,
 }
@@ -121,6 +127,7 @@ impl Snapshots {
             tokens_max,
             redactor: Redactor::standard(),
             held: HashMap::new(),
+            waiting: Waiting::default(),
             changes: AtomicU64::new(0),
         }
     }
@@ -142,6 +149,35 @@ impl Snapshots {
         }
         let copy = held.map(|held| (Arc::clone(&held.snapshot), held.read_at));
         Reading::or_copy(self.load(agent).await, copy)
+    }
+
+    /// As [`Self::get`], but where the reader has that already (`is_known`, by its tag) it waits for a change, until
+    /// `deadline` or `stop`. A return is no promise of a change.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub async fn get_changed(
+        &self,
+        agent: &AgentId,
+        is_known: impl Fn(&str) -> bool + Send,
+        deadline: Instant,
+        stop: &CancellationToken,
+    ) -> StoreResult<Option<Reading>> {
+        loop {
+            let change = self.waiting.change(agent);
+            tokio::pin!(change);
+            change.as_mut().enable();
+            let reading = self.get(agent).await?;
+            match &reading {
+                Some(reading) if is_known(&reading.snapshot.etag) => {}
+                _ => return Ok(reading),
+            }
+            tokio::select! {
+                () = change => {}
+                () = tokio::time::sleep_until(deadline) => return Ok(reading),
+                () = stop.cancelled() => return Ok(reading),
+            }
+        }
     }
 
     /// The summary of `agent` as contexts show it ([`Store::summary_of_step`]), from the database; `None` if there is no
@@ -192,9 +228,15 @@ impl Snapshots {
             };
             self.changes.fetch_add(1, Ordering::SeqCst);
             match change {
-                Ok(agent) => self.refresh(&agent).await,
+                Ok(agent) => {
+                    self.refresh(&agent).await;
+                    self.waiting.wake(&agent);
+                }
                 // Too many changes at once: nobody knows any more which, so all are read again when asked for.
-                Err(RecvError::Lagged(_)) => self.held.pin().clear(),
+                Err(RecvError::Lagged(_)) => {
+                    self.held.pin().clear();
+                    self.waiting.wake_all();
+                }
                 Err(RecvError::Closed) => return,
             }
         }

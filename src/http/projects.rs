@@ -213,7 +213,7 @@ pub(super) async fn summary(
         Ok(Some(reading)) => document(&project, &reading).answer(form, &headers, app.parts.clock.now()),
         Err(error) => unavailable(error, form),
     };
-    observe::observe_read(&app.parts.metrics, result, began.elapsed());
+    observe::observe_read(&app.parts.metrics, result, Some(began.elapsed()));
     Ok(answer)
 }
 

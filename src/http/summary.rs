@@ -1,7 +1,7 @@
 //! `GET /v1/agents/{id}/summary`: the read path. It is answered from memory, and while the database is away from the
 //! last copy, which says so.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     body::Bytes,
@@ -16,6 +16,7 @@ use super::{
     SharedApp,
     document::{Document, Form, insert, unavailable},
     extract::{Agent, Parameters},
+    negotiate::is_known,
     observe,
     problem::Problem,
 };
@@ -24,6 +25,10 @@ use crate::{
     snapshot::{Reading, Snapshot},
 };
 
+/// The longest wait that can be asked for, in seconds.
+const WAIT_SECONDS_MAX: u64 = 60;
+/// The part of a request's time that it may wait.
+const WAIT_SHARE: f64 = 0.9;
 const VERSION: HeaderName = HeaderName::from_static("recapd-version");
 const PENDING: HeaderName = HeaderName::from_static("recapd-pending-exchanges");
 
@@ -59,14 +64,28 @@ pub(super) async fn read(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let began = Instant::now();
-    Parameters::read(&uri, &[])?;
+    let parameters = Parameters::read(&uri, &["wait"])?;
+    let wait = parameters
+        .seconds("wait", WAIT_SECONDS_MAX)?
+        .map(Duration::from_secs);
+    // The answer must be on its way before the request's time is up.
+    let wait = wait.map(|wait| wait.min(app.settings.request_timeout().mul_f64(WAIT_SHARE)));
     let form = Form::wanted(&headers);
-    let (result, answer) = match app.parts.snapshots.get(&agent).await {
+    let (snapshots, is_known) = (&app.parts.snapshots, |etag: &str| is_known(&headers, etag));
+    let read = match wait {
+        None => snapshots.get(&agent).await,
+        Some(wait) => {
+            let (deadline, stop) = (began + wait, &app.parts.stop);
+            snapshots.get_changed(&agent, is_known, deadline, stop).await
+        }
+    };
+    let took = wait.is_none().then(|| began.elapsed());
+    let (result, answer) = match read {
         Ok(None) => return Err(Problem::unknown_agent(&agent)),
         Ok(Some(reading)) => document(&agent, &reading).answer(form, &headers, app.parts.clock.now()),
         Err(error) => unavailable(error, form),
     };
-    observe::observe_read(&app.parts.metrics, result, began.elapsed());
+    observe::observe_read(&app.parts.metrics, result, took);
     Ok(answer)
 }
 
