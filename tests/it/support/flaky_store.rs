@@ -15,10 +15,11 @@ use recapd::{
         work::{Lease, Reason},
     },
     store::{
-        AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
-        Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Pins, Prune,
-        Recount, RecountBatch, Recounted, SaidMessage, Sample, SessionEnded, Settle, Store, StoreError,
-        StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
+        AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, EditRequest, Edited,
+        Enqueued, ExchangeQuery, Failure, Forked, ItemQuery, ItemRow, JournalledAnswer, KeptCalibration,
+        Material, MaterialLimits, Patch, Pins, Prune, RebuildRequest, Recount, RecountBatch, Recounted,
+        Revised, RollbackRequest, SaidMessage, Sample, SessionEnded, Settle, Store, StoreError, StoreResult,
+        StoredExchange, SummaryRow, Version, VersionFigures, VersionQuery, verify::AgentReport,
     },
 };
 
@@ -143,6 +144,12 @@ pass! {
     fn last_said(agent: &AgentId, limit: i64) -> Vec<SaidMessage>;
     fn summary(agent: &AgentId) -> Option<SummaryRow>;
     fn summary_of_step(agent: &AgentId) -> Option<SummaryRow>;
+    fn versions(agent: &AgentId, query: VersionQuery) -> Vec<VersionFigures>;
+    fn version(agent: &AgentId, version: i64) -> Option<Version>;
+    fn roll_back(request: RollbackRequest) -> Revised;
+    fn rebuild(request: RebuildRequest) -> Revised;
+    fn items(agent: &AgentId, query: ItemQuery) -> Vec<ItemRow>;
+    fn edit_item(request: EditRequest) -> Edited;
     fn enqueue(agent: &AgentId, reason: Reason, delay_ms: i64, now: Timestamp) -> Enqueued;
     fn claim(claim: ClaimRequest) -> Vec<Lease>;
     fn renew(leases: &[Lease], now: Timestamp, lease_ms: i64) -> Vec<i64>;
