@@ -21,6 +21,7 @@ mod extract;
 mod frame;
 mod health;
 mod history;
+mod items;
 mod lineage;
 mod messages;
 mod negotiate;
@@ -31,6 +32,7 @@ mod sessions;
 mod settings;
 mod status;
 mod summary;
+mod versions;
 
 use std::{
     future::Future,
@@ -44,7 +46,7 @@ use axum::{
     extract::DefaultBodyLimit,
     http::StatusCode,
     middleware::from_fn_with_state,
-    routing::{get, post},
+    routing::{get, patch, post},
 };
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -182,6 +184,12 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
         .route("/v1/agents/{id}", get(settings::show).patch(settings::change))
         .route("/v1/agents/{id}/messages", post(messages::append))
         .route("/v1/agents/{id}/summary", get(summary::read))
+        .route("/v1/agents/{id}/summary/versions", get(versions::list))
+        .route("/v1/agents/{id}/summary/versions/{version}", get(versions::read))
+        .route("/v1/agents/{id}/rollback", post(versions::roll_back))
+        .route("/v1/agents/{id}/rebuild", post(versions::rebuild))
+        .route("/v1/agents/{id}/items", get(items::list))
+        .route("/v1/agents/{id}/items/{item}", patch(items::change))
         .route("/v1/agents/{id}/context", get(context::read))
         .route("/v1/agents/{id}/history", get(history::read))
         .route("/v1/agents/{id}/clear", post(lineage::clear))

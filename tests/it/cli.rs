@@ -10,6 +10,7 @@ mod lineage;
 mod pins;
 mod replay;
 mod selftest;
+mod versions;
 
 use std::{
     path::{Path, PathBuf},

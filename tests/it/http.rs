@@ -11,3 +11,4 @@ mod pins;
 mod problems;
 mod settings;
 mod summary;
+mod versions;
