@@ -138,7 +138,7 @@ async fn covers_through(tx: &mut SqliteConnection, agent: &AgentId, version: i64
 }
 
 /// The items that covered something as of `version`, but for those that stand for what lies beyond `through` or was set
-/// aside since.
+/// aside since; what was withdrawn and tells of anything forgotten never comes back.
 async fn former_items(
     tx: &mut SqliteConnection,
     agent: &AgentId,
@@ -155,7 +155,10 @@ async fn former_items(
                AND (i.removed_version IS NULL OR i.removed_version > ?2) \
                AND NOT EXISTS (SELECT 1 FROM summary_item_ranges b WHERE b.agent_id = i.agent_id AND b.item = i.item \
                AND (b.last_exchange > ?3 OR EXISTS (SELECT 1 FROM exchange_log e WHERE e.agent_id = b.agent_id \
-               AND e.exchange BETWEEN b.first_exchange AND b.last_exchange AND e.set_aside_at IS NOT NULL))) \
+               AND e.exchange BETWEEN b.first_exchange AND b.last_exchange AND (e.set_aside_at IS NOT NULL \
+               OR i.removed_version IS NOT NULL AND EXISTS (SELECT 1 FROM message_log m \
+               WHERE m.agent_id = e.source_agent_id AND m.seq BETWEEN e.first_seq AND e.last_seq \
+               AND m.forgotten_at IS NOT NULL))))) \
                ORDER BY i.item";
     let found = sqlx::query(sql)
         .bind(agent.as_str())

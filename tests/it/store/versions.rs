@@ -32,11 +32,16 @@ pub(super) async fn claimed(db: &dyn Backend, name: &str, exchanges_max: i64) ->
         .enqueue(&agent(name), manual, 0, minute(60))
         .await
         .unwrap();
-    let leases = db.store().claim(claim("daemon", 10, minute(90))).await.unwrap();
-    let lease = leases
-        .into_iter()
-        .find(|lease| lease.agent == agent(name))
+    // Later than anything else that happens, so that nothing has to be waited for.
+    let leases = db
+        .store()
+        .claim(claim("daemon", 100, minute(200_000)))
+        .await
         .unwrap();
+    let is_of = |lease: &Lease| lease.agent == agent(name);
+    let (mut own, others): (Vec<Lease>, Vec<Lease>) = leases.into_iter().partition(is_of);
+    db.store().release(&others, minute(200_000)).await.unwrap();
+    let lease = own.pop().unwrap();
     let limits = MaterialLimits { exchanges_max, ..ALL };
     let material = db.store().material(&lease, limits).await.unwrap();
     let patch = patch(&material, items(&material), minute(90));
@@ -229,6 +234,18 @@ pub(crate) async fn a_rollback_leaves_away_what_was_set_aside(db: &dyn Backend) 
     assert_eq!(db.number(digests).await, Some(1));
     // Which a model condenses again.
     assert!(revised.enqueued.is_some());
+}
+
+pub(crate) async fn a_rollback_brings_nothing_forgotten_back(db: &dyn Backend) {
+    with_pending(db, "a", 3).await;
+    update(db, "a", 9).await;
+    db.raw("UPDATE message_log SET forgotten_at = received_at WHERE exchange = 2")
+        .await;
+    rebuild(db, "a").await;
+    let revised = roll_back(db, "a", 1).await;
+    assert_eq!((revised.restored, revised.covers_through), (2, 3));
+    assert!(!content(db, "a", 3).await.contains("Text of exchange 2"));
+    assert!(revised.enqueued.is_some(), "its digest is to be condensed");
 }
 
 pub(crate) async fn a_rollback_to_nowhere_changes_nothing(db: &dyn Backend) {
