@@ -3,6 +3,8 @@
 //! A reader never waits for a writer, a worker or a model. It gets the last good version, and its age with it; while
 //! the database is away it gets the last copy, marked stale.
 
+pub mod project;
+
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
@@ -52,11 +54,38 @@ pub struct Snapshot {
 
 /// A snapshot and how fresh it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reading {
+pub struct Reading<S = Snapshot> {
     /// The snapshot.
-    pub snapshot: Arc<Snapshot>,
+    pub snapshot: Arc<S>,
     /// Set while the database is away: since when the copy is known to be right.
     pub stale_since: Option<Timestamp>,
+}
+
+impl<S> Reading<S> {
+    fn fresh(snapshot: Arc<S>) -> Self {
+        Self {
+            snapshot,
+            stale_since: None,
+        }
+    }
+
+    /// What readers get: what was `loaded`, or the copy of that time while the database is away.
+    ///
+    /// # Errors
+    /// What loading failed with, if there is no copy.
+    fn or_copy(
+        loaded: StoreResult<Option<Arc<S>>>,
+        copy: Option<(Arc<S>, Timestamp)>,
+    ) -> StoreResult<Option<Self>> {
+        match (loaded, copy) {
+            (Ok(snapshot), _) => Ok(snapshot.map(Self::fresh)),
+            (Err(_), Some((snapshot, read_at))) => Ok(Some(Self {
+                snapshot,
+                stale_since: Some(read_at),
+            })),
+            (Err(error), None) => Err(error),
+        }
+    }
 }
 
 struct Held {
@@ -109,22 +138,10 @@ impl Snapshots {
     pub async fn get(&self, agent: &AgentId) -> StoreResult<Option<Reading>> {
         let held = self.held.pin().get(agent).map(Arc::clone);
         if let Some(held) = held.as_ref().filter(|held| !held.outdated) {
-            return Ok(Some(Reading {
-                snapshot: Arc::clone(&held.snapshot),
-                stale_since: None,
-            }));
+            return Ok(Some(Reading::fresh(Arc::clone(&held.snapshot))));
         }
-        match (self.load(agent).await, held) {
-            (Ok(snapshot), _) => Ok(snapshot.map(|snapshot| Reading {
-                snapshot,
-                stale_since: None,
-            })),
-            (Err(_), Some(held)) => Ok(Some(Reading {
-                snapshot: Arc::clone(&held.snapshot),
-                stale_since: Some(held.read_at),
-            })),
-            (Err(error), None) => Err(error),
-        }
+        let copy = held.map(|held| (Arc::clone(&held.snapshot), held.read_at));
+        Reading::or_copy(self.load(agent).await, copy)
     }
 
     /// The summary of `agent` as contexts show it ([`Store::summary_of_step`]), from the database; `None` if there is no

@@ -13,6 +13,7 @@ mod exchange;
 mod fork;
 mod hold;
 mod lineage;
+mod project;
 mod queue;
 mod rebuild;
 mod recount;
@@ -46,12 +47,14 @@ use tokio_util::task::TaskTracker;
 use super::{
     AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, EditRequest, Edited, Enqueued,
     ExchangeQuery, Failure, Forked, ItemQuery, ItemRow, JournalledAnswer, KeptCalibration, Material,
-    MaterialLimits, Patch, Pins, Prune, RebuildRequest, Recount, RecountBatch, Recounted, Revised,
-    RollbackRequest, SaidMessage, Sample, SessionEnded, Settle, Store, StoreError, StoreResult,
-    StoredExchange, SummaryRow, Version, VersionFigures, VersionQuery, verify::AgentReport,
+    MaterialLimits, Patch, Pins, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount,
+    RecountBatch, Recounted, Revised, RollbackRequest, SaidMessage, Sample, SessionEnded, Settle, Store,
+    StoreError, StoreResult, StoredExchange, SummaryRow, Version, VersionFigures, VersionQuery,
+    verify::AgentReport,
 };
 use crate::domain::{
     agent::AgentId,
+    project::ProjectId,
     settings::{AgentSettings, SettingsPatch},
     time::Timestamp,
     work::{Lease, Reason},
@@ -379,6 +382,31 @@ impl Store for SqliteStore {
 
     async fn edit_item(&self, request: EditRequest) -> StoreResult<Edited> {
         self.writer.run(move |tx| Box::pin(edit::edit(tx, request))).await
+    }
+
+    async fn set_project(
+        &self,
+        agent: &AgentId,
+        project: Option<&ProjectId>,
+        now: Timestamp,
+    ) -> StoreResult<()> {
+        let (agent, project) = (agent.clone(), project.cloned());
+        self.writer
+            .run(move |tx| Box::pin(async move { project::set(tx, &agent, project, now).await }))
+            .await
+    }
+
+    async fn projects(&self, after: Option<&ProjectId>, limit: i64) -> StoreResult<Vec<ProjectFigures>> {
+        project::list(&mut *self.readers.acquire().await?, after.cloned(), limit).await
+    }
+
+    async fn project_stamp(&self, project: &ProjectId) -> StoreResult<Option<ProjectStamp>> {
+        project::stamp(&mut *self.readers.acquire().await?, project).await
+    }
+
+    async fn project(&self, project: &ProjectId) -> StoreResult<Option<(ProjectStamp, ProjectRow)>> {
+        let mut tx = self.readers.begin().await?;
+        project::load(&mut tx, project).await
     }
 
     async fn enqueue(

@@ -9,6 +9,7 @@ mod lineage;
 mod messages;
 mod pins;
 mod problems;
+mod projects;
 mod settings;
 mod summary;
 mod versions;

@@ -20,6 +20,17 @@ pub(super) async fn read(tx: &mut SqliteConnection, agent: &AgentId) -> StoreRes
     with_pending(tx, agent, sql).await
 }
 
+/// As [`read`], but what goes with the items as they are, also while a rebuild makes them anew.
+pub(super) async fn read_of_items(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+) -> StoreResult<Option<SummaryRow>> {
+    let sql = "-- sqlite/summary.read_of_items\nSELECT s.version, s.content, s.token_count, s.updated_at, \
+               a.summarized_through, a.first_exchange, a.pending_since \
+               FROM summaries s JOIN agents a ON a.agent_id = s.agent_id WHERE s.agent_id = ?1";
+    with_pending(tx, agent, sql).await
+}
+
 /// See [`super::super::Store::summary_of_step`]. A version that no update wrote begins a life of its own: what the ones
 /// before it say was taken back or corrected. Before the first step is covered there is no document, but for a fork's.
 /// While a rebuild catches up, it is the held one.

@@ -1,57 +1,87 @@
 //! `recapd versions`, `diff`, `rollback`, `rebuild` and `items`, over a database.
 
+use std::process::Output;
+
+use tempfile::TempDir;
+
 use super::{code, json, recapd, stderr, stdout};
 
-#[test]
-fn a_document_is_compared_corrected_and_gone_back_from() {
-    let folder = tempfile::tempdir().unwrap();
-    let database = folder.path().join("versions.db");
-    let run = |args: &[&str]| recapd().args(args).arg("--db").arg(&database).output().unwrap();
-    let told = |args: &[&str]| {
-        let output = run(args);
+/// A database in which `coder` has said what stands in `conversation`.
+struct Database {
+    folder: TempDir,
+}
+
+impl Database {
+    fn of(conversation: &str) -> Self {
+        let database = Self {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        let file = super::package_file(conversation);
+        database.told(&["replay", "--agent", "coder", file.to_str().unwrap()]);
+        database
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let path = self.folder.path().join("versions.db");
+        recapd().args(args).arg("--db").arg(path).output().unwrap()
+    }
+
+    /// What a command says that does what it is asked for.
+    fn told(&self, args: &[&str]) -> String {
+        let output = self.run(args);
         assert_eq!(code(&output), Some(0), "{args:?}: {}", stderr(&output));
         stdout(&output).trim_end().to_owned()
-    };
-    let conversation = super::package_file("examples/two-weeks.jsonl");
-    told(&["replay", "--agent", "coder", conversation.to_str().unwrap()]);
-    let newest = &json(&run(&["versions", "coder", "--limit", "1", "--json"]))["versions"][0];
-    let covers = newest["covers_through"].to_string();
-    let newest = newest["version"].as_i64().unwrap();
+    }
+
+    /// The newest version, and the last exchange it covers.
+    fn newest(&self) -> (i64, i64) {
+        let found = json(&self.run(&["versions", "coder", "--limit", "1", "--json"]));
+        let number = |name: &str| found["versions"][0][name].as_i64().unwrap();
+        (number("version"), number("covers_through"))
+    }
+}
+
+const EXAMPLE: &str = "examples/two-weeks.jsonl";
+
+#[test]
+fn versions_are_listed_and_compared() {
+    let database = Database::of(EXAMPLE);
+    let (newest, covers) = database.newest();
     assert!(newest > 2, "{newest}");
-    let listed = told(&["versions", "coder"]);
+    let listed = database.told(&["versions", "coder"]);
     assert_eq!(listed.lines().count().to_string(), newest.to_string());
     let first = listed.lines().next().unwrap();
     assert!(
         first.contains(&format!("covers through #{covers} (+")),
         "{listed}"
     );
+    assert!(database.told(&["versions", "coder", "1"]).starts_with("## "));
 
     let (before, newest) = ((newest - 1).to_string(), newest.to_string());
-    let changed = told(&["diff", "coder", &before]);
+    let told = database.told(&["diff", "coder", &before]);
     let head = format!("coder: version {before} -> {newest} (update), ");
-    assert!(changed.starts_with(&head), "{changed}");
-    assert!(changed.contains("\nadded #"), "{changed}");
-    assert!(!changed.contains("added #1\n"), "{changed}");
-    assert_eq!(told(&["diff", "coder"]), changed);
-    assert!(told(&["diff", "coder", "0", "1"]).contains("\nadded #1"));
-    assert_eq!(
-        told(&["diff", "coder", &newest, &newest]).lines().last(),
-        Some("no line changed")
-    );
-    let changes = json(&run(&["diff", "coder", &before, "--json"]));
-    let mut kinds = changes["changes"].as_array().unwrap().iter();
-    assert!(kinds.any(|change| change["kind"] == "added"), "{changes}");
-    assert!(told(&["versions", "coder", "1"]).starts_with("## "));
+    assert!(told.starts_with(&head), "{told}");
+    assert!(told.contains("\nadded #"), "{told}");
+    assert!(!told.contains("added #1\n"), "{told}");
+    assert_eq!(database.told(&["diff", "coder"]), told);
+    assert!(database.told(&["diff", "coder", "0", "1"]).contains("\nadded #1"));
+    let none = database.told(&["diff", "coder", &newest, &newest]);
+    assert_eq!(none.lines().last(), Some("no line changed"));
+    let found = json(&database.run(&["diff", "coder", &before, "--json"]));
+    let mut kinds = found["changes"].as_array().unwrap().iter();
+    assert!(kinds.any(|change| change["kind"] == "added"), "{found}");
+}
 
-    let items = told(&["items", "list", "coder"]);
+#[test]
+fn a_document_is_corrected_gone_back_from_and_made_anew() {
+    let database = Database::of(EXAMPLE);
+    let items = database.told(&["items", "list", "coder"]);
     let number = items.split_whitespace().next().unwrap().to_owned();
-    let pinned = told(&["items", "pin", "coder", &number]);
-    assert!(
-        pinned.starts_with(&format!("changed item {number} of coder: version ")),
-        "{pinned}"
-    );
-    let pinned = newest.parse::<i64>().unwrap() + 1;
-    let edit = [
+    let pinned = database.told(&["items", "pin", "coder", &number]);
+    let head = format!("changed item {number} of coder");
+    assert!(pinned.starts_with(&format!("{head}: version ")), "{pinned}");
+    let version = database.newest().0.to_string();
+    let edited = database.told(&[
         "items",
         "edit",
         "coder",
@@ -60,28 +90,22 @@ fn a_document_is_compared_corrected_and_gone_back_from() {
         "Chose RS256",
         "--importance",
         "decision",
-    ];
-    let edited = told(&edit);
-    assert!(
-        edited.starts_with(&format!("changed item {number} of coder, now item ")),
-        "{edited}"
-    );
-    let items = told(&["items", "list", "coder"]);
+    ]);
+    assert!(edited.starts_with(&format!("{head}, now item ")), "{edited}");
+    let items = database.told(&["items", "list", "coder"]);
     assert!(
         items.contains("(decision, edited, pinned): Chose RS256"),
         "{items}"
     );
-    assert!(told(&["summary", "coder"]).contains("Chose RS256 ("));
+    assert!(database.told(&["summary", "coder"]).contains("Chose RS256 ("));
 
-    let back = told(&["rollback", "coder", &pinned.to_string()]);
-    assert!(
-        back.starts_with(&format!("rolled coder back to version {pinned}, as version ")),
-        "{back}"
-    );
+    let back = database.told(&["rollback", "coder", &version]);
+    let head = format!("rolled coder back to version {version}, as version ");
+    assert!(back.starts_with(&head), "{back}");
     assert!(back.ends_with(": 1 items came back, 1 went"), "{back}");
-    let document = told(&["summary", "coder"]);
+    let document = database.told(&["summary", "coder"]);
     assert!(!document.contains("Chose RS256"), "{document}");
-    let rebuilt = told(&["rebuild", "coder"]);
+    let rebuilt = database.told(&["rebuild", "coder"]);
     assert!(
         rebuilt.starts_with("rebuilding coder as of version "),
         "{rebuilt}"
@@ -90,22 +114,14 @@ fn a_document_is_compared_corrected_and_gone_back_from() {
         rebuilt.contains("1 of them were edited or pinned: `recapd rollback coder "),
         "{rebuilt}"
     );
-    assert_eq!(
-        told(&["summary", "coder"]),
-        document,
-        "the old document until then"
-    );
-    told(&["verify"]);
+    let meanwhile = database.told(&["summary", "coder"]);
+    assert_eq!(meanwhile, document, "the old document until the new one is there");
+    database.told(&["verify"]);
 }
 
 #[test]
 fn what_is_not_there_is_said_with_what_is() {
-    let folder = tempfile::tempdir().unwrap();
-    let database = folder.path().join("versions.db");
-    let run = |args: &[&str]| recapd().args(args).arg("--db").arg(&database).output().unwrap();
-    let conversation = super::package_file("tests/fixtures/pidgin.jsonl");
-    let output = run(&["replay", "--agent", "coder", conversation.to_str().unwrap()]);
-    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    let database = Database::of("tests/fixtures/pidgin.jsonl");
     for (args, status, words) in [
         (&["versions", "coder"][..], 0, ""),
         (&["diff", "coder"], 0, ""),
@@ -124,7 +140,7 @@ fn what_is_not_there_is_said_with_what_is() {
         ),
         (&["versions", "nobody"], 3, "coder"),
     ] {
-        let output = run(args);
+        let output = database.run(args);
         assert_eq!(code(&output), Some(status), "{args:?}: {}", stderr(&output));
         assert!(stderr(&output).contains(words), "{}", stderr(&output));
     }

@@ -328,6 +328,19 @@ pub(crate) async fn a_rebuild_makes_everything_anew(db: &dyn Backend) {
         assert_eq!((shown.version, shown.content), (1, old.2.clone()));
         update(db, "a", exchanges).await;
     }
+    let project = "garden".parse().unwrap();
+    let store = db.store();
+    store
+        .set_project(&agent("a"), Some(&project), minute(100))
+        .await
+        .unwrap();
+    let (_, row) = store.project(&project).await.unwrap().unwrap();
+    let [member] = row.members.try_into().unwrap();
+    assert_eq!(
+        (member.items.len(), member.covers_through, member.pending.len()),
+        (4, 4, 2),
+        "a project is told the items as they are, and what is pending"
+    );
     let by_sql = "SELECT version || ' ' || covers_through FROM agent_summary";
     assert_eq!(db.text(by_sql).await.as_deref(), Some("1 6"));
     update(db, "a", 9).await;

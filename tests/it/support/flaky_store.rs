@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use recapd::{
     domain::{
         agent::AgentId,
+        project::ProjectId,
         settings::{AgentSettings, SettingsPatch},
         time::Timestamp,
         work::{Lease, Reason},
@@ -17,9 +18,10 @@ use recapd::{
     store::{
         AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, EditRequest, Edited,
         Enqueued, ExchangeQuery, Failure, Forked, ItemQuery, ItemRow, JournalledAnswer, KeptCalibration,
-        Material, MaterialLimits, Patch, Pins, Prune, RebuildRequest, Recount, RecountBatch, Recounted,
-        Revised, RollbackRequest, SaidMessage, Sample, SessionEnded, Settle, Store, StoreError, StoreResult,
-        StoredExchange, SummaryRow, Version, VersionFigures, VersionQuery, verify::AgentReport,
+        Material, MaterialLimits, Patch, Pins, ProjectFigures, ProjectRow, ProjectStamp, Prune,
+        RebuildRequest, Recount, RecountBatch, Recounted, Revised, RollbackRequest, SaidMessage, Sample,
+        SessionEnded, Settle, Store, StoreError, StoreResult, StoredExchange, SummaryRow, Version,
+        VersionFigures, VersionQuery, verify::AgentReport,
     },
 };
 
@@ -150,6 +152,10 @@ pass! {
     fn rebuild(request: RebuildRequest) -> Revised;
     fn items(agent: &AgentId, query: ItemQuery) -> Vec<ItemRow>;
     fn edit_item(request: EditRequest) -> Edited;
+    fn set_project(agent: &AgentId, project: Option<&ProjectId>, now: Timestamp) -> ();
+    fn projects(after: Option<&ProjectId>, limit: i64) -> Vec<ProjectFigures>;
+    fn project_stamp(project: &ProjectId) -> Option<ProjectStamp>;
+    fn project(project: &ProjectId) -> Option<(ProjectStamp, ProjectRow)>;
     fn enqueue(agent: &AgentId, reason: Reason, delay_ms: i64, now: Timestamp) -> Enqueued;
     fn claim(claim: ClaimRequest) -> Vec<Lease>;
     fn renew(leases: &[Lease], now: Timestamp, lease_ms: i64) -> Vec<i64>;
