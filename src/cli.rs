@@ -10,6 +10,7 @@ mod export;
 mod files;
 mod history;
 mod import;
+mod items;
 mod lineage;
 mod open;
 mod output;
@@ -22,6 +23,7 @@ mod serve;
 mod status;
 mod summary;
 mod verify;
+mod versions;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -65,8 +67,8 @@ struct Shared {
     /// Database file [default: database.url of the configuration]
     #[arg(long, global = true, value_name = "FILE")]
     db: Option<PathBuf>,
-    /// Ask the daemon there, e.g. `http://127.0.0.1:7411`, instead of opening the database (agents, project, summary, context,
-    /// mark, rewind, clear, fork, pin, unpin, pins, history, status)
+    /// Ask the daemon there, e.g. `http://127.0.0.1:7411`, instead of opening the database (agents, project, summary,
+    /// versions, diff, rollback, rebuild, items, context, mark, rewind, clear, fork, pin, unpin, pins, history, status)
     #[arg(long, global = true, value_name = "URL", conflicts_with = "db")]
     server: Option<String>,
     /// Print JSON for programs
@@ -86,6 +88,16 @@ enum Command {
     Project(project::Project),
     /// Print an agent's summary, or that of a project
     Summary(summary::Summary),
+    /// List the versions of an agent's summary that are kept, or print one
+    Versions(versions::Versions),
+    /// Print what changed between two versions of an agent's summary
+    Diff(versions::Diff),
+    /// Go back to an earlier version of an agent's summary
+    Rollback(versions::Rollback),
+    /// Throw an agent's summary away and have it made anew from the archive
+    Rebuild(versions::Rebuild),
+    /// Show the items of an agent's summary, pin them and correct them
+    Items(items::Items),
     /// Print what to send to a model for an agent, as content of a provider's request
     Context(context::Context),
     /// Set a mark in an agent's conversation, to go back to
@@ -141,6 +153,11 @@ fn run(cli: Cli, environment: &Environment) -> Result<ExitCode, Failed> {
         Command::Agents(agents) => agents.run(&loaded.config, &shared),
         Command::Project(project) => project.run(&loaded.config, &shared),
         Command::Summary(summary) => summary.run(&loaded.config, &shared),
+        Command::Versions(versions) => versions.run(&loaded.config, &shared),
+        Command::Diff(diff) => diff.run(&loaded.config, &shared),
+        Command::Rollback(rollback) => rollback.run(&loaded.config, &shared),
+        Command::Rebuild(rebuild) => rebuild.run(&loaded.config, &shared),
+        Command::Items(items) => items.run(&loaded.config, &shared),
         Command::Context(context) => context.run(&loaded.config, &shared),
         Command::Mark(mark) => mark.run(&loaded.config, &shared),
         Command::Rewind(rewind) => rewind.run(&loaded.config, &shared),

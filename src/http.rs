@@ -22,6 +22,7 @@ mod extract;
 mod frame;
 mod health;
 mod history;
+mod items;
 mod lineage;
 mod messages;
 mod negotiate;
@@ -33,6 +34,7 @@ mod sessions;
 mod settings;
 mod status;
 mod summary;
+mod versions;
 
 use std::{
     future::Future,
@@ -46,7 +48,7 @@ use axum::{
     extract::DefaultBodyLimit,
     http::StatusCode,
     middleware::from_fn_with_state,
-    routing::{get, post, put},
+    routing::{get, patch, post, put},
 };
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -186,6 +188,12 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
         .route("/v1/agents/{id}", get(settings::show).patch(settings::change))
         .route("/v1/agents/{id}/messages", post(messages::append))
         .route("/v1/agents/{id}/summary", get(summary::read))
+        .route("/v1/agents/{id}/summary/versions", get(versions::list))
+        .route("/v1/agents/{id}/summary/versions/{version}", get(versions::read))
+        .route("/v1/agents/{id}/rollback", post(versions::roll_back))
+        .route("/v1/agents/{id}/rebuild", post(versions::rebuild))
+        .route("/v1/agents/{id}/items", get(items::list))
+        .route("/v1/agents/{id}/items/{item}", patch(items::change))
         .route("/v1/agents/{id}/context", get(context::read))
         .route("/v1/agents/{id}/history", get(history::read))
         .route("/v1/agents/{id}/clear", post(lineage::clear))

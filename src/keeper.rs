@@ -8,6 +8,7 @@ mod counters;
 mod learning;
 mod step;
 mod tending;
+mod versions;
 
 use std::sync::Arc;
 
@@ -44,6 +45,7 @@ pub use counters::FindCounter;
 use counters::{Counters, Counting};
 use learning::{Learning, seen};
 pub use step::{ForkReply, StepReply};
+pub use versions::{EditedReply, ItemReply, RevisedReply};
 
 /// Messages of more bytes than this are counted on other threads: 2.5 ms of work at 40 MB/s.
 const COUNT_INLINE_BYTES_MAX: usize = 100_000;

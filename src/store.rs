@@ -12,12 +12,14 @@ pub mod record;
 pub mod recount;
 pub mod sqlite;
 pub mod verify;
+pub mod version;
 
 use async_trait::async_trait;
 
 pub use project::*;
 pub use record::*;
 pub use recount::*;
+pub use version::*;
 
 use crate::domain::{
     agent::AgentId,
@@ -48,6 +50,25 @@ pub enum StoreError {
     /// There is no such mark to go back to: never set, or left behind by a clear or an earlier rewind.
     #[error("{}", no_mark(.0.as_deref()))]
     UnknownMark(Option<String>),
+    /// There is no such version to go back to, or it is kept no longer.
+    #[error("{}", no_version(*.version, *.kept))]
+    UnknownVersion {
+        /// The version.
+        version: i64,
+        /// The oldest and the newest one that are kept, if there are any.
+        kept: Option<(i64, i64)>,
+    },
+    /// There is no such item that covers anything.
+    #[error("{}", no_item(*.item, *.now))]
+    UnknownItem {
+        /// The item.
+        item: i64,
+        /// The one that stands for its exchanges now, if it was replaced.
+        now: Option<i64>,
+    },
+    /// There are as many pinned items as there may be.
+    #[error("{ITEM_PINS_MAX} items are pinned, and no more can be")]
+    ItemPinsFull,
     /// There is no such message to pin in the agent's live history, or no such pin to take back.
     #[error("there is no message {0} that could be pinned, or it isn't pinned")]
     UnknownMessage(i64),
@@ -98,6 +119,21 @@ fn no_mark(label: Option<&str>) -> String {
         || "there is no mark".to_owned(),
         |label| format!("there is no mark `{label}`"),
     )
+}
+
+fn no_version(version: i64, kept: Option<(i64, i64)>) -> String {
+    let kept = match kept {
+        None => "there is none yet".to_owned(),
+        Some((oldest, newest)) => format!("{oldest} to {newest} are kept"),
+    };
+    format!("there is no version {version}: {kept}")
+}
+
+fn no_item(item: i64, now: Option<i64>) -> String {
+    let now = now.map_or_else(String::new, |now| {
+        format!("; what it stood for is told by item {now} now")
+    });
+    format!("there is no item {item}{now}")
 }
 
 /// Which of the guards of an update did not hold.
@@ -231,6 +267,38 @@ pub trait Store: Send + Sync {
     /// newest step of eviction that is covered as a whole. It changes once per step, so that the provider's prompt cache
     /// stays warm, and at once where a rewind has withdrawn something.
     async fn summary_of_step(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>>;
+
+    /// The newest versions of an agent's document that are kept, newest first, without their texts.
+    async fn versions(&self, agent: &AgentId, query: VersionQuery) -> StoreResult<Vec<VersionFigures>>;
+
+    /// One version; none if there is no such version, or it is kept no longer.
+    async fn version(&self, agent: &AgentId, version: i64) -> StoreResult<Option<Version>>;
+
+    /// Writes a new version of the items as of an earlier one. What later versions covered is pending again; what the
+    /// earlier one told of exchanges that were set aside since stays away, and digests stand for their neighbours. The
+    /// lease of an update under way is voided.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownAgent`] or [`StoreError::UnknownVersion`]; nothing is changed then.
+    async fn roll_back(&self, request: RollbackRequest) -> StoreResult<Revised>;
+
+    /// Throws the items away and makes all that has left the window pending, to be summarised again; what a fork came
+    /// with stays, or comes back. Readers get the document as it was until the new one covers as much. Mends what is
+    /// missing in the summary's tables, too. The lease of an update under way is voided.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownAgent`].
+    async fn rebuild(&self, request: RebuildRequest) -> StoreResult<Revised>;
+
+    /// The items that cover exchanges, by their numbers.
+    async fn items(&self, agent: &AgentId, query: ItemQuery) -> StoreResult<Vec<ItemRow>>;
+
+    /// Changes an item by hand, and writes the document anew. New words make an item of a new number, so that earlier
+    /// versions keep the old ones. The lease of an update under way is voided.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownAgent`], [`StoreError::UnknownItem`] or [`StoreError::ItemPinsFull`]; nothing is changed then.
+    async fn edit_item(&self, request: EditRequest) -> StoreResult<Edited>;
 
     /// Makes the agent one of `project`, or of none, whatever it belonged to.
     ///

@@ -84,9 +84,11 @@ impl From<StoreError> for Failed {
     fn from(error: StoreError) -> Self {
         let code = match error {
             StoreError::Unavailable(_) | StoreError::InUse(_) => UNAVAILABLE,
-            StoreError::UnknownAgent(_) | StoreError::UnknownMark(_) | StoreError::UnknownMessage(_) => {
-                NOT_FOUND
-            }
+            StoreError::UnknownAgent(_)
+            | StoreError::UnknownMark(_)
+            | StoreError::UnknownMessage(_)
+            | StoreError::UnknownVersion { .. }
+            | StoreError::UnknownItem { .. } => NOT_FOUND,
             StoreError::Schema(_) => CONFIGURATION,
             StoreError::Fenced(_)
             | StoreError::Refused(_)
@@ -94,6 +96,7 @@ impl From<StoreError> for Failed {
             | StoreError::ClientIdReused(_)
             | StoreError::WouldOverflow { .. }
             | StoreError::PinsFull { .. }
+            | StoreError::ItemPinsFull
             | StoreError::Inconsistent { .. } => 1,
         };
         Self {

@@ -157,17 +157,25 @@ pub(super) async fn open(config: &Config, agent: &AgentId) -> Result<Keeper, Fai
     Ok(assembly::keeper_alone(config, shared, Arc::new(SystemClock)).await?)
 }
 
-async fn ask(server: &str, agent: &AgentId, (action, body): (&str, Value)) -> Result<Value, Failed> {
+pub(super) async fn ask(
+    server: &str,
+    agent: &AgentId,
+    (action, body): (&str, Value),
+) -> Result<Value, Failed> {
     let path = format!("/v1/agents/{agent}/{action}");
     let text = Remote::new(server)?.post(&path, &body).await?;
     Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
 }
 
-fn written(reply: &impl Serialize) -> Result<Value, Failed> {
+pub(super) fn written(reply: &impl Serialize) -> Result<Value, Failed> {
     Ok(serde_json::to_value(reply).map_err(anyhow::Error::new)?)
 }
 
-fn print(shared: &Shared, reply: &Value, line: &dyn Fn(&Value) -> String) -> Result<ExitCode, Failed> {
+pub(super) fn print(
+    shared: &Shared,
+    reply: &Value,
+    line: &dyn Fn(&Value) -> String,
+) -> Result<ExitCode, Failed> {
     if shared.json {
         output::json(reply)?;
     } else {

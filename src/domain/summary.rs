@@ -9,12 +9,15 @@
 
 pub mod compaction;
 pub mod coverage;
+pub mod diff;
+pub mod edit;
 pub mod item;
 pub mod line;
 pub mod pending;
 pub mod render;
 pub mod section;
 pub mod shared;
+pub mod version;
 mod worth;
 
 #[cfg(test)]

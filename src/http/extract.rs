@@ -8,7 +8,7 @@ use axum::{
 };
 
 use super::problem::{Finding, INVALID_AGENT_ID, INVALID_PARAMETER, Place, Problem, UNKNOWN_PARAMETER};
-use crate::domain::agent::AgentId;
+use crate::domain::agent::{AgentId, InvalidAgentId};
 
 /// Names less alike than this (by Jaro and Winkler, 1 is equal) are no suggestion.
 const LIKENESS_MIN: f64 = 0.75;
@@ -23,12 +23,36 @@ impl<S: Send + Sync> FromRequestParts<S> for Agent {
         let Path(id) = Path::<String>::from_request_parts(parts, state)
             .await
             .map_err(|rejection| Problem::new(INVALID_AGENT_ID, rejection.body_text()))?;
-        match id.parse() {
-            Ok(agent) => Ok(Self(agent)),
-            Err(error) => Err(Problem::new(INVALID_AGENT_ID, error.to_string())
-                .hint("use the id under which the agent sends its messages")),
-        }
+        Ok(Self(named(&id)?))
     }
+}
+
+/// The agent of the path, and the number behind it.
+pub(super) struct Numbered(pub(super) AgentId, pub(super) i64);
+
+impl<S: Send + Sync> FromRequestParts<S> for Numbered {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let Path((id, number)) = Path::<(String, String)>::from_request_parts(parts, state)
+            .await
+            .map_err(|rejection| Problem::new(INVALID_AGENT_ID, rejection.body_text()))?;
+        let number = number.parse().map_err(|_| {
+            Problem::new(
+                INVALID_PARAMETER,
+                format!("the path ends with `{number}`, which is no number"),
+            )
+            .hint("give an integer, such as 12")
+        })?;
+        Ok(Self(named(&id)?, number))
+    }
+}
+
+fn named(id: &str) -> Result<AgentId, Problem> {
+    id.parse().map_err(|error: InvalidAgentId| {
+        Problem::new(INVALID_AGENT_ID, error.to_string())
+            .hint("use the id under which the agent sends its messages")
+    })
 }
 
 /// The parameters of a request, all of them known to its route.

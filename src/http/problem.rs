@@ -152,6 +152,17 @@ impl From<StoreError> for Problem {
                      what is pinned",
                 )
             }
+            StoreError::UnknownVersion { .. } => {
+                Self::new(UNKNOWN_VERSION, format!("{error}; nothing was changed")).hint(
+                    "GET /v1/agents/{id}/summary/versions lists those that are kept; schedule.versions_keep says how many",
+                )
+            }
+            StoreError::UnknownItem { .. } => {
+                Self::new(UNKNOWN_ITEM, format!("{error}; nothing was changed"))
+                    .hint("GET /v1/agents/{id}/items lists the items with their numbers")
+            }
+            StoreError::ItemPinsFull => Self::new(PINS_FULL, format!("{error}; nothing was changed"))
+                .hint("take a pin back: PATCH /v1/agents/{id}/items/{item} with {\"pinned\": false}"),
             StoreError::PinsFull { .. } => Self::new(PINS_FULL, format!("{error}; nothing was changed")).hint(
                 "unpin something: POST /v1/agents/{id}/unpin; or raise context.pins_max_tokens, of which at most a \
                  quarter of a request is used",

@@ -302,6 +302,7 @@ fn items(member: ProjectMember, redactor: &Redactor) -> Vec<Item> {
             text,
             origin: Origin::Digest,
             provisional: true,
+            pinned: false,
         });
     }
     items.extend(digest_items(&pending));

@@ -8,17 +8,23 @@ mod append;
 mod archive;
 mod calibration;
 mod complete;
+mod edit;
 mod exchange;
 mod fork;
+mod hold;
 mod lineage;
 mod project;
 mod queue;
+mod rebuild;
 mod recount;
+mod revise;
+mod rollback;
 mod row;
 mod schedule;
 mod session;
 mod summary;
 mod verify;
+mod version;
 mod writer;
 
 use std::{
@@ -39,10 +45,12 @@ use sqlx::{
 use tokio_util::task::TaskTracker;
 
 use super::{
-    AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
-    Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Pins,
-    ProjectFigures, ProjectRow, ProjectStamp, Prune, Recount, RecountBatch, Recounted, SaidMessage, Sample,
-    SessionEnded, Settle, Store, StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
+    AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, EditRequest, Edited, Enqueued,
+    ExchangeQuery, Failure, Forked, ItemQuery, ItemRow, JournalledAnswer, KeptCalibration, Material,
+    MaterialLimits, Patch, Pins, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount,
+    RecountBatch, Recounted, Revised, RollbackRequest, SaidMessage, Sample, SessionEnded, Settle, Store,
+    StoreError, StoreResult, StoredExchange, SummaryRow, Version, VersionFigures, VersionQuery,
+    verify::AgentReport,
 };
 use crate::domain::{
     agent::AgentId,
@@ -54,7 +62,7 @@ use crate::domain::{
 use writer::Writer;
 
 /// The schema this recapd writes, one entry per migration.
-const MIGRATIONS: [(i64, &str, &str); 5] = [
+const MIGRATIONS: [(i64, &str, &str); 6] = [
     (
         1,
         "schema",
@@ -72,6 +80,11 @@ const MIGRATIONS: [(i64, &str, &str); 5] = [
         include_str!("../../migrations/sqlite/0004_counts.sql"),
     ),
     (5, "forks", include_str!("../../migrations/sqlite/0005_forks.sql")),
+    (
+        8,
+        "versions",
+        include_str!("../../migrations/sqlite/0008_versions.sql"),
+    ),
 ];
 
 /// How a database is opened.
@@ -341,6 +354,34 @@ impl Store for SqliteStore {
     async fn summary_of_step(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
         let mut tx = self.readers.begin().await?;
         summary::of_step(&mut tx, agent).await
+    }
+
+    async fn versions(&self, agent: &AgentId, query: VersionQuery) -> StoreResult<Vec<VersionFigures>> {
+        version::list(&mut *self.readers.acquire().await?, agent, query).await
+    }
+
+    async fn version(&self, agent: &AgentId, version: i64) -> StoreResult<Option<Version>> {
+        version::load(&mut *self.readers.acquire().await?, agent, version).await
+    }
+
+    async fn roll_back(&self, request: RollbackRequest) -> StoreResult<Revised> {
+        self.writer
+            .run(move |tx| Box::pin(rollback::roll_back(tx, request)))
+            .await
+    }
+
+    async fn rebuild(&self, request: RebuildRequest) -> StoreResult<Revised> {
+        self.writer
+            .run(move |tx| Box::pin(rebuild::rebuild(tx, request)))
+            .await
+    }
+
+    async fn items(&self, agent: &AgentId, query: ItemQuery) -> StoreResult<Vec<ItemRow>> {
+        edit::list(&mut *self.readers.acquire().await?, agent, query).await
+    }
+
+    async fn edit_item(&self, request: EditRequest) -> StoreResult<Edited> {
+        self.writer.run(move |tx| Box::pin(edit::edit(tx, request))).await
     }
 
     async fn set_project(

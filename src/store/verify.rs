@@ -125,6 +125,8 @@ pub(super) struct ExchangeFact {
 /// One item that covers exchanges.
 pub(super) struct ItemFact {
     pub(super) item: i64,
+    /// Its number where it was copied from.
+    pub(super) known_as: i64,
     pub(super) started_at: Timestamp,
     pub(super) ended_at: Timestamp,
     pub(super) source_tokens: i64,
@@ -138,8 +140,8 @@ pub(super) struct VersionFact {
     pub(super) version: i64,
     pub(super) covers_after: i64,
     pub(super) covers_through: i64,
-    /// A rewind wrote it.
-    pub(super) rewinds: bool,
+    /// It may cover less than the one before.
+    pub(super) goes_back: bool,
     pub(super) tokens: i64,
     pub(super) counted: i64,
 }
@@ -359,12 +361,9 @@ fn check_versions(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Brea
     }
     for pair in facts.versions.windows(2) {
         let [a, b] = pair else { continue };
-        // A rewind takes coverage back and covers nothing.
-        let follows = if b.rewinds {
-            b.covers_after <= a.covers_through && b.covers_after == b.covers_through
-        } else {
-            b.covers_after >= a.covers_through
-        };
+        // What takes coverage back covers nothing.
+        let goes_back = b.covers_after <= a.covers_through && b.covers_after == b.covers_through;
+        let follows = b.covers_after >= a.covers_through || (b.goes_back && goes_back);
         if b.version != a.version + 1 || !follows || skips(a.covers_through, b.covers_after) {
             let found = format!(
                 "version {} begins after #{}, version {} ended at #{}",

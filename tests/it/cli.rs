@@ -12,6 +12,7 @@ mod pins;
 mod project;
 mod replay;
 mod selftest;
+mod versions;
 
 use std::{
     path::{Path, PathBuf},

@@ -12,3 +12,4 @@ mod problems;
 mod projects;
 mod settings;
 mod summary;
+mod versions;

@@ -5,8 +5,10 @@
 mod append;
 mod archive;
 mod complete;
+mod edit;
 mod fences;
 mod fork;
+mod hands;
 mod lease;
 mod lineage;
 pub(crate) mod lineage_scripts;
@@ -24,6 +26,7 @@ mod settle;
 mod sqlite;
 mod steps;
 mod verify;
+mod versions;
 
 use std::{collections::BTreeSet, path::Path, process::Command};
 
@@ -112,6 +115,16 @@ macro_rules! every_test {
                 a_clear_in_the_child_hides_the_parent,
                 a_later_clear_or_rewind_of_the_parent_leaves_the_child_alone;
             same_window: memory_and_database_decide_the_same_boundary;
+            versions: versions_are_listed_and_read, a_rollback_says_what_the_earlier_version_said,
+                a_rollback_brings_back_what_was_replaced_or_dropped, a_rollback_leaves_away_what_was_set_aside,
+                a_rollback_brings_nothing_forgotten_back, a_rollback_to_nowhere_changes_nothing, an_update_under_way_comes_too_late,
+                a_rebuild_makes_everything_anew, a_rebuild_can_be_asked_for_twice_and_given_up,
+                a_rebuild_mends_emptied_tables, a_rebuild_of_nothing_needs_no_work,
+                a_rebuild_keeps_what_a_fork_came_with, a_rewind_during_a_rebuild_ends_the_hold;
+            edit: items_are_listed, new_words_make_a_new_item, an_edited_item_is_never_condensed_again,
+                a_pin_keeps_an_item_in_the_document, what_cannot_be_edited_is_refused,
+                an_update_under_way_is_too_late_for_an_edit;
+            hands: hands_may_reach_in_at_any_time;
             verify: everything_together_verifies_clean, an_unknown_agent_cannot_be_verified,
                 lost_messages_are_found, torn_exchanges_are_found, a_window_that_does_not_fit_is_found,
                 exchanges_in_two_states_are_found, a_document_over_its_ceiling_is_found,

@@ -6,3 +6,4 @@ mod lineage;
 mod lives;
 mod replies;
 mod stop;
+mod versions;

@@ -5,6 +5,7 @@
 //!
 //! Invariant: the document never exceeds `max_tokens`, nor the part of it that [`SummaryPolicy::merge_below`] allows;
 //! the rest is room for what is pending ([`super::pending`]).
+//! Invariant: a pinned item is neither shortened nor dropped, as long as pinned ones take a quarter of the room at most.
 //! Invariant: the result depends on the arguments alone, not on the order of the items.
 
 mod page;

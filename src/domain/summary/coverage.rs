@@ -76,6 +76,25 @@ pub fn digest_items(exchanges: &[Exchange]) -> Vec<Item> {
     digests(&live(exchanges))
 }
 
+/// The numbers from 1 to `through` that none of `covered` holds.
+pub fn gaps(mut covered: Vec<ExchangeRange>, through: i64) -> Vec<ExchangeRange> {
+    covered.sort_unstable();
+    let mut gaps = Vec::new();
+    let mut next = 1;
+    let end = ExchangeRange {
+        first: through.saturating_add(1),
+        last: i64::MAX,
+    };
+    for range in covered.into_iter().chain([end]) {
+        let last = range.first.min(end.first) - 1;
+        if next <= last {
+            gaps.push(ExchangeRange { first: next, last });
+        }
+        next = next.max(range.last.saturating_add(1));
+    }
+    gaps
+}
+
 fn live(exchanges: &[Exchange]) -> Vec<&Exchange> {
     let mut live: Vec<&Exchange> = exchanges
         .iter()
@@ -191,6 +210,7 @@ fn blank(covered: &[&Exchange]) -> Item {
         gist: String::new(),
         origin: Origin::Digest,
         provisional: true,
+        pinned: false,
     }
 }
 
@@ -297,6 +317,22 @@ mod tests {
         ] {
             assert!(text.chars().count() <= chars_max);
             assert!(text.contains(last), "{text}");
+        }
+    }
+
+    #[test]
+    fn gaps_are_what_no_range_holds() {
+        let range = |(first, last)| ExchangeRange { first, last };
+        for (covered, through, expected) in [
+            (vec![], 0, vec![]),
+            (vec![], 3, vec![(1, 3)]),
+            (vec![(4, 6), (1, 2), (5, 8)], 9, vec![(3, 3), (9, 9)]),
+            (vec![(2, 9)], 5, vec![(1, 1)]),
+            (vec![(7, 9)], 5, vec![(1, 5)]),
+        ] {
+            let covered: Vec<ExchangeRange> = covered.into_iter().map(range).collect();
+            let expected: Vec<ExchangeRange> = expected.into_iter().map(range).collect();
+            assert_eq!(gaps(covered, through), expected);
         }
     }
 

@@ -22,6 +22,7 @@ pub(crate) fn item(n: i64, ended_at: Timestamp) -> Item {
         gist: format!("Fixed bug {n}"),
         origin: Origin::Model,
         provisional: false,
+        pinned: false,
     }
 }
 
@@ -106,6 +107,7 @@ pub(crate) fn any_item(as_of: Timestamp) -> impl Strategy<Value = Item> {
                     Origin::Model
                 },
                 provisional,
+                pinned: false,
             }
         },
     )

@@ -68,6 +68,8 @@ pub enum Origin {
     Offline,
     /// The digest of an exchange that nobody summarised (yet).
     Digest,
+    /// Written by an operator: nothing condenses it again.
+    Edited,
 }
 
 impl Origin {
@@ -77,12 +79,13 @@ impl Origin {
             Self::Model => "model",
             Self::Offline => "offline",
             Self::Digest => "digest",
+            Self::Edited => "edited",
         }
     }
 
     /// The origin of that name.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Model, Self::Offline, Self::Digest]
+        [Self::Model, Self::Offline, Self::Digest, Self::Edited]
             .into_iter()
             .find(|origin| origin.name() == name)
     }
@@ -144,4 +147,6 @@ pub struct Item {
     pub origin: Origin,
     /// To be condensed again when a model is there.
     pub provisional: bool,
+    /// An operator keeps it in the document, in full, as far as pinned items have room ([`super::compaction`]).
+    pub pinned: bool,
 }

@@ -42,6 +42,14 @@ pub(in super::super) const UNKNOWN_PROJECT: Kind =
 pub(in super::super) const UNKNOWN_MARK: Kind = kind(StatusCode::NOT_FOUND, "unknown_mark", "Unknown mark");
 pub(in super::super) const UNKNOWN_MESSAGE: Kind =
     kind(StatusCode::NOT_FOUND, "unknown_message", "Unknown message");
+pub(in super::super) const UNKNOWN_VERSION: Kind =
+    kind(StatusCode::NOT_FOUND, "unknown_version", "Unknown version");
+pub(in super::super) const UNKNOWN_ITEM: Kind = kind(StatusCode::NOT_FOUND, "unknown_item", "Unknown item");
+pub(in super::super) const INVALID_EDIT: Kind = kind(
+    StatusCode::BAD_REQUEST,
+    "invalid_edit",
+    "Invalid change of an item",
+);
 pub(in super::super) const PINS_FULL: Kind =
     kind(StatusCode::CONFLICT, "pins_full", "No room for another pin");
 pub(in super::super) const UNKNOWN_SPEAKER: Kind =

@@ -4,6 +4,7 @@ use sqlx::{Row as _, SqliteConnection};
 
 use super::{
     super::{Completed, Fence, Patch, Settle, StoreError, StoreResult},
+    hold,
     queue::{self, RunOutcome},
 };
 use crate::domain::{
@@ -25,6 +26,7 @@ pub(super) async fn complete(
     let boundary = move_watermark(tx, &lease.agent, patch.lo, patch.hi, patch.run.finished_at).await?;
     guard_exchanges(tx, &lease.agent, &patch).await?;
     write_version(tx, &lease, &patch).await?;
+    hold::release(tx, &lease.agent, patch.hi, boundary == patch.hi + 1).await?;
     let first_item = reserve_items(tx, &lease.agent, &patch).await?;
     write_items(tx, &lease.agent, &patch, first_item).await?;
     guard_coverage(tx, &lease.agent, &patch, first_item).await?;
@@ -50,13 +52,17 @@ async fn guard_lease(tx: &mut SqliteConnection, lease: &Lease) -> StoreResult<()
     found.map(drop).ok_or(StoreError::Fenced(Fence::Lease))
 }
 
+/// Readers get the document, unless an earlier one is held until a rebuild has caught up ([`hold`]).
 pub(super) async fn write_document(
     tx: &mut SqliteConnection,
     lease: &Lease,
     patch: &Patch,
 ) -> StoreResult<()> {
-    let sql = "-- sqlite/complete.write_document\nUPDATE summaries SET content = ?3, version = version + 1, \
-               token_count = ?4, updated_at = ?5, next_ageing_at = ?6 WHERE agent_id = ?1 AND version = ?2";
+    let sql = "-- sqlite/complete.write_document\nUPDATE summaries SET version = version + 1, next_ageing_at = ?6, \
+               content = CASE WHEN held_version IS NULL THEN ?3 ELSE content END, \
+               token_count = CASE WHEN held_version IS NULL THEN ?4 ELSE token_count END, \
+               updated_at = CASE WHEN held_version IS NULL THEN ?5 ELSE updated_at END \
+               WHERE agent_id = ?1 AND version = ?2";
     let done = sqlx::query(sql)
         .bind(lease.agent.as_str())
         .bind(patch.version)
@@ -165,7 +171,7 @@ pub(super) async fn write_items(
 ) -> StoreResult<()> {
     let sql = "-- sqlite/complete.write_item\nINSERT INTO summary_items (agent_id, item, added_version, \
                dropped_version, importance, origin, provisional, started_at, ended_at, source_tokens, text, brief, \
-               gist) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+               gist, pinned) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
     let version = patch.version + 1;
     for (number, (item, dropped)) in (first_item..).zip(&patch.added) {
         sqlx::query(sql)
@@ -182,6 +188,7 @@ pub(super) async fn write_items(
             .bind(item.text.as_str())
             .bind(item.brief.as_str())
             .bind(item.gist.as_str())
+            .bind(item.pinned)
             .execute(&mut *tx)
             .await?;
         write_ranges(tx, agent, number, item).await?;
@@ -386,6 +393,7 @@ pub(super) async fn settle(
     if count_live(tx, &lease.agent, settle.lo, settle.hi).await? != 0 {
         return Err(StoreError::Fenced(Fence::Exchanges));
     }
+    hold::release(tx, &lease.agent, settle.hi, boundary == settle.hi + 1).await?;
     let rearmed = !(boundary == settle.hi + 1 && delete_row(tx, &lease).await?);
     if rearmed {
         rearm(tx, &lease, 0, settle.now).await?;

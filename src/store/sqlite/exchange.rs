@@ -24,7 +24,7 @@ pub(super) async fn load(
         "(SELECT min(w.version) FROM summary_versions w WHERE w.agent_id = e.agent_id ",
         "   AND w.covers_after < e.exchange AND e.exchange <= w.covers_through AND NOT EXISTS ",
         "   (SELECT 1 FROM summary_versions r WHERE r.agent_id = w.agent_id AND r.version > w.version ",
-        "    AND r.rewind_seq IS NOT NULL AND r.covers_through < e.exchange)) END ",
+        "    AND r.kind <> 'update' AND r.covers_through < e.exchange)) END ",
         "FROM exchange_log e JOIN agents a ON a.agent_id = e.agent_id WHERE e.agent_id = ?1 ",
         "AND e.exchange BETWEEN ?2 AND ?3 AND e.set_aside_at IS NULL ",
         "AND (e.role = 'exchange' OR (?2 = 0 AND e.exchange = a.preamble_exchange)) ",

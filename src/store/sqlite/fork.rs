@@ -169,7 +169,8 @@ async fn copy_session(tx: &mut SqliteConnection, parent: &AgentId, child: &Agent
     Ok(())
 }
 
-/// The document as it is, as the child's first version, and the items in it. Returns how many.
+/// The document of the items as they are, as the child's first version, and these items. Returns how many. During a
+/// rebuild it isn't the one that the parent's readers get.
 async fn copy_document(
     tx: &mut SqliteConnection,
     from: &AgentRow,
@@ -177,16 +178,18 @@ async fn copy_document(
     now: Timestamp,
 ) -> StoreResult<i64> {
     let document = "-- sqlite/fork.document\nINSERT INTO summaries (agent_id, version, content, token_count, updated_at, \
-                    next_ageing_at) SELECT ?2, min(version, 1), content, token_count, updated_at, next_ageing_at \
-                    FROM summaries WHERE agent_id = ?1";
+                    next_ageing_at) SELECT ?2, min(s.version, 1), coalesce(v.content, s.content), \
+                    coalesce(v.token_count, s.token_count), s.updated_at, s.next_ageing_at FROM summaries s \
+                    LEFT JOIN summary_versions v ON v.agent_id = s.agent_id AND v.version = s.version \
+                    WHERE s.agent_id = ?1";
     let version = "-- sqlite/fork.version\nINSERT INTO summary_versions (agent_id, version, lease_token, covers_after, \
                    covers_through, exchanges, path, content, token_count, as_of, created_at) \
                    SELECT ?2, 1, ?3, 0, ?4, 0, v.path, v.content, v.token_count, v.as_of, ?5 FROM summary_versions v \
                    JOIN summaries s ON s.agent_id = v.agent_id AND s.version = v.version WHERE v.agent_id = ?1";
     let items = "-- sqlite/fork.items\nINSERT INTO summary_items (agent_id, item, added_version, importance, origin, \
-                 provisional, started_at, ended_at, source_tokens, text, brief, gist, source_agent_id) \
+                 provisional, started_at, ended_at, source_tokens, text, brief, gist, pinned, source_agent_id, source_item) \
                  SELECT ?2, item, 1, importance, origin, 0, started_at, ended_at, source_tokens, text, brief, gist, \
-                 coalesce(source_agent_id, agent_id) FROM summary_items \
+                 pinned, coalesce(source_agent_id, agent_id), source_item FROM summary_items \
                  WHERE agent_id = ?1 AND removed_version IS NULL AND dropped_version IS NULL";
     let ranges = "-- sqlite/fork.ranges\nINSERT INTO summary_item_ranges (agent_id, item, first_exchange, last_exchange) \
                   SELECT ?2, r.item, r.first_exchange, r.last_exchange FROM summary_item_ranges r JOIN summary_items i \

@@ -7,7 +7,7 @@ use sqlx::{Row as _, SqliteConnection};
 
 use super::{
     super::{AppendRequest, Stepped, StoreResult},
-    recount,
+    hold, recount,
     row::{self, exchange_columns},
 };
 use crate::domain::{agent::AgentId, exchange::Exchange, ledger::Ledger, lineage::Mark, time::Timestamp};
@@ -60,6 +60,8 @@ pub(super) async fn rewind(
     let Some((exchange, set_aside)) = go_back(tx, agent, ledger, label.as_deref(), at).await? else {
         return Ok(Stepped::Ignored { label });
     };
+    // What readers get during a rebuild may tell of what was set aside.
+    hold::release(tx, agent, 0, true).await?;
     let version = if ledger.summarized_through < covered_through {
         // What comes back may be counted by the counter of an earlier model.
         recount::begin_again(tx, agent).await?;

@@ -116,7 +116,7 @@ pub(super) async fn load(
 
 async fn member(tx: &mut SqliteConnection, row: &SqliteRow) -> StoreResult<Option<ProjectMember>> {
     let agent = row::agent_id(row, 0)?;
-    let Some(summary) = summary::read(tx, &agent).await? else {
+    let Some(summary) = summary::read_of_items(tx, &agent).await? else {
         return Ok(None);
     };
     Ok(Some(ProjectMember {

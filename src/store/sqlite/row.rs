@@ -184,7 +184,7 @@ pub(super) fn message(row: &SqliteRow) -> StoreResult<StoredMessage> {
 }
 
 /// Reads `item, importance, origin, provisional, started_at, ended_at, source_tokens, text, brief, gist, ranges`,
-/// where `ranges` is a JSON array of pairs.
+/// where `ranges` is a JSON array of pairs, and `pinned` wherever it stands.
 pub(super) fn item(row: &SqliteRow) -> StoreResult<Item> {
     let number: i64 = row.try_get(0)?;
     let importance: String = row.try_get(1)?;
@@ -213,5 +213,6 @@ pub(super) fn item(row: &SqliteRow) -> StoreResult<Item> {
         gist: row.try_get(9)?,
         origin: Origin::from_name(&origin).ok_or_else(|| wrong("origin", &origin))?,
         provisional: row.try_get::<i64, _>(3)? == 1,
+        pinned: row.try_get::<i64, _>("pinned")? == 1,
     })
 }

@@ -7,24 +7,39 @@ use super::{
         JournalledAnswer, Material, MaterialLimits, PENDING_SHOWN_MAX, PendingBefore, StoreError,
         StoreResult, StoredExchange, SummaryRow,
     },
-    exchange,
+    exchange, hold,
     row::{self, exchange_columns},
 };
 use crate::domain::{agent::AgentId, exchange::Exchange, summary::item::Item, time::Timestamp};
 
 /// The document with what is pending behind it.
 pub(super) async fn read(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
-    let sql = "-- sqlite/summary.read\nSELECT s.version, s.content, s.token_count, s.updated_at, \
+    let sql = "-- sqlite/summary.read\nSELECT coalesce(s.held_version, s.version), s.content, s.token_count, s.updated_at, \
+               coalesce(s.held_through, a.summarized_through), a.first_exchange, a.pending_since \
+               FROM summaries s JOIN agents a ON a.agent_id = s.agent_id WHERE s.agent_id = ?1";
+    with_pending(tx, agent, sql).await
+}
+
+/// As [`read`], but what goes with the items as they are, also while a rebuild makes them anew.
+pub(super) async fn read_of_items(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+) -> StoreResult<Option<SummaryRow>> {
+    let sql = "-- sqlite/summary.read_of_items\nSELECT s.version, s.content, s.token_count, s.updated_at, \
                a.summarized_through, a.first_exchange, a.pending_since \
                FROM summaries s JOIN agents a ON a.agent_id = s.agent_id WHERE s.agent_id = ?1";
     with_pending(tx, agent, sql).await
 }
 
-/// See [`super::super::Store::summary_of_step`]. A rewind's version begins a life of its own: what the ones before it
-/// say is partly set aside. Before the first step is covered there is no document, but for a fork's.
+/// See [`super::super::Store::summary_of_step`]. A version that no update wrote begins a life of its own: what the ones
+/// before it say was taken back or corrected. Before the first step is covered there is no document, but for a fork's.
+/// While a rebuild catches up, it is the held one.
 pub(super) async fn of_step(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
+    if hold::is_held(tx, agent).await? {
+        return read(tx, agent).await;
+    }
     let sql = "-- sqlite/summary.of_step\nWITH life (version) AS (SELECT max(version) FROM summary_versions \
-               WHERE agent_id = ?1 AND rewind_seq IS NOT NULL), \
+               WHERE agent_id = ?1 AND kind <> 'update'), \
                step (through) AS (SELECT e.through_exchange FROM evictions e JOIN agents a ON a.agent_id = e.agent_id \
                WHERE e.agent_id = ?1 AND e.through_exchange <= a.summarized_through ORDER BY e.eviction DESC LIMIT 1), \
                shown (version) AS (SELECT min(v.version) FROM summary_versions v JOIN agents a ON a.agent_id = v.agent_id \
@@ -60,7 +75,8 @@ async fn with_pending(
         updated_at: Timestamp(row.try_get(3)?),
         summarized_through,
         first_exchange,
-        pending_since: row::time(&row, 6)?,
+        // During a rebuild exchanges are pending that the document tells of: nobody needs to know.
+        pending_since: row::time(&row, 6)?.filter(|_| summarized_through + 1 < first_exchange),
         pending_before: count_pending(tx, agent, summarized_through, named_from).await?,
         pending,
     }))
@@ -206,7 +222,7 @@ pub(super) async fn shown_items(tx: &mut SqliteConnection, agent: &AgentId) -> S
     let sql = "-- sqlite/summary.shown_items\nSELECT i.item, i.importance, i.origin, i.provisional, i.started_at, \
                i.ended_at, i.source_tokens, i.text, i.brief, i.gist, \
                (SELECT json_group_array(json_array(r.first_exchange, r.last_exchange)) FROM summary_item_ranges r \
-                WHERE r.agent_id = i.agent_id AND r.item = i.item) \
+                WHERE r.agent_id = i.agent_id AND r.item = i.item), i.pinned \
                FROM summary_items i WHERE i.agent_id = ?1 AND i.removed_version IS NULL AND i.dropped_version IS NULL \
                ORDER BY i.item";
     let found = sqlx::query(sql).bind(agent.as_str()).fetch_all(tx).await?;

@@ -105,9 +105,9 @@ async fn exchanges(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Ve
 
 async fn items(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Vec<ItemFact>> {
     let sql = "-- sqlite/verify.items\nSELECT i.item, i.started_at, i.ended_at, i.source_tokens, r.first_exchange, \
-               r.last_exchange, i.source_agent_id IS NOT NULL, coalesce(s.started_at = i.started_at \
+               r.last_exchange, i.source_agent_id IS NOT NULL, coalesce(i.source_item, i.item), coalesce(s.started_at = i.started_at \
                AND s.ended_at = i.ended_at AND s.source_tokens = i.source_tokens, 0) FROM summary_items i \
-               LEFT JOIN summary_items s ON s.agent_id = i.source_agent_id AND s.item = i.item LEFT JOIN summary_item_ranges r \
+               LEFT JOIN summary_items s ON s.agent_id = i.source_agent_id AND s.item = coalesce(i.source_item, i.item) LEFT JOIN summary_item_ranges r \
                ON r.agent_id = i.agent_id AND r.item = i.item \
                WHERE i.agent_id = ?1 AND i.removed_version IS NULL ORDER BY i.item, r.first_exchange";
     let mut items: Vec<ItemFact> = Vec::new();
@@ -119,7 +119,8 @@ async fn items(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Vec<It
                 started_at: Timestamp(row.try_get(1)?),
                 ended_at: Timestamp(row.try_get(2)?),
                 source_tokens: row.try_get(3)?,
-                copies: row.try_get::<bool, _>(6)?.then_some(row.try_get(7)?),
+                known_as: row.try_get(7)?,
+                copies: row.try_get::<bool, _>(6)?.then_some(row.try_get(8)?),
                 ranges: Vec::new(),
             });
         }
@@ -144,8 +145,9 @@ async fn confirm_copies(
     };
     for fact in items.iter_mut().filter(|fact| fact.copies == Some(false)) {
         let is_as_kept = record.items.iter().any(|kept| {
-            (kept.item, kept.started_at, kept.ended_at, kept.source_tokens)
-                == (fact.item, fact.started_at, fact.ended_at, fact.source_tokens)
+            (kept.item == fact.item || kept.item == fact.known_as)
+                && (kept.started_at, kept.ended_at, kept.source_tokens)
+                    == (fact.started_at, fact.ended_at, fact.source_tokens)
         });
         fact.copies = Some(is_as_kept);
     }
@@ -158,7 +160,7 @@ async fn versions(
     counter: &dyn TokenCounter,
 ) -> StoreResult<Vec<VersionFact>> {
     let sql = "-- sqlite/verify.versions\nSELECT version, covers_after, covers_through, token_count, content, \
-               rewind_seq IS NOT NULL FROM summary_versions WHERE agent_id = ?1 ORDER BY version";
+               kind IN ('rewind', 'rollback', 'rebuild') FROM summary_versions WHERE agent_id = ?1 ORDER BY version";
     let found = sqlx::query(sql).bind(agent.as_str()).fetch_all(tx).await?;
     let facts = found.iter().map(|row| -> Result<VersionFact, sqlx::Error> {
         Ok(VersionFact {
@@ -167,7 +169,7 @@ async fn versions(
             covers_through: row.try_get(2)?,
             tokens: row.try_get(3)?,
             counted: counter.count(row.try_get(4)?),
-            rewinds: row.try_get(5)?,
+            goes_back: row.try_get(5)?,
         })
     });
     Ok(facts.collect::<Result<_, _>>()?)

@@ -16,11 +16,12 @@ use recapd::{
         work::{Lease, Reason},
     },
     store::{
-        AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
-        Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Pins,
-        ProjectFigures, ProjectRow, ProjectStamp, Prune, Recount, RecountBatch, Recounted, SaidMessage,
-        Sample, SessionEnded, Settle, Store, StoreError, StoreResult, StoredExchange, SummaryRow,
-        verify::AgentReport,
+        AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, EditRequest, Edited,
+        Enqueued, ExchangeQuery, Failure, Forked, ItemQuery, ItemRow, JournalledAnswer, KeptCalibration,
+        Material, MaterialLimits, Patch, Pins, ProjectFigures, ProjectRow, ProjectStamp, Prune,
+        RebuildRequest, Recount, RecountBatch, Recounted, Revised, RollbackRequest, SaidMessage, Sample,
+        SessionEnded, Settle, Store, StoreError, StoreResult, StoredExchange, SummaryRow, Version,
+        VersionFigures, VersionQuery, verify::AgentReport,
     },
 };
 
@@ -145,6 +146,12 @@ pass! {
     fn last_said(agent: &AgentId, limit: i64) -> Vec<SaidMessage>;
     fn summary(agent: &AgentId) -> Option<SummaryRow>;
     fn summary_of_step(agent: &AgentId) -> Option<SummaryRow>;
+    fn versions(agent: &AgentId, query: VersionQuery) -> Vec<VersionFigures>;
+    fn version(agent: &AgentId, version: i64) -> Option<Version>;
+    fn roll_back(request: RollbackRequest) -> Revised;
+    fn rebuild(request: RebuildRequest) -> Revised;
+    fn items(agent: &AgentId, query: ItemQuery) -> Vec<ItemRow>;
+    fn edit_item(request: EditRequest) -> Edited;
     fn set_project(agent: &AgentId, project: Option<&ProjectId>, now: Timestamp) -> ();
     fn projects(after: Option<&ProjectId>, limit: i64) -> Vec<ProjectFigures>;
     fn project_stamp(project: &ProjectId) -> Option<ProjectStamp>;

@@ -16,11 +16,12 @@ use recapd::{
         work::{Lease, Reason},
     },
     store::{
-        AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
-        Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Pins,
-        ProjectFigures, ProjectRow, ProjectStamp, Prune, Recount, RecountBatch, Recounted, SaidMessage,
-        Sample, SessionEnded, Settle, Store, StoreError, StoreResult, StoredExchange, SummaryRow,
-        verify::AgentReport,
+        AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, EditRequest, Edited,
+        Enqueued, ExchangeQuery, Failure, Forked, ItemQuery, ItemRow, JournalledAnswer, KeptCalibration,
+        Material, MaterialLimits, Patch, Pins, ProjectFigures, ProjectRow, ProjectStamp, Prune,
+        RebuildRequest, Recount, RecountBatch, Recounted, Revised, RollbackRequest, SaidMessage, Sample,
+        SessionEnded, Settle, Store, StoreError, StoreResult, StoredExchange, SummaryRow, Version,
+        VersionFigures, VersionQuery, verify::AgentReport,
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -204,6 +205,30 @@ impl Store for TroubledStore {
 
     async fn summary_of_step(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
         self.enter("summary_of_step").await?.summary_of_step(agent).await
+    }
+
+    async fn versions(&self, agent: &AgentId, query: VersionQuery) -> StoreResult<Vec<VersionFigures>> {
+        self.enter("versions").await?.versions(agent, query).await
+    }
+
+    async fn version(&self, agent: &AgentId, version: i64) -> StoreResult<Option<Version>> {
+        self.enter("version").await?.version(agent, version).await
+    }
+
+    async fn roll_back(&self, request: RollbackRequest) -> StoreResult<Revised> {
+        self.enter("roll_back").await?.roll_back(request).await
+    }
+
+    async fn rebuild(&self, request: RebuildRequest) -> StoreResult<Revised> {
+        self.enter("rebuild").await?.rebuild(request).await
+    }
+
+    async fn items(&self, agent: &AgentId, query: ItemQuery) -> StoreResult<Vec<ItemRow>> {
+        self.enter("items").await?.items(agent, query).await
+    }
+
+    async fn edit_item(&self, request: EditRequest) -> StoreResult<Edited> {
+        self.enter("edit_item").await?.edit_item(request).await
     }
 
     async fn enqueue(

@@ -41,6 +41,10 @@ const CHARS_WORTH: i64 = 16;
 /// Lines are counted with a number of three digits: an estimate may be too high by a little, but not too low.
 const WIDEST_NUMBER: usize = 100;
 
+/// Pinned items stand in full before anything else gets room, up to this part of it, in percent; what is pinned beyond
+/// is treated like any other. Well under [`HEADLINES_PERCENT`], so that no pinned line has to go.
+const PINNED_PERCENT_MAX: i64 = 25;
+
 /// How much an item of each importance weighs.
 fn weight(importance: Importance) -> i64 {
     match importance {
@@ -69,6 +73,10 @@ struct Line {
     index: usize,
     section: Section,
     form: Form,
+    /// The longest form it may have.
+    longest: Form,
+    /// It is pinned, and has room for it: neither shortened nor dropped.
+    is_safe: bool,
     gone: bool,
     score: i64,
     /// Tokens of the whole line in each form, once counted; in a dense page of the text alone.
@@ -113,10 +121,15 @@ impl<'a> Page<'a> {
             .iter()
             .enumerate()
             .filter_map(|(index, item)| {
+                // What is pinned is never too old.
+                let oldest = item.pinned.then_some(Section::Week);
+                let section = ageing.section_of(item, as_of).or(oldest)?;
                 Some(Line {
                     index,
-                    section: ageing.section_of(item, as_of)?,
+                    section,
                     form: Form::Gist,
+                    longest: section.default_form(),
+                    is_safe: false,
                     gone: false,
                     score: score(item, as_of, ageing),
                     costs: [None; Form::ALL.len()],
@@ -141,19 +154,42 @@ impl<'a> Page<'a> {
 
     /// Decides by the size with default forms, and leaves the lines in them; or as headlines when not even these fit.
     pub(super) fn choose_path(&mut self, policy: &SummaryPolicy) -> Path {
+        self.make_safe(policy.merge_tokens() * PINNED_PERCENT_MAX / 100);
         // Headlines are the least that the items need. Counting them first spares counting the long forms of a
         // backlog that can't be shown in them anyway.
         if self.tokens >= policy.merge_tokens() {
             return Path::Full;
         }
         for line in &mut self.lines {
-            line.form = line.section.default_form();
+            line.form = line.longest;
         }
         self.add_up();
         match self.tokens {
             tokens if tokens < policy.append_tokens() => Path::Append,
             tokens if tokens < policy.merge_tokens() => Path::Merge,
             _ => Path::Full,
+        }
+    }
+
+    /// Gives pinned lines the room that they have, worth most first.
+    fn make_safe(&mut self, room: i64) {
+        let is_pinned = |at: &usize| self.items[self.lines[*at].index].pinned;
+        let mut pinned: Vec<usize> = (0..self.lines.len()).filter(is_pinned).collect();
+        pinned.sort_by_key(|&at| {
+            let line = &self.lines[at];
+            (Reverse(line.score), age_order(&self.items[line.index]), at)
+        });
+        let mut taken = 0;
+        for at in pinned {
+            let cost = self.cost(at, Form::Text);
+            if taken + cost <= room {
+                taken += cost;
+                let line = &mut self.lines[at];
+                (line.is_safe, line.form, line.longest) = (true, Form::Text, Form::Text);
+            }
+        }
+        if taken > 0 {
+            self.add_up();
         }
     }
 
@@ -200,7 +236,8 @@ impl<'a> Page<'a> {
     /// Makes the page fit anew: all lines as headlines, fewer lines if that isn't enough, longer ones with what is left.
     fn fit(&mut self, limit: i64) {
         for line in &mut self.lines {
-            (line.form, line.gone) = (Form::Gist, false);
+            line.form = if line.is_safe { Form::Text } else { Form::Gist };
+            line.gone = false;
         }
         self.truncated_tokens = 0;
         self.add_up();
@@ -262,7 +299,7 @@ impl<'a> Page<'a> {
     fn shorten(&mut self, only: Option<Section>) {
         for at in 0..self.lines.len() {
             let line = &self.lines[at];
-            if line.gone || only.is_some_and(|section| section != line.section) {
+            if line.gone || line.is_safe || only.is_some_and(|section| section != line.section) {
                 continue;
             }
             let saved = self.cost(at, line.form) - self.cost(at, Form::Gist);
@@ -304,7 +341,7 @@ impl<'a> Page<'a> {
     /// What a line's longer forms gain per character, each against the form before; a longer form is never better
     /// than a shorter one, so that it comes after it.
     fn gains(&mut self, at: usize) -> Vec<(i64, Form)> {
-        let (longest, score) = (self.lines[at].section.default_form(), self.lines[at].score);
+        let (longest, score) = (self.lines[at].longest, self.lines[at].score);
         let (mut shorter, mut best) = (self.measure(at, Form::Gist), i64::MAX);
         let mut gains = Vec::new();
         for form in [Form::Brief, Form::Text]
@@ -335,7 +372,7 @@ impl<'a> Page<'a> {
     }
 
     /// Drops whole lines until the page is under `limit`, and well under it if any has to go: least told per token
-    /// first, decisions and constraints last.
+    /// first, decisions and constraints late, what is pinned last.
     fn truncate(&mut self, limit: i64) {
         if self.tokens < limit {
             return;
@@ -351,7 +388,8 @@ impl<'a> Page<'a> {
                 let item = &self.items[line.index];
                 let is_kept_to_the_last = item.importance >= Importance::Constraint;
                 let worth = per_cost(line.score, told.max(1), cost);
-                (is_kept_to_the_last, worth, age_order(item), line.index, at)
+                let rank = (line.is_safe, is_kept_to_the_last);
+                (rank, worth, age_order(item), line.index, at)
             })
             .collect();
         order.sort_unstable();

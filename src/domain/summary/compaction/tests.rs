@@ -1,3 +1,5 @@
+mod pinned;
+
 use proptest::prelude::*;
 
 use super::*;

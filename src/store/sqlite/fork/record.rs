@@ -185,7 +185,7 @@ async fn items(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Vec<It
     let sql = "-- sqlite/fork.read_items\nSELECT i.item, i.importance, i.origin, i.provisional, i.started_at, i.ended_at, \
                i.source_tokens, i.text, i.brief, i.gist, (SELECT json_group_array(json_array(r.first_exchange, \
                r.last_exchange)) FROM summary_item_ranges r WHERE r.agent_id = i.agent_id AND r.item = i.item), \
-               i.source_agent_id FROM summary_items i WHERE i.agent_id = ?1 ORDER BY i.item";
+               i.source_agent_id, i.pinned FROM summary_items i WHERE i.agent_id = ?1 ORDER BY i.item";
     let found = sqlx::query(sql).bind(agent.as_str()).fetch_all(tx).await?;
     let items = found.iter().map(|found| {
         let item = row::item(found)?;

@@ -6,25 +6,16 @@
 use sqlx::{Row as _, SqliteConnection};
 
 use super::super::{
-    super::{AppendRequest, Patch, RunRecord, StoreResult},
-    complete, queue,
+    super::{AppendRequest, StoreResult},
+    revise::{self, Revision},
     row::{self, exchange_columns},
-    summary,
 };
-use crate::{
-    domain::{
-        agent::AgentId,
-        exchange::Exchange,
-        ledger::Ledger,
-        summary::{
-            compaction::{Composition, compose},
-            coverage::digest_items,
-            item::Item,
-        },
-        time::Timestamp,
-        work::Lease,
-    },
-    tokenizer,
+use crate::domain::{
+    agent::AgentId,
+    exchange::Exchange,
+    ledger::Ledger,
+    summary::{coverage::digest_items, version::VersionKind},
+    time::Timestamp,
 };
 
 /// Withdraws what reaches beyond the watermark of `ledger`. Returns the new version.
@@ -37,30 +28,27 @@ pub(super) async fn withdraw(
     let (agent, through) = (&request.agent, ledger.summarized_through);
     let removed = reaching_beyond(tx, agent, through).await?;
     let orphans = covered_before(tx, agent, &removed, through).await?;
-    let mut items = summary::shown_items(tx, agent).await?;
-    items.retain(|item| !removed.contains(&item.item));
-    let old = items.len();
-    items.extend(digest_items(&orphans));
-    let (version, as_of) = current(tx, request, at).await?;
-    let counter = tokenizer::ceiling_counter();
-    let composition = compose(&items, as_of, &request.rules.policy, counter.as_ref());
-    let patch = patch(request, &items, old, composition, (version, through, as_of));
-    let lease = Lease {
-        agent: agent.clone(),
-        token: queue::next_token(tx).await?,
-        claimed_wake: 0,
-        attempt: 0,
-        crashes: 0,
-        reasons: 0,
-        ready_at: request.now,
+    let (_, as_of) = revise::current(tx, agent).await?;
+    let as_of = if request.replayed {
+        as_of.map_or(at, |as_of| as_of.max(at))
+    } else {
+        request.now
     };
-    complete::write_document(tx, &lease, &patch).await?;
-    complete::write_version(tx, &lease, &patch).await?;
-    note_rewind(tx, agent, version + 1, ledger.last_seq).await?;
-    let first_item = complete::reserve_items(tx, agent, &patch).await?;
-    complete::write_items(tx, agent, &patch, first_item).await?;
-    complete::retire_items(tx, agent, &Patch { removed, ..patch }).await?;
-    Ok(version + 1)
+    let revision = Revision {
+        agent,
+        kind: VersionKind::Rewind,
+        through,
+        gains: None,
+        removed,
+        added: digest_items(&orphans),
+        hidden: Vec::new(),
+        policy: &request.rules.policy,
+        as_of,
+        now: request.now,
+    };
+    let version = revise::write(tx, revision).await?.version;
+    note_rewind(tx, agent, version, ledger.last_seq).await?;
+    Ok(version)
 }
 
 /// The items that stand for an exchange after `through`.
@@ -101,67 +89,6 @@ async fn covered_before(
         .fetch_all(tx)
         .await?;
     found.iter().map(|row| row::exchange(row, 0)).collect()
-}
-
-/// The document's version, and the time its items are aged by.
-async fn current(
-    tx: &mut SqliteConnection,
-    request: &AppendRequest,
-    at: Timestamp,
-) -> StoreResult<(i64, Timestamp)> {
-    let sql = "-- sqlite/withdraw.current\nSELECT s.version, a.as_of FROM summaries s \
-               JOIN agents a ON a.agent_id = s.agent_id WHERE s.agent_id = ?1";
-    let row = sqlx::query(sql)
-        .bind(request.agent.as_str())
-        .fetch_one(tx)
-        .await?;
-    let as_of = if request.replayed {
-        row::time(&row, 1)?.map_or(at, |as_of| as_of.max(at))
-    } else {
-        request.now
-    };
-    Ok((row.try_get(0)?, as_of))
-}
-
-fn patch(
-    request: &AppendRequest,
-    items: &[Item],
-    old: usize,
-    composition: Composition,
-    (version, through, as_of): (i64, i64, Timestamp),
-) -> Patch {
-    let is_dropped = |index: usize| composition.dropped.binary_search(&index).is_ok();
-    let (kept, digests) = items.split_at(old);
-    Patch {
-        version,
-        lo: through,
-        hi: through,
-        exchanges: 0,
-        added: (old..)
-            .zip(digests)
-            .map(|(index, item)| (item.clone(), is_dropped(index)))
-            .collect(),
-        dropped: (0..)
-            .zip(kept)
-            .filter(|(index, _)| is_dropped(*index))
-            .map(|(_, item)| item.item)
-            .collect(),
-        removed: Vec::new(),
-        content: composition.document,
-        token_count: composition.tokens,
-        path: composition.path,
-        as_of,
-        next_ageing_at: composition.next_change,
-        has_more: !digests.is_empty(),
-        park: None,
-        rearm_wait_ms: 0,
-        batch_exchanges: request.rules.batch_exchanges,
-        run: RunRecord {
-            started_at: request.now,
-            finished_at: request.now,
-            ..RunRecord::default()
-        },
-    }
 }
 
 async fn note_rewind(tx: &mut SqliteConnection, agent: &AgentId, version: i64, seq: i64) -> StoreResult<()> {

@@ -1,0 +1,51 @@
+//! Versions of the document: what wrote them.
+
+use serde::{Deserialize, Serialize};
+
+/// What wrote a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VersionKind {
+    /// An update: exchanges were summarised, or items grew older.
+    Update,
+    /// A rewind withdrew items.
+    Rewind,
+    /// An operator went back to an earlier version.
+    Rollback,
+    /// An operator threw the items away, to have them made anew.
+    Rebuild,
+    /// An operator edited or pinned an item.
+    Edit,
+}
+
+impl VersionKind {
+    /// All kinds.
+    pub const ALL: [Self; 5] = [
+        Self::Update,
+        Self::Rewind,
+        Self::Rollback,
+        Self::Rebuild,
+        Self::Edit,
+    ];
+
+    /// The name under which it is stored.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Update => "update",
+            Self::Rewind => "rewind",
+            Self::Rollback => "rollback",
+            Self::Rebuild => "rebuild",
+            Self::Edit => "edit",
+        }
+    }
+
+    /// The kind of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Whether it may cover less than the version before it.
+    pub fn goes_back(self) -> bool {
+        matches!(self, Self::Rewind | Self::Rollback | Self::Rebuild)
+    }
+}

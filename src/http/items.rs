@@ -1,0 +1,92 @@
+//! `GET /v1/agents/{id}/items` and `PATCH /v1/agents/{id}/items/{item}`: what the document is made of, and its correction
+//! by hand.
+
+use axum::{
+    Json,
+    extract::{Request, State},
+    http::Uri,
+};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    SharedApp, body,
+    extract::{Agent, Numbered, Parameters, proposal},
+    problem::{Finding, INVALID_BODY, INVALID_EDIT, Place, Problem},
+    versions::known,
+};
+use crate::{
+    domain::summary::edit::{EditError, FIELDS, ItemEdit},
+    keeper::{EditedReply, ItemReply},
+    store::ItemQuery,
+};
+
+/// Items on a page, and at most.
+const LIMIT: i64 = 50;
+const LIMIT_MAX: i64 = 200;
+const EXAMPLE: &str = r#"send an object such as {"text": "Chose RS256 for the tokens", "pinned": true}"#;
+
+/// A page of items, by their numbers.
+#[derive(Serialize)]
+pub(super) struct Page {
+    items: Vec<ItemReply>,
+    /// Where the next page begins; none on the last one.
+    next_cursor: Option<i64>,
+}
+
+/// Lists the items of the document; with `all` those too that aren't in it any more.
+pub(super) async fn list(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    uri: Uri,
+) -> Result<Json<Page>, Problem> {
+    let parameters = Parameters::read(&uri, &["limit", "cursor", "all"])?;
+    let limit = parameters.integer("limit", 1..=LIMIT_MAX)?.unwrap_or(LIMIT);
+    let query = ItemQuery {
+        after: parameters.integer("cursor", 0..=i64::MAX)?.unwrap_or(0),
+        limit: limit + 1,
+        all: parameters.flag("all")?,
+    };
+    known(&app, &agent).await?;
+    let found = app.parts.store.items(&agent, query).await?;
+    let shown = usize::try_from(limit).unwrap_or(usize::MAX);
+    let has_more = found.len() > shown;
+    let items: Vec<ItemReply> = found.into_iter().take(shown).map(ItemReply::from).collect();
+    let last = items.last().map(|reply| reply.item.item);
+    Ok(Json(Page {
+        items,
+        next_cursor: last.filter(|_| has_more),
+    }))
+}
+
+/// Changes an item.
+pub(super) async fn change(
+    State(app): State<SharedApp>,
+    Numbered(agent, item): Numbered,
+    request: Request,
+) -> Result<Json<EditedReply>, Problem> {
+    Parameters::read(request.uri(), &[])?;
+    let (_, bytes) = body::read(&app.settings, request).await?;
+    let change: Value = serde_json::from_slice(&bytes)
+        .map_err(|error| Problem::new(INVALID_BODY, format!("the body is no JSON: {error}")).hint(EXAMPLE))?;
+    let edit = ItemEdit::parse(&change).map_err(|error| refusal(&error))?;
+    let keeper = app.parts.keeper.clone();
+    let edited = app
+        .see_through(async move { keeper.edit_item(&agent, item, edit).await })
+        .await?;
+    Ok(Json(edited))
+}
+
+fn refusal(error: &EditError) -> Problem {
+    let problem = Problem::new(INVALID_EDIT, error.to_string());
+    let (name, hint) = match error {
+        EditError::Nothing => return problem.hint(EXAMPLE),
+        EditError::Unknown(name) => (name.as_str(), proposal(name, &FIELDS)),
+        EditError::Invalid { name, expected } => (*name, format!("give {expected}")),
+    };
+    let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+    problem.hint(hint.clone()).findings(vec![Finding {
+        place: Place::Pointer(pointer),
+        detail: hint,
+    }])
+}

@@ -1,0 +1,177 @@
+//! `GET /v1/agents/{id}/summary/versions` and `/{version}`, `POST /v1/agents/{id}/rollback` and `rebuild`.
+
+use axum::{
+    Json,
+    extract::{Request, State},
+    http::{HeaderMap, HeaderValue, Uri, header::VARY},
+    response::{IntoResponse, Response},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    SharedApp,
+    extract::{Agent, Numbered, Parameters},
+    lineage,
+    negotiate::preferred,
+    problem::Problem,
+};
+use crate::{
+    domain::{agent::AgentId, summary::version::VersionKind, time::Timestamp},
+    keeper::RevisedReply,
+    store::{Store, StoreError, StoreResult, Version, VersionFigures, VersionQuery},
+};
+
+const JSON: &str = "application/json";
+const MARKDOWN: &str = "text/markdown";
+/// Versions on a page, and at most.
+const LIMIT: i64 = 50;
+const LIMIT_MAX: i64 = 200;
+
+/// A version in figures.
+#[derive(Serialize)]
+struct Figures {
+    version: i64,
+    kind: VersionKind,
+    path: String,
+    covers_after: i64,
+    covers_through: i64,
+    exchanges: i64,
+    tokens: i64,
+    as_of: Timestamp,
+    created_at: Timestamp,
+}
+
+/// A page of versions, newest first.
+#[derive(Serialize)]
+pub(super) struct Page {
+    versions: Vec<Figures>,
+    /// Where the next page begins; none on the last one.
+    next_cursor: Option<i64>,
+}
+
+/// A version with its text.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    figures: Figures,
+    content: String,
+}
+
+/// The body of a rollback.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Target {
+    version: i64,
+}
+
+/// The body of a rebuild.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+impl From<VersionFigures> for Figures {
+    fn from(figures: VersionFigures) -> Self {
+        Self {
+            version: figures.version,
+            kind: figures.kind,
+            path: figures.path,
+            covers_after: figures.covers_after,
+            covers_through: figures.covers_through,
+            exchanges: figures.exchanges,
+            tokens: figures.tokens,
+            as_of: figures.as_of,
+            created_at: figures.created_at,
+        }
+    }
+}
+
+/// Lists the versions that are kept.
+pub(super) async fn list(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    uri: Uri,
+) -> Result<Json<Page>, Problem> {
+    let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
+    let limit = parameters.integer("limit", 1..=LIMIT_MAX)?.unwrap_or(LIMIT);
+    let before = parameters.integer("cursor", 1..=i64::MAX)?;
+    known(&app, &agent).await?;
+    // One more than asked for tells whether there is a next page.
+    let query = VersionQuery {
+        before,
+        limit: limit + 1,
+    };
+    let found = app.parts.store.versions(&agent, query).await?;
+    let shown = usize::try_from(limit).unwrap_or(usize::MAX);
+    let has_more = found.len() > shown;
+    let versions: Vec<Figures> = found.into_iter().take(shown).map(Figures::from).collect();
+    let last = versions.last().map(|version| version.version);
+    Ok(Json(Page {
+        versions,
+        next_cursor: last.filter(|_| has_more),
+    }))
+}
+
+/// Reads one version: its document, or what is known of it.
+pub(super) async fn read(
+    State(app): State<SharedApp>,
+    Numbered(agent, number): Numbered,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    Parameters::read(&uri, &[])?;
+    known(&app, &agent).await?;
+    let Version { figures, content } = kept(app.parts.store.as_ref(), &agent, number).await?;
+    let vary = [(VARY, HeaderValue::from_static("accept"))];
+    Ok(if preferred(&headers, &[JSON, MARKDOWN]) == MARKDOWN {
+        let kind = [("content-type", "text/markdown; charset=utf-8")];
+        (vary, kind, content).into_response()
+    } else {
+        let figures = figures.into();
+        (vary, Json(Shown { figures, content })).into_response()
+    })
+}
+
+/// Goes back to a version.
+pub(super) async fn roll_back(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Json<RevisedReply>, Problem> {
+    let Target { version } = lineage::read(&app, request, r#"{"version": 12}"#).await?;
+    let keeper = app.parts.keeper.clone();
+    let done = app.see_through(async move { keeper.roll_back(&agent, version).await });
+    Ok(Json(done.await?))
+}
+
+/// Has everything summarised again.
+pub(super) async fn rebuild(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Json<RevisedReply>, Problem> {
+    let Nothing {} = lineage::read(&app, request, "{}").await?;
+    let keeper = app.parts.keeper.clone();
+    let done = app.see_through(async move { keeper.rebuild(&agent).await });
+    Ok(Json(done.await?))
+}
+
+/// Whether the agent is known.
+pub(super) async fn known(app: &SharedApp, agent: &AgentId) -> Result<(), Problem> {
+    let row = app.parts.store.agent(agent).await?;
+    row.map(drop).ok_or_else(|| Problem::unknown_agent(agent))
+}
+
+/// A version, or the error that says which there are.
+async fn kept(store: &dyn Store, agent: &AgentId, version: i64) -> StoreResult<Version> {
+    if let Some(found) = store.version(agent, version).await? {
+        return Ok(found);
+    }
+    let query = VersionQuery {
+        before: None,
+        limit: LIMIT_MAX,
+    };
+    let all = store.versions(agent, query).await?;
+    let ends = all.last().zip(all.first());
+    let kept = ends.map(|(oldest, newest)| (oldest.version, newest.version));
+    Err(StoreError::UnknownVersion { version, kept })
+}

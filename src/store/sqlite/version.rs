@@ -1,0 +1,95 @@
+//! Reading versions of the document.
+
+use sqlx::{Row as _, SqliteConnection, sqlite::SqliteRow};
+
+use super::super::{StoreError, StoreResult, Version, VersionFigures, VersionQuery};
+use crate::domain::{agent::AgentId, summary::version::VersionKind, time::Timestamp};
+
+/// The columns of [`VersionFigures`], as [`figures`] reads them.
+macro_rules! version_columns {
+    () => {
+        "version, kind, path, covers_after, covers_through, exchanges, token_count, as_of, created_at"
+    };
+}
+
+/// The newest versions, newest first.
+pub(super) async fn list(
+    connection: &mut SqliteConnection,
+    agent: &AgentId,
+    query: VersionQuery,
+) -> StoreResult<Vec<VersionFigures>> {
+    let sql = concat!(
+        "-- sqlite/version.list\nSELECT ",
+        version_columns!(),
+        " FROM summary_versions WHERE agent_id = ?1 AND version < ?2 ORDER BY version DESC LIMIT ?3"
+    );
+    let found = sqlx::query(sql)
+        .bind(agent.as_str())
+        .bind(query.before.unwrap_or(i64::MAX))
+        .bind(query.limit)
+        .fetch_all(connection)
+        .await?;
+    found.iter().map(figures).collect()
+}
+
+/// One version, if it is kept.
+pub(super) async fn load(
+    connection: &mut SqliteConnection,
+    agent: &AgentId,
+    version: i64,
+) -> StoreResult<Option<Version>> {
+    let sql = concat!(
+        "-- sqlite/version.load\nSELECT ",
+        version_columns!(),
+        ", content FROM summary_versions WHERE agent_id = ?1 AND version = ?2"
+    );
+    let found = sqlx::query(sql)
+        .bind(agent.as_str())
+        .bind(version)
+        .fetch_optional(connection)
+        .await?;
+    let read = |row: SqliteRow| -> StoreResult<Version> {
+        Ok(Version {
+            figures: figures(&row)?,
+            content: row.try_get(9)?,
+        })
+    };
+    found.map(read).transpose()
+}
+
+/// The oldest and the newest version that are kept.
+pub(super) async fn kept(
+    connection: &mut SqliteConnection,
+    agent: &AgentId,
+) -> StoreResult<Option<(i64, i64)>> {
+    let sql =
+        "-- sqlite/version.kept\nSELECT min(version), max(version) FROM summary_versions WHERE agent_id = ?1";
+    let row = sqlx::query(sql)
+        .bind(agent.as_str())
+        .fetch_one(connection)
+        .await?;
+    let oldest: Option<i64> = row.try_get(0)?;
+    let newest: Option<i64> = row.try_get(1)?;
+    Ok(oldest.zip(newest))
+}
+
+fn figures(row: &SqliteRow) -> StoreResult<VersionFigures> {
+    let version: i64 = row.try_get(0)?;
+    let kind: String = row.try_get(1)?;
+    Ok(VersionFigures {
+        version,
+        kind: VersionKind::from_name(&kind).ok_or_else(|| StoreError::Inconsistent {
+            table: "summary_versions",
+            row: format!("version {version}"),
+            column: "kind",
+            value: kind.clone(),
+        })?,
+        path: row.try_get(2)?,
+        covers_after: row.try_get(3)?,
+        covers_through: row.try_get(4)?,
+        exchanges: row.try_get(5)?,
+        tokens: row.try_get(6)?,
+        as_of: Timestamp(row.try_get(7)?),
+        created_at: Timestamp(row.try_get(8)?),
+    })
+}

@@ -1,0 +1,142 @@
+//! Versions of a summary and what a hand does to them: requests and rows, without a word of SQL.
+
+use crate::domain::{
+    agent::AgentId,
+    summary::{compaction::SummaryPolicy, edit::ItemEdit, item::Item, version::VersionKind},
+    time::Timestamp,
+};
+
+use super::Enqueued;
+
+/// Which versions to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VersionQuery {
+    /// Only earlier ones than this, if given.
+    pub before: Option<i64>,
+    /// At most so many, the newest ones.
+    pub limit: i64,
+}
+
+/// A version of a document, but for its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionFigures {
+    /// Its number.
+    pub version: i64,
+    /// What wrote it.
+    pub kind: VersionKind,
+    /// How its document came to its size: `append`, `merge` or `full`.
+    pub path: String,
+    /// The last exchange that the summary covered before.
+    pub covers_after: i64,
+    /// The last exchange that it covers.
+    pub covers_through: i64,
+    /// How many exchanges it newly covers.
+    pub exchanges: i64,
+    /// Tokens of its document.
+    pub tokens: i64,
+    /// The time its items were aged by.
+    pub as_of: Timestamp,
+    /// When it was written.
+    pub created_at: Timestamp,
+}
+
+/// A version of a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// What is known of it.
+    pub figures: VersionFigures,
+    /// Its document as Markdown; empty if there is nothing in it.
+    pub content: String,
+}
+
+/// A wish to go back to an earlier version.
+#[derive(Clone, Debug)]
+pub struct RollbackRequest {
+    /// Whose document.
+    pub agent: AgentId,
+    /// The version whose items are wanted back.
+    pub version: i64,
+    /// What the new document may hold.
+    pub policy: SummaryPolicy,
+    /// When.
+    pub now: Timestamp,
+}
+
+/// A wish to throw the items away and have them made anew.
+#[derive(Clone, Debug)]
+pub struct RebuildRequest {
+    /// Whose.
+    pub agent: AgentId,
+    /// What the new documents may hold.
+    pub policy: SummaryPolicy,
+    /// When.
+    pub now: Timestamp,
+}
+
+/// What a rollback or a rebuild did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Revised {
+    /// The new version.
+    pub version: i64,
+    /// The last exchange it covers.
+    pub covers_through: i64,
+    /// How many exchanges that were covered are pending again.
+    pub uncovered: i64,
+    /// Items that are back.
+    pub restored: i64,
+    /// Items that are gone.
+    pub removed: i64,
+    /// Of these, those that an operator had edited or pinned.
+    pub edited: i64,
+    /// What it did to the queue, if anything is to be summarised.
+    pub enqueued: Option<Enqueued>,
+}
+
+/// An item that covers exchanges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ItemRow {
+    /// The item.
+    pub item: Item,
+    /// The version that brought it.
+    pub added_version: i64,
+    /// It is in the document; else it was too old or had no room.
+    pub shown: bool,
+}
+
+/// Which items to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ItemQuery {
+    /// Only those with larger numbers.
+    pub after: i64,
+    /// At most so many, by their numbers.
+    pub limit: i64,
+    /// Those too that aren't in the document.
+    pub all: bool,
+}
+
+/// A change of one item by hand.
+#[derive(Clone, Debug)]
+pub struct EditRequest {
+    /// Whose item.
+    pub agent: AgentId,
+    /// Its number.
+    pub item: i64,
+    /// The change.
+    pub edit: ItemEdit,
+    /// What the new document may hold.
+    pub policy: SummaryPolicy,
+    /// When.
+    pub now: Timestamp,
+}
+
+/// What an edit did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edited {
+    /// The new version.
+    pub version: i64,
+    /// The item now; a change of its words gave it a new number.
+    pub row: ItemRow,
+}
+
+/// The most items of one agent that may be pinned.
+pub const ITEM_PINS_MAX: i64 = 100;

@@ -1,0 +1,147 @@
+//! `recapd versions`, `diff`, `rollback`, `rebuild` and `items`, over a database.
+
+use std::process::Output;
+
+use tempfile::TempDir;
+
+use super::{code, json, recapd, stderr, stdout};
+
+/// A database in which `coder` has said what stands in `conversation`.
+struct Database {
+    folder: TempDir,
+}
+
+impl Database {
+    fn of(conversation: &str) -> Self {
+        let database = Self {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        let file = super::package_file(conversation);
+        database.told(&["replay", "--agent", "coder", file.to_str().unwrap()]);
+        database
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let path = self.folder.path().join("versions.db");
+        recapd().args(args).arg("--db").arg(path).output().unwrap()
+    }
+
+    /// What a command says that does what it is asked for.
+    fn told(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert_eq!(code(&output), Some(0), "{args:?}: {}", stderr(&output));
+        stdout(&output).trim_end().to_owned()
+    }
+
+    /// The newest version, and the last exchange it covers.
+    fn newest(&self) -> (i64, i64) {
+        let found = json(&self.run(&["versions", "coder", "--limit", "1", "--json"]));
+        let number = |name: &str| found["versions"][0][name].as_i64().unwrap();
+        (number("version"), number("covers_through"))
+    }
+}
+
+const EXAMPLE: &str = "examples/two-weeks.jsonl";
+
+#[test]
+fn versions_are_listed_and_compared() {
+    let database = Database::of(EXAMPLE);
+    let (newest, covers) = database.newest();
+    assert!(newest > 2, "{newest}");
+    let listed = database.told(&["versions", "coder"]);
+    assert_eq!(listed.lines().count().to_string(), newest.to_string());
+    let first = listed.lines().next().unwrap();
+    assert!(
+        first.contains(&format!("covers through #{covers} (+")),
+        "{listed}"
+    );
+    assert!(database.told(&["versions", "coder", "1"]).starts_with("## "));
+
+    let (before, newest) = ((newest - 1).to_string(), newest.to_string());
+    let told = database.told(&["diff", "coder", &before]);
+    let head = format!("coder: version {before} -> {newest} (update), ");
+    assert!(told.starts_with(&head), "{told}");
+    assert!(told.contains("\nadded #"), "{told}");
+    assert!(!told.contains("added #1\n"), "{told}");
+    assert_eq!(database.told(&["diff", "coder"]), told);
+    assert!(database.told(&["diff", "coder", "0", "1"]).contains("\nadded #1"));
+    let none = database.told(&["diff", "coder", &newest, &newest]);
+    assert_eq!(none.lines().last(), Some("no line changed"));
+    let found = json(&database.run(&["diff", "coder", &before, "--json"]));
+    let mut kinds = found["changes"].as_array().unwrap().iter();
+    assert!(kinds.any(|change| change["kind"] == "added"), "{found}");
+}
+
+#[test]
+fn a_document_is_corrected_gone_back_from_and_made_anew() {
+    let database = Database::of(EXAMPLE);
+    let items = database.told(&["items", "list", "coder"]);
+    let number = items.split_whitespace().next().unwrap().to_owned();
+    let pinned = database.told(&["items", "pin", "coder", &number]);
+    let head = format!("changed item {number} of coder");
+    assert!(pinned.starts_with(&format!("{head}: version ")), "{pinned}");
+    let version = database.newest().0.to_string();
+    let edited = database.told(&[
+        "items",
+        "edit",
+        "coder",
+        &number,
+        "--text",
+        "Chose RS256",
+        "--importance",
+        "decision",
+    ]);
+    assert!(edited.starts_with(&format!("{head}, now item ")), "{edited}");
+    let items = database.told(&["items", "list", "coder"]);
+    assert!(
+        items.contains("(decision, edited, pinned): Chose RS256"),
+        "{items}"
+    );
+    assert!(database.told(&["summary", "coder"]).contains("Chose RS256 ("));
+
+    let back = database.told(&["rollback", "coder", &version]);
+    let head = format!("rolled coder back to version {version}, as version ");
+    assert!(back.starts_with(&head), "{back}");
+    assert!(back.ends_with(": 1 items came back, 1 went"), "{back}");
+    let document = database.told(&["summary", "coder"]);
+    assert!(!document.contains("Chose RS256"), "{document}");
+    let rebuilt = database.told(&["rebuild", "coder"]);
+    assert!(
+        rebuilt.starts_with("rebuilding coder as of version "),
+        "{rebuilt}"
+    );
+    assert!(
+        rebuilt.contains("1 of them were edited or pinned: `recapd rollback coder "),
+        "{rebuilt}"
+    );
+    let meanwhile = database.told(&["summary", "coder"]);
+    assert_eq!(meanwhile, document, "the old document until the new one is there");
+    database.told(&["verify"]);
+}
+
+#[test]
+fn what_is_not_there_is_said_with_what_is() {
+    let database = Database::of("tests/fixtures/pidgin.jsonl");
+    for (args, status, words) in [
+        (&["versions", "coder"][..], 0, ""),
+        (&["diff", "coder"], 0, ""),
+        (&["items", "list", "coder"], 0, ""),
+        (&["diff", "nobody"], 3, "coder"),
+        (&["diff", "coder", "99"], 3, "there is none yet"),
+        (&["rollback", "coder", "99"], 3, "there is none yet"),
+        (&["rollback", "coder"], 2, "VERSION"),
+        (&["rebuild", "nobody"], 3, "coder"),
+        (&["items", "pin", "coder", "99"], 3, "no item 99"),
+        (&["items", "edit", "coder", "1"], 2, "give at least one of"),
+        (
+            &["items", "edit", "coder", "1", "--importance", "high"],
+            2,
+            "one of trivial",
+        ),
+        (&["versions", "nobody"], 3, "coder"),
+    ] {
+        let output = database.run(args);
+        assert_eq!(code(&output), Some(status), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(words), "{}", stderr(&output));
+    }
+}

@@ -1,0 +1,230 @@
+//! `/v1/agents/{id}/summary/versions`, `rollback`, `rebuild` and `items`.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::server::{Reply, Server};
+
+/// An agent with two versions of its document.
+async fn with_versions() -> Server {
+    let server = Server::start(|config| {
+        config.window.budget_tokens = 200;
+        config.window.low_water = 0.5;
+    })
+    .await;
+    for exchanges in [1..=6, 7..=12] {
+        server.converse("coder", exchanges).await;
+        server.summarise().await;
+    }
+    server
+}
+
+async fn change(server: &Server, item: &str, body: &str) -> Reply {
+    let request = server
+        .request(Method::PATCH, &format!("/v1/agents/coder/items/{item}"))
+        .header("content-type", "application/merge-patch+json");
+    Reply::of(request.body(body.to_owned())).await
+}
+
+async fn document(server: &Server) -> Value {
+    server
+        .get_as("/v1/agents/coder/summary", "application/json")
+        .await
+        .json()
+}
+
+#[tokio::test]
+async fn versions_are_listed_read_and_gone_back_to() {
+    let server = with_versions().await;
+    let path = "/v1/agents/coder/summary/versions";
+    let page = server.get(path).await.json();
+    let [newest, first] = page["versions"].as_array().unwrap().as_slice() else {
+        panic!("{page}");
+    };
+    assert_eq!((&newest["version"], &first["version"]), (&json!(2), &json!(1)));
+    assert_eq!(
+        (&first["kind"], &first["covers_after"]),
+        (&json!("update"), &json!(0))
+    );
+    assert_eq!(page["next_cursor"], json!(null));
+    let page = server.get(&format!("{path}?limit=1")).await.json();
+    assert_eq!(page["next_cursor"], 2);
+    let page = server.get(&format!("{path}?limit=1&cursor=2")).await.json();
+    assert_eq!(
+        (&page["versions"][0]["version"], &page["next_cursor"]),
+        (&json!(1), &json!(null))
+    );
+    let old = server.get(&format!("{path}/1")).await.json();
+    assert_eq!(old["covers_through"], first["covers_through"]);
+    let text = server.get_as(&format!("{path}/1"), "text/markdown").await;
+    assert_eq!(text.header("content-type"), "text/markdown; charset=utf-8");
+    assert_eq!(old["content"], text.body.as_str());
+
+    let reply = server
+        .post("/v1/agents/coder/rollback", r#"{"version": 1}"#)
+        .await;
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    let reply = reply.json();
+    assert_eq!(
+        (&reply["version"], &reply["covers_through"]),
+        (&json!(3), &old["covers_through"])
+    );
+    let uncovered = newest["covers_through"].as_i64().unwrap() - old["covers_through"].as_i64().unwrap();
+    assert_eq!(reply["uncovered_exchanges"], uncovered);
+    let now = server
+        .get_until("/v1/agents/coder/summary", |reply| {
+            reply.header("recapd-version") == "3"
+        })
+        .await;
+    assert_eq!(now.header("recapd-pending-exchanges"), uncovered.to_string());
+    server.summarise().await;
+    assert_eq!(
+        server.get(&format!("{path}/4")).await.json()["covers_through"],
+        newest["covers_through"]
+    );
+}
+
+#[tokio::test]
+async fn a_rebuild_serves_the_old_document_until_the_new_one_is_there() {
+    let server = with_versions().await;
+    let old = document(&server).await;
+    let reply = server.post("/v1/agents/coder/rebuild", "").await.json();
+    assert_eq!(
+        (&reply["version"], &reply["covers_through"]),
+        (&json!(3), &json!(0))
+    );
+    assert_eq!(reply["uncovered_exchanges"], old["covers_through"]);
+    let meanwhile = document(&server).await;
+    assert_eq!(
+        (&meanwhile["content"], &meanwhile["version"]),
+        (&old["content"], &json!(2))
+    );
+    assert_eq!(meanwhile["pending_exchanges"], 0);
+    server.summarise().await;
+    let new = server
+        .get_until("/v1/agents/coder/summary", |reply| {
+            reply.header("recapd-version") != "2"
+        })
+        .await;
+    let covered = format!("#1–#{}", old["covers_through"]);
+    assert!(new.body.contains(&covered), "{}", new.body);
+}
+
+#[tokio::test]
+async fn items_are_listed_and_corrected() {
+    let server = with_versions().await;
+    let path = "/v1/agents/coder/items";
+    let items = server.get(path).await.json()["items"].as_array().unwrap().clone();
+    let first = &items[0];
+    assert_eq!(
+        (&first["item"], &first["origin"], &first["shown"]),
+        (&json!(1), &json!("offline"), &json!(true))
+    );
+    let page = server.get(&format!("{path}?limit=1")).await.json();
+    assert_eq!(page["next_cursor"], 1);
+    let page = server.get(&format!("{path}?limit=1&cursor=1&all=1")).await.json();
+    assert_eq!(page["items"][0], items[1]);
+    let reply = change(&server, "1", r#"{"pinned": true}"#).await.json();
+    assert_eq!(
+        (&reply["item"], &reply["pinned"], &reply["version"]),
+        (&json!(1), &json!(true), &json!(3))
+    );
+    let reply = change(
+        &server,
+        "1",
+        r#"{"text": "Chose RS256 for the tokens", "importance": "decision"}"#,
+    )
+    .await
+    .json();
+    assert_eq!(
+        (&reply["origin"], &reply["pinned"], &reply["shown"]),
+        (&json!("edited"), &json!(true), &json!(true))
+    );
+    assert_eq!(reply["exchanges"], first["exchanges"]);
+    let now = server
+        .get_until("/v1/agents/coder/summary", |reply| {
+            reply.header("recapd-version") == "4"
+        })
+        .await;
+    assert!(now.body.contains("Chose RS256 for the tokens ("), "{}", now.body);
+    let problem = change(&server, "1", r#"{"pinned": false}"#)
+        .await
+        .problem(404, "unknown_item");
+    assert!(
+        problem["detail"].as_str().unwrap().contains("is told by item"),
+        "{problem}"
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_is_refused_and_says_what_can() {
+    let server = with_versions().await;
+    let versions = "/v1/agents/coder/summary/versions";
+    let problem = server
+        .get(&format!("{versions}/9"))
+        .await
+        .problem(404, "unknown_version");
+    assert!(
+        problem["detail"].as_str().unwrap().contains("1 to 2 are kept"),
+        "{problem}"
+    );
+    server
+        .get(&format!("{versions}/last"))
+        .await
+        .problem(400, "invalid_parameter");
+    server
+        .get(&format!("{versions}?limit=0"))
+        .await
+        .problem(400, "invalid_parameter");
+    server
+        .get("/v1/agents/nobody/summary/versions")
+        .await
+        .problem(404, "unknown_agent");
+    server
+        .get("/v1/agents/nobody/summary/versions/1")
+        .await
+        .problem(404, "unknown_agent");
+    server
+        .get("/v1/agents/nobody/items")
+        .await
+        .problem(404, "unknown_agent");
+    server
+        .get("/v1/agents/coder/items?al=1")
+        .await
+        .problem(400, "unknown_parameter");
+    for (path, body, status, code) in [
+        (
+            "/v1/agents/coder/rollback",
+            r#"{"version": 9}"#,
+            404,
+            "unknown_version",
+        ),
+        ("/v1/agents/coder/rollback", "{}", 400, "invalid_body"),
+        (
+            "/v1/agents/nobody/rollback",
+            r#"{"version": 1}"#,
+            404,
+            "unknown_agent",
+        ),
+        ("/v1/agents/nobody/rebuild", "{}", 404, "unknown_agent"),
+        ("/v1/agents/coder/rebuild", r#"{"from": 1}"#, 400, "invalid_body"),
+    ] {
+        server.post(path, body).await.problem(status, code);
+    }
+    for (body, pointer) in [
+        (r#"{"txt": "x"}"#, Some("/txt")),
+        (r#"{"gist": ""}"#, Some("/gist")),
+        (r#"{"importance": "high"}"#, Some("/importance")),
+        ("{}", None),
+    ] {
+        let problem = change(&server, "1", body).await.problem(400, "invalid_edit");
+        assert_eq!(problem["errors"][0]["pointer"].as_str(), pointer, "{problem}");
+    }
+    change(&server, "1", "no").await.problem(400, "invalid_body");
+    change(&server, "first", "{}")
+        .await
+        .problem(400, "invalid_parameter");
+    change(&server, "99", r#"{"pinned": true}"#)
+        .await
+        .problem(404, "unknown_item");
+}
