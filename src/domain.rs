@@ -16,6 +16,7 @@ pub mod message;
 pub mod perspective;
 pub mod preset;
 pub mod prompt;
+pub mod recall;
 pub mod redaction;
 pub mod reply;
 pub mod settings;

@@ -84,13 +84,15 @@ impl From<StoreError> for Failed {
     fn from(error: StoreError) -> Self {
         let code = match error {
             StoreError::Unavailable(_) | StoreError::InUse(_) => UNAVAILABLE,
-            StoreError::UnknownAgent(_) | StoreError::UnknownMark(_) | StoreError::UnknownMessage(_) => {
-                NOT_FOUND
-            }
+            StoreError::UnknownAgent(_)
+            | StoreError::UnknownMark(_)
+            | StoreError::UnknownMessage(_)
+            | StoreError::UnknownExchange(_) => NOT_FOUND,
             StoreError::Schema(_) => CONFIGURATION,
             StoreError::Fenced(_)
             | StoreError::Refused(_)
             | StoreError::AgentExists(_)
+            | StoreError::HasForks { .. }
             | StoreError::ClientIdReused(_)
             | StoreError::WouldOverflow { .. }
             | StoreError::PinsFull { .. }

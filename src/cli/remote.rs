@@ -47,6 +47,11 @@ impl Remote {
         self.ask(self.client.post(self.url(path)).json(body)).await
     }
 
+    /// Deletes what stands at `path`.
+    pub(super) async fn delete(&self, path: &str) -> Result<String, Failed> {
+        self.ask(self.client.delete(self.url(path))).await
+    }
+
     fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base)
     }

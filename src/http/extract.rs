@@ -8,7 +8,7 @@ use axum::{
 };
 
 use super::problem::{Finding, INVALID_AGENT_ID, INVALID_PARAMETER, Place, Problem, UNKNOWN_PARAMETER};
-use crate::domain::agent::AgentId;
+use crate::domain::agent::{AgentId, InvalidAgentId};
 
 /// Names less alike than this (by Jaro and Winkler, 1 is equal) are no suggestion.
 const LIKENESS_MIN: f64 = 0.75;
@@ -23,12 +23,16 @@ impl<S: Send + Sync> FromRequestParts<S> for Agent {
         let Path(id) = Path::<String>::from_request_parts(parts, state)
             .await
             .map_err(|rejection| Problem::new(INVALID_AGENT_ID, rejection.body_text()))?;
-        match id.parse() {
-            Ok(agent) => Ok(Self(agent)),
-            Err(error) => Err(Problem::new(INVALID_AGENT_ID, error.to_string())
-                .hint("use the id under which the agent sends its messages")),
-        }
+        agent_id(&id).map(Self)
     }
+}
+
+/// The id of an agent, as a path names it.
+pub(super) fn agent_id(id: &str) -> Result<AgentId, Problem> {
+    id.parse().map_err(|error: InvalidAgentId| {
+        Problem::new(INVALID_AGENT_ID, error.to_string())
+            .hint("use the id under which the agent sends its messages")
+    })
 }
 
 /// The parameters of a request, all of them known to its route.

@@ -5,9 +5,11 @@ mod bad_input;
 mod check_request;
 mod count;
 mod database;
+mod forget;
 mod journal;
 mod lineage;
 mod pins;
+mod recall;
 mod replay;
 mod selftest;
 
@@ -60,6 +62,9 @@ fn help_teaches() {
         "clear",
         "fork",
         "history",
+        "recall",
+        "expand",
+        "forget",
         "export",
         "import",
         "status",

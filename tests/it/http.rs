@@ -2,6 +2,7 @@
 
 mod agents;
 mod context;
+mod forget;
 mod health;
 mod history;
 mod limits;
@@ -9,5 +10,6 @@ mod lineage;
 mod messages;
 mod pins;
 mod problems;
+mod recall;
 mod settings;
 mod summary;

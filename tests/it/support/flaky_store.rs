@@ -10,15 +10,17 @@ use async_trait::async_trait;
 use recapd::{
     domain::{
         agent::AgentId,
+        recall::Query,
         settings::{AgentSettings, SettingsPatch},
         time::Timestamp,
         work::{Lease, Reason},
     },
     store::{
-        AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
-        Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Pins, Prune,
-        Recount, RecountBatch, Recounted, SaidMessage, Sample, SessionEnded, Settle, Store, StoreError,
-        StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
+        AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Deleted, Enqueued,
+        ExchangeQuery, Expanded, Failure, Forget, Forgotten, Forked, JournalledAnswer, KeptCalibration,
+        Material, MaterialLimits, MessageRange, Patch, Pins, Prune, Recount, RecountBatch, Recounted,
+        SaidMessage, Sample, Searched, SessionEnded, Settle, Store, StoreError, StoreResult, StoredExchange,
+        SummaryRow, verify::AgentReport,
     },
 };
 
@@ -141,6 +143,11 @@ pass! {
     fn exchanges(agent: &AgentId, query: ExchangeQuery) -> Vec<StoredExchange>;
     fn count_exchanges(agent: &AgentId, from: i64, through: i64) -> i64;
     fn last_said(agent: &AgentId, limit: i64) -> Vec<SaidMessage>;
+    fn search(agent: &AgentId, query: &Query) -> Option<Searched>;
+    fn expand(agent: &AgentId, exchange: i64, range: MessageRange) -> Option<Expanded>;
+    fn index_messages(messages_max: i64) -> i64;
+    fn forget(request: Forget) -> Forgotten;
+    fn delete_agent(agent: &AgentId) -> Deleted;
     fn summary(agent: &AgentId) -> Option<SummaryRow>;
     fn summary_of_step(agent: &AgentId) -> Option<SummaryRow>;
     fn enqueue(agent: &AgentId, reason: Reason, delay_ms: i64, now: Timestamp) -> Enqueued;

@@ -10,15 +10,17 @@ use async_trait::async_trait;
 use recapd::{
     domain::{
         agent::AgentId,
+        recall::Query,
         settings::{AgentSettings, SettingsPatch},
         time::Timestamp,
         work::{Lease, Reason},
     },
     store::{
-        AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
-        Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Pins, Prune,
-        Recount, RecountBatch, Recounted, SaidMessage, Sample, SessionEnded, Settle, Store, StoreError,
-        StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
+        AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Deleted, Enqueued,
+        ExchangeQuery, Expanded, Failure, Forget, Forgotten, Forked, JournalledAnswer, KeptCalibration,
+        Material, MaterialLimits, MessageRange, Patch, Pins, Prune, Recount, RecountBatch, Recounted,
+        SaidMessage, Sample, Searched, SessionEnded, Settle, Store, StoreError, StoreResult, StoredExchange,
+        SummaryRow, verify::AgentReport,
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -170,6 +172,34 @@ impl Store for TroubledStore {
 
     async fn last_said(&self, agent: &AgentId, limit: i64) -> StoreResult<Vec<SaidMessage>> {
         self.enter("last_said").await?.last_said(agent, limit).await
+    }
+
+    async fn search(&self, agent: &AgentId, query: &Query) -> StoreResult<Option<Searched>> {
+        self.enter("search").await?.search(agent, query).await
+    }
+
+    async fn expand(
+        &self,
+        agent: &AgentId,
+        exchange: i64,
+        range: MessageRange,
+    ) -> StoreResult<Option<Expanded>> {
+        self.enter("expand").await?.expand(agent, exchange, range).await
+    }
+
+    async fn index_messages(&self, messages_max: i64) -> StoreResult<i64> {
+        self.enter("index_messages")
+            .await?
+            .index_messages(messages_max)
+            .await
+    }
+
+    async fn forget(&self, request: Forget) -> StoreResult<Forgotten> {
+        self.enter("forget").await?.forget(request).await
+    }
+
+    async fn delete_agent(&self, agent: &AgentId) -> StoreResult<Deleted> {
+        self.enter("delete_agent").await?.delete_agent(agent).await
     }
 
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {

@@ -1,4 +1,4 @@
-//! Withdrawing items: what a rewind does to the summary.
+//! Withdrawing items: what a rewind does to the summary, and what forgetting does.
 //!
 //! An item about anything beyond the watermark is withdrawn as a whole; the live exchanges before the watermark that it
 //! covered get digest items, so that coverage has no gap. All of it is one version, with a fencing token of its own.
@@ -37,10 +37,45 @@ pub(super) async fn withdraw(
     let (agent, through) = (&request.agent, ledger.summarized_through);
     let removed = reaching_beyond(tx, agent, through).await?;
     let orphans = covered_before(tx, agent, &removed, through).await?;
+    let rewriting = Rewriting {
+        removed,
+        digests: digest_items(&orphans),
+        through,
+        seq: ledger.last_seq,
+    };
+    rewrite(tx, request, rewriting, at).await
+}
+
+/// How a document is written without some of its items.
+pub(in super::super) struct Rewriting {
+    /// The items that go.
+    pub(in super::super) removed: Vec<i64>,
+    /// What stands for their exchanges from now on.
+    pub(in super::super) digests: Vec<Item>,
+    /// The last exchange that the summary covers.
+    pub(in super::super) through: i64,
+    /// The agent's last message.
+    pub(in super::super) seq: i64,
+}
+
+/// Writes the version without the removed items, which contexts show at once. Returns it.
+pub(in super::super) async fn rewrite(
+    tx: &mut SqliteConnection,
+    request: &AppendRequest,
+    rewriting: Rewriting,
+    at: Timestamp,
+) -> StoreResult<i64> {
+    let Rewriting {
+        removed,
+        digests,
+        through,
+        seq,
+    } = rewriting;
+    let agent = &request.agent;
     let mut items = summary::shown_items(tx, agent).await?;
     items.retain(|item| !removed.contains(&item.item));
     let old = items.len();
-    items.extend(digest_items(&orphans));
+    items.extend(digests);
     let (version, as_of) = current(tx, request, at).await?;
     let counter = tokenizer::ceiling_counter();
     let composition = compose(&items, as_of, &request.rules.policy, counter.as_ref());
@@ -56,7 +91,7 @@ pub(super) async fn withdraw(
     };
     complete::write_document(tx, &lease, &patch).await?;
     complete::write_version(tx, &lease, &patch).await?;
-    note_rewind(tx, agent, version + 1, ledger.last_seq).await?;
+    note_rewind(tx, agent, version + 1, seq).await?;
     let first_item = complete::reserve_items(tx, agent, &patch).await?;
     complete::write_items(tx, agent, &patch, first_item).await?;
     complete::retire_items(tx, agent, &Patch { removed, ..patch }).await?;
@@ -80,7 +115,7 @@ async fn reaching_beyond(tx: &mut SqliteConnection, agent: &AgentId, through: i6
 }
 
 /// The live exchanges up to `through` that `items` stand for.
-async fn covered_before(
+pub(in super::super) async fn covered_before(
     tx: &mut SqliteConnection,
     agent: &AgentId,
     items: &[i64],
