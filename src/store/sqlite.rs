@@ -12,6 +12,7 @@ mod exchange;
 mod forget;
 mod fork;
 mod lineage;
+mod project;
 mod queue;
 mod recall;
 mod recount;
@@ -42,12 +43,13 @@ use tokio_util::task::TaskTracker;
 use super::{
     AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Deleted, Enqueued,
     ExchangeQuery, Expanded, Failure, Forget, Forgotten, Forked, JournalledAnswer, KeptCalibration, Material,
-    MaterialLimits, MessageRange, Patch, Pins, Prune, Recount, RecountBatch, Recounted, SaidMessage, Sample,
-    Searched, SessionEnded, Settle, Store, StoreError, StoreResult, StoredExchange, SummaryRow,
-    verify::AgentReport,
+    MaterialLimits, MessageRange, Patch, Pins, ProjectFigures, ProjectRow, ProjectStamp, Prune, Recount,
+    RecountBatch, Recounted, SaidMessage, Sample, Searched, SessionEnded, Settle, Store, StoreError,
+    StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
 };
 use crate::domain::{
     agent::AgentId,
+    project::ProjectId,
     recall::Query,
     settings::{AgentSettings, SettingsPatch},
     time::Timestamp,
@@ -407,6 +409,31 @@ impl Store for SqliteStore {
     async fn summary_of_step(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
         let mut tx = self.readers.begin().await?;
         summary::of_step(&mut tx, agent).await
+    }
+
+    async fn set_project(
+        &self,
+        agent: &AgentId,
+        project: Option<&ProjectId>,
+        now: Timestamp,
+    ) -> StoreResult<()> {
+        let (agent, project) = (agent.clone(), project.cloned());
+        self.writer
+            .run(move |tx| Box::pin(async move { project::set(tx, &agent, project, now).await }))
+            .await
+    }
+
+    async fn projects(&self, after: Option<&ProjectId>, limit: i64) -> StoreResult<Vec<ProjectFigures>> {
+        project::list(&mut *self.readers.acquire().await?, after.cloned(), limit).await
+    }
+
+    async fn project_stamp(&self, project: &ProjectId) -> StoreResult<Option<ProjectStamp>> {
+        project::stamp(&mut *self.readers.acquire().await?, project).await
+    }
+
+    async fn project(&self, project: &ProjectId) -> StoreResult<Option<(ProjectStamp, ProjectRow)>> {
+        let mut tx = self.readers.begin().await?;
+        project::load(&mut tx, project).await
     }
 
     async fn enqueue(

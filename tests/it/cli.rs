@@ -3,12 +3,14 @@
 mod agents;
 mod bad_input;
 mod check_request;
+mod config;
 mod count;
 mod database;
 mod forget;
 mod journal;
 mod lineage;
 mod pins;
+mod project;
 mod recall;
 mod replay;
 mod selftest;

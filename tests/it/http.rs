@@ -10,6 +10,7 @@ mod lineage;
 mod messages;
 mod pins;
 mod problems;
+mod projects;
 mod recall;
 mod settings;
 mod summary;

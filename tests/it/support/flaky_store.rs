@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use recapd::{
     domain::{
         agent::AgentId,
+        project::ProjectId,
         recall::Query,
         settings::{AgentSettings, SettingsPatch},
         time::Timestamp,
@@ -18,9 +19,9 @@ use recapd::{
     store::{
         AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Deleted, Enqueued,
         ExchangeQuery, Expanded, Failure, Forget, Forgotten, Forked, JournalledAnswer, KeptCalibration,
-        Material, MaterialLimits, MessageRange, Patch, Pins, Prune, Recount, RecountBatch, Recounted,
-        SaidMessage, Sample, Searched, SessionEnded, Settle, Store, StoreError, StoreResult, StoredExchange,
-        SummaryRow, verify::AgentReport,
+        Material, MaterialLimits, MessageRange, Patch, Pins, ProjectFigures, ProjectRow, ProjectStamp, Prune,
+        Recount, RecountBatch, Recounted, SaidMessage, Sample, Searched, SessionEnded, Settle, Store,
+        StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
     },
 };
 
@@ -150,6 +151,10 @@ pass! {
     fn delete_agent(agent: &AgentId) -> Deleted;
     fn summary(agent: &AgentId) -> Option<SummaryRow>;
     fn summary_of_step(agent: &AgentId) -> Option<SummaryRow>;
+    fn set_project(agent: &AgentId, project: Option<&ProjectId>, now: Timestamp) -> ();
+    fn projects(after: Option<&ProjectId>, limit: i64) -> Vec<ProjectFigures>;
+    fn project_stamp(project: &ProjectId) -> Option<ProjectStamp>;
+    fn project(project: &ProjectId) -> Option<(ProjectStamp, ProjectRow)>;
     fn enqueue(agent: &AgentId, reason: Reason, delay_ms: i64, now: Timestamp) -> Enqueued;
     fn claim(claim: ClaimRequest) -> Vec<Lease>;
     fn renew(leases: &[Lease], now: Timestamp, lease_ms: i64) -> Vec<i64>;
