@@ -8,6 +8,7 @@ mod count;
 mod exit;
 mod export;
 mod files;
+mod forget;
 mod history;
 mod import;
 mod items;
@@ -16,6 +17,7 @@ mod open;
 mod output;
 mod pins;
 mod project;
+mod recall;
 mod remote;
 mod replay;
 mod selftest;
@@ -49,6 +51,7 @@ Examples:
   recapd summary my-agent                   what my-agent's context holds of the past
   recapd history my-agent                   which exchanges the model still sees
   recapd context my-agent --format openai   what to send to a model next
+  recapd recall my-agent jwt auth           which exchanges these words stand in, also those long gone
   recapd verify                             check every invariant on the data
   recapd check-request --format openai r.json    what the provider would refuse in a request
 
@@ -68,7 +71,8 @@ struct Shared {
     #[arg(long, global = true, value_name = "FILE")]
     db: Option<PathBuf>,
     /// Ask the daemon there, e.g. `http://127.0.0.1:7411`, instead of opening the database (agents, project, summary,
-    /// versions, diff, rollback, rebuild, items, context, mark, rewind, clear, fork, pin, unpin, pins, history, status)
+    /// versions, diff, rollback, rebuild, items, context, mark, rewind, clear, fork, pin, unpin, pins, history, recall,
+    /// expand, forget, status)
     #[arg(long, global = true, value_name = "URL", conflicts_with = "db")]
     server: Option<String>,
     /// Print JSON for programs
@@ -116,6 +120,12 @@ enum Command {
     Pins(pins::Pins),
     /// Print an agent's exchanges, with the rule between what the model sees and what it doesn't
     History(history::History),
+    /// Search an agent's archive by words
+    Recall(recall::Recall),
+    /// Print exchanges as they were: those that a line of the summary names
+    Expand(recall::Expand),
+    /// Forget exchanges, a message, or an agent: for good, with everything that was made of them
+    Forget(forget::Forget),
     /// Write agents' full histories to a journal, as JSON lines
     Export(export::Export),
     /// Read journals back into a database
@@ -167,6 +177,9 @@ fn run(cli: Cli, environment: &Environment) -> Result<ExitCode, Failed> {
         Command::Unpin(numbered) => numbered.unpin(&loaded.config, &shared),
         Command::Pins(pins) => pins.run(&loaded.config, &shared),
         Command::History(history) => history.run(&loaded.config, &shared),
+        Command::Recall(recall) => recall.run(&loaded.config, &shared),
+        Command::Expand(expand) => expand.run(&loaded.config, &shared),
+        Command::Forget(forget) => forget.run(&loaded.config, &shared),
         Command::Export(export) => export.run(&loaded.config, &shared),
         Command::Import(import) => import.run(&loaded.config, &shared),
         Command::Status(status) => status.run(&loaded.config, &shared),

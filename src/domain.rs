@@ -17,6 +17,7 @@ pub mod perspective;
 pub mod preset;
 pub mod project;
 pub mod prompt;
+pub mod recall;
 pub mod redaction;
 pub mod reply;
 pub mod settings;

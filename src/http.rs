@@ -19,6 +19,7 @@ mod connection;
 mod context;
 mod document;
 mod extract;
+mod forget;
 mod frame;
 mod health;
 mod history;
@@ -30,6 +31,7 @@ mod observe;
 mod pins;
 mod problem;
 mod projects;
+mod recall;
 mod sessions;
 mod settings;
 mod status;
@@ -185,7 +187,10 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
     observe::announce(&app.parts.metrics);
     Router::new()
         .route("/v1/agents", get(agents::list))
-        .route("/v1/agents/{id}", get(settings::show).patch(settings::change))
+        .route(
+            "/v1/agents/{id}",
+            get(settings::show).patch(settings::change).delete(forget::delete),
+        )
         .route("/v1/agents/{id}/messages", post(messages::append))
         .route("/v1/agents/{id}/summary", get(summary::read))
         .route("/v1/agents/{id}/summary/versions", get(versions::list))
@@ -196,6 +201,9 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
         .route("/v1/agents/{id}/items/{item}", patch(items::change))
         .route("/v1/agents/{id}/context", get(context::read))
         .route("/v1/agents/{id}/history", get(history::read))
+        .route("/v1/agents/{id}/recall", get(recall::search))
+        .route("/v1/agents/{id}/exchanges/{n}", get(recall::expand))
+        .route("/v1/agents/{id}/forget", post(forget::forget))
         .route("/v1/agents/{id}/clear", post(lineage::clear))
         .route("/v1/agents/{id}/mark", post(lineage::mark))
         .route("/v1/agents/{id}/rewind", post(lineage::rewind))

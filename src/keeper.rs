@@ -5,6 +5,8 @@
 
 mod convergence;
 mod counters;
+mod forgetting;
+mod indexing;
 mod learning;
 mod step;
 mod tending;
@@ -43,6 +45,7 @@ use crate::{
 pub use convergence::convergence;
 pub use counters::FindCounter;
 use counters::{Counters, Counting};
+pub use forgetting::{DeleteReply, ForgetReply};
 use learning::{Learning, seen};
 pub use step::{ForkReply, StepReply};
 pub use versions::{EditedReply, ItemReply, RevisedReply};

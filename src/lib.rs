@@ -21,13 +21,14 @@
 //! - `worker`: wake, claim, condense, compact, complete.
 //! - `schedule`: the cron jobs (ageing, pruning, reconciling).
 //! - `snapshot`: the lock-free read path.
-//! - `history`, `context`: reading a history and what to send to a model, for the command line and HTTP alike.
+//! - `history`, `context`, `recall`: reading a history, what to send to a model, and the archive by words or numbers, for
+//!   the command line and HTTP alike.
 //! - `assembly`: from configuration to parts.
 //! - `http`, `cli`: the ways in.
 //! - `config`, `crontab`, `telemetry`, `lifecycle`, `clock`, `notice`: the surroundings.
 //!
 //! Dependency rule, enforced by `tests/tidy.rs`:
-//! `domain <- {formats, tokenizer} <- {store, llm} <- journal <- {keeper, worker, schedule, snapshot} <- {history, context, assembly} <- {http, cli} <- main`.
+//! `domain <- {formats, tokenizer} <- {store, llm} <- journal <- {keeper, worker, schedule, snapshot} <- {history, context, recall, assembly} <- {http, cli} <- main`.
 //!
 //! Without the default feature `daemon` only the first four exist: a library for agents that manage their own
 //! window.
@@ -65,6 +66,8 @@ pub mod lifecycle;
 pub mod llm;
 #[cfg(feature = "daemon")]
 pub mod notice;
+#[cfg(feature = "daemon")]
+pub mod recall;
 #[cfg(feature = "daemon")]
 pub mod schedule;
 #[cfg(feature = "daemon")]

@@ -138,6 +138,11 @@ impl Snapshots {
         Self { redactor, ..self }
     }
 
+    /// The rules by which secrets are redacted for readers.
+    pub fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
+
     /// The summary of `agent`; `None` if there is no such agent.
     ///
     /// # Errors
@@ -246,7 +251,12 @@ impl Snapshots {
         let Some(held) = self.held.pin().get(agent).map(Arc::clone) else {
             return;
         };
-        if self.load(agent).await.is_err() {
+        let loaded = self.load(agent).await;
+        if matches!(loaded, Ok(None)) {
+            // It was deleted.
+            self.held.pin().remove(agent);
+        }
+        if loaded.is_err() {
             let outdated = Held {
                 snapshot: Arc::clone(&held.snapshot),
                 read_at: held.read_at,

@@ -7,7 +7,9 @@
 //! Every implementation passes the one conformance suite in `tests/it/store`.
 
 pub mod archive;
+pub mod forget;
 mod project;
+pub mod recall;
 pub mod record;
 pub mod recount;
 pub mod sqlite;
@@ -16,7 +18,9 @@ pub mod version;
 
 use async_trait::async_trait;
 
+pub use forget::*;
 pub use project::*;
+pub use recall::*;
 pub use record::*;
 pub use recount::*;
 pub use version::*;
@@ -26,6 +30,7 @@ use crate::domain::{
     context::COPIES_MAX,
     ledger::TooBig,
     project::ProjectId,
+    recall::Query,
     settings::{AgentSettings, SettingsPatch},
     time::Timestamp,
     work::{Lease, Reason},
@@ -72,6 +77,17 @@ pub enum StoreError {
     /// There is no such message to pin in the agent's live history, or no such pin to take back.
     #[error("there is no message {0} that could be pinned, or it isn't pinned")]
     UnknownMessage(i64),
+    /// The agent has no exchange of that number.
+    #[error("there is no exchange #{0}")]
+    UnknownExchange(i64),
+    /// Other agents began with what this one holds.
+    #[error("`{agent}` can't be deleted while agents are there that were forked from it: {}", forks.join(", "))]
+    HasForks {
+        /// Who.
+        agent: AgentId,
+        /// Its forks, some of them.
+        forks: Vec<String>,
+    },
     /// The copies of pinned messages would take more room than they have in a context.
     #[error(
         "{} pinned messages would have {tokens} tokens: at most {COPIES_MAX} of {max_tokens} can be pinned",
@@ -259,6 +275,35 @@ pub trait Store: Send + Sync {
     /// The last words of named speakers (no humans who step in), at most `limit` of them, in order: final messages of live
     /// exchanges, among the last [`SAID_EXCHANGES_MAX`] exchanges. For a conversation of several speakers.
     async fn last_said(&self, agent: &AgentId, limit: i64) -> StoreResult<Vec<SaidMessage>>;
+
+    /// What the live archive of an agent holds of the terms of `query`, in no order; none for an unknown agent. What it
+    /// inherited by a fork belongs to it, what was forgotten doesn't.
+    async fn search(&self, agent: &AgentId, query: &Query) -> StoreResult<Option<Searched>>;
+
+    /// The exchange of that number as it was, also one that was inherited or set aside; none if there is no such one.
+    async fn expand(
+        &self,
+        agent: &AgentId,
+        exchange: i64,
+        range: MessageRange,
+    ) -> StoreResult<Option<Expanded>>;
+
+    /// Puts the next messages into the index, at most so many. Returns how many; 0 when all are.
+    async fn index_messages(&self, messages_max: i64) -> StoreResult<i64>;
+
+    /// Forgets messages: they become tombstones in every agent that shares them, and what was made of them goes. Doing it
+    /// twice is doing it once.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownAgent`], [`StoreError::UnknownExchange`] or [`StoreError::UnknownMessage`]; nothing is changed
+    /// then.
+    async fn forget(&self, request: Forget) -> StoreResult<Forgotten>;
+
+    /// Deletes an agent with all that is known of it. What it inherited stays with whom it came from.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownAgent`], or [`StoreError::HasForks`]; nothing is changed then.
+    async fn delete_agent(&self, agent: &AgentId) -> StoreResult<Deleted>;
 
     /// The current document, with what is pending behind it, in one consistent read.
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>>;

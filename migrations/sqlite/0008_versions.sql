@@ -2,7 +2,7 @@
 
 -- Every version that no update wrote begins a life of its own: contexts show it at once.
 ALTER TABLE summary_versions ADD COLUMN kind TEXT NOT NULL DEFAULT 'update'
-  CHECK (kind IN ('update', 'rewind', 'rollback', 'rebuild', 'edit'));
+  CHECK (kind IN ('update', 'rewind', 'rollback', 'rebuild', 'edit', 'forget'));
 UPDATE summary_versions SET kind = 'rewind' WHERE rewind_seq IS NOT NULL;
 
 -- While a rebuild catches up, `content` is that of this earlier version, which covers through that exchange. NULL: it is

@@ -88,11 +88,13 @@ impl From<StoreError> for Failed {
             | StoreError::UnknownMark(_)
             | StoreError::UnknownMessage(_)
             | StoreError::UnknownVersion { .. }
-            | StoreError::UnknownItem { .. } => NOT_FOUND,
+            | StoreError::UnknownItem { .. }
+            | StoreError::UnknownExchange(_) => NOT_FOUND,
             StoreError::Schema(_) => CONFIGURATION,
             StoreError::Fenced(_)
             | StoreError::Refused(_)
             | StoreError::AgentExists(_)
+            | StoreError::HasForks { .. }
             | StoreError::ClientIdReused(_)
             | StoreError::WouldOverflow { .. }
             | StoreError::PinsFull { .. }

@@ -28,11 +28,13 @@ use crate::{
         journal::{Head, Line},
     },
     journal::import::{self, ImportError, Imported},
-    store::{StoreError, archive::ArchiveError, sqlite::SqliteStore},
+    store::{Store, StoreError, archive::ArchiveError, sqlite::SqliteStore},
 };
 
 /// Refusals that are named one by one, per file.
 const REFUSALS_SHOWN_MAX: u64 = 20;
+/// Messages that are indexed in one transaction.
+const INDEX_MESSAGES_MAX: i64 = 1_000;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -68,26 +70,30 @@ impl Import {
     }
 
     async fn import(&self, config: &Config) -> Result<Imported, Failed> {
-        let mut import = self.open(config).await?;
+        let (mut import, store) = self.open(config).await?;
         let bar = progress_bar(&self.files);
         for file in parents_first(&self.files) {
             read(&mut import, file, &bar).await?;
         }
         bar.finish_and_clear();
+        if let Some(store) = store {
+            index(store.as_ref()).await?;
+        }
         Ok(import.imported().clone())
     }
 
-    async fn open(&self, config: &Config) -> Result<import::Import, Failed> {
+    /// The import, and the database that it writes to, if it does.
+    async fn open(&self, config: &Config) -> Result<(import::Import, Option<Arc<SqliteStore>>), Failed> {
         let settings = assembly::sqlite_settings(&config.database);
         let clock = Arc::new(SystemClock);
         if !self.dry_run {
-            let store = SqliteStore::open(&settings).await?;
-            return Ok(import::Import::new(Arc::new(store), clock));
+            let store = Arc::new(SqliteStore::open(&settings).await?);
+            return Ok((import::Import::new(Arc::clone(&store) as _, clock), Some(store)));
         }
         match SqliteStore::look(&settings).await {
-            Ok(store) => Ok(import::Import::dry(Some(Arc::new(store)), clock)),
+            Ok(store) => Ok((import::Import::dry(Some(Arc::new(store)), clock), None)),
             // There is no database yet: everything would be new.
-            Err(StoreError::Unavailable(_)) => Ok(import::Import::dry(None, clock)),
+            Err(StoreError::Unavailable(_)) => Ok((import::Import::dry(None, clock), None)),
             Err(error) => Err(error.into()),
         }
     }
@@ -113,6 +119,12 @@ impl Import {
             "{agents} agents: {accepted} messages {done}, {duplicates} there already, {refused} refusals"
         ))
     }
+}
+
+/// Puts what was imported into the index of recall.
+async fn index(store: &dyn Store) -> Result<(), Failed> {
+    while store.index_messages(INDEX_MESSAGES_MAX).await? > 0 {}
+    Ok(())
 }
 
 /// The files in an order in which no agent comes before the one that it was forked from, as far as their first lines

@@ -139,6 +139,14 @@ fn step(
 
 /// The keeper over the database, which no daemon may hold: it would answer readers from before the step.
 pub(super) async fn open(config: &Config, agent: &AgentId) -> Result<Keeper, Failed> {
+    Ok(open_with_store(config, agent).await?.0)
+}
+
+/// As [`open`], with the database itself.
+pub(super) async fn open_with_store(
+    config: &Config,
+    agent: &AgentId,
+) -> Result<(Keeper, Arc<SqliteStore>), Failed> {
     // A database that isn't there is not made.
     open::look(config).await?;
     let settings = assembly::sqlite_settings(&config.database);
@@ -154,7 +162,8 @@ pub(super) async fn open(config: &Config, agent: &AgentId) -> Result<Keeper, Fai
         return Err(open::unknown(store.as_ref(), agent).await);
     }
     let shared: Arc<dyn Store> = Arc::<SqliteStore>::clone(&store);
-    Ok(assembly::keeper_alone(config, shared, Arc::new(SystemClock)).await?)
+    let keeper = assembly::keeper_alone(config, shared, Arc::new(SystemClock)).await?;
+    Ok((keeper, store))
 }
 
 pub(super) async fn ask(

@@ -52,6 +52,9 @@ pub(super) struct Replay {
     /// whose models are called so
     #[arg(long)]
     model: Option<String>,
+    /// The database outlives the command.
+    #[arg(skip)]
+    is_kept: bool,
 }
 
 fn format_name() -> impl TypedValueParser<Value = Format> {
@@ -80,13 +83,14 @@ impl Replay {
     }
 
     pub(super) fn run(
-        self,
+        mut self,
         config: &Config,
         shared: &Shared,
         environment: &Environment,
     ) -> Result<ExitCode, Failed> {
         let files = list_files(&self.files)?;
         let (mut config, temporary) = place_database(config, shared)?;
+        self.is_kept = temporary.is_none();
         if let Some(model) = self.model.as_deref().filter(|model| *model != "offline") {
             config.model.mode = config.model.mode.or_of(model);
         }
@@ -112,6 +116,9 @@ impl Replay {
             feed.read(file, self.format).await?;
         }
         let outcome = feed.finish().await?;
+        if self.is_kept {
+            parts.keeper.index_all().await?;
+        }
         let duration_ms = parts.clock.now().since_ms(started_at);
         Report::of(&parts, config, outcome, duration_ms).await
     }

@@ -109,6 +109,10 @@ fn start(lifecycle: &Lifecycle, parts: &Parts, config: &Config, listener: tokio:
         let (keeper, soft) = (parts.keeper.clone(), soft.clone());
         async move { keeper.tend(soft).await }
     });
+    lifecycle.spawn_vital("indexer", {
+        let (keeper, soft) = (parts.keeper.clone(), soft.clone());
+        async move { keeper.index(soft).await }
+    });
     lifecycle.spawn_vital("snapshots", parts.clone().follow_changes(soft.clone()));
     let state = HttpState {
         keeper: parts.keeper.clone(),

@@ -22,6 +22,9 @@ pub const HEADLINE_SPEAKERS_MAX: usize = 8;
 /// How many different tools an exchange remembers by name.
 pub const HEADLINE_TOOLS_MAX: usize = 8;
 
+/// The title of an exchange that was forgotten.
+pub const FORGOTTEN_TITLE: &str = "(forgotten)";
+
 /// Whether more is expected in an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -203,6 +206,11 @@ impl Exchange {
             && entry.speaker.as_ref().is_some_and(is_new)
     }
 
+    /// Whether its range holds the message of that number.
+    pub fn holds(&self, seq: i64) -> bool {
+        (self.first_seq..=self.last_seq).contains(&seq)
+    }
+
     /// Tokens of all live exchanges up to and including this one.
     pub fn tokens_through(&self) -> i64 {
         self.tokens_before + self.tokens
@@ -228,6 +236,11 @@ impl Headline {
                 self.tools.push((tool.clone(), 1));
             }
         }
+    }
+
+    /// Nothing is left of what was said.
+    pub fn is_forgotten(&self) -> bool {
+        self.title == FORGOTTEN_TITLE && self.tools.is_empty() && self.answer.is_empty()
     }
 
     /// The same with secrets redacted.

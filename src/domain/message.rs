@@ -244,7 +244,25 @@ pub struct Message {
     pub payload: String,
 }
 
+/// How the payload of every tombstone begins.
+const TOMBSTONE: &str = r#"{"forgotten":true,"#;
+
+/// The payload that stands for a message of that kind which was forgotten: a native message that says nothing.
+pub fn tombstone(kind: &Kind) -> String {
+    format!("{TOMBSTONE}\"kind\":{}}}", serde_json::json!(kind.name()))
+}
+
+/// Whether a payload stands for a message that was forgotten.
+pub fn is_tombstone(payload: &str) -> bool {
+    payload.starts_with(TOMBSTONE)
+}
+
 impl Message {
+    /// Nothing is left of it but its number, its kind and its time.
+    pub fn is_forgotten(&self) -> bool {
+        is_tombstone(&self.payload)
+    }
+
     /// The message's text parts, joined by a line feed.
     pub fn text(&self) -> String {
         let texts: Vec<&str> = self

@@ -24,7 +24,10 @@ pub(super) fn read(format: Format, fields: &Fields<'_>) -> Result<Message, Forma
     })?;
     let kind = Kind::from_name(&cut(&kind, NAME_CHARS_MAX));
     let details = Details::of(fields);
+    // A tombstone: its kind is all that is left.
+    let is_forgotten = fields.flag("forgotten") == Some(true) && fields.raw("content").is_none();
     let parts = match kind {
+        _ if is_forgotten => Vec::new(),
         Kind::ToolCall => details.call()?,
         Kind::ToolResult => details.result(),
         _ => parts(fields.raw("content")),

@@ -23,7 +23,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Agent {
         let Path(id) = Path::<String>::from_request_parts(parts, state)
             .await
             .map_err(|rejection| Problem::new(INVALID_AGENT_ID, rejection.body_text()))?;
-        Ok(Self(named(&id)?))
+        Ok(Self(agent_id(&id)?))
     }
 }
 
@@ -44,11 +44,12 @@ impl<S: Send + Sync> FromRequestParts<S> for Numbered {
             )
             .hint("give an integer, such as 12")
         })?;
-        Ok(Self(named(&id)?, number))
+        Ok(Self(agent_id(&id)?, number))
     }
 }
 
-fn named(id: &str) -> Result<AgentId, Problem> {
+/// The id of an agent, as a path names it.
+pub(super) fn agent_id(id: &str) -> Result<AgentId, Problem> {
     id.parse().map_err(|error: InvalidAgentId| {
         Problem::new(INVALID_AGENT_ID, error.to_string())
             .hint("use the id under which the agent sends its messages")

@@ -163,6 +163,13 @@ impl From<StoreError> for Problem {
             }
             StoreError::ItemPinsFull => Self::new(PINS_FULL, format!("{error}; nothing was changed"))
                 .hint("take a pin back: PATCH /v1/agents/{id}/items/{item} with {\"pinned\": false}"),
+            StoreError::UnknownExchange(_) => {
+                Self::new(UNKNOWN_EXCHANGE, format!("{error}; nothing was changed")).hint(
+                    "GET /v1/agents/{id}/history lists exchanges, GET /v1/agents/{id}/recall?q=… finds them by words",
+                )
+            }
+            StoreError::HasForks { .. } => Self::new(HAS_FORKS, format!("{error}; nothing was changed"))
+                .hint("delete its forks first, or forget its exchanges: POST /v1/agents/{id}/forget"),
             StoreError::PinsFull { .. } => Self::new(PINS_FULL, format!("{error}; nothing was changed")).hint(
                 "unpin something: POST /v1/agents/{id}/unpin; or raise context.pins_max_tokens, of which at most a \
                  quarter of a request is used",

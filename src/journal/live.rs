@@ -83,6 +83,31 @@ impl Journal {
         self.write(path, lines).await
     }
 
+    /// Writes an agent's file anew, if there is one: something of it was forgotten.
+    ///
+    /// # Errors
+    /// As [`Self::append`]; the file is as it was then.
+    pub async fn rewrite(&self, agent: &AgentId) -> io::Result<()> {
+        let _lane = self.lane(agent).await;
+        let path = self.path(agent);
+        if !path.exists() || self.begin(agent, &path).await? {
+            return Ok(());
+        }
+        Err(io::Error::other("nobody wrote down what the agent began with"))
+    }
+
+    /// Removes an agent's file, if there is one.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub async fn remove(&self, agent: &AgentId) -> io::Result<()> {
+        let _lane = self.lane(agent).await;
+        match std::fs::remove_file(self.path(agent)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// Begins an agent's file with its head and all its messages, those among them that were stored just now. Says
     /// whether it could: nobody knows the head of an agent that was forked too long ago. The file appears when it is
     /// whole.

@@ -10,12 +10,14 @@ mod calibration;
 mod complete;
 mod edit;
 mod exchange;
+mod forget;
 mod fork;
 mod hold;
 mod lineage;
 mod project;
 mod queue;
 mod rebuild;
+mod recall;
 mod recount;
 mod revise;
 mod rollback;
@@ -45,16 +47,17 @@ use sqlx::{
 use tokio_util::task::TaskTracker;
 
 use super::{
-    AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, EditRequest, Edited, Enqueued,
-    ExchangeQuery, Failure, Forked, ItemQuery, ItemRow, JournalledAnswer, KeptCalibration, Material,
-    MaterialLimits, Patch, Pins, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount,
-    RecountBatch, Recounted, Revised, RollbackRequest, SaidMessage, Sample, SessionEnded, Settle, Store,
-    StoreError, StoreResult, StoredExchange, SummaryRow, Version, VersionFigures, VersionQuery,
-    verify::AgentReport,
+    AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Deleted, EditRequest, Edited,
+    Enqueued, ExchangeQuery, Expanded, Failure, Forget, Forgotten, Forked, ItemQuery, ItemRow,
+    JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Pins, ProjectFigures,
+    ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, Recounted, Revised,
+    RollbackRequest, SaidMessage, Sample, Searched, SessionEnded, Settle, Store, StoreError, StoreResult,
+    StoredExchange, SummaryRow, Version, VersionFigures, VersionQuery, verify::AgentReport,
 };
 use crate::domain::{
     agent::AgentId,
     project::ProjectId,
+    recall::Query,
     settings::{AgentSettings, SettingsPatch},
     time::Timestamp,
     work::{Lease, Reason},
@@ -62,7 +65,7 @@ use crate::domain::{
 use writer::Writer;
 
 /// The schema this recapd writes, one entry per migration.
-const MIGRATIONS: [(i64, &str, &str); 6] = [
+const MIGRATIONS: [(i64, &str, &str); 7] = [
     (
         1,
         "schema",
@@ -84,6 +87,11 @@ const MIGRATIONS: [(i64, &str, &str); 6] = [
         8,
         "versions",
         include_str!("../../migrations/sqlite/0008_versions.sql"),
+    ),
+    (
+        9,
+        "recall",
+        include_str!("../../migrations/sqlite/0009_recall.sql"),
     ),
 ];
 
@@ -117,6 +125,7 @@ pub enum Synchronous {
 pub struct SqliteStore {
     writer: Writer,
     readers: SqlitePool,
+    options: SqliteConnectOptions,
     tasks: TaskTracker,
     _lock: Option<Arc<File>>,
 }
@@ -161,9 +170,20 @@ impl SqliteStore {
         Ok(Self {
             writer,
             readers,
+            options: options.clone(),
             tasks,
             _lock: lock,
         })
+    }
+
+    /// Brings the log into the database and empties it, so that no earlier state of a page is left. False if a reader
+    /// held it.
+    async fn scrub(&self) -> StoreResult<bool> {
+        let mut connection = SqliteConnection::connect_with(&self.options).await?;
+        let sql = "-- sqlite/sqlite.scrub\nPRAGMA wal_checkpoint(TRUNCATE)";
+        let busy: i64 = sqlx::query(sql).fetch_one(&mut connection).await?.try_get(0)?;
+        connection.close().await?;
+        Ok(busy == 0)
     }
 
     /// Waits for the writes under way and closes the database.
@@ -186,6 +206,8 @@ fn options(settings: &SqliteSettings) -> StoreResult<SqliteConnectOptions> {
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(synchronous)
         .foreign_keys(true)
+        // What was deleted or replaced is gone: an old document must not be read from a freed page.
+        .pragma("secure_delete", "ON")
         .busy_timeout(Duration::from_millis(settings.busy_timeout_ms)))
 }
 
@@ -344,6 +366,51 @@ impl Store for SqliteStore {
 
     async fn last_said(&self, agent: &AgentId, limit: i64) -> StoreResult<Vec<SaidMessage>> {
         exchange::last_said(&mut *self.readers.acquire().await?, agent, limit).await
+    }
+
+    async fn search(&self, agent: &AgentId, query: &Query) -> StoreResult<Option<Searched>> {
+        recall::search(&mut *self.readers.begin().await?, agent, query).await
+    }
+
+    async fn expand(
+        &self,
+        agent: &AgentId,
+        exchange: i64,
+        range: MessageRange,
+    ) -> StoreResult<Option<Expanded>> {
+        recall::expand(&mut *self.readers.begin().await?, agent, exchange, range).await
+    }
+
+    async fn index_messages(&self, messages_max: i64) -> StoreResult<i64> {
+        // Read and taken apart here, so that the writer only writes.
+        let batch = recall::next_batch(&mut *self.readers.acquire().await?, messages_max).await?;
+        let Some(batch) = batch else { return Ok(0) };
+        self.writer
+            .run(move |tx| Box::pin(recall::write_batch(tx, batch)))
+            .await
+    }
+
+    async fn forget(&self, request: Forget) -> StoreResult<Forgotten> {
+        let forgotten = self
+            .writer
+            .run(move |tx| Box::pin(forget::forget(tx, request)))
+            .await?;
+        Ok(Forgotten {
+            is_scrubbed: self.scrub().await?,
+            ..forgotten
+        })
+    }
+
+    async fn delete_agent(&self, agent: &AgentId) -> StoreResult<Deleted> {
+        let agent = agent.clone();
+        let messages = self
+            .writer
+            .run(move |tx| Box::pin(async move { forget::delete::delete(tx, &agent).await }))
+            .await?;
+        Ok(Deleted {
+            messages,
+            is_scrubbed: self.scrub().await?,
+        })
     }
 
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {

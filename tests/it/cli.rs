@@ -6,10 +6,12 @@ mod check_request;
 mod config;
 mod count;
 mod database;
+mod forget;
 mod journal;
 mod lineage;
 mod pins;
 mod project;
+mod recall;
 mod replay;
 mod selftest;
 mod versions;
@@ -63,6 +65,9 @@ fn help_teaches() {
         "clear",
         "fork",
         "history",
+        "recall",
+        "expand",
+        "forget",
         "export",
         "import",
         "status",

@@ -2,6 +2,7 @@
 
 mod agents;
 mod context;
+mod forget;
 mod health;
 mod history;
 mod limits;
@@ -10,6 +11,7 @@ mod messages;
 mod pins;
 mod problems;
 mod projects;
+mod recall;
 mod settings;
 mod summary;
 mod versions;

@@ -7,6 +7,7 @@ mod archive;
 mod complete;
 mod edit;
 mod fences;
+mod forget;
 mod fork;
 mod hands;
 mod lease;
@@ -17,6 +18,7 @@ mod project;
 mod protocol;
 mod queue;
 mod reading;
+mod recall;
 mod recount;
 mod same_window;
 mod schedule;
@@ -86,6 +88,16 @@ macro_rules! every_test {
                 an_unknown_agent_has_no_material, answers_are_journalled;
             settle: nothing_pending_settles, set_aside_exchanges_settle, live_exchanges_do_not_settle,
                 a_wake_before_the_settlement_is_not_lost;
+            recall: what_was_said_is_found_by_words, what_is_not_indexed_yet_is_found_too,
+                each_message_is_indexed_once, what_a_rewind_took_back_is_not_found,
+                a_fork_finds_what_it_inherited_and_nothing_later, an_exchange_is_read_as_it_was,
+                a_long_exchange_is_read_in_parts, what_is_too_much_to_read_is_counted;
+            forget: what_is_forgotten_leaves_no_trace, the_rest_is_summarised_again,
+                a_tombstone_keeps_its_place_and_its_time, one_message_is_forgotten_by_itself,
+                what_a_fork_does_not_share_stays_its_own, forgetting_twice_is_forgetting_once,
+                what_is_not_there_cannot_be_forgotten, an_update_under_way_does_not_bring_it_back,
+                the_same_message_sent_again_stays_forgotten, an_agent_is_deleted_with_all_that_is_known_of_it,
+                a_recount_under_way_does_not_count_it, any_life_can_be_forgotten_in_parts;
             reading: an_agent_is_read_back, agents_come_in_pages, exchanges_are_read_by_range,
                 messages_come_back_verbatim, an_unreadable_message_is_shown_without_content,
                 a_summary_names_what_is_pending, more_pending_than_can_be_named_is_counted,

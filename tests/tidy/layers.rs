@@ -68,6 +68,11 @@ const LAYERS: &[Layer] = &[
         banned: &["sqlx::", "reqwest::", "axum::", "tokio::"],
     },
     Layer { module: "history", may_use: &["domain", "store", "keeper"], banned: &["sqlx::", "reqwest::", "axum::", "tokio::"] },
+    Layer {
+        module: "recall",
+        may_use: &["domain", "formats", "tokenizer", "store"],
+        banned: &["sqlx::", "reqwest::", "axum::", "tokio::"],
+    },
     Layer { module: "selftest", may_use: &["domain", "formats", "validator"], banned: OUTSIDE },
     Layer {
         module: "assembly",
@@ -81,6 +86,7 @@ const LAYERS: &[Layer] = &[
         module: "http",
         may_use: &[
             "domain", "formats", "clock", "config", "telemetry", "store", "keeper", "snapshot", "history", "context",
+            "recall",
         ],
         banned: &["sqlx::", "reqwest::"],
     },
@@ -88,7 +94,7 @@ const LAYERS: &[Layer] = &[
         module: "cli",
         may_use: &[
             "domain", "formats", "tokenizer", "validator", "clock", "config", "telemetry", "lifecycle", "store", "llm",
-            "journal", "keeper", "snapshot", "history", "context", "selftest", "assembly", "http",
+            "journal", "keeper", "snapshot", "history", "context", "recall", "selftest", "assembly", "http",
         ],
         banned: &["sqlx::", "axum::"],
     },

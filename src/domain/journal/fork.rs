@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{MarkRecord, SessionRecord, wire};
 use crate::domain::{
     agent::AgentId,
-    exchange::{Exchange, ExchangeState, Headline},
+    exchange::{Exchange, ExchangeState, FORGOTTEN_TITLE, Headline},
     ledger::Ledger,
     summary::item::{ExchangeRange, Importance, Origin},
     time::Timestamp,
@@ -77,6 +77,65 @@ impl ForkRecord {
             first_exchange: self.first_exchange,
             tokens_before_window: self.tokens_before_window,
             summarized_through: self.summarized_through,
+        }
+    }
+}
+
+impl ForkRecord {
+    /// Takes out what was made of forgotten messages of an exchange: `forgotten` are their numbers and what each cost,
+    /// `headline` is what the exchange is called by now.
+    pub fn forget(&mut self, exchange: i64, forgotten: &[(i64, i64)], headline: Headline) {
+        let mut gone_tokens = 0;
+        if let Some(shared) = self
+            .exchanges
+            .iter_mut()
+            .find(|shared| shared.exchange == exchange)
+        {
+            let within = |seq: &i64| (shared.first_seq..=shared.last_seq).contains(seq);
+            for &(seq, tokens) in forgotten.iter().filter(|(seq, _)| within(seq)) {
+                // It may have been counted anew before the fork.
+                let count = self.counts.iter_mut().find(|count| count.seq == seq);
+                gone_tokens += count.map_or(tokens, |count| std::mem::take(&mut count.tokens));
+            }
+            shared.tokens = (shared.tokens - gone_tokens).max(0);
+            shared.headline = headline;
+        }
+        let is_preamble = self.preamble_exchange == Some(exchange);
+        self.shift_totals(exchange, if is_preamble { 0 } else { gone_tokens });
+        let mut has_told = false;
+        for item in &mut self.items {
+            if item.ranges.iter().any(|range| range.contains(exchange)) {
+                has_told = true;
+                for text in [&mut item.text, &mut item.brief, &mut item.gist] {
+                    FORGOTTEN_TITLE.clone_into(text);
+                }
+            }
+        }
+        if let Some(document) = self.document.as_mut().filter(|_| has_told) {
+            document.content.clear();
+            document.tokens = 0;
+        }
+    }
+
+    /// Everything behind `exchange` has so many tokens less before it.
+    fn shift_totals(&mut self, exchange: i64, gone_tokens: i64) {
+        let less = |total: &mut i64| *total = (*total - gone_tokens).max(0);
+        for shared in self
+            .exchanges
+            .iter_mut()
+            .filter(|shared| shared.exchange > exchange && shared.role == "exchange")
+        {
+            less(&mut shared.tokens_before);
+        }
+        for mark in self
+            .marks
+            .iter_mut()
+            .filter(|mark| mark.first_exchange > exchange)
+        {
+            less(&mut mark.tokens_before_window);
+        }
+        if self.first_exchange > exchange {
+            less(&mut self.tokens_before_window);
         }
     }
 }

@@ -16,16 +16,19 @@ pub enum VersionKind {
     Rebuild,
     /// An operator edited or pinned an item.
     Edit,
+    /// An operator had something forgotten.
+    Forget,
 }
 
 impl VersionKind {
     /// All kinds.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Update,
         Self::Rewind,
         Self::Rollback,
         Self::Rebuild,
         Self::Edit,
+        Self::Forget,
     ];
 
     /// The name under which it is stored.
@@ -36,6 +39,7 @@ impl VersionKind {
             Self::Rollback => "rollback",
             Self::Rebuild => "rebuild",
             Self::Edit => "edit",
+            Self::Forget => "forget",
         }
     }
 

@@ -50,6 +50,9 @@ pub(in super::super) const INVALID_EDIT: Kind = kind(
     "invalid_edit",
     "Invalid change of an item",
 );
+pub(in super::super) const UNKNOWN_EXCHANGE: Kind =
+    kind(StatusCode::NOT_FOUND, "unknown_exchange", "Unknown exchange");
+pub(in super::super) const HAS_FORKS: Kind = kind(StatusCode::CONFLICT, "has_forks", "Agent has forks");
 pub(in super::super) const PINS_FULL: Kind =
     kind(StatusCode::CONFLICT, "pins_full", "No room for another pin");
 pub(in super::super) const UNKNOWN_SPEAKER: Kind =

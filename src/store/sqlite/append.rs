@@ -19,6 +19,7 @@ use crate::domain::{
     exchange::{Entry, Exchange, PREAMBLE},
     ledger::{Eviction, Ledger},
     lineage::Step,
+    message::is_tombstone,
     settings::AgentSettings,
     time::Timestamp,
     window::Budget,
@@ -185,7 +186,7 @@ async fn without_known(
                 known.insert(id.clone(), message.payload.clone());
                 fresh.push((place, true));
             }
-            Some(payload) if *payload == message.payload => {}
+            Some(payload) if *payload == message.payload || is_tombstone(payload) => {}
             // Another message under the same id: a transcript may hold such, and nothing of it may be lost.
             Some(_) if request.replayed => fresh.push((place, false)),
             Some(_) => return Err(StoreError::ClientIdReused(id.clone())),

@@ -92,6 +92,22 @@ async fn add_messages(
     Ok(())
 }
 
+/// The row of that number, live or not; none if the agent has none.
+pub(super) async fn find(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    exchange: i64,
+) -> StoreResult<Option<Exchange>> {
+    let sql = concat!(
+        "-- sqlite/exchange.find\nSELECT ",
+        exchange_columns!("e"),
+        " FROM exchange_log e WHERE e.agent_id = ?1 AND e.exchange = ?2"
+    );
+    let query = sqlx::query(sql).bind(agent.as_str()).bind(exchange);
+    let found = query.fetch_optional(tx).await?;
+    found.map(|row| row::exchange(&row, 0)).transpose()
+}
+
 /// How many live exchanges of a range there are.
 pub(super) async fn count(
     connection: &mut SqliteConnection,

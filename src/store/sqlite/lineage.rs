@@ -1,7 +1,7 @@
 //! What clears, marks and rewinds do beyond an append ([`crate::domain::lineage`]).
 
 pub(super) mod pins;
-mod withdraw;
+pub(super) mod withdraw;
 
 use sqlx::{Row as _, SqliteConnection};
 

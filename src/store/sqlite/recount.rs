@@ -172,7 +172,7 @@ struct Range {
     preamble: Option<i64>,
 }
 
-/// Writes the counts of messages whose exchange is still live and not covered meanwhile.
+/// Writes the counts of messages that weren't forgotten and whose exchange is still live and not covered meanwhile.
 async fn write_counts(tx: &mut SqliteConnection, request: &Recount, range: Range) -> StoreResult<()> {
     let counts = request.counts.iter();
     let counts: Vec<[i64; 3]> = counts
@@ -187,8 +187,9 @@ async fn write_counts(tx: &mut SqliteConnection, request: &Recount, range: Range
     let sql = "-- sqlite/recount.counts\nINSERT INTO recounts (agent_id, seq, tokens, count_method) \
                SELECT ?1, json_extract(c.value, '$[1]'), json_extract(c.value, '$[2]'), ?2 FROM json_each(?3) c \
                JOIN exchange_log e ON e.agent_id = ?1 AND e.exchange = json_extract(c.value, '$[0]') \
-               WHERE e.role = 'exchange' AND e.set_aside_at IS NULL AND e.exchange >= ?4 AND e.exchange < ?5 \
-               OR e.exchange = ?6 \
+               WHERE (e.role = 'exchange' AND e.set_aside_at IS NULL AND e.exchange >= ?4 AND e.exchange < ?5 \
+               OR e.exchange = ?6) AND NOT EXISTS (SELECT 1 FROM message_log m WHERE m.agent_id = e.source_agent_id \
+               AND m.seq = json_extract(c.value, '$[1]') AND m.forgotten_at IS NOT NULL) \
                ON CONFLICT (agent_id, seq) DO UPDATE SET tokens = excluded.tokens, count_method = excluded.count_method";
     sqlx::query(sql)
         .bind(request.agent.as_str())
@@ -222,7 +223,7 @@ async fn sum_exchanges(tx: &mut SqliteConnection, agent: &AgentId, range: Range)
 }
 
 /// Adds up anew what comes from `from` on: running totals, and those that the window and the marks remember.
-async fn shift_totals(tx: &mut SqliteConnection, agent: &AgentId, from: i64) -> StoreResult<()> {
+pub(super) async fn shift_totals(tx: &mut SqliteConnection, agent: &AgentId, from: i64) -> StoreResult<()> {
     let totals = "-- sqlite/recount.totals\nUPDATE exchange_log SET tokens_before = n.total FROM \
                   (SELECT exchange, first_value(tokens_before) OVER (ORDER BY exchange) \
                   + sum(tokens) OVER (ORDER BY exchange) - tokens AS total FROM exchange_log \

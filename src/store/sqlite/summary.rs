@@ -10,7 +10,12 @@ use super::{
     exchange, hold,
     row::{self, exchange_columns},
 };
-use crate::domain::{agent::AgentId, exchange::Exchange, summary::item::Item, time::Timestamp};
+use crate::domain::{
+    agent::AgentId,
+    exchange::Exchange,
+    summary::item::Item,
+    time::{HOUR_MS, Timestamp},
+};
 
 /// The document with what is pending behind it.
 pub(super) async fn read(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
@@ -250,6 +255,9 @@ pub(super) async fn journalled(
     }))
 }
 
+/// An answer isn't kept for so long after something was forgotten: who asked may have read it before.
+const FORGET_WAIT_MS: i64 = HOUR_MS;
+
 /// Keeps an answer.
 pub(super) async fn journal(
     tx: &mut SqliteConnection,
@@ -259,7 +267,8 @@ pub(super) async fn journal(
     now: Timestamp,
 ) -> StoreResult<()> {
     let sql = "-- sqlite/summary.journal\nINSERT INTO model_answers (agent_id, journal_key, answer, input_tokens, \
-               output_tokens, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+               output_tokens, created_at) SELECT agent_id, ?2, ?3, ?4, ?5, ?6 FROM agents WHERE agent_id = ?1 \
+               AND coalesce(forgotten_at, 0) <= ?7 \
                ON CONFLICT (agent_id, journal_key) DO UPDATE SET answer = excluded.answer, \
                input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens, \
                created_at = excluded.created_at";
@@ -270,6 +279,7 @@ pub(super) async fn journal(
         .bind(answer.input_tokens)
         .bind(answer.output_tokens)
         .bind(now.0)
+        .bind(now.plus_ms(-FORGET_WAIT_MS).0)
         .execute(tx)
         .await?;
     Ok(())

@@ -126,3 +126,43 @@ async fn a_fork_and_an_agent_with_a_past_have_whole_files() {
         assert_eq!(other.dump(&["forks"]).await, rig.db.dump(&["forks"]).await);
     }
 }
+
+#[tokio::test]
+async fn what_is_forgotten_is_written_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let (rig, journal) = with_journal(folder.path()).await;
+    let gone = "xylocopa";
+    rig.say(1).await;
+    rig.append(vec![native("user", gone), native("assistant", "Yes.")])
+        .await;
+    rig.say(1).await;
+    let child = agent("child");
+    rig.db.store().fork(&rig.agent, &child, T0).await.unwrap();
+    let said = vec![native("user", "And?"), native("assistant", "So.")];
+    rig.parts.keeper.append(&child, said).await.unwrap();
+    let read = |id| std::fs::read_to_string(journal.path(id)).unwrap();
+    let before = read(&rig.agent);
+    assert!(before.contains(gone) && read(&child).contains(gone), "{before}");
+    let what = recapd::store::Forgettable::Exchanges(vec![2]);
+    let reply = rig.parts.keeper.forget(&child, what).await.unwrap();
+    assert_eq!((reply.agents.len(), reply.journals_left), (2, vec![]));
+    let after = read(&rig.agent) + &read(&child);
+    assert!(!after.contains(gone), "{gone} in {after}");
+    assert_eq!(after.lines().count(), before.lines().count() + 3);
+    rig.say(1).await;
+    // What is left can be imported, and proves itself.
+    let other = SqliteBackend::fresh().await;
+    let (_, refusals) = imported(&other, &(read(&rig.agent) + &read(&child))).await;
+    assert_eq!(refusals, Vec::<String>::new());
+    for id in [&rig.agent, &child] {
+        assert_eq!(other.store().verify(id).await.unwrap().breaches, []);
+    }
+    assert_eq!(
+        other
+            .number("SELECT count(*) FROM message_log WHERE forgotten_at IS NOT NULL")
+            .await,
+        Some(2)
+    );
+    rig.parts.keeper.delete(&child).await.unwrap();
+    assert!(!journal.path(&child).exists());
+}

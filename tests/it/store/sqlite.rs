@@ -1,8 +1,11 @@
 //! What is SQLite's alone: one daemon at a time, lookers beside it, and the schema.
 
-use recapd::store::{
-    Store as _, StoreError,
-    sqlite::{SqliteSettings, SqliteStore},
+use recapd::{
+    domain::redaction::Redactor,
+    store::{
+        Forget, Forgettable, Store as _, StoreError,
+        sqlite::{SqliteSettings, SqliteStore},
+    },
 };
 use sqlx::{Connection as _, SqliteConnection};
 use tempfile::TempDir;
@@ -10,7 +13,7 @@ use tempfile::TempDir;
 use super::SqliteBackend;
 use crate::support::{
     backend::{Backend as _, sqlite_settings},
-    conversation::{agent, append, turns},
+    conversation::{agent, append, minute, rules, said, turns},
 };
 
 fn refusal(opened: Result<SqliteStore, StoreError>) -> StoreError {
@@ -83,7 +86,7 @@ async fn seeds_views_show_the_documents() {
     );
     let processing = "SELECT processing FROM summary_update_queue";
     assert_eq!(db.number(processing).await, Some(0));
-    super::the_lease(&db, crate::support::conversation::minute(10)).await;
+    super::the_lease(&db, minute(10)).await;
     assert_eq!(db.number(processing).await, Some(1));
 }
 
@@ -131,4 +134,47 @@ async fn a_failing_operation_spoils_no_other() {
     futures::future::join_all(work).await;
     assert_eq!(store.verify(&agent("a")).await.unwrap().messages, 40);
     assert_eq!(db.number("SELECT count(*) FROM agents").await, Some(1));
+}
+
+/// Whether any of the files in `folder` holds `words`.
+fn holds(folder: &TempDir, words: &str) -> bool {
+    let files = std::fs::read_dir(folder.path()).unwrap();
+    let mut contents = files.map(|file| std::fs::read(file.unwrap().path()).unwrap());
+    contents.any(|bytes| {
+        bytes
+            .windows(words.len())
+            .any(|window| window == words.as_bytes())
+    })
+}
+
+#[tokio::test]
+async fn what_is_forgotten_is_gone_from_the_files() {
+    let folder = TempDir::new().unwrap();
+    let store = SqliteStore::open(&sqlite_settings(&folder)).await.unwrap();
+    // Long texts lie on pages of their own; words of the index are told from their beginnings.
+    let text = format!("qxylocopa {}", "zygomorph ".repeat(2_000));
+    let messages = vec![
+        said("user", &text, 40, minute(1)),
+        said("assistant", "Yes", 60, minute(1)),
+    ];
+    store.append(append(&agent("a"), messages)).await.unwrap();
+    store.append(append(&agent("a"), turns(2..=40))).await.unwrap();
+    while store.index_messages(10).await.unwrap() > 0 {}
+    for words in ["xylocopa", "ygomorph"] {
+        assert!(holds(&folder, words), "{words}");
+    }
+    let wish = Forget {
+        agent: agent("a"),
+        what: Forgettable::Exchanges(vec![1]),
+        rules: rules(),
+        redactor: Redactor::standard(),
+        now: minute(100),
+    };
+    assert!(store.forget(wish).await.unwrap().is_scrubbed);
+    for words in ["xylocopa", "ygomorph"] {
+        assert!(!holds(&folder, words), "{words}");
+    }
+    assert!(holds(&folder, "Question 30"));
+    assert!(store.delete_agent(&agent("a")).await.unwrap().is_scrubbed);
+    assert!(!holds(&folder, "Question 30") && !holds(&folder, "uestion"));
 }

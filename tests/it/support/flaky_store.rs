@@ -11,17 +11,18 @@ use recapd::{
     domain::{
         agent::AgentId,
         project::ProjectId,
+        recall::Query,
         settings::{AgentSettings, SettingsPatch},
         time::Timestamp,
         work::{Lease, Reason},
     },
     store::{
-        AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, EditRequest, Edited,
-        Enqueued, ExchangeQuery, Failure, Forked, ItemQuery, ItemRow, JournalledAnswer, KeptCalibration,
-        Material, MaterialLimits, Patch, Pins, ProjectFigures, ProjectRow, ProjectStamp, Prune,
-        RebuildRequest, Recount, RecountBatch, Recounted, Revised, RollbackRequest, SaidMessage, Sample,
-        SessionEnded, Settle, Store, StoreError, StoreResult, StoredExchange, SummaryRow, Version,
-        VersionFigures, VersionQuery, verify::AgentReport,
+        AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Deleted, EditRequest,
+        Edited, Enqueued, ExchangeQuery, Expanded, Failure, Forget, Forgotten, Forked, ItemQuery, ItemRow,
+        JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Pins,
+        ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, Recounted,
+        Revised, RollbackRequest, SaidMessage, Sample, Searched, SessionEnded, Settle, Store, StoreError,
+        StoreResult, StoredExchange, SummaryRow, Version, VersionFigures, VersionQuery, verify::AgentReport,
     },
 };
 
@@ -144,6 +145,11 @@ pass! {
     fn exchanges(agent: &AgentId, query: ExchangeQuery) -> Vec<StoredExchange>;
     fn count_exchanges(agent: &AgentId, from: i64, through: i64) -> i64;
     fn last_said(agent: &AgentId, limit: i64) -> Vec<SaidMessage>;
+    fn search(agent: &AgentId, query: &Query) -> Option<Searched>;
+    fn expand(agent: &AgentId, exchange: i64, range: MessageRange) -> Option<Expanded>;
+    fn index_messages(messages_max: i64) -> i64;
+    fn forget(request: Forget) -> Forgotten;
+    fn delete_agent(agent: &AgentId) -> Deleted;
     fn summary(agent: &AgentId) -> Option<SummaryRow>;
     fn summary_of_step(agent: &AgentId) -> Option<SummaryRow>;
     fn versions(agent: &AgentId, query: VersionQuery) -> Vec<VersionFigures>;

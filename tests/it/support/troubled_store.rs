@@ -11,17 +11,18 @@ use recapd::{
     domain::{
         agent::AgentId,
         project::ProjectId,
+        recall::Query,
         settings::{AgentSettings, SettingsPatch},
         time::Timestamp,
         work::{Lease, Reason},
     },
     store::{
-        AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, EditRequest, Edited,
-        Enqueued, ExchangeQuery, Failure, Forked, ItemQuery, ItemRow, JournalledAnswer, KeptCalibration,
-        Material, MaterialLimits, Patch, Pins, ProjectFigures, ProjectRow, ProjectStamp, Prune,
-        RebuildRequest, Recount, RecountBatch, Recounted, Revised, RollbackRequest, SaidMessage, Sample,
-        SessionEnded, Settle, Store, StoreError, StoreResult, StoredExchange, SummaryRow, Version,
-        VersionFigures, VersionQuery, verify::AgentReport,
+        AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Deleted, EditRequest,
+        Edited, Enqueued, ExchangeQuery, Expanded, Failure, Forget, Forgotten, Forked, ItemQuery, ItemRow,
+        JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Pins,
+        ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, Recounted,
+        Revised, RollbackRequest, SaidMessage, Sample, Searched, SessionEnded, Settle, Store, StoreError,
+        StoreResult, StoredExchange, SummaryRow, Version, VersionFigures, VersionQuery, verify::AgentReport,
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -173,6 +174,34 @@ impl Store for TroubledStore {
 
     async fn last_said(&self, agent: &AgentId, limit: i64) -> StoreResult<Vec<SaidMessage>> {
         self.enter("last_said").await?.last_said(agent, limit).await
+    }
+
+    async fn search(&self, agent: &AgentId, query: &Query) -> StoreResult<Option<Searched>> {
+        self.enter("search").await?.search(agent, query).await
+    }
+
+    async fn expand(
+        &self,
+        agent: &AgentId,
+        exchange: i64,
+        range: MessageRange,
+    ) -> StoreResult<Option<Expanded>> {
+        self.enter("expand").await?.expand(agent, exchange, range).await
+    }
+
+    async fn index_messages(&self, messages_max: i64) -> StoreResult<i64> {
+        self.enter("index_messages")
+            .await?
+            .index_messages(messages_max)
+            .await
+    }
+
+    async fn forget(&self, request: Forget) -> StoreResult<Forgotten> {
+        self.enter("forget").await?.forget(request).await
+    }
+
+    async fn delete_agent(&self, agent: &AgentId) -> StoreResult<Deleted> {
+        self.enter("delete_agent").await?.delete_agent(agent).await
     }
 
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {

@@ -18,6 +18,7 @@ use crate::domain::{
     journal::{Head, JournalError, MarkRecord, SessionRecord, take_in},
     ledger::{Cut, Eviction, Ledger},
     lineage::Step,
+    message::is_tombstone,
     settings::AgentSettings,
     time::Timestamp,
     work::Reason,
@@ -299,7 +300,7 @@ async fn write_state(
 async fn insert_messages(tx: &mut SqliteConnection, agent: &AgentId, run: &[Recorded]) -> StoreResult<()> {
     QueryBuilder::<Sqlite>::new(
         "-- sqlite/archive.messages\nINSERT INTO message_log (agent_id, seq, exchange, kind, speaker, format, payload, \
-         tokens, count_method, client_id, said_at, received_at) ",
+         tokens, count_method, client_id, said_at, received_at, forgotten_at) ",
     )
     .push_values(run, |mut row, Recorded { record, speaker, .. }| {
         row.push_bind(agent.as_str())
@@ -313,7 +314,9 @@ async fn insert_messages(tx: &mut SqliteConnection, agent: &AgentId, run: &[Reco
             .push_bind(record.count_method.as_str())
             .push_bind(record.client_id.as_deref())
             .push_bind(record.said_at.0)
-            .push_bind(record.received_at.0);
+            .push_bind(record.received_at.0)
+            // When it was forgotten, a tombstone doesn't tell.
+            .push_bind(is_tombstone(&record.payload).then_some(record.received_at.0));
     })
     .build()
     .execute(tx)

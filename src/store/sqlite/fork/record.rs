@@ -30,6 +30,21 @@ async fn write(tx: &mut SqliteConnection, agent: &AgentId, record: &ForkRecord) 
     Ok(())
 }
 
+/// Replaces what was written down.
+pub(in super::super) async fn replace(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    record: &ForkRecord,
+) -> StoreResult<()> {
+    let sql = "-- sqlite/fork.replace\nUPDATE forks SET record = ?2 WHERE agent_id = ?1";
+    sqlx::query(sql)
+        .bind(agent.as_str())
+        .bind(serde_json::json!(record).to_string())
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
 /// What was written down of `agent`, if anything was.
 pub(in super::super) async fn found(
     tx: &mut SqliteConnection,

@@ -140,7 +140,7 @@ pub(in super::super) async fn load(
                ORDER BY pinned DESC, seq DESC LIMIT ?2) \
                SELECT m.seq, m.format, m.payload, coalesce(r.tokens, m.tokens), m.said_at, m.kind, c.exchange, c.pinned \
                FROM chosen c JOIN message_log m ON m.agent_id = c.source_agent_id AND m.seq = c.seq \
-               LEFT JOIN recounts r ON r.agent_id = ?1 AND r.seq = m.seq ORDER BY m.seq";
+               LEFT JOIN recounts r ON r.agent_id = ?1 AND r.seq = m.seq WHERE m.forgotten_at IS NULL ORDER BY m.seq";
     // One more than asked for tells whether there are more.
     let found = sqlx::query(sql)
         .bind(agent.as_str())

@@ -1,4 +1,4 @@
-//! Withdrawing items: what a rewind does to the summary.
+//! Withdrawing items: what a rewind does to the summary, and what forgetting does.
 //!
 //! An item about anything beyond the watermark is withdrawn as a whole; the live exchanges before the watermark that it
 //! covered get digest items, so that coverage has no gap. All of it is one version, with a fencing token of its own.
@@ -68,7 +68,7 @@ async fn reaching_beyond(tx: &mut SqliteConnection, agent: &AgentId, through: i6
 }
 
 /// The live exchanges up to `through` that `items` stand for.
-async fn covered_before(
+pub(in super::super) async fn covered_before(
     tx: &mut SqliteConnection,
     agent: &AgentId,
     items: &[i64],

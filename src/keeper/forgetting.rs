@@ -1,0 +1,120 @@
+//! Forgetting: the store does it, the live journals are written anew, and readers are told.
+
+use serde::{Deserialize, Serialize};
+use tracing::{info, warn};
+
+use super::Keeper;
+use crate::{
+    domain::{agent::AgentId, settings::AgentSettings},
+    store::{Deleted, Forget, Forgettable, Forgotten, StoreResult},
+};
+
+/// What forgetting did, over HTTP and on the command line alike.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForgetReply {
+    /// Messages that are tombstones now and weren't before.
+    pub messages: i64,
+    /// The exchanges that they stood in.
+    pub exchanges: Vec<i64>,
+    /// The agents that shared them.
+    pub agents: Vec<AgentId>,
+    /// Items of summaries that were withdrawn or lost their text.
+    pub items: i64,
+    /// Earlier versions of summaries whose text is gone.
+    pub versions: i64,
+    /// Nothing of it is left in the database's files.
+    pub scrubbed: bool,
+    /// Agents whose live journal still holds it, because it couldn't be written anew.
+    pub journals_left: Vec<AgentId>,
+}
+
+/// What the deletion of an agent did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeleteReply {
+    /// The agent.
+    pub agent_id: AgentId,
+    /// Its messages.
+    pub messages: i64,
+    /// Nothing of it is left in the database's files.
+    pub scrubbed: bool,
+    /// Its live journal is gone, or there was none.
+    pub journal_removed: bool,
+}
+
+impl Keeper {
+    /// Forgets what `agent` names, in all agents that share it, and in their live journals.
+    ///
+    /// # Errors
+    /// As [`crate::store::Store::forget`].
+    pub async fn forget(&self, agent: &AgentId, what: Forgettable) -> StoreResult<ForgetReply> {
+        let request = Forget {
+            agent: agent.clone(),
+            what,
+            rules: self.rules,
+            redactor: self.redactor.clone(),
+            now: self.clock.now(),
+        };
+        let forgotten = self.store.forget(request).await?;
+        info!(agent_id = %agent, messages = forgotten.messages, agents = forgotten.agents.len(), "forget.done");
+        let mut journals_left = Vec::new();
+        for changed in &forgotten.agents {
+            if !self.rewrite_journal(changed).await {
+                journals_left.push(changed.clone());
+            }
+            self.notices.agent_changed(changed);
+        }
+        self.notices.wake_queue();
+        let Forgotten {
+            messages,
+            exchanges,
+            agents,
+            items,
+            versions,
+            is_scrubbed,
+        } = forgotten;
+        Ok(ForgetReply {
+            messages,
+            exchanges,
+            agents,
+            items,
+            versions,
+            scrubbed: is_scrubbed,
+            journals_left,
+        })
+    }
+
+    /// Deletes an agent, and its live journal.
+    ///
+    /// # Errors
+    /// As [`crate::store::Store::delete_agent`].
+    pub async fn delete(&self, agent: &AgentId) -> StoreResult<DeleteReply> {
+        let Deleted {
+            messages,
+            is_scrubbed,
+        } = self.store.delete_agent(agent).await?;
+        info!(agent_id = %agent, messages, "forget.agent_deleted");
+        let journal_removed = match &self.journal {
+            None => true,
+            Some(journal) => journal.remove(agent).await.is_ok(),
+        };
+        self.counters.learn(agent, &AgentSettings::default());
+        self.notices.agent_changed(agent);
+        Ok(DeleteReply {
+            agent_id: agent.clone(),
+            messages,
+            scrubbed: is_scrubbed,
+            journal_removed,
+        })
+    }
+
+    async fn rewrite_journal(&self, agent: &AgentId) -> bool {
+        let Some(journal) = &self.journal else { return true };
+        match journal.rewrite(agent).await {
+            Ok(()) => true,
+            Err(error) => {
+                warn!(agent_id = %agent, %error, "journal.not_rewritten");
+                false
+            }
+        }
+    }
+}

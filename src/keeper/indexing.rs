@@ -1,0 +1,49 @@
+//! Indexing for recall: behind the appends, so that none of them waits for it.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::Keeper;
+use crate::store::StoreResult;
+
+/// How often it looks for messages that aren't indexed.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Messages that are indexed in one transaction: some milliseconds of writing.
+const INDEX_MESSAGES_MAX: i64 = 128;
+/// Between two transactions it rests so many times as long as the last one took: appends go first.
+const REST: u32 = 3;
+
+impl Keeper {
+    /// Indexes what appends leave behind, until `stop`. What isn't indexed yet is found all the same, by reading it.
+    pub async fn index(&self, stop: CancellationToken) {
+        let mut look = tokio::time::interval(LOOK_EVERY);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        while stop.run_until_cancelled(look.tick()).await.is_some() {
+            if let Some(Err(error)) = stop.run_until_cancelled(self.index_in_turns()).await {
+                warn!(%error, "recall.not_indexed");
+            }
+        }
+    }
+
+    async fn index_in_turns(&self) -> StoreResult<()> {
+        loop {
+            let start = Instant::now();
+            if self.store.index_messages(INDEX_MESSAGES_MAX).await? == 0 {
+                return Ok(());
+            }
+            tokio::time::sleep(start.elapsed() * REST).await;
+        }
+    }
+
+    /// Indexes everything at once, for commands that end.
+    ///
+    /// # Errors
+    /// What the store fails with; what was indexed until then stays so.
+    pub async fn index_all(&self) -> StoreResult<()> {
+        while self.store.index_messages(INDEX_MESSAGES_MAX).await? > 0 {}
+        Ok(())
+    }
+}

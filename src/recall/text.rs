@@ -1,0 +1,124 @@
+//! What was found, as text for people.
+
+use super::{ExpandReply, Found, RecallReply, ShownMessage};
+use crate::{
+    domain::{
+        message::{Format, Message, Part},
+        summary::line::rounded,
+        text::one_line,
+        time::Timestamp,
+    },
+    formats,
+};
+
+/// What a search found.
+pub fn found_text(reply: &RecallReply) -> String {
+    let mut lines: Vec<String> = reply.found.iter().flat_map(found_lines).collect();
+    if reply.found.is_empty() {
+        lines.push(format!("(nothing found for {})", reply.terms.join(", ")));
+    } else {
+        lines.push(format!(
+            "recapd expand {} '#N' shows an exchange as it was",
+            reply.agent_id
+        ));
+    }
+    if reply.has_more {
+        lines.push("(more was found: give more words, or a larger --limit)".to_owned());
+    }
+    if reply.unsearched_messages > 0 {
+        lines.push(format!(
+            "({} messages of this database wait to be indexed and were not searched: `recapd serve` indexes them)",
+            reply.unsearched_messages
+        ));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn found_lines(found: &Found) -> Vec<String> {
+    let title = if found.title.is_empty() {
+        "(no text)"
+    } else {
+        &found.title
+    };
+    let figures = format!("{} tokens, {}", rounded(found.tokens, true), found.place.words());
+    let mut lines = vec![format!(
+        "#{}  {}  {title} ({figures})",
+        found.exchange,
+        minute(found.started_at)
+    )];
+    lines.extend(
+        found
+            .excerpts
+            .iter()
+            .map(|excerpt| format!("    {}: {}", excerpt.kind, excerpt.text)),
+    );
+    if !found.missing.is_empty() {
+        lines.push(format!("    (without {})", found.missing.join(", ")));
+    }
+    lines.push(String::new());
+    lines
+}
+
+/// An exchange as it was.
+pub fn expanded_text(reply: &ExpandReply) -> String {
+    let head = format!(
+        "#{} of {}  {} to {}  {} tokens, {}\n",
+        reply.exchange,
+        reply.source_agent_id,
+        minute(reply.started_at),
+        minute(reply.ended_at),
+        rounded(reply.tokens, true),
+        reply.place.words()
+    );
+    let messages = reply.messages.iter().map(|message| {
+        let speaker = message.speaker.as_deref();
+        let speaker = speaker.map_or_else(String::new, |name| format!(" {name}"));
+        let at = minute(message.said_at);
+        let content = content(message);
+        format!("\n[{}] {}{speaker}  {at}\n{content}\n", message.seq, message.kind)
+    });
+    let more = reply
+        .next_after
+        .map(|after| format!("\n(more follows: --after {after})\n"));
+    std::iter::once(head).chain(messages).chain(more).collect()
+}
+
+fn minute(at: Timestamp) -> String {
+    at.format("%Y-%m-%d %H:%M")
+}
+
+/// The message's content, line by line, with nothing in it that a terminal would obey.
+fn content(shown: &ShownMessage) -> String {
+    if shown.forgotten {
+        return "(forgotten)".to_owned();
+    }
+    let parsed =
+        Format::from_name(&shown.format).and_then(|format| formats::parse(format, shown.payload.get()).ok());
+    let Some(message) = parsed.filter(|message: &Message| !message.parts.is_empty()) else {
+        return clean(shown.payload.get());
+    };
+    let parts: Vec<String> = message.parts.iter().map(|part| clean(&told(part))).collect();
+    parts.join("\n")
+}
+
+fn told(part: &Part) -> String {
+    match part {
+        Part::ToolCall { name, arguments, .. } => format!("{name} {arguments}"),
+        Part::ToolResult { text, is_error, .. } if *is_error => format!("(failed) {text}"),
+        Part::Text(text) | Part::ToolResult { text, .. } => text.clone(),
+        Part::Thinking(text) => format!("(thinking) {text}"),
+        Part::Attachment(media) => format!("(attachment: {media})"),
+    }
+}
+
+fn clean(text: &str) -> String {
+    let lines: Vec<String> = text
+        .lines()
+        .map(|line| {
+            // One clean line each; what stands before its first word is kept, since code is read by it.
+            let indent = line.chars().take_while(|c| *c == ' ' || *c == '\t');
+            indent.collect::<String>() + &one_line(line)
+        })
+        .collect();
+    lines.join("\n")
+}

@@ -1,0 +1,58 @@
+//! What is to be forgotten, and what that did.
+
+use super::AppendRules;
+use crate::domain::{agent::AgentId, redaction::Redactor, time::Timestamp};
+
+/// The most exchanges that are forgotten at once.
+pub const FORGET_EXCHANGES_MAX: usize = 1_000;
+
+/// What is to be forgotten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Forgettable {
+    /// Whole exchanges, by number, at most [`FORGET_EXCHANGES_MAX`].
+    Exchanges(Vec<i64>),
+    /// One message, by number.
+    Message(i64),
+}
+
+/// A wish to forget.
+#[derive(Clone, Debug)]
+pub struct Forget {
+    /// Whose archive names it. What was inherited by a fork is forgotten in all agents that share it.
+    pub agent: AgentId,
+    /// What.
+    pub what: Forgettable,
+    /// By which rules documents are written anew.
+    pub rules: AppendRules,
+    /// Redacts the headlines that are made anew.
+    pub redactor: Redactor,
+    /// When.
+    pub now: Timestamp,
+}
+
+/// What forgetting did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forgotten {
+    /// Messages that are tombstones now and weren't before.
+    pub messages: i64,
+    /// The exchanges that they stood in.
+    pub exchanges: Vec<i64>,
+    /// The agents that held them, knew of them or had a summary of them.
+    pub agents: Vec<AgentId>,
+    /// Items that were withdrawn or lost their text.
+    pub items: i64,
+    /// Earlier versions of documents whose text is gone.
+    pub versions: i64,
+    /// Nothing of it is left in the database's files. Otherwise a reader held the log, which keeps it until the next
+    /// checkpoint.
+    pub is_scrubbed: bool,
+}
+
+/// What the deletion of an agent did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deleted {
+    /// Messages deleted.
+    pub messages: i64,
+    /// See [`Forgotten::is_scrubbed`].
+    pub is_scrubbed: bool,
+}

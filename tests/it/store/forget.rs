@@ -1,0 +1,420 @@
+//! Forgetting: what is gone is gone everywhere, and everything else stays as true as it was.
+
+use proptest::{prelude::*, test_runner::TestRunner};
+use recapd::{
+    domain::{agent::AgentId, lineage::Step, redaction::Redactor, time::HOUR_MS},
+    recall::{self, ExpandQuery},
+    store::{Forget, Forgettable, Forgotten, JournalledAnswer, Place, StoreError},
+};
+use tokio::runtime::Handle;
+
+use super::{
+    clean,
+    lineage::step,
+    lineage_scripts::{Event, events, live, summarise},
+    the_lease,
+};
+use crate::support::{
+    backend::{Backend, TABLES, assert_same},
+    cases::cases,
+    conversation::{ALL, T0, agent, append, claim, items, minute, patch, rules, said, turns},
+};
+
+const CASES: u32 = 30;
+/// What is to be forgotten; nothing else holds it.
+const NEEDLE: &str = "xylocopa";
+
+/// A parent's life before and after, a child's, what is forgotten (by the child or not), and the budget.
+type Lives = ([Vec<Event>; 3], Vec<(bool, i64)>, i64);
+
+/// The tables of [`TABLES`], and what a fork wrote down.
+fn everything() -> Vec<&'static str> {
+    TABLES.into_iter().chain(["forks"]).collect()
+}
+
+fn wish(name: &str, what: Forgettable) -> Forget {
+    Forget {
+        agent: agent(name),
+        what,
+        rules: rules(),
+        redactor: Redactor::standard(),
+        now: minute(200),
+    }
+}
+
+async fn forget(db: &dyn Backend, name: &str, numbers: &[i64]) -> Forgotten {
+    let what = Forgettable::Exchanges(numbers.to_vec());
+    db.store().forget(wish(name, what)).await.unwrap()
+}
+
+async fn say(db: &dyn Backend, name: &str, text: &str, at: i64) {
+    let messages = vec![
+        said("user", text, 40, minute(at)),
+        said("assistant", &format!("Answer to {text}"), 60, minute(at)),
+    ];
+    db.store().append(append(&agent(name), messages)).await.unwrap();
+}
+
+/// Has one item say all that is pending, the needle among it.
+async fn cover(db: &dyn Backend, now: i64) {
+    let lease = the_lease(db, minute(now)).await;
+    let material = db.store().material(&lease, ALL).await.unwrap();
+    let mut items = items(&material);
+    for item in &mut items {
+        item.text = format!("{} {NEEDLE}", item.text);
+    }
+    let mut merged = items.remove(0);
+    merged
+        .ranges
+        .extend(items.iter().flat_map(|item| item.ranges.clone()));
+    merged.source_tokens += items.iter().map(|item| item.source_tokens).sum::<i64>();
+    merged.ended_at = items.last().map_or(merged.ended_at, |last| last.ended_at);
+    let update = patch(&material, vec![merged], minute(now));
+    db.store().complete(&lease, update).await.unwrap();
+}
+
+/// An agent of which #1 to #3 are covered by one item, #4 is pending and #5 in the window, and a child of it; #2 holds the
+/// needle.
+async fn family(db: &dyn Backend) {
+    for number in 1..=4 {
+        let text = if number == 2 {
+            format!("Keep {NEEDLE} secret")
+        } else {
+            format!("Question {number}")
+        };
+        say(db, "a", &text, number).await;
+    }
+    cover(db, 60).await;
+    say(db, "a", "Question 5", 61).await;
+    // In order of their names, one comes before its parent.
+    for child in ["Zoe", "child"] {
+        db.store()
+            .fork(&agent("a"), &agent(child), minute(70))
+            .await
+            .unwrap();
+    }
+    while db.store().index_messages(100).await.unwrap() > 0 {}
+    for name in ["a", "Zoe", "child"] {
+        clean(db, &agent(name)).await;
+    }
+}
+
+async fn summary(db: &dyn Backend, name: &str) -> String {
+    db.store().summary(&agent(name)).await.unwrap().unwrap().content
+}
+
+pub(crate) async fn what_is_forgotten_leaves_no_trace(db: &dyn Backend) {
+    family(db).await;
+    let answer = JournalledAnswer {
+        answer: NEEDLE.to_owned(),
+        input_tokens: 1,
+        output_tokens: 1,
+    };
+    db.store().journal(&agent("a"), "key", &answer, T0).await.unwrap();
+    assert!(summary(db, "a").await.contains(NEEDLE) && summary(db, "child").await.contains(NEEDLE));
+    let forgotten = forget(db, "child", &[2]).await;
+    assert_eq!(
+        forgotten,
+        Forgotten {
+            messages: 2,
+            exchanges: vec![2],
+            agents: vec![agent("Zoe"), agent("a"), agent("child")],
+            items: 3,
+            versions: 3,
+            is_scrubbed: true,
+        }
+    );
+    let left = db.dump(&everything()).await;
+    let left: Vec<&str> = left.lines().filter(|line| line.contains(NEEDLE)).collect();
+    assert_eq!(left, Vec::<&str>::new());
+    assert_eq!(
+        db.number(&format!(
+            "SELECT count(*) FROM recall_index WHERE recall_index MATCH '{NEEDLE}'"
+        ))
+        .await,
+        Some(0)
+    );
+    for name in ["a", "Zoe", "child"] {
+        clean(db, &agent(name)).await;
+        let document = summary(db, name).await;
+        assert!(
+            document.contains("(forgotten)") && document.contains("Question 1"),
+            "{document}"
+        );
+        let shown = db.store().summary_of_step(&agent(name)).await.unwrap().unwrap();
+        assert_eq!(shown.content, document);
+    }
+    // An answer to what was asked before isn't kept either, and a while later answers are kept again.
+    db.store()
+        .journal(&agent("a"), "key", &answer, minute(201))
+        .await
+        .unwrap();
+    assert_eq!(db.store().journalled(&agent("a"), "key").await.unwrap(), None);
+    let later = minute(201).plus_ms(HOUR_MS);
+    db.store()
+        .journal(&agent("a"), "key", &answer, later)
+        .await
+        .unwrap();
+    assert_eq!(
+        db.store().journalled(&agent("a"), "key").await.unwrap(),
+        Some(answer)
+    );
+}
+
+pub(crate) async fn the_rest_is_summarised_again(db: &dyn Backend) {
+    family(db).await;
+    forget(db, "a", &[2]).await;
+    let provisional = "SELECT count(*) FROM summary_items WHERE agent_id = 'a' AND provisional = 1 AND removed_version IS NULL";
+    assert_eq!(db.number(provisional).await, Some(1));
+    summarise(db, &agent("a")).await;
+    summarise(db, &agent("a")).await;
+    assert_eq!(db.number(provisional).await, Some(0));
+    let told = db
+        .text("SELECT group_concat(text) FROM summary_items WHERE agent_id = 'a' AND removed_version IS NULL")
+        .await
+        .unwrap();
+    for words in ["Text of exchange 1", "Text of exchange 3", "(forgotten)"] {
+        assert!(told.contains(words), "{told}");
+    }
+    assert!(!told.contains("exchange 2"), "{told}");
+    clean(db, &agent("a")).await;
+}
+
+pub(crate) async fn a_tombstone_keeps_its_place_and_its_time(db: &dyn Backend) {
+    family(db).await;
+    forget(db, "a", &[2]).await;
+    let store = db.store();
+    let reply = recall::expand(store.as_ref(), &agent("a"), 2, ExpandQuery::default()).await;
+    let reply = reply.unwrap().unwrap();
+    assert_eq!(
+        (reply.tokens, reply.place, reply.started_at),
+        (0, Place::Covered, minute(2))
+    );
+    let brief: Vec<(i64, &str, bool, i64)> = reply
+        .messages
+        .iter()
+        .map(|message| {
+            (
+                message.seq,
+                message.kind.as_str(),
+                message.forgotten,
+                message.tokens,
+            )
+        })
+        .collect();
+    assert_eq!(brief, [(3, "user", true, 0), (4, "assistant", true, 0)]);
+    let query = recapd::domain::recall::Query::parse(NEEDLE).unwrap();
+    assert_eq!(
+        store.search(&agent("a"), &query).await.unwrap().unwrap().found,
+        []
+    );
+}
+
+pub(crate) async fn one_message_is_forgotten_by_itself(db: &dyn Backend) {
+    family(db).await;
+    let forgotten = db
+        .store()
+        .forget(wish("a", Forgettable::Message(10)))
+        .await
+        .unwrap();
+    assert_eq!((forgotten.messages, forgotten.exchanges), (1, vec![5]));
+    let left = db
+        .store()
+        .forget(wish("child", Forgettable::Message(3)))
+        .await
+        .unwrap();
+    assert_eq!((left.messages, left.exchanges), (1, vec![2]));
+    let title = "SELECT headline FROM exchange_log WHERE agent_id = 'a' AND exchange = 5";
+    let headline = db.text(title).await.unwrap();
+    assert!(
+        headline.contains("Question 5") && !headline.contains("Answer"),
+        "{headline}"
+    );
+    // What is left of an exchange is summarised again.
+    let document = summary(db, "a").await;
+    assert!(document.contains("Answer to Keep"), "{document}");
+    for name in ["a", "Zoe", "child"] {
+        clean(db, &agent(name)).await;
+    }
+}
+
+pub(crate) async fn what_a_fork_does_not_share_stays_its_own(db: &dyn Backend) {
+    family(db).await;
+    say(db, "a", &format!("{NEEDLE} in the parent"), 80).await;
+    say(db, "child", &format!("{NEEDLE} in the child"), 81).await;
+    let forgotten = forget(db, "child", &[6]).await;
+    assert_eq!(forgotten.agents, [agent("child")]);
+    assert!(db.dump(&["message_log"]).await.contains("in the parent"));
+    assert!(!db.dump(&everything()).await.contains("in the child"));
+    let forgotten = forget(db, "a", &[6]).await;
+    assert_eq!(forgotten.agents, [agent("a")]);
+    for name in ["a", "Zoe", "child"] {
+        clean(db, &agent(name)).await;
+    }
+}
+
+pub(crate) async fn forgetting_twice_is_forgetting_once(db: &dyn Backend) {
+    family(db).await;
+    forget(db, "a", &[2, 4]).await;
+    let before = db.dump(&everything()).await;
+    let again = forget(db, "a", &[2]).await;
+    assert_eq!((again.messages, again.agents), (0, Vec::new()));
+    let marked = append(&agent("a"), vec![step(&Step::Mark(None), 90)]);
+    let after = db.dump(&everything()).await;
+    assert_same(&before, &after, "again");
+    // Steps stay, whatever else of their exchange goes.
+    db.store().append(marked).await.unwrap();
+    forget(db, "a", &[5]).await;
+    db.store()
+        .rewind(append(&agent("a"), vec![step(&Step::Rewind(None), 91)]))
+        .await
+        .unwrap();
+    clean(db, &agent("a")).await;
+}
+
+pub(crate) async fn what_is_not_there_cannot_be_forgotten(db: &dyn Backend) {
+    family(db).await;
+    let before = db.dump(&everything()).await;
+    let store = db.store();
+    let refused = store.forget(wish("nobody", Forgettable::Message(1))).await;
+    assert!(matches!(refused, Err(StoreError::UnknownAgent(_))), "{refused:?}");
+    let refused = store.forget(wish("a", Forgettable::Exchanges(vec![2, 9]))).await;
+    assert!(
+        matches!(refused, Err(StoreError::UnknownExchange(9))),
+        "{refused:?}"
+    );
+    let refused = store.forget(wish("a", Forgettable::Message(99))).await;
+    assert!(
+        matches!(refused, Err(StoreError::UnknownMessage(99))),
+        "{refused:?}"
+    );
+    assert_same(&before, &db.dump(&everything()).await, "refused");
+}
+
+pub(crate) async fn an_update_under_way_does_not_bring_it_back(db: &dyn Backend) {
+    family(db).await;
+    let mut leases = db.store().claim(claim("daemon", 10, minute(100))).await.unwrap();
+    leases.retain(|lease| lease.agent == agent("a"));
+    let lease = leases.pop().unwrap();
+    let material = db.store().material(&lease, ALL).await.unwrap();
+    forget(db, "a", &[4]).await;
+    let update = patch(&material, items(&material), minute(201));
+    let refused = db.store().complete(&lease, update).await;
+    assert!(matches!(refused, Err(StoreError::Fenced(_))), "{refused:?}");
+    summarise(db, &agent("a")).await;
+    clean(db, &agent("a")).await;
+}
+
+pub(crate) async fn the_same_message_sent_again_stays_forgotten(db: &dyn Backend) {
+    let with_id = || {
+        let mut message = said("user", NEEDLE, 40, minute(1));
+        message.message.client_id = Some("one".to_owned());
+        append(&agent("a"), vec![message])
+    };
+    db.store().append(with_id()).await.unwrap();
+    forget(db, "a", &[1]).await;
+    let again = db.store().append(with_id()).await.unwrap();
+    assert_eq!((again.accepted, again.duplicates), (0, 1));
+    assert!(!db.dump(&everything()).await.contains(NEEDLE));
+}
+
+pub(crate) async fn an_agent_is_deleted_with_all_that_is_known_of_it(db: &dyn Backend) {
+    family(db).await;
+    say(db, "b", "Question of another", 1).await;
+    let refused = db.store().delete_agent(&agent("a")).await;
+    assert!(
+        matches!(&refused, Err(StoreError::HasForks { forks, .. }) if *forks == ["Zoe", "child"]),
+        "{refused:?}"
+    );
+    let refused = db.store().delete_agent(&agent("nobody")).await;
+    assert!(matches!(refused, Err(StoreError::UnknownAgent(_))), "{refused:?}");
+    // What the children inherited stays with their parent.
+    for child in ["Zoe", "child"] {
+        assert_eq!(db.store().delete_agent(&agent(child)).await.unwrap().messages, 0);
+    }
+    clean(db, &agent("a")).await;
+    assert_eq!(db.store().delete_agent(&agent("a")).await.unwrap().messages, 10);
+    let left = db.dump(&everything()).await;
+    let names = |line: &&str| line.contains("\"a\"") || line.contains("\"child\"") || line.contains(NEEDLE);
+    assert_eq!(left.lines().filter(names).collect::<Vec<_>>(), Vec::<&str>::new());
+    // The name is free again, and what is said under it is found.
+    say(db, "a", "A new life", 5).await;
+    while db.store().index_messages(100).await.unwrap() > 0 {}
+    assert_eq!(db.number("SELECT count(*) FROM recall_index").await, Some(4));
+    for name in ["a", "b"] {
+        clean(db, &agent(name)).await;
+    }
+}
+
+pub(crate) async fn any_life_can_be_forgotten_in_parts(db: &dyn Backend) {
+    let case = std::cell::Cell::new(0);
+    let compare = |lives: Box<Lives>| {
+        let ([before, after, own], chosen, budget_tokens) = *lives;
+        case.set(case.get() + 1);
+        let name = |who: &str| format!("{who}-{}", case.get());
+        let (parent, child) = (agent(&name("parent")), agent(&name("child")));
+        let before: Vec<Event> = std::iter::once(Event::Said("user", 10)).chain(before).collect();
+        Handle::current().block_on(async {
+            live(db, &parent, &before, budget_tokens).await;
+            db.store().fork(&parent, &child, T0).await.unwrap();
+            live(db, &child, &own, budget_tokens).await;
+            for (by_child, number) in chosen {
+                let who: &AgentId = if by_child { &child } else { &parent };
+                let what = Forgettable::Exchanges(vec![number]);
+                match db.store().forget(wish(who.as_str(), what)).await {
+                    Ok(_) | Err(StoreError::UnknownExchange(_)) => {}
+                    Err(error) => panic!("{error}"),
+                }
+                for agent in [&parent, &child] {
+                    let report = db.store().verify(agent).await.unwrap();
+                    assert_eq!(report.breaches, [], "{agent} without #{number}");
+                }
+            }
+            // Life goes on.
+            live(db, &parent, &after, budget_tokens).await;
+            live(db, &child, &after, budget_tokens).await;
+            for agent in [&parent, &child] {
+                summarise(db, agent).await;
+                let report = db.store().verify(agent).await.unwrap();
+                assert_eq!((report.breaches.as_slice(), report.pending), ([].as_slice(), 0));
+            }
+        });
+        Ok(())
+    };
+    let mut runner = TestRunner::new(cases(CASES));
+    let budgets = prop_oneof![Just(0), 40_i64..400];
+    let chosen = prop::collection::vec((any::<bool>(), 0_i64..12), 1..5);
+    let lives = ([events(), events(), events()], chosen, budgets).prop_map(Box::new);
+    tokio::task::block_in_place(|| runner.run(&lives, compare)).unwrap();
+}
+
+pub(crate) async fn a_recount_under_way_does_not_count_it(db: &dyn Backend) {
+    use recapd::store::{NewCount, Recount};
+    db.store()
+        .append(append(&agent("a"), turns(1..=2)))
+        .await
+        .unwrap();
+    db.store().begin_recount(&agent("a")).await.unwrap();
+    let batch = db.store().recount_batch(&agent("a"), 100).await.unwrap().unwrap();
+    forget(db, "a", &[2]).await;
+    let counts = batch.messages.iter().map(|(exchange, stored)| NewCount {
+        exchange: *exchange,
+        seq: stored.seq,
+        tokens: 7,
+    });
+    let recount = Recount {
+        agent: agent("a"),
+        settings: batch.settings.clone(),
+        from: batch.from,
+        before: batch.before,
+        is_last: batch.is_last,
+        counts: counts.collect(),
+        count_method: "new".to_owned(),
+        rules: rules(),
+        now: minute(201),
+    };
+    db.store().recount(recount).await.unwrap();
+    let tokens = "SELECT tokens FROM exchange_log WHERE agent_id = 'a' AND exchange = 2";
+    assert_eq!(db.number(tokens).await, Some(0));
+    clean(db, &agent("a")).await;
+}

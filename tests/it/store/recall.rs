@@ -1,0 +1,274 @@
+//! Recall and expand: the archive by words and by numbers.
+
+use recapd::{
+    domain::{recall::Query, time::Timestamp},
+    recall::{self, RecallReply},
+    store::{Expanded, MessageRange, Place},
+};
+
+use super::{clean, lineage::step, the_lease, with_pending};
+use crate::support::{
+    backend::Backend,
+    conversation::{ALL, T0, agent, append, items, minute, patch, said, turns},
+};
+use recapd::domain::{lineage::Step, redaction::Redactor};
+
+const WHOLE: MessageRange = MessageRange {
+    after_seq: 0,
+    messages_max: 100,
+    bytes_max: 1_000_000,
+};
+
+async fn index(db: &dyn Backend) -> i64 {
+    let mut indexed = 0;
+    loop {
+        match db.store().index_messages(3).await.unwrap() {
+            0 => return indexed,
+            more => indexed += more,
+        }
+    }
+}
+
+async fn recalled(db: &dyn Backend, name: &str, words: &str, limit: i64) -> RecallReply {
+    let (store, agent, redactor) = (db.store(), agent(name), Redactor::standard());
+    let query = Query::parse(words).unwrap();
+    let reply = recall::search(store.as_ref(), &agent, &query, limit, &redactor).await;
+    reply.unwrap().unwrap()
+}
+
+/// The exchanges found, best first, with their places.
+async fn found(db: &dyn Backend, name: &str, words: &str) -> Vec<(i64, Place)> {
+    let reply = recalled(db, name, words, 50).await;
+    reply
+        .found
+        .iter()
+        .map(|found| (found.exchange, found.place))
+        .collect()
+}
+
+async fn expand(db: &dyn Backend, name: &str, exchange: i64) -> Option<Expanded> {
+    db.store().expand(&agent(name), exchange, WHOLE).await.unwrap()
+}
+
+async fn say(db: &dyn Backend, name: &str, text: &str, at: i64) {
+    let messages = vec![
+        said("user", text, 40, minute(at)),
+        said("assistant", "Done.", 60, minute(at)),
+    ];
+    db.store().append(append(&agent(name), messages)).await.unwrap();
+}
+
+/// Three exchanges: one covered, one pending, one in the window.
+async fn three(db: &dyn Backend) {
+    say(db, "a", "Implement the JWT authentication", 1).await;
+    say(db, "a", "Fix the café parser in src/parser.rs", 2).await;
+    let lease = the_lease(db, minute(60)).await;
+    let material = db.store().material(&lease, ALL).await.unwrap();
+    let update = patch(&material, items(&material), minute(60));
+    db.store().complete(&lease, update).await.unwrap();
+    say(db, "a", "Authentication fails for the parser: 日本語", 3).await;
+    say(db, "b", "JWT of somebody else", 3).await;
+}
+
+pub(crate) async fn what_was_said_is_found_by_words(db: &dyn Backend) {
+    three(db).await;
+    assert_eq!(index(db).await, 8);
+    let (covered, pending, window) = (Place::Covered, Place::Pending, Place::Window);
+    for (words, expected) in [
+        ("jwt", &[(1, covered)][..]),
+        (
+            "authentication parser",
+            &[(3, window), (1, covered), (2, pending)],
+        ),
+        ("AUTH fail", &[(3, window), (1, covered)]),
+        ("cafe", &[(2, pending)]),
+        ("src/parser.rs", &[(2, pending)]),
+        ("\"the parser\"", &[(3, window)]),
+        ("\"parser the\"", &[]),
+        ("本語", &[(3, window)]),
+        ("somebody", &[]),
+        ("who:a NOT said*", &[]),
+    ] {
+        let mut found = found(db, "a", words).await;
+        if expected.len() == 3 {
+            // Of two that hold one word each, either may fit better.
+            found.sort_by_key(|(exchange, _)| (*exchange != 3, *exchange));
+        }
+        assert_eq!(found, expected, "{words}");
+    }
+    let query = Query::parse("jwt").unwrap();
+    assert_eq!(db.store().search(&agent("nobody"), &query).await.unwrap(), None);
+}
+
+pub(crate) async fn what_is_not_indexed_yet_is_found_too(db: &dyn Backend) {
+    say(
+        db,
+        "a",
+        "The token is ghp_0123456789abcdefghijABCDEFGHIJ012345 for deploy",
+        1,
+    )
+    .await;
+    index(db).await;
+    say(db, "a", "Deploy again", 2).await;
+    let reply = recalled(db, "a", "deploy token", 1).await;
+    assert_eq!((reply.found[0].exchange, reply.has_more), (1, true));
+    assert!(reply.found[0].missing.is_empty());
+    let excerpt = &reply.found[0].excerpts[0];
+    assert_eq!((excerpt.seq, excerpt.kind.as_str()), (1, "user"));
+    assert!(
+        excerpt.text.contains("for deploy") && !excerpt.text.contains("0123456789"),
+        "{}",
+        excerpt.text
+    );
+    assert!(
+        !reply.found[0].title.contains("0123456789"),
+        "{}",
+        reply.found[0].title
+    );
+    // What is new comes first among equals.
+    assert_eq!(
+        found(db, "a", "deploy")
+            .await
+            .iter()
+            .map(|(n, _)| *n)
+            .collect::<Vec<_>>(),
+        [2, 1]
+    );
+}
+
+pub(crate) async fn each_message_is_indexed_once(db: &dyn Backend) {
+    db.store()
+        .append(append(&agent("a"), turns(1..=5)))
+        .await
+        .unwrap();
+    let store = db.store();
+    let (one, other) = tokio::join!(store.index_messages(4), store.index_messages(4));
+    assert_eq!((one.unwrap(), other.unwrap()), (4, 4));
+    index(db).await;
+    assert_eq!(db.number("SELECT count(*) FROM recall_index").await, Some(10));
+    assert_eq!(index(db).await, 0);
+    assert_eq!(found(db, "a", "question").await.len(), 5);
+}
+
+pub(crate) async fn what_a_rewind_took_back_is_not_found(db: &dyn Backend) {
+    say(db, "a", "First apple", 1).await;
+    let mark = step(&Step::Mark(None), 1);
+    db.store().append(append(&agent("a"), vec![mark])).await.unwrap();
+    say(db, "a", "Second apple", 2).await;
+    index(db).await;
+    let back = step(&Step::Rewind(None), 3);
+    db.store().append(append(&agent("a"), vec![back])).await.unwrap();
+    assert_eq!(found(db, "a", "apple").await, [(1, Place::Window)]);
+    let expanded = expand(db, "a", 2).await.unwrap();
+    assert_eq!(
+        (expanded.placed.place, expanded.messages.len()),
+        (Place::SetAside, 3)
+    );
+}
+
+pub(crate) async fn a_fork_finds_what_it_inherited_and_nothing_later(db: &dyn Backend) {
+    three(db).await;
+    let (parent, child) = (agent("a"), agent("child"));
+    db.store().fork(&parent, &child, minute(70)).await.unwrap();
+    say(db, "a", "JWT in the parent's later life", 80).await;
+    say(db, "child", "JWT in the child", 81).await;
+    db.store()
+        .fork(&child, &agent("grandchild"), minute(90))
+        .await
+        .unwrap();
+    for _ in 0..2 {
+        let numbers = |found: Vec<(i64, Place)>| {
+            let mut numbers: Vec<i64> = found.iter().map(|(number, _)| *number).collect();
+            numbers.sort_unstable();
+            numbers
+        };
+        assert_eq!(numbers(found(db, "a", "jwt").await), [1, 4]);
+        assert_eq!(numbers(found(db, "child", "jwt").await), [1, 4]);
+        assert_eq!(numbers(found(db, "grandchild", "jwt").await), [1, 4]);
+        assert_eq!(found(db, "child", "later").await, []);
+        assert_eq!(found(db, "a", "child").await, []);
+        index(db).await;
+    }
+    // What the child has no row of is read from its parent, what it has of its own is its own.
+    let covered = expand(db, "grandchild", 1).await.unwrap();
+    assert_eq!(
+        (covered.placed.place, &covered.placed.source),
+        (Place::Covered, &parent)
+    );
+    let own = expand(db, "grandchild", 4).await.unwrap();
+    assert_eq!(
+        (&own.placed.source, own.messages[0].message.text()),
+        (&child, "JWT in the child".to_owned())
+    );
+    assert_eq!(expand(db, "grandchild", 5).await, None);
+    for name in ["a", "child", "grandchild"] {
+        clean(db, &agent(name)).await;
+    }
+}
+
+pub(crate) async fn an_exchange_is_read_as_it_was(db: &dyn Backend) {
+    let a = with_pending(db, "a", 2).await;
+    let expanded = expand(db, "a", 2).await.unwrap();
+    assert_eq!(
+        (expanded.placed.place, expanded.has_more),
+        (Place::Pending, false)
+    );
+    assert_eq!(expanded.placed.source, a);
+    assert!(expanded.placed.evicted_at > Some(T0));
+    let texts: Vec<String> = expanded
+        .messages
+        .iter()
+        .map(|stored| stored.message.text())
+        .collect();
+    assert_eq!(texts, ["Question 2", "Answer 2"]);
+    assert_eq!(expand(db, "a", 4).await, None);
+    assert_eq!(expand(db, "a", 0).await, None);
+    assert_eq!(expand(db, "nobody", 1).await, None);
+}
+
+pub(crate) async fn a_long_exchange_is_read_in_parts(db: &dyn Backend) {
+    let mut messages = vec![said("user", "Go", 1, Timestamp(0))];
+    messages.extend((0..6).map(|_| said("tool_call", "bash", 1, Timestamp(0))));
+    db.store().append(append(&agent("a"), messages)).await.unwrap();
+    let (mut after_seq, mut seqs) = (0, Vec::new());
+    loop {
+        let range = MessageRange {
+            after_seq,
+            messages_max: 3,
+            ..WHOLE
+        };
+        let part = db.store().expand(&agent("a"), 1, range).await.unwrap().unwrap();
+        seqs.extend(part.messages.iter().map(|stored| stored.seq));
+        if !part.has_more {
+            break;
+        }
+        after_seq = *seqs.last().unwrap();
+    }
+    assert_eq!(seqs, [1, 2, 3, 4, 5, 6, 7]);
+    let range = MessageRange {
+        bytes_max: 1,
+        ..WHOLE
+    };
+    let part = db.store().expand(&agent("a"), 1, range).await.unwrap().unwrap();
+    assert_eq!((part.messages.len(), part.has_more), (1, true));
+}
+
+pub(crate) async fn what_is_too_much_to_read_is_counted(db: &dyn Backend) {
+    db.store()
+        .append(append(&agent("a"), turns(1..=2)))
+        .await
+        .unwrap();
+    db.raw("UPDATE message_log SET id = id + 30000 WHERE seq > 2")
+        .await;
+    let query = Query::parse("question").unwrap();
+    let searched = db.store().search(&agent("a"), &query).await.unwrap().unwrap();
+    let numbers: Vec<i64> = searched
+        .found
+        .iter()
+        .map(|found| found.placed.exchange.exchange)
+        .collect();
+    assert_eq!((numbers, searched.unsearched), (vec![2], 10_004));
+    index(db).await;
+    let searched = db.store().search(&agent("a"), &query).await.unwrap().unwrap();
+    assert_eq!((searched.found.len(), searched.unsearched), (2, 0));
+}
