@@ -153,7 +153,7 @@ impl From<StoreError> for Problem {
                 )
             }
             StoreError::UnknownVersion { .. } => {
-                Self::new(UNKNOWN_VERSION, format!("{error}; nothing was changed")).hint(
+                Self::new(UNKNOWN_VERSION, error.to_string()).hint(
                     "GET /v1/agents/{id}/summary/versions lists those that are kept; schedule.versions_keep says how many",
                 )
             }
