@@ -95,7 +95,7 @@ macro_rules! every_test {
             forget: what_is_forgotten_leaves_no_trace, the_rest_is_summarised_again,
                 a_tombstone_keeps_its_place_and_its_time, one_message_is_forgotten_by_itself,
                 what_a_fork_does_not_share_stays_its_own, forgetting_twice_is_forgetting_once,
-                what_is_not_there_cannot_be_forgotten, an_update_under_way_does_not_bring_it_back,
+                what_is_not_there_cannot_be_forgotten, an_update_under_way_does_not_bring_it_back, no_hand_brings_back_what_is_forgotten,
                 the_same_message_sent_again_stays_forgotten, an_agent_is_deleted_with_all_that_is_known_of_it,
                 a_recount_under_way_does_not_count_it, any_life_can_be_forgotten_in_parts;
             reading: an_agent_is_read_back, agents_come_in_pages, exchanges_are_read_by_range,

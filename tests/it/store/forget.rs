@@ -2,9 +2,13 @@
 
 use proptest::{prelude::*, test_runner::TestRunner};
 use recapd::{
-    domain::{agent::AgentId, lineage::Step, redaction::Redactor, time::HOUR_MS},
+    domain::{
+        agent::AgentId, lineage::Step, redaction::Redactor, summary::compaction::SummaryPolicy, time::HOUR_MS,
+    },
     recall::{self, ExpandQuery},
-    store::{Forget, Forgettable, Forgotten, JournalledAnswer, Place, StoreError},
+    store::{
+        Forget, Forgettable, Forgotten, JournalledAnswer, Place, RebuildRequest, RollbackRequest, StoreError,
+    },
 };
 use tokio::runtime::Handle;
 
@@ -303,6 +307,34 @@ pub(crate) async fn an_update_under_way_does_not_bring_it_back(db: &dyn Backend)
     assert!(matches!(refused, Err(StoreError::Fenced(_))), "{refused:?}");
     summarise(db, &agent("a")).await;
     clean(db, &agent("a")).await;
+}
+
+pub(crate) async fn no_hand_brings_back_what_is_forgotten(db: &dyn Backend) {
+    family(db).await;
+    let (policy, now) = (SummaryPolicy::default(), minute(150));
+    // Readers get the old document until the new one covers as much.
+    let rebuild = RebuildRequest {
+        agent: agent("a"),
+        policy,
+        now,
+    };
+    db.store().rebuild(rebuild).await.unwrap();
+    assert!(summary(db, "a").await.contains(NEEDLE));
+    forget(db, "a", &[2]).await;
+    assert!(!summary(db, "a").await.contains(NEEDLE));
+    let roll_back = RollbackRequest {
+        agent: agent("a"),
+        version: 1,
+        policy,
+        now: minute(210),
+    };
+    db.store().roll_back(roll_back).await.unwrap();
+    let document = summary(db, "a").await;
+    assert!(!document.contains(NEEDLE), "{document}");
+    summarise(db, &agent("a")).await;
+    clean(db, &agent("a")).await;
+    let left = db.dump(&everything()).await;
+    assert!(!left.contains(NEEDLE));
 }
 
 pub(crate) async fn the_same_message_sent_again_stays_forgotten(db: &dyn Backend) {
