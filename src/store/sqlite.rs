@@ -16,6 +16,7 @@ mod recount;
 mod row;
 mod schedule;
 mod session;
+mod spending;
 mod summary;
 mod verify;
 mod writer;
@@ -39,9 +40,9 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
-    Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Pins, Prune,
-    Recount, RecountBatch, Recounted, SaidMessage, Sample, SessionEnded, Settle, Store, StoreError,
-    StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
+    Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Paused, Pins,
+    Postponement, Prune, Recount, RecountBatch, Recounted, RunRecord, SaidMessage, Sample, SessionEnded,
+    Settle, Spending, Store, StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
 };
 use crate::domain::{
     agent::AgentId,
@@ -52,7 +53,7 @@ use crate::domain::{
 use writer::Writer;
 
 /// The schema this recapd writes, one entry per migration.
-const MIGRATIONS: [(i64, &str, &str); 5] = [
+const MIGRATIONS: [(i64, &str, &str); 6] = [
     (
         1,
         "schema",
@@ -70,6 +71,7 @@ const MIGRATIONS: [(i64, &str, &str); 5] = [
         include_str!("../../migrations/sqlite/0004_counts.sql"),
     ),
     (5, "forks", include_str!("../../migrations/sqlite/0005_forks.sql")),
+    (7, "spend", include_str!("../../migrations/sqlite/0007_spend.sql")),
 ];
 
 /// How a database is opened.
@@ -426,6 +428,40 @@ impl Store for SqliteStore {
         let leases = leases.to_vec();
         self.writer
             .run(move |tx| Box::pin(queue::release(tx, leases, now)))
+            .await
+    }
+
+    async fn postpone(&self, lease: &Lease, postponement: Postponement) -> StoreResult<()> {
+        let lease = lease.clone();
+        self.writer
+            .run(move |tx| Box::pin(spending::postpone(tx, lease, postponement)))
+            .await
+    }
+
+    async fn record_run(&self, lease: &Lease, run: RunRecord) -> StoreResult<()> {
+        let lease = lease.clone();
+        self.writer
+            .run(move |tx| Box::pin(spending::record_run(tx, lease, run)))
+            .await
+    }
+
+    async fn resume_paused(&self, now: Timestamp) -> StoreResult<u64> {
+        self.writer
+            .run(move |tx| Box::pin(spending::resume_paused(tx, now)))
+            .await
+    }
+
+    async fn spending(&self, agent: &AgentId, since: Timestamp) -> StoreResult<Spending> {
+        spending::spending(&mut *self.readers.begin().await?, agent, since).await
+    }
+
+    async fn paused(&self, agent: &AgentId) -> StoreResult<Option<Paused>> {
+        spending::paused_agent(&mut *self.readers.acquire().await?, agent).await
+    }
+
+    async fn enqueue_revisits(&self, now: Timestamp, limit: i64) -> StoreResult<u64> {
+        self.writer
+            .run(move |tx| Box::pin(spending::enqueue_revisits(tx, now, limit)))
             .await
     }
 

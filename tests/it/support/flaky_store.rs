@@ -16,9 +16,9 @@ use recapd::{
     },
     store::{
         AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
-        Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Pins, Prune,
-        Recount, RecountBatch, Recounted, SaidMessage, Sample, SessionEnded, Settle, Store, StoreError,
-        StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
+        Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Paused, Pins,
+        Postponement, Prune, Recount, RecountBatch, Recounted, RunRecord, SaidMessage, Sample, SessionEnded,
+        Settle, Spending, Store, StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
     },
 };
 
@@ -153,6 +153,12 @@ pass! {
     fn settle(lease: &Lease, settle: Settle) -> Completed;
     fn fail(lease: &Lease, failure: Failure) -> ();
     fn release(leases: &[Lease], now: Timestamp) -> u64;
+    fn postpone(lease: &Lease, postponement: Postponement) -> ();
+    fn record_run(lease: &Lease, run: RunRecord) -> ();
+    fn resume_paused(now: Timestamp) -> u64;
+    fn spending(agent: &AgentId, since: Timestamp) -> Spending;
+    fn paused(agent: &AgentId) -> Option<Paused>;
+    fn enqueue_revisits(now: Timestamp, limit: i64) -> u64;
     fn reclaim(owner: &str, now: Timestamp) -> u64;
     fn reconcile(pending_before: Timestamp, now: Timestamp) -> u64;
     fn probe_parked(parked_before: Timestamp, attempts_max: i64, now: Timestamp) -> u64;

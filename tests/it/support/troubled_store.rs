@@ -16,9 +16,9 @@ use recapd::{
     },
     store::{
         AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
-        Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Pins, Prune,
-        Recount, RecountBatch, Recounted, SaidMessage, Sample, SessionEnded, Settle, Store, StoreError,
-        StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
+        Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Paused, Pins,
+        Postponement, Prune, Recount, RecountBatch, Recounted, RunRecord, SaidMessage, Sample, SessionEnded,
+        Settle, Spending, Store, StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -234,6 +234,33 @@ impl Store for TroubledStore {
 
     async fn release(&self, leases: &[Lease], now: Timestamp) -> StoreResult<u64> {
         self.enter("release").await?.release(leases, now).await
+    }
+
+    async fn postpone(&self, lease: &Lease, postponement: Postponement) -> StoreResult<()> {
+        self.enter("postpone").await?.postpone(lease, postponement).await
+    }
+
+    async fn record_run(&self, lease: &Lease, run: RunRecord) -> StoreResult<()> {
+        self.enter("record_run").await?.record_run(lease, run).await
+    }
+
+    async fn resume_paused(&self, now: Timestamp) -> StoreResult<u64> {
+        self.enter("resume_paused").await?.resume_paused(now).await
+    }
+
+    async fn spending(&self, agent: &AgentId, since: Timestamp) -> StoreResult<Spending> {
+        self.enter("spending").await?.spending(agent, since).await
+    }
+
+    async fn paused(&self, agent: &AgentId) -> StoreResult<Option<Paused>> {
+        self.enter("paused").await?.paused(agent).await
+    }
+
+    async fn enqueue_revisits(&self, now: Timestamp, limit: i64) -> StoreResult<u64> {
+        self.enter("enqueue_revisits")
+            .await?
+            .enqueue_revisits(now, limit)
+            .await
     }
 
     async fn reclaim(&self, owner: &str, now: Timestamp) -> StoreResult<u64> {
