@@ -21,7 +21,7 @@ pub const TOKENS_PER_DAY_MAX: i64 = 1_000_000_000_000;
 pub const USD_PER_DAY_MAX: f64 = 1_000_000.0;
 
 /// What may be spent in a day; 0 is no limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpendLimits {
     /// Calls to models, failed ones too.
     pub calls: i64,

@@ -2,6 +2,7 @@
 //! counted.
 
 mod providers;
+mod resilience;
 
 use std::{
     net::{SocketAddr, TcpListener},
