@@ -8,6 +8,7 @@
 //! - The plain way: exchanges leave the window one by one; whenever three have left, the model reads instructions as long
 //!   as recapd's, the whole summary, and the three in full, and writes the whole summary anew.
 //! - Its summary is as long as recapd's at the same message.
+//! - Beside it stands what rewriting costs at recapd's own updates, which are fewer, and whose material is cut.
 //! - Tokens are counted in o200k, and prices are those of `prices.toml`, without a cache; batches cost half.
 
 #[path = "measure/table.rs"]
@@ -51,14 +52,14 @@ const ITEM_WORDS: [usize; 3] = [45, 18, 7];
 /// What calls came to.
 #[derive(Clone, Copy, Debug, Default)]
 struct Calls {
-    calls: i64,
+    count: i64,
     input_tokens: i64,
     output_tokens: i64,
 }
 
 impl Calls {
     fn add(&mut self, input_tokens: i64, output_tokens: i64) {
-        self.calls += 1;
+        self.count += 1;
         self.input_tokens += input_tokens;
         self.output_tokens += output_tokens;
     }
@@ -68,6 +69,12 @@ impl Calls {
 struct UsualModel {
     counter: Arc<dyn TokenCounter>,
     calls: Mutex<(Calls, i64)>,
+}
+
+impl UsualModel {
+    fn so_far(&self) -> Calls {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).0
+    }
 }
 
 #[async_trait]
@@ -126,6 +133,8 @@ fn answer(request: &ModelRequest) -> String {
 /// What recapd's calls came to over a conversation.
 struct Lived {
     calls: Calls,
+    /// The same calls, had each read and written the whole summary.
+    rewriting: Calls,
     /// The tokens of its instructions.
     instructions_tokens: i64,
     evicted_tokens: i64,
@@ -191,6 +200,7 @@ async fn live(
     let agent: AgentId = "condense".parse()?;
     let mut lived = Lived {
         calls: Calls::default(),
+        rewriting: Calls::default(),
         instructions_tokens: 0,
         evicted_tokens: 0,
         evicted_exchanges: 0,
@@ -205,9 +215,16 @@ async fn live(
                 .iter()
                 .map(|eviction| eviction.tokens)
                 .sum::<i64>();
+            let before = model.so_far();
             parts.worker.drain().await?;
             let row = store.agent(&agent).await?;
+            let read_tokens = document_tokens;
             document_tokens = row.map_or(0, |row| row.summary_tokens);
+            let after = model.so_far();
+            let calls = after.count - before.count;
+            lived.rewriting.count += calls;
+            lived.rewriting.input_tokens += after.input_tokens - before.input_tokens + calls * read_tokens;
+            lived.rewriting.output_tokens += calls * document_tokens;
         }
         lived.document_tokens.push(document_tokens);
     }
@@ -274,8 +291,8 @@ fn print(title: &str, lived: &Lived, (plain, plain_evicted): (Calls, i64)) {
     let exchanges = lived.evicted_exchanges.max(1) as f64;
     let mut row = |name: &str, calls: Calls, evicted: i64, factor: f64| {
         let cells = [
-            calls.calls.to_string(),
-            format!("{:.1}", calls.calls as f64 * 1e3 / exchanges),
+            calls.count.to_string(),
+            format!("{:.1}", calls.count as f64 * 1e3 / exchanges),
             calls.input_tokens.to_string(),
             format!("{:.3}", calls.input_tokens as f64 / evicted.max(1) as f64),
             calls.output_tokens.to_string(),
@@ -285,6 +302,12 @@ fn print(title: &str, lived: &Lived, (plain, plain_evicted): (Calls, i64)) {
         table.row(name, &cells);
     };
     row("rewriting the whole summary", plain, plain_evicted, 1.0);
+    row(
+        "rewriting it at recapd's updates",
+        lived.rewriting,
+        lived.evicted_tokens,
+        1.0,
+    );
     row("recapd", lived.calls, lived.evicted_tokens, 1.0);
     row("recapd, in batches", lived.calls, lived.evicted_tokens, 0.5);
     table.print();

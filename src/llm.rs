@@ -2,6 +2,12 @@
 //!
 //! Every model gets the same request, as a prompt for those that read prompts and as transcripts for the built-in
 //! one, and answers with the same JSON (`domain::reply`), so that every answer passes the same checks.
+//!
+//! ```text
+//! chain ─┬─ breaker ── limits ── a provider       left alone while it fails; within what its key allows
+//!        ├─ breaker ── limits ── a second one     asked in its place
+//!        └─ offline                               asked last; what it writes is condensed again later
+//! ```
 
 pub mod anthropic;
 pub mod breaker;

@@ -236,7 +236,8 @@ fn figures(sample: &Sample) -> metrics::Sample {
         documents: sample.documents,
         documents_tokens: sample.documents_tokens,
         agents: vec![
-            (AgentState::Active, sample.agents - sample.parked),
+            (AgentState::Active, sample.agents - sample.parked - sample.paused),
+            (AgentState::Paused, sample.paused),
             (AgentState::Parked, sample.parked),
         ],
     }

@@ -6,6 +6,9 @@
 //!   └── poll, or a notice ◄── release / fail: backoff ◄────┴───────────────────┴── fenced: drop ◄───┘
 //! ```
 //!
+//! Who has to wait for a provider's limits, for its rest, or for the next day, gives its lease back until then: no lease
+//! is held for that, and no attempt burnt. Why who is asked stands in `llm::chain`.
+//!
 //! Invariant: no transaction is open while a model thinks.
 //! Invariant: whatever fails, the old summary stays; after the last attempt digests stand for the exchanges.
 

@@ -89,7 +89,11 @@ fn the_second_provider_has_a_key_of_its_own_or_that_of_the_same_provider() {
             .map_err(|error| error.to_string())
     };
     let own = ("ANTHROPIC_API_KEY", "sk-second");
-    assert_eq!(key(&config, &[own]), Ok(None), "the built-in summariser wants none");
+    assert_eq!(
+        key(&config, &[own]),
+        Ok(None),
+        "the built-in summariser wants none"
+    );
     config.fallback.mode = FallbackMode::Anthropic;
     assert_eq!(key(&config, &[own]), Ok(Some("sk-second".to_owned())));
     let missing = key(&config, &[]).unwrap_err();
@@ -102,7 +106,10 @@ fn the_second_provider_has_a_key_of_its_own_or_that_of_the_same_provider() {
     config.fallback.base_url.clear();
     config.fallback.mode = FallbackMode::OpenAi;
     assert_eq!(key(&config, &[]), Ok(Some("sk-first".to_owned())));
-    assert_eq!(key(&config, &[("OPENAI_API_KEY", "sk-own")]), Ok(Some("sk-own".to_owned())));
+    assert_eq!(
+        key(&config, &[("OPENAI_API_KEY", "sk-own")]),
+        Ok(Some("sk-own".to_owned()))
+    );
 }
 
 #[test]

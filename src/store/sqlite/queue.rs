@@ -25,7 +25,7 @@ pub(super) struct Wake {
     pub(super) now: Timestamp,
 }
 
-/// Makes the row, or moves its wake counter on. Never shortens a lease or a backoff, never lowers the urgency.
+/// Makes the row, or moves its wake counter on. Never shortens a lease, a backoff or a pause, never lowers the urgency.
 pub(super) async fn enqueue(tx: &mut SqliteConnection, agent: &AgentId, wake: Wake) -> StoreResult<Enqueued> {
     let Wake {
         reason,
@@ -40,7 +40,7 @@ pub(super) async fn enqueue(tx: &mut SqliteConnection, agent: &AgentId, wake: Wa
                SELECT agent_id, ?2, ?3, ?4, ?5, ?6 FROM agents WHERE agent_id = ?1 \
                ON CONFLICT (agent_id) DO UPDATE SET wake_seq = q.wake_seq + 1, reasons = q.reasons | excluded.reasons, \
                priority = max(q.priority, excluded.priority), due_at = min(q.due_at, excluded.due_at), \
-               visible_at = CASE WHEN q.lease_token IS NULL AND q.attempts = 0 \
+               visible_at = CASE WHEN q.lease_token IS NULL AND q.attempts = 0 AND q.paused_until IS NULL \
                                  THEN min(q.visible_at, excluded.visible_at) ELSE q.visible_at END \
                RETURNING wake_seq, visible_at";
     let row = sqlx::query(sql)

@@ -283,7 +283,7 @@ labels! {
         Active = "active",
         /// Had none.
         Idle = "idle",
-        /// Its updates are paused by hand.
+        /// Its updates wait for the next day, because a limit of spending is used up.
         Paused = "paused",
         /// Its queue row is parked.
         Parked = "parked",

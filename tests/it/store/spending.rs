@@ -101,6 +101,15 @@ pub(crate) async fn a_paused_update_says_why_until_it_is_claimed(db: &dyn Backen
         store.claim(claim("other", 9, until.plus_ms(-1))).await.unwrap(),
         []
     );
+    // Whoever asks meanwhile waits as well.
+    store
+        .enqueue(&agent("a"), Reason::Manual, 0, minute(1))
+        .await
+        .unwrap();
+    assert_eq!(
+        store.claim(claim("other", 9, until.plus_ms(-1))).await.unwrap(),
+        []
+    );
 
     // Other settings may hold other limits.
     let patch = SettingsPatch::parse(json!({"usd_per_day": 9})).unwrap();

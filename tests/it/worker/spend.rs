@@ -2,7 +2,7 @@
 
 use recapd::{
     clock::Clock as _,
-    config::{Config, SpendConfig},
+    config::{Config, Loader},
     domain::{
         settings::SettingsPatch,
         spend::{SpendLimit, day_start, next_day},
@@ -26,14 +26,16 @@ const PRICES: &str = "as_of = \"2026-11-20\"\nsource = \"nobody\"\n[models.scrip
 /// What a call of the scripted model takes in tokens, and with these prices in micro-dollars.
 const CALL: i64 = 1_100;
 
-fn with_prices(spend: SpendConfig) -> (Config, tempfile::TempDir) {
+/// A daemon's configuration with these prices, and with one key of `[spend]` set.
+fn with_prices(set: &str) -> (Config, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("prices.toml");
     std::fs::write(&path, PRICES).unwrap();
-    let mut config = rig::config();
-    config.spend = SpendConfig {
-        prices_file: path.display().to_string(),
-        ..spend
+    let loader = Loader::new().set(format!("spend.prices_file={}", path.display()));
+    let spend = loader.set(format!("spend.{set}")).load().unwrap().config.spend;
+    let config = Config {
+        spend,
+        ..rig::config()
     };
     (config, folder)
 }
@@ -41,53 +43,15 @@ fn with_prices(spend: SpendConfig) -> (Config, tempfile::TempDir) {
 /// Each limit lets calls through until it is used up; then updates wait until midnight.
 #[tokio::test]
 async fn each_limit_pauses_until_the_next_day() {
-    let none = Config::default().spend;
-    let cases = [
-        (
-            SpendLimit::Calls,
-            SpendConfig {
-                calls_per_day: 2,
-                ..none.clone()
-            },
-        ),
-        (
-            SpendLimit::Tokens,
-            SpendConfig {
-                tokens_per_day: 2 * CALL,
-                ..none.clone()
-            },
-        ),
-        (
-            SpendLimit::Usd,
-            SpendConfig {
-                usd_per_day: 0.002_2,
-                ..none.clone()
-            },
-        ),
-        (
-            SpendLimit::AgentCalls,
-            SpendConfig {
-                agent_calls_per_day: 2,
-                ..none.clone()
-            },
-        ),
-        (
-            SpendLimit::AgentTokens,
-            SpendConfig {
-                agent_tokens_per_day: CALL + 1,
-                ..none.clone()
-            },
-        ),
-        (
-            SpendLimit::AgentUsd,
-            SpendConfig {
-                agent_usd_per_day: 0.001_101,
-                ..none
-            },
-        ),
-    ];
-    for (limit, spend) in cases {
-        let (config, _folder) = with_prices(spend);
+    for (limit, set) in [
+        (SpendLimit::Calls, "calls_per_day=2"),
+        (SpendLimit::Tokens, "tokens_per_day=2200"),
+        (SpendLimit::Usd, "usd_per_day=0.0022"),
+        (SpendLimit::AgentCalls, "agent_calls_per_day=2"),
+        (SpendLimit::AgentTokens, "agent_tokens_per_day=1101"),
+        (SpendLimit::AgentUsd, "agent_usd_per_day=0.001101"),
+    ] {
+        let (config, _folder) = with_prices(set);
         let rig = Rig::new(&config).await;
         for _ in 0..2 {
             rig.say(6).await;
@@ -135,10 +99,7 @@ async fn each_limit_pauses_until_the_next_day() {
 
 #[tokio::test]
 async fn a_raised_limit_resumes_at_once_and_an_agent_may_have_its_own() {
-    let (config, _folder) = with_prices(SpendConfig {
-        agent_calls_per_day: 1,
-        ..Config::default().spend
-    });
+    let (config, _folder) = with_prices("agent_calls_per_day=1");
     let rig = Rig::new(&config).await;
     rig.say(6).await;
     assert_eq!(rig.drain().await, [Completed]);
@@ -160,7 +121,7 @@ async fn a_raised_limit_resumes_at_once_and_an_agent_may_have_its_own() {
 /// What a call costs is in the runs table, failed calls are counted, and what can't be priced has no figure.
 #[tokio::test]
 async fn what_updates_cost_is_kept() {
-    let (config, _folder) = with_prices(Config::default().spend);
+    let (config, _folder) = with_prices("calls_per_day=0");
     let rig = Rig::new(&config).await;
     rig.say(6).await;
     rig.model
@@ -215,10 +176,7 @@ async fn what_updates_cost_is_kept() {
 /// Whoever lost the race has paid, too.
 #[tokio::test]
 async fn what_was_paid_in_vain_counts() {
-    let (config, _folder) = with_prices(SpendConfig {
-        agent_calls_per_day: 2,
-        ..Config::default().spend
-    });
+    let (config, _folder) = with_prices("agent_calls_per_day=2");
     let rig = Rig::new(&config).await;
     rig.say(6).await;
     rig.model.plan([Reply::Held]);
