@@ -106,6 +106,7 @@ impl Worker {
                     self.parts.notices.wake_queue();
                 }
                 Err(error) => {
+                    self.owes_revisits.store(true, SeqCst);
                     self.parts.metrics.service.db_error(DbErrorClass::Other);
                     warn!(%error, "update.revisits_not_queued");
                 }

@@ -16,6 +16,7 @@ use recapd::{
 
 use crate::support::{
     backend::Backend as _,
+    flaky_store::When,
     rig::{Rig, config},
     scripted::{Reply, ScriptedModel},
 };
@@ -245,4 +246,32 @@ async fn a_long_wait_for_the_rate_gives_the_work_back() {
         metrics.contains("recapd_updates_postponed_total{reason=\"rate\"} 1"),
         "{metrics}"
     );
+}
+
+/// Whatever the database does while work is given back, it is done later, and once.
+#[tokio::test]
+async fn giving_work_back_may_fail() {
+    for (method, when) in [
+        ("postpone", When::Before),
+        ("postpone", When::After),
+        ("spending", When::Before),
+    ] {
+        let rig = with_fallbacks(Vec::new()).await;
+        until_it_rests(&rig).await;
+        rig.clock.advance_ms(21 * SECOND_MS);
+        rig.flaky.fail(method, 1, when);
+        drop(rig.drain().await);
+        assert_eq!(rig.flaky.met(), 1, "{method} {when:?}");
+        rig.model.plan([]);
+        for _ in 0..3 {
+            drop(rig.drain_later().await);
+        }
+        let report = rig.verify().await;
+        assert_eq!((report.pending, rows(&rig).await), (0, 0), "{method} {when:?}");
+        assert_eq!(
+            (rig.row().await.version, rig.model.calls()),
+            (1, 3),
+            "{method} {when:?}"
+        );
+    }
 }
