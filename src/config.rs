@@ -15,6 +15,7 @@ mod file;
 mod keys;
 mod loader;
 mod presets;
+mod reference;
 mod secret;
 mod sections;
 mod spend;
@@ -26,6 +27,7 @@ pub use environment::{Environment, from_process_environment};
 pub use error::{ConfigError, Origin, Problem};
 pub use fallback::{FallbackConfig, FallbackMode};
 pub use loader::{Entry, Loaded, Loader, SYSTEM_FILE};
+pub use reference::json_schema;
 pub use secret::{KeyError, api_key, fallback_api_key};
 pub use sections::{
     Ageing, AnthropicVersion, ContextConfig, ConvergenceConfig, DatabaseConfig, Effort, HttpConfig,
