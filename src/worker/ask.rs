@@ -1,5 +1,7 @@
 //! Asking: the model, who stands in for it, and what that costs.
 
+use std::sync::{PoisonError, atomic::Ordering::SeqCst};
+
 use tracing::{debug, warn};
 
 use super::{Hold, Worker, condense::CondenseError, reason, span};
@@ -14,7 +16,7 @@ use crate::{
     store::{JournalledAnswer, Paused, RunRecord, StoredExchange},
     telemetry::metrics::{
         ProviderTokens,
-        labels::{DbErrorClass, ProviderErrorClass},
+        labels::{DbErrorClass, PostponeReason, ProviderErrorClass},
     },
 };
 
@@ -95,7 +97,6 @@ impl Worker {
 
     /// Remembers that something will have to be condensed again, and sees to it once a model is there.
     async fn note_answer(&self, origin: Origin, stands_in: bool) {
-        use std::sync::atomic::Ordering::SeqCst;
         if stands_in {
             self.owes_revisits.store(true, SeqCst);
         } else if origin == Origin::Model && self.owes_revisits.swap(false, SeqCst) {
@@ -174,7 +175,7 @@ impl Worker {
 
     /// One call, if the day's limits allow it. Whether it is answered or not, it is counted, but for one that wasn't
     /// made.
-    async fn call(
+    pub(super) async fn call(
         &self,
         model: &dyn ChatModel,
         hold: &Hold,
@@ -265,10 +266,7 @@ impl Worker {
     }
 
     fn is_new_to_us(&self, model: &str) -> bool {
-        let mut unpriced = self
-            .unpriced
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut unpriced = self.unpriced.lock().unwrap_or_else(PoisonError::into_inner);
         unpriced.insert(model.to_owned())
     }
 }
@@ -308,8 +306,7 @@ fn tokens(answer: &Result<ModelAnswer, LlmError>, request: &ModelRequest) -> Pro
 }
 
 /// The metrics' name for why work is given back.
-pub(super) fn wait_label(why: Wait) -> crate::telemetry::metrics::labels::PostponeReason {
-    use crate::telemetry::metrics::labels::PostponeReason;
+pub(super) fn wait_label(why: Wait) -> PostponeReason {
     match why {
         Wait::Places => PostponeReason::Places,
         Wait::Rate => PostponeReason::Rate,
