@@ -32,7 +32,7 @@ use crate::{
     worker::{Worker, WorkerParts, WorkerSettings},
 };
 
-pub use model::model;
+pub use model::{model, models};
 
 /// Characters of a prompt per token that an update may take in: prose has about four, JSON fewer.
 const PROMPT_CHARS_PER_TOKEN: i64 = 4;
@@ -69,7 +69,7 @@ impl Parts {
         owner: &str,
         seed: u64,
     ) -> Self {
-        let metrics = Metrics::new(clock.now(), &[(model.provider(), model.model())]);
+        let metrics = model::metrics(config, &model, clock.now());
         metrics.updates.workers(config.worker.concurrency);
         let notices = Notices::default();
         let redactor = redactor(config).telling({
@@ -239,6 +239,8 @@ fn worker_settings(config: &Config, owner: &str, seed: u64) -> WorkerSettings {
         batch_exchanges: queue.batch_exchanges,
         max_wait_ms: queue.max_wait_ms,
         policy: summary_policy(&config.summary),
+        spend: config.spend.limits(),
+        prices: model::prices(config),
         seed,
     }
 }

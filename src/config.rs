@@ -10,6 +10,7 @@
 mod check;
 mod environment;
 mod error;
+mod fallback;
 mod file;
 mod keys;
 mod loader;
@@ -17,21 +18,24 @@ mod presets;
 mod reference;
 mod secret;
 mod sections;
+mod spend;
 
 use serde::{Deserialize, Serialize};
 
 pub use check::Violation;
 pub use environment::{Environment, from_process_environment};
 pub use error::{ConfigError, Origin, Problem};
+pub use fallback::{FallbackConfig, FallbackMode};
 pub use loader::{Entry, Loaded, Loader, SYSTEM_FILE};
 pub use reference::json_schema;
-pub use secret::{KeyError, api_key};
+pub use secret::{KeyError, api_key, fallback_api_key};
 pub use sections::{
     Ageing, AnthropicVersion, ContextConfig, ConvergenceConfig, DatabaseConfig, Effort, HttpConfig,
     JournalConfig, LogConfig, LogFormat, LogLevel, ModelConfig, ModelMode, OutputLimitField,
     PerspectiveConfig, ProfileName, QueueConfig, ScheduleConfig, SessionConfig, SummaryConfig, Synchronous,
     WindowConfig, WorkerConfig,
 };
+pub use spend::{PricesError, SpendConfig, shipped_prices};
 
 /// The commented reference of all keys, which is also the default of each.
 pub const DEFAULT_TOML: &str = include_str!("../config.toml");
@@ -60,6 +64,10 @@ pub struct Config {
     pub worker: WorkerConfig,
     /// Who writes summaries.
     pub model: ModelConfig,
+    /// Who is asked in its place.
+    pub fallback: FallbackConfig,
+    /// What that may cost.
+    pub spend: SpendConfig,
     /// The cron jobs.
     pub schedule: ScheduleConfig,
     /// The live journal.

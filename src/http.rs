@@ -61,7 +61,7 @@ use crate::{
     config::Config,
     domain::{
         context::ContextOptions, convergence::Rules, perspective::Telling, preset::Basis,
-        settings::AgentSettings, time::Timestamp,
+        settings::AgentSettings, spend::SpendLimits, time::Timestamp,
     },
     keeper::Keeper,
     snapshot::{Snapshots, project::ProjectSnapshots},
@@ -104,6 +104,8 @@ pub struct HttpSettings {
     pub batch_messages_max: usize,
     /// The ceiling of a summary, to be shown beside its size.
     pub summary_tokens_max: i64,
+    /// What all agents together may spend in a day, to be shown beside what they did.
+    pub spend: SpendLimits,
     /// What is in force unless an agent or a request says otherwise.
     pub configured: Configured,
 }
@@ -130,6 +132,7 @@ impl From<&Config> for HttpSettings {
             request_timeout_ms: config.http.request_timeout_ms,
             batch_messages_max: config.http.batch_messages_max,
             summary_tokens_max: config.summary.max_tokens,
+            spend: config.spend.limits().all,
             configured: Configured {
                 context: config.context.options(),
                 settings: config.agent_settings(),

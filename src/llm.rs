@@ -2,14 +2,23 @@
 //!
 //! Every model gets the same request, as a prompt for those that read prompts and as transcripts for the built-in
 //! one, and answers with the same JSON (`domain::reply`), so that every answer passes the same checks.
+//!
+//! ```text
+//! chain ─┬─ breaker ── limits ── a provider       left alone while it fails; within what its key allows
+//!        ├─ breaker ── limits ── a second one     asked in its place
+//!        └─ offline                               asked last; what it writes is condensed again later
+//! ```
 
 pub mod anthropic;
+pub mod breaker;
+pub mod chain;
 pub mod counting;
 mod discreet;
 mod envelope;
 mod fault;
 pub mod gemini;
 pub mod http;
+pub mod limits;
 pub mod offline;
 pub mod ollama;
 pub mod openai;
@@ -17,7 +26,7 @@ pub mod remote;
 pub mod responses;
 mod retry;
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
@@ -51,6 +60,8 @@ pub struct ModelAnswer {
     pub reasoning_tokens: i64,
     /// The provider's id of the request.
     pub request_id: Option<String>,
+    /// How long the limits of the key are used up, as the provider says beside its answer.
+    pub rest: Option<Duration>,
 }
 
 /// What can go wrong, by what the caller does next. The messages hold what a provider said, shortened, and never a
@@ -83,6 +94,35 @@ pub enum LlmError {
     /// The request is wrong: trying again is useless.
     #[error("the provider refuses the request: {0}")]
     Permanent(String),
+    /// Nobody was asked: give the work back until then. No attempt failed.
+    #[error("the model isn't asked for {} ms: {why}", wait.as_millis())]
+    Waiting {
+        /// For how long.
+        wait: Duration,
+        /// Why.
+        why: Wait,
+    },
+}
+
+/// Why a model isn't asked now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// As many calls are under way as may be.
+    Places,
+    /// The requests or tokens of a minute are used up, or the provider said to come back later.
+    Rate,
+    /// The provider failed too often in a row, or refuses the account.
+    Circuit,
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Places => "as many calls are under way as may be",
+            Self::Rate => "the limits of the key are used up",
+            Self::Circuit => "the provider rests after its failures",
+        })
+    }
 }
 
 /// A failure that may pass.
@@ -144,6 +184,7 @@ impl LlmError {
         match self {
             Self::Transient(fault) => fault.retry_after,
             Self::RateLimited { retry_after, .. } => *retry_after,
+            Self::Waiting { wait, .. } => Some(*wait),
             _ => None,
         }
     }
@@ -163,7 +204,13 @@ impl LlmError {
             Self::Refused(_) => "provider_refusal",
             Self::Auth(_) => "provider_auth",
             Self::Permanent(_) => "provider_invalid_request",
+            Self::Waiting { .. } => "provider_waiting",
         }
+    }
+
+    /// Whether the provider bills a call that ended so, although it gave nothing of use.
+    pub fn is_billed(&self) -> bool {
+        matches!(self, Self::Truncated | Self::Refused(_))
     }
 }
 
@@ -178,4 +225,13 @@ pub trait ChatModel: Send + Sync {
 
     /// Answers one request.
     async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError>;
+
+    /// Has `listener` told of each change in how its circuit stands, and those of who is asked in its place. Only a
+    /// [`breaker::Breaker`] has one.
+    fn watch(&self, _listener: &breaker::Listener) {}
+
+    /// Who may be asked in its place, in this order; nobody, unless it is a [`chain::Chain`].
+    fn fallbacks(&self) -> &[Arc<dyn ChatModel>] {
+        &[]
+    }
 }

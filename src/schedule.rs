@@ -177,6 +177,14 @@ impl Schedule {
             }
             Err(error) => warn!(%error, "queue.reconcile_failed"),
         }
+        match self.store.enqueue_revisits(now, STEP_ROWS_MAX).await {
+            Ok(0) => {}
+            Ok(agents) => {
+                info!(agents, "queue.revisits");
+                self.notices.wake_queue();
+            }
+            Err(error) => warn!(%error, "queue.revisits_failed"),
+        }
         match self
             .store
             .probe_parked(now.plus_ms(-PROBE_AFTER_MS), self.settings.attempts_max, now)
@@ -228,7 +236,8 @@ fn figures(sample: &Sample) -> metrics::Sample {
         documents: sample.documents,
         documents_tokens: sample.documents_tokens,
         agents: vec![
-            (AgentState::Active, sample.agents - sample.parked),
+            (AgentState::Active, sample.agents - sample.parked - sample.paused),
+            (AgentState::Paused, sample.paused),
             (AgentState::Parked, sample.parked),
         ],
     }

@@ -12,6 +12,7 @@ mod project;
 pub mod recall;
 pub mod record;
 pub mod recount;
+pub mod spending;
 pub mod sqlite;
 pub mod verify;
 pub mod version;
@@ -23,6 +24,7 @@ pub use project::*;
 pub use recall::*;
 pub use record::*;
 pub use recount::*;
+pub use spending::*;
 pub use version::*;
 
 use crate::domain::{
@@ -419,6 +421,32 @@ pub trait Store: Send + Sync {
 
     /// Gives leases back untouched: no attempt is burnt. Returns how many were still held.
     async fn release(&self, leases: &[Lease], now: Timestamp) -> StoreResult<u64>;
+
+    /// Gives a lease back that has to wait for a provider or the next day: no attempt is burnt. What it cost so far is
+    /// kept in the runs table.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`] when the lease is no longer held.
+    async fn postpone(&self, lease: &Lease, postponement: Postponement) -> StoreResult<()>;
+
+    /// Keeps what an attempt cost that had no effect, because somebody else went first; unless it is kept already.
+    async fn record_run(&self, lease: &Lease, run: RunRecord) -> StoreResult<()>;
+
+    /// Makes paused updates due at once: other limits may hold now. Returns how many.
+    async fn resume_paused(&self, now: Timestamp) -> StoreResult<u64>;
+
+    /// What models have cost since `since`: for one agent, with its settings, and for all.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownAgent`].
+    async fn spending(&self, agent: &AgentId, since: Timestamp) -> StoreResult<Spending>;
+
+    /// Why and until when an agent's updates are paused, if they are.
+    async fn paused(&self, agent: &AgentId) -> StoreResult<Option<Paused>>;
+
+    /// Makes queue rows for at most `limit` agents whose document holds items that stand in for a model's, unless they
+    /// have one. Returns how many.
+    async fn enqueue_revisits(&self, now: Timestamp, limit: i64) -> StoreResult<u64>;
 
     /// Makes the leases of `owner` from an earlier life due at once. Only for the holder of the owner's lock.
     async fn reclaim(&self, owner: &str, now: Timestamp) -> StoreResult<u64>;

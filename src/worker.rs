@@ -6,15 +6,21 @@
 //!   └── poll, or a notice ◄── release / fail: backoff ◄────┴───────────────────┴── fenced: drop ◄───┘
 //! ```
 //!
+//! Who has to wait for a provider's limits, for its rest, or for the next day, gives its lease back until then: no lease
+//! is held for that, and no attempt burnt. Why who is asked stands in `llm::chain`.
+//!
 //! Invariant: no transaction is open while a model thinks.
 //! Invariant: whatever fails, the old summary stays; after the last attempt digests stand for the exchanges.
 
+mod ask;
 mod condense;
 mod heartbeat;
+mod postpone;
 mod update;
 
 use std::{
-    sync::{Arc, Mutex},
+    collections::BTreeSet,
+    sync::{Arc, Mutex, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -26,8 +32,10 @@ use tracing::{error, warn};
 use crate::{
     clock::Clock,
     domain::{
+        price::Prices,
         prompt::PromptLimits,
         redaction::Redactor,
+        spend::DailyLimits,
         summary::compaction::SummaryPolicy,
         tokens::TokenCounter,
         transcript::TranscriptLimits,
@@ -71,6 +79,10 @@ pub struct WorkerSettings {
     pub max_wait_ms: i64,
     /// What the document may hold.
     pub policy: SummaryPolicy,
+    /// What models may cost in a day.
+    pub spend: DailyLimits,
+    /// What models cost.
+    pub prices: Prices,
     /// Seeds jitter and nonces.
     pub seed: u64,
 }
@@ -126,6 +138,10 @@ pub struct Worker {
     settings: Arc<WorkerSettings>,
     heartbeat: Arc<Heartbeat>,
     random: Arc<Mutex<fastrand::Rng>>,
+    /// The built-in summariser stood in for a model since one answered last.
+    owes_revisits: Arc<AtomicBool>,
+    /// Models of which it was said that their price isn't known.
+    unpriced: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Worker {
@@ -138,6 +154,8 @@ impl Worker {
             settings: Arc::new(settings),
             heartbeat,
             random,
+            owes_revisits: Arc::default(),
+            unpriced: Arc::default(),
         }
     }
 
@@ -257,12 +275,12 @@ impl Worker {
         let outcome = self.update(&hold).await;
         self.heartbeat.remove(&hold.lease);
         drop(in_progress);
-        if !outcome.has_written() {
+        if let Some(label) = outcome.label().filter(|_| !outcome.has_written()) {
             let took = span(self.parts.clock.now().since_ms(started_at));
             self.parts
                 .metrics
                 .updates
-                .finished(outcome.label(), UpdatePath::None, 0, took);
+                .finished(label, UpdatePath::None, 0, took);
         }
         outcome
     }

@@ -5,18 +5,24 @@ use std::sync::Arc;
 use secrecy::SecretString;
 
 use crate::{
-    config::{self, Config, ModelConfig, ModelMode},
+    clock::Clock,
+    config::{self, Config, FallbackMode, ModelConfig, ModelMode},
+    domain::{price::Prices, time::Timestamp},
     llm::{
         ChatModel, LlmError,
         anthropic::{Anthropic, AnthropicModel, ApiVersion},
+        breaker::{Breaker, BreakerSettings, CircuitState, Listener},
+        chain::Chain,
         gemini::{Gemini, GeminiModel},
         http::HttpSettings,
+        limits::{Limited, MinuteLimits},
         offline::OfflineModel,
         ollama::{Ollama, OllamaModel},
         openai::{OpenAiChat, OpenAiModel, OutputLimitField},
         remote::{Effort, RemoteSettings},
         responses::{Responses, ResponsesModel},
     },
+    telemetry::metrics::Metrics,
 };
 
 /// Tokens of a prompt beside its material: the instructions, which have some 900, and what frames them.
@@ -54,6 +60,93 @@ pub fn model(config: &Config, api_key: Option<SecretString>) -> Result<Arc<dyn C
             Arc::new(OllamaModel::new(Ollama { num_ctx }, remote)?)
         }
     })
+}
+
+/// The model that the configuration names, within its limits, with a breaker, and with those who are asked in its
+/// place. The keys are the model's and the second one's.
+///
+/// # Errors
+/// When a client can't be built.
+pub fn models(
+    config: &Config,
+    keys: [Option<SecretString>; 2],
+    clock: &Arc<dyn Clock>,
+) -> Result<Arc<dyn ChatModel>, LlmError> {
+    let [key, second_key] = keys;
+    let first = guarded(config, key, clock)?;
+    if config.model.mode == ModelMode::Offline || config.fallback.mode == FallbackMode::None {
+        return Ok(first);
+    }
+    let mut others = Vec::new();
+    if let Some(second) = config.fallback.model(&config.model) {
+        let config = Config {
+            model: second,
+            ..config.clone()
+        };
+        others.push(guarded(&config, second_key, clock)?);
+    }
+    others.push(Arc::new(OfflineModel));
+    Ok(Arc::new(Chain::new(first, others)))
+}
+
+fn guarded(
+    config: &Config,
+    key: Option<SecretString>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Arc<dyn ChatModel>, LlmError> {
+    let model = model(config, key)?;
+    let settings = &config.model;
+    if settings.mode == ModelMode::Offline {
+        return Ok(model);
+    }
+    let limits = MinuteLimits {
+        requests: settings.requests_per_minute,
+        tokens: settings.tokens_per_minute,
+    };
+    let limited = Limited::new(model, settings.concurrency, limits, Arc::clone(clock));
+    let breaker = BreakerSettings {
+        failures: settings.breaker_failures,
+        rest_ms: settings.breaker_rest_ms,
+    };
+    Ok(Arc::new(Breaker::new(
+        Arc::new(limited),
+        breaker,
+        Arc::clone(clock),
+    )))
+}
+
+/// The prices, as configured.
+pub(super) fn prices(config: &Config) -> Prices {
+    // They were validated with the configuration; without the file the shipped ones still hold.
+    config.spend.prices().unwrap_or_else(|_| config::shipped_prices())
+}
+
+/// Metrics that know the models, what they cost, and hear of their circuits.
+pub(super) fn metrics(config: &Config, model: &Arc<dyn ChatModel>, now: Timestamp) -> Metrics {
+    let all = || std::iter::once(model).chain(model.fallbacks());
+    let names: Vec<(&str, &str)> = all().map(|model| (model.provider(), model.model())).collect();
+    let metrics = Metrics::new(now, &names);
+    let prices = prices(config);
+    for (provider, name) in names.into_iter().filter(|(_, name)| prices.of(name).is_some()) {
+        metrics.provider.cost(provider, name, 0);
+    }
+    metrics
+        .provider
+        .cost_limit(config.spend.limits().all.cost_microusd);
+    let listener: Listener = Arc::new({
+        let metrics = metrics.clone();
+        move |provider: &str, model: &str, state| {
+            let open_until = match state {
+                CircuitState::Closed => None,
+                CircuitState::Open { until } => Some(until),
+                // Until it has answered, it isn't asked by others.
+                CircuitState::HalfOpen => return,
+            };
+            metrics.provider.circuit(provider, model, open_until);
+        }
+    });
+    model.watch(&listener);
+    metrics
 }
 
 fn remote_settings(model: &ModelConfig, api_key: Option<SecretString>) -> RemoteSettings {

@@ -1,12 +1,14 @@
 //! Opening the database for commands that only look, and running their futures.
 
-use std::future::Future;
+use std::{future::Future, sync::Arc};
 
 use super::exit::{CONFIGURATION, Failed, UNAVAILABLE};
 use crate::{
     assembly,
-    config::Config,
+    clock::Clock,
+    config::{self, Config, Environment},
     domain::agent::AgentId,
+    llm::ChatModel,
     store::{Store, StoreError, sqlite::SqliteStore},
 };
 
@@ -16,6 +18,19 @@ pub(super) fn block_on<T>(future: impl Future<Output = Result<T, Failed>>) -> Re
         .enable_all()
         .build()?
         .block_on(future)
+}
+
+/// The model of the configuration with its keys, and with those who are asked in its place.
+pub(super) fn models(
+    config: &Config,
+    environment: &Environment,
+    clock: &Arc<dyn Clock>,
+) -> Result<Arc<dyn ChatModel>, Failed> {
+    let keys = [
+        config::api_key(&config.model, environment)?,
+        config::fallback_api_key(&config.fallback, &config.model, environment)?,
+    ];
+    Ok(assembly::models(config, keys, clock).map_err(anyhow::Error::new)?)
 }
 
 /// Opens the database of the configuration beside a daemon that may be running.

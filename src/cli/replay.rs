@@ -14,8 +14,8 @@ use tempfile::TempDir;
 use super::{Shared, exit::Failed, files::list_files, open};
 use crate::{
     assembly::{self, Parts},
-    clock::SystemClock,
-    config::{self, Config, Environment},
+    clock::{Clock, SystemClock},
+    config::{Config, Environment},
     domain::{agent::AgentId, message::Format},
     store::{Store, sqlite::SqliteStore},
 };
@@ -70,6 +70,8 @@ impl Replay {
             "queue.debounce_ms=0",
             "queue.max_wait_ms=0",
             "database.synchronous=normal",
+            // Whoever names a model wants to see what it does.
+            "fallback.mode=none",
         ]
         .map(str::to_owned)
         .to_vec();
@@ -106,10 +108,10 @@ impl Replay {
         files: &[PathBuf],
     ) -> Result<Report, Failed> {
         let store = Arc::new(SqliteStore::open(&assembly::sqlite_settings(&config.database)).await?);
-        let model = assembly::model(config, config::api_key(&config.model, environment)?)
-            .map_err(anyhow::Error::new)?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let model = open::models(config, environment, &clock)?;
         let shared: Arc<dyn Store> = store.clone();
-        let parts = Parts::new(config, shared, model, Arc::new(SystemClock), OWNER, SEED);
+        let parts = Parts::new(config, shared, model, clock, OWNER, SEED);
         let started_at = parts.clock.now();
         let mut feed = Feed::new(parts.clone(), self.agent.clone(), files);
         for file in files {

@@ -10,7 +10,7 @@ use tracing::{error, info, warn};
 use super::{exit::Failed, open};
 use crate::{
     assembly::{self, Parts},
-    clock::{Clock as _, SystemClock},
+    clock::{Clock, SystemClock},
     config::{self, Config, Environment, Loaded},
     http::{self, HttpSettings, HttpState},
     lifecycle::{Lifecycle, signals},
@@ -62,8 +62,8 @@ impl Serve {
 }
 
 async fn serve(config: &Config, environment: &Environment) -> Result<ExitCode, Failed> {
-    let key = config::api_key(&config.model, environment)?;
-    let model = assembly::model(config, key).map_err(anyhow::Error::new)?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let model = open::models(config, environment, &clock)?;
     let store = Arc::new(SqliteStore::open(&assembly::sqlite_settings(&config.database)).await?);
     let listener = tokio::net::TcpListener::bind(config.http.listen)
         .await
@@ -78,8 +78,10 @@ async fn serve(config: &Config, environment: &Environment) -> Result<ExitCode, F
     let named = format!("{}/{}", model.provider(), model.model());
     let journal = assembly::live_journal(&config.journal, store.clone())
         .with_context(|| format!("making {}; see journal.dir", config.journal.dir))?;
-    let parts = Parts::new(config, shared, model, Arc::new(SystemClock), OWNER, seed).with_journal(journal);
+    let parts = Parts::new(config, shared, model, clock, OWNER, seed).with_journal(journal);
     let reclaimed = store.reclaim(OWNER, parts.clock.now()).await?;
+    // Their limits may be others by now.
+    store.resume_paused(parts.clock.now()).await?;
     if let Err(error) = parts.keeper.recall_calibrations().await {
         warn!(%error, "calibration.unreadable");
     }

@@ -1,9 +1,11 @@
 //! `recapd status`: the seed's dashboard block, from the database, so that a restart doesn't zero it.
 
+mod spend;
+
 use std::process::ExitCode;
 
 use clap::Args;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Shared, exit::Failed, open, output, remote::Remote};
 use crate::{
@@ -11,9 +13,11 @@ use crate::{
     config::Config,
     domain::{
         agent::AgentId,
+        spend::SpendLimits,
         time::{DAY_MS, Timestamp},
     },
-    store::{AgentRow, CalibrationFigures, Sample, Store as _},
+    store::{AgentRow, CalibrationFigures, Paused, Sample, Store as _},
+    telemetry::metrics::Circuit,
 };
 
 #[derive(Debug, Args)]
@@ -35,40 +39,57 @@ impl Status {
                     output::text(
                         &rows
                             .iter()
-                            .map(|row| line(row, now))
+                            .map(|(row, paused)| line(row, *paused, now))
                             .collect::<Vec<_>>()
                             .join("\n"),
                     )?;
                 }
                 return Ok(ExitCode::SUCCESS);
             }
-            let sample = match &shared.server {
+            let figures = match &shared.server {
                 Some(server) => {
                     let text = Remote::new(server)?.get("/v1/status", "application/json").await?;
                     serde_json::from_str(&text).map_err(anyhow::Error::new)?
                 }
-                None => open::look(config).await?.sample(now, DAY_MS).await?,
+                None => Figures {
+                    sample: open::look(config).await?.sample(now, DAY_MS).await?,
+                    spend_limits: config.spend.limits().all,
+                    circuits: Vec::new(),
+                },
             };
             if shared.json {
-                output::json(&sample)?;
+                output::json(&figures)?;
             } else {
-                output::text(&text(&sample, now, config.summary.max_tokens))?;
+                output::text(&text(&figures, now, config.summary.max_tokens))?;
             }
             Ok(ExitCode::SUCCESS)
         })
     }
 
-    async fn rows(&self, config: &Config) -> Result<Vec<AgentRow>, Failed> {
+    async fn rows(&self, config: &Config) -> Result<Vec<(AgentRow, Option<Paused>)>, Failed> {
         let store = open::look(config).await?;
         let mut rows = Vec::new();
         for agent in &self.agents {
             match store.agent(agent).await? {
-                Some(row) => rows.push(row),
+                Some(row) => rows.push((row, store.paused(agent).await?)),
                 None => return Err(open::unknown(&store, agent).await),
             }
         }
         Ok(rows)
     }
+}
+
+/// How it stands: what the database knows, and what only the daemon does.
+#[derive(Serialize, Deserialize)]
+struct Figures {
+    #[serde(flatten)]
+    sample: Sample,
+    /// What all agents together may spend in a day.
+    #[serde(default)]
+    spend_limits: SpendLimits,
+    /// The models that may be asked, and until when one is left alone.
+    #[serde(default)]
+    circuits: Vec<Circuit>,
 }
 
 /// One agent's figures.
@@ -85,10 +106,12 @@ struct AgentStatus<'a> {
     summary_version: i64,
     summary_tokens: i64,
     updated_at: Timestamp,
+    /// The limit of spending for which updates wait, and until when.
+    paused: Option<Paused>,
 }
 
-impl<'a> From<&'a AgentRow> for AgentStatus<'a> {
-    fn from(row: &'a AgentRow) -> Self {
+impl<'a> From<&'a (AgentRow, Option<Paused>)> for AgentStatus<'a> {
+    fn from((row, paused): &'a (AgentRow, Option<Paused>)) -> Self {
         Self {
             agent_id: &row.agent,
             messages: row.ledger.last_seq,
@@ -101,11 +124,12 @@ impl<'a> From<&'a AgentRow> for AgentStatus<'a> {
             summary_version: row.version,
             summary_tokens: row.summary_tokens,
             updated_at: row.updated_at,
+            paused: *paused,
         }
     }
 }
 
-fn line(row: &AgentRow, now: Timestamp) -> String {
+fn line(row: &AgentRow, paused: Option<Paused>, now: Timestamp) -> String {
     let ledger = &row.ledger;
     let pending = match ledger.pending_numbers() {
         0 => "nothing pending".to_owned(),
@@ -114,8 +138,15 @@ fn line(row: &AgentRow, now: Timestamp) -> String {
             span(now.since_ms(row.pending_since.unwrap_or(now)))
         ),
     };
+    let paused = paused.map_or(String::new(), |paused| {
+        format!(
+            ", paused: spend limit {} until {}",
+            paused.limit.key(),
+            paused.until
+        )
+    });
     format!(
-        "{}: {} messages in {} exchanges, window {} of {} from #{}, summary v{} of {} tokens through #{}, {pending}",
+        "{}: {} messages in {} exchanges, window {} of {} from #{}, summary v{} of {} tokens through #{}, {pending}{paused}",
         row.agent,
         ledger.last_seq,
         ledger.last_exchange,
@@ -128,7 +159,8 @@ fn line(row: &AgentRow, now: Timestamp) -> String {
     )
 }
 
-fn text(sample: &Sample, now: Timestamp, tokens_max: i64) -> String {
+fn text(figures: &Figures, now: Timestamp, tokens_max: i64) -> String {
+    let sample = &figures.sample;
     let ended = sample.completed + sample.failed;
     let failed = if ended == 0 {
         String::new()
@@ -165,7 +197,11 @@ fn text(sample: &Sample, now: Timestamp, tokens_max: i64) -> String {
             ),
             age(sample.oldest_pending_at)
         ),
-        format!("  emergency truncations  {}", sample.truncated),
+        format!(
+            "  emergency truncations  {:<10}  spend today    {}",
+            sample.truncated,
+            spend::today(sample.today, figures.spend_limits)
+        ),
         format!(
             "  model      {} calls, {} tokens in, {} out",
             sample.model_calls,
@@ -179,9 +215,11 @@ fn text(sample: &Sample, now: Timestamp, tokens_max: i64) -> String {
             thousands(sample.documents_tokens)
         ),
     ];
+    let spending = spend::lines(sample, &figures.circuits, now);
     let calibrations = sample.calibrations.iter().map(calibration);
     lines
         .into_iter()
+        .chain(spending)
         .chain(calibrations)
         .collect::<Vec<_>>()
         .join("\n")

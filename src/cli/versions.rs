@@ -134,7 +134,7 @@ impl From<VersionFigures> for Figures {
 /// Where versions are read.
 enum Source {
     Daemon(Remote),
-    Database(SqliteStore),
+    Database(Box<SqliteStore>),
 }
 
 impl Source {
@@ -146,7 +146,7 @@ impl Source {
         if store.agent(agent).await?.is_none() {
             return Err(open::unknown(&store, agent).await);
         }
-        Ok(Self::Database(store))
+        Ok(Self::Database(Box::new(store)))
     }
 
     /// The newest versions, newest first.

@@ -3,10 +3,10 @@
 use toml::{Table, Value};
 
 use super::{
-    Config, ModelMode,
+    Config, FallbackMode, ModelConfig, ModelMode,
     keys::{self, INTEGER_LIMITS},
 };
-use crate::domain::settings::PARTICIPANTS_BYTES_MAX;
+use crate::domain::{settings::PARTICIPANTS_BYTES_MAX, spend::USD_PER_DAY_MAX};
 
 /// The longest tag, in bytes.
 const HUMAN_TAG_BYTES_MAX: usize = 128;
@@ -53,6 +53,7 @@ impl Config {
         found.extend(out_of_order(&values));
         found.extend(self.unusable_addresses());
         found.extend(self.talk());
+        found.extend(self.unkeepable_spending());
         if let Err(error) = self.summary.redactor() {
             let text = format!("summary.redact_patterns: {error}");
             found.push(Violation::new(&["summary.redact_patterns"], text));
@@ -126,7 +127,62 @@ impl Config {
                 format!("model.base_url {cure}"),
             ));
         }
+        let second_url = &self.fallback.base_url;
+        if let Some(cure) = base_url_cure(second_url).filter(|_| !second_url.is_empty()) {
+            let cure = cure.replace("model.api_key_file", "fallback.api_key_file");
+            found.push(Violation::new(
+                &["fallback.base_url"],
+                format!("fallback.base_url {cure}"),
+            ));
+        }
         found.extend(self.nameless_model());
+        if self.fallback.mode == FallbackMode::Ollama && self.fallback.model.trim().is_empty() {
+            let text = "fallback.model must name a model when fallback.mode is `ollama`: one that `ollama list` shows";
+            found.push(Violation::new(
+                &["fallback.model", "fallback.mode"],
+                text.to_owned(),
+            ));
+        }
+        found
+    }
+
+    /// Limits in dollars can only be kept where prices are known.
+    fn unkeepable_spending(&self) -> Vec<Violation> {
+        let spend = &self.spend;
+        let mut found = Vec::new();
+        let limits = [
+            ("spend.usd_per_day", spend.usd_per_day),
+            ("spend.agent_usd_per_day", spend.agent_usd_per_day),
+        ];
+        for (key, usd) in limits {
+            if !(0.0..=USD_PER_DAY_MAX).contains(&usd) {
+                let text = format!("{key} must be from 0 to {USD_PER_DAY_MAX}, not {usd}");
+                found.push(Violation::new(&[key], text));
+            }
+        }
+        let prices = match spend.prices() {
+            Ok(prices) => prices,
+            Err(error) => {
+                let text = format!("spend.prices_file: {error}");
+                found.push(Violation::new(&["spend.prices_file"], text));
+                return found;
+            }
+        };
+        let second = self.fallback.model(&self.model);
+        let models = [Some(&self.model), second.as_ref()].into_iter().flatten();
+        let unpriced = models
+            .filter(|model| model.mode != ModelMode::Offline)
+            .map(ModelConfig::name)
+            .find(|name| prices.of(name).is_none());
+        if let Some(name) = unpriced {
+            found.extend(limits.into_iter().filter(|(_, usd)| *usd > 0.0).map(|(key, _)| {
+                let text = format!(
+                    "{key} can't be kept, since the price of `{name}` isn't known: put it into a file that \
+                     spend.prices_file names, or limit tokens or calls instead"
+                );
+                Violation::new(&[key], text)
+            }));
+        }
         found
     }
 

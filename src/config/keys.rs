@@ -3,7 +3,10 @@
 use toml::{Table, Value};
 
 use super::DEFAULT_TOML;
-use crate::domain::text;
+use crate::domain::{
+    spend::{CALLS_PER_DAY_MAX, TOKENS_PER_DAY_MAX},
+    text,
+};
 
 /// How alike a name must be to be proposed, from 0 to 1.
 const LIKENESS_MIN: f64 = 0.8;
@@ -49,6 +52,18 @@ pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
     ("model.output_tokens_max", 100, 1_000_000),
     ("model.thinking_reserve_tokens", 0, 1_000_000),
     ("model.num_ctx", 0, 10_000_000),
+    ("model.concurrency", 1, 256),
+    ("model.requests_per_minute", 0, 1_000_000),
+    ("model.tokens_per_minute", 0, 1_000_000_000),
+    ("model.breaker_failures", 0, 1_000),
+    ("model.breaker_rest_ms", 10, 3_600_000),
+    ("fallback.concurrency", 1, 256),
+    ("fallback.requests_per_minute", 0, 1_000_000),
+    ("fallback.tokens_per_minute", 0, 1_000_000_000),
+    ("spend.calls_per_day", 0, CALLS_PER_DAY_MAX),
+    ("spend.tokens_per_day", 0, TOKENS_PER_DAY_MAX),
+    ("spend.agent_calls_per_day", 0, CALLS_PER_DAY_MAX),
+    ("spend.agent_tokens_per_day", 0, TOKENS_PER_DAY_MAX),
     ("schedule.runs_keep_days", 1, 36_500),
     ("schedule.versions_keep", 1, 100_000),
     ("schedule.journal_keep_hours", 1, 8_760),

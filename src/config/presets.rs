@@ -60,6 +60,9 @@ impl Config {
             participants: Some(self.perspective.participants.clone()),
             human_tag: Some(self.perspective.human_tag.clone()),
             mode: Some(self.perspective.mode),
+            calls_per_day: Some(self.spend.agent_calls_per_day),
+            tokens_per_day: Some(self.spend.agent_tokens_per_day),
+            usd_per_day: Some(self.spend.agent_usd_per_day),
         }
     }
 

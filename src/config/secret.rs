@@ -10,6 +10,7 @@ use secrecy::SecretString;
 
 use super::{
     environment::Environment,
+    fallback::FallbackConfig,
     file::read_bounded,
     sections::{ModelConfig, ModelMode},
 };
@@ -32,10 +33,12 @@ pub enum KeyError {
     },
     /// The provider wants one.
     #[error(
-        "model.mode is `{mode}`, which needs a key: put it into the variable {variable}, or into a file that \
-         model.api_key_file names"
+        "{section}.mode is `{mode}`, which needs a key: put it into the variable {variable}, or into a file that \
+         {section}.api_key_file names"
     )]
     Missing {
+        /// The section of the configuration.
+        section: &'static str,
         /// The mode.
         mode: &'static str,
         /// The variable that may hold the key.
@@ -64,10 +67,40 @@ fn places(mode: ModelMode) -> Option<(&'static str, &'static [&'static str])> {
 /// from the provider's variable. `None` if there is none of these, as a server of one's own may want it; a provider
 /// asked at its own address wants one. `offline` reads none.
 pub fn api_key(model: &ModelConfig, environment: &Environment) -> Result<Option<SecretString>, KeyError> {
+    key_of(model, environment, "model", &[CREDENTIAL])
+}
+
+/// The key of the second provider, as [`api_key`] reads it, but not from `llm-api-key`: that is the model's.
+/// Where there is none of its own, the model's key serves the same provider at its own address.
+pub fn fallback_api_key(
+    fallback: &FallbackConfig,
+    model: &ModelConfig,
+    environment: &Environment,
+) -> Result<Option<SecretString>, KeyError> {
+    let Some(second) = fallback.model(model) else {
+        return Ok(None);
+    };
+    match key_of(&second, environment, "fallback", &[]) {
+        Ok(None) | Err(KeyError::Missing { .. })
+            if second.mode == model.mode && second.base_url == model.base_url =>
+        {
+            api_key(model, environment)
+        }
+        found => found,
+    }
+}
+
+fn key_of(
+    model: &ModelConfig,
+    environment: &Environment,
+    section: &'static str,
+    shared: &[&str],
+) -> Result<Option<SecretString>, KeyError> {
     let Some((credential, variables)) = places(model.mode) else {
         return Ok(None);
     };
-    let found = match in_credentials(credential, environment)? {
+    let credentials = shared.iter().copied().chain([credential]);
+    let found = match in_credentials(credentials, environment)? {
         None if !model.api_key_file.is_empty() => Some(read_key(Path::new(&model.api_key_file))?),
         None => in_variables(variables, environment)?,
         found => found,
@@ -75,6 +108,7 @@ pub fn api_key(model: &ModelConfig, environment: &Environment) -> Result<Option<
     let is_wanted = model.base_url.is_empty() && model.mode != ModelMode::Ollama;
     match (found, variables.first()) {
         (None, Some(variable)) if is_wanted => Err(KeyError::Missing {
+            section,
             mode: model.mode.word(),
             variable,
         }),
@@ -82,11 +116,14 @@ pub fn api_key(model: &ModelConfig, environment: &Environment) -> Result<Option<
     }
 }
 
-fn in_credentials(name: &str, environment: &Environment) -> Result<Option<SecretString>, KeyError> {
+fn in_credentials<'a>(
+    names: impl Iterator<Item = &'a str>,
+    environment: &Environment,
+) -> Result<Option<SecretString>, KeyError> {
     let Some(directory) = environment.get("CREDENTIALS_DIRECTORY") else {
         return Ok(None);
     };
-    for name in [CREDENTIAL, name] {
+    for name in names {
         match read_key(&Path::new(directory).join(name)) {
             Err(KeyError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
             read => return read.map(Some),

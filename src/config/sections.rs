@@ -339,6 +339,16 @@ pub struct ModelConfig {
     pub anthropic_version: AnthropicVersion,
     /// The context with which Ollama loads the model; 0 for what updates may need.
     pub num_ctx: i64,
+    /// The most calls at the same time.
+    pub concurrency: usize,
+    /// The most requests a minute; 0 for no limit.
+    pub requests_per_minute: i64,
+    /// The most tokens a minute; 0 for no limit.
+    pub tokens_per_minute: i64,
+    /// So many failures in a row, and the provider is left alone; 0 never does.
+    pub breaker_failures: i64,
+    /// For how long, at first.
+    pub breaker_rest_ms: i64,
 }
 
 impl ModelConfig {

@@ -72,6 +72,13 @@ fn the_reference_is_the_default() {
     database.readers = 4
     database.synchronous = "full"
     database.url = "sqlite:recapd.db"
+    fallback.api_key_file = ""
+    fallback.base_url = ""
+    fallback.concurrency = 8
+    fallback.mode = "offline"
+    fallback.model = ""
+    fallback.requests_per_minute = 0
+    fallback.tokens_per_minute = 0
     http.batch_messages_max = 10000
     http.body_bytes_max = 33554432
     http.listen = "127.0.0.1:7411"
@@ -82,6 +89,9 @@ fn the_reference_is_the_default() {
     model.anthropic_version = "2023-06-01"
     model.api_key_file = ""
     model.base_url = ""
+    model.breaker_failures = 5
+    model.breaker_rest_ms = 30000
+    model.concurrency = 8
     model.connect_timeout_ms = 5000
     model.effort = "low"
     model.mode = "offline"
@@ -89,8 +99,10 @@ fn the_reference_is_the_default() {
     model.num_ctx = 0
     model.output_limit_field = "auto"
     model.output_tokens_max = 4000
+    model.requests_per_minute = 0
     model.thinking_reserve_tokens = 4000
     model.timeout_ms = 60000
+    model.tokens_per_minute = 0
     perspective.human_tag = "[HUMAN]"
     perspective.mode = "talk"
     perspective.participants = ""
@@ -111,6 +123,13 @@ fn the_reference_is_the_default() {
     schedule.runs_keep_days = 90
     schedule.versions_keep = 50
     session.idle_gap_minutes = 240
+    spend.agent_calls_per_day = 0
+    spend.agent_tokens_per_day = 0
+    spend.agent_usd_per_day = 0.0
+    spend.calls_per_day = 0
+    spend.prices_file = ""
+    spend.tokens_per_day = 0
+    spend.usd_per_day = 0.0
     summary.ageing = "age"
     summary.append_below = 0.8
     summary.max_tokens = 10000
@@ -204,7 +223,11 @@ fn every_value_in_the_comments_is_accepted_and_no_other() {
         choices += 1;
         for value in &values {
             // Some modes want a model to be named.
-            let sets = [format!("{key}={value}"), "model.model=any".to_owned()];
+            let sets = [
+                format!("{key}={value}"),
+                "model.model=any".to_owned(),
+                "fallback.model=any".to_owned(),
+            ];
             let loaded = load(None, &[], &sets.each_ref().map(String::as_str)).unwrap();
             let entry = loaded
                 .entries()
@@ -218,7 +241,7 @@ fn every_value_in_the_comments_is_accepted_and_no_other() {
             assert!(error.contains(&format!("`{value}`")), "{error}");
         }
     }
-    assert_eq!(choices, 13);
+    assert_eq!(choices, 14);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use super::{
     context::{Alternation, ContextOptions},
     perspective::{self, Mode, Telling},
     preset::{Basis, Preset},
+    spend::{CALLS_PER_DAY_MAX, TOKENS_PER_DAY_MAX, USD_PER_DAY_MAX},
     window::Budget,
 };
 pub use force::{InForce, Source};
@@ -75,6 +76,15 @@ pub struct AgentSettings {
     /// What kind of shared conversation it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
+    /// The most calls to models in a day; 0 is no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls_per_day: Option<i64>,
+    /// The most tokens that models read and write in a day; 0 is no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_per_day: Option<i64>,
+    /// What models may cost in a day, in dollars; 0 is no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usd_per_day: Option<f64>,
 }
 
 /// What happens when the window is over budget although only the newest exchange is left in it.
@@ -92,7 +102,7 @@ pub enum OnOverflow {
 
 /// The settings' names, the keys of the configuration that they override, and what each may be.
 #[rustfmt::skip]
-const SETTINGS: [(&str, &str, &str); 15] = [
+const SETTINGS: [(&str, &str, &str); 18] = [
     ("preset", "window.preset", "none, ikigai, structured-memory, pidgin or last-n"),
     ("budget_tokens", "window.budget_tokens", "an integer from 0 to 100000000; 0 never evicts"),
     ("low_water", "window.low_water", "a number from 0 to 1"),
@@ -108,6 +118,9 @@ const SETTINGS: [(&str, &str, &str); 15] = [
     ("participants", "perspective.participants", "speakers' names with commas between them, of at most 4096 bytes"),
     ("human_tag", "perspective.human_tag", "a text of at most 128 bytes"),
     ("mode", "perspective.mode", "talk, choose-names or meditation"),
+    ("calls_per_day", "spend.agent_calls_per_day", "an integer from 0 to 1000000000; 0 is no limit"),
+    ("tokens_per_day", "spend.agent_tokens_per_day", "an integer from 0 to 1000000000000; 0 is no limit"),
+    ("usd_per_day", "spend.agent_usd_per_day", "a number from 0 to 1000000; 0 is no limit"),
 ];
 
 /// Why a patch can't be applied.
@@ -220,6 +233,9 @@ impl AgentSettings {
             participants: self.participants.or(others.participants),
             human_tag: self.human_tag.or(others.human_tag),
             mode: self.mode.or(others.mode),
+            calls_per_day: self.calls_per_day.or(others.calls_per_day),
+            tokens_per_day: self.tokens_per_day.or(others.tokens_per_day),
+            usd_per_day: self.usd_per_day.or(others.usd_per_day),
         }
     }
 
@@ -288,6 +304,15 @@ impl AgentSettings {
                 .all(|name| name.len() <= NAME_BYTES_MAX)
             && self.low_water.is_none_or(|share| (0.0..=1.0).contains(&share))
             && participants.is_none_or(|list| list.len() <= PARTICIPANTS_BYTES_MAX)
+            && self
+                .calls_per_day
+                .is_none_or(|calls| (0..=CALLS_PER_DAY_MAX).contains(&calls))
+            && self
+                .tokens_per_day
+                .is_none_or(|tokens| (0..=TOKENS_PER_DAY_MAX).contains(&tokens))
+            && self
+                .usd_per_day
+                .is_none_or(|usd| (0.0..=USD_PER_DAY_MAX).contains(&usd))
     }
 }
 
@@ -339,6 +364,9 @@ mod tests {
             "participants",
             "human_tag",
             "mode",
+            "calls_per_day",
+            "tokens_per_day",
+            "usd_per_day",
         ];
         let cases = [
             json!({"budget_tokens": -1}),
@@ -355,6 +383,9 @@ mod tests {
             json!({"participants": ["a", "b"]}),
             json!({"human_tag": "x".repeat(129)}),
             json!({"mode": "quarrel"}),
+            json!({"calls_per_day": -1}),
+            json!({"tokens_per_day": 1.5}),
+            json!({"usd_per_day": 1_000_001}),
         ];
         for (name, patch) in invalid.into_iter().zip(cases) {
             let error = SettingsPatch::parse(patch).unwrap_err();
@@ -390,6 +421,9 @@ mod tests {
             participants: Some("a, b".to_owned()),
             human_tag: Some("[HUMAN]".to_owned()),
             mode: Some(Mode::Talk),
+            calls_per_day: Some(5),
+            tokens_per_day: Some(6),
+            usd_per_day: Some(7.5),
         };
         let mut names: Vec<String> = json!(all).as_object().unwrap().keys().cloned().collect();
         let mut table: Vec<&str> = AgentSettings::names().collect();

@@ -8,6 +8,7 @@
 //!       ▲                                    ▲          │  renew: visible_at = now + lease
 //!       ├───────── fail: backoff ────────────┼──────────┤
 //!       ├───────── release (shutdown) ───────┼──────────┤
+//!       ├─ postpone: a limit, or a provider's rest ─────┤
 //!       │                                    └──────────┘ expired = visible again: an ordinary claim takes it over
 //!       └── revive ── parked ◄── attempts or crashes used up
 //! ```

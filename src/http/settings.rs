@@ -15,7 +15,10 @@ use super::{
     extract::{Agent, Parameters, proposal},
     problem::{Finding, INVALID_BODY, INVALID_SETTING, Place, Problem},
 };
-use crate::domain::settings::{AgentSettings, InForce, SettingsError, SettingsPatch};
+use crate::{
+    domain::settings::{AgentSettings, InForce, SettingsError, SettingsPatch},
+    store::Paused,
+};
 
 /// An agent.
 #[derive(Serialize)]
@@ -26,6 +29,8 @@ pub(super) struct Shown {
     settings: AgentSettings,
     /// What is in force, and where each value comes from.
     in_force: Vec<InForce>,
+    /// The limit of spending for which updates wait, and until when; null if they don't.
+    paused: Option<Paused>,
 }
 
 /// Shows an agent.
@@ -39,6 +44,7 @@ pub(super) async fn show(
     let row = row.ok_or_else(|| Problem::unknown_agent(&agent))?;
     let configured = &app.settings.configured;
     Ok(Json(Shown {
+        paused: app.parts.store.paused(&agent).await?,
         in_force: row.settings.in_force(&configured.settings, &configured.basis),
         settings: row.settings.clone(),
         figures: row.into(),

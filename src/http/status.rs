@@ -5,8 +5,12 @@ use serde::Serialize;
 
 use super::{SharedApp, extract::Parameters, problem::Problem};
 use crate::{
-    domain::time::{DAY_MS, HOUR_MS, Timestamp},
+    domain::{
+        spend::SpendLimits,
+        time::{DAY_MS, HOUR_MS, Timestamp},
+    },
     store::Sample,
+    telemetry::metrics::Circuit,
 };
 
 /// The span of time that the figures about updates cover.
@@ -21,6 +25,10 @@ pub(super) struct Status {
     window_hours: i64,
     #[serde(flatten)]
     sample: Sample,
+    /// What all agents together may spend in a day; 0 is no limit.
+    spend_limits: SpendLimits,
+    /// The models that may be asked, and until when one is left alone.
+    circuits: Vec<Circuit>,
 }
 
 /// Tells how it stands.
@@ -33,5 +41,7 @@ pub(super) async fn read(State(app): State<SharedApp>, uri: Uri) -> Result<Json<
         uptime_ms: now.since_ms(app.started_at),
         window_hours: WINDOW_MS / HOUR_MS,
         sample: app.parts.store.sample(now, WINDOW_MS).await?,
+        spend_limits: app.settings.spend,
+        circuits: app.parts.metrics.provider.circuits(),
     }))
 }

@@ -26,6 +26,7 @@ use super::{
     envelope::ErrorBody,
     fault,
     http::{self, HttpReply, HttpSettings},
+    retry,
 };
 
 /// How many wordings are tried for one answer: three answer formats, and two more things to leave out.
@@ -245,6 +246,7 @@ impl<P: Protocol> RemoteModel<P> {
         match self.protocol.read(&reply.body) {
             Ok(mut answer) => {
                 answer.request_id = fault::request_id(reply, "", discreet);
+                answer.rest = retry::used_up(&reply.headers);
                 Ok(answer)
             }
             Err(NoAnswer::Truncated) => Err(LlmError::Truncated),

@@ -12,6 +12,9 @@ const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
 /// The least wait for the quota of a day, of which nobody says when it is full again.
 pub(super) const QUOTA_WAIT_MIN: Duration = Duration::from_hours(1);
 
+/// What Anthropic limits.
+const ANTHROPIC_LIMITS: [&str; 4] = ["requests", "tokens", "input-tokens", "output-tokens"];
+
 /// The wait a refusal asks for: `retry-after-ms`, `retry-after` (seconds or a date), a field of the body (Google's
 /// `RetryInfo`), `try again in 9.8s` in the message, or the reset times of exhausted limits, in this order.
 pub(super) fn retry_after(headers: &HeaderMap, error: &ErrorBody) -> Option<Duration> {
@@ -23,6 +26,19 @@ pub(super) fn retry_after(headers: &HeaderMap, error: &ErrorBody) -> Option<Dura
         .or_else(|| reset(headers))
         .or_else(|| reset_at(headers))
         .map(|wait| wait.min(RETRY_AFTER_MAX))
+}
+
+/// How long the limits that an answer says are used up stay so; `None` if none is.
+pub(super) fn used_up(headers: &HeaderMap) -> Option<Duration> {
+    let is_used_up = |name: &str| header(headers, name) == Some("0");
+    let openai = ["requests", "tokens"].map(|limit| format!("x-ratelimit-remaining-{limit}"));
+    let anthropic = ANTHROPIC_LIMITS.map(|limit| format!("anthropic-ratelimit-{limit}-remaining"));
+    let rest = match () {
+        () if openai.iter().any(|name| is_used_up(name)) => reset(headers),
+        () if anthropic.iter().any(|name| is_used_up(name)) => reset_at(headers),
+        () => None,
+    };
+    rest.map(|wait| wait.min(RETRY_AFTER_MAX))
 }
 
 /// A duration as Go writes it: `1s`, `6m0s`, `20ms`, `1h2m3.5s`.
@@ -78,14 +94,12 @@ fn reset(headers: &HeaderMap) -> Option<Duration> {
 /// Anthropic's limits, with reset times as moments by the server's own clock.
 fn reset_at(headers: &HeaderMap) -> Option<Duration> {
     let now = DateTime::parse_from_rfc2822(header(headers, "date")?).ok()?;
-    longest(
-        ["requests", "tokens", "input-tokens", "output-tokens"].map(|limit| {
-            let name = |what: &str| format!("anthropic-ratelimit-{limit}-{what}");
-            let is_used_up = header(headers, &name("remaining")) == Some("0");
-            let at = header(headers, &name("reset")).and_then(|at| DateTime::parse_from_rfc3339(at).ok());
-            (is_used_up, at.map(|at| (at - now).to_std().unwrap_or_default()))
-        }),
-    )
+    longest(ANTHROPIC_LIMITS.map(|limit| {
+        let name = |what: &str| format!("anthropic-ratelimit-{limit}-{what}");
+        let is_used_up = header(headers, &name("remaining")) == Some("0");
+        let at = header(headers, &name("reset")).and_then(|at| DateTime::parse_from_rfc3339(at).ok());
+        (is_used_up, at.map(|at| (at - now).to_std().unwrap_or_default()))
+    }))
 }
 
 /// The longest reset time among the limits that are used up; among all if none is said to be.
@@ -123,6 +137,47 @@ mod tests {
             ..ErrorBody::default()
         };
         retry_after(&map, &error).map(|wait| wait.as_millis())
+    }
+
+    #[test]
+    fn an_answer_may_say_that_it_was_the_last_one_for_a_while() {
+        let rest = |headers: &[(&'static str, &'static str)]| {
+            let map = headers
+                .iter()
+                .map(|&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+                .collect();
+            used_up(&map).map(|wait| wait.as_millis())
+        };
+        let date = ("date", "Fri, 20 Nov 2026 08:40:00 GMT");
+        for (headers, expected_ms) in [
+            (&[][..], None),
+            (
+                &[
+                    ("x-ratelimit-remaining-tokens", "0"),
+                    ("x-ratelimit-reset-tokens", "6s"),
+                ],
+                Some(6_000),
+            ),
+            (
+                &[
+                    ("x-ratelimit-remaining-tokens", "9"),
+                    ("x-ratelimit-reset-tokens", "6s"),
+                ],
+                None,
+            ),
+            (
+                &[
+                    date,
+                    ("anthropic-ratelimit-input-tokens-remaining", "0"),
+                    ("anthropic-ratelimit-input-tokens-reset", "2026-11-20T08:40:09Z"),
+                    ("anthropic-ratelimit-requests-remaining", "4"),
+                    ("anthropic-ratelimit-requests-reset", "2026-11-20T08:40:50Z"),
+                ],
+                Some(9_000),
+            ),
+        ] {
+            assert_eq!(rest(headers), expected_ms, "{headers:?}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::CalibrationFigures;
+use super::{CalibrationFigures, LastRun};
 use crate::domain::{
     agent::AgentId,
     context::ContextOptions,
@@ -11,6 +11,7 @@ use crate::domain::{
     message::Message,
     preset::Basis,
     settings::{AgentSettings, OnOverflow},
+    spend::Spent,
     summary::{
         compaction::{Path, SummaryPolicy},
         item::Item,
@@ -425,6 +426,8 @@ pub struct RunRecord {
     pub input_tokens: i64,
     /// Tokens it wrote.
     pub output_tokens: i64,
+    /// What it cost, in micro-dollars; `None` if the price of one of the calls isn't known.
+    pub cost_microusd: Option<i64>,
     /// The new document had to lose items for its size.
     pub truncated: bool,
 }
@@ -563,6 +566,18 @@ pub struct Sample {
     pub output_tokens: i64,
     /// Model calls in it.
     pub model_calls: i64,
+    /// What was spent since the day began, which is one of UTC.
+    #[serde(default)]
+    pub today: Spent,
+    /// Updates that wait for the next day because a limit of spending is used up.
+    #[serde(default)]
+    pub paused: i64,
+    /// Until when the first of them waits.
+    #[serde(default)]
+    pub paused_until: Option<Timestamp>,
+    /// The newest update that asked a model.
+    #[serde(default)]
+    pub last_run: Option<LastRun>,
     /// How far estimates of tokens are off.
     #[serde(default)]
     pub calibrations: Vec<CalibrationFigures>,

@@ -24,6 +24,7 @@ mod rollback;
 mod row;
 mod schedule;
 mod session;
+mod spending;
 mod summary;
 mod verify;
 mod version;
@@ -49,10 +50,11 @@ use tokio_util::task::TaskTracker;
 use super::{
     AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Deleted, EditRequest, Edited,
     Enqueued, ExchangeQuery, Expanded, Failure, Forget, Forgotten, Forked, ItemQuery, ItemRow,
-    JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Pins, ProjectFigures,
-    ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, Recounted, Revised,
-    RollbackRequest, SaidMessage, Sample, Searched, SessionEnded, Settle, Store, StoreError, StoreResult,
-    StoredExchange, SummaryRow, Version, VersionFigures, VersionQuery, verify::AgentReport,
+    JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Paused, Pins,
+    Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch,
+    Recounted, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle,
+    Spending, Store, StoreError, StoreResult, StoredExchange, SummaryRow, Version, VersionFigures,
+    VersionQuery, verify::AgentReport,
 };
 use crate::domain::{
     agent::AgentId,
@@ -65,7 +67,7 @@ use crate::domain::{
 use writer::Writer;
 
 /// The schema this recapd writes, one entry per migration.
-const MIGRATIONS: [(i64, &str, &str); 7] = [
+const MIGRATIONS: [(i64, &str, &str); 8] = [
     (
         1,
         "schema",
@@ -83,6 +85,7 @@ const MIGRATIONS: [(i64, &str, &str); 7] = [
         include_str!("../../migrations/sqlite/0004_counts.sql"),
     ),
     (5, "forks", include_str!("../../migrations/sqlite/0005_forks.sql")),
+    (7, "spend", include_str!("../../migrations/sqlite/0007_spend.sql")),
     (
         8,
         "versions",
@@ -561,6 +564,40 @@ impl Store for SqliteStore {
         let leases = leases.to_vec();
         self.writer
             .run(move |tx| Box::pin(queue::release(tx, leases, now)))
+            .await
+    }
+
+    async fn postpone(&self, lease: &Lease, postponement: Postponement) -> StoreResult<()> {
+        let lease = lease.clone();
+        self.writer
+            .run(move |tx| Box::pin(spending::postpone(tx, lease, postponement)))
+            .await
+    }
+
+    async fn record_run(&self, lease: &Lease, run: RunRecord) -> StoreResult<()> {
+        let lease = lease.clone();
+        self.writer
+            .run(move |tx| Box::pin(spending::record_run(tx, lease, run)))
+            .await
+    }
+
+    async fn resume_paused(&self, now: Timestamp) -> StoreResult<u64> {
+        self.writer
+            .run(move |tx| Box::pin(spending::resume_paused(tx, now)))
+            .await
+    }
+
+    async fn spending(&self, agent: &AgentId, since: Timestamp) -> StoreResult<Spending> {
+        spending::spending(&mut *self.readers.begin().await?, agent, since).await
+    }
+
+    async fn paused(&self, agent: &AgentId) -> StoreResult<Option<Paused>> {
+        spending::paused_agent(&mut *self.readers.acquire().await?, agent).await
+    }
+
+    async fn enqueue_revisits(&self, now: Timestamp, limit: i64) -> StoreResult<u64> {
+        self.writer
+            .run(move |tx| Box::pin(spending::enqueue_revisits(tx, now, limit)))
             .await
     }
 

@@ -24,7 +24,7 @@ use prometheus_client::{
 };
 
 pub use documents::Documents;
-pub use provider::{Provider, ProviderTokens};
+pub use provider::{Circuit, Provider, ProviderTokens};
 pub use queue::{Queue, Sample};
 pub use service::Service;
 pub use talk::Talk;

@@ -3,13 +3,16 @@
 use sha2::{Digest as _, Sha256};
 use tracing::debug;
 
-use super::{Hold, Interruption, Worker, reason, span};
+use super::{
+    Hold, Interruption, Worker,
+    ask::{Question, Told},
+};
 use crate::{
     domain::{
         exchange::Exchange,
         message::Message,
         prompt::{Prompt, PromptLimits},
-        reply::{self, Answer, ReplyError},
+        reply::{self, ReplyError},
         summary::{
             coverage::{CoverageError, digest_items, items_from},
             item::{Item, ItemDraft, Origin},
@@ -17,15 +20,12 @@ use crate::{
         transcript::Transcript,
         work::Lease,
     },
-    llm::{LlmError, ModelAnswer, ModelRequest, offline::OFFLINE},
-    store::{JournalledAnswer, Material, RunRecord, StoreError, StoredExchange},
-    telemetry::metrics::{ProviderTokens, labels::ProviderErrorClass},
+    llm::{LlmError, ModelRequest},
+    store::{Material, Paused, RunRecord, StoreError, StoredExchange},
 };
 
 /// Changes with the prompt or the schema, so that an answer journalled under an older one isn't used.
 const PROMPT_VERSION: &str = "1";
-/// One exchange alone is never told in fewer characters than this.
-const MATERIAL_CHARS_MIN: usize = 1_000;
 /// The nonce of a fence, in letters and digits.
 const NONCE_CHARS: usize = 16;
 
@@ -47,6 +47,9 @@ pub(super) enum CondenseError {
     /// The model was waited for no longer.
     #[error("interrupted")]
     Interrupted(Interruption),
+    /// No model may be asked before the next day.
+    #[error("{} is used up", .0.limit.key())]
+    Paused(Paused),
 }
 
 impl CondenseError {
@@ -58,6 +61,7 @@ impl CondenseError {
             Self::Coverage(_) => "bad_output",
             Self::Store(_) => "db",
             Self::Interrupted(_) => "shutdown",
+            Self::Paused(_) => "spend_limit",
         }
     }
 
@@ -67,6 +71,15 @@ impl CondenseError {
             self,
             Self::Llm(LlmError::Auth(_) | LlmError::Permanent(_) | LlmError::Refused(_))
         )
+    }
+
+    /// Whether the next model should be asked; `is_last`: nobody would be asked again otherwise.
+    pub(super) fn is_for_the_next(&self, is_last: bool) -> bool {
+        match self {
+            Self::Llm(error) => error.is_for_the_next(is_last),
+            Self::Reply(_) | Self::Coverage(_) => is_last,
+            Self::Store(_) | Self::Interrupted(_) | Self::Paused(_) => false,
+        }
     }
 
     /// Asking about fewer exchanges may help.
@@ -133,79 +146,35 @@ impl Worker {
         let asked: Vec<i64> = exchanges.iter().map(|stored| stored.exchange.exchange).collect();
         let lease = &hold.lease;
         let key = self.journal_key(lease, material, &asked);
-        let drafts = match self.parts.store.journalled(&lease.agent, &key).await? {
-            Some(journalled) => self.believed(&journalled.answer, &asked)?,
-            None => self.ask(hold, exchanges, &asked, &key, run).await?,
-        };
-        let origin = if self.is_offline() {
-            Origin::Offline
+        let told = if let Some(journalled) = self.parts.store.journalled(&lease.agent, &key).await? {
+            Told {
+                drafts: self.believed(&journalled.answer, &asked)?,
+                origin: Origin::Model,
+                stands_in: false,
+            }
         } else {
-            Origin::Model
+            let question = Question {
+                exchanges,
+                asked: &asked,
+                key: &key,
+                is_revisit: !material.revisited.is_empty(),
+            };
+            self.ask(hold, &question, run).await?
         };
-        let mut items = items_from(&drafts, &rows(exchanges), origin)?;
+        let mut items = items_from(&told.drafts, &rows(exchanges), told.origin)?;
         // What the model left out will be left out again: its digests are there to stay.
         for item in &mut items {
-            item.provisional = false;
+            item.provisional = told.stands_in;
         }
         Ok(items)
     }
 
-    async fn ask(
-        &self,
-        hold: &Hold,
-        exchanges: &[StoredExchange],
-        asked: &[i64],
-        key: &str,
-        run: &mut RunRecord,
-    ) -> Result<Vec<ItemDraft>, CondenseError> {
-        let mut limits = self.settings.prompt;
-        let mut request = self.request(exchanges, limits);
-        let mut answer = loop {
-            match self.call(hold, &request, run).await {
-                // One exchange can't be divided, but it can be told in fewer words.
-                Err(CondenseError::Llm(LlmError::ContextOverflow(_)))
-                    if exchanges.len() == 1 && limits.material_chars_max > MATERIAL_CHARS_MIN =>
-                {
-                    let chars = request.prompt.user.len().min(limits.material_chars_max);
-                    limits.material_chars_max = (chars / 2).max(MATERIAL_CHARS_MIN);
-                    debug!(agent_id = %hold.lease.agent, chars = limits.material_chars_max, "update.material_halved");
-                    request = self.request(exchanges, limits);
-                }
-                answer => break answer?,
-            }
-        };
-        let drafts = match self.believed(&answer.text, asked) {
-            Err(fault) if fault.is_worth_asking_again() => {
-                request.prompt = request.prompt.again(&fault);
-                answer = self.call(hold, &request, run).await?;
-                self.believed(&answer.text, asked)?
-            }
-            drafts => drafts?,
-        };
-        if !self.is_offline() {
-            // What is believed, not what was said: no secret that a model repeats is kept.
-            let believed = Answer {
-                items: drafts.clone(),
-            };
-            let journalled = JournalledAnswer {
-                answer: serde_json::to_string(&believed).unwrap_or(answer.text),
-                input_tokens: answer.input_tokens,
-                output_tokens: answer.output_tokens,
-            };
-            self.parts
-                .store
-                .journal(&hold.lease.agent, key, &journalled, self.parts.clock.now())
-                .await?;
-        }
-        Ok(drafts)
-    }
-
     /// What is believed of an answer.
-    fn believed(&self, answer: &str, asked: &[i64]) -> Result<Vec<ItemDraft>, ReplyError> {
+    pub(super) fn believed(&self, answer: &str, asked: &[i64]) -> Result<Vec<ItemDraft>, ReplyError> {
         Ok(reply::parse_redacted(answer, asked, &self.parts.redactor)?.drafts)
     }
 
-    fn request(&self, exchanges: &[StoredExchange], limits: PromptLimits) -> ModelRequest {
+    pub(super) fn request(&self, exchanges: &[StoredExchange], limits: PromptLimits) -> ModelRequest {
         let transcripts: Vec<Transcript> = exchanges
             .iter()
             .map(|stored| {
@@ -235,50 +204,6 @@ impl Worker {
             transcripts,
             output_tokens_max: self.settings.output_tokens_max,
         }
-    }
-
-    async fn call(
-        &self,
-        hold: &Hold,
-        request: &ModelRequest,
-        run: &mut RunRecord,
-    ) -> Result<ModelAnswer, CondenseError> {
-        let model = &self.parts.model;
-        run.provider = Some(model.provider().to_owned());
-        run.model = Some(model.model().to_owned());
-        run.model_calls += i64::from(!self.is_offline());
-        let asked_at = self.parts.clock.now();
-        let answer = tokio::select! {
-            answer = model.answer(request) => answer,
-            why = hold.interrupted() => return Err(CondenseError::Interrupted(why)),
-        };
-        let took = span(self.parts.clock.now().since_ms(asked_at));
-        let metrics = &self.parts.metrics.provider;
-        match &answer {
-            Ok(answer) => {
-                let tokens = ProviderTokens {
-                    input: answer.input_tokens - answer.cached_input_tokens - answer.cache_write_tokens,
-                    cache_read: answer.cached_input_tokens,
-                    cache_write: answer.cache_write_tokens,
-                    output: answer.output_tokens,
-                };
-                metrics.answered(model.provider(), model.model(), tokens, took);
-            }
-            Err(error) => {
-                let class = reason(error.class());
-                let class = ProviderErrorClass::from_reason(class).unwrap_or(ProviderErrorClass::Server);
-                metrics.failed(model.provider(), model.model(), class, took);
-            }
-        }
-        let answer = answer?;
-        run.input_tokens += answer.input_tokens;
-        run.output_tokens += answer.output_tokens;
-        Ok(answer)
-    }
-
-    /// The built-in summariser costs nothing: its answers aren't counted as calls, nor journalled.
-    fn is_offline(&self) -> bool {
-        self.parts.model.provider() == OFFLINE
     }
 
     /// Names a question: the same question asked again, after a crash, has the same answer.

@@ -2,7 +2,7 @@
 
 use tracing::{debug, error, info, warn};
 
-use super::{Hold, Interruption, Worker, condense::CondenseError, reason, span};
+use super::{Hold, Interruption, Worker, condense::CondenseError, postpone::Waiting, reason, span};
 use crate::{
     domain::{
         summary::{
@@ -12,6 +12,7 @@ use crate::{
         time::Timestamp,
         work::Lease,
     },
+    llm::LlmError,
     store::{
         AttemptError, Completed, Failure, Fence, Material, MaterialLimits, Patch, RunRecord, Settle,
         StoreError, StoreResult, StoredExchange,
@@ -34,15 +35,18 @@ pub enum Outcome {
     Superseded,
     /// The lease was given back.
     Released,
+    /// It waits for a provider, or for the next day.
+    Postponed,
 }
 
 impl Outcome {
-    /// The label in metrics.
-    pub(super) fn label(self) -> UpdateOutcome {
+    /// The label in metrics; none if the update goes on later.
+    pub(super) fn label(self) -> Option<UpdateOutcome> {
         match self {
-            Self::Completed | Self::Settled => UpdateOutcome::Completed,
-            Self::Retried | Self::Parked => UpdateOutcome::Failed,
-            Self::Superseded | Self::Released => UpdateOutcome::Superseded,
+            Self::Completed | Self::Settled => Some(UpdateOutcome::Completed),
+            Self::Retried | Self::Parked => Some(UpdateOutcome::Failed),
+            Self::Superseded | Self::Released => Some(UpdateOutcome::Superseded),
+            Self::Postponed => None,
         }
     }
 
@@ -58,6 +62,7 @@ impl Worker {
         let lease = &hold.lease;
         let mut run = RunRecord {
             started_at: self.parts.clock.now(),
+            cost_microusd: Some(0),
             ..RunRecord::default()
         };
         let attempt = if self.settings.retry.is_poison(lease) {
@@ -71,8 +76,12 @@ impl Worker {
         };
         match attempt {
             Ok(outcome) => outcome,
-            Err(Trouble::Interrupted(Interruption::Lost)) => Outcome::Superseded,
-            Err(Trouble::Interrupted(Interruption::Stopped)) => self.give_back(lease).await,
+            Err(Trouble::Interrupted(Interruption::Lost)) => self.superseded(lease, run).await,
+            Err(Trouble::Interrupted(Interruption::Stopped)) => {
+                self.note_cost(lease, run).await;
+                self.give_back(lease).await
+            }
+            Err(Trouble::Waiting(wait)) => self.postpone(lease, wait, run).await,
             Err(Trouble::Store(error)) => self.after_store_error(lease, error, run).await,
             Err(Trouble::Final(error)) => self.stand_in(lease, error, run).await,
             Err(Trouble::Passing(error, _)) if self.settings.retry.is_last(lease) => {
@@ -158,10 +167,10 @@ impl Worker {
         run: &mut RunRecord,
     ) -> StoreResult<Outcome> {
         let as_of = material.as_of.unwrap_or(run.started_at);
-        let outcome = if park.is_some() {
-            Outcome::Parked
+        let (outcome, ended) = if park.is_some() {
+            (Outcome::Parked, UpdateOutcome::Failed)
         } else {
-            Outcome::Completed
+            (Outcome::Completed, UpdateOutcome::Completed)
         };
         let kept = material
             .items
@@ -194,7 +203,7 @@ impl Worker {
         self.parts
             .metrics
             .updates
-            .finished(outcome.label(), label, count(material.exchanges.len()), took);
+            .finished(ended, label, count(material.exchanges.len()), took);
         self.parts.metrics.documents.stored(composed.tokens);
         let documents = &self.parts.metrics.documents;
         documents.items(ItemAction::Added, count(added));
@@ -233,7 +242,10 @@ impl Worker {
             hi: material.hi,
             exchanges: count(pending.count()),
             dropped,
-            has_more: park.is_none() && items.iter().enumerate().any(is_provisional),
+            // What stands in for a model's items waits until one is back.
+            has_more: park.is_none()
+                && !items.iter().skip(old).any(|item| item.provisional)
+                && items.iter().enumerate().any(is_provisional),
             added: items
                 .into_iter()
                 .enumerate()
@@ -314,6 +326,7 @@ impl Worker {
         );
         let started_at = run.started_at;
         run.finished_at = self.parts.clock.now();
+        let spent = run.clone();
         let failure = Failure {
             error: fault,
             backoff_ms,
@@ -328,11 +341,11 @@ impl Worker {
                 self.parts
                     .metrics
                     .updates
-                    .finished(Outcome::Parked.label(), UpdatePath::None, 0, took);
+                    .finished(UpdateOutcome::Failed, UpdatePath::None, 0, took);
                 Outcome::Parked
             }
             Ok(()) => Outcome::Retried,
-            Err(StoreError::Fenced(_)) => Outcome::Superseded,
+            Err(StoreError::Fenced(_)) => self.superseded(lease, spent).await,
             Err(error) => {
                 // The lease runs out by itself, and the work is offered again.
                 error!(agent_id = %lease.agent, %error, "update.fail_not_recorded");
@@ -345,13 +358,13 @@ impl Worker {
         match error {
             StoreError::Fenced(Fence::Lease) => {
                 info!(agent_id = %lease.agent, lease_token = lease.token, "update.superseded");
-                Outcome::Superseded
+                self.superseded(lease, run).await
             }
             // Read again with the lease in hand: the state moved on, which is no failure.
             StoreError::Fenced(fence) => {
                 info!(agent_id = %lease.agent, %fence, "update.fenced");
                 self.give_back(lease).await;
-                Outcome::Superseded
+                self.superseded(lease, run).await
             }
             error => {
                 self.parts.metrics.service.db_error(DbErrorClass::Other);
@@ -395,6 +408,8 @@ enum Trouble {
     Store(StoreError),
     /// There is nobody to go on for.
     Interrupted(Interruption),
+    /// Nothing failed, but nobody can be asked yet.
+    Waiting(Waiting),
 }
 
 impl From<StoreError> for Trouble {
@@ -408,6 +423,10 @@ impl From<CondenseError> for Trouble {
         let error = match error {
             CondenseError::Store(error) => return Self::Store(error),
             CondenseError::Interrupted(why) => return Self::Interrupted(why),
+            CondenseError::Paused(paused) => return Self::Waiting(Waiting::Paused(paused)),
+            CondenseError::Llm(LlmError::Waiting { wait, why }) => {
+                return Self::Waiting(Waiting::Provider(wait, why));
+            }
             error => error,
         };
         let fault = AttemptError {

@@ -2,6 +2,7 @@
 //! counted.
 
 mod providers;
+mod resilience;
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -51,6 +52,9 @@ impl Daemon {
             "queue.backoff_base_ms=5".to_owned(),
             "queue.backoff_max_ms=100".to_owned(),
             "log.level=error".to_owned(),
+            // Each test says itself who stands in, and when a provider is left alone.
+            "fallback.mode=none".to_owned(),
+            "model.breaker_failures=0".to_owned(),
         ];
         let all = own.iter().map(String::as_str).chain(settings.iter().copied());
         let child = Command::new(assert_cmd::cargo::cargo_bin("recapd"))

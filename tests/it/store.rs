@@ -25,6 +25,7 @@ mod schedule;
 mod sessions;
 mod settings;
 mod settle;
+mod spending;
 mod sqlite;
 mod steps;
 mod verify;
@@ -105,6 +106,8 @@ macro_rules! every_test {
                 synthetic_messages_are_never_stored;
             steps: a_step_changes_its_summary_once, a_step_forgets_at_once_what_a_rewind_withdraws,
                 a_fork_shows_what_it_came_with, a_version_that_is_pruned_makes_way;
+            spending: a_postponed_update_burns_no_attempt, a_paused_update_says_why_until_it_is_claimed,
+                all_that_was_paid_is_spent, what_stands_in_is_woken_once;
             schedule: a_slot_is_taken_once, aged_documents_are_enqueued, ageing_follows_the_replay,
                 old_rows_are_pruned, the_latest_slot_is_kept, a_sample_counts_everything;
             lineage: a_clear_closes_the_session, a_later_preamble_is_never_summarised, clearing_nothing_leaves_nothing,

@@ -1,9 +1,11 @@
 //! The worker, with a model and a database that fail as planned: whatever happens, the old summary stays until a new
 //! one is there, each exchange is covered once, and the queue recovers when the trouble is over.
 
+mod fallback;
 mod faults;
 mod lineage;
 mod lives;
 mod replies;
+mod spend;
 mod stop;
 mod versions;

@@ -44,7 +44,7 @@ const LAYERS: &[Layer] = &[
     Layer { module: "telemetry", may_use: &["domain", "config"], banned: OUTSIDE },
     Layer { module: "lifecycle", may_use: &[], banned: OUTSIDE },
     Layer { module: "store", may_use: &["domain", "formats", "tokenizer"], banned: &["reqwest::", "axum::", "hyper::"] },
-    Layer { module: "llm", may_use: &["domain", "tokenizer"], banned: &["sqlx::", "axum::"] },
+    Layer { module: "llm", may_use: &["domain", "tokenizer", "clock"], banned: &["sqlx::", "axum::"] },
     Layer { module: "journal", may_use: &["domain", "clock", "store"], banned: OUTSIDE },
     Layer {
         module: "keeper",

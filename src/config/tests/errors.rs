@@ -245,6 +245,62 @@ fn keys_that_must_fit_each_other_do() {
     }
 }
 
+/// A limit in dollars that can't be kept is refused, rather than kept in part.
+#[test]
+fn limits_of_spending_must_be_possible_to_keep() {
+    let unpriced = "--set: spend.usd_per_day can't be kept, since the price of `qwen3` isn't known: put it into a file \
+                    that spend.prices_file names, or limit tokens or calls instead";
+    for (sets, text) in [
+        (
+            &["spend.usd_per_day=-1"][..],
+            "--set: spend.usd_per_day must be from 0 to 1000000, not -1",
+        ),
+        (
+            &["spend.agent_usd_per_day=1e9"],
+            "--set: spend.agent_usd_per_day must be from 0 to 1000000, not 1000000000",
+        ),
+        (
+            &["model.mode=ollama", "model.model=qwen3", "spend.usd_per_day=5"],
+            unpriced,
+        ),
+        (
+            &[
+                "model.mode=gemini",
+                "fallback.mode=ollama",
+                "fallback.model=qwen3",
+                "spend.usd_per_day=5",
+            ],
+            unpriced,
+        ),
+        (
+            &["fallback.mode=ollama"],
+            "--set: fallback.model must name a model when fallback.mode is `ollama`: one that `ollama list` shows",
+        ),
+        (
+            &["fallback.base_url=https://user@host"],
+            "--set: fallback.base_url must not carry a user or a password: put the key into fallback.api_key_file",
+        ),
+    ] {
+        assert_eq!(load(None, &[], sets).unwrap_err(), text, "{sets:?}");
+    }
+    let missing = load(None, &[], &["spend.prices_file=/nonexistent/prices.toml"]).unwrap_err();
+    assert!(
+        missing.starts_with("--set: spend.prices_file: /nonexistent/prices.toml can't be read"),
+        "{missing}"
+    );
+    for sets in [
+        &[
+            "model.mode=gemini",
+            "fallback.mode=anthropic",
+            "spend.usd_per_day=5",
+        ][..],
+        &["model.mode=ollama", "model.model=qwen3", "spend.tokens_per_day=5"],
+        &["spend.usd_per_day=5"],
+    ] {
+        assert!(load(None, &[], sets).is_ok(), "{sets:?}");
+    }
+}
+
 #[test]
 fn a_profile_of_ones_own_has_five_weights() {
     let custom = |weights: &str| {

@@ -4,7 +4,9 @@ use std::fs;
 
 use secrecy::ExposeSecret as _;
 
-use crate::config::{Config, Environment, Loader, ModelConfig, ModelMode, api_key};
+use crate::config::{
+    Config, Environment, FallbackMode, Loader, ModelConfig, ModelMode, api_key, fallback_api_key,
+};
 
 /// A provider that may want no key, since it stands elsewhere.
 fn model() -> ModelConfig {
@@ -66,6 +68,48 @@ fn a_provider_at_its_own_address_wants_a_key_and_offline_wants_none() {
     );
     model.mode = ModelMode::Ollama;
     assert!(api_key(&model, &environment).unwrap().is_none());
+}
+
+/// `llm-api-key` is the model's, and must not be sent to another provider.
+#[test]
+fn the_second_provider_has_a_key_of_its_own_or_that_of_the_same_provider() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("llm-api-key"), "sk-first").unwrap();
+    let credentials = directory.path().display().to_string();
+    let mut config = Config::default();
+    config.model.mode = ModelMode::OpenAi;
+    let key = |config: &Config, pairs: &[(&str, &str)]| {
+        let all = pairs
+            .iter()
+            .copied()
+            .chain([("CREDENTIALS_DIRECTORY", credentials.as_str())]);
+        let environment: Environment = all.collect();
+        fallback_api_key(&config.fallback, &config.model, &environment)
+            .map(|key| key.map(|key| key.expose_secret().to_owned()))
+            .map_err(|error| error.to_string())
+    };
+    let own = ("ANTHROPIC_API_KEY", "sk-second");
+    assert_eq!(
+        key(&config, &[own]),
+        Ok(None),
+        "the built-in summariser wants none"
+    );
+    config.fallback.mode = FallbackMode::Anthropic;
+    assert_eq!(key(&config, &[own]), Ok(Some("sk-second".to_owned())));
+    let missing = key(&config, &[]).unwrap_err();
+    assert!(
+        missing.contains("fallback.mode is `anthropic`") && missing.contains("fallback.api_key_file"),
+        "{missing}"
+    );
+    "http://127.0.0.1:8080".clone_into(&mut config.fallback.base_url);
+    assert_eq!(key(&config, &[]), Ok(None), "a server of one's own may want none");
+    config.fallback.base_url.clear();
+    config.fallback.mode = FallbackMode::OpenAi;
+    assert_eq!(key(&config, &[]), Ok(Some("sk-first".to_owned())));
+    assert_eq!(
+        key(&config, &[("OPENAI_API_KEY", "sk-own")]),
+        Ok(Some("sk-own".to_owned()))
+    );
 }
 
 #[test]

@@ -166,6 +166,7 @@ impl Message {
                 .and_then(|details| details.thinking_tokens)
                 .unwrap_or_default(),
             request_id: None,
+            rest: None,
         }
     }
 }

@@ -181,6 +181,7 @@ impl Generated {
             output_tokens: usage.candidates + usage.thoughts,
             reasoning_tokens: usage.thoughts,
             request_id: None,
+            rest: None,
         }
     }
 }

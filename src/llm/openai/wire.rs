@@ -156,6 +156,7 @@ impl Completion {
                 .and_then(|details| details.reasoning_tokens)
                 .unwrap_or_default(),
             request_id: None,
+            rest: None,
         })
     }
 }

@@ -180,6 +180,7 @@ impl Response {
                 .and_then(|details| details.reasoning_tokens)
                 .unwrap_or_default(),
             request_id: None,
+            rest: None,
         })
     }
 }

@@ -6,6 +6,7 @@ use super::{
     super::{AgentRow, StoreError, StoreResult},
     recount,
     row::{self, exchange_columns},
+    spending,
 };
 use crate::domain::{
     agent::AgentId,
@@ -66,6 +67,7 @@ pub(super) async fn change_settings(
     if (&settings.provider, &settings.model) != (&row.settings.provider, &row.settings.model) {
         recount::begin(tx, agent).await?;
     }
+    spending::resume_agent(tx, agent, now).await?;
     Ok(settings)
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Wake {
     pub(super) now: Timestamp,
 }
 
-/// Makes the row, or moves its wake counter on. Never shortens a lease or a backoff, never lowers the urgency.
+/// Makes the row, or moves its wake counter on. Never shortens a lease, a backoff or a pause, never lowers the urgency.
 pub(super) async fn enqueue(tx: &mut SqliteConnection, agent: &AgentId, wake: Wake) -> StoreResult<Enqueued> {
     let Wake {
         reason,
@@ -40,7 +40,7 @@ pub(super) async fn enqueue(tx: &mut SqliteConnection, agent: &AgentId, wake: Wa
                SELECT agent_id, ?2, ?3, ?4, ?5, ?6 FROM agents WHERE agent_id = ?1 \
                ON CONFLICT (agent_id) DO UPDATE SET wake_seq = q.wake_seq + 1, reasons = q.reasons | excluded.reasons, \
                priority = max(q.priority, excluded.priority), due_at = min(q.due_at, excluded.due_at), \
-               visible_at = CASE WHEN q.lease_token IS NULL AND q.attempts = 0 \
+               visible_at = CASE WHEN q.lease_token IS NULL AND q.attempts = 0 AND q.paused_until IS NULL \
                                  THEN min(q.visible_at, excluded.visible_at) ELSE q.visible_at END \
                RETURNING wake_seq, visible_at";
     let row = sqlx::query(sql)
@@ -124,8 +124,8 @@ async fn lease(
     let token = next_token(tx).await?;
     let sql = "-- sqlite/queue.lease\nUPDATE summary_update_queue SET lease_token = ?2, lease_owner = ?3, \
                leased_at = ?4, visible_at = ?5, claimed_wake = wake_seq, attempts = attempts + 1, \
-               crashes = crashes + (lease_token IS NOT NULL) WHERE agent_id = ?1 \
-               RETURNING claimed_wake, attempts, crashes, reasons";
+               crashes = crashes + (lease_token IS NOT NULL), paused_until = NULL, paused_for = NULL \
+               WHERE agent_id = ?1 RETURNING claimed_wake, attempts, crashes, reasons";
     let row = sqlx::query(sql)
         .bind(agent.as_str())
         .bind(token)
@@ -321,8 +321,8 @@ pub(super) async fn record_run(
     let sql = "-- sqlite/queue.record_run\nINSERT INTO update_runs (agent_id, lease_token, attempt, trigger_reason, \
                outcome, path, version, covers_after, covers_through, exchanges, items_added, items_dropped, \
                document_tokens, truncated, provider, model, model_calls, input_tokens, output_tokens, error_class, \
-               error, started_at, finished_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, \
-               ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)";
+               error, started_at, finished_at, cost_microusd) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, \
+               ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)";
     sqlx::query(sql)
         .bind(lease.agent.as_str())
         .bind(lease.token)
@@ -347,6 +347,7 @@ pub(super) async fn record_run(
         .bind(details.error.map(|error| cut(&error.message, ERROR_CHARS_MAX)))
         .bind(run.started_at.0)
         .bind(run.finished_at.0)
+        .bind(run.cost_microusd)
         .execute(tx)
         .await?;
     Ok(())

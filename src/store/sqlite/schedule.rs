@@ -4,9 +4,10 @@ use sqlx::{Row as _, SqliteConnection};
 
 use super::{
     super::{CalibrationFigures, Prune, Sample, StoreResult},
-    calibration, row,
+    calibration, row, spending,
 };
 use crate::domain::{
+    spend::day_start,
     time::Timestamp,
     work::{Priority, Reason},
 };
@@ -108,6 +109,9 @@ pub(super) async fn sample(tx: &mut SqliteConnection, now: Timestamp, window_ms:
         .bind(now.plus_ms(-window_ms).0)
         .fetch_one(&mut *tx)
         .await?;
+    let today = spending::of_all(&mut *tx, day_start(now)).await?;
+    let (paused, paused_until) = spending::paused(&mut *tx).await?;
+    let last_run = spending::last_run(&mut *tx).await?;
     let calibrations = calibration::load(tx).await?;
     Ok(Sample {
         calibrations: calibrations.iter().map(CalibrationFigures::from).collect(),
@@ -128,5 +132,9 @@ pub(super) async fn sample(tx: &mut SqliteConnection, now: Timestamp, window_ms:
         input_tokens: runs.try_get(5)?,
         output_tokens: runs.try_get(6)?,
         model_calls: runs.try_get(7)?,
+        today,
+        paused,
+        paused_until,
+        last_run,
     })
 }

@@ -149,6 +149,20 @@ labels! {
 }
 
 labels! {
+    /// Why an update is given back without having failed.
+    PostponeReason {
+        /// As many calls are under way as may be.
+        Places = "places",
+        /// The limits of the key are used up.
+        Rate = "rate",
+        /// The provider rests after its failures.
+        Circuit = "circuit",
+        /// A limit of spending is used up.
+        Spend = "spend",
+    }
+}
+
+labels! {
     /// What happened to items of a summary.
     ItemAction {
         /// New.
@@ -269,7 +283,7 @@ labels! {
         Active = "active",
         /// Had none.
         Idle = "idle",
-        /// Its updates are paused by hand.
+        /// Its updates wait for the next day, because a limit of spending is used up.
         Paused = "paused",
         /// Its queue row is parked.
         Parked = "parked",

@@ -1,16 +1,21 @@
 //! Calls to models.
 
-use std::time::Duration;
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
+    time::Duration,
+};
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family, histogram::Histogram},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
 };
+use serde::{Deserialize, Serialize};
 
 use super::{
-    Histograms, Register, increase,
+    Histograms, Register, SecondsGauge, float, increase,
     labels::{ProviderErrorClass, RequestOutcome, TokenType},
 };
+use crate::domain::{spend::MICROUSD_PER_USD, time::Timestamp};
 
 /// The name for what isn't configured: names that come from outside must not make series.
 const OTHER: &str = "other";
@@ -24,12 +29,32 @@ pub struct Provider {
     errors: Family<ErrorLabels, Counter>,
     duration: Histograms<ModelLabels>,
     tokens: Family<TokenLabels, Counter>,
+    cost: Family<ModelLabels, Counter<f64, AtomicU64>>,
+    cost_limit: SecondsGauge,
+    circuits_open: Family<ProviderLabels, Gauge>,
+    circuits: Mutex<Vec<Circuit>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ModelLabels {
     provider: String,
     model: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ProviderLabels {
+    provider: String,
+}
+
+/// How a provider's circuit stands, as `status` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Circuit {
+    /// The provider.
+    pub provider: String,
+    /// The model.
+    pub model: String,
+    /// Until when it isn't asked; `None` if it is.
+    pub open_until: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -102,6 +127,9 @@ impl Provider {
         let errors = known
             .iter()
             .flat_map(|model| ProviderErrorClass::ALL.iter().map(|&class| model.error(class)));
+        let providers = known.iter().map(|model| ProviderLabels {
+            provider: model.provider.clone(),
+        });
         let tokens = known
             .iter()
             .flat_map(|model| TokenType::ALL.iter().map(|&r#type| model.tokens(r#type)));
@@ -119,6 +147,22 @@ impl Provider {
                 known.iter().cloned(),
             ),
             tokens: to.counters("provider_tokens", "Tokens as the provider bills them", tokens),
+            cost: to.add(
+                "provider_cost_usd",
+                "What calls to models cost in dollars, by the table of prices; no series for a model without a price",
+                Family::default(),
+            ),
+            cost_limit: to.add(
+                "provider_cost_limit_usd",
+                "What all calls to models may cost in a day, in dollars; 0 is no limit",
+                SecondsGauge::default(),
+            ),
+            circuits_open: to.gauges(
+                "provider_circuit_open",
+                "Models of the provider that aren't asked for a while, because it fails",
+                providers,
+            ),
+            circuits: Mutex::default(),
             known,
         }
     }
@@ -144,6 +188,46 @@ impl Provider {
         let model = self.model(provider, model);
         self.called(&model, RequestOutcome::Error, took);
         self.errors.get_or_create(&model.error(class)).inc();
+    }
+
+    /// A call cost so many micro-dollars. Naming 0 makes the model's series known.
+    pub fn cost(&self, provider: &str, model: &str, cost_microusd: i64) {
+        let usd = float(cost_microusd.max(0)) / float(MICROUSD_PER_USD);
+        self.cost.get_or_create(&self.model(provider, model)).inc_by(usd);
+    }
+
+    /// What calls may cost in a day, in micro-dollars; 0 is no limit.
+    pub fn cost_limit(&self, limit_microusd: i64) {
+        self.cost_limit
+            .set(float(limit_microusd) / float(MICROUSD_PER_USD));
+    }
+
+    /// How a model's circuit stands now: until when it isn't asked.
+    pub fn circuit(&self, provider: &str, model: &str, open_until: Option<Timestamp>) {
+        let mut circuits = self.locked_circuits();
+        let is_it = |circuit: &&mut Circuit| circuit.provider == provider && circuit.model == model;
+        match circuits.iter_mut().find(is_it) {
+            Some(circuit) => circuit.open_until = open_until,
+            None => circuits.push(Circuit {
+                provider: provider.to_owned(),
+                model: model.to_owned(),
+                open_until,
+            }),
+        }
+        let of_provider = circuits.iter().filter(|circuit| circuit.provider == provider);
+        let open = of_provider.filter(|circuit| circuit.open_until.is_some()).count();
+        let provider = self.model(provider, model).provider;
+        let gauge = self.circuits_open.get_or_create(&ProviderLabels { provider });
+        gauge.set(i64::try_from(open).unwrap_or(i64::MAX));
+    }
+
+    /// How the circuits stand that were told of.
+    pub fn circuits(&self) -> Vec<Circuit> {
+        self.locked_circuits().clone()
+    }
+
+    fn locked_circuits(&self) -> MutexGuard<'_, Vec<Circuit>> {
+        self.circuits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn called(&self, model: &ModelLabels, outcome: RequestOutcome, took: Duration) {

@@ -87,6 +87,7 @@ fn names_types_and_numbers_of_series_are_the_contract() {
     recapd_update_duration_seconds histogram 12
     recapd_update_batch_exchanges histogram 1
     recapd_retries_exhausted_total counter 1
+    recapd_updates_postponed_total counter 4
     recapd_workers gauge 1
     recapd_workers_busy gauge 1
     recapd_paused gauge 1
@@ -125,6 +126,8 @@ fn names_types_and_numbers_of_series_are_the_contract() {
     recapd_provider_errors_total counter 20
     recapd_provider_request_duration_seconds histogram 2
     recapd_provider_tokens_total counter 8
+    recapd_provider_cost_limit_usd gauge 1
+    recapd_provider_circuit_open gauge 2
     recapd_build_info gauge 1
     recapd_db_errors_total counter 6
     recapd_db_schema_version gauge 1

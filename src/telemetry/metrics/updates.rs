@@ -9,7 +9,7 @@ use prometheus_client::{
 
 use super::{
     Histograms, Register, float, increase,
-    labels::{FailureReason, Trigger, UpdateOutcome, UpdatePath},
+    labels::{FailureReason, PostponeReason, Trigger, UpdateOutcome, UpdatePath},
 };
 use crate::domain::work::Reason;
 
@@ -30,6 +30,7 @@ pub struct Updates {
     duration: Histograms<DurationLabels>,
     batch: Histogram,
     exhausted: Counter,
+    postponed: Family<PostponedLabels, Counter>,
     workers: Gauge,
     busy: Gauge,
     paused: Gauge,
@@ -48,6 +49,11 @@ struct FinishedLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct FailureLabels {
     reason: FailureReason,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PostponedLabels {
+    reason: PostponeReason,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -93,6 +99,13 @@ impl Updates {
                 &BATCH_EXCHANGES,
             ),
             exhausted: to.counter("retries_exhausted", "Queue rows parked after the last attempt"),
+            postponed: to.counters(
+                "updates_postponed",
+                "Updates given back without a failure, by what they wait for",
+                PostponeReason::ALL
+                    .iter()
+                    .map(|&reason| PostponedLabels { reason }),
+            ),
             workers: to.gauge("workers", "Updates that may run at the same time"),
             busy: to.gauge("workers_busy", "Updates that run"),
             paused: to.gauge("paused", "1 while claiming is paused by hand"),
@@ -136,6 +149,11 @@ impl Updates {
     /// `rows` queue rows were parked.
     pub fn retries_exhausted(&self, rows: i64) {
         self.exhausted.inc_by(increase(rows));
+    }
+
+    /// An update was given back without a failure.
+    pub fn postponed(&self, reason: PostponeReason) {
+        self.postponed.get_or_create(&PostponedLabels { reason }).inc();
     }
 
     /// How many updates may run at the same time.

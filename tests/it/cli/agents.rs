@@ -40,6 +40,9 @@ fn settings_are_set_shown_and_taken_back() {
     participants = ""             (configuration)
     human_tag = "[HUMAN]"         (configuration)
     mode = "talk"                 (configuration)
+    calls_per_day = 0             (configuration)
+    tokens_per_day = 0            (configuration)
+    usd_per_day = 0.0             (configuration)
     "#);
     run(&["agents", "set", "coder", "low_water=", "on_overflow=end"]);
     let shown = json(&run(&["agents", "show", "coder", "--json"]));

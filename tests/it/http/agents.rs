@@ -79,11 +79,13 @@ async fn the_status_shows_the_last_day() {
     {
       "agents": 1,
       "calibrations": [],
+      "circuits": [],
       "completed": 1,
       "documents": 1,
       "documents_tokens": 97,
       "failed": 0,
       "input_tokens": 0,
+      "last_run": null,
       "mean_document_tokens": 97,
       "mean_duration_ms": 0,
       "model_calls": 0,
@@ -91,10 +93,23 @@ async fn the_status_shows_the_last_day() {
       "oldest_ready_at": null,
       "output_tokens": 0,
       "parked": 0,
+      "paused": 0,
+      "paused_until": null,
       "ready": 0,
       "running": 0,
       "scheduled": 1,
+      "spend_limits": {
+        "calls": 0,
+        "cost_microusd": 0,
+        "tokens": 0
+      },
       "started_at": "2026-11-20T08:40:00Z",
+      "today": {
+        "calls": 0,
+        "cost_microusd": 0,
+        "tokens": 0,
+        "unpriced_calls": 0
+      },
       "truncated": 0,
       "uptime_ms": 600000,
       "version": null,

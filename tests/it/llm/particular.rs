@@ -213,3 +213,24 @@ async fn a_provider_that_shall_think_as_it_likes_is_told_nothing() {
         }
     }
 }
+
+/// What a provider says of its limits beside an answer is passed on, to be kept by all who ask with the key.
+#[tokio::test]
+async fn an_answer_may_be_the_last_one_for_a_while() {
+    let fake = FakeProvider::start();
+    let body = json!({"choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}]}).to_string();
+    let headers = |remaining: &str| {
+        vec![
+            ("x-ratelimit-remaining-requests", remaining.to_owned()),
+            ("x-ratelimit-reset-requests", "6s".to_owned()),
+        ]
+    };
+    fake.plan([
+        Planned::Status(200, body.clone(), headers("0")),
+        Planned::Status(200, body, headers("9")),
+    ]);
+    let model = model(Shape::OpenAi, &fake);
+    let rest = model.answer(&request()).await.unwrap().rest;
+    assert_eq!(rest, Some(std::time::Duration::from_secs(6)));
+    assert_eq!(model.answer(&request()).await.unwrap().rest, None);
+}

@@ -231,7 +231,9 @@ pub(crate) async fn a_sample_counts_everything(db: &dyn Backend) {
         input_tokens: 50,
         output_tokens: 20,
         model_calls: 2,
-        calibrations: Vec::new(),
+        today: sample.today,
+        last_run: sample.last_run.clone(),
+        ..Sample::default()
     };
     assert_eq!(sample, expected);
     // What happened before the window of time counts no more.

@@ -19,10 +19,11 @@ use recapd::{
     store::{
         AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Deleted, EditRequest,
         Edited, Enqueued, ExchangeQuery, Expanded, Failure, Forget, Forgotten, Forked, ItemQuery, ItemRow,
-        JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Pins,
-        ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, Recounted,
-        Revised, RollbackRequest, SaidMessage, Sample, Searched, SessionEnded, Settle, Store, StoreError,
-        StoreResult, StoredExchange, SummaryRow, Version, VersionFigures, VersionQuery, verify::AgentReport,
+        JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Paused, Pins,
+        Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch,
+        Recounted, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle,
+        Spending, Store, StoreError, StoreResult, StoredExchange, SummaryRow, Version, VersionFigures,
+        VersionQuery, verify::AgentReport,
     },
 };
 
@@ -172,6 +173,12 @@ pass! {
     fn settle(lease: &Lease, settle: Settle) -> Completed;
     fn fail(lease: &Lease, failure: Failure) -> ();
     fn release(leases: &[Lease], now: Timestamp) -> u64;
+    fn postpone(lease: &Lease, postponement: Postponement) -> ();
+    fn record_run(lease: &Lease, run: RunRecord) -> ();
+    fn resume_paused(now: Timestamp) -> u64;
+    fn spending(agent: &AgentId, since: Timestamp) -> Spending;
+    fn paused(agent: &AgentId) -> Option<Paused>;
+    fn enqueue_revisits(now: Timestamp, limit: i64) -> u64;
     fn reclaim(owner: &str, now: Timestamp) -> u64;
     fn reconcile(pending_before: Timestamp, now: Timestamp) -> u64;
     fn probe_parked(parked_before: Timestamp, attempts_max: i64, now: Timestamp) -> u64;

@@ -7,6 +7,7 @@ use recapd::{
     clock::{Clock, ManualClock},
     config::Config,
     domain::{agent::AgentId, message::Message, time::MINUTE_MS},
+    llm::ChatModel,
     store::{AgentRow, Store, verify::AgentReport},
     worker::Outcome,
 };
@@ -46,13 +47,21 @@ pub(crate) fn config() -> Config {
 impl Rig {
     /// The parts of a daemon with this configuration.
     pub(crate) async fn new(config: &Config) -> Self {
+        Self::asking(config, |model, _| model).await
+    }
+
+    /// The same, with a worker that asks what `ask` makes of the model.
+    pub(crate) async fn asking(
+        config: &Config,
+        ask: impl FnOnce(Arc<dyn ChatModel>, Arc<dyn Clock>) -> Arc<dyn ChatModel>,
+    ) -> Self {
         let db = SqliteBackend::fresh().await;
         let flaky = Arc::new(FlakyStore::new(db.store()));
         let model = Arc::new(ScriptedModel::default());
         let clock = Arc::new(ManualClock::new(T0));
         let store: Arc<dyn Store> = Arc::<FlakyStore>::clone(&flaky);
         let time: Arc<dyn Clock> = Arc::<ManualClock>::clone(&clock);
-        let asked = Arc::<ScriptedModel>::clone(&model);
+        let asked = ask(Arc::<ScriptedModel>::clone(&model), Arc::clone(&time));
         let parts = Parts::new(config, store, asked, time, "daemon", 7);
         Self {
             db,

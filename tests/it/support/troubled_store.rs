@@ -19,10 +19,11 @@ use recapd::{
     store::{
         AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Deleted, EditRequest,
         Edited, Enqueued, ExchangeQuery, Expanded, Failure, Forget, Forgotten, Forked, ItemQuery, ItemRow,
-        JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Pins,
-        ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, Recounted,
-        Revised, RollbackRequest, SaidMessage, Sample, Searched, SessionEnded, Settle, Store, StoreError,
-        StoreResult, StoredExchange, SummaryRow, Version, VersionFigures, VersionQuery, verify::AgentReport,
+        JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Paused, Pins,
+        Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch,
+        Recounted, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle,
+        Spending, Store, StoreError, StoreResult, StoredExchange, SummaryRow, Version, VersionFigures,
+        VersionQuery, verify::AgentReport,
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -314,6 +315,33 @@ impl Store for TroubledStore {
 
     async fn release(&self, leases: &[Lease], now: Timestamp) -> StoreResult<u64> {
         self.enter("release").await?.release(leases, now).await
+    }
+
+    async fn postpone(&self, lease: &Lease, postponement: Postponement) -> StoreResult<()> {
+        self.enter("postpone").await?.postpone(lease, postponement).await
+    }
+
+    async fn record_run(&self, lease: &Lease, run: RunRecord) -> StoreResult<()> {
+        self.enter("record_run").await?.record_run(lease, run).await
+    }
+
+    async fn resume_paused(&self, now: Timestamp) -> StoreResult<u64> {
+        self.enter("resume_paused").await?.resume_paused(now).await
+    }
+
+    async fn spending(&self, agent: &AgentId, since: Timestamp) -> StoreResult<Spending> {
+        self.enter("spending").await?.spending(agent, since).await
+    }
+
+    async fn paused(&self, agent: &AgentId) -> StoreResult<Option<Paused>> {
+        self.enter("paused").await?.paused(agent).await
+    }
+
+    async fn enqueue_revisits(&self, now: Timestamp, limit: i64) -> StoreResult<u64> {
+        self.enter("enqueue_revisits")
+            .await?
+            .enqueue_revisits(now, limit)
+            .await
     }
 
     async fn reclaim(&self, owner: &str, now: Timestamp) -> StoreResult<u64> {

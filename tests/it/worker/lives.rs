@@ -1,5 +1,7 @@
 //! Random lives of a daemon: appends, updates, ends of sessions, crashes, and everything that can fail.
 
+use std::sync::Arc;
+
 use proptest::{prelude::*, test_runner::TestRunner};
 use recapd::{
     clock::Clock as _,
@@ -7,6 +9,12 @@ use recapd::{
         summary::coverage::digest_items,
         time::{MINUTE_MS, SECOND_MS},
         work::{Lease, Reason},
+    },
+    llm::{
+        breaker::{Breaker, BreakerSettings},
+        chain::Chain,
+        limits::{Limited, MinuteLimits},
+        offline::OfflineModel,
     },
     store::Material,
     worker::Outcome,
@@ -63,6 +71,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         "settle",
         "fail",
         "release",
+        "postpone",
+        "spending",
+        "record_run",
+        "enqueue_revisits",
     ]);
     let when = prop_oneof![Just(When::Before), Just(When::After)];
     let step = prop_oneof![
@@ -126,7 +138,10 @@ impl Life {
             Step::Ask => drop(store.enqueue(&rig.agent, Reason::Manual, 0, now).await.unwrap()),
             Step::Age => drop(rig.parts.schedule.age().await.unwrap()),
             Step::Empty => drop(rig.db.raw("DELETE FROM summary_update_queue").await),
-            Step::Reconcile => drop(store.reconcile(now, now).await.unwrap()),
+            Step::Reconcile => {
+                store.reconcile(now, now).await.unwrap();
+                store.enqueue_revisits(now, 9).await.unwrap();
+            }
             Step::Fail(method, nth, when) => rig.flaky.fail(method, *nth, *when),
         }
     }
@@ -186,12 +201,40 @@ impl Life {
             rig.db.number("SELECT count(*) FROM summary_update_queue").await,
             Some(0)
         );
+        let standing_in = "SELECT count(*) FROM summary_items WHERE provisional = 1 AND removed_version IS NULL \
+                           AND dropped_version IS NULL";
+        assert_eq!(
+            rig.db.number(standing_in).await,
+            Some(0),
+            "a model has told of everything"
+        );
     }
 }
 
-async fn live(steps: &[Step]) {
+/// A daemon that asks the model itself, or within limits, with a breaker, and with the built-in one in its place.
+async fn rig(is_guarded: bool) -> Rig {
+    Rig::asking(&config(), |model, clock| {
+        if !is_guarded {
+            return model;
+        }
+        let limits = MinuteLimits {
+            requests: 6,
+            tokens: 0,
+        };
+        let limited = Limited::new(model, 2, limits, Arc::clone(&clock));
+        let settings = BreakerSettings {
+            failures: 2,
+            rest_ms: 30_000,
+        };
+        let breaker = Breaker::new(Arc::new(limited), settings, clock);
+        Arc::new(Chain::new(Arc::new(breaker), vec![Arc::new(OfflineModel)]))
+    })
+    .await
+}
+
+async fn live(is_guarded: bool, steps: &[Step]) {
     let mut life = Life {
-        rig: Rig::new(&config()).await,
+        rig: rig(is_guarded).await,
         stalled: None,
     };
     life.rig.say(1).await;
@@ -217,8 +260,8 @@ fn whatever_happens_each_exchange_is_covered_once() {
         .enable_all()
         .build()
         .unwrap();
-    let lived = runner.run(&steps(), |steps| {
-        runtime.block_on(live(&steps));
+    let lived = runner.run(&(any::<bool>(), steps()), |(is_guarded, steps)| {
+        runtime.block_on(live(is_guarded, &steps));
         Ok(())
     });
     lived.unwrap();

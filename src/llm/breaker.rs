@@ -1,0 +1,148 @@
+//! The circuit breaker: a provider that fails again and again is left alone for a while, then asked once.
+//!
+//! ```text
+//!            failures in a row, or the account refused
+//!  closed ───────────────────────────────────────────► open ◄──────────┐
+//!    ▲                                                   │ rest over    │ it failed: twice the rest
+//!    └──────────── it answered ◄── half-open (one call) ◄┘──────────────┘
+//! ```
+
+mod circuit;
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+
+use super::{ChatModel, LlmError, ModelAnswer, ModelRequest, Wait};
+use crate::{clock::Clock, domain::time::Timestamp};
+use circuit::{Asked, Circuit, Verdict};
+pub use circuit::{BreakerSettings, CircuitState};
+
+/// Hears how the circuit of a provider's model stands now.
+pub type Listener = Arc<dyn Fn(&str, &str, CircuitState) + Send + Sync>;
+
+/// A model that is left alone while it fails.
+pub struct Breaker {
+    inner: Arc<dyn ChatModel>,
+    clock: Arc<dyn Clock>,
+    circuit: Mutex<Circuit>,
+    listener: Mutex<Option<Listener>>,
+}
+
+impl Breaker {
+    /// `inner`, left alone by these rules.
+    pub fn new(inner: Arc<dyn ChatModel>, settings: BreakerSettings, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            inner,
+            clock,
+            circuit: Mutex::new(Circuit::new(settings)),
+            listener: Mutex::default(),
+        }
+    }
+
+    /// Changes the circuit, and tells of it if its state is another one then.
+    fn change<T>(&self, change: impl FnOnce(&mut Circuit, Timestamp) -> T) -> T {
+        let now = self.clock.now();
+        let (result, before, after) = {
+            let mut circuit = self.circuit();
+            let before = circuit.state();
+            (change(&mut circuit, now), before, circuit.state())
+        };
+        if before != after {
+            self.tell(after);
+        }
+        result
+    }
+
+    fn tell(&self, state: CircuitState) {
+        let (provider, model) = (self.inner.provider(), self.inner.model());
+        match state {
+            CircuitState::Open { until } => {
+                tracing::error!(provider, model, until_ms = until.0, "circuit.opened");
+            }
+            CircuitState::HalfOpen => tracing::info!(provider, model, "circuit.half_open"),
+            CircuitState::Closed => tracing::info!(provider, model, "circuit.closed"),
+        }
+        let listener = self.listener().clone();
+        if let Some(listener) = listener {
+            listener(provider, model, state);
+        }
+    }
+
+    fn listener(&self) -> MutexGuard<'_, Option<Listener>> {
+        self.listener.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn circuit(&self) -> MutexGuard<'_, Circuit> {
+        self.circuit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call under way. If nobody waits for its end any more, it has told nothing.
+struct Call<'a> {
+    breaker: &'a Breaker,
+    asked: Asked,
+    verdict: Verdict,
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        let (asked, verdict) = (self.asked, self.verdict);
+        self.breaker
+            .change(|circuit, now| circuit.ended(asked, verdict, now));
+    }
+}
+
+#[async_trait]
+impl ChatModel for Breaker {
+    fn provider(&self) -> &str {
+        self.inner.provider()
+    }
+
+    fn model(&self) -> &str {
+        self.inner.model()
+    }
+
+    fn watch(&self, listener: &Listener) {
+        *self.listener() = Some(Arc::clone(listener));
+        let state = self.circuit().state();
+        listener(self.inner.provider(), self.inner.model(), state);
+    }
+
+    async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
+        let asked = self.change(Circuit::ask);
+        let asked = asked.map_err(|wait_ms| LlmError::Waiting {
+            wait: Duration::from_millis(u64::try_from(wait_ms).unwrap_or(0)),
+            why: Wait::Circuit,
+        })?;
+        let mut call = Call {
+            breaker: self,
+            asked,
+            verdict: Verdict::Nothing,
+        };
+        let answer = self.inner.answer(request).await;
+        call.verdict = verdict(&answer);
+        drop(call);
+        answer
+    }
+}
+
+/// What an answer tells of the provider. One that limits the rate or declines is there.
+fn verdict(answer: &Result<ModelAnswer, LlmError>) -> Verdict {
+    match answer {
+        Err(LlmError::Transient(fault)) => Verdict::Failed {
+            rest_ms: fault
+                .retry_after
+                .map_or(0, |wait| i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)),
+        },
+        Err(LlmError::Auth(_)) => Verdict::Refused,
+        Err(LlmError::Waiting { .. }) => Verdict::Nothing,
+        _ => Verdict::Answered,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,256 @@
+//! The states of a circuit, as a function of what calls came to and the time.
+
+use crate::domain::time::{DAY_MS, MINUTE_MS, Timestamp};
+
+/// The longest rest to which failing probes lead, if the first one isn't longer.
+const REST_MS_MAX: i64 = 10 * MINUTE_MS;
+/// Who asks while the one probe is under way is told to come back after so long.
+const PROBE_WAIT_MS: i64 = 5_000;
+
+/// When a circuit opens, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreakerSettings {
+    /// So many failures in a row open it; 0 never does.
+    pub failures: i64,
+    /// The first rest; each failing probe doubles it, up to ten minutes.
+    pub rest_ms: i64,
+}
+
+/// How a circuit stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CircuitState {
+    /// The provider is asked.
+    #[default]
+    Closed,
+    /// It isn't.
+    Open {
+        /// Not before.
+        until: Timestamp,
+    },
+    /// It is asked once, to see whether it is back.
+    HalfOpen,
+}
+
+/// What the end of a call tells of the provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is there.
+    Answered,
+    /// It isn't; it said to come back after so long.
+    Failed { rest_ms: i64 },
+    /// It refuses the account: nothing but an operator helps.
+    Refused,
+    /// Nothing: it wasn't asked after all, or nobody waited for the answer.
+    Nothing,
+}
+
+/// Which call may be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// One of many.
+    Ordinary,
+    /// The one that decides whether the provider is back.
+    Probe,
+}
+
+#[derive(Debug)]
+pub(super) struct Circuit {
+    settings: BreakerSettings,
+    state: CircuitState,
+    /// Failures since the last answer.
+    failures: i64,
+    /// The rest that the next opening leads to.
+    rest_ms: i64,
+}
+
+impl Circuit {
+    pub(super) fn new(settings: BreakerSettings) -> Self {
+        Self {
+            settings,
+            state: CircuitState::Closed,
+            failures: 0,
+            rest_ms: settings.rest_ms,
+        }
+    }
+
+    pub(super) fn state(&self) -> CircuitState {
+        self.state
+    }
+
+    /// Which call may be made, or how long to wait.
+    pub(super) fn ask(&mut self, now: Timestamp) -> Result<Asked, i64> {
+        match self.state {
+            CircuitState::Closed => Ok(Asked::Ordinary),
+            // No rest is longer than a day: the clock was turned back, or nobody would be asked for too long.
+            CircuitState::Open { until } if now < until && until.since_ms(now) <= DAY_MS => {
+                Err(until.since_ms(now))
+            }
+            CircuitState::Open { .. } => {
+                self.state = CircuitState::HalfOpen;
+                Ok(Asked::Probe)
+            }
+            CircuitState::HalfOpen => Err(PROBE_WAIT_MS),
+        }
+    }
+
+    /// A call ended. One that was under way when the circuit opened changes nothing any more.
+    pub(super) fn ended(&mut self, asked: Asked, verdict: Verdict, now: Timestamp) {
+        let its_state = match asked {
+            Asked::Ordinary => CircuitState::Closed,
+            Asked::Probe => CircuitState::HalfOpen,
+        };
+        if self.state != its_state {
+            return;
+        }
+        match verdict {
+            Verdict::Answered => self.close(),
+            // The next probe is due.
+            Verdict::Nothing if asked == Asked::Probe => self.state = CircuitState::Open { until: now },
+            Verdict::Failed { rest_ms } => {
+                self.failures += 1;
+                if asked == Asked::Probe || self.is_enough() {
+                    self.open(now, rest_ms);
+                }
+            }
+            Verdict::Refused if self.settings.failures > 0 => self.open(now, 0),
+            Verdict::Nothing | Verdict::Refused => {}
+        }
+    }
+
+    fn is_enough(&self) -> bool {
+        self.settings.failures > 0 && self.failures >= self.settings.failures
+    }
+
+    fn close(&mut self) {
+        *self = Self::new(self.settings);
+    }
+
+    fn open(&mut self, now: Timestamp, rest_ms: i64) {
+        let until = now.plus_ms(self.rest_ms.max(rest_ms));
+        self.state = CircuitState::Open { until };
+        let longest = REST_MS_MAX.max(self.settings.rest_ms);
+        self.rest_ms = self.rest_ms.saturating_mul(2).min(longest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAILED: Verdict = Verdict::Failed { rest_ms: 0 };
+
+    fn circuit() -> Circuit {
+        Circuit::new(BreakerSettings {
+            failures: 3,
+            rest_ms: 30_000,
+        })
+    }
+
+    /// What a call made at that time comes to; `None` if none may be made.
+    fn call(circuit: &mut Circuit, at_ms: i64, verdict: Verdict) -> Option<CircuitState> {
+        let asked = circuit.ask(Timestamp(at_ms)).ok()?;
+        circuit.ended(asked, verdict, Timestamp(at_ms));
+        Some(circuit.state())
+    }
+
+    fn open(until_ms: i64) -> CircuitState {
+        let until = Timestamp(until_ms);
+        CircuitState::Open { until }
+    }
+
+    #[test]
+    fn failures_in_a_row_open_it_and_an_answer_between_them_does_not() {
+        let mut circuit = circuit();
+        for verdict in [FAILED, FAILED, Verdict::Answered, FAILED, FAILED] {
+            assert_eq!(call(&mut circuit, 0, verdict), Some(CircuitState::Closed));
+        }
+        assert_eq!(call(&mut circuit, 1_000, FAILED), Some(open(31_000)));
+        assert_eq!(circuit.ask(Timestamp(30_999)), Err(1));
+    }
+
+    #[test]
+    fn one_probe_decides() {
+        let mut circuit = circuit();
+        for _ in 0..3 {
+            call(&mut circuit, 0, FAILED);
+        }
+        assert_eq!(circuit.ask(Timestamp(30_000)), Ok(Asked::Probe));
+        assert_eq!(circuit.state(), CircuitState::HalfOpen);
+        assert_eq!(
+            circuit.ask(Timestamp(30_000)),
+            Err(PROBE_WAIT_MS),
+            "one at a time"
+        );
+        circuit.ended(Asked::Probe, FAILED, Timestamp(31_000));
+        assert_eq!(circuit.state(), open(91_000), "twice the rest");
+        assert_eq!(call(&mut circuit, 90_999, Verdict::Answered), None);
+        assert_eq!(
+            call(&mut circuit, 91_000, Verdict::Nothing),
+            Some(open(91_000)),
+            "nothing was learned"
+        );
+        assert_eq!(
+            call(&mut circuit, 91_000, Verdict::Answered),
+            Some(CircuitState::Closed)
+        );
+        // And it has forgotten.
+        assert_eq!(call(&mut circuit, 91_000, FAILED), Some(CircuitState::Closed));
+    }
+
+    #[test]
+    fn the_rest_grows_to_ten_minutes() {
+        let mut circuit = circuit();
+        let mut now = 0;
+        let mut rests = Vec::new();
+        while rests.len() < 8 {
+            if let Some(CircuitState::Open { until }) = call(&mut circuit, now, FAILED) {
+                rests.push((until.0 - now) / 1_000);
+                now = until.0;
+            }
+        }
+        assert_eq!(rests, [30, 60, 120, 240, 480, 600, 600, 600]);
+    }
+
+    #[test]
+    fn a_refused_account_opens_it_at_once_and_the_providers_time_is_kept() {
+        assert_eq!(call(&mut circuit(), 0, Verdict::Refused), Some(open(30_000)));
+        let mut circuit = circuit();
+        call(&mut circuit, 0, FAILED);
+        call(&mut circuit, 0, FAILED);
+        assert_eq!(
+            call(&mut circuit, 0, Verdict::Failed { rest_ms: 90_000 }),
+            Some(open(90_000))
+        );
+    }
+
+    #[test]
+    fn late_ends_of_earlier_calls_change_nothing() {
+        let mut circuit = circuit();
+        for _ in 0..9 {
+            circuit.ask(Timestamp(0)).unwrap();
+        }
+        for _ in 0..9 {
+            circuit.ended(Asked::Ordinary, FAILED, Timestamp(1_000));
+        }
+        assert_eq!(circuit.state(), open(31_000));
+        circuit.ended(Asked::Ordinary, Verdict::Answered, Timestamp(2_000));
+        assert_eq!(circuit.state(), open(31_000));
+        circuit.ask(Timestamp(31_000)).unwrap();
+        circuit.ended(Asked::Ordinary, FAILED, Timestamp(32_000));
+        assert_eq!(circuit.state(), CircuitState::HalfOpen, "the probe decides");
+    }
+
+    #[test]
+    fn it_can_be_switched_off_and_a_clock_turned_back_is_no_prison() {
+        let mut off = Circuit::new(BreakerSettings {
+            failures: 0,
+            rest_ms: 30_000,
+        });
+        for verdict in [FAILED; 20].into_iter().chain([Verdict::Refused]) {
+            assert_eq!(call(&mut off, 0, verdict), Some(CircuitState::Closed));
+        }
+        let mut circuit = circuit();
+        call(&mut circuit, 30 * DAY_MS, Verdict::Refused);
+        assert_eq!(circuit.ask(Timestamp(0)), Ok(Asked::Probe));
+    }
+}

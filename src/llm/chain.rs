@@ -1,0 +1,115 @@
+//! Who is asked when a model can't be: a second model, then the built-in summariser. And which failures go to the next
+//! one, rather than being tried again or waited for.
+//!
+//! | failure | what happens |
+//! |---|---|
+//! | refused content, account, request | the next one, at once |
+//! | the provider rests after its failures | the next one, at once |
+//! | a limit, an overload | wait; the next one if that is long |
+//! | network, timeout, 5xx, an answer of no use | try again; the next one after the last attempt |
+//! | too long, cut off | ask about less |
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+
+use super::{ChatModel, LlmError, ModelAnswer, ModelRequest, Wait, breaker::Listener};
+
+/// Who has to be waited for longer is passed over.
+const WAIT_MAX: Duration = Duration::from_mins(5);
+
+/// A model, and who is asked in its place.
+pub struct Chain {
+    first: Arc<dyn ChatModel>,
+    others: Vec<Arc<dyn ChatModel>>,
+}
+
+impl Chain {
+    /// `first`, and in its place `others` in their order.
+    pub fn new(first: Arc<dyn ChatModel>, others: Vec<Arc<dyn ChatModel>>) -> Self {
+        Self { first, others }
+    }
+}
+
+#[async_trait]
+impl ChatModel for Chain {
+    fn provider(&self) -> &str {
+        self.first.provider()
+    }
+
+    fn model(&self) -> &str {
+        self.first.model()
+    }
+
+    /// Asks the first one alone: whoever asks decides who is next, since it depends on how often was tried.
+    async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
+        self.first.answer(request).await
+    }
+
+    fn watch(&self, listener: &Listener) {
+        self.first.watch(listener);
+        self.others.iter().for_each(|model| model.watch(listener));
+    }
+
+    fn fallbacks(&self) -> &[Arc<dyn ChatModel>] {
+        &self.others
+    }
+}
+
+impl LlmError {
+    /// Whether the next one in a chain should be asked now; `is_last`: nobody would be asked again otherwise.
+    pub fn is_for_the_next(&self, is_last: bool) -> bool {
+        match self {
+            Self::Refused(_)
+            | Self::Auth(_)
+            | Self::Permanent(_)
+            | Self::Waiting {
+                why: Wait::Circuit, ..
+            } => true,
+            Self::Waiting { wait, .. } => *wait > WAIT_MAX,
+            Self::Transient(_) | Self::RateLimited { .. } => {
+                is_last || self.retry_after().is_some_and(|wait| wait > WAIT_MAX)
+            }
+            Self::ContextOverflow(_) | Self::Truncated => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::llm::{Cause, Fault};
+
+    #[test]
+    fn who_is_asked_next_depends_on_what_failed() {
+        let waiting = |minutes, why| LlmError::Waiting {
+            wait: Duration::from_mins(minutes),
+            why,
+        };
+        let limited = |minutes| LlmError::RateLimited {
+            retry_after: Some(Duration::from_mins(minutes)),
+            message: String::new(),
+        };
+        let words = String::new;
+        for (error, at_once, at_last) in [
+            (LlmError::Refused(words()), true, true),
+            (LlmError::Auth(words()), true, true),
+            (LlmError::Permanent(words()), true, true),
+            (waiting(1, Wait::Circuit), true, true),
+            (waiting(1, Wait::Rate), false, false),
+            (waiting(1, Wait::Places), false, false),
+            (waiting(6, Wait::Rate), true, true),
+            (limited(5), false, true),
+            (limited(60), true, true),
+            (LlmError::Transient(Fault::new(Cause::Network, "")), false, true),
+            (LlmError::ContextOverflow(words()), false, false),
+            (LlmError::Truncated, false, false),
+        ] {
+            assert_eq!(
+                (error.is_for_the_next(false), error.is_for_the_next(true)),
+                (at_once, at_last),
+                "{error}"
+            );
+        }
+    }
+}

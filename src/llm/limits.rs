@@ -1,0 +1,156 @@
+//! The limits of a key, shared by all who ask with it: calls at the same time, requests and tokens a minute, and the
+//! times at which the provider said to come back.
+//!
+//! A short wait is waited for. A long one is an answer ([`LlmError::Waiting`]), so that nobody holds a lease for it.
+
+mod minute;
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use tokio::sync::Semaphore;
+
+use super::{ChatModel, LlmError, ModelAnswer, ModelRequest, Wait};
+use crate::{clock::Clock, domain::time::SECOND_MS};
+use minute::Minute;
+pub use minute::MinuteLimits;
+
+/// The longest wait that is waited for.
+const WAIT_MS_MAX: i64 = 5 * SECOND_MS;
+/// How long work is given back for when all places are taken.
+const PLACES_WAIT: Duration = Duration::from_secs(5);
+/// The first wait after a refusal that names no time, and the longest one; each refusal in a row doubles it.
+const REFUSED_WAIT_MS: (i64, i64) = (5 * SECOND_MS, 300 * SECOND_MS);
+/// Bytes of a prompt per token, for a reservation: the provider's own count replaces it.
+const PROMPT_BYTES_PER_TOKEN: usize = 4;
+
+/// A model that is asked within limits.
+pub struct Limited {
+    inner: Arc<dyn ChatModel>,
+    clock: Arc<dyn Clock>,
+    places: Semaphore,
+    shared: Mutex<Shared>,
+}
+
+struct Shared {
+    minute: Minute,
+    /// Refusals for the rate since the last answer.
+    refused: u32,
+}
+
+impl Limited {
+    /// `inner` with at most `concurrency` calls at the same time, and within `limits`.
+    pub fn new(
+        inner: Arc<dyn ChatModel>,
+        concurrency: usize,
+        limits: MinuteLimits,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            inner,
+            clock,
+            places: Semaphore::new(concurrency),
+            shared: Mutex::new(Shared {
+                minute: Minute::new(limits),
+                refused: 0,
+            }),
+        }
+    }
+
+    async fn reserve(&self, request: &ModelRequest) -> Result<u64, LlmError> {
+        let (now, tokens) = (self.clock.now(), estimate(request));
+        let reserved = self.shared().minute.reserve(now, tokens, WAIT_MS_MAX);
+        let reserved = reserved.map_err(|wait_ms| LlmError::Waiting {
+            wait: span(wait_ms),
+            why: Wait::Rate,
+        })?;
+        if reserved.wait_ms > 0 {
+            tokio::time::sleep(span(reserved.wait_ms)).await;
+        }
+        Ok(reserved.id)
+    }
+
+    /// Corrects the reservation, and keeps to what the provider said. A refusal says after what time to come back,
+    /// whether the provider did or not.
+    fn learn(&self, id: u64, answer: Result<ModelAnswer, LlmError>) -> Result<ModelAnswer, LlmError> {
+        let now = self.clock.now();
+        let shared = &mut *self.shared();
+        match answer {
+            Ok(answer) => {
+                shared.refused = 0;
+                let took = answer.input_tokens.saturating_add(answer.output_tokens);
+                if took > 0 {
+                    shared.minute.correct(id, took);
+                }
+                if let Some(rest) = answer.rest {
+                    shared.minute.rest(now.plus_ms(millis(rest)));
+                }
+                Ok(answer)
+            }
+            Err(LlmError::RateLimited { retry_after, message }) => {
+                let wait = retry_after.unwrap_or_else(|| refused_wait(shared.refused));
+                shared.refused = shared.refused.saturating_add(1);
+                shared.minute.correct(id, 0);
+                shared.minute.rest(now.plus_ms(millis(wait)));
+                Err(LlmError::RateLimited {
+                    retry_after: Some(wait),
+                    message,
+                })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl ChatModel for Limited {
+    fn provider(&self) -> &str {
+        self.inner.provider()
+    }
+
+    fn model(&self) -> &str {
+        self.inner.model()
+    }
+
+    async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
+        let place = tokio::time::timeout(PLACES_WAIT, self.places.acquire()).await;
+        let Ok(Ok(_place)) = place else {
+            return Err(LlmError::Waiting {
+                wait: PLACES_WAIT,
+                why: Wait::Places,
+            });
+        };
+        let id = self.reserve(request).await?;
+        self.learn(id, self.inner.answer(request).await)
+    }
+}
+
+/// What a call may take: providers that limit tokens count the longest answer allowed as well.
+fn estimate(request: &ModelRequest) -> i64 {
+    let bytes = request.prompt.system.len() + request.prompt.user.len();
+    let read = i64::try_from(bytes / PROMPT_BYTES_PER_TOKEN).unwrap_or(i64::MAX);
+    read.saturating_add(request.output_tokens_max)
+}
+
+fn refused_wait(refused: u32) -> Duration {
+    let (first, longest) = REFUSED_WAIT_MS;
+    span(first.saturating_mul(1 << refused.min(10)).min(longest))
+}
+
+fn span(span_ms: i64) -> Duration {
+    Duration::from_millis(u64::try_from(span_ms).unwrap_or(0))
+}
+
+fn millis(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

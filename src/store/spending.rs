@@ -1,0 +1,54 @@
+//! What models cost, work that waits without having failed, and items to be condensed again.
+
+use serde::{Deserialize, Serialize};
+
+use super::record::RunRecord;
+use crate::domain::{
+    settings::AgentSettings,
+    spend::{SpendLimit, Spent},
+    time::Timestamp,
+};
+
+/// Work that is given back although nothing failed.
+#[derive(Clone, Debug)]
+pub struct Postponement {
+    /// When it may be claimed again.
+    pub until: Timestamp,
+    /// The limit that pauses it; `None` if it waits for a provider.
+    pub limit: Option<SpendLimit>,
+    /// What it cost so far, and when it is given back.
+    pub run: RunRecord,
+}
+
+/// What was spent since some time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Spending {
+    /// What the agent overrides in the configuration.
+    pub settings: AgentSettings,
+    /// By the agent.
+    pub agent: Spent,
+    /// By all agents.
+    pub all: Spent,
+}
+
+/// Updates of an agent wait for the next day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Paused {
+    /// For which limit.
+    pub limit: SpendLimit,
+    /// Until when.
+    pub until: Timestamp,
+}
+
+/// The newest update that asked a model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastRun {
+    /// The model's provider.
+    pub provider: String,
+    /// The model.
+    pub model: String,
+    /// Why it failed, if it did.
+    pub error_class: Option<String>,
+    /// When it ended.
+    pub at: Timestamp,
+}

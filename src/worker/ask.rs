@@ -1,0 +1,315 @@
+//! Asking: the model, who stands in for it, and what that costs.
+
+use std::sync::{PoisonError, atomic::Ordering::SeqCst};
+
+use tracing::{debug, warn};
+
+use super::{Hold, Worker, condense::CondenseError, reason, span};
+use crate::{
+    domain::{
+        price::Usage,
+        reply::Answer,
+        spend::{Spent, day_start, next_day},
+        summary::item::{ItemDraft, Origin},
+    },
+    llm::{ChatModel, LlmError, ModelAnswer, ModelRequest, Wait, offline::OFFLINE},
+    store::{JournalledAnswer, Paused, RunRecord, StoredExchange},
+    telemetry::metrics::{
+        ProviderTokens,
+        labels::{DbErrorClass, PostponeReason, ProviderErrorClass},
+    },
+};
+
+/// One exchange alone is never told in fewer characters than this.
+const MATERIAL_CHARS_MIN: usize = 1_000;
+/// Bytes of a prompt per token, where a provider bills a call without saying for how many.
+const PROMPT_BYTES_PER_TOKEN: usize = 4;
+/// Agents that are woken at once when the model is back. The reconciler wakes the others.
+const REVISITS_MAX: i64 = 1_000;
+
+/// What is asked.
+pub(super) struct Question<'a> {
+    /// The exchanges.
+    pub(super) exchanges: &'a [StoredExchange],
+    /// Their numbers.
+    pub(super) asked: &'a [i64],
+    /// The key of the answer in the journal.
+    pub(super) key: &'a str,
+    /// They have items already, which stand in for a model's.
+    pub(super) is_revisit: bool,
+}
+
+/// What was answered.
+pub(super) struct Told {
+    /// The items, by whoever answered.
+    pub(super) drafts: Vec<ItemDraft>,
+    /// Who that was.
+    pub(super) origin: Origin,
+    /// The built-in summariser stood in for a model that may be back later.
+    pub(super) stands_in: bool,
+}
+
+impl Worker {
+    /// Asks the model or, when it can't be asked, who comes next. The last one's failure is the question's.
+    pub(super) async fn ask(
+        &self,
+        hold: &Hold,
+        question: &Question<'_>,
+        run: &mut RunRecord,
+    ) -> Result<Told, CondenseError> {
+        let first = self.parts.model.as_ref();
+        let mut others = first.fallbacks().iter();
+        let mut model = first;
+        // A model that declined will decline again, so what stands in for it is there to stay.
+        let mut may_be_back = false;
+        loop {
+            let failed = match self.ask_one(model, hold, question, run).await {
+                Ok(drafts) => {
+                    let origin = origin(model);
+                    let stands_in = origin == Origin::Offline && may_be_back;
+                    self.note_answer(origin, stands_in).await;
+                    return Ok(Told {
+                        drafts,
+                        origin,
+                        stands_in,
+                    });
+                }
+                Err(failed) => failed,
+            };
+            may_be_back |= !matches!(failed, CondenseError::Llm(LlmError::Refused(_)));
+            let is_last = self.settings.retry.is_last(&hold.lease);
+            let next = others.next().map(AsRef::as_ref);
+            // Replacing what the built-in summariser wrote by the same is of no use.
+            let next =
+                next.filter(|next| !(question.is_revisit && may_be_back && origin(*next) == Origin::Offline));
+            match next.filter(|_| failed.is_for_the_next(is_last)) {
+                None => return Err(failed),
+                Some(next) => {
+                    warn!(
+                        agent_id = %hold.lease.agent, provider = model.provider(), model = model.model(),
+                        error_class = failed.class(), error = %failed, next = next.provider(), "llm.fell_back"
+                    );
+                    model = next;
+                }
+            }
+        }
+    }
+
+    /// Remembers that something will have to be condensed again, and sees to it once a model is there.
+    async fn note_answer(&self, origin: Origin, stands_in: bool) {
+        if stands_in {
+            self.owes_revisits.store(true, SeqCst);
+        } else if origin == Origin::Model && self.owes_revisits.swap(false, SeqCst) {
+            let now = self.parts.clock.now();
+            match self.parts.store.enqueue_revisits(now, REVISITS_MAX).await {
+                Ok(agents) => {
+                    debug!(agents, "update.revisits_queued");
+                    self.parts.notices.wake_queue();
+                }
+                Err(error) => {
+                    self.owes_revisits.store(true, SeqCst);
+                    self.parts.metrics.service.db_error(DbErrorClass::Other);
+                    warn!(%error, "update.revisits_not_queued");
+                }
+            }
+        }
+    }
+
+    async fn ask_one(
+        &self,
+        model: &dyn ChatModel,
+        hold: &Hold,
+        question: &Question<'_>,
+        run: &mut RunRecord,
+    ) -> Result<Vec<ItemDraft>, CondenseError> {
+        let Question { exchanges, asked, .. } = *question;
+        let mut limits = self.settings.prompt;
+        let mut request = self.request(exchanges, limits);
+        let mut answer = loop {
+            match self.call(model, hold, &request, run).await {
+                // One exchange can't be divided, but it can be told in fewer words.
+                Err(CondenseError::Llm(LlmError::ContextOverflow(_)))
+                    if exchanges.len() == 1 && limits.material_chars_max > MATERIAL_CHARS_MIN =>
+                {
+                    let chars = request.prompt.user.len().min(limits.material_chars_max);
+                    limits.material_chars_max = (chars / 2).max(MATERIAL_CHARS_MIN);
+                    debug!(agent_id = %hold.lease.agent, chars = limits.material_chars_max, "update.material_halved");
+                    request = self.request(exchanges, limits);
+                }
+                answer => break answer?,
+            }
+        };
+        let drafts = match self.believed(&answer.text, asked) {
+            Err(fault) if fault.is_worth_asking_again() => {
+                request.prompt = request.prompt.again(&fault);
+                answer = self.call(model, hold, &request, run).await?;
+                self.believed(&answer.text, asked)?
+            }
+            drafts => drafts?,
+        };
+        if origin(model) == Origin::Model {
+            self.keep(hold, question.key, &drafts, answer).await?;
+        }
+        Ok(drafts)
+    }
+
+    /// Journals what is believed, not what was said: no secret that a model repeats is kept.
+    async fn keep(
+        &self,
+        hold: &Hold,
+        key: &str,
+        drafts: &[ItemDraft],
+        answer: ModelAnswer,
+    ) -> Result<(), CondenseError> {
+        let believed = Answer {
+            items: drafts.to_vec(),
+        };
+        let journalled = JournalledAnswer {
+            answer: serde_json::to_string(&believed).unwrap_or(answer.text),
+            input_tokens: answer.input_tokens,
+            output_tokens: answer.output_tokens,
+        };
+        let (agent, now) = (&hold.lease.agent, self.parts.clock.now());
+        Ok(self.parts.store.journal(agent, key, &journalled, now).await?)
+    }
+
+    /// One call, if the day's limits allow it. Whether it is answered or not, it is counted, but for one that wasn't
+    /// made.
+    pub(super) async fn call(
+        &self,
+        model: &dyn ChatModel,
+        hold: &Hold,
+        request: &ModelRequest,
+        run: &mut RunRecord,
+    ) -> Result<ModelAnswer, CondenseError> {
+        let is_model = origin(model) == Origin::Model;
+        if is_model {
+            self.check_limits(hold, run).await?;
+        }
+        let asked_at = self.parts.clock.now();
+        // The built-in summariser costs nothing: its answers aren't counted as calls.
+        run.model_calls += i64::from(is_model);
+        let answer = tokio::select! {
+            answer = model.answer(request) => answer,
+            why = hold.interrupted() => return Err(CondenseError::Interrupted(why)),
+        };
+        if let Err(error @ LlmError::Waiting { .. }) = answer {
+            run.model_calls -= i64::from(is_model);
+            return Err(error.into());
+        }
+        run.provider = Some(model.provider().to_owned());
+        run.model = Some(model.model().to_owned());
+        let took = span(self.parts.clock.now().since_ms(asked_at));
+        let metrics = &self.parts.metrics.provider;
+        let tokens = tokens(&answer, request);
+        match &answer {
+            Ok(_) => metrics.answered(model.provider(), model.model(), tokens, took),
+            Err(error) => {
+                let class = reason(error.class());
+                let class = ProviderErrorClass::from_reason(class).unwrap_or(ProviderErrorClass::Server);
+                metrics.failed(model.provider(), model.model(), class, took);
+            }
+        }
+        if is_model {
+            self.bill(model, tokens, run);
+        }
+        Ok(answer?)
+    }
+
+    /// What was spent today must leave something for another call, what this run spent included.
+    async fn check_limits(&self, hold: &Hold, run: &RunRecord) -> Result<(), CondenseError> {
+        let (agent, now) = (&hold.lease.agent, self.parts.clock.now());
+        let spending = self.parts.store.spending(agent, day_start(now)).await?;
+        let so_far = Spent {
+            calls: run.model_calls,
+            tokens: run.input_tokens.saturating_add(run.output_tokens),
+            cost_microusd: run.cost_microusd.unwrap_or(0),
+            unpriced_calls: 0,
+        };
+        let limits = &self.settings.spend;
+        let (by_agent, by_all) = (spending.agent.plus(so_far), spending.all.plus(so_far));
+        match limits.used_up(&spending.settings, by_agent, by_all) {
+            None => Ok(()),
+            Some(limit) => Err(CondenseError::Paused(Paused {
+                limit,
+                until: next_day(now),
+            })),
+        }
+    }
+
+    fn bill(&self, model: &dyn ChatModel, tokens: ProviderTokens, run: &mut RunRecord) {
+        let usage = Usage {
+            input: tokens.input,
+            cached_input: tokens.cache_read,
+            cache_write: tokens.cache_write,
+            output: tokens.output,
+        };
+        run.input_tokens += tokens.input + tokens.cache_read + tokens.cache_write;
+        run.output_tokens += tokens.output;
+        let (provider, name) = (model.provider(), model.model());
+        let cost = self
+            .settings
+            .prices
+            .of(name)
+            .map(|price| price.cost_microusd(usage));
+        run.cost_microusd = run
+            .cost_microusd
+            .zip(cost)
+            .map(|(sum, cost)| sum.saturating_add(cost));
+        match cost {
+            Some(cost) => self.parts.metrics.provider.cost(provider, name, cost),
+            None if self.is_new_to_us(name) => {
+                warn!(provider, model = name, "spend.price_unknown");
+            }
+            None => {}
+        }
+    }
+
+    fn is_new_to_us(&self, model: &str) -> bool {
+        let mut unpriced = self.unpriced.lock().unwrap_or_else(PoisonError::into_inner);
+        unpriced.insert(model.to_owned())
+    }
+}
+
+/// Who a model's items are by.
+fn origin(model: &dyn ChatModel) -> Origin {
+    if model.provider() == OFFLINE {
+        Origin::Offline
+    } else {
+        Origin::Model
+    }
+}
+
+/// What a call took. Of one that was billed for nothing of use no figures are told, so the most it can have taken counts.
+fn tokens(answer: &Result<ModelAnswer, LlmError>, request: &ModelRequest) -> ProviderTokens {
+    match answer {
+        Ok(answer) => ProviderTokens {
+            input: answer.input_tokens - answer.cached_input_tokens - answer.cache_write_tokens,
+            cache_read: answer.cached_input_tokens,
+            cache_write: answer.cache_write_tokens,
+            output: answer.output_tokens,
+        },
+        Err(error) if error.is_billed() => {
+            let bytes = request.prompt.system.len() + request.prompt.user.len();
+            ProviderTokens {
+                input: i64::try_from(bytes / PROMPT_BYTES_PER_TOKEN).unwrap_or(i64::MAX),
+                output: if matches!(error, LlmError::Truncated) {
+                    request.output_tokens_max
+                } else {
+                    0
+                },
+                ..ProviderTokens::default()
+            }
+        }
+        Err(_) => ProviderTokens::default(),
+    }
+}
+
+/// The metrics' name for why work is given back.
+pub(super) fn wait_label(why: Wait) -> PostponeReason {
+    match why {
+        Wait::Places => PostponeReason::Places,
+        Wait::Rate => PostponeReason::Rate,
+        Wait::Circuit => PostponeReason::Circuit,
+    }
+}

@@ -1,0 +1,128 @@
+//! The real binary with a provider that is down, with a second one, and with a limit of spending.
+
+use super::{AGENT, Daemon, started};
+use crate::support::fake_provider::{FakeProvider, Planned, Shape};
+
+/// What the operator sees.
+fn status(daemon: &Daemon) -> String {
+    let mut command = assert_cmd::Command::cargo_bin("recapd").unwrap();
+    let output = command
+        .env_clear()
+        .args(["status", "--server", &daemon.url("")])
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test]
+async fn a_provider_that_is_down_is_stood_in_for_and_what_it_missed_is_made_up_for() {
+    let fake = FakeProvider::start();
+    fake.otherwise(Planned::status(500, "down"));
+    let settings = [
+        "fallback.mode=offline",
+        "model.breaker_failures=2",
+        "model.breaker_rest_ms=600",
+        "queue.reconcile_ms=1000",
+    ];
+    let daemon = started(&fake, &settings).await;
+    daemon.turn(1).await;
+    daemon.turn(2).await;
+    daemon.until_version(1).await;
+    let summary = daemon.summary().await;
+    let content = summary["content"].as_str().unwrap();
+    assert!(
+        content.contains("src/module_1.rs") && !content.contains("was served"),
+        "{content}"
+    );
+    assert_eq!(summary["pending_exchanges"], 0);
+    let open = "recapd_provider_circuit_open{provider=\"openai\"}";
+    assert_eq!(daemon.metric(open).await, 1);
+    assert!(
+        status(&daemon).contains("openai gpt-5.4-mini: failing"),
+        "{}",
+        status(&daemon)
+    );
+    assert_eq!(daemon.metric("recapd_retries_exhausted_total").await, 0);
+
+    // Nobody says anything more: it is found out when the provider has rested.
+    fake.otherwise(Planned::Good);
+    daemon
+        .until("the model has told of what it missed", async |daemon: &Daemon| {
+            let summary = daemon.summary().await;
+            summary["content"]
+                .as_str()
+                .unwrap()
+                .contains("Exchange 1 was served")
+        })
+        .await;
+    assert_eq!(daemon.metric(open).await, 0);
+    assert!(
+        status(&daemon).contains("openai gpt-5.4-mini: ok"),
+        "{}",
+        status(&daemon)
+    );
+}
+
+#[tokio::test]
+async fn a_second_provider_is_asked_when_the_first_refuses() {
+    let fake = FakeProvider::start();
+    fake.plan([Planned::Refusal]);
+    let base_url = format!("fallback.base_url={}", fake.base_url(Shape::Anthropic));
+    let settings = ["fallback.mode=anthropic", &base_url, "fallback.model=small-model"];
+    let daemon = started(&fake, &settings).await;
+    daemon.turn(1).await;
+    daemon.turn(2).await;
+    daemon.until_version(1).await;
+    let shapes: Vec<Shape> = fake.requests().iter().map(|request| request.shape).collect();
+    assert_eq!(shapes, [Shape::OpenAi, Shape::Anthropic]);
+    let answered =
+        "recapd_provider_requests_total{provider=\"anthropic\",model=\"small-model\",outcome=\"success\"}";
+    assert_eq!(daemon.metric(answered).await, 1);
+    fake.assert_well_formed();
+}
+
+#[tokio::test]
+async fn a_limit_of_spending_pauses_and_says_so() {
+    let fake = FakeProvider::start();
+    let daemon = started(&fake, &["spend.calls_per_day=1", "spend.usd_per_day=5"]).await;
+    daemon.turn(1).await;
+    daemon.turn(2).await;
+    daemon.until_version(1).await;
+    daemon.turn(3).await;
+    daemon
+        .until("updates are paused", async |daemon: &Daemon| {
+            let agent = daemon
+                .get(&format!("/v1/agents/{AGENT}"))
+                .await
+                .unwrap_or_default();
+            agent.contains("\"paused\":{\"limit\":\"calls\",\"until\":\"")
+        })
+        .await;
+    assert_eq!(fake.requests().len(), 1);
+    let told = status(&daemon);
+    for words in [
+        " of $5.00, 1 of 1 calls",
+        "paused     1 agents: spend limit until",
+        "parked         0",
+    ] {
+        assert!(told.contains(words), "{told}");
+    }
+    let summary = daemon.summary().await;
+    assert_eq!(
+        (&summary["pending_exchanges"], &summary["version"]),
+        (&1.into(), &1.into())
+    );
+    assert!(
+        summary["content"]
+            .as_str()
+            .unwrap()
+            .contains("Just Left the Window"),
+        "{summary}"
+    );
+    assert!(
+        daemon
+            .metric("recapd_updates_postponed_total{reason=\"spend\"}")
+            .await
+            >= 1
+    );
+}

@@ -1,0 +1,260 @@
+//! What models cost, updates that wait without having failed, and items to be condensed again.
+
+use recapd::{
+    domain::{
+        settings::SettingsPatch,
+        spend::{SpendLimit, Spent},
+        time::Timestamp,
+        work::{Lease, Reason},
+    },
+    store::{AttemptError, Failure, Fence, LastRun, Paused, Postponement, RunRecord, Spending, StoreError},
+};
+use serde_json::json;
+
+use super::{clean, the_lease, with_pending};
+use crate::support::{
+    backend::Backend,
+    conversation::{ALL, LEASE_MS, T0, agent, claim, items, make, minute, patch, run},
+};
+
+fn paid(finished_at: Timestamp, model_calls: i64, cost_microusd: Option<i64>) -> RunRecord {
+    RunRecord {
+        provider: Some("anthropic".to_owned()),
+        model: Some("small".to_owned()),
+        model_calls,
+        input_tokens: 100 * model_calls,
+        output_tokens: 10 * model_calls,
+        cost_microusd,
+        ..run(finished_at)
+    }
+}
+
+fn postponement(until: Timestamp, limit: Option<SpendLimit>, run: RunRecord) -> Postponement {
+    Postponement { until, limit, run }
+}
+
+async fn leased(db: &dyn Backend, name: &str, now: Timestamp) -> Lease {
+    make(db, name).await;
+    let store = db.store();
+    store.enqueue(&agent(name), Reason::Manual, 0, now).await.unwrap();
+    the_lease(db, now).await
+}
+
+pub(crate) async fn a_postponed_update_burns_no_attempt(db: &dyn Backend) {
+    let store = db.store();
+    let mut lease = leased(db, "a", T0).await;
+    let mut now = T0;
+    for _ in 0..3 {
+        assert_eq!((lease.attempt, lease.crashes), (1, 0));
+        let until = now.plus_ms(60_000);
+        let waits = postponement(until, None, run(now));
+        store.postpone(&lease, waits.clone()).await.unwrap();
+        assert_eq!(store.paused(&agent("a")).await.unwrap(), None);
+        let lost = store.postpone(&lease, waits).await;
+        assert!(matches!(lost, Err(StoreError::Fenced(Fence::Lease))), "{lost:?}");
+        assert_eq!(
+            store.claim(claim("other", 9, until.plus_ms(-1))).await.unwrap(),
+            []
+        );
+        now = until;
+        lease = the_lease(db, now).await;
+    }
+    let runs = "SELECT count(*) FROM update_runs";
+    assert_eq!(
+        db.number(runs).await,
+        Some(0),
+        "nothing was asked, so nothing ran"
+    );
+    store
+        .postpone(&lease, postponement(now, None, paid(now, 2, Some(7))))
+        .await
+        .unwrap();
+    let superseded =
+        "SELECT sum(model_calls) FROM update_runs WHERE outcome = 'superseded' AND cost_microusd = 7";
+    assert_eq!(db.number(superseded).await, Some(2), "what it cost is kept");
+}
+
+pub(crate) async fn a_paused_update_says_why_until_it_is_claimed(db: &dyn Backend) {
+    let store = db.store();
+    let until = minute(60);
+    let paused = Some(Paused {
+        limit: SpendLimit::AgentUsd,
+        until,
+    });
+    for name in ["a", "b"] {
+        let lease = leased(db, name, T0).await;
+        let waits = postponement(until, Some(SpendLimit::AgentUsd), run(T0));
+        store.postpone(&lease, waits).await.unwrap();
+        assert_eq!(store.paused(&agent(name)).await.unwrap(), paused);
+    }
+    let sample = store.sample(minute(1), 60_000).await.unwrap();
+    assert_eq!(
+        (
+            sample.paused,
+            sample.paused_until,
+            sample.scheduled,
+            sample.parked
+        ),
+        (2, Some(until), 2, 0)
+    );
+    assert_eq!(
+        store.claim(claim("other", 9, until.plus_ms(-1))).await.unwrap(),
+        []
+    );
+    // Whoever asks meanwhile waits as well.
+    store
+        .enqueue(&agent("a"), Reason::Manual, 0, minute(1))
+        .await
+        .unwrap();
+    assert_eq!(
+        store.claim(claim("other", 9, until.plus_ms(-1))).await.unwrap(),
+        []
+    );
+
+    // Other settings may hold other limits.
+    let patch = SettingsPatch::parse(json!({"usd_per_day": 9})).unwrap();
+    store
+        .change_settings(&agent("a"), &patch, minute(2))
+        .await
+        .unwrap();
+    assert_eq!(the_lease(db, minute(2)).await.agent, agent("a"));
+    assert_eq!(store.paused(&agent("a")).await.unwrap(), None);
+    // And so may another configuration.
+    assert_eq!(store.resume_paused(minute(3)).await.unwrap(), 1);
+    assert_eq!(store.resume_paused(minute(3)).await.unwrap(), 0);
+    let leases = store.claim(claim("daemon", 9, minute(3))).await.unwrap();
+    let sample = store.sample(minute(3), 60_000).await.unwrap();
+    assert_eq!((sample.paused, sample.paused_until), (0, None));
+
+    let lease = leases
+        .into_iter()
+        .find(|lease| lease.agent == agent("b"))
+        .unwrap();
+    let waits = postponement(until, Some(SpendLimit::Calls), run(minute(3)));
+    store.postpone(&lease, waits).await.unwrap();
+    db.raw("UPDATE summary_update_queue SET paused_for = 'nonsense' WHERE agent_id = 'b'")
+        .await;
+    let unknown = store.paused(&agent("b")).await;
+    assert!(
+        matches!(
+            unknown,
+            Err(StoreError::Inconsistent {
+                column: "paused_for",
+                ..
+            })
+        ),
+        "{unknown:?}"
+    );
+}
+
+/// Completed, failed, postponed or lost: what was paid counts, and from the moment it is said to count from.
+pub(crate) async fn all_that_was_paid_is_spent(db: &dyn Backend) {
+    let store = db.store();
+    with_pending(db, "a", 1).await;
+    store.enqueue(&agent("a"), Reason::Manual, 0, T0).await.unwrap();
+    let lease = the_lease(db, minute(1)).await;
+    let material = store.material(&lease, ALL).await.unwrap();
+    let mut update = patch(&material, items(&material), minute(1));
+    update.run = paid(minute(1), 1, Some(500));
+    store.complete(&lease, update).await.unwrap();
+    // It is recorded already, whoever doesn't know.
+    store
+        .record_run(&lease, paid(minute(1), 1, Some(500)))
+        .await
+        .unwrap();
+
+    let lease = leased(db, "b", minute(1)).await;
+    let error = AttemptError {
+        class: "provider_timeout".to_owned(),
+        message: String::new(),
+    };
+    let failure = Failure {
+        error,
+        backoff_ms: 0,
+        park: false,
+        run: paid(minute(2), 2, None),
+    };
+    store.fail(&lease, failure).await.unwrap();
+    let lease = the_lease(db, minute(2)).await;
+    store
+        .record_run(&lease, paid(minute(3), 4, Some(2_000)))
+        .await
+        .unwrap();
+    // Nothing was asked.
+    store
+        .record_run(&leased(db, "c", minute(2)).await, run(minute(3)))
+        .await
+        .unwrap();
+
+    let spent = |calls, cost_microusd, unpriced_calls| Spent {
+        calls,
+        tokens: 110 * calls,
+        cost_microusd,
+        unpriced_calls,
+    };
+    let spending = async |name, since| store.spending(&agent(name), since).await.unwrap();
+    let expected = Spending {
+        agent: spent(1, 500, 0),
+        all: spent(7, 2_500, 2),
+        ..Spending::default()
+    };
+    assert_eq!(spending("a", minute(1)).await, expected);
+    assert_eq!(spending("b", minute(1)).await.agent, spent(6, 2_000, 2));
+    assert_eq!(spending("c", minute(1)).await.agent, Spent::default());
+    let since = minute(2).plus_ms(1);
+    assert_eq!(spending("b", since).await.all, spent(4, 2_000, 0));
+    assert_eq!(spending("b", minute(4)).await, Spending::default());
+    let nobody = store.spending(&agent("nobody"), T0).await;
+    assert!(matches!(nobody, Err(StoreError::UnknownAgent(_))), "{nobody:?}");
+
+    let sample = store.sample(minute(4), 60_000).await.unwrap();
+    assert_eq!(sample.today, spent(7, 2_500, 2), "since the day began");
+    let last = LastRun {
+        provider: "anthropic".to_owned(),
+        model: "small".to_owned(),
+        error_class: None,
+        at: minute(3),
+    };
+    assert_eq!(sample.last_run, Some(last));
+}
+
+pub(crate) async fn what_stands_in_is_woken_once(db: &dyn Backend) {
+    let store = db.store();
+    for name in ["a", "b", "c", "d"] {
+        with_pending(db, name, 2).await;
+        store
+            .enqueue(&agent(name), Reason::Manual, 0, minute(1))
+            .await
+            .unwrap();
+        let lease = the_lease(db, minute(1)).await;
+        let material = store.material(&lease, ALL).await.unwrap();
+        let mut added = items(&material);
+        // The items of `c` are a model's, those of `d` have left the document.
+        for item in &mut added {
+            item.provisional = name != "c";
+        }
+        let mut update = patch(&material, added, minute(1));
+        for (_, dropped) in &mut update.added {
+            *dropped = name == "d";
+        }
+        let done = store.complete(&lease, update).await.unwrap();
+        assert!(!done.rearmed);
+    }
+    assert_eq!(store.enqueue_revisits(minute(2), 1).await.unwrap(), 1);
+    assert_eq!(store.enqueue_revisits(minute(2), 9).await.unwrap(), 1);
+    assert_eq!(
+        store.enqueue_revisits(minute(2), 9).await.unwrap(),
+        0,
+        "they have rows"
+    );
+    let leases = store.claim(claim("daemon", 9, minute(2))).await.unwrap();
+    let names: Vec<&str> = leases.iter().map(|lease| lease.agent.as_str()).collect();
+    assert_eq!(names, ["a", "b"]);
+    // A lease is left alone.
+    assert_eq!(store.enqueue_revisits(minute(2), 9).await.unwrap(), 0);
+    let beaten = store.renew(&leases, minute(3), LEASE_MS).await.unwrap();
+    assert_eq!(beaten.len(), 2);
+    for name in ["a", "b", "c", "d"] {
+        clean(db, &agent(name)).await;
+    }
+}

@@ -1,0 +1,277 @@
+//! Who is asked when the model can't be, what waits, and what is made up for when the provider is back.
+
+use std::sync::Arc;
+
+use recapd::{
+    domain::time::{MINUTE_MS, SECOND_MS},
+    llm::{
+        ChatModel,
+        breaker::{Breaker, BreakerSettings},
+        chain::Chain,
+        limits::{Limited, MinuteLimits},
+        offline::OfflineModel,
+    },
+    worker::Outcome::{self, Completed, Parked, Postponed, Retried},
+};
+
+use crate::support::{
+    backend::Backend as _,
+    flaky_store::When,
+    rig::{Rig, config},
+    scripted::{Reply, ScriptedModel},
+};
+
+const REST_MS: i64 = 30_000;
+
+/// A daemon whose model rests after two failures; in its place those others are asked. Exchanges are pending.
+async fn with_fallbacks(others: Vec<Arc<dyn ChatModel>>) -> Rig {
+    let settings = BreakerSettings {
+        failures: 2,
+        rest_ms: REST_MS,
+    };
+    let rig = Rig::asking(&config(), |model, clock| {
+        Arc::new(Chain::new(Arc::new(Breaker::new(model, settings, clock)), others))
+    })
+    .await;
+    rig.say(6).await;
+    rig
+}
+
+async fn items(rig: &Rig, origin: &str, provisional: i64) -> i64 {
+    let sql = format!(
+        "SELECT count(*) FROM summary_items WHERE origin = '{origin}' AND provisional = {provisional} \
+         AND removed_version IS NULL"
+    );
+    rig.db.number(&sql).await.unwrap()
+}
+
+async fn rows(rig: &Rig) -> i64 {
+    rig.db
+        .number("SELECT count(*) FROM summary_update_queue")
+        .await
+        .unwrap()
+}
+
+fn offline() -> Vec<Arc<dyn ChatModel>> {
+    vec![Arc::new(OfflineModel)]
+}
+
+/// Fails until the provider is left alone. Returns how that went.
+async fn until_it_rests(rig: &Rig) -> Vec<Outcome> {
+    rig.model.plan_then([], Reply::Transient);
+    let mut outcomes = rig.drain().await;
+    rig.clock.advance_ms(20 * SECOND_MS);
+    outcomes.extend(rig.drain().await);
+    outcomes
+}
+
+#[tokio::test]
+async fn without_anybody_else_updates_wait_for_a_provider_that_rests() {
+    let rig = with_fallbacks(Vec::new()).await;
+    assert_eq!(until_it_rests(&rig).await, [Retried, Retried]);
+    rig.clock.advance_ms(21 * SECOND_MS);
+    assert_eq!(rig.drain().await, [Postponed]);
+    assert_eq!(rig.model.calls(), 2);
+    let metrics = rig.parts.metrics.encode(None).1;
+    for line in [
+        "recapd_provider_circuit_open{provider=\"scripted\"} 1",
+        "recapd_updates_postponed_total{reason=\"circuit\"} 1",
+    ] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
+    // Waiting burns no attempt: the third one is the probe.
+    rig.clock.advance_ms(REST_MS);
+    assert_eq!(rig.drain().await, [Retried]);
+    let attempts = rig.db.number("SELECT max(attempt) FROM update_runs").await;
+    assert_eq!((attempts, rig.model.calls()), (Some(3), 3));
+    rig.model.plan([]);
+    rig.clock.advance_ms(3 * REST_MS);
+    assert_eq!(rig.drain().await, [Completed]);
+    assert_eq!((rig.verify().await.pending, rows(&rig).await), (0, 0));
+    let metrics = rig.parts.metrics.encode(None).1;
+    assert!(
+        metrics.contains("recapd_provider_circuit_open{provider=\"scripted\"} 0"),
+        "{metrics}"
+    );
+}
+
+#[tokio::test]
+async fn the_built_in_summariser_stands_in_until_the_provider_is_back() {
+    let rig = with_fallbacks(offline()).await;
+    assert_eq!(until_it_rests(&rig).await, [Retried, Retried]);
+    rig.clock.advance_ms(21 * SECOND_MS);
+    assert_eq!(rig.drain().await, [Completed]);
+    let covered = rig.verify().await.covered;
+    assert!(
+        items(&rig, "offline", 1).await > 0,
+        "marked, to be condensed again"
+    );
+    assert_eq!((rig.verify().await.pending, rig.model.calls()), (0, 2));
+    assert_eq!(rows(&rig).await, 0, "nobody asks in vain");
+
+    // The provider rests still: who looks waits, and nothing is replaced by the same.
+    assert_eq!(
+        rig.db
+            .store()
+            .enqueue_revisits(recapd::clock::Clock::now(&*rig.clock), 9)
+            .await
+            .unwrap(),
+        1
+    );
+    let version = rig.row().await.version;
+    assert_eq!(rig.drain().await, [Postponed]);
+    assert_eq!(rig.row().await.version, version);
+
+    // The next update finds it well again, and wakes what is owed.
+    rig.clock.advance_ms(REST_MS);
+    rig.model.plan([]);
+    rig.say(6).await;
+    let mut outcomes = rig.drain().await;
+    outcomes.extend(rig.drain_later().await);
+    assert!(
+        outcomes.iter().all(|outcome| *outcome == Completed),
+        "{outcomes:?}"
+    );
+    assert_eq!(
+        (items(&rig, "offline", 1).await, items(&rig, "offline", 0).await),
+        (0, 0)
+    );
+    let report = rig.verify().await;
+    assert!(report.covered > covered && report.pending == 0);
+    assert_eq!(items(&rig, "model", 0).await, report.covered);
+}
+
+#[tokio::test]
+async fn other_agents_items_are_woken_when_the_provider_is_back() {
+    let rig = with_fallbacks(offline()).await;
+    rig.model.plan([Reply::Auth]);
+    assert_eq!(
+        rig.drain().await,
+        [Completed],
+        "a refused key is passed over at once"
+    );
+    assert!(items(&rig, "offline", 1).await > 0);
+    rig.clock.advance_ms(REST_MS);
+    let other = crate::support::conversation::agent("other");
+    for _ in 0..6 {
+        let messages =
+            ["user", "assistant"].map(|kind| crate::support::conversation::native(kind, &"word ".repeat(20)));
+        rig.parts.keeper.append(&other, messages.to_vec()).await.unwrap();
+    }
+    rig.drain().await;
+    assert_eq!(items(&rig, "offline", 1).await, 0);
+    assert_eq!(rows(&rig).await, 0);
+}
+
+#[tokio::test]
+async fn a_second_model_is_asked_before_the_built_in_one() {
+    let second = Arc::new(ScriptedModel::default());
+    let others: Vec<Arc<dyn ChatModel>> = vec![second.clone(), Arc::new(OfflineModel)];
+    let rig = with_fallbacks(others).await;
+    rig.model.plan([Reply::Refusal]);
+    assert_eq!(rig.drain().await, [Completed]);
+    assert_eq!((rig.model.calls(), second.calls()), (1, 1));
+    assert_eq!(items(&rig, "model", 1).await + items(&rig, "offline", 1).await, 0);
+    assert!(
+        items(&rig, "model", 0).await > 0,
+        "a model's items are there to stay"
+    );
+
+    // Both decline: so will they the next time, and what stands in stays.
+    rig.say(6).await;
+    rig.model.plan([Reply::Refusal]);
+    second.plan([Reply::Refusal]);
+    assert_eq!(rig.drain().await, [Completed]);
+    assert!(items(&rig, "offline", 0).await > 0);
+    assert_eq!(items(&rig, "offline", 1).await, 0);
+    assert_eq!(
+        rig.db
+            .store()
+            .enqueue_revisits(recapd::clock::Clock::now(&*rig.clock), 9)
+            .await
+            .unwrap(),
+        0
+    );
+
+    // The last attempt isn't the last word of the first model alone.
+    rig.say(6).await;
+    rig.model.plan_then([], Reply::Garbage);
+    let mut outcomes = rig.drain().await;
+    for _ in 0..4 {
+        outcomes.extend(rig.drain_later().await);
+    }
+    assert_eq!(outcomes, [Retried, Retried, Retried, Retried, Completed]);
+    assert_eq!(
+        (rig.verify().await.pending, items(&rig, "offline", 1).await),
+        (0, 0)
+    );
+}
+
+/// Without a chain everything is as it was.
+#[tokio::test]
+async fn nobody_stands_in_where_nobody_is_named() {
+    let rig = with_fallbacks(Vec::new()).await;
+    rig.model.plan([Reply::Refusal]);
+    assert_eq!(rig.drain().await, [Parked]);
+    assert!(items(&rig, "digest", 1).await > 0);
+}
+
+#[tokio::test]
+async fn a_long_wait_for_the_rate_gives_the_work_back() {
+    let limits = MinuteLimits {
+        requests: 1,
+        tokens: 0,
+    };
+    let rig = Rig::asking(&config(), |model, clock| {
+        let limited = Limited::new(model, 9, limits, clock);
+        Arc::new(Chain::new(Arc::new(limited), offline()))
+    })
+    .await;
+    rig.say(6).await;
+    assert_eq!(rig.drain().await, [Completed]);
+    rig.say(6).await;
+    assert_eq!(
+        rig.drain().await,
+        [Postponed],
+        "not the built-in one: a minute can be waited for"
+    );
+    let leased = "SELECT count(*) FROM summary_update_queue WHERE lease_token IS NOT NULL";
+    assert_eq!(rig.db.number(leased).await, Some(0));
+    assert_eq!(rig.drain().await, []);
+    rig.clock.advance_ms(2 * MINUTE_MS);
+    assert_eq!(rig.drain().await, [Completed]);
+    assert_eq!((rig.verify().await.pending, rig.model.calls()), (0, 2));
+    let metrics = rig.parts.metrics.encode(None).1;
+    assert!(
+        metrics.contains("recapd_updates_postponed_total{reason=\"rate\"} 1"),
+        "{metrics}"
+    );
+}
+
+/// Whatever the database does while work is given back, it is done later, and once.
+#[tokio::test]
+async fn giving_work_back_may_fail() {
+    for (method, when) in [
+        ("postpone", When::Before),
+        ("postpone", When::After),
+        ("spending", When::Before),
+    ] {
+        let rig = with_fallbacks(Vec::new()).await;
+        until_it_rests(&rig).await;
+        rig.clock.advance_ms(21 * SECOND_MS);
+        rig.flaky.fail(method, 1, when);
+        drop(rig.drain().await);
+        assert_eq!(rig.flaky.met(), 1, "{method} {when:?}");
+        rig.model.plan([]);
+        for _ in 0..3 {
+            drop(rig.drain_later().await);
+        }
+        let report = rig.verify().await;
+        assert_eq!((report.pending, rows(&rig).await), (0, 0), "{method} {when:?}");
+        assert_eq!(
+            (rig.row().await.version, rig.model.calls()),
+            (1, 3),
+            "{method} {when:?}"
+        );
+    }
+}
