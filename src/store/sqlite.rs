@@ -6,6 +6,7 @@
 mod agent;
 mod append;
 mod archive;
+mod batch;
 mod calibration;
 mod complete;
 mod exchange;
@@ -52,7 +53,7 @@ use crate::domain::{
 use writer::Writer;
 
 /// The schema this recapd writes, one entry per migration.
-const MIGRATIONS: [(i64, &str, &str); 5] = [
+const MIGRATIONS: [(i64, &str, &str); 6] = [
     (
         1,
         "schema",
@@ -70,6 +71,11 @@ const MIGRATIONS: [(i64, &str, &str); 5] = [
         include_str!("../../migrations/sqlite/0004_counts.sql"),
     ),
     (5, "forks", include_str!("../../migrations/sqlite/0005_forks.sql")),
+    (
+        10,
+        "batches",
+        include_str!("../../migrations/sqlite/0010_batches.sql"),
+    ),
 ];
 
 /// How a database is opened.

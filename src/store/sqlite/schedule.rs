@@ -4,7 +4,7 @@ use sqlx::{Row as _, SqliteConnection};
 
 use super::{
     super::{CalibrationFigures, Prune, Sample, StoreResult},
-    calibration, row,
+    batch, calibration, row,
 };
 use crate::domain::{
     time::Timestamp,
@@ -81,7 +81,7 @@ pub(super) async fn prune(tx: &mut SqliteConnection, prune: Prune) -> StoreResul
             .await?
             .rows_affected();
     }
-    Ok(gone)
+    Ok(gone + batch::prune(tx, &prune).await?)
 }
 
 /// The figures of the moment, and those of the last `window_ms`.
@@ -108,8 +108,9 @@ pub(super) async fn sample(tx: &mut SqliteConnection, now: Timestamp, window_ms:
         .bind(now.plus_ms(-window_ms).0)
         .fetch_one(&mut *tx)
         .await?;
-    let calibrations = calibration::load(tx).await?;
+    let calibrations = calibration::load(&mut *tx).await?;
     Ok(Sample {
+        batches: batch::figures(tx).await?,
         calibrations: calibrations.iter().map(CalibrationFigures::from).collect(),
         ready: queue.try_get(0)?,
         scheduled: queue.try_get(1)?,

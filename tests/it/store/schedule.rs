@@ -5,7 +5,7 @@ use recapd::{
         time::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp},
         work::Reason,
     },
-    store::{AttemptError, Failure, JournalledAnswer, Prune, Sample},
+    store::{AttemptError, Failure, JournalledAnswer, Prune, Sample, batch::BatchFigures},
 };
 
 use super::{clean, the_lease, with_pending};
@@ -232,6 +232,7 @@ pub(crate) async fn a_sample_counts_everything(db: &dyn Backend) {
         output_tokens: 20,
         model_calls: 2,
         calibrations: Vec::new(),
+        batches: BatchFigures::default(),
     };
     assert_eq!(sample, expected);
     // What happened before the window of time counts no more.
