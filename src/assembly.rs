@@ -18,21 +18,22 @@ use crate::{
     },
     journal::live::{Journal, LiveJournal},
     keeper::Keeper,
-    llm::{ChatModel, counting::RequestCounter},
+    llm::{ChatModel, batch::BatchModel, counting::RequestCounter},
     notice::Notices,
     schedule::{Schedule, ScheduleSettings},
     snapshot::Snapshots,
     store::{
         AppendRules, MaterialLimits, Store, StoreResult,
         archive::Archive,
+        batch::BatchStore,
         sqlite::{SqliteSettings, Synchronous},
     },
     telemetry::metrics::Metrics,
     tokenizer,
-    worker::{Worker, WorkerParts, WorkerSettings},
+    worker::{BatchSettings, Batching, Worker, WorkerParts, WorkerSettings},
 };
 
-pub use model::model;
+pub use model::{batch_model, model};
 
 /// Characters of a prompt per token that an update may take in: prose has about four, JSON fewer.
 const PROMPT_CHARS_PER_TOKEN: i64 = 4;
@@ -111,6 +112,29 @@ impl Parts {
     pub fn with_journal(self, journal: LiveJournal) -> Self {
         let keeper = self.keeper.with_journal(journal);
         Self { keeper, ..self }
+    }
+
+    /// The same parts, of which the worker puts what may wait into batches for `model`, written down in `store`.
+    #[must_use]
+    pub fn with_batches(
+        self,
+        config: &config::BatchConfig,
+        store: Arc<dyn BatchStore>,
+        model: Option<Arc<dyn BatchModel>>,
+    ) -> Self {
+        let Some(model) = model else { return self };
+        let worker = self.worker.with_batches(Batching {
+            store,
+            model,
+            settings: BatchSettings {
+                gather_ms: config.gather_ms,
+                requests_max: config.requests_max,
+                bytes_max: config.bytes_max,
+                open_max: config.open_max,
+                max_wait_ms: config.max_wait_ms,
+            },
+        });
+        Self { worker, ..self }
     }
 
     /// Keeps the snapshots fresh until `stop`.

@@ -16,6 +16,7 @@ mod loader;
 mod presets;
 mod secret;
 mod sections;
+mod spelling;
 
 use serde::{Deserialize, Serialize};
 
@@ -25,8 +26,8 @@ pub use error::{ConfigError, Origin, Problem};
 pub use loader::{Entry, Loaded, Loader, SYSTEM_FILE};
 pub use secret::{KeyError, api_key};
 pub use sections::{
-    Ageing, AnthropicVersion, ContextConfig, ConvergenceConfig, DatabaseConfig, Effort, HttpConfig,
-    JournalConfig, LogConfig, LogFormat, LogLevel, ModelConfig, ModelMode, OutputLimitField,
+    Ageing, AnthropicVersion, BatchConfig, ContextConfig, ConvergenceConfig, DatabaseConfig, Effort,
+    HttpConfig, JournalConfig, LogConfig, LogFormat, LogLevel, ModelConfig, ModelMode, OutputLimitField,
     PerspectiveConfig, ProfileName, QueueConfig, ScheduleConfig, SessionConfig, SummaryConfig, Synchronous,
     WindowConfig, WorkerConfig,
 };
@@ -58,6 +59,8 @@ pub struct Config {
     pub worker: WorkerConfig,
     /// Who writes summaries.
     pub model: ModelConfig,
+    /// What is asked in batches.
+    pub batch: BatchConfig,
     /// The cron jobs.
     pub schedule: ScheduleConfig,
     /// The live journal.

@@ -4,6 +4,7 @@
 //! one, and answers with the same JSON (`domain::reply`), so that every answer passes the same checks.
 
 pub mod anthropic;
+pub mod batch;
 pub mod counting;
 mod discreet;
 mod envelope;

@@ -9,7 +9,9 @@
 //! Invariant: no transaction is open while a model thinks.
 //! Invariant: whatever fails, the old summary stays; after the last attempt digests stand for the exchanges.
 
+mod batch;
 mod condense;
+mod courier;
 mod heartbeat;
 mod update;
 
@@ -41,6 +43,8 @@ use crate::{
         labels::{DbErrorClass, FailureReason, UpdatePath},
     },
 };
+pub use batch::{BatchSettings, Batching};
+pub use courier::Courier;
 use heartbeat::Heartbeat;
 pub use update::Outcome;
 
@@ -126,6 +130,7 @@ pub struct Worker {
     settings: Arc<WorkerSettings>,
     heartbeat: Arc<Heartbeat>,
     random: Arc<Mutex<fastrand::Rng>>,
+    batching: Option<Batching>,
 }
 
 impl Worker {
@@ -138,7 +143,21 @@ impl Worker {
             settings: Arc::new(settings),
             heartbeat,
             random,
+            batching: None,
         }
+    }
+
+    /// The same worker, which puts what may wait into batches.
+    #[must_use]
+    pub fn with_batches(self, batching: Batching) -> Self {
+        let batching = Some(batching);
+        Self { batching, ..self }
+    }
+
+    /// Who carries its batches to the provider and the answers back, if it has any.
+    pub fn courier(&self) -> Option<Courier> {
+        let batching = self.batching.clone()?;
+        Some(Courier::new(self.parts.clone(), batching, self.settings.seed))
     }
 
     /// Works until `soft` stops it: then nothing new is claimed, and it returns when what it holds is finished, or
@@ -257,7 +276,7 @@ impl Worker {
         let outcome = self.update(&hold).await;
         self.heartbeat.remove(&hold.lease);
         drop(in_progress);
-        if !outcome.has_written() {
+        if !outcome.has_written() && outcome != Outcome::Deferred {
             let took = span(self.parts.clock.now().since_ms(started_at));
             self.parts
                 .metrics

@@ -63,6 +63,7 @@ impl Serve {
 
 async fn serve(config: &Config, environment: &Environment) -> Result<ExitCode, Failed> {
     let key = config::api_key(&config.model, environment)?;
+    let batch_model = assembly::batch_model(config, key.clone()).map_err(anyhow::Error::new)?;
     let model = assembly::model(config, key).map_err(anyhow::Error::new)?;
     let store = Arc::new(SqliteStore::open(&assembly::sqlite_settings(&config.database)).await?);
     let listener = tokio::net::TcpListener::bind(config.http.listen)
@@ -78,7 +79,9 @@ async fn serve(config: &Config, environment: &Environment) -> Result<ExitCode, F
     let named = format!("{}/{}", model.provider(), model.model());
     let journal = assembly::live_journal(&config.journal, store.clone())
         .with_context(|| format!("making {}; see journal.dir", config.journal.dir))?;
-    let parts = Parts::new(config, shared, model, Arc::new(SystemClock), OWNER, seed).with_journal(journal);
+    let parts = Parts::new(config, shared, model, Arc::new(SystemClock), OWNER, seed)
+        .with_journal(journal)
+        .with_batches(&config.batch, store.clone(), batch_model);
     let reclaimed = store.reclaim(OWNER, parts.clock.now()).await?;
     if let Err(error) = parts.keeper.recall_calibrations().await {
         warn!(%error, "calibration.unreadable");
@@ -101,6 +104,10 @@ fn start(lifecycle: &Lifecycle, parts: &Parts, config: &Config, listener: tokio:
         let (worker, soft) = (parts.worker.clone(), soft.clone());
         async move { worker.run(soft, hard).await }
     });
+    if let Some(courier) = parts.worker.courier() {
+        let soft = soft.clone();
+        lifecycle.spawn_vital("courier", async move { courier.run(soft).await });
+    }
     lifecycle.spawn_vital("schedule", {
         let (schedule, soft) = (parts.schedule.clone(), soft.clone());
         async move { schedule.run(soft).await }

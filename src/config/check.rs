@@ -53,6 +53,7 @@ impl Config {
         found.extend(out_of_order(&values));
         found.extend(self.unusable_addresses());
         found.extend(self.talk());
+        found.extend(self.batchless());
         if let Err(error) = self.summary.redactor() {
             let text = format!("summary.redact_patterns: {error}");
             found.push(Violation::new(&["summary.redact_patterns"], text));
@@ -112,6 +113,17 @@ impl Config {
             ));
         }
         found
+    }
+
+    fn batchless(&self) -> Option<Violation> {
+        let mode = self.model.mode;
+        let text = format!(
+            "model.batch needs a provider that answers batches, not model.mode `{}`: one of `anthropic`, `openai`, \
+             `openai-responses`, `gemini`",
+            mode.word()
+        );
+        (self.model.batch && !mode.has_batches())
+            .then(|| Violation::new(&["model.batch", "model.mode"], text))
     }
 
     fn unusable_addresses(&self) -> Vec<Violation> {

@@ -142,7 +142,16 @@ impl Worker {
         } else {
             Origin::Model
         };
-        let mut items = items_from(&drafts, &rows(exchanges), origin)?;
+        Ok(Self::items(&drafts, exchanges, origin)?)
+    }
+
+    /// The items of an answer about `exchanges`.
+    pub(super) fn items(
+        drafts: &[ItemDraft],
+        exchanges: &[StoredExchange],
+        origin: Origin,
+    ) -> Result<Vec<Item>, CoverageError> {
+        let mut items = items_from(drafts, &rows(exchanges), origin)?;
         // What the model left out will be left out again: its digests are there to stay.
         for item in &mut items {
             item.provisional = false;
@@ -201,11 +210,11 @@ impl Worker {
     }
 
     /// What is believed of an answer.
-    fn believed(&self, answer: &str, asked: &[i64]) -> Result<Vec<ItemDraft>, ReplyError> {
+    pub(super) fn believed(&self, answer: &str, asked: &[i64]) -> Result<Vec<ItemDraft>, ReplyError> {
         Ok(reply::parse_redacted(answer, asked, &self.parts.redactor)?.drafts)
     }
 
-    fn request(&self, exchanges: &[StoredExchange], limits: PromptLimits) -> ModelRequest {
+    pub(super) fn request(&self, exchanges: &[StoredExchange], limits: PromptLimits) -> ModelRequest {
         let transcripts: Vec<Transcript> = exchanges
             .iter()
             .map(|stored| {
@@ -282,7 +291,7 @@ impl Worker {
     }
 
     /// Names a question: the same question asked again, after a crash, has the same answer.
-    fn journal_key(&self, lease: &Lease, material: &Material, asked: &[i64]) -> String {
+    pub(super) fn journal_key(&self, lease: &Lease, material: &Material, asked: &[i64]) -> String {
         let (model, Material { version, lo, hi, .. }) = (&self.parts.model, material);
         // Which exchanges are revisited, the watermarks don't tell.
         let asked: Vec<String> = asked.iter().map(ToString::to_string).collect();

@@ -2,7 +2,7 @@
 
 use tracing::{debug, error, info, warn};
 
-use super::{Hold, Interruption, Worker, condense::CondenseError, reason, span};
+use super::{Hold, Interruption, Worker, batch::Route, condense::CondenseError, reason, span};
 use crate::{
     domain::{
         summary::{
@@ -34,6 +34,8 @@ pub enum Outcome {
     Superseded,
     /// The lease was given back.
     Released,
+    /// The question waits for a batch, and the row for its answer.
+    Deferred,
 }
 
 impl Outcome {
@@ -42,7 +44,7 @@ impl Outcome {
         match self {
             Self::Completed | Self::Settled => UpdateOutcome::Completed,
             Self::Retried | Self::Parked => UpdateOutcome::Failed,
-            Self::Superseded | Self::Released => UpdateOutcome::Superseded,
+            Self::Superseded | Self::Released | Self::Deferred => UpdateOutcome::Superseded,
         }
     }
 
@@ -101,6 +103,13 @@ impl Worker {
             if material.exchanges.is_empty() {
                 return self.without_pending(lease, &material, run).await;
             }
+            let material = match self.route(lease, material, run).await? {
+                Route::Direct(material) => *material,
+                Route::Deferred => return Ok(Outcome::Deferred),
+                Route::Answered(material, items) => {
+                    return Ok(self.apply(lease, &material, items, None, run).await?);
+                }
+            };
             match self.condense(hold, &material, run).await {
                 Ok(items) => {
                     return self

@@ -1,6 +1,7 @@
 //! The daemon with a provider that misbehaves: the old summary stays, the queue recovers by itself, failures are
 //! counted.
 
+mod batches;
 mod providers;
 
 use std::{
