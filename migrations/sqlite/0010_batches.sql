@@ -28,6 +28,7 @@ CREATE TABLE batch_requests (
   covers_after   INTEGER NOT NULL,
   covers_through INTEGER NOT NULL,
   exchanges      TEXT    NOT NULL,                   -- JSON: the exchanges asked about
+  revisited      TEXT    NOT NULL,                   -- JSON: the items to be replaced by the answer, if nothing was pending
   journal_key    TEXT    NOT NULL UNIQUE,            -- its id at the provider
   provider       TEXT    NOT NULL,
   model          TEXT    NOT NULL,
@@ -36,6 +37,7 @@ CREATE TABLE batch_requests (
   batch          INTEGER REFERENCES provider_batches (batch),
   queued_at      INTEGER NOT NULL,
   ended_at       INTEGER,
+  cost_microusd  INTEGER,                            -- what its answer cost; NULL: none, or the price is not known
   accounted_at   INTEGER,                            -- when a run told what it cost
   error_class    TEXT,
   PRIMARY KEY (agent_id, version, covers_after),

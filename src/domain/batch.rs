@@ -15,8 +15,6 @@
 
 use super::time::{HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 
-/// What is paid for a question in a batch, in thousandths of its price alone: half, at all three providers.
-pub const BATCH_PRICE_PERMILLE: i64 = 500;
 /// A batch of which nobody knows whether it was made is looked for after so long: lists lag behind.
 pub const UNSURE_WAIT_MS: i64 = MINUTE_MS;
 /// A batch is sent at most so often.
@@ -27,6 +25,11 @@ pub const LIFE_MAX_MS: i64 = 49 * HOUR_MS;
 const CLOCK_SKEW_MS: i64 = 10 * MINUTE_MS;
 const POLL_FIRST_MS: i64 = 30 * SECOND_MS;
 const POLL_MAX_MS: i64 = 10 * MINUTE_MS;
+
+/// What a question costs in a batch that costs `alone_microusd` asked directly: half, at all three providers. Rounded up.
+pub fn cost_in_batch_microusd(alone_microusd: i64) -> i64 {
+    alone_microusd.saturating_add(1) / 2
+}
 
 /// How far a batch has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,6 +225,13 @@ mod tests {
         for (state, sight, looks, age_ms, expected) in cases {
             let got = step(state, sight, looks, age_ms);
             assert_eq!(got, expected, "{state:?} {sight:?} {looks} {age_ms}");
+        }
+    }
+
+    #[test]
+    fn a_batch_costs_half() {
+        for (alone, in_batch) in [(0, 0), (1, 1), (2, 1), (3, 2), (1_000, 500)] {
+            assert_eq!(cost_in_batch_microusd(alone), in_batch);
         }
     }
 

@@ -28,6 +28,8 @@ pub struct BatchQuestion {
     pub hi: i64,
     /// The exchanges that it asks about, in order.
     pub exchanges: Vec<i64>,
+    /// The provisional items that the answer is to replace, if nothing was pending.
+    pub revisited: Vec<i64>,
     /// Who is asked.
     pub provider: String,
     /// Which model is asked.
@@ -109,6 +111,8 @@ pub struct BatchReply {
     pub input_tokens: i64,
     /// Tokens that it wrote.
     pub output_tokens: i64,
+    /// What that cost, in micro-dollars, if the price is known.
+    pub cost_microusd: Option<i64>,
 }
 
 /// The end of a batch.
@@ -146,12 +150,16 @@ pub struct BatchedAnswer {
     pub hi: i64,
     /// The exchanges that it tells of.
     pub exchanges: Vec<i64>,
+    /// The provisional items that it is to replace, if nothing was pending when it was asked for.
+    pub revisited: Vec<i64>,
     /// Who answered.
     pub provider: String,
     /// Which model.
     pub model: String,
     /// The answer.
     pub answer: JournalledAnswer,
+    /// What it cost, in micro-dollars, if the price is known.
+    pub cost_microusd: Option<i64>,
     /// A run has told already what it cost.
     pub is_accounted: bool,
 }

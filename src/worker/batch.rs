@@ -16,7 +16,7 @@ use crate::{
     },
     llm::batch::BatchModel,
     store::{
-        Material, RunRecord, StoreResult,
+        ExchangeQuery, Material, RunRecord, StoreResult, StoredExchange,
         batch::{BatchQuestion, BatchStore, BatchedAnswer},
     },
 };
@@ -69,11 +69,10 @@ impl Worker {
             return Ok(Route::Direct(Box::new(material)));
         };
         let answered = batching.store.batched_answer(&lease.agent).await?;
-        if let Some((told, items)) = answered
-            .as_ref()
-            .and_then(|answer| self.fitting(answer, &material))
+        if let Some(answer) = answered
+            && let Some((told, items)) = self.fitting(lease, &answer, &material).await?
         {
-            if let Some(answer) = answered.filter(|answer| !answer.is_accounted) {
+            if !answer.is_accounted {
                 account(answer, run);
             }
             return Ok(Route::Answered(Box::new(told), items));
@@ -89,11 +88,46 @@ impl Worker {
     }
 
     /// The items that an answer from a batch stands for, with what it was asked about.
-    fn fitting(&self, batched: &BatchedAnswer, material: &Material) -> Option<(Material, Vec<Item>)> {
-        let told = told(batched, material)?;
-        let drafts = self.believed(&batched.answer.answer, &batched.exchanges).ok()?;
-        let items = Self::items(&drafts, &told.exchanges, Origin::Model).ok()?;
-        Some((told, items))
+    async fn fitting(
+        &self,
+        lease: &Lease,
+        batched: &BatchedAnswer,
+        material: &Material,
+    ) -> StoreResult<Option<(Material, Vec<Item>)>> {
+        let material = self.told(lease, batched, material).await?;
+        Ok(material.and_then(|told| {
+            let drafts = self.believed(&batched.answer.answer, &batched.exchanges).ok()?;
+            let items = Self::items(&drafts, &told.exchanges, Origin::Model).ok()?;
+            Some((told, items))
+        }))
+    }
+
+    /// What an answer was asked about: a part of the material, for more may be pending by now; or items that it revisits,
+    /// although something may be pending by now. None if it isn't there as it was.
+    async fn told(
+        &self,
+        lease: &Lease,
+        batched: &BatchedAnswer,
+        material: &Material,
+    ) -> StoreResult<Option<Material>> {
+        let (Some(from), Some(through)) = (batched.exchanges.first(), batched.exchanges.last()) else {
+            return Ok(None);
+        };
+        if batched.revisited.is_empty() || !material.revisited.is_empty() {
+            return Ok(part(batched, material, &material.exchanges));
+        }
+        let query = ExchangeQuery {
+            from: *from,
+            through: *through,
+            limit: through - from + 1,
+            messages: false,
+        };
+        let covered = self.parts.store.exchanges(&lease.agent, query).await?;
+        let asked: Vec<StoredExchange> = covered
+            .into_iter()
+            .filter(|stored| batched.exchanges.contains(&stored.exchange.exchange))
+            .collect();
+        Ok(part(batched, material, &asked))
     }
 
     async fn defer(&self, batching: &Batching, lease: &Lease, material: &Material) -> StoreResult<bool> {
@@ -140,6 +174,7 @@ impl Worker {
             lo: material.lo,
             hi: material.hi,
             exchanges,
+            revisited: material.revisited.clone(),
             provider: batching.model.provider().to_owned(),
             model: batching.model.model().to_owned(),
             body,
@@ -147,16 +182,17 @@ impl Worker {
     }
 }
 
-/// The part of the material that was asked about: more may be pending by now. None if it isn't there as it was.
-fn told(batched: &BatchedAnswer, material: &Material) -> Option<Material> {
+/// The material that begins with the exchanges that were asked about, cut behind them.
+fn part(batched: &BatchedAnswer, material: &Material, exchanges: &[StoredExchange]) -> Option<Material> {
     if (batched.version, batched.lo) != (material.version, material.lo) {
         return None;
     }
-    let exchanges = material.exchanges.get(..batched.exchanges.len())?.to_vec();
+    let exchanges = exchanges.get(..batched.exchanges.len())?.to_vec();
     let numbers = exchanges.iter().map(|stored| stored.exchange.exchange);
     numbers.eq(batched.exchanges.iter().copied()).then(|| Material {
         hi: batched.hi,
         exchanges,
+        revisited: batched.revisited.clone(),
         ..material.clone()
     })
 }
@@ -197,6 +233,7 @@ mod tests {
             lo: 5,
             hi: 7,
             exchanges: exchanges.to_vec(),
+            revisited: Vec::new(),
             provider: "p".to_owned(),
             model: "m".to_owned(),
             answer: JournalledAnswer {
@@ -204,18 +241,22 @@ mod tests {
                 input_tokens: 10,
                 output_tokens: 2,
             },
+            cost_microusd: None,
             is_accounted: false,
         }
     }
 
     #[test]
     fn an_answer_fits_the_state_it_was_asked_about() {
-        assert_eq!(told(&answer(&[]), &material(3, 5)).map(|told| told.hi), Some(7));
+        assert_eq!(
+            part(&answer(&[]), &material(3, 5), &[]).map(|told| told.hi),
+            Some(7)
+        );
         for (version, lo) in [(4, 5), (3, 6)] {
-            assert!(told(&answer(&[]), &material(version, lo)).is_none());
+            assert!(part(&answer(&[]), &material(version, lo), &[]).is_none());
         }
         assert!(
-            told(&answer(&[6]), &material(3, 5)).is_none(),
+            part(&answer(&[6]), &material(3, 5), &[]).is_none(),
             "what it tells of isn't pending any more"
         );
     }

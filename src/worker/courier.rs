@@ -283,6 +283,7 @@ impl Courier {
             answer,
             input_tokens,
             output_tokens,
+            cost_microusd: None,
         }
     }
 

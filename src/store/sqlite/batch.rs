@@ -96,13 +96,13 @@ impl BatchStore for SqliteStore {
     }
 }
 
-/// Reads a list of exchanges.
-fn exchanges(row: &SqliteRow, column: usize) -> StoreResult<Vec<i64>> {
+/// Reads a list of numbers.
+fn numbers(row: &SqliteRow, column: usize, name: &'static str) -> StoreResult<Vec<i64>> {
     let text: String = row.try_get(column)?;
     serde_json::from_str(&text).map_err(|_| StoreError::Inconsistent {
         table: "batch_requests",
         row: "a question".to_owned(),
-        column: "exchanges",
+        column: name,
         value: text,
     })
 }
@@ -148,8 +148,8 @@ async fn write(
     now: Timestamp,
 ) -> StoreResult<bool> {
     let sql = "-- sqlite/batch.write\nINSERT INTO batch_requests (agent_id, version, covers_after, covers_through, \
-               exchanges, journal_key, provider, model, body, state, queued_at) \
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'waiting', ?10) ON CONFLICT DO NOTHING";
+               exchanges, revisited, journal_key, provider, model, body, state, queued_at) \
+               VALUES (?1, ?2, ?3, ?4, ?5, ?11, ?6, ?7, ?8, ?9, 'waiting', ?10) ON CONFLICT DO NOTHING";
     let done = sqlx::query(sql)
         .bind(agent.as_str())
         .bind(question.version)
@@ -161,6 +161,7 @@ async fn write(
         .bind(question.model.as_str())
         .bind(question.body.as_str())
         .bind(now.0)
+        .bind(serde_json::json!(question.revisited).to_string())
         .execute(tx)
         .await?;
     Ok(done.rows_affected() == 1)
@@ -181,7 +182,8 @@ async fn withdraw(tx: &mut SqliteConnection, agent: AgentId, now: Timestamp) -> 
 /// See [`BatchStore::batched_answer`].
 async fn answered(connection: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Option<BatchedAnswer>> {
     let sql = "-- sqlite/batch.answered\nSELECT r.journal_key, r.version, r.covers_after, r.covers_through, \
-               r.exchanges, r.provider, r.model, r.accounted_at IS NOT NULL, m.answer, m.input_tokens, m.output_tokens \
+               r.exchanges, r.provider, r.model, r.accounted_at IS NOT NULL, m.answer, m.input_tokens, m.output_tokens, r.cost_microusd, \
+               r.revisited \
                FROM batch_requests r JOIN agents a ON a.agent_id = r.agent_id \
                JOIN summaries s ON s.agent_id = r.agent_id \
                JOIN model_answers m ON m.agent_id = r.agent_id AND m.journal_key = r.journal_key \
@@ -197,7 +199,8 @@ async fn answered(connection: &mut SqliteConnection, agent: &AgentId) -> StoreRe
         version: row.try_get(1)?,
         lo: row.try_get(2)?,
         hi: row.try_get(3)?,
-        exchanges: exchanges(&row, 4)?,
+        exchanges: numbers(&row, 4, "exchanges")?,
+        revisited: numbers(&row, 12, "revisited")?,
         provider: row.try_get(5)?,
         model: row.try_get(6)?,
         is_accounted: row.try_get(7)?,
@@ -206,6 +209,7 @@ async fn answered(connection: &mut SqliteConnection, agent: &AgentId) -> StoreRe
             input_tokens: row.try_get(9)?,
             output_tokens: row.try_get(10)?,
         },
+        cost_microusd: row.try_get(11)?,
     }))
 }
 

@@ -36,6 +36,7 @@ async fn question(db: &dyn Backend, lease: &Lease) -> BatchQuestion {
         lo: material.lo,
         hi: material.hi,
         exchanges: numbers(&material),
+        revisited: vec![4],
         provider: "anthropic".to_owned(),
         model: "m".to_owned(),
         body: "{\"x\":\"é\"}".to_owned(),
@@ -75,6 +76,7 @@ fn reply(key: &str, answer: Result<&str, &str>) -> BatchReply {
         answer: answer.map(str::to_owned).map_err(str::to_owned),
         input_tokens: 100,
         output_tokens: 10,
+        cost_microusd: Some(7),
     }
 }
 
@@ -314,6 +316,7 @@ pub(crate) async fn an_answer_is_journalled_and_wakes(db: &dyn Backend) {
     let leases = db.store().claim(claim("d", 9, minute(3))).await.unwrap();
     assert_eq!(leases.len(), 2, "who has no answer is woken too");
     let answer = batches.batched_answer(&agent).await.unwrap().unwrap();
+    assert_eq!(answer.revisited, [4]);
     assert_eq!(
         (answer.lo, answer.hi, &answer.exchanges[..]),
         (0, 3, &[1, 2, 3][..])
@@ -322,7 +325,7 @@ pub(crate) async fn an_answer_is_journalled_and_wakes(db: &dyn Backend) {
         (answer.answer.answer.as_str(), answer.answer.input_tokens),
         ("{}", 100)
     );
-    assert!(!answer.is_accounted);
+    assert_eq!((answer.cost_microusd, answer.is_accounted), (Some(7), false));
     let lease = leases.iter().find(|lease| lease.agent == agent).unwrap();
     let material = db.store().material(lease, ALL).await.unwrap();
     let mut update = patch(&material, items(&material), minute(3));

@@ -12,7 +12,7 @@ use recapd::{
         time::{HOUR_MS, MINUTE_MS},
         work::Reason,
     },
-    llm::batch::BatchModel,
+    llm::batch::{self as llm, BatchModel},
     store::batch::BatchFigures,
     worker::{Courier, Outcome},
 };
@@ -27,6 +27,7 @@ use crate::support::{
     flaky_batches::FlakyBatches,
     flaky_store::When,
     rig::{self, Rig},
+    scripted::Reply,
 };
 
 /// The providers that answer batches.
@@ -295,6 +296,36 @@ async fn an_ordinary_wake_neither_ends_the_wait_nor_is_lost() {
     assert_eq!((one.rig.verify().await.pending, one.rig.model.calls()), (0, 0));
 }
 
+/// Digests are condensed again in a batch, also when something else is pending by the time it is back.
+#[tokio::test]
+async fn what_is_revisited_may_wait_too() {
+    for turns_meanwhile in [0, 5] {
+        let one = BatchRig::new(Shape::Anthropic).await;
+        one.rig.say(6).await;
+        // Nobody answers: digests stand in.
+        let (store, now) = (&one.rig.parts.store, one.rig.clock.now());
+        store.end_session(&one.rig.agent, now).await.unwrap();
+        one.rig.model.plan([Reply::Auth]);
+        assert_eq!(one.rig.drain().await, [Outcome::Parked]);
+        assert_eq!(store.probe_parked(now.plus_ms(HOUR_MS), 1, now).await.unwrap(), 1);
+        one.rig
+            .db
+            .raw("UPDATE summary_update_queue SET priority = 0, attempts = 0, crashes = 0")
+            .await;
+        assert_eq!(one.rig.drain().await, [Outcome::Deferred]);
+        one.look().await;
+        one.rig.say(turns_meanwhile).await;
+        one.fake.batches().end(&[Fate::Good]);
+        one.look().await;
+        let outcomes = one.rig.drain().await;
+        assert_eq!(outcomes.first(), Some(&Outcome::Completed), "{outcomes:?}");
+        let digests = "SELECT count(*) FROM summary_items WHERE provisional = 1 AND removed_version IS NULL";
+        assert_eq!((one.number(digests).await, one.rig.model.calls()), (0, 1));
+        assert!(one.rig.content().await.contains("Exchange 1 was served"));
+        one.rig.verify().await;
+    }
+}
+
 #[tokio::test]
 async fn nobody_waits_for_ever() {
     let one = BatchRig::sent(Shape::Anthropic).await;
@@ -334,6 +365,32 @@ async fn a_refused_batch_is_asked_directly() {
         assert_eq!((one.questions("failed").await, one.fake.batches().made()), (1, 0));
         assert_eq!(one.rig.drain().await, [Outcome::Completed]);
         assert_eq!((one.rig.verify().await.pending, one.paid()), (0, 1));
+    }
+}
+
+/// Providers echo what they refuse.
+#[tokio::test]
+async fn errors_tell_neither_the_key_nor_the_question() {
+    for shape in SHAPES {
+        let fake = FakeProvider::start();
+        let model = model(&config(shape, &fake)).unwrap();
+        let call = llm::BatchCall {
+            key: "k".to_owned(),
+            body: "{\"secret\":\"the moon is made of cheese\"}".to_owned(),
+        };
+        let first = if matches!(shape, Shape::OpenAi | Shape::Responses) {
+            BatchCall::Upload
+        } else {
+            BatchCall::Create
+        };
+        for status in [400, 401, 429, 500] {
+            fake.batches().hitch(first, Hitch::Refused(status));
+            let refused = model.submit("recapd-1", std::slice::from_ref(&call)).await;
+            let error = refused.unwrap_err();
+            let said = format!("{error} {error:?}");
+            assert!(said.contains(&format!("status {status}")), "{said}");
+            assert!(!said.contains("a-key") && !said.contains("cheese"), "{said}");
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
         queue::{self, RunOutcome},
         row, summary,
     },
-    exchanges,
+    numbers,
 };
 use crate::domain::{
     agent::AgentId,
@@ -169,7 +169,7 @@ pub(super) async fn lines(connection: &mut SqliteConnection, batch: i64) -> Stor
     let line = |row: &SqliteRow| {
         Ok(BatchLine {
             key: row.try_get(0)?,
-            exchanges: exchanges(row, 1)?,
+            exchanges: numbers(row, 1, "exchanges")?,
             body: row.try_get(2)?,
         })
     };
@@ -217,7 +217,8 @@ pub(super) async fn close(tx: &mut SqliteConnection, batch: i64, end: BatchEnd) 
             Some(reply) => record_unused(tx, &question, reply, end.now).await?,
             None => {}
         }
-        settle(tx, &question, outcome, class, end.now).await?;
+        let cost_microusd = reply.and_then(|reply| reply.cost_microusd);
+        settle(tx, &question, outcome, (class, cost_microusd), end.now).await?;
         wake(tx, &question.agent, end.now).await?;
         match outcome {
             QuestionOutcome::Answered => closed.answered += 1,
@@ -322,10 +323,11 @@ async fn settle(
     tx: &mut SqliteConnection,
     question: &Out,
     outcome: QuestionOutcome,
-    error_class: Option<&String>,
+    (error_class, cost_microusd): (Option<&String>, Option<i64>),
     now: Timestamp,
 ) -> StoreResult<()> {
-    let sql = "-- sqlite/round.settle\nUPDATE batch_requests SET state = ?3, error_class = ?4, ended_at = ?5, body = '' \
+    let sql = "-- sqlite/round.settle\nUPDATE batch_requests SET state = ?3, error_class = ?4, ended_at = ?5, \
+               cost_microusd = ?6, body = '' \
                WHERE agent_id = ?1 AND journal_key = ?2 AND state = 'out'";
     sqlx::query(sql)
         .bind(question.agent.as_str())
@@ -333,6 +335,7 @@ async fn settle(
         .bind(outcome.name())
         .bind(error_class)
         .bind(now.0)
+        .bind(cost_microusd)
         .execute(tx)
         .await?;
     Ok(())

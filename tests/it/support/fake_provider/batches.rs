@@ -164,7 +164,7 @@ impl Batches {
             .and_then(|place| state.hitches.remove(place))
             .map(|(_, hitch)| hitch);
         if let Some(Hitch::Refused(status)) = hitch {
-            return Some(trouble(status));
+            return Some(echo(status, headers, body));
         }
 
         let done = match call {
@@ -184,6 +184,14 @@ impl Batches {
 
 fn trouble(status: u16) -> Response {
     let body = json!({"error": {"type": "a_trouble", "message": "Something went wrong."}});
+    (StatusCode::from_u16(status).unwrap(), body.to_string()).into_response()
+}
+
+/// Refuses a request, and quotes it.
+fn echo(status: u16, headers: &HeaderMap, body: &Bytes) -> Response {
+    let keys = ["x-api-key", "authorization", "x-goog-api-key"].map(|name| headers.get(name));
+    let message = format!("I can't read {keys:?} {}", String::from_utf8_lossy(body));
+    let body = json!({"error": {"type": "a_trouble", "message": message}});
     (StatusCode::from_u16(status).unwrap(), body.to_string()).into_response()
 }
 
@@ -242,9 +250,10 @@ impl State {
         let boundary = kind.strip_prefix("multipart/form-data; boundary=")?;
         let text = std::str::from_utf8(body).ok()?;
         let boundary = format!("--{boundary}");
-        let mut parts = text.split(&boundary);
-        let purpose = parts.find(|part| part.contains("name=\"purpose\""))?;
-        let file = parts.find(|part| part.contains("filename=\""))?;
+        let purpose = text
+            .split(&boundary)
+            .find(|part| part.contains("name=\"purpose\""))?;
+        let file = text.split(&boundary).find(|part| part.contains("filename=\""))?;
         let (_, content) = file.split_once("\r\n\r\n")?;
         if !purpose.ends_with("\r\n\r\nbatch\r\n") || !text.ends_with(&format!("{boundary}--\r\n")) {
             return None;
