@@ -1,5 +1,7 @@
 //! `recapd status`: the seed's dashboard block, from the database, so that a restart doesn't zero it.
 
+mod batches;
+
 use std::process::ExitCode;
 
 use clap::Args;
@@ -13,7 +15,7 @@ use crate::{
         agent::AgentId,
         time::{DAY_MS, Timestamp},
     },
-    store::{AgentRow, CalibrationFigures, Sample, Store as _, batch::BatchFigures},
+    store::{AgentRow, CalibrationFigures, Sample, Store as _},
 };
 
 #[derive(Debug, Args)]
@@ -182,25 +184,10 @@ fn text(sample: &Sample, now: Timestamp, tokens_max: i64) -> String {
     let calibrations = sample.calibrations.iter().map(calibration);
     lines
         .into_iter()
-        .chain(batches(&sample.batches, now))
+        .chain(batches::line(&sample.batches, now))
         .chain(calibrations)
         .collect::<Vec<_>>()
         .join("\n")
-}
-
-/// The questions that wait for a provider's batch, if there are any.
-fn batches(figures: &BatchFigures, now: Timestamp) -> Option<String> {
-    let open = figures.intents + figures.submitted;
-    if open + figures.waiting == 0 {
-        return None;
-    }
-    let oldest = figures.oldest_at.map_or(String::new(), |at| {
-        format!(", the oldest for {}", span(now.since_ms(at)))
-    });
-    Some(format!(
-        "batches      {open} open with {} questions{oldest}; {} questions wait for one",
-        figures.out, figures.waiting
-    ))
 }
 
 /// How far the estimate of one model's tokens is off.

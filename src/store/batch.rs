@@ -68,6 +68,8 @@ pub struct OpenBatch {
     pub batch: i64,
     /// What the provider was told.
     pub wanted: Wanted,
+    /// Who is asked.
+    pub provider: String,
     /// The model that is asked.
     pub model: String,
     /// How far it has come.
@@ -206,11 +208,10 @@ pub trait BatchStore: Send + Sync {
     /// Those to which nobody waits for an answer any more are withdrawn.
     async fn gather(&self, gather: Gather) -> StoreResult<Option<OpenBatch>>;
 
-    /// Takes the open batches of `provider` that are due to be looked at, at most `limit`, and puts their next look off to
-    /// `next_at`, so that one caller looks at each.
+    /// Takes the open batches that are due to be looked at, at most `limit`, and puts their next look off to `next_at`, so
+    /// that one caller looks at each.
     async fn due_batches(
         &self,
-        provider: &str,
         now: Timestamp,
         next_at: Timestamp,
         limit: i64,

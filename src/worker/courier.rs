@@ -85,14 +85,17 @@ impl Courier {
     /// What the store fails with. Nothing is lost by that; the next step goes on.
     pub async fn step(&self) -> StoreResult<()> {
         let now = self.now();
-        let provider = self.batching.model.provider();
         let due = self
             .batching
             .store
-            .due_batches(provider, now, now.plus_ms(LOOK_MS), LOOKS_MAX)
+            .due_batches(now, now.plus_ms(LOOK_MS), LOOKS_MAX)
             .await?;
         for batch in due {
             match (batch.state, batch.provider_id.clone()) {
+                // Somebody changed the configuration: nobody can be asked about it.
+                _ if batch.provider != self.batching.model.provider() => {
+                    self.give_up(&batch, "other_provider").await?;
+                }
                 (BatchState::Submitted, Some(id)) => self.look(&batch, &id).await?,
                 _ => self.search(&batch).await?,
             }
@@ -168,7 +171,7 @@ impl Courier {
             "batch.submitted"
         );
         let Step::Submit { wait_ms } = self.next(batch, Sight::Accepted) else {
-            return self.close(batch, Vec::new(), "expired").await;
+            return self.give_up(batch, "expired").await;
         };
         let step = BatchMove {
             from: batch.state,
@@ -200,15 +203,17 @@ impl Courier {
         }
     }
 
+    /// Gives a batch up: its questions are asked directly.
+    async fn give_up(&self, batch: &OpenBatch, why: &str) -> StoreResult<()> {
+        self.parts.metrics.batches.lost();
+        self.close(batch, Vec::new(), why).await
+    }
+
     /// Does what follows from a sight that brought no results. `error` is why, and may say when to come back.
     async fn go_on(&self, batch: &OpenBatch, sight: Sight, error: Option<&LlmError>) -> StoreResult<()> {
         match self.next(batch, sight) {
             Step::Send => Box::pin(self.send(batch)).await,
-            Step::Close => {
-                let why = error.map_or("gone", LlmError::class);
-                self.parts.metrics.batches.lost();
-                self.close(batch, Vec::new(), why).await
-            }
+            Step::Close => self.give_up(batch, error.map_or("gone", LlmError::class)).await,
             Step::Wait { wait_ms } | Step::Submit { wait_ms } => {
                 let asked = error.and_then(LlmError::retry_after).unwrap_or_default();
                 let asked_ms = i64::try_from(asked.as_millis()).unwrap_or(i64::MAX);

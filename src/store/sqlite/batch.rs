@@ -61,7 +61,6 @@ impl BatchStore for SqliteStore {
 
     async fn due_batches(
         &self,
-        provider: &str,
         now: Timestamp,
         next_at: Timestamp,
         limit: i64,
@@ -69,9 +68,8 @@ impl BatchStore for SqliteStore {
         if !round::is_any_due(&mut *self.readers.acquire().await?, now).await? {
             return Ok(Vec::new());
         }
-        let provider = provider.to_owned();
         self.writer
-            .run(move |tx| Box::pin(round::due(tx, provider, now, next_at, limit)))
+            .run(move |tx| Box::pin(round::due(tx, now, next_at, limit)))
             .await
     }
 

@@ -244,27 +244,21 @@ pub(crate) async fn a_batch_is_looked_at_by_one(db: &dyn Backend) {
     deferred(db, "a", minute(1)).await;
     let batch = gathered(db, minute(2)).await;
     let batches = db.batches();
-    let look = |provider: &'static str, now: Timestamp| {
+    let look = |now: Timestamp| {
         let batches = db.batches();
-        async move {
-            batches
-                .due_batches(provider, now, now.plus_ms(HOUR_MS), 9)
-                .await
-                .unwrap()
-        }
+        async move { batches.due_batches(now, now.plus_ms(HOUR_MS), 9).await.unwrap() }
     };
-    assert_eq!(look("anthropic", minute(2)).await, []);
-    assert_eq!(look("openai", minute(4)).await, []);
-    let seen = look("anthropic", minute(4)).await;
+    assert_eq!(look(minute(2)).await, []);
+    let seen = look(minute(4)).await;
     assert_eq!(seen.first(), Some(&batch));
-    assert_eq!(look("anthropic", minute(4)).await, [], "it was taken");
+    assert_eq!(look(minute(4)).await, [], "it was taken");
     let step = BatchMove {
         from: BatchState::Intent,
         submitted_as: None,
         next_at: minute(5),
     };
     assert!(batches.move_batch(batch.batch, step).await.unwrap());
-    let again = look("anthropic", minute(5)).await;
+    let again = look(minute(5)).await;
     assert_eq!(again.first().map(|batch| batch.looks), Some(1));
 }
 
@@ -284,10 +278,7 @@ pub(crate) async fn a_batch_moves_only_from_where_it_is(db: &dyn Backend) {
         "",
         "the provider has it"
     );
-    let seen = batches
-        .due_batches("anthropic", minute(3), minute(9), 9)
-        .await
-        .unwrap();
+    let seen = batches.due_batches(minute(3), minute(9), 9).await.unwrap();
     assert_eq!(seen[0].provider_id.as_deref(), Some("msgbatch_1"));
     assert_eq!(
         batches.known_batches("anthropic", 9).await.unwrap(),

@@ -41,7 +41,7 @@ pass! {
     fn withdraw_question(agent: &AgentId, now: Timestamp) -> bool;
     fn batched_answer(agent: &AgentId) -> Option<BatchedAnswer>;
     fn gather(gather: Gather) -> Option<OpenBatch>;
-    fn due_batches(provider: &str, now: Timestamp, next_at: Timestamp, limit: i64) -> Vec<OpenBatch>;
+    fn due_batches(now: Timestamp, next_at: Timestamp, limit: i64) -> Vec<OpenBatch>;
     fn batch_lines(batch: i64) -> Vec<BatchLine>;
     fn move_batch(batch: i64, step: BatchMove) -> bool;
     fn close_batch(batch: i64, end: BatchEnd) -> BatchClosed;

@@ -395,6 +395,19 @@ async fn errors_tell_neither_the_key_nor_the_question() {
 }
 
 #[tokio::test]
+async fn a_batch_of_another_provider_is_given_up() {
+    let mut one = BatchRig::sent(Shape::Anthropic).await;
+    let config = config(Shape::Gemini, &one.fake);
+    let parts = one.rig.parts.clone();
+    one.rig.parts = parts.with_batches(&config.batch, one.rig.db.batches(), model(&config));
+    one.courier = one.rig.parts.worker.courier().unwrap();
+    one.look().await;
+    assert_eq!(one.figures().await, BatchFigures::default());
+    assert_eq!(one.rig.drain().await, [Outcome::Completed]);
+    assert_eq!((one.rig.verify().await.pending, one.rig.model.calls()), (0, 1));
+}
+
+#[tokio::test]
 async fn a_batch_that_is_gone_is_asked_directly() {
     for shape in SHAPES {
         let one = BatchRig::sent(shape).await;

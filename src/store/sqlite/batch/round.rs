@@ -48,6 +48,7 @@ pub(super) async fn gather(tx: &mut SqliteConnection, gather: Gather) -> StoreRe
             requests,
             created_at: gather.now,
         },
+        provider: gather.provider,
         model: gather.model,
         state: BatchState::Intent,
         provider_id: None,
@@ -121,17 +122,14 @@ pub(super) async fn is_any_due(connection: &mut SqliteConnection, now: Timestamp
 /// See [`BatchStore::due_batches`].
 pub(super) async fn due(
     tx: &mut SqliteConnection,
-    provider: String,
     now: Timestamp,
     next_at: Timestamp,
     limit: i64,
 ) -> StoreResult<Vec<OpenBatch>> {
-    let sql = "-- sqlite/round.due\nUPDATE provider_batches SET next_at = ?3, looks = looks + 1 WHERE batch IN \
-               (SELECT batch FROM provider_batches WHERE state <> 'closed' AND provider = ?1 AND next_at <= ?2 \
-                ORDER BY next_at LIMIT ?4) \
-               RETURNING batch, name, requests, created_at, model, state, provider_id, looks - 1";
+    let sql = "-- sqlite/round.due\nUPDATE provider_batches SET next_at = ?2, looks = looks + 1 WHERE batch IN \
+               (SELECT batch FROM provider_batches WHERE state <> 'closed' AND next_at <= ?1 ORDER BY next_at LIMIT ?3) \
+               RETURNING batch, name, requests, created_at, model, state, provider_id, looks - 1, provider";
     let found = sqlx::query(sql)
-        .bind(provider)
         .bind(now.0)
         .bind(next_at.0)
         .bind(limit)
@@ -149,6 +147,7 @@ fn open(row: &SqliteRow) -> StoreResult<OpenBatch> {
             requests: row.try_get(2)?,
             created_at: Timestamp(row.try_get(3)?),
         },
+        provider: row.try_get(8)?,
         model: row.try_get(4)?,
         state: BatchState::from_name(&state).ok_or_else(|| StoreError::Inconsistent {
             table: "provider_batches",
