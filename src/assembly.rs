@@ -21,7 +21,7 @@ use crate::{
     llm::{ChatModel, batch::BatchModel, counting::RequestCounter},
     notice::Notices,
     schedule::{Schedule, ScheduleSettings},
-    snapshot::Snapshots,
+    snapshot::{Snapshots, project::ProjectSnapshots},
     store::{
         AppendRules, MaterialLimits, Store, StoreResult,
         archive::Archive,
@@ -51,6 +51,8 @@ pub struct Parts {
     pub schedule: Schedule,
     /// Answers readers.
     pub snapshots: Arc<Snapshots>,
+    /// Answers readers of projects' summaries.
+    pub projects: Arc<ProjectSnapshots>,
     /// Counts.
     pub metrics: Metrics,
     /// The time.
@@ -97,6 +99,13 @@ impl Parts {
                 metrics.clone(),
                 schedule_settings(config),
             ),
+            projects: Arc::new(ProjectSnapshots::new(
+                shared(),
+                Arc::clone(&ceiling),
+                time(),
+                summary_policy(&config.summary),
+                redactor.clone(),
+            )),
             snapshots: Arc::new(
                 Snapshots::new(shared(), ceiling, time(), config.summary.max_tokens).redacting(redactor),
             ),
@@ -139,7 +148,9 @@ impl Parts {
 
     /// Keeps the snapshots fresh until `stop`.
     pub async fn follow_changes(self, stop: CancellationToken) {
-        self.snapshots.follow(self.notices.changes(), stop).await;
+        let agents = self.snapshots.follow(self.notices.changes(), stop.clone());
+        let projects = self.projects.follow(self.notices.changes(), stop);
+        tokio::join!(agents, projects);
     }
 }
 
@@ -256,7 +267,8 @@ fn worker_settings(config: &Config, owner: &str, seed: u64) -> WorkerSettings {
     }
 }
 
-fn summary_policy(config: &config::SummaryConfig) -> SummaryPolicy {
+/// How documents are composed.
+pub fn summary_policy(config: &config::SummaryConfig) -> SummaryPolicy {
     SummaryPolicy {
         max_tokens: config.max_tokens,
         append_below: config.append_below,
