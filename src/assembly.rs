@@ -18,7 +18,11 @@ use crate::{
     },
     journal::live::{Journal, LiveJournal},
     keeper::Keeper,
-    llm::{ChatModel, batch::BatchModel, counting::RequestCounter},
+    llm::{
+        ChatModel,
+        batch::{BatchModel, RESULTS_BYTES_MAX},
+        counting::RequestCounter,
+    },
     notice::Notices,
     schedule::{Schedule, ScheduleSettings},
     snapshot::{Snapshots, project::ProjectSnapshots},
@@ -37,6 +41,11 @@ pub use model::{batch_model, model};
 
 /// Characters of a prompt per token that an update may take in: prose has about four, JSON fewer.
 const PROMPT_CHARS_PER_TOKEN: i64 = 4;
+
+/// Bytes of a token in the results of a batch, at most: few tokens have more than a word, and JSON escapes some letters.
+const RESULT_BYTES_PER_TOKEN: i64 = 16;
+/// Bytes of one result beside its answer.
+const RESULT_BYTES_AROUND: i64 = 16_384;
 
 /// All that runs in a daemon, over one store.
 #[derive(Clone)]
@@ -127,7 +136,7 @@ impl Parts {
     #[must_use]
     pub fn with_batches(
         self,
-        config: &config::BatchConfig,
+        config: &Config,
         store: Arc<dyn BatchStore>,
         model: Option<Arc<dyn BatchModel>>,
     ) -> Self {
@@ -135,13 +144,7 @@ impl Parts {
         let worker = self.worker.with_batches(Batching {
             store,
             model,
-            settings: BatchSettings {
-                gather_ms: config.gather_ms,
-                requests_max: config.requests_max,
-                bytes_max: config.bytes_max,
-                open_max: config.open_max,
-                max_wait_ms: config.max_wait_ms,
-            },
+            settings: batch_settings(config),
         });
         Self { worker, ..self }
     }
@@ -267,6 +270,24 @@ fn worker_settings(config: &Config, owner: &str, seed: u64) -> WorkerSettings {
     }
 }
 
+fn batch_settings(config: &Config) -> BatchSettings {
+    let (batch, model) = (&config.batch, &config.model);
+    let answer_tokens = model
+        .output_tokens_max
+        .saturating_add(model.thinking_reserve_tokens);
+    let answer_bytes = answer_tokens
+        .saturating_mul(RESULT_BYTES_PER_TOKEN)
+        .saturating_add(RESULT_BYTES_AROUND);
+    let readable = i64::try_from(RESULTS_BYTES_MAX).unwrap_or(i64::MAX) / answer_bytes;
+    BatchSettings {
+        gather_ms: batch.gather_ms,
+        requests_max: batch.requests_max.min(readable).max(1),
+        bytes_max: batch.bytes_max,
+        open_max: batch.open_max,
+        max_wait_ms: batch.max_wait_ms,
+    }
+}
+
 /// How documents are composed.
 pub fn summary_policy(config: &config::SummaryConfig) -> SummaryPolicy {
     SummaryPolicy {
@@ -294,5 +315,20 @@ fn schedule_settings(config: &Config) -> ScheduleSettings {
         reconcile_ms: config.queue.reconcile_ms,
         max_wait_ms: config.queue.max_wait_ms,
         attempts_max: config.queue.attempts_max,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_results_of_a_batch_can_be_read() {
+        let mut config = Config::default();
+        assert_eq!(batch_settings(&config).requests_max, config.batch.requests_max);
+        config.model.output_tokens_max = 1_000_000;
+        assert_eq!(batch_settings(&config).requests_max, 4);
+        config.model.thinking_reserve_tokens = i64::MAX;
+        assert_eq!(batch_settings(&config).requests_max, 1);
     }
 }

@@ -81,7 +81,7 @@ async fn serve(config: &Config, environment: &Environment) -> Result<ExitCode, F
         .with_context(|| format!("making {}; see journal.dir", config.journal.dir))?;
     let parts = Parts::new(config, shared, model, Arc::new(SystemClock), OWNER, seed)
         .with_journal(journal)
-        .with_batches(&config.batch, store.clone(), batch_model);
+        .with_batches(config, store.clone(), batch_model);
     let reclaimed = store.reclaim(OWNER, parts.clock.now()).await?;
     if let Err(error) = parts.keeper.recall_calibrations().await {
         warn!(%error, "calibration.unreadable");

@@ -88,7 +88,7 @@ fn the_reference_is_the_default() {
     batch.gather_ms = 300000
     batch.max_wait_ms = 14400000
     batch.open_max = 10
-    batch.requests_max = 500
+    batch.requests_max = 400
     context.alternation = "merge"
     context.anchor = true
     context.max_tokens = 160000

@@ -1,6 +1,9 @@
 //! Batches from end to end: what may wait is asked together, what is urgent isn't, and whatever fails, each exchange is
 //! covered once and paid for at most twice.
 
+mod faults;
+mod lost;
+
 use std::sync::Arc;
 
 use recapd::{
@@ -12,7 +15,7 @@ use recapd::{
         time::{HOUR_MS, MINUTE_MS},
         work::Reason,
     },
-    llm::batch::{self as llm, BatchModel},
+    llm::batch::BatchModel,
     store::batch::BatchFigures,
     worker::{Courier, Outcome},
 };
@@ -20,20 +23,14 @@ use recapd::{
 use crate::support::{
     backend::Backend as _,
     conversation::{agent, native},
-    fake_provider::{
-        FakeProvider, Shape,
-        batches::{BatchCall, Fate, Hitch},
-    },
+    fake_provider::{FakeProvider, Shape, batches::Fate},
     flaky_batches::FlakyBatches,
-    flaky_store::When,
     rig::{self, Rig},
     scripted::Reply,
 };
 
 /// The providers that answer batches.
 const SHAPES: [Shape; 4] = [Shape::Anthropic, Shape::OpenAi, Shape::Responses, Shape::Gemini];
-/// Whatever goes wrong once is over after so many looks.
-const LOOKS_MAX: usize = 12;
 
 /// A daemon that asks in batches, and a provider. What isn't asked in batches is asked of the scripted model.
 struct BatchRig {
@@ -75,7 +72,7 @@ impl BatchRig {
             inner: rig.db.batches(),
             plan: Arc::clone(&rig.flaky),
         });
-        rig.parts = rig.parts.with_batches(&config.batch, store, model(&config));
+        rig.parts = rig.parts.with_batches(&config, store, model(&config));
         let courier = rig.parts.worker.courier().unwrap();
         Self {
             rig,
@@ -357,103 +354,6 @@ async fn a_rewind_makes_an_answer_late() {
 }
 
 #[tokio::test]
-async fn a_refused_batch_is_asked_directly() {
-    for shape in SHAPES {
-        let one = BatchRig::deferred(shape).await;
-        one.fake.batches().hitch(BatchCall::Create, Hitch::Refused(400));
-        one.look().await;
-        assert_eq!((one.questions("failed").await, one.fake.batches().made()), (1, 0));
-        assert_eq!(one.rig.drain().await, [Outcome::Completed]);
-        assert_eq!((one.rig.verify().await.pending, one.paid()), (0, 1));
-    }
-}
-
-/// Providers echo what they refuse.
-#[tokio::test]
-async fn errors_tell_neither_the_key_nor_the_question() {
-    for shape in SHAPES {
-        let fake = FakeProvider::start();
-        let model = model(&config(shape, &fake)).unwrap();
-        let call = llm::BatchCall {
-            key: "k".to_owned(),
-            body: "{\"secret\":\"the moon is made of cheese\"}".to_owned(),
-        };
-        let first = if matches!(shape, Shape::OpenAi | Shape::Responses) {
-            BatchCall::Upload
-        } else {
-            BatchCall::Create
-        };
-        for status in [400, 401, 429, 500] {
-            fake.batches().hitch(first, Hitch::Refused(status));
-            let refused = model.submit("recapd-1", std::slice::from_ref(&call)).await;
-            let error = refused.unwrap_err();
-            let said = format!("{error} {error:?}");
-            assert!(said.contains(&format!("status {status}")), "{said}");
-            assert!(!said.contains("a-key") && !said.contains("cheese"), "{said}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_batch_of_another_provider_is_given_up() {
-    let mut one = BatchRig::sent(Shape::Anthropic).await;
-    let config = config(Shape::Gemini, &one.fake);
-    let parts = one.rig.parts.clone();
-    one.rig.parts = parts.with_batches(&config.batch, one.rig.db.batches(), model(&config));
-    one.courier = one.rig.parts.worker.courier().unwrap();
-    one.look().await;
-    assert_eq!(one.figures().await, BatchFigures::default());
-    assert_eq!(one.rig.drain().await, [Outcome::Completed]);
-    assert_eq!((one.rig.verify().await.pending, one.rig.model.calls()), (0, 1));
-}
-
-#[tokio::test]
-async fn a_batch_that_is_gone_is_asked_directly() {
-    for shape in SHAPES {
-        let one = BatchRig::sent(shape).await;
-        one.fake.batches().forget();
-        one.look().await;
-        assert_eq!(one.rig.drain().await, [Outcome::Completed], "{shape:?}");
-        assert_eq!((one.rig.verify().await.pending, one.rig.model.calls()), (0, 1));
-    }
-}
-
-/// Somebody else on the same account made batches: of these nothing is used.
-#[tokio::test]
-async fn a_lost_batch_is_found_among_others() {
-    for shape in SHAPES {
-        let one = BatchRig::deferred(shape).await;
-        for _ in 0..3 {
-            one.fake.batches().foreign(shape, 2);
-        }
-        one.fake.batches().hitch(BatchCall::Create, Hitch::Lost);
-        one.look().await;
-        assert_eq!(one.figures().await.intents, 1);
-        one.look().await;
-        assert_eq!(one.fake.batches().made(), 4, "{shape:?}: it isn't sent again");
-        assert_eq!(one.figures().await.submitted, 1);
-        one.fake.batches().end(&[Fate::Good]);
-        one.look().await;
-        assert_eq!(one.rig.drain().await, [Outcome::Completed], "{shape:?}");
-        assert_eq!((one.rig.verify().await.pending, one.rig.model.calls()), (0, 0));
-    }
-}
-
-/// Where there are no names a batch may be mistaken for ours: it has no answer for us, and costs one more call.
-#[tokio::test]
-async fn a_mistaken_batch_does_no_harm() {
-    let one = BatchRig::deferred(Shape::Anthropic).await;
-    one.fake.batches().hitch(BatchCall::Create, Hitch::Refused(504));
-    one.look().await;
-    one.fake.batches().foreign(Shape::Anthropic, 1);
-    one.look().await;
-    one.look().await;
-    assert_eq!(one.questions("failed").await, 1);
-    assert_eq!(one.rig.drain().await, [Outcome::Completed]);
-    assert_eq!((one.rig.verify().await.pending, one.paid()), (0, 1));
-}
-
-#[tokio::test]
 async fn batches_have_limits() {
     let fake = FakeProvider::start();
     let mut config = config(Shape::Anthropic, &fake);
@@ -481,110 +381,4 @@ async fn batches_have_limits() {
     one.look().await;
     one.look().await;
     assert_eq!(one.fake.batches().sizes(), [2, 2, 1]);
-}
-
-/// What goes wrong, once.
-#[derive(Clone, Copy, Debug)]
-enum Trouble {
-    /// The nth call of this operation of the database.
-    Store(&'static str, usize, When),
-    /// A call to the provider.
-    Provider(BatchCall, Hitch),
-}
-
-impl Trouble {
-    fn of_store() -> impl Iterator<Item = Self> {
-        let methods = [
-            "defer",
-            "batched_answer",
-            "gather",
-            "due_batches",
-            "batch_lines",
-            "move_batch",
-            "close_batch",
-            "known_batches",
-            "material",
-            "complete",
-            "claim",
-        ];
-        let nth = |method| {
-            [1, 2]
-                .into_iter()
-                .flat_map(move |nth| [When::Before, When::After].map(|when| Self::Store(method, nth, when)))
-        };
-        methods.into_iter().flat_map(nth)
-    }
-
-    fn of_provider() -> impl Iterator<Item = Self> {
-        let calls = [
-            BatchCall::Upload,
-            BatchCall::Create,
-            BatchCall::List,
-            BatchCall::Look,
-            BatchCall::Results,
-        ];
-        calls.into_iter().flat_map(|call| {
-            [Hitch::Refused(500), Hitch::Refused(429), Hitch::Lost].map(|hitch| Self::Provider(call, hitch))
-        })
-    }
-
-    fn prepare(self, one: &BatchRig) {
-        // The list is read, and the known batches, only when an answer was lost before.
-        if matches!(
-            self,
-            Self::Provider(BatchCall::List, _) | Self::Store("known_batches", ..)
-        ) {
-            one.fake.batches().hitch(BatchCall::Create, Hitch::Lost);
-        }
-        match self {
-            Self::Store(method, nth, when) => one.rig.flaky.fail(method, nth, when),
-            Self::Provider(call, hitch) => one.fake.batches().hitch(call, hitch),
-        }
-    }
-}
-
-/// The daemon is killed at every step, or what it talks to is: a new courier goes on where the old one was.
-#[tokio::test]
-async fn whatever_fails_nothing_is_lost_or_applied_twice() {
-    for trouble in Trouble::of_store().chain(Trouble::of_provider()) {
-        survives(Shape::Anthropic, trouble).await;
-    }
-    for shape in [Shape::Responses, Shape::Gemini] {
-        for trouble in Trouble::of_provider() {
-            survives(shape, trouble).await;
-        }
-    }
-}
-
-async fn survives(shape: Shape, trouble: Trouble) {
-    let mut one = BatchRig::new(shape).await;
-    one.rig.say(6).await;
-    trouble.prepare(&one);
-    for _ in 0..LOOKS_MAX {
-        drop(one.rig.parts.worker.drain().await);
-        one.try_look().await;
-        one.fake.batches().end(&[Fate::Good]);
-        one.courier = one.rig.parts.worker.courier().unwrap();
-    }
-    let report = one.rig.verify().await;
-    assert_eq!(report.pending, 0, "{shape:?} {trouble:?}");
-    assert!(
-        one.paid() <= 2,
-        "{shape:?} {trouble:?}: paid for {} times",
-        one.paid()
-    );
-    assert_eq!(
-        one.figures().await,
-        BatchFigures::default(),
-        "{shape:?} {trouble:?}"
-    );
-    let told = "SELECT count(*) FROM update_runs WHERE batched = 1 AND input_tokens > 0";
-    let billed = i64::try_from(one.fake.batches().billed()).unwrap();
-    assert!(
-        one.number(told).await <= billed,
-        "{shape:?} {trouble:?}: told once"
-    );
-    if let Trouble::Store(_, 1, _) = trouble {
-        assert_eq!(one.rig.flaky.met(), 1, "{trouble:?} happened");
-    }
 }
