@@ -18,24 +18,34 @@ use crate::{
     },
     journal::live::{Journal, LiveJournal},
     keeper::Keeper,
-    llm::{ChatModel, counting::RequestCounter},
+    llm::{
+        ChatModel,
+        batch::{BatchModel, RESULTS_BYTES_MAX},
+        counting::RequestCounter,
+    },
     notice::Notices,
     schedule::{Schedule, ScheduleSettings},
     snapshot::{Snapshots, project::ProjectSnapshots},
     store::{
         AppendRules, MaterialLimits, Store, StoreResult,
         archive::Archive,
+        batch::BatchStore,
         sqlite::{SqliteSettings, Synchronous},
     },
     telemetry::metrics::Metrics,
     tokenizer,
-    worker::{Worker, WorkerParts, WorkerSettings},
+    worker::{BatchSettings, Batching, Worker, WorkerParts, WorkerSettings},
 };
 
-pub use model::{model, models};
+pub use model::{batch_model, model, models};
 
 /// Characters of a prompt per token that an update may take in: prose has about four, JSON fewer.
 const PROMPT_CHARS_PER_TOKEN: i64 = 4;
+
+/// Bytes of a token in the results of a batch, at most: few tokens have more than a word, and JSON escapes some letters.
+const RESULT_BYTES_PER_TOKEN: i64 = 16;
+/// Bytes of one result beside its answer.
+const RESULT_BYTES_AROUND: i64 = 16_384;
 
 /// All that runs in a daemon, over one store.
 #[derive(Clone)]
@@ -120,6 +130,23 @@ impl Parts {
     pub fn with_journal(self, journal: LiveJournal) -> Self {
         let keeper = self.keeper.with_journal(journal);
         Self { keeper, ..self }
+    }
+
+    /// The same parts, of which the worker puts what may wait into batches for `model`, written down in `store`.
+    #[must_use]
+    pub fn with_batches(
+        self,
+        config: &Config,
+        store: Arc<dyn BatchStore>,
+        model: Option<Arc<dyn BatchModel>>,
+    ) -> Self {
+        let Some(model) = model else { return self };
+        let worker = self.worker.with_batches(Batching {
+            store,
+            model,
+            settings: batch_settings(config),
+        });
+        Self { worker, ..self }
     }
 
     /// Keeps the snapshots fresh until `stop`.
@@ -245,6 +272,24 @@ fn worker_settings(config: &Config, owner: &str, seed: u64) -> WorkerSettings {
     }
 }
 
+fn batch_settings(config: &Config) -> BatchSettings {
+    let (batch, model) = (&config.batch, &config.model);
+    let answer_tokens = model
+        .output_tokens_max
+        .saturating_add(model.thinking_reserve_tokens);
+    let answer_bytes = answer_tokens
+        .saturating_mul(RESULT_BYTES_PER_TOKEN)
+        .saturating_add(RESULT_BYTES_AROUND);
+    let readable = i64::try_from(RESULTS_BYTES_MAX).unwrap_or(i64::MAX) / answer_bytes;
+    BatchSettings {
+        gather_ms: batch.gather_ms,
+        requests_max: batch.requests_max.min(readable).max(1),
+        bytes_max: batch.bytes_max,
+        open_max: batch.open_max,
+        max_wait_ms: batch.max_wait_ms,
+    }
+}
+
 /// How documents are composed.
 pub fn summary_policy(config: &config::SummaryConfig) -> SummaryPolicy {
     SummaryPolicy {
@@ -272,5 +317,20 @@ fn schedule_settings(config: &Config) -> ScheduleSettings {
         reconcile_ms: config.queue.reconcile_ms,
         max_wait_ms: config.queue.max_wait_ms,
         attempts_max: config.queue.attempts_max,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_results_of_a_batch_can_be_read() {
+        let mut config = Config::default();
+        assert_eq!(batch_settings(&config).requests_max, config.batch.requests_max);
+        config.model.output_tokens_max = 1_000_000;
+        assert_eq!(batch_settings(&config).requests_max, 4);
+        config.model.thinking_reserve_tokens = i64::MAX;
+        assert_eq!(batch_settings(&config).requests_max, 1);
     }
 }

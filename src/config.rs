@@ -18,6 +18,7 @@ mod presets;
 mod reference;
 mod secret;
 mod sections;
+mod spelling;
 mod spend;
 
 use serde::{Deserialize, Serialize};
@@ -30,8 +31,8 @@ pub use loader::{Entry, Loaded, Loader, SYSTEM_FILE};
 pub use reference::json_schema;
 pub use secret::{KeyError, api_key, fallback_api_key};
 pub use sections::{
-    Ageing, AnthropicVersion, ContextConfig, ConvergenceConfig, DatabaseConfig, Effort, HttpConfig,
-    JournalConfig, LogConfig, LogFormat, LogLevel, ModelConfig, ModelMode, OutputLimitField,
+    Ageing, AnthropicVersion, BatchConfig, ContextConfig, ConvergenceConfig, DatabaseConfig, Effort,
+    HttpConfig, JournalConfig, LogConfig, LogFormat, LogLevel, ModelConfig, ModelMode, OutputLimitField,
     PerspectiveConfig, ProfileName, QueueConfig, ScheduleConfig, SessionConfig, SummaryConfig, Synchronous,
     WindowConfig, WorkerConfig,
 };
@@ -68,6 +69,8 @@ pub struct Config {
     pub fallback: FallbackConfig,
     /// What that may cost.
     pub spend: SpendConfig,
+    /// What is asked in batches.
+    pub batch: BatchConfig,
     /// The cron jobs.
     pub schedule: ScheduleConfig,
     /// The live journal.

@@ -3,6 +3,7 @@
 //! Invariant: nothing in here reads the time, draws a random number or waits. Whoever calls passes the time in.
 
 pub mod agent;
+pub mod batch;
 pub mod calibration;
 pub mod context;
 pub mod convergence;

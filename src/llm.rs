@@ -10,6 +10,7 @@
 //! ```
 
 pub mod anthropic;
+pub mod batch;
 pub mod breaker;
 pub mod chain;
 pub mod counting;

@@ -206,6 +206,12 @@ impl Schedule {
                 let took = self.clock.now().since_ms(started_at);
                 let took = Duration::from_millis(u64::try_from(took).unwrap_or(0));
                 self.metrics.queue.sampled(&figures(&sample), started_at, took);
+                let batches = &sample.batches;
+                self.metrics.batches.sampled(
+                    (batches.intents, batches.submitted),
+                    (batches.waiting, batches.out),
+                    batches.oldest_at,
+                );
             }
             Err(error) => {
                 self.metrics.service.db_error(DbErrorClass::Other);

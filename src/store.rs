@@ -7,6 +7,7 @@
 //! Every implementation passes the one conformance suite in `tests/it/store`.
 
 pub mod archive;
+pub mod batch;
 pub mod forget;
 mod project;
 pub mod recall;

@@ -13,7 +13,9 @@
 //! Invariant: whatever fails, the old summary stays; after the last attempt digests stand for the exchanges.
 
 mod ask;
+mod batch;
 mod condense;
+mod courier;
 mod heartbeat;
 mod postpone;
 mod update;
@@ -49,6 +51,8 @@ use crate::{
         labels::{DbErrorClass, FailureReason, UpdatePath},
     },
 };
+pub use batch::{BatchSettings, Batching};
+pub use courier::Courier;
 use heartbeat::Heartbeat;
 pub use update::Outcome;
 
@@ -142,6 +146,7 @@ pub struct Worker {
     owes_revisits: Arc<AtomicBool>,
     /// Models of which it was said that their price isn't known.
     unpriced: Arc<Mutex<BTreeSet<String>>>,
+    batching: Option<Batching>,
 }
 
 impl Worker {
@@ -156,7 +161,26 @@ impl Worker {
             random,
             owes_revisits: Arc::default(),
             unpriced: Arc::default(),
+            batching: None,
         }
+    }
+
+    /// The same worker, which puts what may wait into batches.
+    #[must_use]
+    pub fn with_batches(self, batching: Batching) -> Self {
+        let batching = Some(batching);
+        Self { batching, ..self }
+    }
+
+    /// Who carries its batches to the provider and the answers back, if it has any.
+    pub fn courier(&self) -> Option<Courier> {
+        let batching = self.batching.clone()?;
+        Some(Courier::new(
+            self.parts.clone(),
+            batching,
+            self.settings.prices.clone(),
+            self.settings.seed,
+        ))
     }
 
     /// Works until `soft` stops it: then nothing new is claimed, and it returns when what it holds is finished, or

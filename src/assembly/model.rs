@@ -11,6 +11,7 @@ use crate::{
     llm::{
         ChatModel, LlmError,
         anthropic::{Anthropic, AnthropicModel, ApiVersion},
+        batch::BatchModel,
         breaker::{Breaker, BreakerSettings, CircuitState, Listener},
         chain::Chain,
         gemini::{Gemini, GeminiModel},
@@ -38,21 +39,8 @@ pub fn model(config: &Config, api_key: Option<SecretString>) -> Result<Arc<dyn C
     let remote = remote_settings(&config.model, api_key);
     Ok(match config.model.mode {
         ModelMode::Offline => Arc::new(OfflineModel),
-        ModelMode::Anthropic => {
-            let version = match config.model.anthropic_version {
-                config::AnthropicVersion::June2023 => ApiVersion::June2023,
-                config::AnthropicVersion::October2026 => ApiVersion::October2026,
-            };
-            Arc::new(AnthropicModel::new(Anthropic { version }, remote)?)
-        }
-        ModelMode::OpenAi => {
-            let output_limit_field = match config.model.output_limit_field {
-                config::OutputLimitField::Auto => OutputLimitField::Auto,
-                config::OutputLimitField::MaxTokens => OutputLimitField::MaxTokens,
-                config::OutputLimitField::MaxCompletionTokens => OutputLimitField::MaxCompletionTokens,
-            };
-            Arc::new(OpenAiModel::new(OpenAiChat { output_limit_field }, remote)?)
-        }
+        ModelMode::Anthropic => Arc::new(AnthropicModel::new(anthropic(&config.model), remote)?),
+        ModelMode::OpenAi => Arc::new(OpenAiModel::new(openai(&config.model), remote)?),
         ModelMode::OpenAiResponses => Arc::new(ResponsesModel::new(Responses, remote)?),
         ModelMode::Gemini => Arc::new(GeminiModel::new(Gemini, remote)?),
         ModelMode::Ollama => {
@@ -147,6 +135,46 @@ pub(super) fn metrics(config: &Config, model: &Arc<dyn ChatModel>, now: Timestam
     });
     model.watch(&listener);
     metrics
+}
+
+/// The same model as [`model`] makes, for batches; none unless the configuration wants them.
+///
+/// # Errors
+/// When the client can't be built.
+pub fn batch_model(
+    config: &Config,
+    api_key: Option<SecretString>,
+) -> Result<Option<Arc<dyn BatchModel>>, LlmError> {
+    let remote = remote_settings(&config.model, api_key);
+    if !config.model.batch {
+        return Ok(None);
+    }
+    Ok(Some(match config.model.mode {
+        ModelMode::Offline | ModelMode::Ollama => return Ok(None),
+        ModelMode::Anthropic => Arc::new(AnthropicModel::new(anthropic(&config.model), remote)?),
+        ModelMode::OpenAi => Arc::new(OpenAiModel::new(openai(&config.model), remote)?),
+        ModelMode::OpenAiResponses => Arc::new(ResponsesModel::new(Responses, remote)?),
+        ModelMode::Gemini => Arc::new(GeminiModel::new(Gemini, remote)?),
+    }))
+}
+
+fn anthropic(config: &ModelConfig) -> Anthropic {
+    Anthropic {
+        version: match config.anthropic_version {
+            config::AnthropicVersion::June2023 => ApiVersion::June2023,
+            config::AnthropicVersion::October2026 => ApiVersion::October2026,
+        },
+    }
+}
+
+fn openai(config: &ModelConfig) -> OpenAiChat {
+    OpenAiChat {
+        output_limit_field: match config.output_limit_field {
+            config::OutputLimitField::Auto => OutputLimitField::Auto,
+            config::OutputLimitField::MaxTokens => OutputLimitField::MaxTokens,
+            config::OutputLimitField::MaxCompletionTokens => OutputLimitField::MaxCompletionTokens,
+        },
+    }
 }
 
 fn remote_settings(model: &ModelConfig, api_key: Option<SecretString>) -> RemoteSettings {

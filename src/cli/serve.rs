@@ -64,6 +64,8 @@ impl Serve {
 async fn serve(config: &Config, environment: &Environment) -> Result<ExitCode, Failed> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let model = open::models(config, environment, &clock)?;
+    let key = config::api_key(&config.model, environment)?;
+    let batch_model = assembly::batch_model(config, key).map_err(anyhow::Error::new)?;
     let store = Arc::new(SqliteStore::open(&assembly::sqlite_settings(&config.database)).await?);
     let listener = tokio::net::TcpListener::bind(config.http.listen)
         .await
@@ -78,7 +80,9 @@ async fn serve(config: &Config, environment: &Environment) -> Result<ExitCode, F
     let named = format!("{}/{}", model.provider(), model.model());
     let journal = assembly::live_journal(&config.journal, store.clone())
         .with_context(|| format!("making {}; see journal.dir", config.journal.dir))?;
-    let parts = Parts::new(config, shared, model, clock, OWNER, seed).with_journal(journal);
+    let parts = Parts::new(config, shared, model, clock, OWNER, seed)
+        .with_journal(journal)
+        .with_batches(config, store.clone(), batch_model);
     let reclaimed = store.reclaim(OWNER, parts.clock.now()).await?;
     // Their limits may be others by now.
     store.resume_paused(parts.clock.now()).await?;
@@ -103,6 +107,10 @@ fn start(lifecycle: &Lifecycle, parts: &Parts, config: &Config, listener: tokio:
         let (worker, soft) = (parts.worker.clone(), soft.clone());
         async move { worker.run(soft, hard).await }
     });
+    if let Some(courier) = parts.worker.courier() {
+        let soft = soft.clone();
+        lifecycle.spawn_vital("courier", async move { courier.run(soft).await });
+    }
     lifecycle.spawn_vital("schedule", {
         let (schedule, soft) = (parts.schedule.clone(), soft.clone());
         async move { schedule.run(soft).await }

@@ -1,5 +1,6 @@
 //! `recapd status`: the seed's dashboard block, from the database, so that a restart doesn't zero it.
 
+mod batches;
 mod spend;
 
 use std::process::ExitCode;
@@ -220,6 +221,7 @@ fn text(figures: &Figures, now: Timestamp, tokens_max: i64) -> String {
     lines
         .into_iter()
         .chain(spending)
+        .chain(batches::line(&sample.batches, now))
         .chain(calibrations)
         .collect::<Vec<_>>()
         .join("\n")

@@ -54,6 +54,7 @@ impl Config {
         found.extend(self.unusable_addresses());
         found.extend(self.talk());
         found.extend(self.unkeepable_spending());
+        found.extend(self.batchless());
         if let Err(error) = self.summary.redactor() {
             let text = format!("summary.redact_patterns: {error}");
             found.push(Violation::new(&["summary.redact_patterns"], text));
@@ -113,6 +114,17 @@ impl Config {
             ));
         }
         found
+    }
+
+    fn batchless(&self) -> Option<Violation> {
+        let mode = self.model.mode;
+        let text = format!(
+            "model.batch needs a provider that answers batches, not model.mode `{}`: one of `anthropic`, `openai`, \
+             `openai-responses`, `gemini`",
+            mode.word()
+        );
+        (self.model.batch && !mode.has_batches())
+            .then(|| Violation::new(&["model.batch", "model.mode"], text))
     }
 
     fn unusable_addresses(&self) -> Vec<Violation> {

@@ -14,7 +14,7 @@ use super::{
     error::{ConfigError, Origin, Problem},
     file::{self, Setting},
     keys::{Given, Keys},
-    presets,
+    presets, spelling,
 };
 
 /// The file that is read if none is named, and if it exists.
@@ -103,7 +103,7 @@ impl Loader {
         }
         let mut origins = BTreeMap::new();
         let mut table = keys.defaults().clone();
-        for Setting { origin, key, given } in settings {
+        for Setting { origin, key, given } in settings.into_iter().map(spelling::meant) {
             match read(&keys, &key, &given, &origin) {
                 Ok(value) => {
                     insert(&mut table, &key, value);
@@ -112,6 +112,7 @@ impl Loader {
                 Err(text) => problems.push(Problem { origin, text }),
             }
         }
+        spelling::complete(&mut table, &mut origins);
         presets::expand(&mut table, &mut origins);
         let config = Config::deserialize(table).expect("each value has been tried by itself");
         problems.extend(violations(&config, &origins));

@@ -349,6 +349,24 @@ pub struct ModelConfig {
     pub breaker_failures: i64,
     /// For how long, at first.
     pub breaker_rest_ms: i64,
+    /// Whether what may wait is asked in batches.
+    pub batch: bool,
+}
+
+/// `[batch]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BatchConfig {
+    /// How long a question waits for others.
+    pub gather_ms: i64,
+    /// The most questions of one batch.
+    pub requests_max: i64,
+    /// The most bytes of one batch.
+    pub bytes_max: i64,
+    /// The most open batches.
+    pub open_max: i64,
+    /// How long exchanges may wait for an answer.
+    pub max_wait_ms: i64,
 }
 
 impl ModelConfig {
@@ -402,6 +420,11 @@ impl ModelMode {
             Self::Gemini => "gemini",
             Self::Ollama => "ollama",
         }
+    }
+
+    /// Whether the provider answers batches.
+    pub fn has_batches(self) -> bool {
+        !matches!(self, Self::Offline | Self::Ollama)
     }
 
     /// This mode; for `offline` the one whose models are called like `model`, which may also stand behind a server that

@@ -39,6 +39,34 @@ fn documented() -> Vec<(String, String)> {
 }
 
 #[test]
+fn batches_have_two_spellings() {
+    for (sets, mode) in [
+        (&["model.mode=gemini", "model.batch=true"][..], ModelMode::Gemini),
+        (
+            &["model.mode=batch", "model.model=claude-haiku-5-5"],
+            ModelMode::Anthropic,
+        ),
+        (
+            &["model.mode=batch", "model.model=gpt-5.4-mini"],
+            ModelMode::OpenAi,
+        ),
+        (
+            &["model.mode=openai-responses", "model.mode=batch"],
+            ModelMode::OpenAiResponses,
+        ),
+        (
+            &["model.batch=true", "model.model=gemini-3.8-flash"],
+            ModelMode::Gemini,
+        ),
+    ] {
+        let config = load(None, &[], sets).unwrap().config;
+        assert_eq!((config.model.mode, config.model.batch), (mode, true), "{sets:?}");
+    }
+    let nameless = load(None, &[], &["model.mode=batch"]).unwrap_err();
+    assert!(nameless.contains("model.batch needs a provider"), "{nameless}");
+}
+
+#[test]
 #[expect(clippy::too_many_lines, reason = "most of them are a golden text")]
 fn the_reference_is_the_default() {
     let loaded = load(None, &[], &[]).unwrap();
@@ -56,6 +84,11 @@ fn the_reference_is_the_default() {
         .map(|entry| format!("{} = {}", entry.key, entry.value))
         .collect();
     insta::assert_snapshot!(shown.join("\n"), @r#"
+    batch.bytes_max = 16000000
+    batch.gather_ms = 300000
+    batch.max_wait_ms = 14400000
+    batch.open_max = 10
+    batch.requests_max = 400
     context.alternation = "merge"
     context.anchor = true
     context.max_tokens = 160000
@@ -89,6 +122,7 @@ fn the_reference_is_the_default() {
     model.anthropic_version = "2023-06-01"
     model.api_key_file = ""
     model.base_url = ""
+    model.batch = false
     model.breaker_failures = 5
     model.breaker_rest_ms = 30000
     model.concurrency = 8

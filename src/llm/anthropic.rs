@@ -4,6 +4,7 @@
 //! model. The form comes from `output_config.format`, and as little thinking as can be had from `output_config.effort`;
 //! older models know one or neither and are then asked without. The instructions are marked for the prompt cache.
 
+mod batch;
 mod wire;
 
 use reqwest::Url;

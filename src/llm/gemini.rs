@@ -3,6 +3,7 @@
 //! Thinking counts in `maxOutputTokens`, so the limit is sent with a reserve for it, and models that think are asked to
 //! do little of it: by a level from Gemini 3 on, by a budget before.
 
+mod batch;
 mod wire;
 
 use reqwest::Url;

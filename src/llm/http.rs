@@ -62,6 +62,11 @@ pub fn client(settings: &HttpSettings) -> Result<Client, LlmError> {
 /// Sends a request and reads the answer, whatever its status. Fails as [`LlmError::Transient`] when none comes, comes
 /// too late, breaks off or is too long.
 pub async fn send(request: RequestBuilder) -> Result<HttpReply, LlmError> {
+    send_for(request, RESPONSE_BYTES_MAX).await
+}
+
+/// As [`send`], for answers of at most `bytes_max` bytes.
+pub(super) async fn send_for(request: RequestBuilder, bytes_max: usize) -> Result<HttpReply, LlmError> {
     let mut response = request.send().await.map_err(unanswered)?;
     let mut reply = HttpReply {
         status: response.status(),
@@ -69,8 +74,8 @@ pub async fn send(request: RequestBuilder) -> Result<HttpReply, LlmError> {
         body: Vec::new(),
     };
     while let Some(chunk) = response.chunk().await.map_err(unanswered)? {
-        if reply.body.len() + chunk.len() > RESPONSE_BYTES_MAX {
-            let message = format!("the answer is longer than {RESPONSE_BYTES_MAX} bytes");
+        if reply.body.len() + chunk.len() > bytes_max {
+            let message = format!("the answer is longer than {bytes_max} bytes");
             return Err(LlmError::Transient(message.into()));
         }
         reply.body.extend_from_slice(&chunk);

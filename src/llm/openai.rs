@@ -1,6 +1,7 @@
 //! OpenAI's chat completions, and every server that speaks them: llama.cpp, vLLM, LM Studio, OpenRouter, LiteLLM. For
 //! Ollama there is its own API.
 
+pub(super) mod batch;
 mod dialect;
 mod wire;
 

@@ -4,6 +4,7 @@
 //! thinking), steps down when a server says that it doesn't know it, and remembers that for as long as it lives.
 //! Invariant: neither the key nor the prompt appears in an error, in a log or in debug output.
 
+pub(super) mod batch;
 pub(super) mod count;
 mod place;
 

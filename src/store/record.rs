@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CalibrationFigures, LastRun};
+use super::{CalibrationFigures, LastRun, batch::BatchFigures};
 use crate::domain::{
     agent::AgentId,
     context::ContextOptions,
@@ -430,6 +430,9 @@ pub struct RunRecord {
     pub cost_microusd: Option<i64>,
     /// The new document had to lose items for its size.
     pub truncated: bool,
+    /// The journal key of the answer that came from a batch, if this attempt tells what that cost: its tokens are among
+    /// the ones above, at the price of a batch.
+    pub batched: Option<String>,
 }
 
 /// An update, to be applied whole or not at all.
@@ -581,6 +584,9 @@ pub struct Sample {
     /// How far estimates of tokens are off.
     #[serde(default)]
     pub calibrations: Vec<CalibrationFigures>,
+    /// Batches at a provider.
+    #[serde(default)]
+    pub batches: BatchFigures,
 }
 
 impl Lease {

@@ -6,6 +6,7 @@
 mod agent;
 mod append;
 mod archive;
+mod batch;
 mod calibration;
 mod complete;
 mod edit;
@@ -67,7 +68,7 @@ use crate::domain::{
 use writer::Writer;
 
 /// The schema this recapd writes, one entry per migration.
-const MIGRATIONS: [(i64, &str, &str); 8] = [
+const MIGRATIONS: [(i64, &str, &str); 9] = [
     (
         1,
         "schema",
@@ -95,6 +96,11 @@ const MIGRATIONS: [(i64, &str, &str); 8] = [
         9,
         "recall",
         include_str!("../../migrations/sqlite/0009_recall.sql"),
+    ),
+    (
+        10,
+        "batches",
+        include_str!("../../migrations/sqlite/0010_batches.sql"),
     ),
 ];
 

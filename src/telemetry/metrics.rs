@@ -4,6 +4,7 @@
 //! set exists from the start at 0, else the first failure would be invisible to `increase()`. The word `summary` is
 //! reserved by Prometheus, so the summary is called document here.
 
+mod batches;
 mod documents;
 mod exposition;
 pub mod labels;
@@ -23,6 +24,7 @@ use prometheus_client::{
     registry::{Metric, Registry},
 };
 
+pub use batches::Batches;
 pub use documents::Documents;
 pub use provider::{Circuit, Provider, ProviderTokens};
 pub use queue::{Queue, Sample};
@@ -49,6 +51,8 @@ pub struct Groups {
     pub updates: Updates,
     /// Summaries.
     pub documents: Documents,
+    /// Batches at a provider.
+    pub batches: Batches,
     /// The queue, and what is sampled from the database.
     pub queue: Queue,
     /// Messages coming in and exchanges leaving.
@@ -71,6 +75,7 @@ impl Metrics {
         Self(Arc::new(Groups {
             updates: Updates::register(own),
             documents: Documents::register(own),
+            batches: Batches::register(own),
             queue: Queue::register(own),
             window: Window::register(own),
             talk: Talk::register(own),

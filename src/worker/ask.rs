@@ -7,13 +7,14 @@ use tracing::{debug, warn};
 use super::{Hold, Worker, condense::CondenseError, reason, span};
 use crate::{
     domain::{
+        agent::AgentId,
         price::Usage,
         reply::Answer,
         spend::{Spent, day_start, next_day},
         summary::item::{ItemDraft, Origin},
     },
     llm::{ChatModel, LlmError, ModelAnswer, ModelRequest, Wait, offline::OFFLINE},
-    store::{JournalledAnswer, Paused, RunRecord, StoredExchange},
+    store::{JournalledAnswer, Paused, RunRecord, StoreResult, StoredExchange},
     telemetry::metrics::{
         ProviderTokens,
         labels::{DbErrorClass, PostponeReason, ProviderErrorClass},
@@ -218,7 +219,15 @@ impl Worker {
 
     /// What was spent today must leave something for another call, what this run spent included.
     async fn check_limits(&self, hold: &Hold, run: &RunRecord) -> Result<(), CondenseError> {
-        let (agent, now) = (&hold.lease.agent, self.parts.clock.now());
+        match self.used_up(&hold.lease.agent, run).await? {
+            None => Ok(()),
+            Some(paused) => Err(CondenseError::Paused(paused)),
+        }
+    }
+
+    /// Whether a limit of the day is used up, what this run spent included; and until when.
+    pub(super) async fn used_up(&self, agent: &AgentId, run: &RunRecord) -> StoreResult<Option<Paused>> {
+        let now = self.parts.clock.now();
         let spending = self.parts.store.spending(agent, day_start(now)).await?;
         let so_far = Spent {
             calls: run.model_calls,
@@ -228,22 +237,15 @@ impl Worker {
         };
         let limits = &self.settings.spend;
         let (by_agent, by_all) = (spending.agent.plus(so_far), spending.all.plus(so_far));
-        match limits.used_up(&spending.settings, by_agent, by_all) {
-            None => Ok(()),
-            Some(limit) => Err(CondenseError::Paused(Paused {
-                limit,
-                until: next_day(now),
-            })),
-        }
+        let limit = limits.used_up(&spending.settings, by_agent, by_all);
+        Ok(limit.map(|limit| Paused {
+            limit,
+            until: next_day(now),
+        }))
     }
 
     fn bill(&self, model: &dyn ChatModel, tokens: ProviderTokens, run: &mut RunRecord) {
-        let usage = Usage {
-            input: tokens.input,
-            cached_input: tokens.cache_read,
-            cache_write: tokens.cache_write,
-            output: tokens.output,
-        };
+        let usage = usage_of(tokens);
         run.input_tokens += tokens.input + tokens.cache_read + tokens.cache_write;
         run.output_tokens += tokens.output;
         let (provider, name) = (model.provider(), model.model());
@@ -280,15 +282,30 @@ fn origin(model: &dyn ChatModel) -> Origin {
     }
 }
 
+/// What an answer was made of, by what it costs.
+pub(super) fn tokens_of(answer: &ModelAnswer) -> ProviderTokens {
+    ProviderTokens {
+        input: answer.input_tokens - answer.cached_input_tokens - answer.cache_write_tokens,
+        cache_read: answer.cached_input_tokens,
+        cache_write: answer.cache_write_tokens,
+        output: answer.output_tokens,
+    }
+}
+
+/// The same for the price table.
+pub(super) fn usage_of(tokens: ProviderTokens) -> Usage {
+    Usage {
+        input: tokens.input,
+        cached_input: tokens.cache_read,
+        cache_write: tokens.cache_write,
+        output: tokens.output,
+    }
+}
+
 /// What a call took. Of one that was billed for nothing of use no figures are told, so the most it can have taken counts.
 fn tokens(answer: &Result<ModelAnswer, LlmError>, request: &ModelRequest) -> ProviderTokens {
     match answer {
-        Ok(answer) => ProviderTokens {
-            input: answer.input_tokens - answer.cached_input_tokens - answer.cache_write_tokens,
-            cache_read: answer.cached_input_tokens,
-            cache_write: answer.cache_write_tokens,
-            output: answer.output_tokens,
-        },
+        Ok(answer) => tokens_of(answer),
         Err(error) if error.is_billed() => {
             let bytes = request.prompt.system.len() + request.prompt.user.len();
             ProviderTokens {

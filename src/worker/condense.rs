@@ -161,10 +161,23 @@ impl Worker {
             };
             self.ask(hold, &question, run).await?
         };
-        let mut items = items_from(&told.drafts, &rows(exchanges), told.origin)?;
-        // What the model left out will be left out again: its digests are there to stay.
+        let mut items = Self::items(&told.drafts, exchanges, told.origin)?;
         for item in &mut items {
             item.provisional = told.stands_in;
+        }
+        Ok(items)
+    }
+
+    /// The items of an answer about `exchanges`.
+    pub(super) fn items(
+        drafts: &[ItemDraft],
+        exchanges: &[StoredExchange],
+        origin: Origin,
+    ) -> Result<Vec<Item>, CoverageError> {
+        let mut items = items_from(drafts, &rows(exchanges), origin)?;
+        // What the model left out will be left out again: its digests are there to stay.
+        for item in &mut items {
+            item.provisional = false;
         }
         Ok(items)
     }
@@ -207,7 +220,7 @@ impl Worker {
     }
 
     /// Names a question: the same question asked again, after a crash, has the same answer.
-    fn journal_key(&self, lease: &Lease, material: &Material, asked: &[i64]) -> String {
+    pub(super) fn journal_key(&self, lease: &Lease, material: &Material, asked: &[i64]) -> String {
         let (model, Material { version, lo, hi, .. }) = (&self.parts.model, material);
         // Which exchanges are revisited, the watermarks don't tell.
         let asked: Vec<String> = asked.iter().map(ToString::to_string).collect();

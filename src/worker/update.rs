@@ -2,7 +2,9 @@
 
 use tracing::{debug, error, info, warn};
 
-use super::{Hold, Interruption, Worker, condense::CondenseError, postpone::Waiting, reason, span};
+use super::{
+    Hold, Interruption, Worker, batch::Route, condense::CondenseError, postpone::Waiting, reason, span,
+};
 use crate::{
     domain::{
         summary::{
@@ -37,6 +39,8 @@ pub enum Outcome {
     Released,
     /// It waits for a provider, or for the next day.
     Postponed,
+    /// The question waits for a batch, and the row for its answer.
+    Deferred,
 }
 
 impl Outcome {
@@ -46,7 +50,7 @@ impl Outcome {
             Self::Completed | Self::Settled => Some(UpdateOutcome::Completed),
             Self::Retried | Self::Parked => Some(UpdateOutcome::Failed),
             Self::Superseded | Self::Released => Some(UpdateOutcome::Superseded),
-            Self::Postponed => None,
+            Self::Postponed | Self::Deferred => None,
         }
     }
 
@@ -110,6 +114,14 @@ impl Worker {
             if material.exchanges.is_empty() {
                 return self.without_pending(lease, &material, run).await;
             }
+            let material = match self.route(lease, material, run).await? {
+                Route::Direct(material) => *material,
+                Route::Deferred => return Ok(Outcome::Deferred),
+                Route::Paused(paused) => return Err(Trouble::Waiting(Waiting::Paused(paused))),
+                Route::Answered(material, items) => {
+                    return Ok(self.apply(lease, &material, items, None, run).await?);
+                }
+            };
             match self.condense(hold, &material, run).await {
                 Ok(items) => {
                     return self

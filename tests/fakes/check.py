@@ -316,9 +316,93 @@ def check_ollama(fakes):
         check(provider, "errors raised as the SDK's", is_right, raw)
 
 
+def bodies(fakes, provider):
+    return [request["body"] for request in fakes.requests(provider, False)[:2]]
+
+
+def get(url):
+    with urllib.request.urlopen(url) as answer:
+        return answer.read().decode()
+
+
+def check_anthropic_batches(fakes):
+    provider, url = "anthropic", fakes.url("anthropic")
+    client = anthropic.Anthropic(
+        base_url=url.removesuffix("/v1"), api_key=KEY, max_retries=0, _strict_response_validation=True
+    )
+    requests = [{"custom_id": f"k{i}", "params": body} for i, body in enumerate(bodies(fakes, provider))]
+    made = client.messages.batches.create(requests=requests)
+    check(provider, "batches read strictly", made.processing_status == "in_progress", made)
+    listed = client.messages.batches.list(limit=100)
+    check(provider, "batches read strictly", made.id in [batch.id for batch in listed], listed)
+    fakes.plan("end")
+    ended = client.messages.batches.retrieve(made.id)
+    check(provider, "batches read strictly", ended.processing_status == "ended", ended)
+    lines = get(f"{url}/messages/batches/{made.id}/results").splitlines()
+    kind = TypeAdapter(anthropic.types.messages.MessageBatchIndividualResponse)
+    results = {line.custom_id: line.result.type for line in (kind.validate_json(line) for line in lines)}
+    check(provider, "results read strictly", results == {"k0": "succeeded", "k1": "errored"}, results)
+
+
+def check_openai_batches(fakes):
+    client = openai.OpenAI(base_url=fakes.url("openai"), api_key=KEY, max_retries=0, _strict_response_validation=True)
+    for provider, endpoint in (("openai", "/v1/chat/completions"), ("openai-responses", "/v1/responses")):
+        lines = [
+            json.dumps({"custom_id": f"k{i}", "method": "POST", "url": endpoint, "body": body})
+            for i, body in enumerate(bodies(fakes, provider))
+        ]
+        file = client.files.create(file=("questions.jsonl", "\n".join(lines).encode()), purpose="batch")
+        made = client.batches.create(
+            input_file_id=file.id, endpoint=endpoint, completion_window="24h", metadata={"recapd_batch": "a-name"}
+        )
+        check(provider, "batches read strictly", made.status == "in_progress", made)
+        names = {batch.id: batch.metadata["recapd_batch"] for batch in client.batches.list(limit=100)}
+        check(provider, "batches read strictly", names[made.id] == "a-name", names)
+        fakes.plan("end")
+        ended = client.batches.retrieve(made.id)
+        check(provider, "batches read strictly", ended.status == "completed", ended)
+        results = [json.loads(line) for line in client.files.content(ended.output_file_id).text.splitlines()]
+        answers = {line["custom_id"]: line["response"] for line in results}
+        kind = openai.types.chat.ChatCompletion if provider == "openai" else openai.types.responses.Response
+        kind.model_validate(answers["k0"]["body"])
+        is_right = [answers[key]["status_code"] for key in ("k0", "k1")] == [200, 400]
+        check(provider, "results read strictly", is_right, answers)
+
+
+def check_gemini_batches(fakes):
+    provider = "gemini"
+    url = fakes.url(provider)
+    client = google.genai.Client(
+        api_key=KEY,
+        http_options=gemini.HttpOptions(base_url=url.removesuffix("/v1beta"), api_version="v1beta"),
+    )
+    asked = [
+        gemini.InlinedRequest(contents=body["contents"], metadata={"key": f"k{i}"})
+        for i, body in enumerate(bodies(fakes, provider))
+    ]
+    made = client.batches.create(model="small-model", src=asked, config={"display_name": "a-name"})
+    check(provider, "batches read strictly", made.display_name == "a-name" and not made.done, made)
+    names = {batch.name: batch.display_name for batch in client.batches.list(config={"page_size": 100})}
+    check(provider, "batches read strictly", names[made.name] == "a-name", names)
+    fakes.plan("end")
+    ended = client.batches.get(name=made.name)
+    check(provider, "batches read strictly", ended.state == "JOB_STATE_SUCCEEDED", ended)
+    results = {line.metadata["key"]: line for line in ended.dest.inlined_responses}
+    is_right = bool(results["k0"].response.candidates) and bool(results["k1"].error.message)
+    check(provider, "results read strictly", is_right, results)
+
+
 def main():
     fakes = Fakes(sys.argv[1])
-    for check_provider in (check_anthropic, check_openai, check_gemini, check_ollama):
+    for check_provider in (
+        check_anthropic,
+        check_openai,
+        check_gemini,
+        check_ollama,
+        check_anthropic_batches,
+        check_openai_batches,
+        check_gemini_batches,
+    ):
         check_provider(fakes)
     fakes.stop()
     for (provider, what), count in sorted(done.items()):

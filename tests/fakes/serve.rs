@@ -2,7 +2,7 @@
 //!
 //! Prints one line of JSON: the addresses, and the bodies of the requests that recapd sends, in every wording. Then it
 //! reads a line at a time: the name of what shall be done with the next request (answered by `ok`), or `last` (answered
-//! by the body that came in last). It ends with its input.
+//! by the body that came in last), or `end` (all batches end). It ends with its input.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -30,7 +30,7 @@ use recapd::{
 };
 use serde_json::{Value, json};
 
-use support::fake_provider::{Call, FakeProvider, Planned, Shape, Trouble, Wait};
+use support::fake_provider::{Call, FakeProvider, Planned, Shape, Trouble, Wait, batches::Fate};
 
 #[path = "../it/support"]
 mod support {
@@ -73,6 +73,10 @@ async fn main() {
     say(&json!({"base_urls": addresses, "requests": requests}).to_string());
     for line in std::io::stdin().lock().lines() {
         match line.unwrap().as_str() {
+            "end" => {
+                fake.batches().end(&[Fate::Good, Fate::Errored]);
+                say("ok");
+            }
             "last" => say(&fake.requests().pop().unwrap().body.to_string()),
             name => {
                 fake.plan([planned(name).unwrap_or_else(|| panic!("unknown: {name}"))]);

@@ -1,6 +1,7 @@
 //! The daemon with a provider that misbehaves: the old summary stays, the queue recovers by itself, failures are
 //! counted.
 
+mod batches;
 mod providers;
 mod resilience;
 
@@ -21,6 +22,7 @@ const TIMEOUT_MS: u64 = 300;
 /// The real binary on a database of its own.
 struct Daemon {
     child: Child,
+    settings: Vec<String>,
     address: SocketAddr,
     client: reqwest::Client,
     folder: tempfile::TempDir,
@@ -56,16 +58,9 @@ impl Daemon {
             "fallback.mode=none".to_owned(),
             "model.breaker_failures=0".to_owned(),
         ];
-        let all = own.iter().map(String::as_str).chain(settings.iter().copied());
-        let child = Command::new(assert_cmd::cargo::cargo_bin("recapd"))
-            .env_clear()
-            .envs(environment.iter().copied())
-            .arg("serve")
-            .args(all.flat_map(|setting| ["--set", setting]))
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
+        let all = own.into_iter().chain(settings.iter().copied().map(str::to_owned));
+        let settings: Vec<String> = all.collect();
+        let child = spawn(&settings, environment, log);
         let http = recapd::llm::http::HttpSettings {
             timeout_ms: 5_000,
             connect_timeout_ms: 1_000,
@@ -73,10 +68,22 @@ impl Daemon {
         };
         Self {
             child,
+            settings,
             address,
             client: recapd::llm::http::client(&http).unwrap(),
             folder,
         }
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts again what was killed.
+    async fn revive(&mut self) {
+        self.child = spawn(&self.settings, &[], Stdio::inherit());
+        self.until_ready().await;
     }
 
     fn url(&self, path: &str) -> String {
@@ -150,6 +157,18 @@ impl Daemon {
         })
         .await;
     }
+}
+
+fn spawn(settings: &[String], environment: &[(&str, &str)], log: Stdio) -> Child {
+    Command::new(assert_cmd::cargo::cargo_bin("recapd"))
+        .env_clear()
+        .envs(environment.iter().copied())
+        .arg("serve")
+        .args(settings.iter().flat_map(|setting| ["--set", setting]))
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .unwrap()
 }
 
 impl Drop for Daemon {

@@ -4,6 +4,7 @@
 
 mod append;
 mod archive;
+mod batch;
 mod complete;
 mod edit;
 mod fences;
@@ -70,6 +71,11 @@ macro_rules! every_test {
                 a_crash_between_two_steps_loses_nothing, what_changed_meanwhile_is_respected,
                 an_update_under_way_reads_again, parent_and_child_count_for_themselves,
                 after_a_recount_the_window_is_as_if_lived, what_was_learned_is_kept;
+            batch: a_question_waits_without_a_lease, the_same_state_is_asked_about_once,
+                an_urgent_row_is_not_deferred, only_urgency_ends_the_wait, a_lost_lease_defers_nothing,
+                a_question_can_be_taken_back, what_is_forgotten_is_not_sent, a_batch_takes_the_oldest_within_limits, outdated_questions_are_withdrawn,
+                a_batch_is_looked_at_by_one, a_batch_moves_only_from_where_it_is, an_answer_is_journalled_and_wakes,
+                a_late_answer_is_dropped_and_told, a_batch_closes_once, what_ended_is_pruned, batches_are_counted;
             queue: an_enqueue_makes_one_row_and_counts_wakes, an_enqueue_never_shortens_a_backoff,
                 an_enqueue_never_shortens_a_lease, an_enqueue_only_raises_urgency, an_enqueue_for_nobody_is_refused, claims_go_by_due_time,
                 a_low_row_is_not_starved, each_row_is_claimed_once, a_failure_backs_off, a_failure_is_recorded,

@@ -4,6 +4,7 @@ pub(crate) mod backend;
 pub(crate) mod cases;
 pub(crate) mod conversation;
 pub(crate) mod fake_provider;
+pub(crate) mod flaky_batches;
 pub(crate) mod flaky_store;
 pub(crate) mod rig;
 pub(crate) mod scripted;

@@ -236,6 +236,11 @@ fn keys_that_must_fit_each_other_do() {
              --set: convergence.warn_at (1.5) must not be more than convergence.stop_at (0.95): 0 turns one off",
         ),
         (
+            "model.batch=true",
+            "model.batch needs a provider that answers batches, not model.mode `offline`: one of `anthropic`, `openai`, \
+             `openai-responses`, `gemini`",
+        ),
+        (
             "summary.merge_below=0.5",
             "summary.append_below (0.8) must not be more than summary.merge_below (0.5)",
         ),

@@ -2,8 +2,12 @@
 
 use sqlx::{Row as _, SqliteConnection};
 
-use super::super::{
-    AttemptError, ClaimRequest, ERROR_CHARS_MAX, Enqueued, Failure, Fence, RunRecord, StoreError, StoreResult,
+use super::{
+    super::{
+        AttemptError, ClaimRequest, ERROR_CHARS_MAX, Enqueued, Failure, Fence, RunRecord, StoreError,
+        StoreResult,
+    },
+    batch,
 };
 use crate::domain::{
     agent::AgentId,
@@ -25,7 +29,8 @@ pub(super) struct Wake {
     pub(super) now: Timestamp,
 }
 
-/// Makes the row, or moves its wake counter on. Never shortens a lease, a backoff or a pause, never lowers the urgency.
+/// Makes the row, or moves its wake counter on. Never shortens a lease, a backoff or a pause, never lowers the urgency. A
+/// row that waits for a batch's answer goes on waiting, unless it is urgent now.
 pub(super) async fn enqueue(tx: &mut SqliteConnection, agent: &AgentId, wake: Wake) -> StoreResult<Enqueued> {
     let Wake {
         reason,
@@ -41,6 +46,7 @@ pub(super) async fn enqueue(tx: &mut SqliteConnection, agent: &AgentId, wake: Wa
                ON CONFLICT (agent_id) DO UPDATE SET wake_seq = q.wake_seq + 1, reasons = q.reasons | excluded.reasons, \
                priority = max(q.priority, excluded.priority), due_at = min(q.due_at, excluded.due_at), \
                visible_at = CASE WHEN q.lease_token IS NULL AND q.attempts = 0 AND q.paused_until IS NULL \
+                                 AND (q.deferred_at IS NULL OR excluded.priority >= ?7) \
                                  THEN min(q.visible_at, excluded.visible_at) ELSE q.visible_at END \
                RETURNING wake_seq, visible_at";
     let row = sqlx::query(sql)
@@ -50,6 +56,7 @@ pub(super) async fn enqueue(tx: &mut SqliteConnection, agent: &AgentId, wake: Wa
         .bind(now.0)
         .bind(visible_at.0)
         .bind(visible_at.plus_ms(Priority::slack_ms(level)).0)
+        .bind(Priority::High.level())
         .fetch_optional(&mut *tx)
         .await?
         .ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
@@ -123,7 +130,7 @@ async fn lease(
 ) -> StoreResult<Lease> {
     let token = next_token(tx).await?;
     let sql = "-- sqlite/queue.lease\nUPDATE summary_update_queue SET lease_token = ?2, lease_owner = ?3, \
-               leased_at = ?4, visible_at = ?5, claimed_wake = wake_seq, attempts = attempts + 1, \
+               leased_at = ?4, visible_at = ?5, claimed_wake = wake_seq, attempts = attempts + 1, deferred_at = NULL, \
                crashes = crashes + (lease_token IS NOT NULL), paused_until = NULL, paused_for = NULL \
                WHERE agent_id = ?1 RETURNING claimed_wake, attempts, crashes, reasons";
     let row = sqlx::query(sql)
@@ -321,8 +328,8 @@ pub(super) async fn record_run(
     let sql = "-- sqlite/queue.record_run\nINSERT INTO update_runs (agent_id, lease_token, attempt, trigger_reason, \
                outcome, path, version, covers_after, covers_through, exchanges, items_added, items_dropped, \
                document_tokens, truncated, provider, model, model_calls, input_tokens, output_tokens, error_class, \
-               error, started_at, finished_at, cost_microusd) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, \
-               ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)";
+               error, started_at, finished_at, cost_microusd, batched) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, \
+               ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25)";
     sqlx::query(sql)
         .bind(lease.agent.as_str())
         .bind(lease.token)
@@ -348,7 +355,8 @@ pub(super) async fn record_run(
         .bind(run.started_at.0)
         .bind(run.finished_at.0)
         .bind(run.cost_microusd)
-        .execute(tx)
+        .bind(run.batched.is_some())
+        .execute(&mut *tx)
         .await?;
-    Ok(())
+    batch::account(tx, &lease.agent, run).await
 }

@@ -4,7 +4,7 @@ use sqlx::{Row as _, SqliteConnection};
 
 use super::{
     super::{CalibrationFigures, Prune, Sample, StoreResult},
-    calibration, row, spending,
+    batch, calibration, row, spending,
 };
 use crate::domain::{
     spend::day_start,
@@ -82,7 +82,7 @@ pub(super) async fn prune(tx: &mut SqliteConnection, prune: Prune) -> StoreResul
             .await?
             .rows_affected();
     }
-    Ok(gone)
+    Ok(gone + batch::prune(tx, &prune).await?)
 }
 
 /// The figures of the moment, and those of the last `window_ms`.
@@ -112,8 +112,9 @@ pub(super) async fn sample(tx: &mut SqliteConnection, now: Timestamp, window_ms:
     let today = spending::of_all(&mut *tx, day_start(now)).await?;
     let (paused, paused_until) = spending::paused(&mut *tx).await?;
     let last_run = spending::last_run(&mut *tx).await?;
-    let calibrations = calibration::load(tx).await?;
+    let calibrations = calibration::load(&mut *tx).await?;
     Ok(Sample {
+        batches: batch::figures(tx).await?,
         calibrations: calibrations.iter().map(CalibrationFigures::from).collect(),
         ready: queue.try_get(0)?,
         scheduled: queue.try_get(1)?,

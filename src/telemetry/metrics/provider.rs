@@ -171,6 +171,15 @@ impl Provider {
     pub fn answered(&self, provider: &str, model: &str, tokens: ProviderTokens, took: Duration) {
         let model = self.model(provider, model);
         self.called(&model, RequestOutcome::Success, took);
+        self.bill(&model, tokens);
+    }
+
+    /// An answer came in a batch: its tokens are billed, and it took as long as the batch.
+    pub fn billed(&self, provider: &str, model: &str, tokens: ProviderTokens) {
+        self.bill(&self.model(provider, model), tokens);
+    }
+
+    fn bill(&self, model: &ModelLabels, tokens: ProviderTokens) {
         for (r#type, count) in [
             (TokenType::Input, tokens.input),
             (TokenType::CacheRead, tokens.cache_read),

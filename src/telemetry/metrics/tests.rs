@@ -100,6 +100,11 @@ fn names_types_and_numbers_of_series_are_the_contract() {
     recapd_aging_runs_total counter 2
     recapd_aging_last_success_timestamp_seconds gauge 1
     recapd_redactions_total counter 35
+    recapd_batches_total counter 2
+    recapd_batch_questions_total counter 5
+    recapd_batches_open gauge 2
+    recapd_batch_questions_open gauge 2
+    recapd_batches_oldest_timestamp_seconds gauge 1
     recapd_queue_wait_seconds histogram 1
     recapd_leases_expired_total counter 1
     recapd_lease_renewals_total counter 3

@@ -78,6 +78,13 @@ async fn the_status_shows_the_last_day() {
     insta::assert_snapshot!(serde_json::to_string_pretty(&status).unwrap(), @r#"
     {
       "agents": 1,
+      "batches": {
+        "intents": 0,
+        "oldest_at": null,
+        "out": 0,
+        "submitted": 0,
+        "waiting": 0
+      },
       "calibrations": [],
       "circuits": [],
       "completed": 1,

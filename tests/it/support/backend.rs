@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use recapd::store::{
     Store,
     archive::Archive,
+    batch::BatchStore,
     sqlite::{SqliteSettings, SqliteStore, Synchronous},
 };
 use sqlx::{AssertSqlSafe, Connection as _, Row as _, SqliteConnection, sqlite::SqliteConnectOptions};
@@ -21,7 +22,7 @@ pub(crate) const STATEMENT_LOG: &str = "RECAPD_TEST_STATEMENT_LOG";
 
 /// The tables whose contents make up a store's state. Not among them: the counter of lease tokens, which moves with
 /// every look at the queue.
-pub(crate) const TABLES: [&str; 17] = [
+pub(crate) const TABLES: [&str; 19] = [
     "agents",
     "message_log",
     "recounts",
@@ -39,6 +40,8 @@ pub(crate) const TABLES: [&str; 17] = [
     "model_answers",
     "update_runs",
     "schedule_slots",
+    "provider_batches",
+    "batch_requests",
 ];
 
 /// A fresh database. Statements given to it have to be good SQL in every dialect; times are copied from other
@@ -50,6 +53,9 @@ pub(crate) trait Backend: Send + Sync {
 
     /// The same store, as a place for whole histories.
     fn archive(&self) -> Arc<dyn Archive>;
+
+    /// The same store, as a place for questions in batches.
+    fn batches(&self) -> Arc<dyn BatchStore>;
 
     /// Runs a statement past the store. Returns how many rows it changed.
     async fn raw(&self, sql: &str) -> u64;
@@ -149,6 +155,10 @@ impl Backend for SqliteBackend {
     }
 
     fn archive(&self) -> Arc<dyn Archive> {
+        Arc::<SqliteStore>::clone(&self.store)
+    }
+
+    fn batches(&self) -> Arc<dyn BatchStore> {
         Arc::<SqliteStore>::clone(&self.store)
     }
 

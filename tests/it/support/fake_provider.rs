@@ -5,6 +5,7 @@
 //! providers' own clients (`scripts/check-fakes`).
 
 mod answer;
+pub(crate) mod batches;
 mod faults;
 mod shape;
 mod trouble;
@@ -18,9 +19,10 @@ use std::{
 };
 
 use axum::{
-    Json, Router,
-    extract::State,
-    http::{HeaderMap, StatusCode, Uri},
+    Router,
+    body::Bytes,
+    extract::{DefaultBodyLimit, State},
+    http::{HeaderMap, Method, StatusCode, Uri},
     response::{IntoResponse as _, Response},
 };
 use recapd::domain::prompt::FENCE_WORD;
@@ -28,6 +30,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use self::batches::Batches;
 pub(crate) use self::{
     shape::{Call, Shape},
     trouble::{Trouble, Wait},
@@ -128,6 +131,7 @@ struct Shared {
     otherwise: Mutex<Planned>,
     requests: Mutex<Vec<Recorded>>,
     arrived: watch::Sender<usize>,
+    batches: Batches,
 }
 
 /// The server.
@@ -150,6 +154,7 @@ impl FakeProvider {
             otherwise: Mutex::new(Planned::Good),
             requests: Mutex::default(),
             arrived: watch::Sender::new(0),
+            batches: Batches::default(),
         });
         let stop = CancellationToken::new();
         let thread = {
@@ -184,6 +189,11 @@ impl FakeProvider {
         self.shared.requests.lock().unwrap().clone()
     }
 
+    /// The batches that were made here.
+    pub(crate) fn batches(&self) -> &Batches {
+        &self.shared.batches
+    }
+
     /// Waits until `count` requests have come in since the start.
     pub(crate) async fn arrived(&self, count: usize) {
         let mut arrived = self.shared.arrived.subscribe();
@@ -214,7 +224,10 @@ fn serve(listener: TcpListener, shared: Arc<Shared>, stop: &CancellationToken) {
         .unwrap();
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-        let router = Router::new().fallback(respond).with_state(shared);
+        let router = Router::new()
+            .fallback(dispatch)
+            .layer(DefaultBodyLimit::disable())
+            .with_state(shared);
         tokio::select! {
             () = stop.cancelled() => {}
             served = axum::serve(listener, router) => served.unwrap(),
@@ -222,12 +235,27 @@ fn serve(listener: TcpListener, shared: Arc<Shared>, stop: &CancellationToken) {
     });
 }
 
-async fn respond(
+async fn dispatch(
     State(shared): State<Arc<Shared>>,
+    method: Method,
     uri: Uri,
     headers: HeaderMap,
-    Json(body): Json<Value>,
+    body: Bytes,
 ) -> Response {
+    let query = uri.query().unwrap_or_default();
+    if let Some(response) = shared
+        .batches
+        .respond(&method, uri.path(), query, &headers, &body)
+    {
+        return response;
+    }
+    match serde_json::from_slice(&body) {
+        Ok(body) => respond(&shared, &uri, headers, body).await,
+        Err(_) => StatusCode::BAD_REQUEST.into_response(),
+    }
+}
+
+async fn respond(shared: &Shared, uri: &Uri, headers: HeaderMap, body: Value) -> Response {
     let Some((shape, call)) = Shape::of(uri.path()) else {
         return StatusCode::NOT_FOUND.into_response();
     };

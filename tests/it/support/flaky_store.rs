@@ -97,7 +97,7 @@ impl FlakyStore {
         Some(plan.faults.remove(planned).2)
     }
 
-    async fn pass<T>(
+    pub(super) async fn pass<T>(
         &self,
         method: &'static str,
         call: impl Future<Output = StoreResult<T>> + Send,

@@ -5,7 +5,7 @@ use sqlx::{Row as _, SqliteConnection};
 use super::{
     super::{
         super::{Forget, StoreError, StoreResult},
-        agent, exchange,
+        agent, batch, exchange,
         fork::record,
         hold,
         lineage::{self, withdraw},
@@ -55,6 +55,7 @@ impl Purge<'_> {
         self.blank_removed(tx).await?;
         let versions = self.purge_versions(tx).await?;
         self.forget_answers(tx).await?;
+        batch::forget(tx, self.agent, self.request.now).await?;
         self.rewrite_fork(tx).await?;
         Ok((items, versions))
     }

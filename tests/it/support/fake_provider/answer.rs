@@ -65,7 +65,7 @@ fn good(request: &Recorded) -> Response {
     }
 }
 
-fn items(exchanges: &[i64], word: &str) -> String {
+pub(super) fn items(exchanges: &[i64], word: &str) -> String {
     let item = |exchange: &i64| {
         json!({
             "exchanges": {"first": exchange, "last": exchange},

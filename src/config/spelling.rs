@@ -1,0 +1,51 @@
+//! Another spelling: `model.mode = "batch"` stands for `model.batch = true`, with the provider by the model's name
+//! unless another source names it.
+
+use std::collections::BTreeMap;
+
+use toml::{Table, Value};
+
+use super::{ModelMode, error::Origin, file::Setting, keys::Given, loader::insert};
+
+const MODE: &str = "model.mode";
+const BATCH: &str = "model.batch";
+
+/// The setting that was meant.
+pub(super) fn meant(setting: Setting) -> Setting {
+    let is_batch = match &setting.given {
+        Given::Text(text) | Given::Toml(Value::String(text)) => text == "batch",
+        _ => false,
+    };
+    if setting.key != MODE || !is_batch {
+        return setting;
+    }
+    Setting {
+        key: BATCH.to_owned(),
+        given: Given::Toml(Value::Boolean(true)),
+        ..setting
+    }
+}
+
+/// Names the provider of a model that is to answer in batches, where nobody did.
+pub(super) fn complete(table: &mut Table, origins: &mut BTreeMap<String, Origin>) {
+    let model = table.get("model").and_then(Value::as_table);
+    let model = |key: &str| model.and_then(|model| model.get(key));
+    let is_batch = model("batch").and_then(Value::as_bool) == Some(true);
+    let name = model("model").and_then(Value::as_str).unwrap_or_default();
+    let mode = if name.starts_with("claude") {
+        ModelMode::Anthropic
+    } else if name.starts_with("gemini") {
+        ModelMode::Gemini
+    } else if name.starts_with("gpt") {
+        ModelMode::OpenAi
+    } else {
+        return;
+    };
+    let Some(origin) = origins.get(BATCH).cloned() else {
+        return;
+    };
+    if is_batch && !origins.contains_key(MODE) {
+        insert(table, MODE, Value::String(mode.word().to_owned()));
+        origins.insert(MODE.to_owned(), origin);
+    }
+}

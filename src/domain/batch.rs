@@ -1,0 +1,271 @@
+//! Batches at a provider: questions that may wait are asked together, at half the price and some hours later.
+//!
+//! ```text
+//!   questions   waiting ──gathered──► out ──► answered | failed | late (nobody waits for it any more)
+//!                  └──────────────► withdrawn (asked directly meanwhile)
+//!
+//!   batches     intent ──accepted──► submitted ──ended, results read──► closed
+//!                │  ▲                    │
+//!                │  └── not listed: send again (a few times)
+//!                └── refused ────────────┴── gone, or too old ────────► closed
+//! ```
+//!
+//! A batch is written down before it is sent, and no provider's call that makes one can be repeated safely. So whoever
+//! doesn't know whether a batch was made looks for it in the provider's list before it is sent again.
+
+use super::time::{HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
+
+/// A batch of which nobody knows whether it was made is looked for after so long: lists lag behind.
+pub const UNSURE_WAIT_MS: i64 = MINUTE_MS;
+/// A batch is sent at most so often.
+pub const SENDS_MAX: i64 = 5;
+/// No batch is waited for any longer: the slowest provider gives up after 48 hours.
+pub const LIFE_MAX_MS: i64 = 49 * HOUR_MS;
+/// Providers' clocks may be off by so much.
+const CLOCK_SKEW_MS: i64 = 10 * MINUTE_MS;
+const POLL_FIRST_MS: i64 = 30 * SECOND_MS;
+const POLL_MAX_MS: i64 = 10 * MINUTE_MS;
+
+/// What a question costs in a batch that costs `alone_microusd` asked directly: half, at all three providers. Rounded up.
+pub fn cost_in_batch_microusd(alone_microusd: i64) -> i64 {
+    alone_microusd.saturating_add(1) / 2
+}
+
+/// How far a batch has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchState {
+    /// Written down; the provider may or may not know it.
+    Intent,
+    /// The provider works on it.
+    Submitted,
+    /// Each of its questions has an outcome.
+    Closed,
+}
+
+impl BatchState {
+    /// All states.
+    pub const ALL: [Self; 3] = [Self::Intent, Self::Submitted, Self::Closed];
+
+    /// As it is stored.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Intent => "intent",
+            Self::Submitted => "submitted",
+            Self::Closed => "closed",
+        }
+    }
+
+    /// The state of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+}
+
+/// What became of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuestionOutcome {
+    /// Its answer is journalled; the next update of its agent uses it.
+    Answered,
+    /// There is no answer to use: it is asked directly.
+    Failed,
+    /// Its answer came when the summary had moved on.
+    Late,
+}
+
+impl QuestionOutcome {
+    /// As it is stored.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Failed => "failed",
+            Self::Late => "late",
+        }
+    }
+}
+
+/// What was seen of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// The provider took it, or lists it.
+    Accepted,
+    /// The provider refused it: nothing was made.
+    Refused,
+    /// Nobody knows: no answer came, or none that says so.
+    Unsure,
+    /// The provider doesn't list it.
+    Unlisted,
+    /// The provider works on it, or can't say.
+    Running,
+    /// The provider doesn't know it any more.
+    Gone,
+    /// It ended, and its results are read.
+    Read,
+}
+
+/// What to do with a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Look again after so long.
+    Wait {
+        /// In milliseconds.
+        wait_ms: i64,
+    },
+    /// Send it once more.
+    Send,
+    /// The provider has it: look after so long.
+    Submit {
+        /// In milliseconds.
+        wait_ms: i64,
+    },
+    /// Questions without an answer are asked directly.
+    Close,
+}
+
+/// What to do after `sight` of a batch in `state`, which was looked at `looks` times in that state, `age_ms` after it
+/// was written down. A sight that can't be in that state changes nothing.
+pub fn step(state: BatchState, sight: Sight, looks: i64, age_ms: i64) -> Step {
+    match (state, sight) {
+        (BatchState::Closed, _)
+        | (BatchState::Intent, Sight::Refused)
+        | (BatchState::Submitted, Sight::Gone | Sight::Read) => Step::Close,
+        _ if age_ms > LIFE_MAX_MS => Step::Close,
+        (BatchState::Intent, Sight::Accepted) => Step::Submit {
+            wait_ms: poll_wait_ms(0),
+        },
+        (BatchState::Intent, Sight::Unlisted) if looks < SENDS_MAX => Step::Send,
+        (BatchState::Intent, Sight::Unlisted) => Step::Close,
+        (BatchState::Intent, _) => Step::Wait {
+            wait_ms: UNSURE_WAIT_MS,
+        },
+        (BatchState::Submitted, _) => Step::Wait {
+            wait_ms: poll_wait_ms(looks),
+        },
+    }
+}
+
+/// How long to wait after so many looks: most batches end within the hour, some take a day.
+fn poll_wait_ms(looks: i64) -> i64 {
+    let doublings = u32::try_from(looks.clamp(0, 10)).unwrap_or(0);
+    (POLL_FIRST_MS << doublings).min(POLL_MAX_MS)
+}
+
+/// A batch that may have been made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// What the provider was told to call it.
+    pub name: String,
+    /// How many questions it has.
+    pub requests: i64,
+    /// When it was written down.
+    pub created_at: Timestamp,
+}
+
+/// A batch as a provider lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The provider's id.
+    pub id: String,
+    /// What it is called, where the provider keeps that.
+    pub name: Option<String>,
+    /// How many questions it has, where the provider tells.
+    pub requests: Option<i64>,
+    /// When it was made, where the provider tells.
+    pub created_at: Option<Timestamp>,
+}
+
+impl Wanted {
+    /// Whether `listed` is this batch. A provider that keeps no name is believed by time and size; should it be another
+    /// one, none of its results is of any use, and the questions are asked directly.
+    pub fn is(&self, listed: &Listed) -> bool {
+        match &listed.name {
+            Some(name) => *name == self.name,
+            None => listed.requests == Some(self.requests) && !self.is_after(listed),
+        }
+    }
+
+    /// Whether `listed` was made before this batch could have been: lists are sorted, the newest first.
+    pub fn is_after(&self, listed: &Listed) -> bool {
+        listed
+            .created_at
+            .is_some_and(|at| at.plus_ms(CLOCK_SKEW_MS) < self.created_at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: i64 = 24 * HOUR_MS;
+
+    #[test]
+    fn every_transition() {
+        use BatchState::{Closed, Intent, Submitted};
+        let wait = |wait_ms| Step::Wait { wait_ms };
+        let cases = [
+            (Intent, Sight::Accepted, 0, 0, Step::Submit { wait_ms: 30_000 }),
+            (Intent, Sight::Refused, 0, 0, Step::Close),
+            (Intent, Sight::Unsure, 0, 0, wait(60_000)),
+            (Intent, Sight::Unsure, 99, DAY, wait(60_000)),
+            (Intent, Sight::Unsure, 99, 3 * DAY, Step::Close),
+            (Intent, Sight::Unlisted, 1, 0, Step::Send),
+            (Intent, Sight::Unlisted, 5, 0, Step::Close),
+            (Intent, Sight::Unlisted, 1, 3 * DAY, Step::Close),
+            (Intent, Sight::Gone, 1, 0, wait(60_000)),
+            (Submitted, Sight::Running, 0, 0, wait(30_000)),
+            (Submitted, Sight::Running, 1, 0, wait(60_000)),
+            (Submitted, Sight::Running, 2, 0, wait(120_000)),
+            (Submitted, Sight::Running, 200, DAY, wait(600_000)),
+            (Submitted, Sight::Running, 200, 3 * DAY, Step::Close),
+            (Submitted, Sight::Unsure, 2, 0, wait(120_000)),
+            (Submitted, Sight::Gone, 2, 0, Step::Close),
+            (Submitted, Sight::Read, 2, 0, Step::Close),
+            (Submitted, Sight::Unlisted, 2, 0, wait(120_000)),
+            (Closed, Sight::Running, 0, 0, Step::Close),
+        ];
+        for (state, sight, looks, age_ms, expected) in cases {
+            let got = step(state, sight, looks, age_ms);
+            assert_eq!(got, expected, "{state:?} {sight:?} {looks} {age_ms}");
+        }
+    }
+
+    #[test]
+    fn a_batch_costs_half() {
+        for (alone, in_batch) in [(0, 0), (1, 1), (2, 1), (3, 2), (1_000, 500)] {
+            assert_eq!(cost_in_batch_microusd(alone), in_batch);
+        }
+    }
+
+    #[test]
+    fn states_keep_their_names() {
+        for state in BatchState::ALL {
+            assert_eq!(BatchState::from_name(state.name()), Some(state));
+        }
+        assert_eq!(BatchState::from_name("ended"), None);
+    }
+
+    #[test]
+    fn a_batch_is_known_by_its_name_or_by_time_and_size() {
+        let wanted = Wanted {
+            name: "recapd-1".to_owned(),
+            requests: 3,
+            created_at: Timestamp(DAY),
+        };
+        let listed = |name: Option<&str>, requests, at: i64| Listed {
+            id: "b".to_owned(),
+            name: name.map(str::to_owned),
+            requests,
+            created_at: Some(Timestamp(at)),
+        };
+        for (listed, expected) in [
+            (listed(Some("recapd-1"), None, 0), true),
+            (listed(Some("recapd-2"), Some(3), DAY), false),
+            (listed(None, Some(3), DAY + 5_000), true),
+            (listed(None, Some(3), DAY - 5_000), true),
+            (listed(None, Some(3), DAY - HOUR_MS), false),
+            (listed(None, Some(2), DAY), false),
+            (listed(None, None, DAY), false),
+        ] {
+            assert_eq!(wanted.is(&listed), expected, "{listed:?}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The seam for batches: many questions at once, at half the price, answered within a day.
+
+use async_trait::async_trait;
+
+use super::{LlmError, ModelAnswer, ModelRequest};
+use crate::domain::batch::{Listed, Wanted};
+
+/// The longest file of results that is read, in bytes.
+pub const RESULTS_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// The longest body of one batch, in bytes: what Gemini takes in one request, less what stands around the questions.
+pub const BATCH_BYTES_MAX: i64 = 19_000_000;
+
+/// A question of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchCall {
+    /// Its id in this batch and in all others: 1 to 64 of `[a-zA-Z0-9_-]`.
+    pub key: String,
+    /// The request's body, as [`BatchModel::body`] made it.
+    pub body: String,
+}
+
+/// What a provider says of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BatchSight {
+    /// It is worked on.
+    Running,
+    /// It ended.
+    Ended(Ended),
+    /// There is no such batch any more.
+    Gone,
+}
+
+/// A batch that ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Where its results are: none for one that came to nothing.
+    pub results: Vec<Results>,
+    /// Why a question has no result, in a word: `expired`.
+    pub otherwise: &'static str,
+}
+
+/// Where results are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Results {
+    /// At this path of the API, as lines of JSON.
+    At(String),
+    /// Here.
+    Here(Vec<serde_json::Value>),
+}
+
+/// A result: its question's key, and the answer, or a short name of why there is none. What a provider says about one is
+/// left out: it may quote the question.
+pub type BatchResult = (String, Result<ModelAnswer, String>);
+
+/// A model that answers in batches. Fails as [`super::ChatModel`] does; the errors quote no question.
+#[async_trait]
+pub trait BatchModel: Send + Sync {
+    /// The provider's name: `openai`, `anthropic`.
+    fn provider(&self) -> &str;
+
+    /// The model's name.
+    fn model(&self) -> &str;
+
+    /// The body of one request, JSON in one line.
+    fn body(&self, request: &ModelRequest) -> Result<String, LlmError>;
+
+    /// Makes a batch of `name` and returns the provider's id. No provider knows a batch again that is sent twice. After
+    /// [`LlmError::Transient`] and [`LlmError::RateLimited`] it may have been made all the same, after other errors not.
+    async fn submit(&self, name: &str, calls: &[BatchCall]) -> Result<String, LlmError>;
+
+    /// The batches in the provider's list that may be the `wanted` one.
+    async fn find(&self, wanted: &Wanted) -> Result<Vec<Listed>, LlmError>;
+
+    /// How a batch stands.
+    async fn look(&self, id: &str) -> Result<BatchSight, LlmError>;
+
+    /// The results of a batch that ended, in any order. What can't be read is left out.
+    async fn results(&self, ended: &Ended) -> Result<Vec<BatchResult>, LlmError>;
+}

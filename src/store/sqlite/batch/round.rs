@@ -1,0 +1,414 @@
+//! A batch's way round: gathered, looked after, closed.
+
+use sqlx::{Row as _, SqliteConnection, sqlite::SqliteRow};
+
+use super::{
+    super::{
+        super::{
+            JournalledAnswer, Prune, RunRecord, StoreError, StoreResult,
+            batch::{
+                BatchClosed, BatchEnd, BatchFigures, BatchLine, BatchMove, BatchReply, Gather, OpenBatch,
+            },
+        },
+        queue::{self, RunOutcome},
+        row, summary,
+    },
+    numbers,
+};
+use crate::domain::{
+    agent::AgentId,
+    batch::{BatchState, QuestionOutcome, Wanted},
+    time::Timestamp,
+    work::Lease,
+};
+
+/// See [`BatchStore::gather`].
+pub(super) async fn gather(tx: &mut SqliteConnection, gather: Gather) -> StoreResult<Option<OpenBatch>> {
+    withdraw_outdated(tx, gather.now).await?;
+    if count_open(tx).await? >= gather.open_max {
+        return Ok(None);
+    }
+    let keys = next_questions(tx, &gather).await?;
+    if keys.is_empty() {
+        return Ok(None);
+    }
+    let requests = i64::try_from(keys.len()).unwrap_or(i64::MAX);
+    let batch = write(tx, &gather, requests).await?;
+    let sql = "-- sqlite/round.send_out\nUPDATE batch_requests SET state = 'out', batch = ?1 \
+               WHERE state = 'waiting' AND journal_key IN (SELECT value FROM json_each(?2))";
+    sqlx::query(sql)
+        .bind(batch)
+        .bind(serde_json::json!(keys).to_string())
+        .execute(tx)
+        .await?;
+    Ok(Some(OpenBatch {
+        batch,
+        wanted: Wanted {
+            name: gather.name,
+            requests,
+            created_at: gather.now,
+        },
+        provider: gather.provider,
+        model: gather.model,
+        state: BatchState::Intent,
+        provider_id: None,
+        looks: 0,
+    }))
+}
+
+/// Nobody waits for an answer about a summary that has moved on.
+async fn withdraw_outdated(tx: &mut SqliteConnection, now: Timestamp) -> StoreResult<()> {
+    let sql = "-- sqlite/round.withdraw_outdated\nUPDATE batch_requests AS r SET state = 'withdrawn', ended_at = ?1, \
+               body = '' WHERE r.state = 'waiting' AND NOT EXISTS (SELECT 1 FROM agents a \
+               JOIN summaries s ON s.agent_id = a.agent_id WHERE a.agent_id = r.agent_id \
+               AND s.version = r.version AND a.summarized_through = r.covers_after)";
+    sqlx::query(sql).bind(now.0).execute(tx).await?;
+    Ok(())
+}
+
+async fn count_open(tx: &mut SqliteConnection) -> StoreResult<i64> {
+    let sql = "-- sqlite/round.count_open\nSELECT count(*) FROM provider_batches WHERE state <> 'closed'";
+    Ok(sqlx::query(sql).fetch_one(tx).await?.try_get(0)?)
+}
+
+/// The oldest questions within the limits, if they are many enough or the oldest has waited long enough.
+async fn next_questions(tx: &mut SqliteConnection, gather: &Gather) -> StoreResult<Vec<String>> {
+    let sql = "-- sqlite/round.next_questions\nSELECT journal_key, length(CAST(body AS BLOB)), queued_at FROM batch_requests \
+               WHERE state = 'waiting' AND provider = ?1 AND model = ?2 ORDER BY queued_at, agent_id LIMIT ?3";
+    let found = sqlx::query(sql)
+        .bind(gather.provider.as_str())
+        .bind(gather.model.as_str())
+        .bind(gather.requests_max)
+        .fetch_all(tx)
+        .await?;
+    let (mut keys, mut bytes, mut is_full) = (Vec::new(), 0, false);
+    for row in &found {
+        bytes += row.try_get::<i64, _>(1)?;
+        if bytes > gather.bytes_max && !keys.is_empty() {
+            is_full = true;
+            break;
+        }
+        keys.push(row.try_get(0)?);
+    }
+    is_full |= i64::try_from(keys.len()).unwrap_or(i64::MAX) >= gather.requests_max;
+    let oldest = found.first().map(|row| row.try_get::<i64, _>(2)).transpose()?;
+    let is_due = is_full || oldest.is_some_and(|at| at <= gather.waiting_before.0);
+    Ok(if is_due { keys } else { Vec::new() })
+}
+
+async fn write(tx: &mut SqliteConnection, gather: &Gather, requests: i64) -> StoreResult<i64> {
+    let sql = "-- sqlite/round.write\nINSERT INTO provider_batches (name, provider, model, state, requests, next_at, \
+               created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) RETURNING batch";
+    Ok(sqlx::query(sql)
+        .bind(gather.name.as_str())
+        .bind(gather.provider.as_str())
+        .bind(gather.model.as_str())
+        .bind(BatchState::Intent.name())
+        .bind(requests)
+        .bind(gather.next_at.0)
+        .bind(gather.now.0)
+        .fetch_one(tx)
+        .await?
+        .try_get(0)?)
+}
+
+/// Whether any batch is due to be looked at.
+pub(super) async fn is_any_due(connection: &mut SqliteConnection, now: Timestamp) -> StoreResult<bool> {
+    let sql = "-- sqlite/round.is_any_due\nSELECT 1 FROM provider_batches WHERE state <> 'closed' AND next_at <= ?1 LIMIT 1";
+    let found = sqlx::query(sql).bind(now.0).fetch_optional(connection).await?;
+    Ok(found.is_some())
+}
+
+/// See [`BatchStore::due_batches`].
+pub(super) async fn due(
+    tx: &mut SqliteConnection,
+    now: Timestamp,
+    next_at: Timestamp,
+    limit: i64,
+) -> StoreResult<Vec<OpenBatch>> {
+    let sql = "-- sqlite/round.due\nUPDATE provider_batches SET next_at = ?2, looks = looks + 1 WHERE batch IN \
+               (SELECT batch FROM provider_batches WHERE state <> 'closed' AND next_at <= ?1 ORDER BY next_at LIMIT ?3) \
+               RETURNING batch, name, requests, created_at, model, state, provider_id, looks - 1, provider";
+    let found = sqlx::query(sql)
+        .bind(now.0)
+        .bind(next_at.0)
+        .bind(limit)
+        .fetch_all(tx)
+        .await?;
+    found.iter().map(open).collect()
+}
+
+fn open(row: &SqliteRow) -> StoreResult<OpenBatch> {
+    let (batch, state): (i64, String) = (row.try_get(0)?, row.try_get(5)?);
+    Ok(OpenBatch {
+        batch,
+        wanted: Wanted {
+            name: row.try_get(1)?,
+            requests: row.try_get(2)?,
+            created_at: Timestamp(row.try_get(3)?),
+        },
+        provider: row.try_get(8)?,
+        model: row.try_get(4)?,
+        state: BatchState::from_name(&state).ok_or_else(|| StoreError::Inconsistent {
+            table: "provider_batches",
+            row: format!("batch {batch}"),
+            column: "state",
+            value: state,
+        })?,
+        provider_id: row.try_get(6)?,
+        looks: row.try_get(7)?,
+    })
+}
+
+/// See [`BatchStore::batch_lines`].
+pub(super) async fn lines(connection: &mut SqliteConnection, batch: i64) -> StoreResult<Vec<BatchLine>> {
+    let sql = "-- sqlite/round.lines\nSELECT journal_key, exchanges, body FROM batch_requests \
+               WHERE batch = ?1 AND state = 'out' ORDER BY queued_at, agent_id";
+    let found = sqlx::query(sql).bind(batch).fetch_all(connection).await?;
+    let line = |row: &SqliteRow| {
+        Ok(BatchLine {
+            key: row.try_get(0)?,
+            exchanges: numbers(row, 1, "exchanges")?,
+            body: row.try_get(2)?,
+        })
+    };
+    found.iter().map(line).collect()
+}
+
+/// See [`BatchStore::move_batch`]. What the provider has needn't be kept.
+pub(super) async fn move_on(tx: &mut SqliteConnection, batch: i64, step: BatchMove) -> StoreResult<bool> {
+    let is_submitted = step.submitted_as.is_some();
+    let sql = "-- sqlite/round.move_on\nUPDATE provider_batches SET next_at = ?3, \
+               state = CASE WHEN ?4 IS NULL THEN state ELSE 'submitted' END, provider_id = coalesce(?4, provider_id), \
+               looks = CASE WHEN ?4 IS NULL THEN looks ELSE 0 END WHERE batch = ?1 AND state = ?2";
+    let done = sqlx::query(sql)
+        .bind(batch)
+        .bind(step.from.name())
+        .bind(step.next_at.0)
+        .bind(step.submitted_as)
+        .execute(&mut *tx)
+        .await?;
+    if done.rows_affected() == 0 {
+        return Ok(false);
+    }
+    if is_submitted {
+        let sql = "-- sqlite/round.forget_bodies\nUPDATE batch_requests SET body = '' WHERE batch = ?1";
+        sqlx::query(sql).bind(batch).execute(tx).await?;
+    }
+    Ok(true)
+}
+
+/// See [`BatchStore::close_batch`].
+pub(super) async fn close(tx: &mut SqliteConnection, batch: i64, end: BatchEnd) -> StoreResult<BatchClosed> {
+    let mut closed = BatchClosed::default();
+    for question in out(tx, batch).await? {
+        let reply = end.results.iter().find(|reply| reply.key == question.key);
+        let (outcome, class) = match reply.map(|reply| &reply.answer) {
+            Some(Ok(_)) if question.is_current => (QuestionOutcome::Answered, None),
+            Some(Ok(_)) => (QuestionOutcome::Late, None),
+            Some(Err(class)) => (QuestionOutcome::Failed, Some(class)),
+            None => (QuestionOutcome::Failed, Some(&end.otherwise)),
+        };
+        match reply {
+            Some(reply) if outcome == QuestionOutcome::Answered => {
+                journal(tx, &question.agent, reply, end.now).await?;
+            }
+            Some(reply) => record_unused(tx, &question, reply, end.now).await?,
+            None => {}
+        }
+        let cost_microusd = reply.and_then(|reply| reply.cost_microusd);
+        settle(tx, &question, outcome, (class, cost_microusd), end.now).await?;
+        wake(tx, &question.agent, end.now).await?;
+        match outcome {
+            QuestionOutcome::Answered => closed.answered += 1,
+            QuestionOutcome::Failed => closed.failed += 1,
+            QuestionOutcome::Late => closed.late += 1,
+        }
+    }
+    let sql = "-- sqlite/round.close\nUPDATE provider_batches SET state = 'closed', closed_at = ?2, \
+               error_class = CASE WHEN ?4 THEN NULL ELSE ?3 END WHERE batch = ?1 AND state <> 'closed'";
+    sqlx::query(sql)
+        .bind(batch)
+        .bind(end.now.0)
+        .bind(end.otherwise)
+        .bind(!end.results.is_empty())
+        .execute(tx)
+        .await?;
+    Ok(closed)
+}
+
+async fn journal(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    reply: &BatchReply,
+    now: Timestamp,
+) -> StoreResult<()> {
+    let answer = JournalledAnswer {
+        answer: reply.answer.clone().unwrap_or_default(),
+        input_tokens: reply.input_tokens,
+        output_tokens: reply.output_tokens,
+    };
+    summary::journal(tx, agent.clone(), reply.key.clone(), answer, now).await
+}
+
+/// An answer that nobody uses was paid for all the same.
+async fn record_unused(
+    tx: &mut SqliteConnection,
+    question: &Out,
+    reply: &BatchReply,
+    now: Timestamp,
+) -> StoreResult<()> {
+    if reply.input_tokens + reply.output_tokens == 0 {
+        return Ok(());
+    }
+    let run = RunRecord {
+        started_at: now,
+        finished_at: now,
+        provider: Some(question.provider.clone()),
+        model: Some(question.model.clone()),
+        model_calls: 1,
+        input_tokens: reply.input_tokens,
+        output_tokens: reply.output_tokens,
+        cost_microusd: reply.cost_microusd,
+        truncated: false,
+        batched: Some(reply.key.clone()),
+    };
+    // Nobody holds a lease while a question is out.
+    let nobody = Lease {
+        agent: question.agent.clone(),
+        token: 0,
+        claimed_wake: 0,
+        attempt: 0,
+        crashes: 0,
+        reasons: 0,
+        ready_at: now,
+    };
+    queue::record_run(tx, &nobody, "superseded", &run, RunOutcome::default()).await
+}
+
+/// A question that is out, and whether somebody waits for its answer.
+struct Out {
+    agent: AgentId,
+    key: String,
+    provider: String,
+    model: String,
+    is_current: bool,
+}
+
+async fn out(tx: &mut SqliteConnection, batch: i64) -> StoreResult<Vec<Out>> {
+    let sql = "-- sqlite/round.out\nSELECT r.agent_id, r.journal_key, \
+               s.version = r.version AND a.summarized_through = r.covers_after, r.provider, r.model FROM batch_requests r \
+               JOIN agents a ON a.agent_id = r.agent_id JOIN summaries s ON s.agent_id = r.agent_id \
+               WHERE r.batch = ?1 AND r.state = 'out' ORDER BY r.queued_at, r.agent_id";
+    let found = sqlx::query(sql).bind(batch).fetch_all(tx).await?;
+    let question = |row: &SqliteRow| {
+        let agent: String = row.try_get(0)?;
+        Ok(Out {
+            agent: agent.parse().map_err(|_| StoreError::Inconsistent {
+                table: "batch_requests",
+                row: format!("batch {batch}"),
+                column: "agent_id",
+                value: agent,
+            })?,
+            key: row.try_get(1)?,
+            is_current: row.try_get(2)?,
+            provider: row.try_get(3)?,
+            model: row.try_get(4)?,
+        })
+    };
+    found.iter().map(question).collect()
+}
+
+async fn settle(
+    tx: &mut SqliteConnection,
+    question: &Out,
+    outcome: QuestionOutcome,
+    (error_class, cost_microusd): (Option<&String>, Option<i64>),
+    now: Timestamp,
+) -> StoreResult<()> {
+    let sql = "-- sqlite/round.settle\nUPDATE batch_requests SET state = ?3, error_class = ?4, ended_at = ?5, \
+               cost_microusd = ?6, body = '' \
+               WHERE agent_id = ?1 AND journal_key = ?2 AND state = 'out'";
+    sqlx::query(sql)
+        .bind(question.agent.as_str())
+        .bind(question.key.as_str())
+        .bind(outcome.name())
+        .bind(error_class)
+        .bind(now.0)
+        .bind(cost_microusd)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// Makes the row visible that waited, unless another question of its agent is still on its way.
+async fn wake(tx: &mut SqliteConnection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
+    let sql = "-- sqlite/round.wake\nUPDATE summary_update_queue SET visible_at = ?2, due_at = ?2, deferred_at = NULL \
+               WHERE agent_id = ?1 AND deferred_at IS NOT NULL AND lease_token IS NULL AND NOT EXISTS \
+               (SELECT 1 FROM batch_requests r WHERE r.agent_id = ?1 AND r.state IN ('waiting', 'out'))";
+    sqlx::query(sql)
+        .bind(agent.as_str())
+        .bind(now.0)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// See [`BatchStore::known_batches`].
+pub(super) async fn known(
+    connection: &mut SqliteConnection,
+    provider: &str,
+    limit: i64,
+) -> StoreResult<Vec<String>> {
+    let sql = "-- sqlite/round.known\nSELECT provider_id FROM provider_batches \
+               WHERE provider = ?1 AND provider_id IS NOT NULL ORDER BY batch DESC LIMIT ?2";
+    let found = sqlx::query(sql)
+        .bind(provider)
+        .bind(limit)
+        .fetch_all(connection)
+        .await?;
+    Ok(found
+        .iter()
+        .map(|row| row.try_get(0))
+        .collect::<Result<_, sqlx::Error>>()?)
+}
+
+/// Batches in figures.
+pub(in crate::store::sqlite) async fn figures(
+    connection: &mut SqliteConnection,
+) -> StoreResult<BatchFigures> {
+    let sql = "-- sqlite/round.figures\nSELECT count(*) FILTER (WHERE state = 'intent'), \
+               count(*) FILTER (WHERE state = 'submitted'), min(created_at), \
+               (SELECT count(*) FROM batch_requests WHERE state = 'waiting'), \
+               (SELECT count(*) FROM batch_requests WHERE batch IN \
+                (SELECT batch FROM provider_batches WHERE state <> 'closed') AND state = 'out') \
+               FROM provider_batches WHERE state <> 'closed'";
+    let row = sqlx::query(sql).fetch_one(connection).await?;
+    Ok(BatchFigures {
+        intents: row.try_get(0)?,
+        submitted: row.try_get(1)?,
+        oldest_at: row::time(&row, 2)?,
+        waiting: row.try_get(3)?,
+        out: row.try_get(4)?,
+    })
+}
+
+/// Deletes questions that ended, and batches without questions, as old as the answers that are deleted.
+pub(in crate::store::sqlite) async fn prune(tx: &mut SqliteConnection, prune: &Prune) -> StoreResult<u64> {
+    let questions = "-- sqlite/round.prune_questions\nDELETE FROM batch_requests WHERE (agent_id, version, covers_after) IN \
+                     (SELECT agent_id, version, covers_after FROM batch_requests WHERE ended_at < ?1 \
+                      ORDER BY ended_at LIMIT ?2)";
+    let batches = "-- sqlite/round.prune_batches\nDELETE FROM provider_batches WHERE batch IN \
+                   (SELECT b.batch FROM provider_batches b WHERE b.state = 'closed' AND b.closed_at < ?1 AND NOT EXISTS \
+                    (SELECT 1 FROM batch_requests r WHERE r.batch = b.batch) LIMIT ?2)";
+    let mut gone = 0;
+    for sql in [questions, batches] {
+        gone += sqlx::query(sql)
+            .bind(prune.answers_before.0)
+            .bind(prune.limit)
+            .execute(&mut *tx)
+            .await?
+            .rows_affected();
+    }
+    Ok(gone)
+}

@@ -1,0 +1,288 @@
+//! Which questions may wait for a batch, and what an answer from one is good for.
+//!
+//! Only ordinary work waits: the first attempt at what nobody urged, as long as it hasn't waited too long already. What
+//! was put to a batch once and comes back without an answer is asked directly. While a question is out nobody holds a
+//! lease; an urgent wake makes the row visible, the update asks directly, and the batch's answer is dropped as late.
+
+use std::sync::Arc;
+
+use tracing::{debug, warn};
+
+use super::Worker;
+use crate::{
+    domain::{
+        summary::item::{Item, Origin},
+        work::Lease,
+    },
+    llm::batch::BatchModel,
+    store::{
+        ExchangeQuery, Material, Paused, RunRecord, StoreResult, StoredExchange,
+        batch::{BatchQuestion, BatchStore, BatchedAnswer},
+    },
+};
+
+/// How much goes into batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchSettings {
+    /// How long a question waits for others.
+    pub gather_ms: i64,
+    /// The most questions of one batch.
+    pub requests_max: i64,
+    /// The most bytes of one batch.
+    pub bytes_max: i64,
+    /// The most open batches.
+    pub open_max: i64,
+    /// How long exchanges may wait for an answer, before they are asked about directly.
+    pub max_wait_ms: i64,
+}
+
+/// What a worker needs for batches.
+#[derive(Clone)]
+pub struct Batching {
+    /// Where questions are written down.
+    pub store: Arc<dyn BatchStore>,
+    /// Who answers them.
+    pub model: Arc<dyn BatchModel>,
+    /// How much of it.
+    pub settings: BatchSettings,
+}
+
+/// How the items of an update are come by.
+pub(super) enum Route {
+    /// By asking now.
+    Direct(Box<Material>),
+    /// By waiting.
+    Deferred,
+    /// Not today: a limit is used up.
+    Paused(Paused),
+    /// They are here, about as much of the material.
+    Answered(Box<Material>, Vec<Item>),
+}
+
+impl Worker {
+    /// Decides how the material is condensed. A question that waits is written down, and the lease is given back.
+    pub(super) async fn route(
+        &self,
+        lease: &Lease,
+        material: Material,
+        run: &mut RunRecord,
+    ) -> StoreResult<Route> {
+        let Some(batching) = &self.batching else {
+            return Ok(Route::Direct(Box::new(material)));
+        };
+        let answered = batching.store.batched_answer(&lease.agent).await?;
+        if let Some(answer) = answered
+            && let Some((told, items)) = self.fitting(lease, &answer, &material).await?
+        {
+            if !answer.is_accounted {
+                account(answer, run);
+            }
+            return Ok(Route::Answered(Box::new(told), items));
+        }
+        if let Some(paused) = self.used_up(&lease.agent, run).await? {
+            return Ok(Route::Paused(paused));
+        }
+        if self.defer(batching, lease, &material).await? {
+            return Ok(Route::Deferred);
+        }
+        let now = self.parts.clock.now();
+        if batching.store.withdraw_question(&lease.agent, now).await? {
+            self.parts.metrics.batches.withdrawn(1);
+        }
+        Ok(Route::Direct(Box::new(material)))
+    }
+
+    /// The items that an answer from a batch stands for, with what it was asked about.
+    async fn fitting(
+        &self,
+        lease: &Lease,
+        batched: &BatchedAnswer,
+        material: &Material,
+    ) -> StoreResult<Option<(Material, Vec<Item>)>> {
+        let material = self.told(lease, batched, material).await?;
+        Ok(material.and_then(|told| {
+            let drafts = self.believed(&batched.answer.answer, &batched.exchanges).ok()?;
+            let items = Self::items(&drafts, &told.exchanges, Origin::Model).ok()?;
+            Some((told, items))
+        }))
+    }
+
+    /// What an answer was asked about: a part of the material, for more may be pending by now; or items that it revisits,
+    /// although something may be pending by now. None if it isn't there as it was.
+    async fn told(
+        &self,
+        lease: &Lease,
+        batched: &BatchedAnswer,
+        material: &Material,
+    ) -> StoreResult<Option<Material>> {
+        let (Some(from), Some(through)) = (batched.exchanges.first(), batched.exchanges.last()) else {
+            return Ok(None);
+        };
+        if batched.revisited.is_empty() || !material.revisited.is_empty() {
+            return Ok(part(batched, material, &material.exchanges));
+        }
+        let query = ExchangeQuery {
+            from: *from,
+            through: *through,
+            limit: through - from + 1,
+            messages: false,
+        };
+        let covered = self.parts.store.exchanges(&lease.agent, query).await?;
+        let asked: Vec<StoredExchange> = covered
+            .into_iter()
+            .filter(|stored| batched.exchanges.contains(&stored.exchange.exchange))
+            .collect();
+        Ok(part(batched, material, &asked))
+    }
+
+    async fn defer(&self, batching: &Batching, lease: &Lease, material: &Material) -> StoreResult<bool> {
+        let now = self.parts.clock.now();
+        let until = material
+            .pending_since
+            .unwrap_or(now)
+            .plus_ms(batching.settings.max_wait_ms);
+        if lease.attempt > 1 || lease.crashes > 0 || until <= now {
+            return Ok(false);
+        }
+        let Some(question) = self.question(batching, lease, material) else {
+            return Ok(false);
+        };
+        let exchanges = question.exchanges.len();
+        let is_deferred = batching.store.defer(lease, question, until, now).await?;
+        if is_deferred {
+            self.heartbeat.remove(lease);
+            self.parts.metrics.batches.deferred();
+            debug!(agent_id = %lease.agent, exchanges, %until, "update.deferred");
+        }
+        Ok(is_deferred)
+    }
+
+    /// The question about the material; none if it can't stand in a batch.
+    fn question(&self, batching: &Batching, lease: &Lease, material: &Material) -> Option<BatchQuestion> {
+        let request = self.request(&material.exchanges, self.settings.prompt);
+        let body = batching
+            .model
+            .body(&request)
+            .inspect_err(|error| warn!(agent_id = %lease.agent, %error, "batch.unwordable"))
+            .ok()?;
+        if i64::try_from(body.len()).is_ok_and(|bytes| bytes > batching.settings.bytes_max) {
+            return None;
+        }
+        let exchanges = material
+            .exchanges
+            .iter()
+            .map(|stored| stored.exchange.exchange)
+            .collect::<Vec<i64>>();
+        Some(BatchQuestion {
+            key: self.journal_key(lease, material, &exchanges),
+            version: material.version,
+            lo: material.lo,
+            hi: material.hi,
+            exchanges,
+            revisited: material.revisited.clone(),
+            provider: batching.model.provider().to_owned(),
+            model: batching.model.model().to_owned(),
+            body,
+        })
+    }
+}
+
+/// The material that begins with the exchanges that were asked about, cut behind them.
+fn part(batched: &BatchedAnswer, material: &Material, exchanges: &[StoredExchange]) -> Option<Material> {
+    if (batched.version, batched.lo) != (material.version, material.lo) {
+        return None;
+    }
+    let exchanges = exchanges.get(..batched.exchanges.len())?.to_vec();
+    let numbers = exchanges.iter().map(|stored| stored.exchange.exchange);
+    numbers.eq(batched.exchanges.iter().copied()).then(|| Material {
+        hi: batched.hi,
+        exchanges,
+        revisited: batched.revisited.clone(),
+        ..material.clone()
+    })
+}
+
+/// Tells the run what its answer cost.
+fn account(answer: BatchedAnswer, run: &mut RunRecord) {
+    run.provider = Some(answer.provider);
+    run.model = Some(answer.model);
+    run.model_calls += 1;
+    run.input_tokens += answer.answer.input_tokens;
+    run.output_tokens += answer.answer.output_tokens;
+    let cost = run.cost_microusd.zip(answer.cost_microusd);
+    run.cost_microusd = cost.map(|(sum, cost)| sum.saturating_add(cost));
+    run.batched = Some(answer.key);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{domain::time::Timestamp, store::JournalledAnswer};
+
+    fn material(version: i64, lo: i64) -> Material {
+        Material {
+            version,
+            lo,
+            hi: lo,
+            exchanges: Vec::new(),
+            items: Vec::new(),
+            revisited: Vec::new(),
+            as_of: None,
+            pending_since: Some(Timestamp(0)),
+            next_ageing_at: None,
+        }
+    }
+
+    fn answer(exchanges: &[i64]) -> BatchedAnswer {
+        BatchedAnswer {
+            key: "k".to_owned(),
+            version: 3,
+            lo: 5,
+            hi: 7,
+            exchanges: exchanges.to_vec(),
+            revisited: Vec::new(),
+            provider: "p".to_owned(),
+            model: "m".to_owned(),
+            answer: JournalledAnswer {
+                answer: String::new(),
+                input_tokens: 10,
+                output_tokens: 2,
+            },
+            cost_microusd: None,
+            is_accounted: false,
+        }
+    }
+
+    #[test]
+    fn an_answer_fits_the_state_it_was_asked_about() {
+        assert_eq!(
+            part(&answer(&[]), &material(3, 5), &[]).map(|told| told.hi),
+            Some(7)
+        );
+        for (version, lo) in [(4, 5), (3, 6)] {
+            assert!(part(&answer(&[]), &material(version, lo), &[]).is_none());
+        }
+        assert!(
+            part(&answer(&[6]), &material(3, 5), &[]).is_none(),
+            "what it tells of isn't pending any more"
+        );
+    }
+
+    #[test]
+    fn a_run_tells_what_its_answer_cost() {
+        let started = || RunRecord {
+            cost_microusd: Some(0),
+            ..RunRecord::default()
+        };
+        let (mut run, mut unpriced) = (started(), started());
+        let priced = BatchedAnswer {
+            cost_microusd: Some(7),
+            ..answer(&[])
+        };
+        account(priced, &mut run);
+        assert_eq!((run.model_calls, run.input_tokens, run.output_tokens), (1, 10, 2));
+        account(answer(&[]), &mut unpriced);
+        assert_eq!((run.cost_microusd, unpriced.cost_microusd), (Some(7), None));
+        assert_eq!(run.batched.as_deref(), Some("k"));
+    }
+}

@@ -1,0 +1,345 @@
+//! The courier: carries questions to the provider in batches, and the answers back.
+//!
+//! Everything it does can be done again: a batch is written down before it is sent, looked for before it is sent again,
+//! and closed in one transaction with all its answers. So it may stop, or be killed, between any two steps.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::{
+    WorkerParts,
+    ask::{tokens_of, usage_of},
+    batch::Batching,
+};
+use crate::{
+    domain::{
+        batch::{BatchState, Sight, Step, cost_in_batch_microusd, step},
+        price::Prices,
+        reply::{self, Answer},
+        time::{MINUTE_MS, Timestamp},
+    },
+    llm::{
+        LlmError, ModelAnswer,
+        batch::{BatchCall, BatchResult, BatchSight},
+    },
+    store::{
+        StoreResult,
+        batch::{BatchEnd, BatchLine, BatchMove, BatchReply, Gather, OpenBatch},
+    },
+    telemetry::metrics::labels::DbErrorClass,
+};
+
+/// How often there is a look at what is due.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// A batch is left to whoever looks at it for so long: as two calls may take.
+const LOOK_MS: i64 = 11 * MINUTE_MS;
+/// Batches looked after in one step.
+const LOOKS_MAX: i64 = 100;
+/// The provider's ids that are known to be ours: older ones aren't listed among the newest any more.
+const KNOWN_MAX: i64 = 1_000;
+/// Letters and digits at the end of a batch's name.
+const NAME_CHARS: usize = 16;
+
+/// The courier of one worker.
+pub struct Courier {
+    parts: WorkerParts,
+    batching: Batching,
+    prices: Prices,
+    random: Mutex<fastrand::Rng>,
+}
+
+impl Courier {
+    /// A courier that isn't running yet.
+    pub(super) fn new(parts: WorkerParts, batching: Batching, prices: Prices, seed: u64) -> Self {
+        let random = Mutex::new(fastrand::Rng::with_seed(seed));
+        Self {
+            parts,
+            batching,
+            prices,
+            random,
+        }
+    }
+
+    /// Looks after batches until `stop`.
+    pub async fn run(&self, stop: CancellationToken) {
+        let mut look = tokio::time::interval(LOOK_EVERY);
+        loop {
+            tokio::select! {
+                _ = look.tick() => {}
+                () = stop.cancelled() => return,
+            }
+            tokio::select! {
+                done = self.step() => {
+                    if let Err(error) = done {
+                        self.parts.metrics.service.db_error(DbErrorClass::Other);
+                        warn!(%error, "batch.unreadable");
+                    }
+                }
+                () = stop.cancelled() => return,
+            }
+        }
+    }
+
+    /// Looks after the batches that are due, and sends what waits.
+    ///
+    /// # Errors
+    /// What the store fails with. Nothing is lost by that; the next step goes on.
+    pub async fn step(&self) -> StoreResult<()> {
+        let now = self.now();
+        let due = self
+            .batching
+            .store
+            .due_batches(now, now.plus_ms(LOOK_MS), LOOKS_MAX)
+            .await?;
+        for batch in due {
+            match (batch.state, batch.provider_id.clone()) {
+                // Somebody changed the configuration: nobody can be asked about it.
+                _ if batch.provider != self.batching.model.provider() => {
+                    self.give_up(&batch, "other_provider").await?;
+                }
+                (BatchState::Submitted, Some(id)) => self.look(&batch, &id).await?,
+                _ => self.search(&batch).await?,
+            }
+        }
+        while let Some(batch) = self.gather().await? {
+            self.send(&batch).await?;
+        }
+        Ok(())
+    }
+
+    async fn gather(&self) -> StoreResult<Option<OpenBatch>> {
+        let (now, settings) = (self.now(), &self.batching.settings);
+        let gather = Gather {
+            name: self.name(),
+            provider: self.batching.model.provider().to_owned(),
+            model: self.batching.model.model().to_owned(),
+            requests_max: settings.requests_max,
+            bytes_max: settings.bytes_max,
+            open_max: settings.open_max,
+            waiting_before: now.plus_ms(-settings.gather_ms),
+            now,
+            next_at: now.plus_ms(LOOK_MS),
+        };
+        self.batching.store.gather(gather).await
+    }
+
+    /// Sends a batch that the provider doesn't have.
+    async fn send(&self, batch: &OpenBatch) -> StoreResult<()> {
+        let lines = self.batching.store.batch_lines(batch.batch).await?;
+        let call = |line: BatchLine| BatchCall {
+            key: line.key,
+            body: line.body,
+        };
+        let calls: Vec<BatchCall> = lines.into_iter().map(call).collect();
+        match self.batching.model.submit(&batch.wanted.name, &calls).await {
+            Ok(id) => self.submitted(batch, id).await,
+            Err(error) => {
+                warn!(batch = batch.wanted.name, requests = calls.len(), class = error.class(), %error, "batch.not_sent");
+                let sight = if may_have_been_made(&error) {
+                    Sight::Unsure
+                } else {
+                    Sight::Refused
+                };
+                self.go_on(batch, sight, Some(&error)).await
+            }
+        }
+    }
+
+    /// Looks for a batch that may have been made.
+    async fn search(&self, batch: &OpenBatch) -> StoreResult<()> {
+        let listed = match self.batching.model.find(&batch.wanted).await {
+            Ok(listed) => listed,
+            Err(error) => {
+                warn!(batch = batch.wanted.name, class = error.class(), %error, "batch.list_failed");
+                return self.go_on(batch, Sight::Unsure, Some(&error)).await;
+            }
+        };
+        let provider = self.batching.model.provider();
+        let known = self.batching.store.known_batches(provider, KNOWN_MAX).await?;
+        // The newest come first: of several, the one made right after it was written down.
+        let found = listed.into_iter().rfind(|listed| !known.contains(&listed.id));
+        match found {
+            Some(found) => self.submitted(batch, found.id).await,
+            None => self.go_on(batch, Sight::Unlisted, None).await,
+        }
+    }
+
+    async fn submitted(&self, batch: &OpenBatch, id: String) -> StoreResult<()> {
+        info!(
+            batch = batch.wanted.name,
+            provider_id = id,
+            requests = batch.wanted.requests,
+            "batch.submitted"
+        );
+        let Step::Submit { wait_ms } = self.next(batch, Sight::Accepted) else {
+            return self.give_up(batch, "expired").await;
+        };
+        let step = BatchMove {
+            from: batch.state,
+            submitted_as: Some(id),
+            next_at: self.now().plus_ms(wait_ms),
+        };
+        self.batching.store.move_batch(batch.batch, step).await?;
+        self.parts.metrics.batches.submitted();
+        Ok(())
+    }
+
+    /// Looks how a batch stands, and fetches its results if it ended.
+    async fn look(&self, batch: &OpenBatch, id: &str) -> StoreResult<()> {
+        let read = match self.batching.model.look(id).await {
+            Ok(BatchSight::Running) => return self.go_on(batch, Sight::Running, None).await,
+            Ok(BatchSight::Gone) => return self.go_on(batch, Sight::Gone, None).await,
+            Ok(BatchSight::Ended(ended)) => {
+                let results = self.batching.model.results(&ended).await;
+                results.map(|results| (results, ended.otherwise))
+            }
+            Err(error) => Err(error),
+        };
+        match read {
+            Ok((results, otherwise)) => self.close(batch, results, otherwise).await,
+            Err(error) => {
+                warn!(batch = batch.wanted.name, class = error.class(), %error, "batch.unreachable");
+                self.go_on(batch, Sight::Unsure, Some(&error)).await
+            }
+        }
+    }
+
+    /// Gives a batch up: its questions are asked directly.
+    async fn give_up(&self, batch: &OpenBatch, why: &str) -> StoreResult<()> {
+        self.parts.metrics.batches.lost();
+        self.close(batch, Vec::new(), why).await
+    }
+
+    /// Does what follows from a sight that brought no results. `error` is why, and may say when to come back.
+    async fn go_on(&self, batch: &OpenBatch, sight: Sight, error: Option<&LlmError>) -> StoreResult<()> {
+        match self.next(batch, sight) {
+            Step::Send => Box::pin(self.send(batch)).await,
+            Step::Close => self.give_up(batch, error.map_or("gone", LlmError::class)).await,
+            Step::Wait { wait_ms } | Step::Submit { wait_ms } => {
+                let asked = error.and_then(LlmError::retry_after).unwrap_or_default();
+                let asked_ms = i64::try_from(asked.as_millis()).unwrap_or(i64::MAX);
+                let step = BatchMove {
+                    from: batch.state,
+                    submitted_as: None,
+                    next_at: self.now().plus_ms(wait_ms.max(asked_ms)),
+                };
+                self.batching.store.move_batch(batch.batch, step).await?;
+                Ok(())
+            }
+        }
+    }
+
+    fn next(&self, batch: &OpenBatch, sight: Sight) -> Step {
+        let age_ms = self.now().since_ms(batch.wanted.created_at);
+        step(batch.state, sight, batch.looks, age_ms)
+    }
+
+    /// Journals what is believed of the results, and wakes whoever waits for them.
+    async fn close(&self, batch: &OpenBatch, results: Vec<BatchResult>, otherwise: &str) -> StoreResult<()> {
+        let lines = self.batching.store.batch_lines(batch.batch).await?;
+        let asked: HashMap<&str, &[i64]> = lines
+            .iter()
+            .map(|line| (line.key.as_str(), line.exchanges.as_slice()))
+            .collect();
+        // What nobody asked for belongs to somebody else.
+        let ours = results.into_iter().filter_map(|(key, answer)| {
+            let asked = asked.get(key.as_str())?;
+            Some((self.reply(key, &answer, asked, &batch.model), answer.ok()))
+        });
+        let (replies, answers): (Vec<BatchReply>, Vec<Option<ModelAnswer>>) = ours.unzip();
+        let end = BatchEnd {
+            results: replies,
+            otherwise: otherwise.to_owned(),
+            now: self.now(),
+        };
+        let closed = self.batching.store.close_batch(batch.batch, end).await?;
+        for answer in answers.iter().flatten() {
+            self.bill(&batch.model, answer);
+        }
+        let metrics = &self.parts.metrics.batches;
+        metrics.ended(closed.answered, closed.failed, closed.late);
+        info!(
+            batch = batch.wanted.name,
+            answered = closed.answered,
+            failed = closed.failed,
+            late = closed.late,
+            otherwise,
+            "batch.closed"
+        );
+        self.parts.notices.wake_queue();
+        Ok(())
+    }
+
+    fn reply(
+        &self,
+        key: String,
+        answer: &Result<ModelAnswer, String>,
+        asked: &[i64],
+        model: &str,
+    ) -> BatchReply {
+        let cost_microusd = match answer {
+            Ok(answer) => self.cost_microusd(model, answer),
+            Err(_) => Some(0),
+        };
+        let (input_tokens, output_tokens) = answer
+            .as_ref()
+            .map_or((0, 0), |answer| (answer.input_tokens, answer.output_tokens));
+        let answer = match answer {
+            Ok(answer) => reply::parse_redacted(&answer.text, asked, &self.parts.redactor)
+                .map_err(|error| error.class().to_owned())
+                .and_then(|believed| {
+                    // What is believed, not what was said: no secret that a model repeats is kept.
+                    let items = believed.drafts;
+                    serde_json::to_string(&Answer { items }).map_err(|_| "internal".to_owned())
+                }),
+            Err(class) => Err(class.clone()),
+        };
+        BatchReply {
+            key,
+            answer,
+            input_tokens,
+            output_tokens,
+            cost_microusd,
+        }
+    }
+
+    fn bill(&self, model: &str, answer: &ModelAnswer) {
+        let (provider, metrics) = (self.batching.model.provider(), &self.parts.metrics.provider);
+        metrics.billed(provider, model, tokens_of(answer));
+        if let Some(cost_microusd) = self.cost_microusd(model, answer) {
+            metrics.cost(provider, model, cost_microusd);
+        }
+    }
+
+    /// What an answer cost in a batch; `None` if the model's price isn't known.
+    fn cost_microusd(&self, model: &str, answer: &ModelAnswer) -> Option<i64> {
+        let price = self.prices.of(model)?;
+        Some(cost_in_batch_microusd(
+            price.cost_microusd(usage_of(tokens_of(answer))),
+        ))
+    }
+
+    /// A name that no other batch of any daemon has.
+    fn name(&self) -> String {
+        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+        let letters: String = std::iter::repeat_with(|| random.alphanumeric())
+            .take(NAME_CHARS)
+            .collect();
+        format!("recapd-{}-{letters}", self.now().0)
+    }
+
+    fn now(&self) -> Timestamp {
+        self.parts.clock.now()
+    }
+}
+
+/// Whether a batch may exist after its sending failed so.
+fn may_have_been_made(error: &LlmError) -> bool {
+    matches!(error, LlmError::Transient(_) | LlmError::RateLimited { .. })
+}

@@ -1,0 +1,384 @@
+//! Batches from end to end: what may wait is asked together, what is urgent isn't, and whatever fails, each exchange is
+//! covered once and paid for at most twice.
+
+mod faults;
+mod lost;
+
+use std::sync::Arc;
+
+use recapd::{
+    assembly,
+    clock::Clock as _,
+    config::{Config, ModelMode},
+    domain::{
+        agent::AgentId,
+        time::{HOUR_MS, MINUTE_MS},
+        work::Reason,
+    },
+    llm::batch::BatchModel,
+    store::batch::BatchFigures,
+    worker::{Courier, Outcome},
+};
+
+use crate::support::{
+    backend::Backend as _,
+    conversation::{agent, native},
+    fake_provider::{FakeProvider, Shape, batches::Fate},
+    flaky_batches::FlakyBatches,
+    rig::{self, Rig},
+    scripted::Reply,
+};
+
+/// The providers that answer batches.
+const SHAPES: [Shape; 4] = [Shape::Anthropic, Shape::OpenAi, Shape::Responses, Shape::Gemini];
+
+/// A daemon that asks in batches, and a provider. What isn't asked in batches is asked of the scripted model.
+struct BatchRig {
+    rig: Rig,
+    fake: FakeProvider,
+    courier: Courier,
+    config: Config,
+}
+
+fn config(shape: Shape, fake: &FakeProvider) -> Config {
+    let mut config = rig::config();
+    config.model.mode = match shape {
+        Shape::Anthropic => ModelMode::Anthropic,
+        Shape::OpenAi => ModelMode::OpenAi,
+        Shape::Responses => ModelMode::OpenAiResponses,
+        Shape::Gemini => ModelMode::Gemini,
+        Shape::Ollama => ModelMode::Ollama,
+    };
+    config.model.base_url = fake.base_url(shape);
+    "small-model".clone_into(&mut config.model.model);
+    config.model.batch = true;
+    config
+}
+
+fn model(config: &Config) -> Option<Arc<dyn BatchModel>> {
+    assembly::batch_model(config, Some("a-key".into())).unwrap()
+}
+
+impl BatchRig {
+    async fn new(shape: Shape) -> Self {
+        let fake = FakeProvider::start();
+        let config = config(shape, &fake);
+        Self::with(config, fake).await
+    }
+
+    async fn with(config: Config, fake: FakeProvider) -> Self {
+        let mut rig = Rig::new(&config).await;
+        let store = Arc::new(FlakyBatches {
+            inner: rig.db.batches(),
+            plan: Arc::clone(&rig.flaky),
+        });
+        rig.parts = rig.parts.with_batches(&config, store, model(&config));
+        let courier = rig.parts.worker.courier().unwrap();
+        Self {
+            rig,
+            fake,
+            courier,
+            config,
+        }
+    }
+
+    /// Says enough for an update, and lets it be put off.
+    async fn deferred(shape: Shape) -> Self {
+        let one = Self::new(shape).await;
+        one.rig.say(6).await;
+        assert_eq!(one.rig.drain().await, [Outcome::Deferred]);
+        assert!(one.rig.verify().await.pending >= 3);
+        one
+    }
+
+    /// As [`Self::deferred`], and lets the batch be sent.
+    async fn sent(shape: Shape) -> Self {
+        let one = Self::deferred(shape).await;
+        one.look().await;
+        assert_eq!(one.fake.batches().sizes(), [1]);
+        one
+    }
+
+    /// Lets time pass until everything that is looked at is due, and looks.
+    async fn look(&self) {
+        self.rig.clock.advance_ms(11 * MINUTE_MS);
+        self.fake.batches().set_clock(self.rig.clock.now());
+        self.courier.step().await.unwrap();
+    }
+
+    /// As [`Self::look`], whatever the database says.
+    async fn try_look(&self) {
+        self.rig.clock.advance_ms(11 * MINUTE_MS);
+        self.fake.batches().set_clock(self.rig.clock.now());
+        drop(self.courier.step().await);
+    }
+
+    async fn number(&self, sql: &str) -> i64 {
+        self.rig.db.number(sql).await.unwrap_or_default()
+    }
+
+    async fn figures(&self) -> BatchFigures {
+        let now = self.rig.clock.now();
+        self.rig.db.store().sample(now, HOUR_MS).await.unwrap().batches
+    }
+
+    /// Everything that was paid for: direct calls, and answers in batches.
+    fn paid(&self) -> usize {
+        self.rig.model.calls() + self.fake.batches().billed()
+    }
+
+    async fn questions(&self, state: &str) -> i64 {
+        self.number(&format!(
+            "SELECT count(*) FROM batch_requests WHERE state = '{state}'"
+        ))
+        .await
+    }
+}
+
+#[tokio::test]
+async fn what_may_wait_is_asked_together_and_applied_once() {
+    for shape in SHAPES {
+        let one = BatchRig::deferred(shape).await;
+        let leased =
+            "SELECT count(*) FROM summary_update_queue WHERE lease_token IS NOT NULL OR attempts > 0";
+        assert_eq!(one.number(leased).await, 0, "nobody holds anything");
+        assert_eq!(one.figures().await.waiting, 1);
+        one.look().await;
+        let figures = one.figures().await;
+        assert_eq!(
+            (figures.intents, figures.submitted, figures.out),
+            (0, 1, 1),
+            "{shape:?}"
+        );
+        assert_eq!(
+            one.number("SELECT sum(length(body)) FROM batch_requests").await,
+            0
+        );
+        one.look().await;
+        assert_eq!(one.rig.drain().await, [], "it isn't there yet");
+        one.fake.batches().end(&[Fate::Good]);
+        one.look().await;
+        assert_eq!(one.rig.drain().await, [Outcome::Completed], "{shape:?}");
+        assert_eq!((one.rig.verify().await.pending, one.rig.model.calls()), (0, 0));
+        assert!(one.rig.content().await.contains("Exchange 1 was served"));
+        let run = "SELECT count(*) FROM update_runs WHERE outcome = 'completed' AND batched = 1 AND model_calls = 1 \
+                   AND input_tokens > 0 AND output_tokens > 0 AND model = 'small-model'";
+        assert_eq!(one.number(run).await, 1, "{shape:?}");
+        assert_eq!(one.figures().await, BatchFigures::default());
+        one.fake.batches().assert_well_formed();
+    }
+}
+
+#[tokio::test]
+async fn many_agents_share_a_batch_and_get_their_own_answers() {
+    for shape in SHAPES {
+        let one = BatchRig::new(shape).await;
+        let agents: Vec<AgentId> = ["a", "b", "c"].map(agent).into();
+        for who in &agents {
+            for _ in 0..6 {
+                let turn = vec![
+                    native(
+                        "user",
+                        &format!("Please help {who}, and do it thoroughly this time"),
+                    ),
+                    native("assistant", "It is done, and it was an off-by-one error."),
+                ];
+                one.rig.parts.keeper.append(who, turn).await.unwrap();
+            }
+        }
+        assert_eq!(one.rig.drain().await, [Outcome::Deferred; 3]);
+        one.look().await;
+        assert_eq!(one.fake.batches().sizes(), [3]);
+        one.fake.batches().end(&[Fate::Good, Fate::Errored, Fate::Good]);
+        one.look().await;
+        assert_eq!(one.rig.drain().await, [Outcome::Completed; 3], "{shape:?}");
+        assert_eq!(one.rig.model.calls(), 1, "the one that failed");
+        for who in &agents {
+            let report = one.rig.db.store().verify(who).await.unwrap();
+            assert_eq!((report.pending, report.breaches.len()), (0, 0), "{shape:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_question_without_an_answer_is_asked_directly() {
+    for shape in SHAPES {
+        for fate in [
+            Fate::Garbage,
+            Fate::Errored,
+            Fate::Expired,
+            Fate::Canceled,
+            Fate::Missing,
+        ] {
+            let one = BatchRig::sent(shape).await;
+            one.fake.batches().end(&[fate]);
+            one.look().await;
+            assert_eq!(one.questions("failed").await, 1, "{shape:?} {fate:?}");
+            assert_eq!(one.rig.drain().await, [Outcome::Completed]);
+            assert_eq!((one.rig.verify().await.pending, one.rig.model.calls()), (0, 1));
+            let paid = i64::from(fate == Fate::Garbage);
+            let runs = "SELECT count(*) FROM update_runs WHERE batched = 1 AND outcome = 'superseded'";
+            assert_eq!(one.number(runs).await, paid, "{fate:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_urgent_does_not_wait_and_the_late_answer_is_dropped() {
+    for shape in SHAPES {
+        let one = BatchRig::sent(shape).await;
+        let now = one.rig.clock.now();
+        one.rig
+            .parts
+            .store
+            .end_session(&one.rig.agent, now)
+            .await
+            .unwrap();
+        assert_eq!(one.rig.drain().await, [Outcome::Completed]);
+        assert_eq!((one.rig.verify().await.pending, one.rig.model.calls()), (0, 1));
+        let before = one.rig.content().await;
+        one.fake.batches().end(&[Fate::Good]);
+        one.look().await;
+        assert_eq!(one.questions("late").await, 1, "{shape:?}");
+        assert_eq!(one.rig.drain().await, []);
+        assert_eq!(one.rig.content().await, before);
+        assert_eq!(
+            one.number("SELECT count(*) FROM model_answers WHERE answer LIKE '%served%'")
+                .await,
+            0
+        );
+        let paid = "SELECT count(*) FROM update_runs WHERE outcome = 'superseded' AND batched = 1 AND input_tokens > 0";
+        assert_eq!(one.number(paid).await, 1, "what was paid is told");
+        let (_, metrics) = one.rig.parts.metrics.encode(None);
+        assert!(
+            metrics.contains("recapd_batch_questions_total{outcome=\"late\"} 1"),
+            "{metrics}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_nobody_sent_yet_is_taken_back() {
+    let one = BatchRig::deferred(Shape::Anthropic).await;
+    let now = one.rig.clock.now();
+    let manual = one
+        .rig
+        .parts
+        .store
+        .enqueue(&one.rig.agent, Reason::Manual, 0, now)
+        .await
+        .unwrap();
+    assert!(!manual.is_new);
+    assert_eq!(one.rig.drain().await, [Outcome::Completed]);
+    assert_eq!((one.questions("withdrawn").await, one.rig.model.calls()), (1, 1));
+    one.look().await;
+    assert_eq!(one.fake.batches().made(), 0);
+}
+
+#[tokio::test]
+async fn an_ordinary_wake_neither_ends_the_wait_nor_is_lost() {
+    let one = BatchRig::sent(Shape::Anthropic).await;
+    one.rig.say(4).await;
+    assert_eq!(one.rig.drain().await, [], "it goes on waiting");
+    one.fake.batches().end(&[Fate::Good]);
+    one.look().await;
+    // The answer is about what was pending then; the rest is asked about in the next batch.
+    assert_eq!(one.rig.drain().await, [Outcome::Completed, Outcome::Deferred]);
+    let report = one.rig.verify().await;
+    assert!(report.covered > 0 && report.pending > 0, "{report:?}");
+    one.look().await;
+    one.fake.batches().end(&[Fate::Good]);
+    one.look().await;
+    assert_eq!(one.rig.drain().await, [Outcome::Completed]);
+    assert_eq!((one.rig.verify().await.pending, one.rig.model.calls()), (0, 0));
+}
+
+/// Digests are condensed again in a batch, also when something else is pending by the time it is back.
+#[tokio::test]
+async fn what_is_revisited_may_wait_too() {
+    for turns_meanwhile in [0, 5] {
+        let one = BatchRig::new(Shape::Anthropic).await;
+        one.rig.say(6).await;
+        // Nobody answers: digests stand in.
+        let (store, now) = (&one.rig.parts.store, one.rig.clock.now());
+        store.end_session(&one.rig.agent, now).await.unwrap();
+        one.rig.model.plan([Reply::Auth]);
+        assert_eq!(one.rig.drain().await, [Outcome::Parked]);
+        assert_eq!(store.probe_parked(now.plus_ms(HOUR_MS), 1, now).await.unwrap(), 1);
+        one.rig
+            .db
+            .raw("UPDATE summary_update_queue SET priority = 0, attempts = 0, crashes = 0")
+            .await;
+        assert_eq!(one.rig.drain().await, [Outcome::Deferred]);
+        one.look().await;
+        one.rig.say(turns_meanwhile).await;
+        one.fake.batches().end(&[Fate::Good]);
+        one.look().await;
+        let outcomes = one.rig.drain().await;
+        assert_eq!(outcomes.first(), Some(&Outcome::Completed), "{outcomes:?}");
+        let digests = "SELECT count(*) FROM summary_items WHERE provisional = 1 AND removed_version IS NULL";
+        assert_eq!((one.number(digests).await, one.rig.model.calls()), (0, 1));
+        assert!(one.rig.content().await.contains("Exchange 1 was served"));
+        one.rig.verify().await;
+    }
+}
+
+#[tokio::test]
+async fn nobody_waits_for_ever() {
+    let one = BatchRig::sent(Shape::Anthropic).await;
+    one.rig.clock.advance_ms(one.config.batch.max_wait_ms);
+    assert_eq!(one.rig.drain().await, [Outcome::Completed]);
+    assert_eq!((one.rig.verify().await.pending, one.rig.model.calls()), (0, 1));
+    // A batch that never ends is given up.
+    one.rig.clock.advance_ms(50 * HOUR_MS);
+    one.courier.step().await.unwrap();
+    assert_eq!(one.figures().await, BatchFigures::default());
+}
+
+#[tokio::test]
+async fn a_rewind_makes_an_answer_late() {
+    let one = BatchRig::new(Shape::Anthropic).await;
+    one.rig.append(vec![native("mark", "")]).await;
+    one.rig.say(6).await;
+    assert_eq!(one.rig.drain().await, [Outcome::Deferred]);
+    one.look().await;
+    one.rig.append(vec![native("rewind", "")]).await;
+    one.fake.batches().end(&[Fate::Good]);
+    one.look().await;
+    one.rig.drain_later().await;
+    let report = one.rig.verify().await;
+    assert_eq!(report.covered, 0, "{report:?}");
+    one.rig.say(6).await;
+    one.rig.drain_later().await;
+    one.rig.verify().await;
+}
+
+#[tokio::test]
+async fn batches_have_limits() {
+    let fake = FakeProvider::start();
+    let mut config = config(Shape::Anthropic, &fake);
+    config.batch.requests_max = 2;
+    config.batch.open_max = 2;
+    let one = BatchRig::with(config, fake).await;
+    for number in 0..5 {
+        let who = agent(&format!("agent-{number}"));
+        for _ in 0..6 {
+            let turn = vec![
+                native("user", "Please fix the next of the failing tests"),
+                native("assistant", "Fixed it."),
+            ];
+            one.rig.parts.keeper.append(&who, turn).await.unwrap();
+        }
+    }
+    assert_eq!(one.rig.drain().await, [Outcome::Deferred; 5]);
+    one.courier.step().await.unwrap();
+    assert_eq!(
+        one.fake.batches().sizes(),
+        [2, 2],
+        "full ones go at once, two at a time"
+    );
+    one.fake.batches().end(&[Fate::Good]);
+    one.look().await;
+    one.look().await;
+    assert_eq!(one.fake.batches().sizes(), [2, 2, 1]);
+}

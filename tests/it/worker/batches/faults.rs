@@ -1,0 +1,121 @@
+//! The daemon, the database and the provider fail at every step, once.
+
+use recapd::store::batch::BatchFigures;
+
+use super::BatchRig;
+use crate::support::{
+    fake_provider::{
+        Shape,
+        batches::{BatchCall, Fate, Hitch},
+    },
+    flaky_store::When,
+};
+
+/// Whatever goes wrong once is over after so many looks.
+const LOOKS_MAX: usize = 12;
+
+/// What goes wrong, once.
+#[derive(Clone, Copy, Debug)]
+enum Trouble {
+    /// The nth call of this operation of the database.
+    Store(&'static str, usize, When),
+    /// A call to the provider.
+    Provider(BatchCall, Hitch),
+}
+
+impl Trouble {
+    fn of_store() -> impl Iterator<Item = Self> {
+        let methods = [
+            "defer",
+            "batched_answer",
+            "gather",
+            "due_batches",
+            "batch_lines",
+            "move_batch",
+            "close_batch",
+            "known_batches",
+            "material",
+            "complete",
+            "claim",
+        ];
+        let nth = |method| {
+            [1, 2]
+                .into_iter()
+                .flat_map(move |nth| [When::Before, When::After].map(|when| Self::Store(method, nth, when)))
+        };
+        methods.into_iter().flat_map(nth)
+    }
+
+    fn of_provider() -> impl Iterator<Item = Self> {
+        let calls = [
+            BatchCall::Upload,
+            BatchCall::Create,
+            BatchCall::List,
+            BatchCall::Look,
+            BatchCall::Results,
+        ];
+        calls.into_iter().flat_map(|call| {
+            [Hitch::Refused(500), Hitch::Refused(429), Hitch::Lost].map(|hitch| Self::Provider(call, hitch))
+        })
+    }
+
+    fn prepare(self, one: &BatchRig) {
+        // The list is read, and the known batches, only when an answer was lost before.
+        if matches!(
+            self,
+            Self::Provider(BatchCall::List, _) | Self::Store("known_batches", ..)
+        ) {
+            one.fake.batches().hitch(BatchCall::Create, Hitch::Lost);
+        }
+        match self {
+            Self::Store(method, nth, when) => one.rig.flaky.fail(method, nth, when),
+            Self::Provider(call, hitch) => one.fake.batches().hitch(call, hitch),
+        }
+    }
+}
+
+/// The daemon is killed at every step, or what it talks to is: a new courier goes on where the old one was.
+#[tokio::test]
+async fn whatever_fails_nothing_is_lost_or_applied_twice() {
+    for trouble in Trouble::of_store().chain(Trouble::of_provider()) {
+        survives(Shape::Anthropic, trouble).await;
+    }
+    for shape in [Shape::Responses, Shape::Gemini] {
+        for trouble in Trouble::of_provider() {
+            survives(shape, trouble).await;
+        }
+    }
+}
+
+async fn survives(shape: Shape, trouble: Trouble) {
+    let mut one = BatchRig::new(shape).await;
+    one.rig.say(6).await;
+    trouble.prepare(&one);
+    for _ in 0..LOOKS_MAX {
+        drop(one.rig.parts.worker.drain().await);
+        one.try_look().await;
+        one.fake.batches().end(&[Fate::Good]);
+        one.courier = one.rig.parts.worker.courier().unwrap();
+    }
+    let report = one.rig.verify().await;
+    assert_eq!(report.pending, 0, "{shape:?} {trouble:?}");
+    assert!(
+        one.paid() <= 2,
+        "{shape:?} {trouble:?}: paid for {} times",
+        one.paid()
+    );
+    assert_eq!(
+        one.figures().await,
+        BatchFigures::default(),
+        "{shape:?} {trouble:?}"
+    );
+    let told = "SELECT count(*) FROM update_runs WHERE batched = 1 AND input_tokens > 0";
+    let billed = i64::try_from(one.fake.batches().billed()).unwrap();
+    assert!(
+        one.number(told).await <= billed,
+        "{shape:?} {trouble:?}: told once"
+    );
+    if let Trouble::Store(_, 1, _) = trouble {
+        assert_eq!(one.rig.flaky.met(), 1, "{trouble:?} happened");
+    }
+}

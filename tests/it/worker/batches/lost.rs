@@ -1,0 +1,111 @@
+//! Batches that are refused, gone, or not known to be made.
+
+use std::slice;
+
+use recapd::{llm::batch as llm, store::batch::BatchFigures, worker::Outcome};
+
+use super::{BatchRig, SHAPES, config, model};
+use crate::support::{
+    backend::Backend as _,
+    fake_provider::{
+        FakeProvider, Shape,
+        batches::{BatchCall, Fate, Hitch},
+    },
+};
+
+#[tokio::test]
+async fn a_refused_batch_is_asked_directly() {
+    for shape in SHAPES {
+        let one = BatchRig::deferred(shape).await;
+        one.fake.batches().hitch(BatchCall::Create, Hitch::Refused(400));
+        one.look().await;
+        assert_eq!((one.questions("failed").await, one.fake.batches().made()), (1, 0));
+        assert_eq!(one.rig.drain().await, [Outcome::Completed]);
+        assert_eq!((one.rig.verify().await.pending, one.paid()), (0, 1));
+    }
+}
+
+/// Providers echo what they refuse.
+#[tokio::test]
+async fn errors_tell_neither_the_key_nor_the_question() {
+    for shape in SHAPES {
+        let fake = FakeProvider::start();
+        let model = model(&config(shape, &fake)).unwrap();
+        let call = llm::BatchCall {
+            key: "k".to_owned(),
+            body: "{\"secret\":\"the moon is made of cheese\"}".to_owned(),
+        };
+        let first = if matches!(shape, Shape::OpenAi | Shape::Responses) {
+            BatchCall::Upload
+        } else {
+            BatchCall::Create
+        };
+        for status in [400, 401, 429, 500] {
+            fake.batches().hitch(first, Hitch::Refused(status));
+            let refused = model.submit("recapd-1", slice::from_ref(&call)).await;
+            let error = refused.unwrap_err();
+            let said = format!("{error} {error:?}");
+            assert!(said.contains(&format!("status {status}")), "{said}");
+            assert!(!said.contains("a-key") && !said.contains("cheese"), "{said}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_batch_of_another_provider_is_given_up() {
+    let mut one = BatchRig::sent(Shape::Anthropic).await;
+    let config = config(Shape::Gemini, &one.fake);
+    let parts = one.rig.parts.clone();
+    one.rig.parts = parts.with_batches(&config, one.rig.db.batches(), model(&config));
+    one.courier = one.rig.parts.worker.courier().unwrap();
+    one.look().await;
+    assert_eq!(one.figures().await, BatchFigures::default());
+    assert_eq!(one.rig.drain().await, [Outcome::Completed]);
+    assert_eq!((one.rig.verify().await.pending, one.rig.model.calls()), (0, 1));
+}
+
+#[tokio::test]
+async fn a_batch_that_is_gone_is_asked_directly() {
+    for shape in SHAPES {
+        let one = BatchRig::sent(shape).await;
+        one.fake.batches().forget();
+        one.look().await;
+        assert_eq!(one.rig.drain().await, [Outcome::Completed], "{shape:?}");
+        assert_eq!((one.rig.verify().await.pending, one.rig.model.calls()), (0, 1));
+    }
+}
+
+/// Somebody else on the same account made batches: of these nothing is used.
+#[tokio::test]
+async fn a_lost_batch_is_found_among_others() {
+    for shape in SHAPES {
+        let one = BatchRig::deferred(shape).await;
+        for _ in 0..3 {
+            one.fake.batches().foreign(shape, 2);
+        }
+        one.fake.batches().hitch(BatchCall::Create, Hitch::Lost);
+        one.look().await;
+        assert_eq!(one.figures().await.intents, 1);
+        one.look().await;
+        assert_eq!(one.fake.batches().made(), 4, "{shape:?}: it isn't sent again");
+        assert_eq!(one.figures().await.submitted, 1);
+        one.fake.batches().end(&[Fate::Good]);
+        one.look().await;
+        assert_eq!(one.rig.drain().await, [Outcome::Completed], "{shape:?}");
+        assert_eq!((one.rig.verify().await.pending, one.rig.model.calls()), (0, 0));
+    }
+}
+
+/// Where there are no names a batch may be mistaken for ours: it has no answer for us, and costs one more call.
+#[tokio::test]
+async fn a_mistaken_batch_does_no_harm() {
+    let one = BatchRig::deferred(Shape::Anthropic).await;
+    one.fake.batches().hitch(BatchCall::Create, Hitch::Refused(504));
+    one.look().await;
+    one.fake.batches().foreign(Shape::Anthropic, 1);
+    one.look().await;
+    one.look().await;
+    assert_eq!(one.questions("failed").await, 1);
+    assert_eq!(one.rig.drain().await, [Outcome::Completed]);
+    assert_eq!((one.rig.verify().await.pending, one.paid()), (0, 1));
+}
