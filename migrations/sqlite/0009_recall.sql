@@ -7,6 +7,7 @@ CREATE VIRTUAL TABLE recall_index USING fts5(
 -- A hit counts by what was said, not by who it belongs to.
 INSERT INTO recall_index (recall_index, rank) VALUES ('rank', 'bm25(0.0, 1.0)');
 INSERT INTO counters VALUES ('recall_indexed', 0);   -- messages up to this id are in the index
+INSERT INTO counters VALUES ('recall_unmerged', 0);  -- 1: words of what was forgotten are still in the index's pages
 
 CREATE INDEX agents_parent ON agents (parent_agent_id) WHERE parent_agent_id IS NOT NULL;
 

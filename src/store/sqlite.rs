@@ -185,9 +185,10 @@ impl SqliteStore {
         })
     }
 
-    /// Brings the log into the database and empties it, so that no earlier state of a page is left. False if a reader
-    /// held it.
+    /// Takes what was forgotten out of the index's pages, then brings the log into the database and empties it, so that no
+    /// earlier state of a page is left. False if a reader held it.
     async fn scrub(&self) -> StoreResult<bool> {
+        while self.writer.run(|tx| Box::pin(recall::merge_some(tx))).await? {}
         let mut connection = SqliteConnection::connect_with(&self.options).await?;
         let sql = "-- sqlite/sqlite.scrub\nPRAGMA wal_checkpoint(TRUNCATE)";
         let busy: i64 = sqlx::query(sql).fetch_one(&mut connection).await?.try_get(0)?;
@@ -392,8 +393,14 @@ impl Store for SqliteStore {
 
     async fn index_messages(&self, messages_max: i64) -> StoreResult<i64> {
         // Read and taken apart here, so that the writer only writes.
-        let batch = recall::next_batch(&mut *self.readers.acquire().await?, messages_max).await?;
-        let Some(batch) = batch else { return Ok(0) };
+        let mut reader = self.readers.acquire().await?;
+        let Some(batch) = recall::next_batch(&mut reader, messages_max).await? else {
+            // An earlier life may have been killed before it had done this.
+            if recall::is_unmerged(&mut reader).await? {
+                self.scrub().await?;
+            }
+            return Ok(0);
+        };
         self.writer
             .run(move |tx| Box::pin(recall::write_batch(tx, batch)))
             .await

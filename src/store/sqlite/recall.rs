@@ -28,6 +28,9 @@ const INDEX_BYTES_MAX: usize = 131_072;
 /// Hits of the index that are looked at before those of forks' later lives are left out.
 const RANKED_MAX: i64 = 3_000;
 
+/// Pages of the index that are merged in one transaction: some ten milliseconds of the writer's time.
+const MERGE_PAGES: i64 = 16;
+
 /// Messages on their way into the index.
 #[derive(Debug)]
 pub(super) struct Batch {
@@ -293,7 +296,7 @@ pub(super) async fn forget(tx: &mut SqliteConnection, ids: &[i64]) -> StoreResul
         .bind(serde_json::json!(ids).to_string())
         .execute(&mut *tx)
         .await?;
-    merge(tx).await
+    begin_merge(tx).await
 }
 
 /// As [`forget`], all messages of an agent. Returns how many messages it has.
@@ -308,16 +311,49 @@ pub(super) async fn forget_agent(tx: &mut SqliteConnection, agent: &AgentId) -> 
                WHERE rowid IN (SELECT id FROM message_log WHERE agent_id = ?1)";
     let done = sqlx::query(sql).bind(agent.as_str()).execute(&mut *tx).await?;
     if done.rows_affected() > 0 {
-        merge(tx).await?;
+        begin_merge(tx).await?;
     }
     Ok(count)
 }
 
-/// A deleted row leaves its words in the index until parts of it are merged: so all are, now.
-async fn merge(tx: &mut SqliteConnection) -> StoreResult<()> {
-    let sql = "-- sqlite/recall.merge\nINSERT INTO recall_index (recall_index) VALUES ('optimize')";
-    sqlx::query(sql).execute(tx).await?;
+/// A deleted row leaves its words in the index until parts of it are merged: so all are, in steps behind the commit.
+async fn begin_merge(tx: &mut SqliteConnection) -> StoreResult<()> {
+    let begin =
+        "-- sqlite/recall.begin_merge\nINSERT INTO recall_index (recall_index, rank) VALUES ('merge', -1)";
+    let note = "-- sqlite/recall.note_unmerged\nUPDATE counters SET value = 1 WHERE name = 'recall_unmerged'";
+    for sql in [begin, note] {
+        sqlx::query(sql).execute(&mut *tx).await?;
+    }
     Ok(())
+}
+
+/// Whether words of what was forgotten are still in the index's pages.
+pub(super) async fn is_unmerged(connection: &mut SqliteConnection) -> StoreResult<bool> {
+    let sql = "-- sqlite/recall.is_unmerged\nSELECT value FROM counters WHERE name = 'recall_unmerged'";
+    Ok(sqlx::query(sql)
+        .fetch_one(connection)
+        .await?
+        .try_get::<i64, _>(0)?
+        != 0)
+}
+
+/// Merges some pages of the index. False when there is nothing left to do.
+pub(super) async fn merge_some(tx: &mut SqliteConnection) -> StoreResult<bool> {
+    if !is_unmerged(tx).await? {
+        return Ok(false);
+    }
+    let changes = "-- sqlite/recall.changes\nSELECT total_changes()";
+    let before: i64 = sqlx::query(changes).fetch_one(&mut *tx).await?.try_get(0)?;
+    let sql = "-- sqlite/recall.merge\nINSERT INTO recall_index (recall_index, rank) VALUES ('merge', ?1)";
+    sqlx::query(sql).bind(MERGE_PAGES).execute(&mut *tx).await?;
+    let after: i64 = sqlx::query(changes).fetch_one(&mut *tx).await?.try_get(0)?;
+    // The command itself counts as one.
+    if after - before >= 2 {
+        return Ok(true);
+    }
+    let sql = "-- sqlite/recall.note_merged\nUPDATE counters SET value = 0 WHERE name = 'recall_unmerged'";
+    sqlx::query(sql).execute(tx).await?;
+    Ok(false)
 }
 
 /// Ids of deleted messages are given anew: the watermark must not be beyond them.

@@ -11,7 +11,7 @@ use recapd::{
 use super::{clean, the_lease, with_pending};
 use crate::support::{
     backend::Backend,
-    conversation::{ALL, T0, agent, append, claim, items, minute, numbers, patch, rules, turns},
+    conversation::{ALL, T0, agent, append, claim, items, make, minute, numbers, patch, rules, turns},
 };
 
 fn at_most(exchanges_max: i64) -> MaterialLimits {
@@ -353,7 +353,10 @@ pub(crate) async fn answers_are_journalled(db: &dyn Backend) {
         output_tokens: 3,
     };
     let store = db.store();
+    // Of an agent that isn't there, or no longer, nothing is kept.
+    store.journal(&a, "k", &answer("none"), T0).await.unwrap();
     assert_eq!(store.journalled(&a, "k").await.unwrap(), None);
+    make(db, "a").await;
     store.journal(&a, "k", &answer("one"), T0).await.unwrap();
     store.journal(&a, "k2", &answer("other"), T0).await.unwrap();
     assert_eq!(store.journalled(&a, "k").await.unwrap(), Some(answer("one")));

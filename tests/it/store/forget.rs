@@ -148,6 +148,13 @@ pub(crate) async fn what_is_forgotten_leaves_no_trace(db: &dyn Backend) {
         let shown = db.store().summary_of_step(&agent(name)).await.unwrap().unwrap();
         assert_eq!(shown.content, document);
     }
+    // A crash before the index was merged is made up for.
+    let unmerged = "SELECT value FROM counters WHERE name = 'recall_unmerged'";
+    assert_eq!(db.number(unmerged).await, Some(0));
+    db.raw("UPDATE counters SET value = 1 WHERE name = 'recall_unmerged'")
+        .await;
+    assert_eq!(db.store().index_messages(100).await.unwrap(), 0);
+    assert_eq!(db.number(unmerged).await, Some(0));
     // An answer to what was asked before isn't kept either, and a while later answers are kept again.
     db.store()
         .journal(&agent("a"), "key", &answer, minute(201))
