@@ -228,6 +228,7 @@ fn worker_settings(config: &Config, owner: &str, seed: u64) -> WorkerSettings {
         batch_exchanges: queue.batch_exchanges,
         max_wait_ms: queue.max_wait_ms,
         policy: summary_policy(&config.summary),
+        compact_by_model: config.summary.compact_by_model,
         seed,
     }
 }

@@ -9,6 +9,7 @@
 //! Invariant: no transaction is open while a model thinks.
 //! Invariant: whatever fails, the old summary stays; after the last attempt digests stand for the exchanges.
 
+mod compact;
 mod condense;
 mod heartbeat;
 mod update;
@@ -41,6 +42,7 @@ use crate::{
         labels::{DbErrorClass, FailureReason, UpdatePath},
     },
 };
+use compact::InVain;
 use heartbeat::Heartbeat;
 pub use update::Outcome;
 
@@ -71,6 +73,8 @@ pub struct WorkerSettings {
     pub max_wait_ms: i64,
     /// What the document may hold.
     pub policy: SummaryPolicy,
+    /// Whether a model compacts documents that grew too big.
+    pub compact_by_model: bool,
     /// Seeds jitter and nonces.
     pub seed: u64,
 }
@@ -126,6 +130,7 @@ pub struct Worker {
     settings: Arc<WorkerSettings>,
     heartbeat: Arc<Heartbeat>,
     random: Arc<Mutex<fastrand::Rng>>,
+    in_vain: Arc<InVain>,
 }
 
 impl Worker {
@@ -138,6 +143,7 @@ impl Worker {
             settings: Arc::new(settings),
             heartbeat,
             random,
+            in_vain: Arc::default(),
         }
     }
 

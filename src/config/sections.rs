@@ -205,6 +205,8 @@ pub struct SummaryConfig {
     pub append_below: f64,
     /// Below this share they are merged; above it everything is compacted.
     pub merge_below: f64,
+    /// Whether a model, if there is one, compacts documents that grew too big.
+    pub compact_by_model: bool,
     /// Whether items age.
     pub ageing: Ageing,
     /// Oldest age of the first section.

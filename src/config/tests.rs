@@ -125,6 +125,7 @@ fn the_reference_is_the_default() {
     session.idle_gap_minutes = 240
     summary.ageing = "age"
     summary.append_below = 0.8
+    summary.compact_by_model = true
     summary.max_tokens = 10000
     summary.merge_below = 0.95
     summary.redact = true

@@ -11,6 +11,7 @@ pub mod compaction;
 pub mod coverage;
 pub mod item;
 pub mod line;
+pub mod operations;
 pub mod pending;
 pub mod render;
 pub mod section;

@@ -389,6 +389,9 @@ pub struct Material {
     pub items: Vec<Item>,
     /// Provisional items to be condensed again, when nothing is pending.
     pub revisited: Vec<i64>,
+    /// Shown items that no compaction may replace: what a forked agent took over has no exchanges in it from which it
+    /// could be written again.
+    pub fixed: Vec<i64>,
     /// Items are aged by this time, or by the clock.
     pub as_of: Option<Timestamp>,
     /// When the oldest pending exchange left the window.
@@ -425,7 +428,7 @@ pub struct RunRecord {
     pub input_tokens: i64,
     /// Tokens it wrote.
     pub output_tokens: i64,
-    /// The new document had to lose items for its size.
+    /// The new document had to lose decisions or constraints for its size.
     pub truncated: bool,
 }
 
@@ -555,7 +558,7 @@ pub struct Sample {
     pub mean_duration_ms: i64,
     /// Mean tokens of the documents written in it.
     pub mean_document_tokens: i64,
-    /// Updates in it whose document lost items for its size.
+    /// Updates in it whose document lost decisions or constraints for its size.
     pub truncated: i64,
     /// Model tokens read in it.
     pub input_tokens: i64,

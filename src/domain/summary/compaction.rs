@@ -102,11 +102,14 @@ pub struct Composition {
     pub shown: Vec<Shown>,
     /// Indices of the items that leave the document for good, ascending: too old, or cut off for size.
     pub dropped: Vec<usize>,
+    /// Those of `dropped` that are too old; the others found no room, and might find it later.
+    pub aged: Vec<usize>,
     /// What it took.
     pub path: Path,
-    /// Items were cut off for size (seed 003, "Emergency Compression"): count it and warn.
+    /// Not even all decisions and constraints fit (seed 003, "Emergency Compression"): count it and warn. That lower
+    /// ranks give way to them is what compaction is for.
     pub truncated: bool,
-    /// Tokens of the lines cut off, as short as they could be; 0 unless `truncated`.
+    /// Tokens of the decisions and constraints cut off, as short as they could be; 0 unless `truncated`.
     pub truncated_tokens: i64,
     /// When the clock will change the document; compose again then.
     pub next_change: Option<Timestamp>,
@@ -129,12 +132,17 @@ pub fn compose(
     for place in &shown {
         is_shown[place.index] = true;
     }
+    let mut has_aged = vec![true; items.len()];
+    for index in page.candidates() {
+        has_aged[index] = false;
+    }
     Composition {
         document,
         tokens,
+        aged: (0..items.len()).filter(|index| has_aged[*index]).collect(),
         dropped: (0..items.len()).filter(|index| !is_shown[*index]).collect(),
         path,
-        truncated: page.is_truncated(),
+        truncated: page.truncated_tokens > 0,
         truncated_tokens: page.truncated_tokens,
         next_change: policy
             .ageing

@@ -158,6 +158,7 @@ pub(super) async fn material(
         exchanges,
         items,
         revisited,
+        fixed: fixed_items(tx, agent).await?,
         as_of: row::time(&row, 3)?,
         pending_since: row::time(&row, 4)?,
         next_ageing_at: row::time(&row, 5)?,
@@ -211,6 +212,17 @@ pub(super) async fn shown_items(tx: &mut SqliteConnection, agent: &AgentId) -> S
                ORDER BY i.item";
     let found = sqlx::query(sql).bind(agent.as_str()).fetch_all(tx).await?;
     found.iter().map(row::item).collect()
+}
+
+/// The items in the document that came with a fork.
+async fn fixed_items(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Vec<i64>> {
+    let sql = "-- sqlite/summary.fixed_items\nSELECT item FROM summary_items WHERE agent_id = ?1 \
+               AND removed_version IS NULL AND dropped_version IS NULL AND source_agent_id IS NOT NULL ORDER BY item";
+    let found = sqlx::query(sql).bind(agent.as_str()).fetch_all(tx).await?;
+    Ok(found
+        .iter()
+        .map(|row| row.try_get(0))
+        .collect::<Result<_, sqlx::Error>>()?)
 }
 
 /// A journalled answer.

@@ -189,9 +189,11 @@ impl Life {
     }
 }
 
-async fn live(steps: &[Step]) {
+async fn live(steps: &[Step], max_tokens: i64) {
+    let mut config = config();
+    config.summary.max_tokens = max_tokens;
     let mut life = Life {
-        rig: Rig::new(&config()).await,
+        rig: Rig::new(&config).await,
         stalled: None,
     };
     life.rig.say(1).await;
@@ -217,8 +219,10 @@ fn whatever_happens_each_exchange_is_covered_once() {
         .enable_all()
         .build()
         .unwrap();
-    let lived = runner.run(&steps(), |steps| {
-        runtime.block_on(live(&steps));
+    // With little room a model is asked to compact the document again and again.
+    let room = prop_oneof![Just(10_000_i64), 150_i64..500];
+    let lived = runner.run(&(steps(), room), |(steps, max_tokens)| {
+        runtime.block_on(live(&steps, max_tokens));
         Ok(())
     });
     lived.unwrap();

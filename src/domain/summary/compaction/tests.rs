@@ -114,7 +114,8 @@ fn a_full_document_loses_details_before_items_and_items_by_rank() {
     assert_eq!((shortened.path, shortened.truncated), (Path::Full, false));
     assert_eq!(shortened.shown.len(), 60);
     let truncated = compose_bytes(&items, &policy(400));
-    assert!(truncated.truncated && truncated.truncated_tokens > 0);
+    assert_eq!((truncated.truncated, truncated.truncated_tokens), (false, 0));
+    assert!(!truncated.dropped.is_empty());
     assert_eq!(truncated.dropped.len() + truncated.shown.len(), 60);
     assert!(
         truncated
@@ -123,6 +124,7 @@ fn a_full_document_loses_details_before_items_and_items_by_rank() {
             .all(|&index| items[index].importance < Importance::Constraint)
     );
     let decisions_alone = compose_bytes(&items, &policy(200));
+    assert!(decisions_alone.truncated && decisions_alone.truncated_tokens > 0);
     assert!(!decisions_alone.shown.is_empty());
     assert!(
         decisions_alone
@@ -161,7 +163,7 @@ fn without_ageing_importance_counts_and_recency_does_not() {
         ..SummaryPolicy::default()
     };
     let composed = compose_bytes(&items, &ageing_off);
-    assert!(composed.truncated);
+    assert!(!composed.truncated && !composed.dropped.is_empty());
     let is_feature = |index: &&usize| items[**index].importance == Importance::Feature;
     assert_eq!(composed.dropped.iter().find(is_feature), None);
     assert_eq!(composed.shown[0].index, 0);
@@ -179,7 +181,7 @@ fn a_full_document_shows_what_tells_most_and_lets_neighbours_share_their_day() {
         item.text = item.gist.clone();
     }
     let composed = compose_bytes(&items, &policy(200));
-    assert!(composed.truncated);
+    assert!(!composed.dropped.is_empty());
     for index in (3..60).step_by(10) {
         assert!(
             composed.document.contains(&items[index].gist),
@@ -203,7 +205,7 @@ fn two_thousand_candidates_fit_exactly_counted() {
     let composed = compose(&items, AS_OF, &SummaryPolicy::default(), counter.as_ref());
     assert_eq!(composed.tokens, counter.count(&composed.document));
     assert!((9_300..9_500).contains(&composed.tokens), "{}", composed.tokens);
-    assert!(composed.truncated);
+    assert!(!composed.dropped.is_empty());
 }
 
 /// Thinks that a whole is ever more than its parts.
@@ -251,14 +253,16 @@ fn check(items: &[Item], policy: &SummaryPolicy, counter: &dyn TokenCounter) -> 
     accounted.sort_unstable();
     prop_assert_eq!(accounted, (0..items.len()).collect::<Vec<_>>());
     let aged_out = |index: usize| policy.ageing.section_of(&items[index], AS_OF).is_none();
-    let truncated: Vec<usize> = composed
+    let aged: Vec<usize> = (0..items.len()).filter(|&index| aged_out(index)).collect();
+    prop_assert_eq!(&composed.aged, &aged);
+    let cut: Vec<usize> = composed
         .dropped
         .iter()
         .copied()
         .filter(|&index| !aged_out(index))
         .collect();
-    prop_assert_eq!(composed.truncated, !truncated.is_empty());
-    prop_assert!(!composed.truncated || composed.path == Path::Full);
+    prop_assert!(cut.is_empty() || composed.path == Path::Full);
+    prop_assert_eq!(composed.truncated, composed.truncated_tokens > 0);
     for place in &composed.shown {
         prop_assert_eq!(
             Some(place.section),
@@ -270,10 +274,11 @@ fn check(items: &[Item], policy: &SummaryPolicy, counter: &dyn TokenCounter) -> 
         .shown
         .iter()
         .any(|place| items[place.index].importance < Importance::Constraint);
-    let high_rank_is_cut = truncated
+    let high_rank_is_cut = cut
         .iter()
         .any(|&index| items[index].importance >= Importance::Constraint);
     prop_assert!(!(lower_rank_remains && high_rank_is_cut));
+    prop_assert_eq!(composed.truncated, high_rank_is_cut);
 
     for line in composed.document.lines() {
         let is_heading = line.starts_with("### ")
@@ -333,7 +338,8 @@ proptest! {
             shown.sort_unstable();
             shown
         };
-        prop_assume!(!compose_bytes(&items, &policy).truncated);
+        let composed = compose_bytes(&items, &policy);
+        prop_assume!(composed.dropped == composed.aged);
         match compose_bytes(&items, &policy).next_change {
             Some(change) => {
                 prop_assert_eq!(sections(AS_OF), sections(change.plus_ms(-1)));
