@@ -12,9 +12,10 @@ use crate::{
     domain::{
         prompt::PromptLimits,
         redaction::Redactor,
-        summary::{compaction::SummaryPolicy, section::Ageing},
+        summary::{calendar::Calendar, compaction::SummaryPolicy, section::Ageing},
         time::{HOUR_MS, MINUTE_MS},
         transcript::TranscriptLimits,
+        zone::Zone,
     },
     journal::live::{Journal, LiveJournal},
     keeper::Keeper,
@@ -36,6 +37,9 @@ pub use model::model;
 
 /// Characters of a prompt per token that an update may take in: prose has about four, JSON fewer.
 const PROMPT_CHARS_PER_TOKEN: i64 = 4;
+
+/// Hours of most days: the calendar counts days where the configuration counts hours.
+const HOURS_OF_DAY: i64 = 24;
 
 /// All that runs in a daemon, over one store.
 #[derive(Clone)]
@@ -97,7 +101,9 @@ impl Parts {
                 schedule_settings(config),
             ),
             snapshots: Arc::new(
-                Snapshots::new(shared(), ceiling, time(), config.summary.max_tokens).redacting(redactor),
+                Snapshots::new(shared(), ceiling, time(), config.summary.max_tokens)
+                    .redacting(redactor)
+                    .ageing(summary_policy(config).ageing),
             ),
             store,
             metrics,
@@ -200,7 +206,7 @@ fn append_rules(config: &Config) -> AppendRules {
         debounce_ms: config.queue.debounce_ms,
         max_wait_ms: config.queue.max_wait_ms,
         revive_after_ms: config.queue.revive_after_ms,
-        policy: summary_policy(&config.summary),
+        policy: summary_policy(config),
     }
 }
 
@@ -227,19 +233,29 @@ fn worker_settings(config: &Config, owner: &str, seed: u64) -> WorkerSettings {
         output_tokens_max: config.model.output_tokens_max,
         batch_exchanges: queue.batch_exchanges,
         max_wait_ms: queue.max_wait_ms,
-        policy: summary_policy(&config.summary),
+        policy: summary_policy(config),
         compact_by_model: config.summary.compact_by_model,
         seed,
     }
 }
 
-fn summary_policy(config: &config::SummaryConfig) -> SummaryPolicy {
+/// How long documents may be, and how they age.
+pub fn summary_policy(config: &Config) -> SummaryPolicy {
+    let idle_gap_minutes = config.session.idle_gap_minutes;
+    let config = &config.summary;
     SummaryPolicy {
         max_tokens: config.max_tokens,
         append_below: config.append_below,
         merge_below: config.merge_below,
         ageing: match config.ageing {
             config::Ageing::Off => Ageing::Off,
+            config::Ageing::Calendar => Ageing::Calendar(Calendar {
+                zone: Zone::parse(&config.time_zone).unwrap_or_default(),
+                session_ms: config.session_hours * HOUR_MS,
+                days: (config.week_hours + HOURS_OF_DAY - 1) / HOURS_OF_DAY,
+                idle_gap_ms: idle_gap_minutes * MINUTE_MS,
+                session: None,
+            }),
             config::Ageing::Age => Ageing::Age {
                 session_ms: config.session_hours * HOUR_MS,
                 yesterday_ms: config.yesterday_hours * HOUR_MS,

@@ -54,7 +54,7 @@ impl Summary {
                 return Err(open::unknown(&store, agent).await);
             };
             let snapshot = snapshot::render(
-                &row,
+                &row.told_by(assembly::summary_policy(config).ageing),
                 config.summary.max_tokens,
                 counter.as_ref(),
                 &assembly::redactor(config),

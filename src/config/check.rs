@@ -6,7 +6,7 @@ use super::{
     Config, ModelMode,
     keys::{self, INTEGER_LIMITS},
 };
-use crate::domain::settings::PARTICIPANTS_BYTES_MAX;
+use crate::domain::{settings::PARTICIPANTS_BYTES_MAX, zone::Zone};
 
 /// The longest tag, in bytes.
 const HUMAN_TAG_BYTES_MAX: usize = 128;
@@ -53,6 +53,13 @@ impl Config {
         found.extend(out_of_order(&values));
         found.extend(self.unusable_addresses());
         found.extend(self.talk());
+        if Zone::parse(&self.summary.time_zone).is_none() {
+            let text = format!(
+                "summary.time_zone must be a name of the IANA database such as `Europe/Berlin` or `UTC`, not `{}`",
+                self.summary.time_zone
+            );
+            found.push(Violation::new(&["summary.time_zone"], text));
+        }
         if let Err(error) = self.summary.redactor() {
             let text = format!("summary.redact_patterns: {error}");
             found.push(Violation::new(&["summary.redact_patterns"], text));

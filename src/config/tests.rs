@@ -131,6 +131,7 @@ fn the_reference_is_the_default() {
     summary.redact = true
     summary.redact_patterns = []
     summary.session_hours = 24
+    summary.time_zone = "UTC"
     summary.week_hours = 336
     summary.yesterday_hours = 168
     window.budget_tokens = 100000

@@ -14,6 +14,7 @@ use super::{
     perspective::{self, Mode, Telling},
     preset::{Basis, Preset},
     window::Budget,
+    zone::Zone,
 };
 pub use force::{InForce, Source};
 
@@ -75,6 +76,9 @@ pub struct AgentSettings {
     /// What kind of shared conversation it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
+    /// Where the agent works: a zone of the IANA database, by whose days its summary ages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_zone: Option<String>,
 }
 
 /// What happens when the window is over budget although only the newest exchange is left in it.
@@ -92,7 +96,7 @@ pub enum OnOverflow {
 
 /// The settings' names, the keys of the configuration that they override, and what each may be.
 #[rustfmt::skip]
-const SETTINGS: [(&str, &str, &str); 15] = [
+const SETTINGS: [(&str, &str, &str); 16] = [
     ("preset", "window.preset", "none, ikigai, structured-memory, pidgin or last-n"),
     ("budget_tokens", "window.budget_tokens", "an integer from 0 to 100000000; 0 never evicts"),
     ("low_water", "window.low_water", "a number from 0 to 1"),
@@ -108,6 +112,7 @@ const SETTINGS: [(&str, &str, &str); 15] = [
     ("participants", "perspective.participants", "speakers' names with commas between them, of at most 4096 bytes"),
     ("human_tag", "perspective.human_tag", "a text of at most 128 bytes"),
     ("mode", "perspective.mode", "talk, choose-names or meditation"),
+    ("time_zone", "summary.time_zone", "a time zone such as Europe/Berlin"),
 ];
 
 /// Why a patch can't be applied.
@@ -220,6 +225,7 @@ impl AgentSettings {
             participants: self.participants.or(others.participants),
             human_tag: self.human_tag.or(others.human_tag),
             mode: self.mode.or(others.mode),
+            time_zone: self.time_zone.or(others.time_zone),
         }
     }
 
@@ -287,6 +293,10 @@ impl AgentSettings {
                 .flatten()
                 .all(|name| name.len() <= NAME_BYTES_MAX)
             && self.low_water.is_none_or(|share| (0.0..=1.0).contains(&share))
+            && self
+                .time_zone
+                .as_deref()
+                .is_none_or(|name| Zone::parse(name).is_some())
             && participants.is_none_or(|list| list.len() <= PARTICIPANTS_BYTES_MAX)
     }
 }
@@ -339,6 +349,7 @@ mod tests {
             "participants",
             "human_tag",
             "mode",
+            "time_zone",
         ];
         let cases = [
             json!({"budget_tokens": -1}),
@@ -355,6 +366,7 @@ mod tests {
             json!({"participants": ["a", "b"]}),
             json!({"human_tag": "x".repeat(129)}),
             json!({"mode": "quarrel"}),
+            json!({"time_zone": "Berlin"}),
         ];
         for (name, patch) in invalid.into_iter().zip(cases) {
             let error = SettingsPatch::parse(patch).unwrap_err();
@@ -390,6 +402,7 @@ mod tests {
             participants: Some("a, b".to_owned()),
             human_tag: Some("[HUMAN]".to_owned()),
             mode: Some(Mode::Talk),
+            time_zone: Some("Europe/Berlin".to_owned()),
         };
         let mut names: Vec<String> = json!(all).as_object().unwrap().keys().cloned().collect();
         let mut table: Vec<&str> = AgentSettings::names().collect();

@@ -12,12 +12,15 @@ use crate::domain::{
     preset::Basis,
     settings::{AgentSettings, OnOverflow},
     summary::{
+        calendar::AgentTime,
         compaction::{Path, SummaryPolicy},
         item::Item,
+        section::Ageing,
     },
     time::Timestamp,
     window::Budget,
     work::{Lease, Reason},
+    zone::Zone,
 };
 
 /// A message, counted and ready to be written.
@@ -331,12 +334,26 @@ pub struct SummaryRow {
     pub summarized_through: i64,
     /// The first exchange in the window.
     pub first_exchange: i64,
+    /// Where the agent works, if it says so; after [`Self::told_by`] where its times are told.
+    pub zone: Option<Zone>,
     /// Since when exchanges are pending.
     pub pending_since: Option<Timestamp>,
     /// The newest pending exchanges, oldest first, at most [`PENDING_SHOWN_MAX`].
     pub pending: Vec<Exchange>,
     /// Pending exchanges that are not among them.
     pub pending_before: PendingBefore,
+}
+
+impl SummaryRow {
+    /// The row of a summary that ages like that: its times are told where its documents' are.
+    #[must_use]
+    pub fn told_by(self, ageing: Ageing) -> Self {
+        let zone = match ageing {
+            Ageing::Calendar(calendar) => Some(self.zone.unwrap_or(calendar.zone)),
+            Ageing::Age { .. } | Ageing::Off => None,
+        };
+        Self { zone, ..self }
+    }
 }
 
 /// The most pending exchanges that a summary names one by one.
@@ -394,6 +411,8 @@ pub struct Material {
     pub fixed: Vec<i64>,
     /// Items are aged by this time, or by the clock.
     pub as_of: Option<Timestamp>,
+    /// Its calendar.
+    pub time: AgentTime,
     /// When the oldest pending exchange left the window.
     pub pending_since: Option<Timestamp>,
     /// When an item changes its section next.

@@ -16,11 +16,10 @@ use crate::{
         prompt::Prompt,
         reply::{ReplyError, parse_operations},
         summary::{
-            compaction::{Path, compose},
+            compaction::{Path, SummaryPolicy, compose},
             item::Item,
             operations::{CarriedOut, NoProgress, Operations, Question, Rules},
         },
-        time::Timestamp,
     },
     llm::ModelRequest,
     store::{JournalledAnswer, Material, RunRecord, StoreError},
@@ -150,8 +149,15 @@ impl Worker {
             return Ok(draft);
         }
         let as_of = material.as_of.unwrap_or(run.started_at);
-        let path = self.path(&draft.items, as_of);
-        let Some(question) = Question::about(&draft.items, path, self.rules(material, as_of)) else {
+        let rules = Rules {
+            as_of,
+            policy: &self.policy(material),
+            counter: self.parts.counter.as_ref(),
+            fixed: &material.fixed,
+            chars_max: self.settings.prompt.material_chars_max,
+        };
+        let path = compose(&draft.items, as_of, rules.policy, rules.counter).path;
+        let Some(question) = Question::about(&draft.items, path, rules) else {
             return Ok(draft);
         };
         match self.carry_out(hold, material, &question, run).await {
@@ -172,18 +178,9 @@ impl Worker {
         }
     }
 
-    fn path(&self, items: &[Item], as_of: Timestamp) -> Path {
-        compose(items, as_of, &self.settings.policy, self.parts.counter.as_ref()).path
-    }
-
-    fn rules<'a>(&'a self, material: &'a Material, as_of: Timestamp) -> Rules<'a> {
-        Rules {
-            as_of,
-            policy: &self.settings.policy,
-            counter: self.parts.counter.as_ref(),
-            fixed: &material.fixed,
-            chars_max: self.settings.prompt.material_chars_max,
-        }
+    /// The policy for the agent of `material`.
+    pub(super) fn policy(&self, material: &Material) -> SummaryPolicy {
+        self.settings.policy.for_agent(material.time)
     }
 
     async fn carry_out(

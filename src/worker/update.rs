@@ -164,7 +164,7 @@ impl Worker {
         let mut composed = compose(
             &draft.items,
             as_of,
-            &self.settings.policy,
+            &self.policy(material),
             self.parts.counter.as_ref(),
         );
         // What it needed, not what was left to do.

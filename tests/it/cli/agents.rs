@@ -40,6 +40,7 @@ fn settings_are_set_shown_and_taken_back() {
     participants = ""             (configuration)
     human_tag = "[HUMAN]"         (configuration)
     mode = "talk"                 (configuration)
+    time_zone = "UTC"             (configuration)
     "#);
     run(&["agents", "set", "coder", "low_water=", "on_overflow=end"]);
     let shown = json(&run(&["agents", "show", "coder", "--json"]));

@@ -57,7 +57,7 @@ fn weight(importance: Importance) -> i64 {
 /// alike: by recency nothing would be left of months but the last days.
 fn score(item: &Item, newest: Timestamp, ageing: Ageing) -> i64 {
     let age_ms = match ageing {
-        Ageing::Age { .. } => age_ms(item, newest),
+        Ageing::Age { .. } | Ageing::Calendar(_) => age_ms(item, newest),
         Ageing::Off => 0,
     };
     let parts = i128::from(RECENCY_HALF_MS) + i128::from(age_ms);
@@ -103,11 +103,12 @@ pub(super) struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// All items that are young enough, as headlines, oldest first in each section.
+    /// All items that are young enough, as headlines, oldest first in each section. `told` are the same with the times
+    /// to be shown.
     pub(super) fn new(
-        items: &'a [Item],
-        as_of: Timestamp,
-        ageing: Ageing,
+        items: &[Item],
+        told: &'a [Item],
+        (as_of, ageing): (Timestamp, Ageing),
         counter: &'a dyn TokenCounter,
     ) -> Self {
         let newest = items.iter().map(|item| item.ended_at).max().unwrap_or(as_of);
@@ -129,7 +130,7 @@ impl<'a> Page<'a> {
             .collect();
         lines.sort_by_key(|line| (line.section, age_order(&items[line.index]), line.index));
         let mut page = Self {
-            items,
+            items: told,
             counter,
             rarity: Rarity::among([]),
             is_dense: false,

@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     domain::{
         summary::{
+            calendar::{Calendar, RunningSession},
             fixtures::{any_item, item},
             item::Importance,
             render::{FOOTER, document},
@@ -194,6 +195,42 @@ fn a_full_document_shows_what_tells_most_and_lets_neighbours_share_their_day() {
     assert!(days == 2 && lines < composed.shown.len(), "{}", composed.document);
 }
 
+#[test]
+fn a_calendar_tells_the_times_of_its_zone() {
+    let at = |text: &str| Timestamp::parse(text).unwrap();
+    let items = [
+        item(1, at("2026-03-28T22:30:00Z")),
+        item(2, at("2026-03-28T23:30:00Z")),
+        item(3, at("2026-03-29T22:30:00Z")),
+    ];
+    let ageing = Ageing::Calendar(Calendar {
+        zone: Zone::parse("Europe/Berlin").unwrap(),
+        session_ms: 0,
+        days: 14,
+        idle_gap_ms: 0,
+        session: None,
+    });
+    let policy = SummaryPolicy {
+        ageing,
+        ..SummaryPolicy::default()
+    };
+    // The night before, clocks were put forward: the 29th began at 23:00 and the 30th at 22:00.
+    let composed = compose(&items, at("2026-03-30T08:00:00Z"), &policy, &BytesCounter);
+    insta::assert_snapshot!(composed.document, @r"
+    ## Previously in This Session
+    1. Fixed bug 3 in the parser: a trailing comma was refused in src/parser.rs (2026-03-30 00:30, #3, ~3k tokens)
+
+    ## Yesterday
+    1. Fixed bug 2 in the parser (Sun 2026-03-29, #2, ~2k tokens)
+
+    ## This Week
+    1. Fixed bug 1 (Sat 2026-03-28, #1, ~1k tokens)
+
+    *Older history is archived: look up any #n with recall.*
+    ");
+    assert_eq!(composed.next_change, Some(at("2026-03-30T22:00:00Z")));
+}
+
 #[cfg(feature = "tokenizer")]
 #[test]
 fn two_thousand_candidates_fit_exactly_counted() {
@@ -347,6 +384,50 @@ proptest! {
             }
             None => prop_assert!(sections(AS_OF).is_empty()),
         }
+    }
+}
+
+/// The document after the ageing job has looked at these times, one after the other.
+fn aged_at(items: &[Item], looks: &[Timestamp], policy: &SummaryPolicy) -> String {
+    let (mut items, mut due, mut document) = (items.to_vec(), Some(AS_OF), String::new());
+    for look in looks {
+        if due.is_none_or(|due| due > *look) {
+            continue;
+        }
+        let composed = compose(&items, *look, policy, &BytesCounter);
+        for index in composed.aged.iter().rev() {
+            items.remove(*index);
+        }
+        (due, document) = (composed.next_change, composed.document);
+    }
+    document
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// A daemon that slept for days writes what it would have written day by day.
+    #[test]
+    fn however_often_the_clock_is_looked_at_the_document_is_the_same(
+        items in prop::collection::vec(any_item(AS_OF), 1..40),
+        mut waits_ms in prop::collection::vec(0_i64..16 * DAY_MS, 0..12),
+        max_tokens in 100_i64..3_000,
+        zone in prop::sample::select(vec!["", "UTC", "Europe/Berlin", "Pacific/Apia", "America/St_Johns"]),
+        (opened_ms, silent_ms) in (0_i64..5 * DAY_MS, 0_i64..6 * HOUR_MS),
+    ) {
+        let ageing = Zone::parse(zone).map_or_else(Ageing::default, |zone| Ageing::Calendar(Calendar {
+            zone,
+            session_ms: DAY_MS,
+            days: 14,
+            idle_gap_ms: 4 * HOUR_MS,
+            session: Some(RunningSession { opened_at: AS_OF.plus_ms(-opened_ms), last_at: AS_OF.plus_ms(-silent_ms) }),
+        }));
+        let policy = SummaryPolicy { ageing, ..policy(max_tokens) };
+        waits_ms.sort_unstable();
+        let last_ms = waits_ms.last().copied().unwrap_or_default();
+        let often: Vec<Timestamp> =
+            [0].iter().chain(&waits_ms).map(|wait_ms| AS_OF.plus_ms(*wait_ms)).collect();
+        let once = [AS_OF, AS_OF.plus_ms(last_ms)];
+        prop_assert_eq!(aged_at(&items, &often, &policy), aged_at(&items, &once, &policy));
     }
 }
 

@@ -43,7 +43,11 @@ pub(super) async fn withdraw(
     items.extend(digest_items(&orphans));
     let (version, as_of) = current(tx, request, at).await?;
     let counter = tokenizer::ceiling_counter();
-    let composition = compose(&items, as_of, &request.rules.policy, counter.as_ref());
+    let policy = request
+        .rules
+        .policy
+        .for_agent(summary::agent_time(tx, agent).await?);
+    let composition = compose(&items, as_of, &policy, counter.as_ref());
     let patch = patch(request, &items, old, composition, (version, through, as_of));
     let lease = Lease {
         agent: agent.clone(),
