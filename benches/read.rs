@@ -249,6 +249,7 @@ async fn serve(
     let parts = &place.parts;
     let state = HttpState {
         keeper: parts.keeper.clone(),
+        projects: Arc::clone(&parts.projects),
         snapshots: Arc::clone(&parts.snapshots),
         store: Arc::clone(&parts.store),
         metrics: parts.metrics.clone(),

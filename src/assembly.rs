@@ -22,7 +22,7 @@ use crate::{
     llm::{ChatModel, counting::RequestCounter},
     notice::Notices,
     schedule::{Schedule, ScheduleSettings},
-    snapshot::Snapshots,
+    snapshot::{Snapshots, project::ProjectSnapshots},
     store::{
         AppendRules, MaterialLimits, Store, StoreResult,
         archive::Archive,
@@ -54,6 +54,8 @@ pub struct Parts {
     pub schedule: Schedule,
     /// Answers readers.
     pub snapshots: Arc<Snapshots>,
+    /// Answers readers of projects' summaries.
+    pub projects: Arc<ProjectSnapshots>,
     /// Counts.
     pub metrics: Metrics,
     /// The time.
@@ -100,6 +102,13 @@ impl Parts {
                 metrics.clone(),
                 schedule_settings(config),
             ),
+            projects: Arc::new(ProjectSnapshots::new(
+                shared(),
+                Arc::clone(&ceiling),
+                time(),
+                summary_policy(config),
+                redactor.clone(),
+            )),
             snapshots: Arc::new(
                 Snapshots::new(shared(), ceiling, time(), config.summary.max_tokens)
                     .redacting(redactor)
@@ -121,7 +130,9 @@ impl Parts {
 
     /// Keeps the snapshots fresh until `stop`.
     pub async fn follow_changes(self, stop: CancellationToken) {
-        self.snapshots.follow(self.notices.changes(), stop).await;
+        let agents = self.snapshots.follow(self.notices.changes(), stop.clone());
+        let projects = self.projects.follow(self.notices.changes(), stop);
+        tokio::join!(agents, projects);
     }
 }
 
@@ -239,7 +250,7 @@ fn worker_settings(config: &Config, owner: &str, seed: u64) -> WorkerSettings {
     }
 }
 
-/// How long documents may be, and how they age.
+/// How documents are composed: how long they may be, and how they age.
 pub fn summary_policy(config: &Config) -> SummaryPolicy {
     let idle_gap_minutes = config.session.idle_gap_minutes;
     let config = &config.summary;

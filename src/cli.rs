@@ -2,6 +2,7 @@
 
 mod agents;
 mod check_request;
+mod config_file;
 mod context;
 mod count;
 mod exit;
@@ -13,6 +14,7 @@ mod lineage;
 mod open;
 mod output;
 mod pins;
+mod project;
 mod remote;
 mod replay;
 mod selftest;
@@ -63,7 +65,7 @@ struct Shared {
     /// Database file [default: database.url of the configuration]
     #[arg(long, global = true, value_name = "FILE")]
     db: Option<PathBuf>,
-    /// Ask the daemon there, e.g. `http://127.0.0.1:7411`, instead of opening the database (agents, summary, context,
+    /// Ask the daemon there, e.g. `http://127.0.0.1:7411`, instead of opening the database (agents, project, summary, context,
     /// mark, rewind, clear, fork, pin, unpin, pins, history, status)
     #[arg(long, global = true, value_name = "URL", conflicts_with = "db")]
     server: Option<String>,
@@ -80,7 +82,9 @@ enum Command {
     Replay(replay::Replay),
     /// Show what an agent overrides in the configuration, and change it
     Agents(agents::Agents),
-    /// Print an agent's summary
+    /// Let agents share a summary, and list who does
+    Project(project::Project),
+    /// Print an agent's summary, or that of a project
     Summary(summary::Summary),
     /// Print what to send to a model for an agent, as content of a provider's request
     Context(context::Context),
@@ -108,6 +112,8 @@ enum Command {
     Status(status::Status),
     /// Count the tokens of a request body, and where they come from
     Count(count::Count),
+    /// Check the configuration, and print what is in force and where it comes from
+    Config(config_file::ConfigCommand),
     /// Check the invariants on the data; exits 1 if one is broken
     Verify(verify::Verify),
     /// Test recapd on your own conversations
@@ -133,6 +139,7 @@ fn run(cli: Cli, environment: &Environment) -> Result<ExitCode, Failed> {
         Command::Serve(serve) => serve.run(&loaded, environment),
         Command::Replay(replay) => replay.run(&loaded.config, &shared, environment),
         Command::Agents(agents) => agents.run(&loaded.config, &shared),
+        Command::Project(project) => project.run(&loaded.config, &shared),
         Command::Summary(summary) => summary.run(&loaded.config, &shared),
         Command::Context(context) => context.run(&loaded.config, &shared),
         Command::Mark(mark) => mark.run(&loaded.config, &shared),
@@ -147,6 +154,7 @@ fn run(cli: Cli, environment: &Environment) -> Result<ExitCode, Failed> {
         Command::Import(import) => import.run(&loaded.config, &shared),
         Command::Status(status) => status.run(&loaded.config, &shared),
         Command::Count(count) => count.run(&loaded.config, &shared),
+        Command::Config(command) => command.run(&loaded, &shared, environment),
         Command::Verify(verify) => verify.run(&loaded.config, &shared),
         Command::Selftest(selftest) => selftest.run(&loaded.config, &shared),
         Command::CheckRequest(check) => check.run(&shared),

@@ -14,6 +14,7 @@ mod file;
 mod keys;
 mod loader;
 mod presets;
+mod reference;
 mod secret;
 mod sections;
 
@@ -23,6 +24,7 @@ pub use check::Violation;
 pub use environment::{Environment, from_process_environment};
 pub use error::{ConfigError, Origin, Problem};
 pub use loader::{Entry, Loaded, Loader, SYSTEM_FILE};
+pub use reference::json_schema;
 pub use secret::{KeyError, api_key};
 pub use sections::{
     Ageing, AnthropicVersion, ContextConfig, ConvergenceConfig, DatabaseConfig, Effort, HttpConfig,

@@ -15,6 +15,7 @@ pub mod lineage;
 pub mod message;
 pub mod perspective;
 pub mod preset;
+pub mod project;
 pub mod prompt;
 pub mod redaction;
 pub mod reply;

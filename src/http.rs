@@ -17,6 +17,7 @@ mod batch;
 mod body;
 mod connection;
 mod context;
+mod document;
 mod extract;
 mod frame;
 mod health;
@@ -27,6 +28,7 @@ mod negotiate;
 mod observe;
 mod pins;
 mod problem;
+mod projects;
 mod sessions;
 mod settings;
 mod status;
@@ -44,7 +46,7 @@ use axum::{
     extract::DefaultBodyLimit,
     http::StatusCode,
     middleware::from_fn_with_state,
-    routing::{get, post},
+    routing::{get, post, put},
 };
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -58,7 +60,7 @@ use crate::{
         settings::AgentSettings, time::Timestamp,
     },
     keeper::Keeper,
-    snapshot::Snapshots,
+    snapshot::{Snapshots, project::ProjectSnapshots},
     store::{Store, StoreResult},
     telemetry::metrics::Metrics,
 };
@@ -73,6 +75,8 @@ pub struct HttpState {
     pub keeper: Keeper,
     /// Answers readers of summaries.
     pub snapshots: Arc<Snapshots>,
+    /// Answers readers of projects' summaries.
+    pub projects: Arc<ProjectSnapshots>,
     /// Answers everybody else.
     pub store: Arc<dyn Store>,
     /// Counts requests, and shows what others count.
@@ -192,6 +196,12 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
         .route("/v1/agents/{id}/unpin", post(pins::unpin))
         .route("/v1/agents/{id}/pins", get(pins::list))
         .route("/v1/agents/{id}/sessions/end", post(sessions::end))
+        .route("/v1/projects", get(projects::list))
+        .route("/v1/projects/{id}/summary", get(projects::summary))
+        .route(
+            "/v1/projects/{id}/agents/{agent}",
+            put(projects::join).delete(projects::leave),
+        )
         .route("/v1/status", get(status::read))
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready))

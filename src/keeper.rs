@@ -23,6 +23,7 @@ use crate::{
         journal::MessageRecord,
         lineage::Step,
         message::Message,
+        project::ProjectId,
         redaction::Redactor,
         settings::{AgentSettings, SettingsPatch},
         time::Timestamp,
@@ -316,6 +317,16 @@ impl Keeper {
         let row = self.store.agent(agent).await?;
         let settings = row.map(|row| row.settings).unwrap_or_default();
         Ok(self.counters.learn(agent, &settings))
+    }
+
+    /// Makes the agent one of `project`, or of none, and says so to readers.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownAgent`], and what the store fails with.
+    pub async fn set_project(&self, agent: &AgentId, project: Option<&ProjectId>) -> StoreResult<()> {
+        self.store.set_project(agent, project, self.clock.now()).await?;
+        self.notices.agent_changed(agent);
+        Ok(())
     }
 
     /// Changes what an agent overrides in the configuration, from its next append on. Returns all it overrides. With

@@ -3,14 +3,21 @@
 //! A reader never waits for a writer, a worker or a model. It gets the last good version, and its age with it; while
 //! the database is away it gets the last copy, marked stale.
 
+pub mod project;
+mod waiting;
+
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
 
 use papaya::HashMap;
-use tokio::sync::broadcast::{Receiver, error::RecvError};
+use tokio::{
+    sync::broadcast::{Receiver, error::RecvError},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
+use waiting::Waiting;
 
 use crate::{
     clock::Clock,
@@ -55,11 +62,38 @@ pub struct Snapshot {
 
 /// A snapshot and how fresh it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reading {
+pub struct Reading<S = Snapshot> {
     /// The snapshot.
-    pub snapshot: Arc<Snapshot>,
+    pub snapshot: Arc<S>,
     /// Set while the database is away: since when the copy is known to be right.
     pub stale_since: Option<Timestamp>,
+}
+
+impl<S> Reading<S> {
+    fn fresh(snapshot: Arc<S>) -> Self {
+        Self {
+            snapshot,
+            stale_since: None,
+        }
+    }
+
+    /// What readers get: what was `loaded`, or the copy of that time while the database is away.
+    ///
+    /// # Errors
+    /// What loading failed with, if there is no copy.
+    fn or_copy(
+        loaded: StoreResult<Option<Arc<S>>>,
+        copy: Option<(Arc<S>, Timestamp)>,
+    ) -> StoreResult<Option<Self>> {
+        match (loaded, copy) {
+            (Ok(snapshot), _) => Ok(snapshot.map(Self::fresh)),
+            (Err(_), Some((snapshot, read_at))) => Ok(Some(Self {
+                snapshot,
+                stale_since: Some(read_at),
+            })),
+            (Err(error), None) => Err(error),
+        }
+    }
 }
 
 struct Held {
@@ -77,6 +111,7 @@ pub struct Snapshots {
     redactor: Redactor,
     ageing: Ageing,
     held: HashMap<AgentId, Arc<Held>>,
+    waiting: Waiting,
     /// Changes heard of so far.
     changes: AtomicU64,
 }
@@ -97,6 +132,7 @@ impl Snapshots {
             redactor: Redactor::standard(),
             ageing: Ageing::default(),
             held: HashMap::new(),
+            waiting: Waiting::default(),
             changes: AtomicU64::new(0),
         }
     }
@@ -120,21 +156,38 @@ impl Snapshots {
     pub async fn get(&self, agent: &AgentId) -> StoreResult<Option<Reading>> {
         let held = self.held.pin().get(agent).map(Arc::clone);
         if let Some(held) = held.as_ref().filter(|held| !held.outdated) {
-            return Ok(Some(Reading {
-                snapshot: Arc::clone(&held.snapshot),
-                stale_since: None,
-            }));
+            return Ok(Some(Reading::fresh(Arc::clone(&held.snapshot))));
         }
-        match (self.load(agent).await, held) {
-            (Ok(snapshot), _) => Ok(snapshot.map(|snapshot| Reading {
-                snapshot,
-                stale_since: None,
-            })),
-            (Err(_), Some(held)) => Ok(Some(Reading {
-                snapshot: Arc::clone(&held.snapshot),
-                stale_since: Some(held.read_at),
-            })),
-            (Err(error), None) => Err(error),
+        let copy = held.map(|held| (Arc::clone(&held.snapshot), held.read_at));
+        Reading::or_copy(self.load(agent).await, copy)
+    }
+
+    /// As [`Self::get`], but where the reader has that already (`is_known`, by its tag) it waits for a change, until
+    /// `deadline` or `stop`. A return is no promise of a change.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub async fn get_changed(
+        &self,
+        agent: &AgentId,
+        is_known: impl Fn(&str) -> bool + Send,
+        deadline: Instant,
+        stop: &CancellationToken,
+    ) -> StoreResult<Option<Reading>> {
+        loop {
+            let change = self.waiting.change(agent);
+            tokio::pin!(change);
+            change.as_mut().enable();
+            let reading = self.get(agent).await?;
+            match &reading {
+                Some(reading) if is_known(&reading.snapshot.etag) => {}
+                _ => return Ok(reading),
+            }
+            tokio::select! {
+                () = change => {}
+                () = tokio::time::sleep_until(deadline) => return Ok(reading),
+                () = stop.cancelled() => return Ok(reading),
+            }
         }
     }
 
@@ -187,9 +240,15 @@ impl Snapshots {
             };
             self.changes.fetch_add(1, Ordering::SeqCst);
             match change {
-                Ok(agent) => self.refresh(&agent).await,
+                Ok(agent) => {
+                    self.refresh(&agent).await;
+                    self.waiting.wake(&agent);
+                }
                 // Too many changes at once: nobody knows any more which, so all are read again when asked for.
-                Err(RecvError::Lagged(_)) => self.held.pin().clear(),
+                Err(RecvError::Lagged(_)) => {
+                    self.held.pin().clear();
+                    self.waiting.wake_all();
+                }
                 Err(RecvError::Closed) => return,
             }
         }

@@ -7,6 +7,7 @@
 //! Every implementation passes the one conformance suite in `tests/it/store`.
 
 pub mod archive;
+mod project;
 pub mod record;
 pub mod recount;
 pub mod sqlite;
@@ -14,6 +15,7 @@ pub mod verify;
 
 use async_trait::async_trait;
 
+pub use project::*;
 pub use record::*;
 pub use recount::*;
 
@@ -21,6 +23,7 @@ use crate::domain::{
     agent::AgentId,
     context::COPIES_MAX,
     ledger::TooBig,
+    project::ProjectId,
     settings::{AgentSettings, SettingsPatch},
     time::Timestamp,
     work::{Lease, Reason},
@@ -228,6 +231,26 @@ pub trait Store: Send + Sync {
     /// newest step of eviction that is covered as a whole. It changes once per step, so that the provider's prompt cache
     /// stays warm, and at once where a rewind has withdrawn something.
     async fn summary_of_step(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>>;
+
+    /// Makes the agent one of `project`, or of none, whatever it belonged to.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownAgent`].
+    async fn set_project(
+        &self,
+        agent: &AgentId,
+        project: Option<&ProjectId>,
+        now: Timestamp,
+    ) -> StoreResult<()>;
+
+    /// Projects in order of their names, after `after`.
+    async fn projects(&self, after: Option<&ProjectId>, limit: i64) -> StoreResult<Vec<ProjectFigures>>;
+
+    /// What tells whether anything of a project has changed; `None` if no agent belongs to it.
+    async fn project_stamp(&self, project: &ProjectId) -> StoreResult<Option<ProjectStamp>>;
+
+    /// What a project's document is made of, in one consistent read; `None` if no agent belongs to it.
+    async fn project(&self, project: &ProjectId) -> StoreResult<Option<(ProjectStamp, ProjectRow)>>;
 
     /// Wakes the queue for an agent.
     ///

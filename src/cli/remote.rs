@@ -47,6 +47,16 @@ impl Remote {
         self.ask(self.client.post(self.url(path)).json(body)).await
     }
 
+    /// Makes `path` be there.
+    pub(super) async fn put(&self, path: &str) -> Result<String, Failed> {
+        self.ask(self.client.put(self.url(path))).await
+    }
+
+    /// Takes what stands at `path` away.
+    pub(super) async fn delete(&self, path: &str) -> Result<String, Failed> {
+        self.ask(self.client.delete(self.url(path))).await
+    }
+
     fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base)
     }

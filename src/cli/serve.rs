@@ -112,6 +112,7 @@ fn start(lifecycle: &Lifecycle, parts: &Parts, config: &Config, listener: tokio:
     lifecycle.spawn_vital("snapshots", parts.clone().follow_changes(soft.clone()));
     let state = HttpState {
         keeper: parts.keeper.clone(),
+        projects: Arc::clone(&parts.projects),
         snapshots: Arc::clone(&parts.snapshots),
         store: Arc::clone(&parts.store),
         metrics: parts.metrics.clone(),

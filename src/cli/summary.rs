@@ -6,7 +6,15 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::{Shared, exit::Failed, open, output, remote::Remote};
-use crate::{assembly, config::Config, domain::agent::AgentId, snapshot, store::Store as _, tokenizer};
+use crate::{
+    assembly,
+    clock::{Clock as _, SystemClock},
+    config::Config,
+    domain::{agent::AgentId, project::ProjectId},
+    snapshot,
+    store::Store as _,
+    tokenizer,
+};
 
 /// Printed for an agent of which nothing has left the window yet.
 const NOTHING_YET: &str = "(no summary yet: nothing has left the window)";
@@ -14,12 +22,71 @@ const NOTHING_YET: &str = "(no summary yet: nothing has left the window)";
 #[derive(Debug, Args)]
 pub(super) struct Summary {
     /// The agents
-    #[arg(required = true, value_name = "AGENT")]
+    #[arg(required_unless_present = "project", value_name = "AGENT")]
     agents: Vec<AgentId>,
+    /// The summary that the agents of this project share, instead
+    #[arg(long, value_name = "PROJECT", conflicts_with = "agents")]
+    project: Option<ProjectId>,
+}
+
+/// Prints the summary that the agents of `project` share.
+fn shared_summary(project: &ProjectId, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+    let document = open::block_on(async {
+        match &shared.server {
+            Some(server) => {
+                let path = format!("/v1/projects/{project}/summary");
+                let text = Remote::new(server)?.get(&path, "application/json").await?;
+                Ok(serde_json::from_str::<Value>(&text).map_err(anyhow::Error::new)?)
+            }
+            None => compose(project, config).await,
+        }
+    })?;
+    if shared.json {
+        output::json(&document)?;
+    } else {
+        output::text(&content(&document))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn compose(project: &ProjectId, config: &Config) -> Result<Value, Failed> {
+    let store = open::look(config).await?;
+    let Some((_, row)) = store.project(project).await? else {
+        return Err(Failed::not_found(format!(
+            "project `{project}` is unknown: no agent belongs to it; `recapd project join {project} AGENT` makes it, \
+             `recapd project list` names the others"
+        )));
+    };
+    let snapshot = snapshot::project::render(
+        row,
+        SystemClock.now(),
+        &assembly::summary_policy(config),
+        tokenizer::ceiling_counter().as_ref(),
+        &assembly::redactor(config),
+    );
+    Ok(json!({
+        "project_id": project,
+        "content": snapshot.markdown,
+        "tokens": snapshot.tokens,
+        "updated_at": snapshot.updated_at,
+        "agents": snapshot.agents,
+        "members": snapshot.members,
+    }))
+}
+
+/// The text of a document.
+fn content(document: &Value) -> String {
+    match document["content"].as_str() {
+        None | Some("") => NOTHING_YET.to_owned(),
+        Some(content) => content.trim_end().to_owned(),
+    }
 }
 
 impl Summary {
     pub(super) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        if let Some(project) = &self.project {
+            return shared_summary(project, config, shared);
+        }
         open::block_on(async {
             let documents = match &shared.server {
                 Some(server) => self.ask(&Remote::new(server)?).await?,
@@ -76,10 +143,6 @@ impl Summary {
 
     /// The documents as they are; with the agents' names above them if there are several.
     fn text(&self, documents: &[Value]) -> String {
-        let content = |document: &Value| match document["content"].as_str() {
-            None | Some("") => NOTHING_YET.to_owned(),
-            Some(content) => content.trim_end().to_owned(),
-        };
         let texts: Vec<String> = self
             .agents
             .iter()

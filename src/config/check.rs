@@ -11,7 +11,7 @@ use crate::domain::{settings::PARTICIPANTS_BYTES_MAX, zone::Zone};
 /// The longest tag, in bytes.
 const HUMAN_TAG_BYTES_MAX: usize = 128;
 /// Keys that are shares: above 0, at most 1.
-const SHARES: [&str; 3] = ["window.low_water", "summary.append_below", "summary.merge_below"];
+pub(super) const SHARES: [&str; 3] = ["window.low_water", "summary.append_below", "summary.merge_below"];
 /// Keys of which the first must be less than the second.
 const LESS: [(&str, &str); 2] = [
     ("summary.session_hours", "summary.yesterday_hours"),

@@ -34,20 +34,8 @@ fn load(toml: Option<&str>, environment: Pairs<'_>, sets: &[&str]) -> Result<Loa
 
 /// The keys of `config.toml` with the comment before each, as one line.
 fn documented() -> Vec<(String, String)> {
-    let (mut section, mut comment, mut found) = (String::new(), Vec::new(), Vec::new());
-    for line in DEFAULT_TOML.lines() {
-        if let Some(text) = line.strip_prefix('#') {
-            comment.push(text.trim());
-        } else if let Some(name) = line.strip_prefix('[') {
-            name.trim_end_matches(']').clone_into(&mut section);
-        } else if let Some((key, _)) = line.split_once(" = ") {
-            found.push((format!("{section}.{key}"), comment.join(" ")));
-            comment.clear();
-        } else {
-            comment.clear();
-        }
-    }
-    found
+    let documented = reference::documented().into_iter();
+    documented.map(|found| (found.key(), found.comment)).collect()
 }
 
 #[test]
@@ -211,13 +199,12 @@ fn the_limits_in_the_comments_are_the_limits() {
 #[test]
 fn every_value_in_the_comments_is_accepted_and_no_other() {
     let mut choices = 0;
-    for (key, comment) in documented() {
-        let Some((_, list)) = comment.split_once("One of ") else {
+    for documented in reference::documented() {
+        let (key, Some(values)) = (documented.key(), documented.choices()) else {
             continue;
         };
         choices += 1;
-        // Of `max_tokens` and the like, only what stands between backticks is a value.
-        for value in list.split('`').skip(1).step_by(2) {
+        for value in &values {
             // Some modes want a model to be named.
             let sets = [format!("{key}={value}"), "model.model=any".to_owned()];
             let loaded = load(None, &[], &sets.each_ref().map(String::as_str)).unwrap();
@@ -229,11 +216,48 @@ fn every_value_in_the_comments_is_accepted_and_no_other() {
             assert_eq!(entry.value, format!("\"{value}\""));
         }
         let error = load(None, &[], &[&format!("{key}=sideways")]).unwrap_err();
-        for value in list.split('`').skip(1).step_by(2) {
+        for value in values {
             assert!(error.contains(&format!("`{value}`")), "{error}");
         }
     }
     assert_eq!(choices, 13);
+}
+
+#[test]
+fn the_schema_knows_every_key_with_its_default_and_its_limits() {
+    let schema = json_schema();
+    let defaults: Value = toml::from_str(DEFAULT_TOML).unwrap();
+    for entry in load(None, &[], &[]).unwrap().entries() {
+        let (section, name) = entry.key.split_once('.').unwrap();
+        let property = &schema["properties"][section]["properties"][name];
+        assert_eq!(
+            property["default"],
+            serde_json::json!(defaults[section][name]),
+            "{}",
+            entry.key
+        );
+        assert!(
+            !property["description"].as_str().unwrap().is_empty(),
+            "{}",
+            entry.key
+        );
+    }
+    let budget = &schema["properties"]["window"]["properties"]["budget_tokens"];
+    assert_eq!(
+        (&budget["type"], &budget["maximum"]),
+        (&"integer".into(), &100_000_000.into())
+    );
+    let water = &schema["properties"]["window"]["properties"]["low_water"];
+    assert_eq!(
+        (&water["exclusiveMinimum"], &water["maximum"]),
+        (&0.into(), &1.into())
+    );
+    let mode = &schema["properties"]["model"]["properties"]["mode"]["enum"];
+    assert!(mode.as_array().unwrap().contains(&"offline".into()), "{mode}");
+    assert_eq!(
+        schema["properties"]["summary"]["properties"]["redact_patterns"]["type"],
+        "array"
+    );
 }
 
 /// What an empty base URL and an empty model stand for is said in the comments, and a key that is set wins.

@@ -44,16 +44,20 @@ impl AgentId {
     }
 }
 
+/// Whether `text` can be an id, of an agent or of a project.
+pub(super) fn is_id(text: &str) -> bool {
+    text.len() <= AGENT_ID_CHARS_MAX
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "._:-".contains(c))
+}
+
 impl FromStr for AgentId {
     type Err = InvalidAgentId;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let valid = text.len() <= AGENT_ID_CHARS_MAX
-            && text.starts_with(|c: char| c.is_ascii_alphanumeric())
-            && text
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || "._:-".contains(c));
-        if valid {
+        if is_id(text) {
             Ok(Self(text.to_owned()))
         } else {
             Err(InvalidAgentId(text.chars().take(AGENT_ID_CHARS_MAX).collect()))

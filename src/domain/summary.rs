@@ -2,7 +2,7 @@
 //!
 //! Data flows one way: drafts and exchanges become items ([`coverage`]), items get a section and a form by age and
 //! room ([`section`], [`compaction`]), and are written down ([`mod@line`], [`render`]); what nobody has summarised yet is
-//! added when the document is read ([`pending`]).
+//! added when the document is read ([`pending`]). The items of several agents make one document in [`shared`].
 //!
 //! Invariant: the clock ages items, never a model. Times, token totals and coverage are filled by recapd.
 //! Invariant: no document has more than [`compaction::SUMMARY_TOKENS_MAX`] tokens.
@@ -16,6 +16,7 @@ pub mod operations;
 pub mod pending;
 pub mod render;
 pub mod section;
+pub mod shared;
 mod worth;
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ pub(super) struct Page {
 #[derive(Serialize)]
 pub(super) struct AgentFigures {
     agent_id: AgentId,
+    project_id: Option<String>,
     messages: i64,
     exchanges: i64,
     first_exchange: i64,
@@ -82,6 +83,7 @@ impl From<AgentRow> for AgentFigures {
             summary_tokens: row.summary_tokens,
             updated_at: row.updated_at,
             agent_id: row.agent,
+            project_id: row.project,
         }
     }
 }

@@ -70,6 +70,18 @@ impl Parameters {
         })
     }
 
+    /// The parameter as a span in whole seconds, with or without an `s`.
+    pub(super) fn seconds(&self, name: &str, max: u64) -> Result<Option<u64>, Problem> {
+        let Some(text) = self.text(name) else {
+            return Ok(None);
+        };
+        let number = text.strip_suffix('s').unwrap_or(text).parse().ok();
+        number.filter(|number| *number <= max).map(Some).ok_or_else(|| {
+            let cure = format!("give seconds from 0 to {max}, such as 30s");
+            invalid(name, &format!("can't be `{text}`"), &cure)
+        })
+    }
+
     /// The parameter as a switch: `all`, `all=1` and `all=true` turn it on.
     pub(super) fn flag(&self, name: &str) -> Result<bool, Problem> {
         match self.text(name) {

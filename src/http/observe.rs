@@ -46,6 +46,6 @@ pub(super) fn observe_request(
 }
 
 /// Somebody read a summary.
-pub(super) fn observe_read(metrics: &Metrics, result: ReadResult, took: Duration) {
+pub(super) fn observe_read(metrics: &Metrics, result: ReadResult, took: Option<Duration>) {
     metrics.documents.read(ReadVia::Http, result, took);
 }

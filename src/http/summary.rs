@@ -1,50 +1,40 @@
 //! `GET /v1/agents/{id}/summary`: the read path. It is answered from memory, and while the database is away from the
 //! last copy, which says so.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
-    Json,
-    body::{Body, Bytes},
+    body::Bytes,
     extract::State,
-    http::{
-        HeaderMap, HeaderName, HeaderValue, StatusCode, Uri,
-        header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, LAST_MODIFIED, RETRY_AFTER, VARY},
-    },
-    response::{IntoResponse, Response},
+    http::{HeaderMap, HeaderName, Uri, header::LAST_MODIFIED},
+    response::Response,
 };
 use serde::Serialize;
 use tokio::time::Instant;
 
 use super::{
     SharedApp,
+    document::{Document, Form, insert, unavailable},
     extract::{Agent, Parameters},
-    negotiate::{is_known, preferred},
+    negotiate::is_known,
     observe,
-    problem::{Problem, RETRY_AFTER_SECONDS},
+    problem::Problem,
 };
 use crate::{
-    domain::{
-        agent::AgentId,
-        time::{SECOND_MS, Timestamp},
-    },
+    domain::{agent::AgentId, time::Timestamp},
     snapshot::{Reading, Snapshot},
-    store::StoreError,
-    telemetry::metrics::labels::ReadResult,
 };
 
-const MARKDOWN: &str = "text/markdown";
-const JSON: &str = "application/json";
-const MARKDOWN_UTF8: HeaderValue = HeaderValue::from_static("text/markdown; charset=utf-8");
-/// What a reader is to see when there is nothing better.
-const PLACEHOLDER: &str = "[Summary temporarily unavailable]";
+/// The longest wait that can be asked for, in seconds.
+const WAIT_SECONDS_MAX: u64 = 60;
+/// The part of a request's time that it may wait.
+const WAIT_SHARE: f64 = 0.9;
 const VERSION: HeaderName = HeaderName::from_static("recapd-version");
 const PENDING: HeaderName = HeaderName::from_static("recapd-pending-exchanges");
-const STALE: HeaderName = HeaderName::from_static("recapd-stale");
 
 /// The summary as JSON.
 #[derive(Serialize)]
-struct Document<'a> {
+struct Summary<'a> {
     agent_id: &'a AgentId,
     content: &'a str,
     tokens: i64,
@@ -74,99 +64,57 @@ pub(super) async fn read(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let began = Instant::now();
-    Parameters::read(&uri, &[])?;
-    let form = preferred(&headers, &[MARKDOWN, JSON]);
-    let (result, answer) = match app.parts.snapshots.get(&agent).await {
-        Ok(None) => return Err(Problem::unknown_agent(&agent)),
-        Ok(Some(reading)) => answer(&agent, &reading, form, &headers, app.parts.clock.now()),
-        Err(error) => (ReadResult::Unavailable, unavailable(error, form)),
+    let parameters = Parameters::read(&uri, &["wait"])?;
+    let wait = parameters
+        .seconds("wait", WAIT_SECONDS_MAX)?
+        .map(Duration::from_secs);
+    // The answer must be on its way before the request's time is up.
+    let wait = wait.map(|wait| wait.min(app.settings.request_timeout().mul_f64(WAIT_SHARE)));
+    let form = Form::wanted(&headers);
+    let (snapshots, is_known) = (&app.parts.snapshots, |etag: &str| is_known(&headers, etag));
+    let read = match wait {
+        None => snapshots.get(&agent).await,
+        Some(wait) => {
+            let (deadline, stop) = (began + wait, &app.parts.stop);
+            snapshots.get_changed(&agent, is_known, deadline, stop).await
+        }
     };
-    observe::observe_read(&app.parts.metrics, result, began.elapsed());
+    let took = wait.is_none().then(|| began.elapsed());
+    let (result, answer) = match read {
+        Ok(None) => return Err(Problem::unknown_agent(&agent)),
+        Ok(Some(reading)) => document(&agent, &reading).answer(form, &headers, app.parts.clock.now()),
+        Err(error) => unavailable(error, form),
+    };
+    observe::observe_read(&app.parts.metrics, result, took);
     Ok(answer)
 }
 
-fn answer(
-    agent: &AgentId,
-    reading: &Reading,
-    form: &'static str,
-    headers: &HeaderMap,
-    now: Timestamp,
-) -> (ReadResult, Response) {
-    let about = about(reading, form, now);
-    let etag = about.get(ETAG).and_then(|value| value.to_str().ok());
-    let is_known = is_known(headers, etag.unwrap_or_default());
-    let result = match reading {
-        Reading {
-            stale_since: Some(_), ..
-        } => ReadResult::Stale,
-        _ if is_known => ReadResult::NotModified,
-        Reading { snapshot, .. } if snapshot.markdown.is_empty() => ReadResult::Empty,
-        _ => ReadResult::Hit,
-    };
-    let response = if is_known {
-        (StatusCode::NOT_MODIFIED, about).into_response()
-    } else if form == JSON {
-        (about, Json(document(agent, reading))).into_response()
-    } else {
-        let bytes = Bytes::from_owner(Markdown(Arc::clone(&reading.snapshot)));
-        (about, [(CONTENT_TYPE, MARKDOWN_UTF8)], Body::from(bytes)).into_response()
-    };
-    (result, response)
-}
-
-/// The headers about a summary, the same with and without its text.
-fn about(reading: &Reading, form: &str, now: Timestamp) -> HeaderMap {
+fn document<'a>(agent: &'a AgentId, reading: &'a Reading) -> Document<Summary<'a>> {
     let snapshot = &reading.snapshot;
     let mut headers = HeaderMap::new();
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
-    headers.insert(VARY, HeaderValue::from_static("accept"));
     headers.insert(VERSION, snapshot.version.into());
     headers.insert(PENDING, snapshot.pending_exchanges.into());
-    // As JSON it also tells its age, which changes while the document doesn't.
-    let weak = if form == JSON { "W/" } else { "" };
-    let mut insert = |name, value: String| {
-        if let Ok(value) = HeaderValue::try_from(value) {
-            headers.insert(name, value);
-        }
-    };
-    insert(ETAG, format!("{weak}{}", snapshot.etag));
-    if snapshot.version > 0 {
-        insert(
-            LAST_MODIFIED,
-            snapshot.updated_at.format("%a, %d %b %Y %H:%M:%S GMT"),
-        );
+    let updated_at = (snapshot.version > 0).then_some(snapshot.updated_at);
+    if let Some(updated_at) = updated_at {
+        let http_date = updated_at.format("%a, %d %b %Y %H:%M:%S GMT");
+        insert(&mut headers, LAST_MODIFIED, http_date);
     }
-    if let Some(since) = reading.stale_since {
-        insert(STALE, format!("{}s", now.since_ms(since).max(0) / SECOND_MS));
-    }
-    headers
-}
-
-fn document<'a>(agent: &'a AgentId, reading: &'a Reading) -> Document<'a> {
-    let snapshot = &reading.snapshot;
     Document {
-        agent_id: agent,
-        content: &snapshot.markdown,
-        tokens: snapshot.tokens,
-        version: snapshot.version,
-        updated_at: (snapshot.version > 0).then_some(snapshot.updated_at),
-        covers_through: snapshot.covers_through,
-        first_exchange: snapshot.first_exchange,
-        pending_exchanges: snapshot.pending_exchanges,
-        pending_since: snapshot.pending_since,
+        etag: snapshot.etag.clone(),
+        bytes: Bytes::from_owner(Markdown(Arc::clone(snapshot))),
+        json: Summary {
+            agent_id: agent,
+            content: &snapshot.markdown,
+            tokens: snapshot.tokens,
+            version: snapshot.version,
+            updated_at,
+            covers_through: snapshot.covers_through,
+            first_exchange: snapshot.first_exchange,
+            pending_exchanges: snapshot.pending_exchanges,
+            pending_since: snapshot.pending_since,
+            stale_since: reading.stale_since,
+        },
         stale_since: reading.stale_since,
+        headers,
     }
-}
-
-/// The answer without a database and without a copy: a text that can be shown to a model as it is, or a problem.
-fn unavailable(error: StoreError, form: &str) -> Response {
-    let problem = Problem::from(error);
-    if form == JSON || !problem.may_pass() {
-        return problem.into_response();
-    }
-    let headers = [
-        (CONTENT_TYPE, MARKDOWN_UTF8),
-        (RETRY_AFTER, RETRY_AFTER_SECONDS.into()),
-    ];
-    (StatusCode::SERVICE_UNAVAILABLE, headers, PLACEHOLDER).into_response()
 }

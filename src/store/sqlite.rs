@@ -11,6 +11,7 @@ mod complete;
 mod exchange;
 mod fork;
 mod lineage;
+mod project;
 mod queue;
 mod recount;
 mod row;
@@ -39,12 +40,13 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
-    Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Pins, Prune,
-    Recount, RecountBatch, Recounted, SaidMessage, Sample, SessionEnded, Settle, Store, StoreError,
-    StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
+    Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Pins,
+    ProjectFigures, ProjectRow, ProjectStamp, Prune, Recount, RecountBatch, Recounted, SaidMessage, Sample,
+    SessionEnded, Settle, Store, StoreError, StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
 };
 use crate::domain::{
     agent::AgentId,
+    project::ProjectId,
     settings::{AgentSettings, SettingsPatch},
     time::Timestamp,
     work::{Lease, Reason},
@@ -339,6 +341,31 @@ impl Store for SqliteStore {
     async fn summary_of_step(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
         let mut tx = self.readers.begin().await?;
         summary::of_step(&mut tx, agent).await
+    }
+
+    async fn set_project(
+        &self,
+        agent: &AgentId,
+        project: Option<&ProjectId>,
+        now: Timestamp,
+    ) -> StoreResult<()> {
+        let (agent, project) = (agent.clone(), project.cloned());
+        self.writer
+            .run(move |tx| Box::pin(async move { project::set(tx, &agent, project, now).await }))
+            .await
+    }
+
+    async fn projects(&self, after: Option<&ProjectId>, limit: i64) -> StoreResult<Vec<ProjectFigures>> {
+        project::list(&mut *self.readers.acquire().await?, after.cloned(), limit).await
+    }
+
+    async fn project_stamp(&self, project: &ProjectId) -> StoreResult<Option<ProjectStamp>> {
+        project::stamp(&mut *self.readers.acquire().await?, project).await
+    }
+
+    async fn project(&self, project: &ProjectId) -> StoreResult<Option<(ProjectStamp, ProjectRow)>> {
+        let mut tx = self.readers.begin().await?;
+        project::load(&mut tx, project).await
     }
 
     async fn enqueue(

@@ -3,11 +3,13 @@
 mod agents;
 mod bad_input;
 mod check_request;
+mod config;
 mod count;
 mod database;
 mod journal;
 mod lineage;
 mod pins;
+mod project;
 mod replay;
 mod selftest;
 

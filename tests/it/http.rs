@@ -9,5 +9,6 @@ mod lineage;
 mod messages;
 mod pins;
 mod problems;
+mod projects;
 mod settings;
 mod summary;

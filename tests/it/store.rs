@@ -11,6 +11,7 @@ mod lease;
 mod lineage;
 pub(crate) mod lineage_scripts;
 mod pins;
+mod project;
 mod protocol;
 mod queue;
 mod reading;
@@ -101,6 +102,8 @@ macro_rules! every_test {
                 a_rewind_behind_a_message_withdraws_its_pin, a_fork_inherits_pins_and_lives_on_by_itself,
                 a_pin_that_does_not_fit_is_refused, what_is_not_there_cannot_be_pinned,
                 the_oldest_important_ones_are_left_out_first, pins_of_what_is_gone_are_found;
+            project: agents_join_and_leave_projects, a_project_reads_what_its_agents_documents_are_made_of,
+                a_stamp_tells_every_change_of_a_project, of_very_many_agents_the_last_active_ones_speak;
             lineage_scripts: a_replay_ends_where_living_ended;
             fork: what_a_child_took_over_stays, a_child_begins_where_its_parent_stands, a_fork_before_the_first_word_shares_nothing,
                 a_child_needs_a_parent_and_a_new_name, each_rewinds_for_itself,

@@ -166,7 +166,7 @@ pub fn compose(
 }
 
 /// The items with the times that clocks of that zone show, for rendering.
-fn on_the_wall(items: &[Item], zone: Zone) -> Cow<'_, [Item]> {
+pub(super) fn on_the_wall(items: &[Item], zone: Zone) -> Cow<'_, [Item]> {
     if zone == Zone::UTC {
         return Cow::Borrowed(items);
     }

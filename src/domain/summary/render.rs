@@ -11,6 +11,8 @@ use super::{
 /// The document's last line, when it has any other.
 pub const FOOTER: &str = "*Older history is archived: look up any #n with recall.*";
 
+/// What makes a heading of a day.
+pub(super) const DAY_MARK: &str = "###";
 /// The most words of a speaker's name.
 const SPEAKER_WORDS_MAX: usize = 3;
 
@@ -44,14 +46,10 @@ pub enum Layout {
 pub fn document(items: &[Item], shown: &[Shown]) -> String {
     let mut document = String::new();
     for section in Section::ALL {
-        let places: Vec<(&Item, &Shown)> = shown
-            .iter()
-            .filter(|place| place.section == section)
-            .filter_map(|place| Some((items.get(place.index)?, place)))
-            .collect();
+        let places = of_section(items, shown, section);
         if !places.is_empty() {
             document.push_str(&heading_text(section.heading()));
-            push_lines(&mut document, &places);
+            push_lines(&mut document, &places, DAY_MARK);
             document.push('\n');
         }
     }
@@ -62,8 +60,21 @@ pub fn document(items: &[Item], shown: &[Shown]) -> String {
     document
 }
 
-/// The lines of a section.
-fn push_lines(document: &mut String, places: &[(&Item, &Shown)]) {
+/// The items that stand in `section`, in the document's order; an index outside `items` is skipped.
+pub(super) fn of_section<'a>(
+    items: &'a [Item],
+    shown: &'a [Shown],
+    section: Section,
+) -> Vec<(&'a Item, &'a Shown)> {
+    shown
+        .iter()
+        .filter(|place| place.section == section)
+        .filter_map(|place| Some((items.get(place.index)?, place)))
+        .collect()
+}
+
+/// The lines of a section. `day_mark` makes a heading of a day.
+pub(super) fn push_lines(document: &mut String, places: &[(&Item, &Shown)], day_mark: &str) {
     let mut number = 0;
     let mut day_told = String::new();
     for line in places.chunk_by(|_, (_, next)| next.layout == Layout::Joined) {
@@ -79,7 +90,7 @@ fn push_lines(document: &mut String, places: &[(&Item, &Shown)]) {
         if day != day_told {
             let gap = if day_told.is_empty() { "" } else { "\n" };
             document.push_str(gap);
-            document.push_str(&day_text(&day));
+            document.push_str(&day_text(&day, day_mark));
             day_told = day;
         }
         document.push_str(&joined(line));
@@ -129,8 +140,8 @@ fn joint(text: &str) -> &'static str {
 }
 
 /// `### 5 January 2026` and a line feed.
-pub(super) fn day_text(day: &str) -> String {
-    format!("### {day}\n")
+pub(super) fn day_text(day: &str, day_mark: &str) -> String {
+    format!("{day_mark} {day}\n")
 }
 
 /// A heading, its numbered lines, and an empty line.

@@ -32,6 +32,13 @@ pub(in super::super) const INVALID_PARAMETER: Kind = kind(
 );
 pub(in super::super) const UNKNOWN_AGENT: Kind =
     kind(StatusCode::NOT_FOUND, "unknown_agent", "Unknown agent");
+pub(in super::super) const INVALID_PROJECT_ID: Kind = kind(
+    StatusCode::BAD_REQUEST,
+    "invalid_project_id",
+    "Invalid project id",
+);
+pub(in super::super) const UNKNOWN_PROJECT: Kind =
+    kind(StatusCode::NOT_FOUND, "unknown_project", "Unknown project");
 pub(in super::super) const UNKNOWN_MARK: Kind = kind(StatusCode::NOT_FOUND, "unknown_mark", "Unknown mark");
 pub(in super::super) const UNKNOWN_MESSAGE: Kind =
     kind(StatusCode::NOT_FOUND, "unknown_message", "Unknown message");

@@ -116,15 +116,15 @@ impl Adversary {
             "Fixed {} in src/part{number}.rs, because the {} failed with E{number:04}; ",
             random
                 .choice(["parser", "cache", "Kassenbuch", "queue"])
-                .unwrap_or(&""),
-            random.choice(["test", "build", "release of v2.3"]).unwrap_or(&"")
+                .unwrap_or(""),
+            random.choice(["test", "build", "release of v2.3"]).unwrap_or("")
         );
         match random.u16(0..400) {
             0 => "flood ".repeat(FLOOD_WORDS),
             1..4 => Prompt::new(&[], "", PromptLimits::default()).system,
             4..8 => String::new(),
-            8..60 => random.choice(POISON).unwrap_or(&"").repeat(1 + chars / 60),
-            60..90 => format!("{plain}{}", random.choice(POISON).unwrap_or(&"")),
+            8..60 => random.choice(POISON).unwrap_or("").repeat(1 + chars / 60),
+            60..90 => format!("{plain}{}", random.choice(POISON).unwrap_or("")),
             90..100 => (0..chars.max(1))
                 .map(|_| random.char('\u{0}'..='\u{ffff}'))
                 .collect(),

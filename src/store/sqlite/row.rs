@@ -102,6 +102,17 @@ pub(super) fn settings(row: &SqliteRow, column: usize, name: &str) -> StoreResul
     })
 }
 
+/// An agent's id.
+pub(super) fn agent_id(row: &SqliteRow, column: usize) -> StoreResult<AgentId> {
+    let name: String = row.try_get(column)?;
+    name.parse().map_err(|_| StoreError::Inconsistent {
+        table: "agents",
+        row: name.clone(),
+        column: "agent_id",
+        value: name,
+    })
+}
+
 /// How many columns `exchange_columns!` has.
 const EXCHANGE_COLUMNS: usize = 12;
 
@@ -110,26 +121,19 @@ const AGENT_COLUMNS: usize = 17;
 
 /// Reads an agent's row: its own columns, then the newest exchange's, then the preamble's.
 pub(super) fn agent(row: &SqliteRow) -> StoreResult<AgentRow> {
-    let name: String = row.try_get(0)?;
-    let agent: AgentId = name.parse().map_err(|_| StoreError::Inconsistent {
-        table: "agents",
-        row: name.clone(),
-        column: "agent_id",
-        value: name.clone(),
-    })?;
+    let agent = agent_id(row, 0)?;
     let joined = |first: usize| -> StoreResult<Option<Exchange>> {
         let present = row.try_get::<Option<i64>, _>(first)?.is_some();
         present.then(|| exchange(row, first)).transpose()
     };
     Ok(AgentRow {
-        agent,
         project: row.try_get(1)?,
         pending_since: time(row, 2)?,
         as_of: time(row, 3)?,
         created_at: Timestamp(row.try_get(4)?),
         updated_at: Timestamp(row.try_get(5)?),
         budget_tokens: row.try_get(14)?,
-        settings: settings(row, 15, &name)?,
+        settings: settings(row, 15, agent.as_str())?,
         max_messages: row.try_get(16)?,
         version: row.try_get(6)?,
         summary_tokens: row.try_get(7)?,
@@ -143,6 +147,7 @@ pub(super) fn agent(row: &SqliteRow) -> StoreResult<AgentRow> {
             newest: joined(AGENT_COLUMNS)?,
             preamble: joined(AGENT_COLUMNS + EXCHANGE_COLUMNS)?,
         },
+        agent,
     })
 }
 

@@ -122,10 +122,12 @@ impl Documents {
         self.truncated_tokens.inc_by(increase(tokens));
     }
 
-    /// Somebody read a summary.
-    pub fn read(&self, via: ReadVia, result: ReadResult, took: Duration) {
+    /// Somebody read a summary. `took` is `None` for those who wished to wait: their time says nothing about reading.
+    pub fn read(&self, via: ReadVia, result: ReadResult, took: Option<Duration>) {
         self.reads.get_or_create(&ReadLabels { via, result }).inc();
-        self.read_duration.observe(took.as_secs_f64());
+        if let Some(took) = took {
+            self.read_duration.observe(took.as_secs_f64());
+        }
     }
 
     /// A secret was redacted by `rule`.

@@ -250,7 +250,11 @@ fn a_document_is_counted_when_stored_read_cut_and_aged() {
         documents.items(ItemAction::Added, 4);
         documents.items(ItemAction::Dropped, 0);
         documents.truncated(250);
-        documents.read(ReadVia::Http, ReadResult::NotModified, Duration::from_millis(1));
+        documents.read(
+            ReadVia::Http,
+            ReadResult::NotModified,
+            Some(Duration::from_millis(1)),
+        );
         documents.aged(RunOutcome::Completed, Timestamp(2_000));
         documents.aged(RunOutcome::Failed, Timestamp(9_000));
     });

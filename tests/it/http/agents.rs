@@ -23,6 +23,7 @@ async fn agents_are_listed_with_their_figures() {
           "first_exchange": 10,
           "messages": 24,
           "pending_exchanges": 4,
+          "project_id": null,
           "summary_tokens": 97,
           "updated_at": "2026-11-20T08:50:00Z",
           "version": 1,

@@ -1,5 +1,7 @@
 //! `GET /v1/agents/{id}/summary`.
 
+use std::time::Duration;
+
 use reqwest::Method;
 
 use crate::support::{
@@ -193,4 +195,48 @@ async fn without_a_copy_there_is_a_placeholder() {
     let reply = server.get(PATH).await;
     reply.problem(500, "internal");
     assert!(!reply.body.contains("secret"), "{}", reply.body);
+}
+
+#[tokio::test]
+async fn a_reader_who_has_it_already_waits_for_a_change() {
+    let server = summarised().await;
+    let etag = server.get(PATH).await.header("etag").to_owned();
+    let ask = |wait: &str| {
+        let request = server.request(Method::GET, &format!("{PATH}?wait={wait}"));
+        Reply::of(request.header("if-none-match", etag.clone()))
+    };
+    assert_eq!(
+        ask("0").await.status,
+        304,
+        "nothing has changed, and nobody waits"
+    );
+    let waiting = ask("20s");
+    let (changed, _) = tokio::join!(waiting, server.converse("coder", 9..=16));
+    assert_eq!(changed.status, 200);
+    assert_ne!(changed.header("etag"), etag);
+    // Who doesn't have it needn't wait.
+    assert_eq!(server.get(&format!("{PATH}?wait=20s")).await.status, 200);
+    server
+        .get(&format!("{PATH}?wait=1h"))
+        .await
+        .problem(400, "invalid_parameter");
+    server
+        .get("/v1/agents/nobody/summary?wait=20s")
+        .await
+        .problem(404, "unknown_agent");
+}
+
+#[tokio::test]
+async fn a_daemon_that_ends_lets_nobody_wait() {
+    let server = summarised().await;
+    let etag = server.get(PATH).await.header("etag").to_owned();
+    let request = server
+        .request(Method::GET, &format!("{PATH}?wait=20s"))
+        .header("if-none-match", etag);
+    let asking = tokio::time::timeout(Duration::from_secs(10), Reply::of(request));
+    let (reply, ()) = tokio::join!(asking, async {
+        tokio::task::yield_now().await;
+        server.stop.cancel();
+    });
+    assert_eq!(reply.expect("it is not kept waiting").status, 304);
 }

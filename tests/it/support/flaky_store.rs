@@ -10,15 +10,17 @@ use async_trait::async_trait;
 use recapd::{
     domain::{
         agent::AgentId,
+        project::ProjectId,
         settings::{AgentSettings, SettingsPatch},
         time::Timestamp,
         work::{Lease, Reason},
     },
     store::{
         AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
-        Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Pins, Prune,
-        Recount, RecountBatch, Recounted, SaidMessage, Sample, SessionEnded, Settle, Store, StoreError,
-        StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
+        Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Pins,
+        ProjectFigures, ProjectRow, ProjectStamp, Prune, Recount, RecountBatch, Recounted, SaidMessage,
+        Sample, SessionEnded, Settle, Store, StoreError, StoreResult, StoredExchange, SummaryRow,
+        verify::AgentReport,
     },
 };
 
@@ -143,6 +145,10 @@ pass! {
     fn last_said(agent: &AgentId, limit: i64) -> Vec<SaidMessage>;
     fn summary(agent: &AgentId) -> Option<SummaryRow>;
     fn summary_of_step(agent: &AgentId) -> Option<SummaryRow>;
+    fn set_project(agent: &AgentId, project: Option<&ProjectId>, now: Timestamp) -> ();
+    fn projects(after: Option<&ProjectId>, limit: i64) -> Vec<ProjectFigures>;
+    fn project_stamp(project: &ProjectId) -> Option<ProjectStamp>;
+    fn project(project: &ProjectId) -> Option<(ProjectStamp, ProjectRow)>;
     fn enqueue(agent: &AgentId, reason: Reason, delay_ms: i64, now: Timestamp) -> Enqueued;
     fn claim(claim: ClaimRequest) -> Vec<Lease>;
     fn renew(leases: &[Lease], now: Timestamp, lease_ms: i64) -> Vec<i64>;

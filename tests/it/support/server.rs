@@ -62,6 +62,7 @@ impl Server {
         let (stop, tasks, writes) = (CancellationToken::new(), TaskTracker::new(), TaskTracker::new());
         let state = HttpState {
             keeper: parts.keeper.clone(),
+            projects: Arc::clone(&parts.projects),
             snapshots: Arc::clone(&parts.snapshots),
             store: Arc::clone(&parts.store),
             metrics: parts.metrics.clone(),

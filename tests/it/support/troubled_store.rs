@@ -10,15 +10,17 @@ use async_trait::async_trait;
 use recapd::{
     domain::{
         agent::AgentId,
+        project::ProjectId,
         settings::{AgentSettings, SettingsPatch},
         time::Timestamp,
         work::{Lease, Reason},
     },
     store::{
         AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Enqueued, ExchangeQuery,
-        Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Pins, Prune,
-        Recount, RecountBatch, Recounted, SaidMessage, Sample, SessionEnded, Settle, Store, StoreError,
-        StoreResult, StoredExchange, SummaryRow, verify::AgentReport,
+        Failure, Forked, JournalledAnswer, KeptCalibration, Material, MaterialLimits, Patch, Pins,
+        ProjectFigures, ProjectRow, ProjectStamp, Prune, Recount, RecountBatch, Recounted, SaidMessage,
+        Sample, SessionEnded, Settle, Store, StoreError, StoreResult, StoredExchange, SummaryRow,
+        verify::AgentReport,
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -174,6 +176,30 @@ impl Store for TroubledStore {
 
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
         self.enter("summary").await?.summary(agent).await
+    }
+
+    async fn set_project(
+        &self,
+        agent: &AgentId,
+        project: Option<&ProjectId>,
+        now: Timestamp,
+    ) -> StoreResult<()> {
+        self.enter("set_project")
+            .await?
+            .set_project(agent, project, now)
+            .await
+    }
+
+    async fn projects(&self, after: Option<&ProjectId>, limit: i64) -> StoreResult<Vec<ProjectFigures>> {
+        self.enter("projects").await?.projects(after, limit).await
+    }
+
+    async fn project_stamp(&self, project: &ProjectId) -> StoreResult<Option<ProjectStamp>> {
+        self.enter("project_stamp").await?.project_stamp(project).await
+    }
+
+    async fn project(&self, project: &ProjectId) -> StoreResult<Option<(ProjectStamp, ProjectRow)>> {
+        self.enter("project").await?.project(project).await
     }
 
     async fn summary_of_step(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {

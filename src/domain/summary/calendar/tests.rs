@@ -106,7 +106,7 @@ proptest! {
         age_ms in -DAY_MS..16 * DAY_MS,
         (session_ms, days) in (0_i64..40 * HOUR_MS, 0_i64..16),
         (opened_ms, silent_ms) in (-3 * DAY_MS..3 * DAY_MS, 0_i64..8 * HOUR_MS),
-        later in 0.0_f64..1.0,
+        later_permille in 0_i64..1_000,
     ) {
         let (ended_at, as_of) = (Timestamp(ended_ms), Timestamp(ended_ms + age_ms));
         let session = RunningSession {
@@ -115,16 +115,14 @@ proptest! {
         };
         let calendar = Calendar { session_ms, days, session: Some(session), ..calendar(zone.name()) };
         let section = |at| calendar.section_of(ended_at, at);
-        match calendar.next_change(ended_at, as_of) {
-            Some(change) => {
-                prop_assert!(change > as_of);
-                #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a place between")]
-                let between = as_of.plus_ms((change.since_ms(as_of) as f64 * later) as i64 - 1).max(as_of);
-                prop_assert_eq!(section(between), section(as_of));
-                prop_assert_eq!(section(change.plus_ms(-1)), section(as_of));
-                prop_assert_ne!(section(change), section(as_of));
-            }
-            None => prop_assert_eq!(section(as_of), None),
-        }
+        let Some(change) = calendar.next_change(ended_at, as_of) else {
+            prop_assert_eq!(section(as_of), None);
+            return Ok(());
+        };
+        prop_assert!(change > as_of);
+        let between = as_of.plus_ms(change.since_ms(as_of) * later_permille / 1_000);
+        prop_assert_eq!(section(between), section(as_of));
+        prop_assert_eq!(section(change.plus_ms(-1)), section(as_of));
+        prop_assert_ne!(section(change), section(as_of));
     }
 }

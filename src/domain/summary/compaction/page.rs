@@ -10,7 +10,7 @@ use crate::domain::{
         compaction::{Path, SummaryPolicy},
         item::{Importance, Item},
         line::{began_at, day, day_number, item_line, item_text, source_of_day},
-        render::{FOOTER, Layout, Shown, day_text, document, heading_text, numbered},
+        render::{DAY_MARK, FOOTER, Layout, Shown, day_text, document, heading_text, numbered},
         section::{Ageing, Form, Section, age_ms},
         worth::Rarity,
     },
@@ -383,7 +383,7 @@ impl<'a> Page<'a> {
                         && began_on(&self.items[line.index]) == began_on(&self.items[first.index])
                 })
                 .count();
-            let heading = day_text(&day(began_at(&self.items[first.index])));
+            let heading = day_text(&day(began_at(&self.items[first.index])), DAY_MARK);
             let heading = self.counter.count(&format!("\n{heading}"));
             for at in from..from + of_day {
                 let item = &self.items[self.lines[at].index];

@@ -1,0 +1,124 @@
+//! `recapd config`: what can be configured, what is in force, and what is wrong with it.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::{Shared, exit::Failed, output};
+use crate::config::{self, DEFAULT_TOML, Entry, Environment, Loaded, Origin};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Sources, each over the one before: the defaults, the preset, the file, the environment, --set. Examples:
+  recapd config check --config /etc/recapd/config.toml
+  recapd config show --changed --origin
+  recapd config default > config.toml
+  recapd config schema > config.schema.json      for an editor that completes and checks TOML
+
+Exit codes: 0 fine, 78 something is wrong: each problem with its file, line and key.")]
+pub(super) struct ConfigCommand {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Check the configuration, and that the provider's key can be read
+    Check {
+        /// Print nothing if all is well
+        #[arg(long)]
+        quiet: bool,
+    },
+    /// Print all keys with the values in force, as TOML
+    Show {
+        /// With where each value comes from
+        #[arg(long)]
+        origin: bool,
+        /// Only what isn't a default
+        #[arg(long)]
+        changed: bool,
+    },
+    /// Print the commented reference: every key, its meaning, its limits, its default
+    Default,
+    /// Print the JSON Schema of a configuration file
+    Schema,
+}
+
+impl ConfigCommand {
+    /// The configuration has been read and checked already; what is wrong was told then.
+    pub(super) fn run(
+        self,
+        loaded: &Loaded,
+        shared: &Shared,
+        environment: &Environment,
+    ) -> Result<ExitCode, Failed> {
+        match self.action {
+            Action::Check { quiet } => {
+                config::api_key(&loaded.config.model, environment)?;
+                if !quiet {
+                    check(loaded, shared)?;
+                }
+            }
+            Action::Show { origin, changed } => {
+                let mut entries = loaded.entries();
+                entries.retain(|entry| !changed || entry.origin != Origin::Default);
+                if shared.json {
+                    output::json(&json!(entries.iter().map(entry_json).collect::<Vec<Value>>()))?;
+                } else {
+                    output::text(&toml(&entries, origin))?;
+                }
+            }
+            Action::Default => output::text(DEFAULT_TOML)?,
+            Action::Schema => output::json(&config::json_schema())?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn check(loaded: &Loaded, shared: &Shared) -> std::io::Result<()> {
+    let entries = loaded.entries();
+    let changed = entries
+        .iter()
+        .filter(|entry| entry.origin != Origin::Default)
+        .count();
+    if shared.json {
+        return output::json(&json!({ "ok": true, "keys": entries.len(), "changed": changed }));
+    }
+    output::text(&format!(
+        "the configuration is fine: {} keys, {changed} of them not the default's",
+        entries.len()
+    ))
+}
+
+fn entry_json(entry: &Entry) -> Value {
+    json!({ "key": entry.key, "value": entry.value, "origin": entry.origin.to_string() })
+}
+
+/// The entries as TOML, which is a configuration file again.
+fn toml(entries: &[Entry], origin: bool) -> String {
+    let parts = |entry: &Entry| {
+        let (section, name) = entry.key.split_once('.').unwrap_or(("", &entry.key));
+        (section.to_owned(), format!("{name} = {}", entry.value))
+    };
+    let width = entries.iter().map(|entry| parts(entry).1.chars().count()).max();
+    let width = width.unwrap_or_default().min(COLUMN_CHARS_MAX);
+    let sections = entries.chunk_by(|one, next| parts(one).0 == parts(next).0);
+    let texts: Vec<String> = sections
+        .map(|section| {
+            let lines = section.iter().map(|entry| match (origin, parts(entry).1) {
+                (true, line) => format!("{line:width$}  # {}\n", entry.origin),
+                (false, line) => format!("{line}\n"),
+            });
+            let name = section.first().map(|entry| parts(entry).0).unwrap_or_default();
+            format!("[{name}]\n{}", lines.collect::<String>())
+        })
+        .collect();
+    if texts.is_empty() {
+        return "# nothing differs from the defaults".to_owned();
+    }
+    texts.join("\n")
+}
+
+/// Beyond this width a value pushes its origin to the right instead of all others.
+const COLUMN_CHARS_MAX: usize = 60;

@@ -1,0 +1,73 @@
+//! Projects: agents that work on the same thing, and share a summary (seed 003, "Shared Summaries").
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use super::agent::is_id;
+
+/// The name of a project; the same characters as in an agent's id.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ProjectId(String);
+
+/// Why a text is no project's name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("project `{0}` must be 1 to 128 characters of A-Z a-z 0-9 . _ : - and begin with a letter or digit")]
+pub struct InvalidProjectId(String);
+
+impl ProjectId {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for ProjectId {
+    type Err = InvalidProjectId;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if is_id(text) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(InvalidProjectId(text.chars().take(SHOWN_CHARS_MAX).collect()))
+        }
+    }
+}
+
+/// Of a text that is no name, so many characters are told.
+const SHOWN_CHARS_MAX: usize = 128;
+
+impl TryFrom<String> for ProjectId {
+    type Error = InvalidProjectId;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<ProjectId> for String {
+    fn from(id: ProjectId) -> Self {
+        id.0
+    }
+}
+
+impl fmt::Display for ProjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_the_rule_of_agents_ids() {
+        assert_eq!("ikigai".parse::<ProjectId>().unwrap().as_str(), "ikigai");
+        for bad in ["", "-a", "a/b", "ä", &"a".repeat(129)] {
+            let error = bad.parse::<ProjectId>().unwrap_err().to_string();
+            assert!(error.contains("1 to 128 characters"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! One document for the agents of a project, within the ceiling of a single one (seed 003, "Shared Summaries").
+//!
+//! It is made of the agents' own items and changes none of them: nobody has to merge anything, and what has no room here
+//! still stands in its agent's document. Under each heading the agents follow each other by name, so that a line's `#n`
+//! is known to be that agent's.
+//!
+//! Invariant: the document never exceeds the ceiling, and the result depends on the arguments alone.
+//! Invariant: room is shared fairly. Who needs less than an equal part leaves the rest to the others, and nobody gets
+//! less than another one but who needs no more.
+
+use std::borrow::Cow;
+
+use super::{
+    compaction::{Composition, SummaryPolicy, compose, on_the_wall},
+    item::Item,
+    render::{Shown, heading_text, of_section, push_lines},
+    section::Section,
+};
+use crate::domain::{agent::AgentId, time::Timestamp, tokens::TokenCounter};
+
+/// The document's last line, when it has any other.
+pub const SHARED_FOOTER: &str =
+    "*Each #n is an exchange of the agent above it: look it up in that agent's archive with recall.*";
+/// What makes a heading of an agent's name, beneath that of the section.
+const AGENT_MARK: &str = "###";
+/// What makes a heading of a day, beneath that of the agent.
+const DAY_MARK: &str = "####";
+
+/// What an agent brings along.
+#[derive(Clone, Copy, Debug)]
+pub struct Contribution<'a> {
+    /// Who.
+    pub agent: &'a AgentId,
+    /// The items of its document, and digests of what is pending.
+    pub items: &'a [Item],
+}
+
+/// A project's document.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SharedDocument {
+    /// Markdown; empty when there is nothing to show.
+    pub document: String,
+    /// Its tokens, counted on the whole text.
+    pub tokens: i64,
+    /// How many items of each contribution are in it, in the order given.
+    pub shown_items: Vec<usize>,
+}
+
+/// Composes the document of all `contributions` at `as_of`, counted by `counter`. `policy` is that of a single agent's
+/// document, and so is the ceiling.
+pub fn compose_shared(
+    contributions: &[Contribution<'_>],
+    as_of: Timestamp,
+    policy: &SummaryPolicy,
+    counter: &dyn TokenCounter,
+) -> SharedDocument {
+    let mut sorted: Vec<usize> = (0..contributions.len()).collect();
+    sorted.sort_by_key(|&at| contributions[at].agent);
+    let whole: Vec<Composition> = sorted
+        .iter()
+        .map(|&at| compose(contributions[at].items, as_of, policy, counter))
+        .collect();
+    let needs: Vec<i64> = sorted
+        .iter()
+        .zip(&whole)
+        .map(|(&at, composition)| {
+            composition.tokens + headings(contributions[at].agent, composition, counter)
+        })
+        .collect();
+    let ceiling = policy.merge_tokens();
+    let mut room = ceiling;
+    while room > 0 {
+        let parts: Vec<Part<'_>> = fair_shares(&needs, room)
+            .into_iter()
+            .enumerate()
+            .map(|(place, share)| {
+                let contribution = contributions[sorted[place]];
+                let shown = if share >= needs[place] {
+                    whole[place].shown.clone()
+                } else {
+                    let headings = headings(contribution.agent, &whole[place], counter);
+                    let within = within(policy, share - headings);
+                    compose(contribution.items, as_of, &within, counter).shown
+                };
+                let told = on_the_wall(contribution.items, policy.ageing.zone());
+                Part {
+                    agent: contribution.agent,
+                    told,
+                    shown,
+                }
+            })
+            .collect();
+        let document = document(&parts);
+        let tokens = counter.count(&document);
+        if tokens < ceiling || document.is_empty() {
+            return SharedDocument {
+                shown_items: counts(&sorted, &parts),
+                document,
+                tokens,
+            };
+        }
+        // What stands around the parts was reckoned too low: less in proportion, and a little less each time.
+        room = room * ceiling / tokens.max(1) - (room / 64).max(1);
+    }
+    SharedDocument {
+        shown_items: vec![0; contributions.len()],
+        ..SharedDocument::default()
+    }
+}
+
+/// An agent's part of the document.
+struct Part<'a> {
+    agent: &'a AgentId,
+    /// Its items, with the times to be shown.
+    told: Cow<'a, [Item]>,
+    shown: Vec<Shown>,
+}
+
+/// `policy` for a document of fewer than `tokens`.
+fn within(policy: &SummaryPolicy, tokens: i64) -> SummaryPolicy {
+    SummaryPolicy {
+        max_tokens: tokens,
+        append_below: policy.append_below.min(policy.merge_below) / policy.merge_below.max(f64::EPSILON),
+        merge_below: 1.0,
+        ..*policy
+    }
+}
+
+/// Tokens of the headings that name `agent`: one in each section in which it has something to say.
+fn headings(agent: &AgentId, composition: &Composition, counter: &dyn TokenCounter) -> i64 {
+    let has = |section: &Section| composition.shown.iter().any(|place| place.section == *section);
+    let sections = Section::ALL.iter().filter(|section| has(section)).count();
+    i64::try_from(sections).unwrap_or(i64::MAX) * counter.count(&agent_text(agent))
+}
+
+/// How much of `room` each gets who needs so much: equal parts, but nobody more than needed.
+fn fair_shares(needs: &[i64], room: i64) -> Vec<i64> {
+    let mut by_need: Vec<usize> = (0..needs.len()).collect();
+    by_need.sort_by_key(|&place| needs[place]);
+    let (mut shares, mut left) = (vec![0; needs.len()], room.max(0));
+    for (served, &place) in by_need.iter().enumerate() {
+        let waiting = i64::try_from(by_need.len() - served).unwrap_or(i64::MAX);
+        shares[place] = needs[place].clamp(0, left / waiting);
+        left -= shares[place];
+    }
+    shares
+}
+
+fn counts(sorted: &[usize], parts: &[Part<'_>]) -> Vec<usize> {
+    let mut counts = vec![0; parts.len()];
+    for (&at, part) in sorted.iter().zip(parts) {
+        counts[at] = part.shown.len();
+    }
+    counts
+}
+
+fn document(parts: &[Part<'_>]) -> String {
+    let mut document = String::new();
+    for section in Section::ALL {
+        let mut body = String::new();
+        for part in parts {
+            let places = of_section(&part.told, &part.shown, section);
+            if !places.is_empty() {
+                body.push_str(&agent_text(part.agent));
+                push_lines(&mut body, &places, DAY_MARK);
+                body.push('\n');
+            }
+        }
+        if !body.is_empty() {
+            document.push_str(&heading_text(section.heading()));
+            document.push_str(&body);
+        }
+    }
+    if !document.is_empty() {
+        document.push_str(SHARED_FOOTER);
+        document.push('\n');
+    }
+    document
+}
+
+/// `### ikigai-main` and a line feed.
+fn agent_text(agent: &AgentId) -> String {
+    format!("{AGENT_MARK} {agent}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        domain::{
+            summary::fixtures::{any_item, item},
+            time::{DAY_MS, HOUR_MS},
+        },
+        tokenizer::BytesCounter,
+    };
+
+    const AS_OF: Timestamp = Timestamp(1_767_600_000_000);
+
+    fn agent(name: &str) -> AgentId {
+        name.parse().unwrap()
+    }
+
+    /// Items of the last days, an hour apart.
+    fn items(numbers: std::ops::RangeInclusive<i64>) -> Vec<Item> {
+        let last = *numbers.end();
+        numbers
+            .map(|n| item(n, AS_OF.plus_ms((n - last) * HOUR_MS)))
+            .collect()
+    }
+
+    fn shared(contributions: &[(&AgentId, &[Item])], policy: &SummaryPolicy) -> SharedDocument {
+        let contributions: Vec<Contribution<'_>> = contributions
+            .iter()
+            .map(|&(agent, items)| Contribution { agent, items })
+            .collect();
+        compose_shared(&contributions, AS_OF, policy, &BytesCounter)
+    }
+
+    #[test]
+    fn agents_follow_each_other_under_each_heading() {
+        let (main, tests) = (agent("ikigai-main"), agent("ikigai-tests"));
+        let mut of_main = items(12..=13);
+        of_main.push(item(3, AS_OF.plus_ms(-3 * DAY_MS)));
+        let of_tests = items(7..=7);
+        let made = shared(
+            &[(&tests, &of_tests), (&main, &of_main)],
+            &SummaryPolicy::default(),
+        );
+        assert_eq!(made.shown_items, [1, 3]);
+        insta::assert_snapshot!(made.document, @r"
+        ## Previously in This Session
+        ### ikigai-main
+        1. Fixed bug 12 in the parser: a trailing comma was refused in src/parser.rs (2026-01-05 07:00, #12, ~12k tokens)
+        2. Fixed bug 13 in the parser: a trailing comma was refused in src/parser.rs (2026-01-05 08:00, #13, ~13k tokens)
+
+        ### ikigai-tests
+        1. Fixed bug 7 in the parser: a trailing comma was refused in src/parser.rs (2026-01-05 08:00, #7, ~7k tokens)
+
+        ## Yesterday
+        ### ikigai-main
+        1. Fixed bug 3 in the parser (Fri 2026-01-02, #3, ~3k tokens)
+
+        *Each #n is an exchange of the agent above it: look it up in that agent's archive with recall.*
+        ");
+        assert_eq!(
+            shared(&[(&main, &[])], &SummaryPolicy::default()),
+            SharedDocument {
+                shown_items: vec![0],
+                ..SharedDocument::default()
+            }
+        );
+    }
+
+    #[test]
+    fn a_talkative_agent_starves_nobody() {
+        let (loud, quiet, shy) = (agent("loud"), agent("quiet"), agent("shy"));
+        let (of_loud, of_quiet, of_shy) = (items(1..=600), items(1..=600), items(1..=2));
+        let made = shared(
+            &[(&loud, &of_loud), (&quiet, &of_quiet), (&shy, &of_shy)],
+            &SummaryPolicy::default(),
+        );
+        let [loud, quiet, shy] = made.shown_items[..] else {
+            panic!("three agents")
+        };
+        assert_eq!(shy, 2, "who needs little gets it");
+        assert_eq!(loud, quiet, "who has the same gets the same");
+        assert!(
+            made.tokens > SummaryPolicy::default().merge_tokens() * 6 / 10,
+            "{}",
+            made.tokens
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn shares_are_fair(needs in prop::collection::vec(0_i64..20_000, 0..40), room in 0_i64..10_000) {
+            let shares = fair_shares(&needs, room);
+            prop_assert!(shares.iter().sum::<i64>() <= room);
+            let most = shares.iter().copied().max().unwrap_or(0);
+            for (need, share) in needs.iter().zip(&shares) {
+                prop_assert!(share <= need);
+                // Rounding may cost a token.
+                prop_assert!(share == need || *share + 1 >= most, "{share} of {need}, another one has {most}");
+            }
+        }
+
+        #[test]
+        fn no_document_exceeds_the_ceiling_whatever_agents_bring(
+            all in prop::collection::vec(prop::collection::vec(any_item(AS_OF), 0..20), 0..12),
+            max_tokens in 0_i64..12_000,
+        ) {
+            let policy = SummaryPolicy { max_tokens, ..SummaryPolicy::default() };
+            let agents: Vec<AgentId> = (0..all.len()).map(|n| agent(&format!("agent-{n}"))).collect();
+            let contributions: Vec<(&AgentId, &[Item])> =
+                agents.iter().zip(&all).map(|(agent, items)| (agent, items.as_slice())).collect();
+            let made = shared(&contributions, &policy);
+            prop_assert!(made.tokens <= policy.ceiling());
+            prop_assert_eq!(made.tokens, BytesCounter.count(&made.document));
+            prop_assert!(made.document.is_empty() || made.document.trim_end().ends_with(SHARED_FOOTER));
+            let reversed: Vec<_> = contributions.iter().rev().copied().collect();
+            prop_assert_eq!(shared(&reversed, &policy).document, made.document);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! A document as an answer: Markdown or JSON, known already or not, fresh or the last copy.
+
+use axum::{
+    Json,
+    body::{Body, Bytes},
+    http::{
+        HeaderMap, HeaderName, HeaderValue, StatusCode,
+        header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, RETRY_AFTER, VARY},
+    },
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+
+use super::{
+    negotiate::{is_known, preferred},
+    problem::{Problem, RETRY_AFTER_SECONDS},
+};
+use crate::{
+    domain::time::{SECOND_MS, Timestamp},
+    store::StoreError,
+    telemetry::metrics::labels::ReadResult,
+};
+
+const MARKDOWN: &str = "text/markdown";
+const JSON: &str = "application/json";
+const MARKDOWN_UTF8: HeaderValue = HeaderValue::from_static("text/markdown; charset=utf-8");
+/// What a reader is to see when there is nothing better.
+const PLACEHOLDER: &str = "[Summary temporarily unavailable]";
+const STALE: HeaderName = HeaderName::from_static("recapd-stale");
+
+/// In which form a document is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Markdown,
+    Json,
+}
+
+impl Form {
+    /// What the request's headers ask for.
+    pub(super) fn wanted(headers: &HeaderMap) -> Self {
+        match preferred(headers, &[MARKDOWN, JSON]) {
+            JSON => Self::Json,
+            _ => Self::Markdown,
+        }
+    }
+}
+
+/// A document and what its headers say.
+pub(super) struct Document<J> {
+    /// Changes whenever the Markdown does.
+    pub(super) etag: String,
+    /// Markdown.
+    pub(super) bytes: Bytes,
+    /// The same with all about it.
+    pub(super) json: J,
+    /// Set while the database is away: since when the copy is known to be right.
+    pub(super) stale_since: Option<Timestamp>,
+    /// Headers of its own.
+    pub(super) headers: HeaderMap,
+}
+
+impl<J: Serialize> Document<J> {
+    /// The answer to a request with these headers, and what to count it as.
+    pub(super) fn answer(self, form: Form, asked: &HeaderMap, now: Timestamp) -> (ReadResult, Response) {
+        // As JSON it also tells its age, which changes while the document doesn't.
+        let weak = if form == Form::Json { "W/" } else { "" };
+        let etag = format!("{weak}{}", self.etag);
+        let is_known = is_known(asked, &etag);
+        let result = match self.stale_since {
+            Some(_) => ReadResult::Stale,
+            None if is_known => ReadResult::NotModified,
+            None if self.bytes.is_empty() => ReadResult::Empty,
+            None => ReadResult::Hit,
+        };
+        let about = about(self.headers, etag, self.stale_since, now);
+        let response = match form {
+            _ if is_known => (StatusCode::NOT_MODIFIED, about).into_response(),
+            Form::Json => (about, Json(self.json)).into_response(),
+            Form::Markdown => {
+                (about, [(CONTENT_TYPE, MARKDOWN_UTF8)], Body::from(self.bytes)).into_response()
+            }
+        };
+        (result, response)
+    }
+}
+
+/// The headers about a document, the same with and without its text.
+fn about(mut headers: HeaderMap, etag: String, stale_since: Option<Timestamp>, now: Timestamp) -> HeaderMap {
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    headers.insert(VARY, HeaderValue::from_static("accept"));
+    insert(&mut headers, ETAG, etag);
+    if let Some(since) = stale_since {
+        insert(
+            &mut headers,
+            STALE,
+            format!("{}s", now.since_ms(since).max(0) / SECOND_MS),
+        );
+    }
+    headers
+}
+
+/// Adds a header, if its value can be one.
+pub(super) fn insert(headers: &mut HeaderMap, name: HeaderName, value: String) {
+    if let Ok(value) = HeaderValue::try_from(value) {
+        headers.insert(name, value);
+    }
+}
+
+/// The answer without a database and without a copy: a text that can be shown to a model as it is, or a problem.
+pub(super) fn unavailable(error: StoreError, form: Form) -> (ReadResult, Response) {
+    let problem = Problem::from(error);
+    let response = if form == Form::Json || !problem.may_pass() {
+        problem.into_response()
+    } else {
+        let headers = [
+            (CONTENT_TYPE, MARKDOWN_UTF8),
+            (RETRY_AFTER, RETRY_AFTER_SECONDS.into()),
+        ];
+        (StatusCode::SERVICE_UNAVAILABLE, headers, PLACEHOLDER).into_response()
+    };
+    (ReadResult::Unavailable, response)
+}

@@ -1,0 +1,237 @@
+//! Projects: which agents belong to one, and the summary they share.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{FromRequestParts, Path, State},
+    http::{HeaderMap, Uri, request::Parts},
+    response::Response,
+};
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::{
+    SharedApp,
+    document::{Document, Form, unavailable},
+    extract::{Parameters, invalid},
+    observe,
+    problem::{INVALID_AGENT_ID, INVALID_PROJECT_ID, Problem, UNKNOWN_PROJECT},
+};
+use crate::{
+    domain::{agent::AgentId, project::ProjectId, time::Timestamp},
+    snapshot::{
+        Reading,
+        project::{MemberFigures, ProjectSnapshot},
+    },
+};
+
+/// Projects on a page, and at most.
+const LIMIT: i64 = 50;
+const LIMIT_MAX: i64 = 200;
+
+/// The project of the path.
+pub(super) struct Project(ProjectId);
+
+impl<S: Send + Sync> FromRequestParts<S> for Project {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let Path(id) = Path::<String>::from_request_parts(parts, state)
+            .await
+            .map_err(|rejection| Problem::new(INVALID_PROJECT_ID, rejection.body_text()))?;
+        Ok(Self(project_id(&id)?))
+    }
+}
+
+/// The project and the agent of the path.
+pub(super) struct Membership(ProjectId, AgentId);
+
+impl<S: Send + Sync> FromRequestParts<S> for Membership {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let Path((project, agent)) = Path::<(String, String)>::from_request_parts(parts, state)
+            .await
+            .map_err(|rejection| Problem::new(INVALID_PROJECT_ID, rejection.body_text()))?;
+        let agent = agent.parse::<AgentId>();
+        Ok(Self(
+            project_id(&project)?,
+            agent.map_err(|error| Problem::new(INVALID_AGENT_ID, error.to_string()))?,
+        ))
+    }
+}
+
+fn project_id(text: &str) -> Result<ProjectId, Problem> {
+    text.parse::<ProjectId>().map_err(|error| {
+        Problem::new(INVALID_PROJECT_ID, error.to_string()).hint("name the project by such an id")
+    })
+}
+
+fn unknown(project: &ProjectId) -> Problem {
+    Problem::new(
+        UNKNOWN_PROJECT,
+        format!("project `{project}` is unknown: no agent belongs to it"),
+    )
+    .hint("a project is made by its first agent: PUT /v1/projects/{id}/agents/{agent}")
+}
+
+/// A page of projects, by name.
+#[derive(Serialize)]
+pub(super) struct Page {
+    projects: Vec<Figures>,
+    /// Where the next page begins; none on the last one.
+    next_cursor: Option<ProjectId>,
+}
+
+#[derive(Serialize)]
+struct Figures {
+    project_id: ProjectId,
+    agents: i64,
+    updated_at: Timestamp,
+}
+
+/// Lists projects.
+pub(super) async fn list(State(app): State<SharedApp>, uri: Uri) -> Result<Json<Page>, Problem> {
+    let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
+    let limit = parameters.integer("limit", 1..=LIMIT_MAX)?.unwrap_or(LIMIT);
+    let cursor = parameters.text("cursor").map(|text| {
+        let cursor = text.parse::<ProjectId>();
+        cursor.map_err(|_| {
+            invalid(
+                "cursor",
+                &format!("can't be `{text}`"),
+                "give a `next_cursor` as it came",
+            )
+        })
+    });
+    // One more than asked for tells whether there is a next page.
+    let found = app
+        .parts
+        .store
+        .projects(cursor.transpose()?.as_ref(), limit + 1)
+        .await?;
+    let shown = usize::try_from(limit).unwrap_or(usize::MAX);
+    let has_more = found.len() > shown;
+    let projects: Vec<Figures> = found
+        .into_iter()
+        .take(shown)
+        .map(|figures| Figures {
+            project_id: figures.project,
+            agents: figures.agents,
+            updated_at: figures.updated_at,
+        })
+        .collect();
+    let last = projects.last().map(|project| project.project_id.clone());
+    Ok(Json(Page {
+        projects,
+        next_cursor: last.filter(|_| has_more),
+    }))
+}
+
+/// Who belongs where.
+#[derive(Serialize)]
+pub(super) struct Belongs {
+    agent_id: AgentId,
+    project_id: Option<ProjectId>,
+}
+
+/// Makes an agent one of the project, whatever it belonged to.
+pub(super) async fn join(
+    State(app): State<SharedApp>,
+    Membership(project, agent): Membership,
+    uri: Uri,
+) -> Result<Json<Belongs>, Problem> {
+    Parameters::read(&uri, &[])?;
+    let (keeper, joining) = (app.parts.keeper.clone(), (agent.clone(), project.clone()));
+    app.see_through(async move { keeper.set_project(&joining.0, Some(&joining.1)).await })
+        .await?;
+    Ok(Json(Belongs {
+        agent_id: agent,
+        project_id: Some(project),
+    }))
+}
+
+/// Takes an agent out of the project.
+pub(super) async fn leave(
+    State(app): State<SharedApp>,
+    Membership(project, agent): Membership,
+    uri: Uri,
+) -> Result<Json<Belongs>, Problem> {
+    Parameters::read(&uri, &[])?;
+    let row = app.parts.store.agent(&agent).await?;
+    let row = row.ok_or_else(|| Problem::unknown_agent(&agent))?;
+    if row.project.as_deref() != Some(project.as_str()) {
+        let detail = format!("agent `{agent}` doesn't belong to project `{project}`; nothing was changed");
+        return Err(
+            Problem::new(UNKNOWN_PROJECT, detail).hint("GET /v1/agents/{id} tells what an agent belongs to")
+        );
+    }
+    let (keeper, leaving) = (app.parts.keeper.clone(), agent.clone());
+    app.see_through(async move { keeper.set_project(&leaving, None).await })
+        .await?;
+    Ok(Json(Belongs {
+        agent_id: agent,
+        project_id: None,
+    }))
+}
+
+/// A project's summary as JSON.
+#[derive(Serialize)]
+struct Summary<'a> {
+    project_id: &'a ProjectId,
+    content: &'a str,
+    tokens: i64,
+    updated_at: Timestamp,
+    agents: i64,
+    members: &'a [MemberFigures],
+    stale_since: Option<Timestamp>,
+}
+
+/// The bytes of a document, shared with its snapshot.
+struct Markdown(Arc<ProjectSnapshot>);
+
+impl AsRef<[u8]> for Markdown {
+    fn as_ref(&self) -> &[u8] {
+        self.0.markdown.as_bytes()
+    }
+}
+
+/// Reads the summary that the agents of a project share.
+pub(super) async fn summary(
+    State(app): State<SharedApp>,
+    Project(project): Project,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let began = Instant::now();
+    Parameters::read(&uri, &[])?;
+    let form = Form::wanted(&headers);
+    let (result, answer) = match app.parts.projects.get(&project).await {
+        Ok(None) => return Err(unknown(&project)),
+        Ok(Some(reading)) => document(&project, &reading).answer(form, &headers, app.parts.clock.now()),
+        Err(error) => unavailable(error, form),
+    };
+    observe::observe_read(&app.parts.metrics, result, Some(began.elapsed()));
+    Ok(answer)
+}
+
+fn document<'a>(project: &'a ProjectId, reading: &'a Reading<ProjectSnapshot>) -> Document<Summary<'a>> {
+    let snapshot = &reading.snapshot;
+    Document {
+        etag: snapshot.etag.clone(),
+        bytes: Bytes::from_owner(Markdown(Arc::clone(snapshot))),
+        json: Summary {
+            project_id: project,
+            content: &snapshot.markdown,
+            tokens: snapshot.tokens,
+            updated_at: snapshot.updated_at,
+            agents: snapshot.agents,
+            members: &snapshot.members,
+            stale_since: reading.stale_since,
+        },
+        stale_since: reading.stale_since,
+        headers: HeaderMap::new(),
+    }
+}

@@ -1,0 +1,318 @@
+//! Projects' documents, composed of the items of their agents and kept in memory like the agents' own.
+//!
+//! Readers get the copy at hand. What changes is composed again a little later, once for many changes, and only where
+//! the project's stamp says that it changed.
+
+use std::{panic::resume_unwind, sync::Arc, time::Duration};
+
+use papaya::HashMap;
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::broadcast::{
+    Receiver,
+    error::{RecvError, TryRecvError},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::Reading;
+use crate::{
+    clock::Clock,
+    domain::{
+        agent::AgentId,
+        project::ProjectId,
+        redaction::Redactor,
+        summary::{
+            compaction::SummaryPolicy,
+            coverage::digest_items,
+            item::{ExchangeRange, Importance, Item, Origin},
+            shared::{Contribution, compose_shared},
+        },
+        time::Timestamp,
+        tokens::TokenCounter,
+    },
+    store::{ProjectMember, ProjectRow, ProjectStamp, Store, StoreResult},
+};
+
+/// The most documents held; beyond it they are all forgotten and composed again as they are asked for.
+const DOCUMENTS_MAX: usize = 1_000;
+/// Changes within this time are one.
+const SETTLE: Duration = Duration::from_millis(500);
+/// Of a document's hash, so many bytes make its tag.
+const ETAG_BYTES: usize = 12;
+
+/// What a reader of a project's summary gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProjectSnapshot {
+    /// The document as Markdown.
+    pub markdown: String,
+    /// Its tokens, by the exact counter.
+    pub tokens: i64,
+    /// Changes whenever `markdown` does.
+    pub etag: String,
+    /// When an agent of it was active last.
+    pub updated_at: Timestamp,
+    /// How many agents belong to the project.
+    pub agents: i64,
+    /// Those that the document is made of.
+    pub members: Vec<MemberFigures>,
+}
+
+/// What an agent contributes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MemberFigures {
+    /// Who.
+    pub agent_id: AgentId,
+    /// The version of its own document.
+    pub version: i64,
+    /// The last exchange that its items cover.
+    pub covers_through: i64,
+    /// How many of its exchanges wait to be summarised.
+    pub pending_exchanges: i64,
+    /// The items it brings along, digests of what is pending included.
+    pub items: usize,
+    /// Those that are in the project's document.
+    pub shown_items: usize,
+    /// When it was active last.
+    pub updated_at: Timestamp,
+}
+
+struct Held {
+    snapshot: Arc<ProjectSnapshot>,
+    stamp: ProjectStamp,
+    read_at: Timestamp,
+    outdated: bool,
+}
+
+/// The documents of all projects that somebody asked for.
+pub struct ProjectSnapshots {
+    store: Arc<dyn Store>,
+    counter: Arc<dyn TokenCounter>,
+    clock: Arc<dyn Clock>,
+    policy: SummaryPolicy,
+    redactor: Redactor,
+    held: HashMap<ProjectId, Arc<Held>>,
+}
+
+impl ProjectSnapshots {
+    /// Documents over `store`, composed by `policy`; secrets in what is pending are redacted by `redactor`.
+    pub fn new(
+        store: Arc<dyn Store>,
+        counter: Arc<dyn TokenCounter>,
+        clock: Arc<dyn Clock>,
+        policy: SummaryPolicy,
+        redactor: Redactor,
+    ) -> Self {
+        Self {
+            store,
+            counter,
+            clock,
+            policy,
+            redactor,
+            held: HashMap::new(),
+        }
+    }
+
+    /// The summary of `project`; `None` if no agent belongs to it.
+    ///
+    /// # Errors
+    /// When the database fails and there is no copy.
+    pub async fn get(&self, project: &ProjectId) -> StoreResult<Option<Reading<ProjectSnapshot>>> {
+        let held = self.held.pin().get(project).map(Arc::clone);
+        if let Some(held) = held.as_ref().filter(|held| !held.outdated) {
+            return Ok(Some(Reading::fresh(Arc::clone(&held.snapshot))));
+        }
+        let loaded = self.load(project).await;
+        let loaded = loaded.map(|loaded| loaded.map(|held| Arc::clone(&held.snapshot)));
+        Reading::or_copy(
+            loaded,
+            held.map(|held| (Arc::clone(&held.snapshot), held.read_at)),
+        )
+    }
+
+    /// Composes the document, and once more if the project changed before the document was at hand: whoever told of
+    /// the change found nothing to refresh then.
+    async fn load(&self, project: &ProjectId) -> StoreResult<Option<Arc<Held>>> {
+        let Some(held) = self.compose(project).await? else {
+            return Ok(None);
+        };
+        if self.store.project_stamp(project).await? == Some(held.stamp) {
+            return Ok(Some(held));
+        }
+        self.compose(project).await
+    }
+
+    async fn compose(&self, project: &ProjectId) -> StoreResult<Option<Arc<Held>>> {
+        let now = self.clock.now();
+        let Some((stamp, row)) = self.store.project(project).await? else {
+            self.held.pin().remove(project);
+            return Ok(None);
+        };
+        let (counter, redactor, policy) = (Arc::clone(&self.counter), self.redactor.clone(), self.policy);
+        let composing =
+            tokio::task::spawn_blocking(move || render(row, now, &policy, counter.as_ref(), &redactor));
+        let snapshot = composing
+            .await
+            .unwrap_or_else(|error| resume_unwind(error.into_panic()));
+        let held = Arc::new(Held {
+            snapshot: Arc::new(snapshot),
+            stamp,
+            read_at: now,
+            outdated: false,
+        });
+        let all = self.held.pin();
+        if all.len() >= DOCUMENTS_MAX {
+            all.clear();
+        }
+        all.insert(project.clone(), Arc::clone(&held));
+        Ok(Some(held))
+    }
+
+    /// Keeps the documents fresh: what changed is composed again before the next reader asks. Ends with `stop`.
+    pub async fn follow(&self, mut changes: Receiver<AgentId>, stop: CancellationToken) {
+        loop {
+            let change = tokio::select! {
+                change = changes.recv() => change,
+                () = stop.cancelled() => return,
+            };
+            if matches!(change, Err(RecvError::Closed)) {
+                return;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(SETTLE) => {}
+                () = stop.cancelled() => return,
+            }
+            while !matches!(
+                changes.try_recv(),
+                Err(TryRecvError::Empty | TryRecvError::Closed)
+            ) {}
+            self.refresh().await;
+        }
+    }
+
+    async fn refresh(&self) {
+        let held: Vec<(ProjectId, Arc<Held>)> = self
+            .held
+            .pin()
+            .iter()
+            .map(|(project, held)| (project.clone(), Arc::clone(held)))
+            .collect();
+        for (project, held) in held {
+            let is_same = match self.store.project_stamp(&project).await {
+                Ok(stamp) => !held.outdated && stamp == Some(held.stamp),
+                Err(_) => false,
+            };
+            if !is_same && self.compose(&project).await.is_err() {
+                let outdated = Held {
+                    snapshot: Arc::clone(&held.snapshot),
+                    outdated: true,
+                    ..*held
+                };
+                self.held.pin().insert(project, Arc::new(outdated));
+            }
+        }
+    }
+}
+
+/// What a reader of `row` sees at `now`.
+pub fn render(
+    row: ProjectRow,
+    now: Timestamp,
+    policy: &SummaryPolicy,
+    counter: &dyn TokenCounter,
+    redactor: &Redactor,
+) -> ProjectSnapshot {
+    // Live agents age by the clock; of replayed ones the one that got furthest tells the time.
+    let times = row.members.iter().map(|member| member.as_of.unwrap_or(now));
+    let as_of = times.max().unwrap_or(now);
+    let (members, items): (Vec<MemberFigures>, Vec<Vec<Item>>) = row
+        .members
+        .into_iter()
+        .map(|member| (figures(&member), items(member, redactor)))
+        .unzip();
+    let contributions: Vec<Contribution<'_>> = members
+        .iter()
+        .zip(&items)
+        .map(|(member, items)| Contribution {
+            agent: &member.agent_id,
+            items,
+        })
+        .collect();
+    let shared = compose_shared(&contributions, as_of, policy, counter);
+    let mut shown = shared.shown_items.into_iter();
+    let mut brought = items.iter().map(Vec::len);
+    ProjectSnapshot {
+        etag: etag(&shared.document),
+        markdown: shared.document,
+        tokens: shared.tokens,
+        agents: row.agents,
+        updated_at: members
+            .iter()
+            .map(|member| member.updated_at)
+            .max()
+            .unwrap_or_default(),
+        members: members
+            .into_iter()
+            .map(|member| MemberFigures {
+                items: brought.next().unwrap_or_default(),
+                shown_items: shown.next().unwrap_or_default(),
+                ..member
+            })
+            .collect(),
+    }
+}
+
+fn figures(member: &ProjectMember) -> MemberFigures {
+    let named = i64::try_from(member.pending.len()).unwrap_or(i64::MAX);
+    MemberFigures {
+        agent_id: member.agent.clone(),
+        version: member.version,
+        covers_through: member.covers_through,
+        pending_exchanges: member.pending_before.exchanges + named,
+        items: 0,
+        shown_items: 0,
+        updated_at: member.updated_at,
+    }
+}
+
+/// The items of `member`, and digests of what is pending: nothing is ever invisible.
+fn items(member: ProjectMember, redactor: &Redactor) -> Vec<Item> {
+    let mut items = member.items;
+    let mut pending = member.pending;
+    for exchange in &mut pending {
+        // By today's rules: the headline was redacted by those of its day.
+        exchange.headline = std::mem::take(&mut exchange.headline).redacted(redactor);
+    }
+    if let Some(first) = pending.first().filter(|_| member.pending_before.exchanges > 0) {
+        let text = format!(
+            "{} exchanges wait to be summarised",
+            member.pending_before.exchanges
+        );
+        items.push(Item {
+            item: 0,
+            ranges: vec![ExchangeRange {
+                first: member.covers_through + 1,
+                last: first.exchange - 1,
+            }],
+            started_at: first.opened_at,
+            ended_at: first.opened_at,
+            source_tokens: member.pending_before.tokens,
+            importance: Importance::Fix,
+            brief: text.clone(),
+            gist: text.clone(),
+            text,
+            origin: Origin::Digest,
+            provisional: true,
+        });
+    }
+    items.extend(digest_items(&pending));
+    items
+}
+
+fn etag(markdown: &str) -> String {
+    let hash: [u8; 32] = Sha256::digest(markdown.as_bytes()).into();
+    let number = hash
+        .iter()
+        .take(ETAG_BYTES)
+        .fold(0, |number, &byte| number << 8 | u128::from(byte));
+    format!("\"{number:x}\"")
+}

@@ -1,0 +1,114 @@
+//! `recapd config`.
+
+use std::fs;
+
+use super::{code, json, recapd, stderr, stdout};
+
+#[test]
+fn what_is_in_force_is_shown_with_where_it_comes_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("own.toml");
+    fs::write(
+        &file,
+        "[window]\nbudget_tokens = 50_000\n\n[http]\nlisten = \"127.0.0.1:7500\"\n",
+    )
+    .unwrap();
+    let run = |args: &[&str]| {
+        let mut command = recapd();
+        command
+            .env("RECAPD__QUEUE__POLL_MS", "300")
+            .arg("--config")
+            .arg(&file);
+        command.args(args).output().unwrap()
+    };
+    let shown = run(&[
+        "config",
+        "show",
+        "--changed",
+        "--origin",
+        "--set",
+        "log.level=debug",
+    ]);
+    let here = format!("{}/", folder.path().display());
+    insta::assert_snapshot!(stdout(&shown).replace(&here, ""), @r#"
+    [http]
+    listen = "127.0.0.1:7500"  # own.toml:5
+
+    [log]
+    level = "debug"            # --set
+
+    [queue]
+    poll_ms = 300              # env RECAPD__QUEUE__POLL_MS
+
+    [window]
+    budget_tokens = 50000      # own.toml:2
+    "#);
+    let entries = json(&run(&["config", "show", "--changed", "--json"]));
+    assert_eq!(entries.as_array().unwrap().len(), 3);
+    assert_eq!(entries[1]["key"], "queue.poll_ms");
+
+    // What is shown is a configuration again.
+    let all = folder.path().join("all.toml");
+    fs::write(&all, stdout(&run(&["config", "show"]))).unwrap();
+    let again = recapd()
+        .arg("--config")
+        .arg(&all)
+        .args(["config", "show"])
+        .output()
+        .unwrap();
+    assert_eq!(stdout(&again), fs::read_to_string(&all).unwrap());
+    assert_eq!(
+        stdout(&recapd().args(["config", "show", "--changed"]).output().unwrap()),
+        "# nothing differs from the defaults\n"
+    );
+}
+
+#[test]
+fn a_check_tells_what_is_wrong_and_ends_with_78() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("own.toml");
+    let check = |text: &str, args: &[&str]| {
+        fs::write(&file, text).unwrap();
+        let mut command = recapd();
+        command
+            .arg("--config")
+            .arg(&file)
+            .args(["config", "check"])
+            .args(args);
+        command.output().unwrap()
+    };
+    let sound = check("[window]\nbudget_tokens = 5000\n", &[]);
+    assert_eq!(code(&sound), Some(0), "{}", stderr(&sound));
+    assert!(
+        stdout(&sound).ends_with("1 of them not the default's\n"),
+        "{}",
+        stdout(&sound)
+    );
+    assert_eq!(stdout(&check("", &["--quiet"])), "");
+    let wrong = check("[window]\nbudget_token = 5\n\n[queue]\npoll_ms = 1\n", &[]);
+    assert_eq!(code(&wrong), Some(78));
+    let told = stderr(&wrong);
+    assert!(
+        told.contains("own.toml:2: unknown key window.budget_token: did you mean window.budget_tokens?"),
+        "{told}"
+    );
+    assert!(
+        told.contains("own.toml:5: queue.poll_ms must be from 10 to 60000, not 1"),
+        "{told}"
+    );
+    let keyless = check("[model]\nmode = \"anthropic\"\n", &["--quiet"]);
+    assert_eq!(code(&keyless), Some(78));
+    assert!(
+        stderr(&keyless).contains("ANTHROPIC_API_KEY"),
+        "{}",
+        stderr(&keyless)
+    );
+}
+
+#[test]
+fn the_reference_and_the_schema_are_printed() {
+    let reference = recapd().args(["config", "default"]).output().unwrap();
+    assert_eq!(stdout(&reference), recapd::config::DEFAULT_TOML);
+    let schema = json(&recapd().args(["config", "schema"]).output().unwrap());
+    assert_eq!(schema, recapd::config::json_schema());
+}
