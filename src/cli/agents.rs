@@ -44,8 +44,8 @@ enum Action {
         /// The settings: `preset` (none, ikigai, structured-memory, pidgin, last-n), `budget_tokens`, `low_water`,
         /// `max_messages`, `on_overflow` (evict, refuse, end), `provider`, `model`, `context_max_tokens`,
         /// `output_reserve_tokens`, `system_reserve_tokens`, `anchor`, `alternation` (merge, ack, keep),
-        /// `participants`, `human_tag`, `mode` (talk, choose-names, meditation); an empty value
-        /// takes one back
+        /// `participants`, `human_tag`, `mode` (talk, choose-names, meditation),
+        /// `time_zone` (Europe/Berlin); an empty value takes one back
         #[arg(required = true, value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
