@@ -126,6 +126,9 @@ impl<'a> Question<'a> {
     /// ([`Path::Merge`]) or all of them ([`Path::Full`]), oldest first. Provisional items will be written anew anyway and
     /// are left out. `None` when there is nothing to ask: the document isn't too big, or there aren't two such items.
     pub fn about(items: &'a [Item], path: Path, rules: Rules<'a>) -> Option<Self> {
+        if path == Path::Append {
+            return None;
+        }
         let standings: Vec<Option<Standing>> = items.iter().map(|item| standing(item, rules)).collect();
         let newest = standings
             .iter()
@@ -149,8 +152,7 @@ impl<'a> Question<'a> {
             excess_tokens: total - rules.policy.append_tokens() * GOAL_PERCENT / 100,
         };
         question.asked.truncate(question.fitting());
-        let is_too_big = path != Path::Append && question.excess_tokens > 0;
-        (is_too_big && question.asked.len() > 1).then_some(question)
+        (question.excess_tokens > 0 && question.asked.len() > 1).then_some(question)
     }
 
     /// How many tokens the document has too much.

@@ -14,10 +14,10 @@ fn updates(updates: u64, seed: u64) -> Updates {
 
 #[test]
 fn a_model_that_does_its_worst_breaks_nothing() {
-    let work = updates(300, 1);
+    let work = updates(80, 3);
     let found = run(&work, Progress::begin(&work), 2, &|_| ()).unwrap();
     assert!(found.is_clean(), "{found:#?}");
-    assert_eq!(found.updates, 300);
+    assert_eq!(found.updates, 80);
     for (what, count) in [
         ("refused answers", found.answers_refused),
         ("compactions", found.compactions),
@@ -33,16 +33,11 @@ fn a_model_that_does_its_worst_breaks_nothing() {
 
 #[test]
 fn a_seed_tells_all_that_happens() {
-    let (one, other) = (updates(260, 5), updates(260, 6));
-    assert_eq!(
-        (one.pieces(), one.size(0), one.size(1), one.size(2)),
-        (2, 250, 10, 0)
-    );
+    let many = updates(260, 5);
+    let sizes = [0, 1, 2].map(|piece| many.size(piece));
+    assert_eq!((many.pieces(), sizes), (2, [250, 10, 0]));
+    let (one, other) = (updates(20, 5), updates(20, 6));
     let whole = run(&one, Progress::begin(&one), 2, &|_| ()).unwrap();
-    let mut again = UpdateFindings::default();
-    for piece in [1, 0] {
-        crate::selftest::work::Found::add(&mut again, one.try_piece(piece));
-    }
-    assert_eq!(whole, again);
-    assert_ne!(run(&other, Progress::begin(&other), 1, &|_| ()).unwrap(), whole);
+    assert_eq!(whole, one.try_piece(0));
+    assert_ne!(whole, other.try_piece(0));
 }

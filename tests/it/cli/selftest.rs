@@ -32,7 +32,7 @@ fn updates_by_a_model_that_does_its_worst_hold_and_can_be_gone_on_with() {
             "updates",
             "--json",
             "--updates",
-            "3_00",
+            "6_0",
             "--seed",
             "3",
             "--resume",
@@ -42,7 +42,7 @@ fn updates_by_a_model_that_does_its_worst_hold_and_can_be_gone_on_with() {
         json(&output)
     };
     let found = run();
-    assert_eq!(found["updates"], 300);
+    assert_eq!(found["updates"], 60);
     for what in ["over_ceiling", "uncovered", "decisions_lost", "malformed"] {
         assert_eq!(found[what], 0, "{found}");
     }
@@ -52,7 +52,7 @@ fn updates_by_a_model_that_does_its_worst_hold_and_can_be_gone_on_with() {
         "selftest",
         "updates",
         "--updates",
-        "400",
+        "70",
         "--seed",
         "3",
         "--resume",
