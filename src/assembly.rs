@@ -12,9 +12,10 @@ use crate::{
     domain::{
         prompt::PromptLimits,
         redaction::Redactor,
-        summary::{compaction::SummaryPolicy, section::Ageing},
+        summary::{calendar::Calendar, compaction::SummaryPolicy, section::Ageing},
         time::{HOUR_MS, MINUTE_MS},
         transcript::TranscriptLimits,
+        zone::Zone,
     },
     journal::live::{Journal, LiveJournal},
     keeper::Keeper,
@@ -46,6 +47,8 @@ const PROMPT_CHARS_PER_TOKEN: i64 = 4;
 const RESULT_BYTES_PER_TOKEN: i64 = 16;
 /// Bytes of one result beside its answer.
 const RESULT_BYTES_AROUND: i64 = 16_384;
+/// Hours of most days: the calendar counts days where the configuration counts hours.
+const HOURS_OF_DAY: i64 = 24;
 
 /// All that runs in a daemon, over one store.
 #[derive(Clone)]
@@ -112,11 +115,13 @@ impl Parts {
                 shared(),
                 Arc::clone(&ceiling),
                 time(),
-                summary_policy(&config.summary),
+                summary_policy(config),
                 redactor.clone(),
             )),
             snapshots: Arc::new(
-                Snapshots::new(shared(), ceiling, time(), config.summary.max_tokens).redacting(redactor),
+                Snapshots::new(shared(), ceiling, time(), config.summary.max_tokens)
+                    .redacting(redactor)
+                    .ageing(summary_policy(config).ageing),
             ),
             store,
             metrics,
@@ -238,7 +243,7 @@ fn append_rules(config: &Config) -> AppendRules {
         debounce_ms: config.queue.debounce_ms,
         max_wait_ms: config.queue.max_wait_ms,
         revive_after_ms: config.queue.revive_after_ms,
-        policy: summary_policy(&config.summary),
+        policy: summary_policy(config),
     }
 }
 
@@ -265,7 +270,8 @@ fn worker_settings(config: &Config, owner: &str, seed: u64) -> WorkerSettings {
         output_tokens_max: config.model.output_tokens_max,
         batch_exchanges: queue.batch_exchanges,
         max_wait_ms: queue.max_wait_ms,
-        policy: summary_policy(&config.summary),
+        policy: summary_policy(config),
+        compact_by_model: config.summary.compact_by_model,
         spend: config.spend.limits(),
         prices: model::prices(config),
         seed,
@@ -290,14 +296,23 @@ fn batch_settings(config: &Config) -> BatchSettings {
     }
 }
 
-/// How documents are composed.
-pub fn summary_policy(config: &config::SummaryConfig) -> SummaryPolicy {
+/// How documents are composed: how long they may be, and how they age.
+pub fn summary_policy(config: &Config) -> SummaryPolicy {
+    let idle_gap_minutes = config.session.idle_gap_minutes;
+    let config = &config.summary;
     SummaryPolicy {
         max_tokens: config.max_tokens,
         append_below: config.append_below,
         merge_below: config.merge_below,
         ageing: match config.ageing {
             config::Ageing::Off => Ageing::Off,
+            config::Ageing::Calendar => Ageing::Calendar(Calendar {
+                zone: Zone::parse(&config.time_zone).unwrap_or_default(),
+                session_ms: config.session_hours * HOUR_MS,
+                days: (config.week_hours + HOURS_OF_DAY - 1) / HOURS_OF_DAY,
+                idle_gap_ms: idle_gap_minutes * MINUTE_MS,
+                session: None,
+            }),
             config::Ageing::Age => Ageing::Age {
                 session_ms: config.session_hours * HOUR_MS,
                 yesterday_ms: config.yesterday_hours * HOUR_MS,

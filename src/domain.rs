@@ -31,3 +31,4 @@ pub mod tokens;
 pub mod transcript;
 pub mod window;
 pub mod work;
+pub mod zone;

@@ -1,4 +1,4 @@
-//! Tests that ship: what recapd promises, tried on the user's own conversations.
+//! Tests that ship: what recapd promises, tried on the user's own conversations, and on a model that does its worst.
 
 pub mod findings;
 mod judge;
@@ -8,4 +8,6 @@ pub mod progress;
 pub mod runner;
 #[cfg(test)]
 mod tests;
+pub mod updates;
 pub mod window;
+pub mod work;

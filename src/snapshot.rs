@@ -24,7 +24,10 @@ use crate::{
     domain::{
         agent::AgentId,
         redaction::Redactor,
-        summary::pending::{PendingLine, with_pending},
+        summary::{
+            pending::{PendingLine, with_pending},
+            section::Ageing,
+        },
         time::Timestamp,
         tokens::TokenCounter,
     },
@@ -106,6 +109,7 @@ pub struct Snapshots {
     clock: Arc<dyn Clock>,
     tokens_max: i64,
     redactor: Redactor,
+    ageing: Ageing,
     held: HashMap<AgentId, Arc<Held>>,
     waiting: Waiting,
     /// Changes heard of so far.
@@ -126,6 +130,7 @@ impl Snapshots {
             clock,
             tokens_max,
             redactor: Redactor::standard(),
+            ageing: Ageing::default(),
             held: HashMap::new(),
             waiting: Waiting::default(),
             changes: AtomicU64::new(0),
@@ -141,6 +146,12 @@ impl Snapshots {
     /// The rules by which secrets are redacted for readers.
     pub fn redactor(&self) -> &Redactor {
         &self.redactor
+    }
+
+    /// The same snapshots, of documents that age like that.
+    #[must_use]
+    pub fn ageing(self, ageing: Ageing) -> Self {
+        Self { ageing, ..self }
     }
 
     /// The summary of `agent`; `None` if there is no such agent.
@@ -192,6 +203,7 @@ impl Snapshots {
     /// When the database fails: the rest of a context can't be had then either.
     pub async fn of_step(&self, agent: &AgentId) -> StoreResult<Option<Snapshot>> {
         let row = self.store.summary_of_step(agent).await?;
+        let row = row.map(|row| row.told_by(self.ageing));
         Ok(row.map(|row| render(&row, self.tokens_max, self.counter.as_ref(), &self.redactor)))
     }
 
@@ -202,7 +214,7 @@ impl Snapshots {
             return Ok(None);
         };
         let snapshot = Arc::new(render(
-            &row,
+            &row.told_by(self.ageing),
             self.tokens_max,
             self.counter.as_ref(),
             &self.redactor,
@@ -267,7 +279,7 @@ impl Snapshots {
     }
 }
 
-/// What a reader of `row` sees.
+/// What a reader of `row` sees, with times as they are told in its zone.
 pub fn render(
     row: &SummaryRow,
     tokens_max: i64,
@@ -282,8 +294,11 @@ pub fn render(
         tokens,
         version: row.version,
         etag: format!(
-            "\"{}.{}.{:x}\"",
-            row.version, row.first_exchange, row.updated_at.0
+            "\"{}.{}.{:x}{}\"",
+            row.version,
+            row.first_exchange,
+            row.updated_at.0,
+            row.zone.map_or_else(String::new, |zone| format!(".{zone}"))
         ),
         updated_at: row.updated_at,
         covers_through: row.summarized_through,
@@ -295,9 +310,10 @@ pub fn render(
 
 /// A line for each pending exchange, and one for those too many to name.
 fn pending_lines(row: &SummaryRow, redactor: &Redactor) -> Vec<PendingLine> {
+    let zone = row.zone.unwrap_or_default();
     let named = row.pending.iter().map(|exchange| PendingLine {
         exchange: exchange.exchange,
-        at: exchange.opened_at,
+        at: zone.wall(exchange.opened_at),
         tokens: exchange.tokens,
         // By today's rules: the headline was redacted by those of its day.
         digest: redactor.redact(&exchange.headline.digest()).into_owned(),
@@ -308,7 +324,7 @@ fn pending_lines(row: &SummaryRow, redactor: &Redactor) -> Vec<PendingLine> {
         .filter(|_| row.pending_before.exchanges > 0)
         .map(|first| PendingLine {
             exchange: row.summarized_through + 1,
-            at: first.opened_at,
+            at: zone.wall(first.opened_at),
             tokens: row.pending_before.tokens,
             digest: format!(
                 "{} exchanges before #{} wait to be summarised",

@@ -14,6 +14,7 @@
 
 mod ask;
 mod batch;
+mod compact;
 mod condense;
 mod courier;
 mod heartbeat;
@@ -52,6 +53,7 @@ use crate::{
     },
 };
 pub use batch::{BatchSettings, Batching};
+use compact::InVain;
 pub use courier::Courier;
 use heartbeat::Heartbeat;
 pub use update::Outcome;
@@ -87,6 +89,8 @@ pub struct WorkerSettings {
     pub spend: DailyLimits,
     /// What models cost.
     pub prices: Prices,
+    /// Whether a model compacts documents that grew too big.
+    pub compact_by_model: bool,
     /// Seeds jitter and nonces.
     pub seed: u64,
 }
@@ -147,6 +151,7 @@ pub struct Worker {
     /// Models of which it was said that their price isn't known.
     unpriced: Arc<Mutex<BTreeSet<String>>>,
     batching: Option<Batching>,
+    in_vain: Arc<InVain>,
 }
 
 impl Worker {
@@ -162,6 +167,7 @@ impl Worker {
             owes_revisits: Arc::default(),
             unpriced: Arc::default(),
             batching: None,
+            in_vain: Arc::default(),
         }
     }
 

@@ -45,7 +45,7 @@ enum Action {
         /// `max_messages`, `on_overflow` (evict, refuse, end), `provider`, `model`, `context_max_tokens`,
         /// `output_reserve_tokens`, `system_reserve_tokens`, `anchor`, `alternation` (merge, ack, keep),
         /// `participants`, `human_tag`, `mode` (talk, choose-names, meditation), `calls_per_day`, `tokens_per_day`,
-        /// `usd_per_day` (of models, in a day of UTC); an empty value takes one back
+        /// `usd_per_day` (of models, in a day of UTC), `time_zone` (Europe/Berlin); an empty value takes one back
         #[arg(required = true, value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },

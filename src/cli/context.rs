@@ -94,7 +94,7 @@ impl Context {
         };
         let ceiling = tokenizer::ceiling_counter();
         let snapshot = snapshot::render(
-            &row,
+            &row.told_by(assembly::summary_policy(config).ageing),
             config.summary.max_tokens,
             ceiling.as_ref(),
             &assembly::redactor(config),

@@ -1,9 +1,12 @@
 //! `recapd selftest`
 
-use std::{collections::BTreeMap, io::IsTerminal as _, path::PathBuf, process::ExitCode, thread};
+use std::{
+    collections::BTreeMap, io::IsTerminal as _, num::ParseIntError, path::PathBuf, process::ExitCode, thread,
+};
 
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
 
 use super::{
     Shared,
@@ -20,6 +23,8 @@ use crate::{
         plan::{Conversation, Extent, Plan},
         progress::{Progress, ProgressError},
         runner::run,
+        updates::{UpdateFindings, Updates},
+        work::Work,
     },
     tokenizer,
 };
@@ -34,6 +39,8 @@ pub(super) struct Selftest {
 enum Test {
     /// Fill windows of random budgets with recorded conversations and judge every request built from them
     Window(WindowTest),
+    /// Update summaries by a model that does its worst, and judge every document
+    Updates(UpdatesTest),
 }
 
 #[derive(Debug, Args)]
@@ -52,6 +59,28 @@ struct WindowTest {
     /// Random moments per budget at which requests are built, besides the end
     #[arg(long, default_value_t = 3)]
     looks: usize,
+    #[command(flatten)]
+    how: How,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A life of 250 updates begins with the seed and its number: documents of every ceiling, ageing by hours, by days and not at
+all. Documents over 10,000 tokens, exchanges that are uncovered or covered twice, decisions lost while anything lower remains
+and lines that are none are breaches; with one of them the exit code is 1. Examples:
+  recapd selftest updates --updates 10_000                     a minute
+  recapd selftest updates --resume progress.json               a million; stop it, start it again: it goes on")]
+struct UpdatesTest {
+    /// How many updates
+    #[arg(long, default_value = "1_000_000", value_parser = count)]
+    updates: u64,
+    #[command(flatten)]
+    how: How,
+}
+
+/// How any of them is done.
+#[derive(Debug, Args)]
+struct How {
     /// Seeds the random choices: the same seed tries the same
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -65,14 +94,24 @@ struct WindowTest {
 
 impl Selftest {
     pub(super) fn run(&self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
-        let Test::Window(test) = &self.test;
-        let findings = test.run(config)?;
-        if shared.json {
-            output::json(&findings)?;
-        } else {
-            output::text(&text(&findings))?;
-        }
-        Ok(if findings.is_clean() && findings.windows > 0 {
+        let is_passed = match &self.test {
+            Test::Window(test) => {
+                let found = test.how.run(&test.plan(config)?, "windows")?;
+                told(&found, shared, text)?;
+                found.is_clean() && found.windows > 0
+            }
+            Test::Updates(test) => {
+                let work = Updates {
+                    updates: test.updates,
+                    seed: test.how.seed,
+                    counter: tokenizer::ceiling_counter(),
+                };
+                let found = test.how.run(&work, "updates")?;
+                told(&found, shared, updates_text)?;
+                found.is_clean() && found.updates > 0
+            }
+        };
+        Ok(if is_passed {
             ExitCode::SUCCESS
         } else {
             ExitCode::FAILURE
@@ -80,29 +119,48 @@ impl Selftest {
     }
 }
 
-impl WindowTest {
-    fn run(&self, config: &Config) -> Result<Findings, Failed> {
-        let plan = self.plan(config)?;
+/// Numbers may be grouped, as in the configuration.
+fn count(text: &str) -> Result<u64, ParseIntError> {
+    text.replace('_', "").parse()
+}
+
+fn told<F: Serialize>(found: &F, shared: &Shared, text: impl FnOnce(&F) -> String) -> Result<(), Failed> {
+    if shared.json {
+        output::json(found)?;
+    } else {
+        output::text(&text(found))?;
+    }
+    Ok(())
+}
+
+impl How {
+    /// Does all of `work`, of which people are told in `unit`s.
+    fn run<W: Work>(&self, work: &W, unit: &str) -> Result<W::Found, Failed> {
         let progress = match &self.resume {
-            Some(file) => Progress::resume(&plan, file).map_err(failed)?,
-            None => Progress::begin(&plan),
+            Some(file) => Progress::resume(work, file).map_err(failed)?,
+            None => Progress::begin(work),
         };
-        let bar = bar(plan.windows());
-        bar.set_position(progress.findings().windows);
+        let size = |pieces: &mut dyn Iterator<Item = usize>| pieces.map(|piece| work.size(piece)).sum();
+        let bar = bar(size(&mut (0..work.pieces())), unit);
+        bar.set_position(size(
+            &mut (0..work.pieces()).filter(|piece| progress.is_done(*piece)),
+        ));
         bar.reset_eta();
         let cores = || thread::available_parallelism().map_or(1, usize::from);
         let threads = self.threads.unwrap_or_else(cores);
-        let findings = run(&plan, progress, threads, &|windows| bar.inc(windows)).map_err(failed)?;
+        let found = run(work, progress, threads, &|done| bar.inc(done)).map_err(failed)?;
         bar.finish_and_clear();
-        Ok(findings)
+        Ok(found)
     }
+}
 
+impl WindowTest {
     fn plan(&self, config: &Config) -> Result<Plan, Failed> {
         let counter = tokenizer::counter_for(&config.window.provider, &config.window.model);
         let extent = Extent {
             budgets: self.budgets,
             looks: self.looks,
-            seed: self.seed,
+            seed: self.how.seed,
         };
         let conversations = self.read()?.into_iter();
         let conversations =
@@ -138,14 +196,15 @@ fn failed(error: ProgressError) -> Failed {
     }
 }
 
-fn bar(windows: u64) -> ProgressBar {
+fn bar(size: u64, unit: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let template =
-        "{spinner} {bar:32} {percent:>3}%  {human_pos}/{human_len} windows  {elapsed} elapsed, {eta} left";
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(windows).with_style(style)
+    let template = format!(
+        "{{spinner}} {{bar:32}} {{percent:>3}}%  {{human_pos}}/{{human_len}} {unit}  {{elapsed}} elapsed, {{eta}} left"
+    );
+    let style = ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(size).with_style(style)
 }
 
 fn text(findings: &Findings) -> String {
@@ -172,5 +231,29 @@ fn text(findings: &Findings) -> String {
         format!("  too big alone (reported)       {too_big_alone}"),
     ];
     lines.extend(told.iter().map(|told| format!("    {}", told.breach)));
+    lines.join("\n")
+}
+
+fn updates_text(found: &UpdateFindings) -> String {
+    let mut lines = vec![
+        format!(
+            "{} updates, {} exchanges, {} answers refused",
+            found.updates, found.exchanges, found.answers_refused
+        ),
+        format!(
+            "{} documents compacted by a model ({} items merged, {} shortened), {} answers for it refused",
+            found.compactions, found.merged, found.condensed, found.compactions_refused
+        ),
+        format!("  largest document, in tokens      {}", found.tokens_max),
+        format!("  over the ceiling                 {}", found.over_ceiling),
+        format!("  not covered exactly once         {}", found.uncovered),
+        format!("  decisions lost too early         {}", found.decisions_lost),
+        format!("  with a line that is none         {}", found.malformed),
+        format!(
+            "  too small for all decisions      {} (reported)",
+            found.truncated
+        ),
+    ];
+    lines.extend(found.told.iter().map(|told| format!("    {told}")));
     lines.join("\n")
 }

@@ -60,7 +60,7 @@ async fn compose(project: &ProjectId, config: &Config) -> Result<Value, Failed> 
     let snapshot = snapshot::project::render(
         row,
         SystemClock.now(),
-        &assembly::summary_policy(&config.summary),
+        &assembly::summary_policy(config),
         tokenizer::ceiling_counter().as_ref(),
         &assembly::redactor(config),
     );
@@ -121,7 +121,7 @@ impl Summary {
                 return Err(open::unknown(&store, agent).await);
             };
             let snapshot = snapshot::render(
-                &row,
+                &row.told_by(assembly::summary_policy(config).ageing),
                 config.summary.max_tokens,
                 counter.as_ref(),
                 &assembly::redactor(config),

@@ -6,7 +6,7 @@ use super::{
     Config, FallbackMode, ModelConfig, ModelMode,
     keys::{self, INTEGER_LIMITS},
 };
-use crate::domain::{settings::PARTICIPANTS_BYTES_MAX, spend::USD_PER_DAY_MAX};
+use crate::domain::{settings::PARTICIPANTS_BYTES_MAX, spend::USD_PER_DAY_MAX, zone::Zone};
 
 /// The longest tag, in bytes.
 const HUMAN_TAG_BYTES_MAX: usize = 128;
@@ -55,6 +55,13 @@ impl Config {
         found.extend(self.talk());
         found.extend(self.unkeepable_spending());
         found.extend(self.batchless());
+        if Zone::parse(&self.summary.time_zone).is_none() {
+            let text = format!(
+                "summary.time_zone must be a name of the IANA database such as `Europe/Berlin` or `UTC`, not `{}`",
+                self.summary.time_zone
+            );
+            found.push(Violation::new(&["summary.time_zone"], text));
+        }
         if let Err(error) = self.summary.redactor() {
             let text = format!("summary.redact_patterns: {error}");
             found.push(Violation::new(&["summary.redact_patterns"], text));

@@ -45,6 +45,7 @@ impl Config {
     pub fn agent_settings(&self) -> AgentSettings {
         let (window, context) = (&self.window, &self.context);
         AgentSettings {
+            time_zone: Some(self.summary.time_zone.clone()),
             preset: Some(window.preset),
             budget_tokens: Some(window.budget_tokens),
             low_water: Some(window.low_water),

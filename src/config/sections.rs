@@ -205,6 +205,8 @@ pub struct SummaryConfig {
     pub append_below: f64,
     /// Below this share they are merged; above it everything is compacted.
     pub merge_below: f64,
+    /// Whether a model, if there is one, compacts documents that grew too big.
+    pub compact_by_model: bool,
     /// Whether items age.
     pub ageing: Ageing,
     /// Oldest age of the first section.
@@ -213,6 +215,8 @@ pub struct SummaryConfig {
     pub yesterday_hours: i64,
     /// Oldest age of the third section, and of the document.
     pub week_hours: i64,
+    /// Where agents work that don't say it themselves.
+    pub time_zone: String,
     /// Whether secrets are kept from models and readers.
     pub redact: bool,
     /// Regular expressions for more secrets.
@@ -242,6 +246,8 @@ impl SummaryConfig {
 pub enum Ageing {
     /// By their age.
     Age,
+    /// By days.
+    Calendar,
     /// They don't.
     Off,
 }

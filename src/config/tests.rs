@@ -166,11 +166,13 @@ fn the_reference_is_the_default() {
     spend.usd_per_day = 0.0
     summary.ageing = "age"
     summary.append_below = 0.8
+    summary.compact_by_model = true
     summary.max_tokens = 10000
     summary.merge_below = 0.95
     summary.redact = true
     summary.redact_patterns = []
     summary.session_hours = 24
+    summary.time_zone = "UTC"
     summary.week_hours = 336
     summary.yesterday_hours = 168
     window.budget_tokens = 100000

@@ -5,8 +5,10 @@
 //! Invariant: no text inside the fence can close it, open another one, or pass for a line of its own: the fence's
 //! word can't occur in a text, and every line of a text but its first is indented.
 
+mod operations;
+
 use super::{
-    reply::ReplyError,
+    reply::{self, ReplyError, Schema},
     summary::item::{BRIEF_CHARS_MAX, GIST_CHARS_MAX, TEXT_CHARS_MAX},
     text::{cut, one_line},
     transcript::{Line, Transcript, Voice},
@@ -28,6 +30,8 @@ pub struct Prompt {
     pub system: String,
     /// The material, fenced.
     pub user: String,
+    /// What the answer looks like.
+    pub schema: Schema,
 }
 
 /// How much material a prompt may hold.
@@ -50,11 +54,7 @@ impl Prompt {
     /// The prompt that asks for items for `transcripts`, oldest first. `nonce` marks the fence of this one prompt:
     /// letters and digits, at least 8 of them and hard to guess.
     pub fn new(transcripts: &[Transcript], nonce: &str, limits: PromptLimits) -> Self {
-        let nonce: String = nonce
-            .chars()
-            .filter(char::is_ascii_alphanumeric)
-            .take(NONCE_CHARS_MAX)
-            .collect();
+        let nonce = clean_nonce(nonce);
         let exchanges: Vec<String> = transcripts.iter().map(|t| format!("#{}", t.exchange)).collect();
         let exchanges = exchanges.join(", ");
         Self {
@@ -66,6 +66,7 @@ impl Prompt {
                  Now write the items for the exchanges {exchanges}, as JSON.",
                 material(transcripts, &nonce, limits)
             ),
+            schema: reply::ITEMS,
         }
     }
 
@@ -74,20 +75,33 @@ impl Prompt {
     #[must_use]
     pub fn again(&self, fault: &ReplyError) -> Self {
         Self {
-            system: self.system.clone(),
             user: format!("{}\nYour last answer was refused: {fault}.", self.user),
+            ..self.clone()
         }
     }
 }
 
-/// The instructions. Models overshoot the lengths they are given, so they are asked for a seventh less than fits.
-pub(super) fn instructions() -> String {
-    let asked = |chars_max: usize| chars_max / 7 * 6;
-    let (text, brief, gist) = (
-        asked(TEXT_CHARS_MAX),
-        asked(BRIEF_CHARS_MAX),
-        asked(GIST_CHARS_MAX),
-    );
+fn clean_nonce(nonce: &str) -> String {
+    nonce
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .take(NONCE_CHARS_MAX)
+        .collect()
+}
+
+/// The longest texts to ask for: models overshoot the lengths they are given, so it is a seventh less than fits.
+fn asked_chars(chars_max: usize) -> usize {
+    chars_max / 7 * 6
+}
+
+/// All instructions that are ever given, to tell a model that repeats them.
+pub(super) fn all_instructions() -> [String; 2] {
+    [instructions(), operations::instructions()]
+}
+
+/// The instructions for items.
+fn instructions() -> String {
+    let [text, brief, gist] = [TEXT_CHARS_MAX, BRIEF_CHARS_MAX, GIST_CHARS_MAX].map(asked_chars);
     format!(
         "You keep the index of a long conversation between a user and an assistant that works with tools. Some \
 exchanges have just left the assistant's context window. Write the items that stand for them in its summary: from then \

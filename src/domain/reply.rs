@@ -8,11 +8,13 @@
 mod clean;
 mod coverage;
 mod json;
+mod operations;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use coverage::{RangeFault, runs};
+pub use operations::{OPERATIONS, parse_operations};
 
 use super::{
     redaction::Redactor,
@@ -22,11 +24,27 @@ use super::{
 /// The longest answer that is read, in bytes: some 60,000 tokens, six times what a summary may hold.
 pub const ANSWER_BYTES_MAX: usize = 256 * 1024;
 
-/// The name of the schema, for providers that want one.
-pub const SCHEMA_NAME: &str = "summary_items";
-/// The schema of an [`Answer`], as a provider should get it: in strict modes the fields are generated in the order
-/// in which they stand here, so the detailed text comes first and the shorter ones are made from it.
-pub const SCHEMA_JSON: &str = r#"{
+/// The JSON schema of an answer, as a provider should get it: in strict modes the fields are generated in the order in
+/// which they stand in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schema {
+    /// Its name, for providers that want one.
+    pub name: &'static str,
+    /// The schema.
+    pub json: &'static str,
+}
+
+impl Schema {
+    /// The schema as a value.
+    pub fn value(self) -> Value {
+        serde_json::from_str(self.json).expect("a literal, and a test reads it")
+    }
+}
+
+/// The schema of an [`Answer`]: the detailed text comes first, so that the shorter ones are made from it.
+pub const ITEMS: Schema = Schema {
+    name: "summary_items",
+    json: r#"{
   "type": "object",
   "properties": {
     "items": {
@@ -55,7 +73,8 @@ pub const SCHEMA_JSON: &str = r#"{
   },
   "required": ["items"],
   "additionalProperties": false
-}"#;
+}"#,
+};
 
 /// A model's answer: `{"items": [{"exchanges": {"first": 3, "last": 5}, "importance": "fix", "text": …, "brief": …,
 /// "gist": …}]}`.
@@ -102,11 +121,6 @@ impl ReplyError {
     }
 }
 
-/// [`SCHEMA_JSON`] as a value.
-pub fn schema() -> Value {
-    serde_json::from_str(SCHEMA_JSON).expect("a literal, and a test reads it")
-}
-
 /// Reads and checks a model's answer to the question about `exchanges` (ascending, may have holes). Accepts the JSON
 /// object also when it is wrapped in a code fence or in prose. Secrets are redacted by the shipped rules.
 pub fn parse(text: &str, exchanges: &[i64]) -> Result<Checked, ReplyError> {
@@ -134,18 +148,8 @@ pub fn parse_redacted(text: &str, exchanges: &[i64], redactor: &Redactor) -> Res
 
 fn cleaned(draft: &ItemDraft, number: usize, redactor: &Redactor) -> Result<ItemDraft, ReplyError> {
     let text = |field: &str, text: &str, chars_max| {
-        // Before anything is cut: half a secret has no shape.
-        let clean = clean::clean(&redactor.redact(text), chars_max);
-        let fault = if !clean.contains(char::is_alphanumeric) {
-            "is empty"
-        } else if clean::is_echo(&clean) {
-            "repeats the instructions"
-        } else {
-            return Ok(clean);
-        };
-        Err(ReplyError::Worthless(format!(
-            "`{field}` of item {number} {fault}"
-        )))
+        cleaned_text(text, chars_max, redactor)
+            .map_err(|fault| ReplyError::Worthless(format!("`{field}` of item {number} {fault}")))
     };
     Ok(ItemDraft {
         text: text("text", &draft.text, TEXT_CHARS_MAX)?,
@@ -154,6 +158,19 @@ fn cleaned(draft: &ItemDraft, number: usize, redactor: &Redactor) -> Result<Item
         exchanges: draft.exchanges,
         importance: draft.importance,
     })
+}
+
+/// A text that can stand in a summary, or what is wrong with it.
+fn cleaned_text(text: &str, chars_max: usize, redactor: &Redactor) -> Result<String, &'static str> {
+    // Before anything is cut: half a secret has no shape.
+    let clean = clean::clean(&redactor.redact(text), chars_max);
+    if !clean.contains(char::is_alphanumeric) {
+        Err("is empty")
+    } else if clean::is_echo(&clean) {
+        Err("repeats the instructions")
+    } else {
+        Ok(clean)
+    }
 }
 
 #[cfg(test)]
@@ -180,41 +197,40 @@ mod tests {
         ranges.map(|range| (range.first, range.last)).collect()
     }
 
-    #[test]
-    fn the_schema_is_strict_and_fits_the_types() {
-        fn check(schema: &Value) {
-            if let Some(properties) = schema["properties"].as_object() {
-                assert_eq!(schema["additionalProperties"], json!(false));
-                let required: Vec<&str> = schema["required"]
-                    .as_array()
-                    .unwrap()
-                    .iter()
-                    .map(|r| r.as_str().unwrap())
-                    .collect();
-                assert_eq!(required.len(), properties.len());
-                assert!(required.iter().all(|name| properties.contains_key(*name)));
-                properties.values().for_each(check);
-            }
-            for (word, inner) in schema.as_object().unwrap() {
-                assert!(
-                    [
-                        "type",
-                        "properties",
-                        "items",
-                        "required",
-                        "enum",
-                        "additionalProperties"
-                    ]
-                    .contains(&word.as_str()),
-                    "{word}"
-                );
-                if word == "items" {
-                    check(inner);
-                }
+    /// What the strict mode of every provider takes: no field may be left out, none added, and few words are known.
+    pub(super) fn check_schema(schema: &Value) {
+        const WORDS: [&str; 6] = [
+            "type",
+            "properties",
+            "items",
+            "required",
+            "enum",
+            "additionalProperties",
+        ];
+        if let Some(properties) = schema["properties"].as_object() {
+            assert_eq!(schema["additionalProperties"], json!(false));
+            let required: Vec<&str> = schema["required"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|r| r.as_str().unwrap())
+                .collect();
+            assert_eq!(required.len(), properties.len());
+            assert!(required.iter().all(|name| properties.contains_key(*name)));
+            properties.values().for_each(check_schema);
+        }
+        for (word, inner) in schema.as_object().unwrap() {
+            assert!(WORDS.contains(&word.as_str()), "{word}");
+            if word == "items" {
+                check_schema(inner);
             }
         }
-        let schema = schema();
-        check(&schema);
+    }
+
+    #[test]
+    fn the_schema_is_strict_and_fits_the_types() {
+        let schema = ITEMS.value();
+        check_schema(&schema);
         let item_schema = &schema["properties"]["items"]["items"]["properties"];
         assert_eq!(item_schema["importance"]["enum"], json!(Importance::ALL));
         let draft: ItemDraft = serde_json::from_value(item(1, 2)).unwrap();

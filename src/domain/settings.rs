@@ -15,6 +15,7 @@ use super::{
     preset::{Basis, Preset},
     spend::{CALLS_PER_DAY_MAX, TOKENS_PER_DAY_MAX, USD_PER_DAY_MAX},
     window::Budget,
+    zone::Zone,
 };
 pub use force::{InForce, Source};
 
@@ -85,6 +86,9 @@ pub struct AgentSettings {
     /// What models may cost in a day, in dollars; 0 is no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usd_per_day: Option<f64>,
+    /// Where the agent works: a zone of the IANA database, by whose days its summary ages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_zone: Option<String>,
 }
 
 /// What happens when the window is over budget although only the newest exchange is left in it.
@@ -102,7 +106,7 @@ pub enum OnOverflow {
 
 /// The settings' names, the keys of the configuration that they override, and what each may be.
 #[rustfmt::skip]
-const SETTINGS: [(&str, &str, &str); 18] = [
+const SETTINGS: [(&str, &str, &str); 19] = [
     ("preset", "window.preset", "none, ikigai, structured-memory, pidgin or last-n"),
     ("budget_tokens", "window.budget_tokens", "an integer from 0 to 100000000; 0 never evicts"),
     ("low_water", "window.low_water", "a number from 0 to 1"),
@@ -121,6 +125,7 @@ const SETTINGS: [(&str, &str, &str); 18] = [
     ("calls_per_day", "spend.agent_calls_per_day", "an integer from 0 to 1000000000; 0 is no limit"),
     ("tokens_per_day", "spend.agent_tokens_per_day", "an integer from 0 to 1000000000000; 0 is no limit"),
     ("usd_per_day", "spend.agent_usd_per_day", "a number from 0 to 1000000; 0 is no limit"),
+    ("time_zone", "summary.time_zone", "a time zone such as Europe/Berlin"),
 ];
 
 /// Why a patch can't be applied.
@@ -236,6 +241,7 @@ impl AgentSettings {
             calls_per_day: self.calls_per_day.or(others.calls_per_day),
             tokens_per_day: self.tokens_per_day.or(others.tokens_per_day),
             usd_per_day: self.usd_per_day.or(others.usd_per_day),
+            time_zone: self.time_zone.or(others.time_zone),
         }
     }
 
@@ -303,6 +309,10 @@ impl AgentSettings {
                 .flatten()
                 .all(|name| name.len() <= NAME_BYTES_MAX)
             && self.low_water.is_none_or(|share| (0.0..=1.0).contains(&share))
+            && self
+                .time_zone
+                .as_deref()
+                .is_none_or(|name| Zone::parse(name).is_some())
             && participants.is_none_or(|list| list.len() <= PARTICIPANTS_BYTES_MAX)
             && self
                 .calls_per_day
@@ -367,6 +377,7 @@ mod tests {
             "calls_per_day",
             "tokens_per_day",
             "usd_per_day",
+            "time_zone",
         ];
         let cases = [
             json!({"budget_tokens": -1}),
@@ -386,6 +397,7 @@ mod tests {
             json!({"calls_per_day": -1}),
             json!({"tokens_per_day": 1.5}),
             json!({"usd_per_day": 1_000_001}),
+            json!({"time_zone": "Berlin"}),
         ];
         for (name, patch) in invalid.into_iter().zip(cases) {
             let error = SettingsPatch::parse(patch).unwrap_err();
@@ -424,6 +436,7 @@ mod tests {
             calls_per_day: Some(5),
             tokens_per_day: Some(6),
             usd_per_day: Some(7.5),
+            time_zone: Some("Europe/Berlin".to_owned()),
         };
         let mut names: Vec<String> = json!(all).as_object().unwrap().keys().cloned().collect();
         let mut table: Vec<&str> = AgentSettings::names().collect();

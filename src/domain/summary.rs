@@ -7,12 +7,14 @@
 //! Invariant: the clock ages items, never a model. Times, token totals and coverage are filled by recapd.
 //! Invariant: no document has more than [`compaction::SUMMARY_TOKENS_MAX`] tokens.
 
+pub mod calendar;
 pub mod compaction;
 pub mod coverage;
 pub mod diff;
 pub mod edit;
 pub mod item;
 pub mod line;
+pub mod operations;
 pub mod pending;
 pub mod render;
 pub mod section;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::work::Found;
+
 /// Breaches kept word for word; more are counted.
 const TOLD_MAX: usize = 20;
 
@@ -60,30 +62,6 @@ impl Findings {
         (self.refused, self.split, self.over_budget, self.newest_lost) == (0, 0, 0, 0)
     }
 
-    /// Takes in what another piece of work found. The order in which pieces come makes no difference.
-    pub fn add(&mut self, other: Self) {
-        self.conversations += other.conversations;
-        self.windows += other.windows;
-        self.evicted += other.evicted;
-        self.requests += other.requests;
-        self.refused += other.refused;
-        self.split += other.split;
-        self.over_budget += other.over_budget;
-        self.newest_lost += other.newest_lost;
-        self.too_big_alone += other.too_big_alone;
-        self.told.extend(other.told);
-        self.told.sort();
-        self.told.truncate(TOLD_MAX);
-    }
-
-    /// These findings as those of piece number `piece`.
-    pub(super) fn of_piece(mut self, piece: usize) -> Self {
-        for told in &mut self.told {
-            told.piece = piece;
-        }
-        self
-    }
-
     pub(super) fn break_promise(&mut self, promise: Promise, breach: impl FnOnce() -> String) {
         *match promise {
             Promise::Accepted => &mut self.refused,
@@ -100,5 +78,29 @@ impl Findings {
                 breach,
             });
         }
+    }
+}
+
+impl Found for Findings {
+    fn add(&mut self, other: Self) {
+        self.conversations += other.conversations;
+        self.windows += other.windows;
+        self.evicted += other.evicted;
+        self.requests += other.requests;
+        self.refused += other.refused;
+        self.split += other.split;
+        self.over_budget += other.over_budget;
+        self.newest_lost += other.newest_lost;
+        self.too_big_alone += other.too_big_alone;
+        self.told.extend(other.told);
+        self.told.sort();
+        self.told.truncate(TOLD_MAX);
+    }
+
+    fn of_piece(mut self, piece: usize) -> Self {
+        for told in &mut self.told {
+            told.piece = piece;
+        }
+        self
     }
 }

@@ -7,17 +7,17 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{findings::Findings, plan::Plan};
+use super::work::{Found, Work};
 
 /// What was done and found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Progress {
-    /// Of which plan: see [`Plan::fingerprint`].
+pub struct Progress<F> {
+    /// Of which work: see [`Work::fingerprint`].
     plan: String,
     /// Which pieces are done, in no order.
     done: Vec<usize>,
     /// What was found in them.
-    findings: Findings,
+    findings: F,
     /// Where this is kept, if it is.
     #[serde(skip)]
     file: Option<PathBuf>,
@@ -42,7 +42,7 @@ pub enum ProgressError {
         /// Why not.
         error: serde_json::Error,
     },
-    /// Other conversations, or others of --budgets, --looks and --seed.
+    /// Other conversations, or others of the settings that decide what is tried.
     #[error(
         "`{}` belongs to other conversations or settings; give the same ones again, or remove it to start anew",
         path.display()
@@ -53,28 +53,25 @@ pub enum ProgressError {
     },
 }
 
-impl Progress {
-    /// The beginning of `plan`, kept nowhere.
-    pub fn begin(plan: &Plan) -> Self {
+impl<F: Found> Progress<F> {
+    /// The beginning of `work`, kept nowhere.
+    pub fn begin<W: Work<Found = F>>(work: &W) -> Self {
         Self {
-            plan: plan.fingerprint(),
+            plan: work.fingerprint(),
             done: Vec::new(),
-            findings: Findings {
-                conversations: plan.conversations.len() as u64,
-                ..Findings::default()
-            },
+            findings: work.beginning(),
             file: None,
         }
     }
 
-    /// What `file` says of `plan`, or its beginning if there is no such file yet. Kept there from now on.
+    /// What `file` says of `work`, or its beginning if there is no such file yet. Kept there from now on.
     ///
     /// # Errors
     /// [`ProgressError`]; the file is left as it is.
-    pub fn resume(plan: &Plan, file: &Path) -> Result<Self, ProgressError> {
+    pub fn resume<W: Work<Found = F>>(work: &W, file: &Path) -> Result<Self, ProgressError> {
         let path = file.to_owned();
-        let begun = Self::begin(plan);
-        let mut progress = match std::fs::read(file) {
+        let begun = Self::begin(work);
+        let mut progress: Self = match std::fs::read(file) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| ProgressError::Unreadable {
                 path: path.clone(),
                 error,
@@ -95,7 +92,7 @@ impl Progress {
     }
 
     /// What was found so far.
-    pub fn findings(&self) -> &Findings {
+    pub fn findings(&self) -> &F {
         &self.findings
     }
 
@@ -103,7 +100,7 @@ impl Progress {
     ///
     /// # Errors
     /// [`ProgressError::Io`]; the file then says what it said before.
-    pub fn finish(&mut self, piece: usize, found: Findings) -> Result<(), ProgressError> {
+    pub fn finish(&mut self, piece: usize, found: F) -> Result<(), ProgressError> {
         self.done.push(piece);
         self.findings.add(found.of_piece(piece));
         match &self.file {

@@ -11,6 +11,7 @@ use super::{
     progress::{Progress, ProgressError},
     runner::run,
     window::{fill, fill_with},
+    work::Found as _,
 };
 use crate::{
     domain::{

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use super::{
     findings::{Findings, Promise},
     judge::judge,
-    plan::{Conversation, Trial},
+    known_counts::KnownCounts,
+    plan::{Conversation, Plan, Trial},
+    work::Work,
 };
 use crate::{
     domain::{
@@ -205,5 +207,46 @@ fn source((seq, message): (i64, &Message)) -> SourceMessage<'_> {
         seq,
         message,
         tokens: None,
+    }
+}
+
+impl Work for Plan {
+    type Found = Findings;
+
+    fn fingerprint(&self) -> String {
+        self.fingerprint()
+    }
+
+    fn beginning(&self) -> Findings {
+        Findings {
+            conversations: self.conversations.len() as u64,
+            ..Findings::default()
+        }
+    }
+
+    fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
+    fn size(&self, piece: usize) -> u64 {
+        let windows = self.pieces.get(piece).map(|piece| &piece.windows);
+        windows.map_or(0, |windows| u64::from(windows.end - windows.start))
+    }
+
+    /// Fills the windows of a piece.
+    fn try_piece(&self, piece: usize) -> Findings {
+        let mut findings = Findings::default();
+        let counter = KnownCounts::of(self.counter.clone());
+        let Some(piece) = self.pieces.get(piece) else {
+            return findings;
+        };
+        let Some(conversation) = self.conversations.get(piece.conversation) else {
+            return findings;
+        };
+        for window in piece.windows.clone() {
+            let trial = self.trial(conversation, window);
+            fill(conversation, &trial, &counter, &mut findings);
+        }
+        findings
     }
 }

@@ -13,12 +13,15 @@ use crate::domain::{
     settings::{AgentSettings, OnOverflow},
     spend::Spent,
     summary::{
+        calendar::AgentTime,
         compaction::{Path, SummaryPolicy},
         item::Item,
+        section::Ageing,
     },
     time::Timestamp,
     window::Budget,
     work::{Lease, Reason},
+    zone::Zone,
 };
 
 /// A message, counted and ready to be written.
@@ -332,12 +335,26 @@ pub struct SummaryRow {
     pub summarized_through: i64,
     /// The first exchange in the window.
     pub first_exchange: i64,
+    /// Where the agent works, if it says so; after [`Self::told_by`] where its times are told.
+    pub zone: Option<Zone>,
     /// Since when exchanges are pending.
     pub pending_since: Option<Timestamp>,
     /// The newest pending exchanges, oldest first, at most [`PENDING_SHOWN_MAX`].
     pub pending: Vec<Exchange>,
     /// Pending exchanges that are not among them.
     pub pending_before: PendingBefore,
+}
+
+impl SummaryRow {
+    /// The row of a summary that ages like that: its times are told where its documents' are.
+    #[must_use]
+    pub fn told_by(self, ageing: Ageing) -> Self {
+        let zone = match ageing {
+            Ageing::Calendar(calendar) => Some(self.zone.unwrap_or(calendar.zone)),
+            Ageing::Age { .. } | Ageing::Off => None,
+        };
+        Self { zone, ..self }
+    }
 }
 
 /// The most pending exchanges that a summary names one by one.
@@ -390,8 +407,13 @@ pub struct Material {
     pub items: Vec<Item>,
     /// Provisional items to be condensed again, when nothing is pending.
     pub revisited: Vec<i64>,
+    /// Shown items that no compaction may replace: what a forked agent took over has no exchanges in it from which it
+    /// could be written again.
+    pub fixed: Vec<i64>,
     /// Items are aged by this time, or by the clock.
     pub as_of: Option<Timestamp>,
+    /// Its calendar.
+    pub time: AgentTime,
     /// When the oldest pending exchange left the window.
     pub pending_since: Option<Timestamp>,
     /// When an item changes its section next.
@@ -428,7 +450,7 @@ pub struct RunRecord {
     pub output_tokens: i64,
     /// What it cost, in micro-dollars; `None` if the price of one of the calls isn't known.
     pub cost_microusd: Option<i64>,
-    /// The new document had to lose items for its size.
+    /// The new document had to lose decisions or constraints for its size.
     pub truncated: bool,
     /// The journal key of the answer that came from a batch, if this attempt tells what that cost: its tokens are among
     /// the ones above, at the price of a batch.
@@ -561,7 +583,7 @@ pub struct Sample {
     pub mean_duration_ms: i64,
     /// Mean tokens of the documents written in it.
     pub mean_document_tokens: i64,
-    /// Updates in it whose document lost items for its size.
+    /// Updates in it whose document lost decisions or constraints for its size.
     pub truncated: i64,
     /// Model tokens read in it.
     pub input_tokens: i64,

@@ -173,8 +173,9 @@ impl Worker {
             .iter()
             .map(|stored| stored.exchange.exchange)
             .collect::<Vec<i64>>();
+        let named: Vec<String> = exchanges.iter().map(ToString::to_string).collect();
         Some(BatchQuestion {
-            key: self.journal_key(lease, material, &exchanges),
+            key: self.journal_key(lease, material, &named.join(",")),
             version: material.version,
             lo: material.lo,
             hi: material.hi,
@@ -217,7 +218,10 @@ fn account(answer: BatchedAnswer, run: &mut RunRecord) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{domain::time::Timestamp, store::JournalledAnswer};
+    use crate::{
+        domain::{summary::calendar::AgentTime, time::Timestamp},
+        store::JournalledAnswer,
+    };
 
     fn material(version: i64, lo: i64) -> Material {
         Material {
@@ -227,6 +231,8 @@ mod tests {
             exchanges: Vec::new(),
             items: Vec::new(),
             revisited: Vec::new(),
+            fixed: Vec::new(),
+            time: AgentTime::default(),
             as_of: None,
             pending_since: Some(Timestamp(0)),
             next_ageing_at: None,

@@ -20,7 +20,7 @@ use crate::{
         transcript::Transcript,
         work::Lease,
     },
-    llm::{LlmError, ModelRequest},
+    llm::{LlmError, ModelRequest, offline},
     store::{Material, Paused, RunRecord, StoreError, StoredExchange},
 };
 
@@ -145,7 +145,9 @@ impl Worker {
     ) -> Result<Vec<Item>, CondenseError> {
         let asked: Vec<i64> = exchanges.iter().map(|stored| stored.exchange.exchange).collect();
         let lease = &hold.lease;
-        let key = self.journal_key(lease, material, &asked);
+        // Which exchanges are revisited, the watermarks don't tell.
+        let named: Vec<String> = asked.iter().map(ToString::to_string).collect();
+        let key = self.journal_key(lease, material, &named.join(","));
         let told = if let Some(journalled) = self.parts.store.journalled(&lease.agent, &key).await? {
             Told {
                 drafts: self.believed(&journalled.answer, &asked)?,
@@ -207,23 +209,30 @@ impl Worker {
                 )
             })
             .collect();
-        let nonce: String = self.draw(|random| {
-            std::iter::repeat_with(|| random.alphanumeric())
-                .take(NONCE_CHARS)
-                .collect()
-        });
         ModelRequest {
-            prompt: Prompt::new(&transcripts, &nonce, limits),
+            prompt: Prompt::new(&transcripts, &self.nonce(), limits),
             transcripts,
             output_tokens_max: self.settings.output_tokens_max,
         }
     }
 
+    /// What marks the fence of one prompt.
+    pub(super) fn nonce(&self) -> String {
+        self.draw(|random| {
+            std::iter::repeat_with(|| random.alphanumeric())
+                .take(NONCE_CHARS)
+                .collect()
+        })
+    }
+
+    /// The built-in summariser costs nothing: its answers aren't counted as calls, nor journalled.
+    pub(super) fn is_offline(&self) -> bool {
+        self.parts.model.provider() == offline::OFFLINE
+    }
+
     /// Names a question: the same question asked again, after a crash, has the same answer.
-    pub(super) fn journal_key(&self, lease: &Lease, material: &Material, asked: &[i64]) -> String {
+    pub(super) fn journal_key(&self, lease: &Lease, material: &Material, asked: &str) -> String {
         let (model, Material { version, lo, hi, .. }) = (&self.parts.model, material);
-        // Which exchanges are revisited, the watermarks don't tell.
-        let asked: Vec<String> = asked.iter().map(ToString::to_string).collect();
         let question = [
             PROMPT_VERSION,
             model.provider(),
@@ -232,7 +241,7 @@ impl Worker {
             &version.to_string(),
             &lo.to_string(),
             &hi.to_string(),
-            &asked.join(","),
+            asked,
         ];
         let digest = Sha256::digest(question.join("\n"));
         digest.iter().fold(String::new(), |mut hex, byte| {

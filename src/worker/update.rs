@@ -3,7 +3,8 @@
 use tracing::{debug, error, info, warn};
 
 use super::{
-    Hold, Interruption, Worker, batch::Route, condense::CondenseError, postpone::Waiting, reason, span,
+    Hold, Interruption, Worker, batch::Route, compact::Draft, condense::CondenseError, postpone::Waiting,
+    reason, span,
 };
 use crate::{
     domain::{
@@ -119,15 +120,17 @@ impl Worker {
                 Route::Deferred => return Ok(Outcome::Deferred),
                 Route::Paused(paused) => return Err(Trouble::Waiting(Waiting::Paused(paused))),
                 Route::Answered(material, items) => {
-                    return Ok(self.apply(lease, &material, items, None, run).await?);
+                    let draft = self
+                        .compact(hold, &material, Draft::new(&material, items), run)
+                        .await?;
+                    return Ok(self.apply(lease, &material, draft, None, run).await?);
                 }
             };
             match self.condense(hold, &material, run).await {
                 Ok(items) => {
-                    return self
-                        .apply(lease, &material, items, None, run)
-                        .await
-                        .map_err(Trouble::from);
+                    let draft = Draft::new(&material, items);
+                    let draft = self.compact(hold, &material, draft, run).await?;
+                    return Ok(self.apply(lease, &material, draft, None, run).await?);
                 }
                 // Where half isn't less, asking again is useless.
                 Err(fault)
@@ -156,7 +159,9 @@ impl Worker {
     ) -> Result<Outcome, Trouble> {
         let as_of = material.as_of.unwrap_or(run.started_at);
         if material.lo == material.hi && material.next_ageing_at.is_some_and(|at| at <= as_of) {
-            return Ok(self.apply(lease, material, Vec::new(), None, run).await?);
+            return Ok(self
+                .apply(lease, material, Draft::aged(material), None, run)
+                .await?);
         }
         let settle = Settle {
             lo: material.lo,
@@ -174,7 +179,7 @@ impl Worker {
         &self,
         lease: &Lease,
         material: &Material,
-        added: Vec<Item>,
+        draft: Draft,
         park: Option<AttemptError>,
         run: &mut RunRecord,
     ) -> StoreResult<Outcome> {
@@ -184,21 +189,21 @@ impl Worker {
         } else {
             (Outcome::Completed, UpdateOutcome::Completed)
         };
-        let kept = material
-            .items
-            .iter()
-            .filter(|item| !material.revisited.contains(&item.item));
-        let kept: Vec<Item> = kept.cloned().collect();
-        let old = kept.len();
-        let items: Vec<Item> = kept.into_iter().chain(added).collect();
-        let composed = compose(&items, as_of, &self.settings.policy, self.parts.counter.as_ref());
+        let mut composed = compose(
+            &draft.items,
+            as_of,
+            &self.policy(material),
+            self.parts.counter.as_ref(),
+        );
+        // What it needed, not what was left to do.
+        composed.path = draft.path.unwrap_or(composed.path);
+        let (merged, condensed) = (draft.merged, draft.condensed);
         run.truncated = composed.truncated;
         run.finished_at = self.parts.clock.now();
         let patch = self.patch(
             material,
             Contents {
-                items,
-                old,
+                draft,
                 composition: &composed,
                 as_of,
             },
@@ -220,6 +225,8 @@ impl Worker {
         let documents = &self.parts.metrics.documents;
         documents.items(ItemAction::Added, count(added));
         documents.items(ItemAction::Dropped, count(dropped));
+        documents.items(ItemAction::Merged, count(merged));
+        documents.items(ItemAction::Condensed, count(condensed));
         Ok(outcome)
     }
 
@@ -231,19 +238,27 @@ impl Worker {
         run: &RunRecord,
     ) -> Patch {
         let Contents {
-            items,
-            old,
+            draft,
             composition,
             as_of,
         } = contents;
-        let is_dropped = |index: usize| composition.dropped.binary_search(&index).is_ok();
-        let dropped = items
-            .iter()
-            .take(old)
-            .enumerate()
-            .filter(|(index, _)| is_dropped(*index));
-        let dropped = dropped.map(|(_, item)| item.item).collect();
-        let is_provisional = |(index, item): (usize, &Item)| item.provisional && !is_dropped(index);
+        let leaving = if draft.only_ages {
+            &composition.aged
+        } else {
+            &composition.dropped
+        };
+        let is_dropped = |index: usize| leaving.binary_search(&index).is_ok();
+        let composed = (0..)
+            .zip(draft.items)
+            .map(|(index, item)| (item, is_dropped(index)));
+        let (items, dropped) = (composed.collect::<Vec<_>>(), draft.dropped.into_iter());
+        // What stands in for a model's items waits until one is back.
+        let stands_in = items.iter().any(|(item, _)| item.item == 0 && item.provisional);
+        let is_left = |(item, dropped): &(Item, bool)| item.provisional && !dropped;
+        let has_more = park.is_none() && !stands_in && items.iter().any(is_left);
+        let all = items.into_iter().chain(dropped.map(|item| (item, true)));
+        let (added, old): (Vec<_>, Vec<_>) = all.partition(|(item, _)| item.item == 0);
+        let gone = old.into_iter().filter(|(_, dropped)| *dropped);
         let pending = material
             .exchanges
             .iter()
@@ -253,18 +268,10 @@ impl Worker {
             lo: material.lo,
             hi: material.hi,
             exchanges: count(pending.count()),
-            dropped,
-            // What stands in for a model's items waits until one is back.
-            has_more: park.is_none()
-                && !items.iter().skip(old).any(|item| item.provisional)
-                && items.iter().enumerate().any(is_provisional),
-            added: items
-                .into_iter()
-                .enumerate()
-                .skip(old)
-                .map(|(index, item)| (item, is_dropped(index)))
-                .collect(),
-            removed: material.revisited.clone(),
+            dropped: gone.map(|(item, _)| item.item).collect(),
+            has_more,
+            added,
+            removed: draft.replaced,
             content: composition.document.clone(),
             token_count: composition.tokens,
             path: composition.path,
@@ -315,8 +322,8 @@ impl Worker {
                 exchanges: pending(material.exchanges, material.lo),
                 ..material
             };
-            let items = self.digests(&material);
-            self.apply(lease, &material, items, Some(fault), &mut run).await
+            let draft = Draft::new(&material, self.digests(&material));
+            self.apply(lease, &material, draft, Some(fault), &mut run).await
         };
         match applied.await {
             Ok(outcome) => outcome,
@@ -394,10 +401,9 @@ impl Worker {
     }
 }
 
-/// The items of a document: the `old` ones first, then the new ones; and what was composed of them.
+/// What a version is made of, and what was composed of it.
 struct Contents<'a> {
-    items: Vec<Item>,
-    old: usize,
+    draft: Draft,
     composition: &'a Composition,
     as_of: Timestamp,
 }
@@ -427,6 +433,12 @@ enum Trouble {
 impl From<StoreError> for Trouble {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
+    }
+}
+
+impl From<Interruption> for Trouble {
+    fn from(why: Interruption) -> Self {
+        Self::Interrupted(why)
     }
 }
 

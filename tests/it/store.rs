@@ -88,7 +88,7 @@ macro_rules! every_test {
             fences: a_lost_lease_is_fenced, an_old_version_is_fenced, a_moved_watermark_is_fenced,
                 a_boundary_moved_back_is_fenced, set_aside_exchanges_are_fenced, a_replayed_completion_is_fenced,
                 more_than_ten_thousand_tokens_are_refused, wrong_coverage_is_refused, items_retire_once;
-            complete: an_update_moves_everything_at_once, a_partial_batch_rearms, a_rest_waits_for_company,
+            complete: an_update_moves_everything_at_once, old_and_new_exchanges_may_share_an_item, a_partial_batch_rearms, a_rest_waits_for_company,
                 an_urgent_wake_during_work_is_served_at_once, a_wake_during_work_is_not_lost,
                 ageing_writes_a_version_over_nothing, items_leave_the_document, provisional_items_are_condensed_again, replaced_items_cover_no_more,
                 a_parked_update_is_applied, material_is_limited, material_takes_holes_along,
@@ -114,7 +114,8 @@ macro_rules! every_test {
                 a_fork_shows_what_it_came_with, a_version_that_is_pruned_makes_way;
             spending: a_postponed_update_burns_no_attempt, a_paused_update_says_why_until_it_is_claimed,
                 all_that_was_paid_is_spent, what_stands_in_is_woken_once;
-            schedule: a_slot_is_taken_once, aged_documents_are_enqueued, ageing_follows_the_replay,
+            schedule: a_slot_is_taken_once, aged_documents_are_enqueued, another_zone_ages_anew,
+                ageing_follows_the_replay,
                 old_rows_are_pruned, the_latest_slot_is_kept, a_sample_counts_everything;
             lineage: a_clear_closes_the_session, a_later_preamble_is_never_summarised, clearing_nothing_leaves_nothing,
                 a_rewind_sets_later_exchanges_aside, the_exchange_with_the_mark_stays_whole,
@@ -129,7 +130,7 @@ macro_rules! every_test {
             project: agents_join_and_leave_projects, a_project_reads_what_its_agents_documents_are_made_of,
                 a_stamp_tells_every_change_of_a_project, of_very_many_agents_the_last_active_ones_speak;
             lineage_scripts: a_replay_ends_where_living_ended;
-            fork: a_child_begins_where_its_parent_stands, a_fork_before_the_first_word_shares_nothing,
+            fork: what_a_child_took_over_stays, a_child_begins_where_its_parent_stands, a_fork_before_the_first_word_shares_nothing,
                 a_child_needs_a_parent_and_a_new_name, each_rewinds_for_itself,
                 marks_before_the_watermark_stay_with_the_parent, ancestors_are_walked_once,
                 nothing_later_in_the_parent_reaches_the_child,

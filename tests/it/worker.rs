@@ -1,7 +1,9 @@
 //! The worker, with a model and a database that fail as planned: whatever happens, the old summary stays until a new
 //! one is there, each exchange is covered once, and the queue recovers when the trouble is over.
 
+mod adversary;
 mod batches;
+mod compaction;
 mod fallback;
 mod faults;
 mod lineage;

@@ -24,8 +24,10 @@ pub(super) fn clean(text: &str, chars_max: usize) -> String {
 
 /// Whether `text` repeats a run of words of the instructions: small models do that when the material is thin.
 pub(super) fn is_echo(text: &str) -> bool {
-    static INSTRUCTIONS: LazyLock<HashSet<String>> =
-        LazyLock::new(|| word_runs(&prompt::instructions()).into_iter().collect());
+    static INSTRUCTIONS: LazyLock<HashSet<String>> = LazyLock::new(|| {
+        let all = prompt::all_instructions();
+        all.iter().flat_map(|text| word_runs(text)).collect()
+    });
     word_runs(text).iter().any(|run| INSTRUCTIONS.contains(run))
 }
 

@@ -10,6 +10,22 @@ const OBJECTS_TRIED_MAX: usize = 64;
 
 /// The list `items` of the first outermost object that has one.
 pub(super) fn items(text: &str) -> Result<Vec<Value>, ReplyError> {
+    first(
+        text,
+        "no object in it has a list `items`",
+        |mut object| match object.remove("items") {
+            Some(Value::Array(items)) => Some(items),
+            _ => None,
+        },
+    )
+}
+
+/// What `take` finds in the first outermost object in which it finds anything; `missing` says what there was not.
+pub(super) fn first<T>(
+    text: &str,
+    missing: &str,
+    take: impl Fn(Map<String, Value>) -> Option<T>,
+) -> Result<T, ReplyError> {
     let unreadable = |what: &str| Err(ReplyError::Unreadable(what.to_owned()));
     if text.len() > ANSWER_BYTES_MAX {
         return unreadable("it is too long");
@@ -20,9 +36,9 @@ pub(super) fn items(text: &str) -> Result<Vec<Value>, ReplyError> {
         let Some(start) = object_start(rest) else { break };
         let mut objects = serde_json::Deserializer::from_str(start).into_iter::<Map<String, Value>>();
         let read_bytes = match objects.next() {
-            Some(Ok(mut object)) => {
-                if let Some(Value::Array(items)) = object.remove("items") {
-                    return Ok(items);
+            Some(Ok(object)) => {
+                if let Some(found) = take(object) {
+                    return Ok(found);
                 }
                 seen_object = true;
                 objects.byte_offset()
@@ -32,7 +48,7 @@ pub(super) fn items(text: &str) -> Result<Vec<Value>, ReplyError> {
         rest = start.get(read_bytes..).unwrap_or_default();
     }
     unreadable(if seen_object {
-        "no object in it has a list `items`"
+        missing
     } else {
         "there is no JSON object"
     })

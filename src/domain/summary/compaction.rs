@@ -10,11 +10,13 @@
 
 mod page;
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use self::page::Page;
-use super::{item::Item, render::Shown, section::Ageing};
-use crate::domain::{time::Timestamp, tokens::TokenCounter};
+use super::{calendar::AgentTime, item::Item, render::Shown, section::Ageing};
+use crate::domain::{time::Timestamp, tokens::TokenCounter, zone::Zone};
 
 /// The ceiling of every summary, in o200k tokens (seed 003, "Hard 10k limit").
 pub const SUMMARY_TOKENS_MAX: i64 = 10_000;
@@ -44,6 +46,16 @@ impl Default for SummaryPolicy {
 }
 
 impl SummaryPolicy {
+    /// The policy for an agent, where this one is the configuration's.
+    #[must_use]
+    pub fn for_agent(self, time: AgentTime) -> Self {
+        let ageing = match self.ageing {
+            Ageing::Calendar(calendar) => Ageing::Calendar(calendar.for_agent(time)),
+            ageing => ageing,
+        };
+        Self { ageing, ..self }
+    }
+
     /// The ceiling in tokens.
     pub fn ceiling(&self) -> i64 {
         self.max_tokens.clamp(0, SUMMARY_TOKENS_MAX)
@@ -103,11 +115,14 @@ pub struct Composition {
     pub shown: Vec<Shown>,
     /// Indices of the items that leave the document for good, ascending: too old, or cut off for size.
     pub dropped: Vec<usize>,
+    /// Those of `dropped` that are too old; the others found no room, and might find it later.
+    pub aged: Vec<usize>,
     /// What it took.
     pub path: Path,
-    /// Items were cut off for size (seed 003, "Emergency Compression"): count it and warn.
+    /// Not even all decisions and constraints fit (seed 003, "Emergency Compression"): count it and warn. That lower
+    /// ranks give way to them is what compaction is for.
     pub truncated: bool,
-    /// Tokens of the lines cut off, as short as they could be; 0 unless `truncated`.
+    /// Tokens of the decisions and constraints cut off, as short as they could be; 0 unless `truncated`.
     pub truncated_tokens: i64,
     /// When the clock will change the document; compose again then.
     pub next_change: Option<Timestamp>,
@@ -122,7 +137,8 @@ pub fn compose(
     policy: &SummaryPolicy,
     counter: &dyn TokenCounter,
 ) -> Composition {
-    let mut page = Page::new(items, as_of, policy.ageing, counter);
+    let told = on_the_wall(items, policy.ageing.zone());
+    let mut page = Page::new(items, &told, (as_of, policy.ageing), counter);
     let path = page.choose_path(policy);
     let (document, tokens) = page.settle(path, policy);
     let shown = page.shown();
@@ -130,18 +146,37 @@ pub fn compose(
     for place in &shown {
         is_shown[place.index] = true;
     }
+    let mut has_aged = vec![true; items.len()];
+    for index in page.candidates() {
+        has_aged[index] = false;
+    }
+    // What found no room may find some when something else changes, so its own changes count as well.
+    let young = items.iter().zip(&has_aged).filter(|(_, has_aged)| !**has_aged);
+    let next_change = policy.ageing.next_change(young.map(|(item, _)| item), as_of);
     Composition {
         document,
         tokens,
+        aged: (0..items.len()).filter(|index| has_aged[*index]).collect(),
         dropped: (0..items.len()).filter(|index| !is_shown[*index]).collect(),
         path,
-        truncated: page.is_truncated(),
+        truncated: page.truncated_tokens > 0,
         truncated_tokens: page.truncated_tokens,
-        next_change: policy
-            .ageing
-            .next_change(shown.iter().map(|place| &items[place.index]), as_of),
+        next_change,
         shown,
     }
+}
+
+/// The items with the times that clocks of that zone show, for rendering.
+pub(super) fn on_the_wall(items: &[Item], zone: Zone) -> Cow<'_, [Item]> {
+    if zone == Zone::UTC {
+        return Cow::Borrowed(items);
+    }
+    let told = items.iter().map(|item| Item {
+        started_at: zone.wall(item.started_at),
+        ended_at: zone.wall(item.ended_at),
+        ..item.clone()
+    });
+    Cow::Owned(told.collect())
 }
 
 #[cfg(test)]

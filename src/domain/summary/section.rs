@@ -4,8 +4,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::item::Item;
-use crate::domain::time::{DAY_MS, Timestamp};
+use super::{calendar::Calendar, item::Item};
+use crate::domain::{
+    time::{DAY_MS, Timestamp},
+    zone::Zone,
+};
 
 /// A section of the document, newest first (seed 003, "Time-Based Triggers").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -65,8 +68,7 @@ impl Form {
 }
 
 /// How items move through the sections and out of the document.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "mode")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ageing {
     /// By age. A limit below the one before it makes its section empty; it is never an error.
     Age {
@@ -77,6 +79,8 @@ pub enum Ageing {
         /// From this age on an item is no longer in the document.
         week_ms: i64,
     },
+    /// By days.
+    Calendar(Calendar),
     /// Nothing ages: everything stays in [`Section::Session`], in the form that fits.
     Off,
 }
@@ -95,8 +99,10 @@ impl Default for Ageing {
 impl Ageing {
     /// The section of `item` at `as_of`; `None` when it has left the document.
     pub fn section_of(self, item: &Item, as_of: Timestamp) -> Option<Section> {
-        let Some(limits_ms) = self.limits_ms() else {
-            return Some(Section::Session);
+        let limits_ms = match self {
+            Self::Age { .. } => self.limits_ms()?,
+            Self::Calendar(calendar) => return calendar.section_of(item.ended_at, as_of),
+            Self::Off => return Some(Section::Session),
         };
         let age_ms = age_ms(item, as_of);
         Section::ALL
@@ -113,15 +119,27 @@ impl Ageing {
         items: impl IntoIterator<Item = &'a Item>,
         as_of: Timestamp,
     ) -> Option<Timestamp> {
-        let limits_ms = self.limits_ms()?;
         items
             .into_iter()
             .filter_map(|item| {
+                let limits_ms = match self {
+                    Self::Age { .. } => self.limits_ms()?,
+                    Self::Calendar(calendar) => return calendar.next_change(item.ended_at, as_of),
+                    Self::Off => return None,
+                };
                 let age_ms = age_ms(item, as_of);
                 let next_ms = limits_ms.into_iter().find(|limit_ms| age_ms < *limit_ms)?;
                 Some(item.ended_at.plus_ms(next_ms))
             })
             .min()
+    }
+
+    /// The zone in whose times a document is written.
+    pub fn zone(self) -> Zone {
+        match self {
+            Self::Calendar(calendar) => calendar.zone,
+            Self::Age { .. } | Self::Off => Zone::UTC,
+        }
     }
 
     /// The sections' limits, ascending.

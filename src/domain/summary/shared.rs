@@ -8,8 +8,10 @@
 //! Invariant: room is shared fairly. Who needs less than an equal part leaves the rest to the others, and nobody gets
 //! less than another one but who needs no more.
 
+use std::borrow::Cow;
+
 use super::{
-    compaction::{Composition, SummaryPolicy, compose},
+    compaction::{Composition, SummaryPolicy, compose, on_the_wall},
     item::Item,
     render::{Shown, heading_text, of_section, push_lines},
     section::Section,
@@ -80,7 +82,12 @@ pub fn compose_shared(
                     let within = within(policy, share - headings);
                     compose(contribution.items, as_of, &within, counter).shown
                 };
-                Part { contribution, shown }
+                let told = on_the_wall(contribution.items, policy.ageing.zone());
+                Part {
+                    agent: contribution.agent,
+                    told,
+                    shown,
+                }
             })
             .collect();
         let document = document(&parts);
@@ -103,7 +110,9 @@ pub fn compose_shared(
 
 /// An agent's part of the document.
 struct Part<'a> {
-    contribution: Contribution<'a>,
+    agent: &'a AgentId,
+    /// Its items, with the times to be shown.
+    told: Cow<'a, [Item]>,
     shown: Vec<Shown>,
 }
 
@@ -150,9 +159,9 @@ fn document(parts: &[Part<'_>]) -> String {
     for section in Section::ALL {
         let mut body = String::new();
         for part in parts {
-            let places = of_section(part.contribution.items, &part.shown, section);
+            let places = of_section(&part.told, &part.shown, section);
             if !places.is_empty() {
-                body.push_str(&agent_text(part.contribution.agent));
+                body.push_str(&agent_text(part.agent));
                 push_lines(&mut body, &places, DAY_MARK);
                 body.push('\n');
             }

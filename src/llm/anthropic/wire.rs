@@ -4,12 +4,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::AnthropicDialect;
-use crate::{
-    domain::reply::SCHEMA_JSON,
-    llm::{
-        ModelAnswer, ModelRequest,
-        remote::{AnswerFormat, NoAnswer, RemoteSettings},
-    },
+use crate::llm::{
+    ModelAnswer, ModelRequest,
+    remote::{AnswerFormat, NoAnswer, RemoteSettings},
 };
 
 /// A request's body.
@@ -66,7 +63,7 @@ impl<'a> Request<'a> {
         let format = match dialect.format {
             AnswerFormat::Schema => Some(Format {
                 r#type: "json_schema",
-                schema: serde_json::from_str(SCHEMA_JSON)?,
+                schema: serde_json::from_str(request.prompt.schema.json)?,
             }),
             AnswerFormat::Object | AnswerFormat::Free => None,
         };

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     clock::ManualClock,
-    domain::prompt::Prompt,
+    domain::{prompt::Prompt, reply},
     llm::{Cause, Fault},
 };
 
@@ -60,6 +60,7 @@ async fn a_failing_provider_is_left_alone_and_asked_again() {
         prompt: Prompt {
             system: String::new(),
             user: String::new(),
+            schema: reply::ITEMS,
         },
         transcripts: Vec::new(),
         output_tokens_max: 1,
@@ -129,6 +130,7 @@ async fn a_probe_that_is_given_up_makes_way_for_the_next() {
         prompt: Prompt {
             system: String::new(),
             user: String::new(),
+            schema: reply::ITEMS,
         },
         transcripts: Vec::new(),
         output_tokens_max: 1,

@@ -4,12 +4,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{GeminiDialect, Thinking};
-use crate::{
-    domain::reply::SCHEMA_JSON,
-    llm::{
-        ModelAnswer, ModelRequest,
-        remote::{AnswerFormat, NoAnswer, RemoteSettings},
-    },
+use crate::llm::{
+    ModelAnswer, ModelRequest,
+    remote::{AnswerFormat, NoAnswer, RemoteSettings},
 };
 
 /// A request's body.
@@ -60,7 +57,7 @@ impl<'a> Request<'a> {
         dialect: GeminiDialect,
     ) -> serde_json::Result<Self> {
         let schema = match dialect.format {
-            AnswerFormat::Schema => Some(serde_json::from_str(SCHEMA_JSON)?),
+            AnswerFormat::Schema => Some(serde_json::from_str(request.prompt.schema.json)?),
             AnswerFormat::Object | AnswerFormat::Free => None,
         };
         Ok(Self {

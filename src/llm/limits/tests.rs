@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     clock::ManualClock,
-    domain::{prompt::Prompt, time::Timestamp},
+    domain::{prompt::Prompt, reply, time::Timestamp},
 };
 
 type Answer = Result<ModelAnswer, LlmError>;
@@ -35,6 +35,7 @@ fn request() -> ModelRequest {
         prompt: Prompt {
             system: "s".repeat(400),
             user: "u".repeat(400),
+            schema: reply::ITEMS,
         },
         transcripts: Vec::new(),
         output_tokens_max: 300,

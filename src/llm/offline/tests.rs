@@ -271,6 +271,7 @@ async fn the_model_answers_with_the_json_of_its_items_and_costs_nothing() {
         prompt: Prompt {
             system: String::new(),
             user: String::new(),
+            schema: crate::domain::reply::ITEMS,
         },
         transcripts: library_desk(),
         output_tokens_max: 1,

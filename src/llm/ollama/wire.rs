@@ -4,12 +4,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{OllamaDialect, Thinking};
-use crate::{
-    domain::reply::SCHEMA_JSON,
-    llm::{
-        ModelAnswer, ModelRequest,
-        remote::{AnswerFormat, NoAnswer, RemoteSettings},
-    },
+use crate::llm::{
+    ModelAnswer, ModelRequest,
+    remote::{AnswerFormat, NoAnswer, RemoteSettings},
 };
 
 /// A request's body. Ollama knows its own sampling best, so nothing is said about that.
@@ -57,7 +54,7 @@ impl<'a> Request<'a> {
     ) -> serde_json::Result<Self> {
         let message = |role, content| Message { role, content };
         let format = match dialect.format {
-            AnswerFormat::Schema => Some(SCHEMA_JSON),
+            AnswerFormat::Schema => Some(request.prompt.schema.json),
             AnswerFormat::Object => Some("\"json\""),
             AnswerFormat::Free => None,
         };

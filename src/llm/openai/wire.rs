@@ -5,7 +5,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::dialect::ChatDialect;
 use crate::{
-    domain::reply::{SCHEMA_JSON, SCHEMA_NAME},
+    domain::reply::Schema,
     llm::{
         ModelAnswer, ModelRequest,
         remote::{AnswerFormat, NoAnswer, RemoteSettings},
@@ -66,7 +66,7 @@ impl<'a> Request<'a> {
             ],
             max_tokens: (!limits_completion).then_some(request.output_tokens_max),
             max_completion_tokens: limits_completion.then(|| settings.limit_with_thinking(request)),
-            response_format: ResponseFormat::new(dialect.format)?,
+            response_format: ResponseFormat::new(dialect.format, request.prompt.schema)?,
             reasoning_effort: dialect.effort.word(),
             transforms: dialect.is_openrouter.then_some([]),
         })
@@ -74,13 +74,13 @@ impl<'a> Request<'a> {
 }
 
 impl ResponseFormat {
-    fn new(format: AnswerFormat) -> serde_json::Result<Option<Self>> {
+    fn new(format: AnswerFormat, schema: Schema) -> serde_json::Result<Option<Self>> {
         Ok(match format {
             AnswerFormat::Schema => Some(Self::JsonSchema {
                 json_schema: NamedSchema {
-                    name: SCHEMA_NAME,
+                    name: schema.name,
                     strict: true,
-                    schema: serde_json::from_str(SCHEMA_JSON)?,
+                    schema: serde_json::from_str(schema.json)?,
                 },
             }),
             AnswerFormat::Object => Some(Self::JsonObject),

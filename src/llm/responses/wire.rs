@@ -4,12 +4,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::ResponsesDialect;
-use crate::{
-    domain::reply::{SCHEMA_JSON, SCHEMA_NAME},
-    llm::{
-        ModelAnswer, ModelRequest,
-        remote::{AnswerFormat, NoAnswer, RemoteSettings},
-    },
+use crate::llm::{
+    ModelAnswer, ModelRequest,
+    remote::{AnswerFormat, NoAnswer, RemoteSettings},
 };
 
 /// A request's body.
@@ -56,9 +53,9 @@ impl<'a> Request<'a> {
     ) -> serde_json::Result<Self> {
         let format = match dialect.format {
             AnswerFormat::Schema => Some(Format::JsonSchema {
-                name: SCHEMA_NAME,
+                name: request.prompt.schema.name,
                 strict: true,
-                schema: serde_json::from_str(SCHEMA_JSON)?,
+                schema: serde_json::from_str(request.prompt.schema.json)?,
             }),
             AnswerFormat::Object => Some(Format::JsonObject),
             AnswerFormat::Free => None,

@@ -68,7 +68,22 @@ pub(super) async fn change_settings(
         recount::begin(tx, agent).await?;
     }
     spending::resume_agent(tx, agent, now).await?;
+    if settings.time_zone != row.settings.time_zone {
+        age_anew(tx, agent, now).await?;
+    }
     Ok(settings)
+}
+
+/// Another zone has other days: the ageing job looks at the document.
+async fn age_anew(tx: &mut SqliteConnection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
+    let sql = "-- sqlite/agent.age_anew\nUPDATE summaries SET next_ageing_at = min(next_ageing_at, ?2) \
+               WHERE agent_id = ?1 AND next_ageing_at IS NOT NULL";
+    sqlx::query(sql)
+        .bind(agent.as_str())
+        .bind(now.0)
+        .execute(tx)
+        .await?;
+    Ok(())
 }
 
 /// Agents after `after`, by id.

@@ -63,7 +63,8 @@ pub(super) async fn write(tx: &mut SqliteConnection, revision: Revision<'_>) -> 
     items.extend(revision.added.iter().cloned());
     let (version, _) = current(tx, agent).await?;
     let counter = tokenizer::ceiling_counter();
-    let composition = compose(&items, revision.as_of, revision.policy, counter.as_ref());
+    let policy = revision.policy.for_agent(summary::agent_time(tx, agent).await?);
+    let composition = compose(&items, revision.as_of, &policy, counter.as_ref());
     let patch = patch(revision, version, &items, old, composition);
     let lease = Lease {
         agent: agent.clone(),

@@ -1,6 +1,6 @@
 //! The summary: what an update reads, and the one transaction that writes it.
 
-use sqlx::{Row as _, SqliteConnection};
+use sqlx::{Row as _, SqliteConnection, sqlite::SqliteRow};
 
 use super::{
     super::{
@@ -13,14 +13,18 @@ use super::{
 use crate::domain::{
     agent::AgentId,
     exchange::Exchange,
-    summary::item::Item,
+    summary::{
+        calendar::{AgentTime, RunningSession},
+        item::Item,
+    },
     time::{HOUR_MS, Timestamp},
+    zone::Zone,
 };
 
 /// The document with what is pending behind it.
 pub(super) async fn read(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
     let sql = "-- sqlite/summary.read\nSELECT coalesce(s.held_version, s.version), s.content, s.token_count, s.updated_at, \
-               coalesce(s.held_through, a.summarized_through), a.first_exchange, a.pending_since \
+               coalesce(s.held_through, a.summarized_through), a.first_exchange, a.pending_since, a.settings ->> 'time_zone' \
                FROM summaries s JOIN agents a ON a.agent_id = s.agent_id WHERE s.agent_id = ?1";
     with_pending(tx, agent, sql).await
 }
@@ -31,7 +35,7 @@ pub(super) async fn read_of_items(
     agent: &AgentId,
 ) -> StoreResult<Option<SummaryRow>> {
     let sql = "-- sqlite/summary.read_of_items\nSELECT s.version, s.content, s.token_count, s.updated_at, \
-               a.summarized_through, a.first_exchange, a.pending_since \
+               a.summarized_through, a.first_exchange, a.pending_since, a.settings ->> 'time_zone' \
                FROM summaries s JOIN agents a ON a.agent_id = s.agent_id WHERE s.agent_id = ?1";
     with_pending(tx, agent, sql).await
 }
@@ -52,7 +56,8 @@ pub(super) async fn of_step(tx: &mut SqliteConnection, agent: &AgentId) -> Store
                AND v.covers_through >= coalesce((SELECT through FROM step), 0) \
                AND (EXISTS (SELECT 1 FROM step) OR (SELECT version FROM life) IS NOT NULL OR a.parent_agent_id IS NOT NULL)) \
                SELECT coalesce(v.version, 0), coalesce(v.content, ''), coalesce(v.token_count, 0), \
-               coalesce(v.created_at, a.created_at), coalesce(v.covers_through, 0), a.first_exchange, a.pending_since \
+               coalesce(v.created_at, a.created_at), coalesce(v.covers_through, 0), a.first_exchange, a.pending_since, \
+               a.settings ->> 'time_zone' \
                FROM agents a LEFT JOIN summary_versions v ON v.agent_id = a.agent_id \
                AND v.version = (SELECT version FROM shown) WHERE a.agent_id = ?1";
     with_pending(tx, agent, sql).await
@@ -82,6 +87,7 @@ async fn with_pending(
         first_exchange,
         // During a rebuild exchanges are pending that the document tells of: nobody needs to know.
         pending_since: row::time(&row, 6)?.filter(|_| summarized_through + 1 < first_exchange),
+        zone: zone(&row, 7)?,
         pending_before: count_pending(tx, agent, summarized_through, named_from).await?,
         pending,
     }))
@@ -179,7 +185,9 @@ pub(super) async fn material(
         exchanges,
         items,
         revisited,
+        fixed: fixed_items(tx, agent).await?,
         as_of: row::time(&row, 3)?,
+        time: agent_time(tx, agent).await?,
         pending_since: row::time(&row, 4)?,
         next_ageing_at: row::time(&row, 5)?,
     })
@@ -232,6 +240,40 @@ pub(super) async fn shown_items(tx: &mut SqliteConnection, agent: &AgentId) -> S
                ORDER BY i.item";
     let found = sqlx::query(sql).bind(agent.as_str()).fetch_all(tx).await?;
     found.iter().map(row::item).collect()
+}
+
+/// The agent's calendar.
+pub(super) async fn agent_time(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<AgentTime> {
+    let sql = "-- sqlite/summary.agent_time\nSELECT a.settings ->> 'time_zone', s.opened_at, e.last_at FROM agents a \
+               LEFT JOIN sessions s ON s.agent_id = a.agent_id AND s.session = a.session AND s.ended_at IS NULL \
+               LEFT JOIN exchange_log e ON e.agent_id = a.agent_id AND e.exchange = a.newest_exchange \
+               WHERE a.agent_id = ?1";
+    let row = sqlx::query(sql).bind(agent.as_str()).fetch_one(tx).await?;
+    let times = (row::time(&row, 1)?, row::time(&row, 2)?);
+    Ok(AgentTime {
+        zone: zone(&row, 0)?,
+        session: match times {
+            (Some(opened_at), Some(last_at)) => Some(RunningSession { opened_at, last_at }),
+            _ => None,
+        },
+    })
+}
+
+/// The zone that an agent's settings name.
+fn zone(row: &SqliteRow, column: usize) -> StoreResult<Option<Zone>> {
+    let name: Option<String> = row.try_get(column)?;
+    Ok(name.as_deref().and_then(Zone::parse))
+}
+
+/// The items in the document that came with a fork.
+async fn fixed_items(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<Vec<i64>> {
+    let sql = "-- sqlite/summary.fixed_items\nSELECT item FROM summary_items WHERE agent_id = ?1 \
+               AND removed_version IS NULL AND dropped_version IS NULL AND source_agent_id IS NOT NULL ORDER BY item";
+    let found = sqlx::query(sql).bind(agent.as_str()).fetch_all(tx).await?;
+    Ok(found
+        .iter()
+        .map(|row| row.try_get(0))
+        .collect::<Result<_, sqlx::Error>>()?)
 }
 
 /// A journalled answer.

@@ -67,9 +67,12 @@ impl Documents {
             ),
             truncations: to.counter(
                 "emergency_truncations",
-                "Times that items were dropped to keep the ceiling",
+                "Times that decisions or constraints were dropped to keep the ceiling",
             ),
-            truncated_tokens: to.counter("emergency_truncated_tokens", "Tokens dropped to keep the ceiling"),
+            truncated_tokens: to.counter(
+                "emergency_truncated_tokens",
+                "Tokens of decisions and constraints dropped to keep the ceiling",
+            ),
             reads: to.counters(
                 "document_reads",
                 "Reads of summaries",
@@ -113,7 +116,7 @@ impl Documents {
             .inc_by(increase(items));
     }
 
-    /// Items of `tokens` tokens were dropped, because nothing else kept the ceiling.
+    /// Decisions and constraints of `tokens` tokens were dropped, because nothing else kept the ceiling.
     pub fn truncated(&self, tokens: i64) {
         self.truncations.inc();
         self.truncated_tokens.inc_by(increase(tokens));

@@ -43,6 +43,7 @@ fn settings_are_set_shown_and_taken_back() {
     calls_per_day = 0             (configuration)
     tokens_per_day = 0            (configuration)
     usd_per_day = 0.0             (configuration)
+    time_zone = "UTC"             (configuration)
     "#);
     run(&["agents", "set", "coder", "low_water=", "on_overflow=end"]);
     let shown = json(&run(&["agents", "show", "coder", "--json"]));

@@ -22,6 +22,45 @@ fn windows_of_any_budget_hold_and_no_provider_refuses_what_is_built_from_them() 
 }
 
 #[test]
+fn updates_by_a_model_that_does_its_worst_hold_and_can_be_gone_on_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("progress.json");
+    let run = || {
+        let mut command = recapd();
+        command.args([
+            "selftest",
+            "updates",
+            "--json",
+            "--updates",
+            "6_0",
+            "--seed",
+            "3",
+            "--resume",
+        ]);
+        let output = command.arg(&file).output().unwrap();
+        assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+        json(&output)
+    };
+    let found = run();
+    assert_eq!(found["updates"], 60);
+    for what in ["over_ceiling", "uncovered", "decisions_lost", "malformed"] {
+        assert_eq!(found[what], 0, "{found}");
+    }
+    assert_eq!(run(), found, "nothing is left to do");
+    let mut command = recapd();
+    command.args([
+        "selftest",
+        "updates",
+        "--updates",
+        "70",
+        "--seed",
+        "3",
+        "--resume",
+    ]);
+    assert_eq!(code(&command.arg(&file).output().unwrap()), Some(2));
+}
+
+#[test]
 fn the_same_seed_tries_the_same_and_nothing_tried_is_a_failure() {
     let run = |seed: &str| {
         let mut command = recapd();

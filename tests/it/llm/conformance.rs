@@ -4,7 +4,7 @@ use std::{net::TcpListener, time::Duration};
 
 use recapd::{
     domain::{
-        reply::{self, Checked, ReplyError},
+        reply::{self, Checked, OPERATIONS, ReplyError},
         summary::item::TEXT_CHARS_MAX,
     },
     llm::LlmError,
@@ -86,6 +86,19 @@ async fn a_request_says_who_asks_and_in_which_form() {
             "{shape:?}"
         );
         assert_eq!(second.header(shape.key_header()), "");
+    }
+}
+
+/// Another question, another schema.
+#[tokio::test]
+async fn operations_are_asked_for_by_their_own_schema() {
+    for shape in Shape::ALL {
+        let fake = FakeProvider::start();
+        let mut request = request();
+        request.prompt.schema = OPERATIONS;
+        model(shape, &fake).answer(&request).await.unwrap();
+        fake.assert_well_formed();
+        assert_eq!(fake.requests()[0].schema(), &OPERATIONS.value(), "{shape:?}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use recapd::{
     domain::{
-        summary::item::{Item, Origin},
+        summary::item::{ExchangeRange, Item, Origin},
         work::{Lease, Reason},
     },
     store::{AttemptError, JournalledAnswer, Material, MaterialLimits, Patch, StoreError},
@@ -78,6 +78,41 @@ pub(crate) async fn an_update_moves_everything_at_once(db: &dyn Backend) {
         .collect();
     assert_eq!(read.items, numbered);
     assert_eq!((read.version, read.next_ageing_at), (1, update.next_ageing_at));
+}
+
+/// One item may stand for what an old one stood for and for new exchanges, and is proven to.
+pub(crate) async fn old_and_new_exchanges_may_share_an_item(db: &dyn Backend) {
+    let (lease, material) = ready(db, 5, 3).await;
+    db.store()
+        .complete(&lease, patch(&material, items(&material), minute(10)))
+        .await
+        .unwrap();
+    let lease = the_lease(db, minute(20)).await;
+    let material = db.store().material(&lease, ALL).await.unwrap();
+    assert_eq!((material.lo, material.hi, material.fixed.len()), (3, 5, 0));
+    let [fourth, fifth] = <[Item; 2]>::try_from(items(&material)).unwrap();
+    let old = material.items.last().unwrap();
+    let merged = Item {
+        ranges: vec![ExchangeRange { first: 3, last: 4 }],
+        started_at: old.started_at,
+        source_tokens: old.source_tokens + fourth.source_tokens,
+        ..fourth
+    };
+    let mut update = patch(&material, vec![merged.clone(), fifth], minute(20));
+    let without = update.clone();
+    update.removed = vec![old.item];
+    assert!(
+        matches!(
+            db.store().complete(&lease, without).await,
+            Err(StoreError::Inconsistent { .. })
+        ),
+        "exchange 3 would stand twice"
+    );
+    db.store().complete(&lease, update).await.unwrap();
+    assert_eq!(clean(db, &agent("a")).await.pending, 0);
+    let replaced = "SELECT count(*) FROM summary_items o JOIN summary_items n ON n.added_version = o.removed_version \
+                    JOIN summary_item_ranges r ON r.item = n.item AND r.first_exchange = 3 AND r.last_exchange = 4";
+    assert_eq!(db.number(replaced).await, Some(1));
 }
 
 pub(crate) async fn a_partial_batch_rearms(db: &dyn Backend) {

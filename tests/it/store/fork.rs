@@ -2,7 +2,7 @@
 
 use proptest::{prelude::*, test_runner::TestRunner};
 use recapd::{
-    domain::{agent::AgentId, lineage::Step, window::Budget},
+    domain::{agent::AgentId, lineage::Step, window::Budget, work::Reason},
     store::{AgentRow, Ancestor, ExchangeQuery, Forked, Prepared, Stepped, StoreError},
 };
 use tokio::runtime::Handle;
@@ -15,7 +15,7 @@ use super::{
 use crate::support::{
     backend::{Backend, TABLES, assert_same},
     cases::cases,
-    conversation::{T0, TURN_TOKENS, agent, append, minute, said, turns},
+    conversation::{ALL, T0, TURN_TOKENS, agent, append, claim, minute, said, turns},
 };
 
 const CASES: u32 = 25;
@@ -52,6 +52,25 @@ async fn said_so_far(db: &dyn Backend, agent: &AgentId) -> String {
     let stored = db.store().exchanges(agent, query).await.unwrap();
     let summary = db.store().summary(agent).await.unwrap().unwrap();
     format!("{stored:#?} {} {}", summary.version, summary.content)
+}
+
+/// What a child took over has no exchanges in it from which it could be written again, so nothing may replace it.
+pub(crate) async fn what_a_child_took_over_stays(db: &dyn Backend) {
+    say(db, "a", turns(1..=4)).await;
+    summarise(db, &agent("a")).await;
+    say(db, "a", turns(5..=6)).await;
+    fork(db, "a", "b").await;
+    let store = db.store();
+    for name in ["a", "b"].map(agent) {
+        let urged = store.enqueue(&name, Reason::Manual, 0, minute(60));
+        urged.await.unwrap();
+    }
+    let leases = store.claim(claim("daemon", 9, minute(60))).await.unwrap();
+    for (name, fixed) in [("a", 0), ("b", 2)] {
+        let lease = leases.iter().find(|lease| lease.agent == agent(name)).unwrap();
+        let material = store.material(lease, ALL).await.unwrap();
+        assert_eq!(material.fixed.len(), fixed, "{name}: {:?}", material.items);
+    }
 }
 
 pub(crate) async fn a_child_begins_where_its_parent_stands(db: &dyn Backend) {

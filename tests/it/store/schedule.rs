@@ -2,8 +2,10 @@
 
 use recapd::{
     domain::{
-        time::{DAY_MS, HOUR_MS, MINUTE_MS, Timestamp},
+        settings::SettingsPatch,
+        time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp},
         work::Reason,
+        zone::Zone,
     },
     store::{AttemptError, Failure, JournalledAnswer, Prune, Sample},
 };
@@ -81,6 +83,28 @@ pub(crate) async fn aged_documents_are_enqueued(db: &dyn Backend) {
             .unwrap(),
         []
     );
+}
+
+/// Another zone has other days, so the document is looked at again; and an update is told the agent's calendar.
+pub(crate) async fn another_zone_ages_anew(db: &dyn Backend) {
+    with_pending(db, "a", 2).await;
+    updated(db, "a", minute(10)).await;
+    let (store, a) = (db.store(), agent("a"));
+    assert_eq!(store.enqueue_ageing(minute(20), 10).await.unwrap(), 0);
+    let patch = SettingsPatch::parse(serde_json::json!({"time_zone": "Asia/Tokyo"})).unwrap();
+    store.change_settings(&a, &patch, minute(15)).await.unwrap();
+    assert_eq!(store.enqueue_ageing(minute(20), 10).await.unwrap(), 1);
+    let lease = the_lease(db, minute(20)).await;
+    let time = store.material(&lease, ALL).await.unwrap().time;
+    assert_eq!(time.zone, Zone::parse("Asia/Tokyo"));
+    let session = time.session.unwrap();
+    assert_eq!(
+        (session.opened_at, session.last_at),
+        (minute(1), minute(3).plus_ms(SECOND_MS))
+    );
+    for row in [store.summary(&a).await, store.summary_of_step(&a).await] {
+        assert_eq!(row.unwrap().unwrap().zone, time.zone);
+    }
 }
 
 pub(crate) async fn ageing_follows_the_replay(db: &dyn Backend) {

@@ -113,6 +113,11 @@ impl Recorded {
         self.shape.format(&self.body).0
     }
 
+    /// The schema by which it asks for the answer; null if by none.
+    pub(crate) fn schema(&self) -> &Value {
+        self.shape.format(&self.body).1
+    }
+
     /// The exchanges in the fenced material, as it numbers them.
     pub(crate) fn exchanges(&self) -> Vec<i64> {
         let (_, material) = self.shape.prompt(&self.body);

@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use recapd::{
-    domain::reply::ANSWER_BYTES_MAX,
+    domain::reply::{ANSWER_BYTES_MAX, OPERATIONS},
     llm::{Cause, ChatModel, Fault, LlmError, ModelAnswer, ModelRequest},
 };
 use serde_json::json;
@@ -145,8 +145,13 @@ impl ChatModel for ScriptedModel {
             .iter()
             .map(|transcript| transcript.exchange)
             .collect();
+        let text = if request.prompt.schema == OPERATIONS {
+            operations(reply, &request.prompt.user)?
+        } else {
+            text(reply, &exchanges)?
+        };
         Ok(ModelAnswer {
-            text: text(reply, &exchanges)?,
+            text,
             input_tokens: 1_000,
             output_tokens: 100,
             ..ModelAnswer::default()
@@ -173,6 +178,31 @@ fn text(reply: Reply, exchanges: &[i64]) -> Result<String, LlmError> {
         Reply::WrongExchanges => answer(&[item(last + 1, last + 9, 8)]),
         Reply::Overlapping => answer(&[item(*first, *last, 8), item(*first, *first, 8)]),
         Reply::Overflow if exchanges.len() == 1 => each(8),
+        reply => return Err(fault(reply)),
+    })
+}
+
+/// What the same replies mean where operations are asked for: neighbours merged in pairs, or nonsense of every kind.
+fn operations(reply: Reply, question: &str) -> Result<String, LlmError> {
+    let label = |line: &str| line.split_once(". ")?.0.parse::<i64>().ok();
+    let labels: Vec<i64> = question.lines().filter_map(label).collect();
+    let merge = |items: &[i64], words: usize| {
+        let text = format!("Worked on {items:?}{}", " step by step".repeat(words));
+        json!({"items": items, "text": text, "brief": text, "gist": text})
+    };
+    let all = |merges: Vec<serde_json::Value>, drop: &[i64]| {
+        json!({"merge": merges, "shorten": [], "drop": drop}).to_string()
+    };
+    let (first, last) = (labels[0], labels[labels.len() - 1]);
+    Ok(match reply {
+        Reply::Good | Reply::Held => all(labels.chunks(2).map(|pair| merge(pair, 0)).collect(), &[]),
+        Reply::Oversize => all(labels.chunks(2).map(|pair| merge(pair, 2_000)).collect(), &[]),
+        Reply::Partial => all(Vec::new(), &labels),
+        Reply::WrongExchanges => all(vec![merge(&[last + 1, last + 9], 0)], &[0, -1, i64::MAX]),
+        Reply::Overlapping => all(vec![merge(&[first, last], 0), merge(&[last, first], 0)], &labels),
+        Reply::Empty => String::new(),
+        Reply::Garbage => "I would rather talk about the weather.".to_owned(),
+        Reply::Flood => " ".repeat(ANSWER_BYTES_MAX + 1),
         reply => return Err(fault(reply)),
     })
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use proptest::{prelude::*, test_runner::TestRunner};
 use recapd::{
     clock::Clock as _,
+    config::Config,
     domain::{
         summary::coverage::digest_items,
         time::{MINUTE_MS, SECOND_MS},
@@ -212,8 +213,8 @@ impl Life {
 }
 
 /// A daemon that asks the model itself, or within limits, with a breaker, and with the built-in one in its place.
-async fn rig(is_guarded: bool) -> Rig {
-    Rig::asking(&config(), |model, clock| {
+async fn rig(config: &Config, is_guarded: bool) -> Rig {
+    Rig::asking(config, |model, clock| {
         if !is_guarded {
             return model;
         }
@@ -232,9 +233,11 @@ async fn rig(is_guarded: bool) -> Rig {
     .await
 }
 
-async fn live(is_guarded: bool, steps: &[Step]) {
+async fn live(is_guarded: bool, steps: &[Step], max_tokens: i64) {
+    let mut config = config();
+    config.summary.max_tokens = max_tokens;
     let mut life = Life {
-        rig: rig(is_guarded).await,
+        rig: rig(&config, is_guarded).await,
         stalled: None,
     };
     life.rig.say(1).await;
@@ -260,9 +263,14 @@ fn whatever_happens_each_exchange_is_covered_once() {
         .enable_all()
         .build()
         .unwrap();
-    let lived = runner.run(&(any::<bool>(), steps()), |(is_guarded, steps)| {
-        runtime.block_on(live(is_guarded, &steps));
-        Ok(())
-    });
+    // With little room a model is asked to compact the document again and again.
+    let room = prop_oneof![Just(10_000_i64), 150_i64..500];
+    let lived = runner.run(
+        &(any::<bool>(), steps(), room),
+        |(is_guarded, steps, max_tokens)| {
+            runtime.block_on(live(is_guarded, &steps, max_tokens));
+            Ok(())
+        },
+    );
     lived.unwrap();
 }

@@ -1,6 +1,7 @@
 //! What each answer of a model leads to.
 
 use recapd::{
+    config::Ageing,
     domain::{time::MINUTE_MS, work::Reason},
     worker::Outcome,
 };
@@ -222,6 +223,45 @@ async fn ageing_needs_no_model_and_ends() {
         rig.verify().await;
     }
     assert_eq!(rig.model.calls(), calls);
+}
+
+/// A daemon that slept for days writes what it would have written looking every day, by hours and by days, also where
+/// not everything fits.
+#[tokio::test]
+async fn catching_up_ends_where_looking_every_day_ends() {
+    for (ageing, max_tokens) in [
+        (Ageing::Age, 10_000),
+        (Ageing::Calendar, 10_000),
+        (Ageing::Calendar, 300),
+    ] {
+        let mut config = config();
+        (config.summary.ageing, config.summary.max_tokens) = (ageing, max_tokens);
+        config.summary.compact_by_model = false;
+        "America/St_Johns".clone_into(&mut config.summary.time_zone);
+        let mut ends = Vec::new();
+        for days in [vec![9], vec![1, 2, 3, 4, 5, 6, 7, 8, 9], vec![2, 9]] {
+            let rig = Rig::new(&config).await;
+            for _ in 0..4 {
+                rig.say(3).await;
+                rig.drain_later().await;
+                rig.clock.advance_ms(5 * 60 * MINUTE_MS);
+            }
+            let began = recapd::clock::Clock::now(&*rig.clock);
+            for day in days {
+                rig.clock.set(began.plus_ms(day * 24 * 60 * MINUTE_MS));
+                rig.parts.schedule.age().await.unwrap();
+                rig.drain().await;
+                rig.verify().await;
+            }
+            ends.push(rig.content().await);
+        }
+        assert!(ends[0].contains("This Week"), "{}", ends[0]);
+        assert_eq!(
+            (&ends[1], &ends[2]),
+            (&ends[0], &ends[0]),
+            "{ageing:?} {max_tokens}"
+        );
+    }
 }
 
 #[tokio::test]

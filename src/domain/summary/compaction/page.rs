@@ -56,11 +56,12 @@ fn weight(importance: Importance) -> i64 {
     }
 }
 
-/// What an item is worth at `as_of`: weight × recency. Without ageing the whole span counts alike: by recency nothing
-/// would be left of months but the last days.
-fn score(item: &Item, as_of: Timestamp, ageing: Ageing) -> i64 {
+/// What an item is worth beside the `newest` one: weight × recency. Time that merely passes changes nothing in it, so that
+/// a document changes when an item changes its section and at no other time. Without ageing the whole span counts
+/// alike: by recency nothing would be left of months but the last days.
+fn score(item: &Item, newest: Timestamp, ageing: Ageing) -> i64 {
     let age_ms = match ageing {
-        Ageing::Age { .. } => age_ms(item, as_of),
+        Ageing::Age { .. } | Ageing::Calendar(_) => age_ms(item, newest),
         Ageing::Off => 0,
     };
     let parts = i128::from(RECENCY_HALF_MS) + i128::from(age_ms);
@@ -105,18 +106,20 @@ pub(super) struct Page<'a> {
     lines: Vec<Line>,
     /// Estimated tokens of the document as the lines are.
     tokens: i64,
-    /// Tokens of the lines that are gone.
+    /// Tokens of the lines that are gone although they are kept to the last.
     pub(super) truncated_tokens: i64,
 }
 
 impl<'a> Page<'a> {
-    /// All items that are young enough, as headlines, oldest first in each section.
+    /// All items that are young enough, as headlines, oldest first in each section. `told` are the same with the times
+    /// to be shown.
     pub(super) fn new(
-        items: &'a [Item],
-        as_of: Timestamp,
-        ageing: Ageing,
+        items: &[Item],
+        told: &'a [Item],
+        (as_of, ageing): (Timestamp, Ageing),
         counter: &'a dyn TokenCounter,
     ) -> Self {
+        let newest = items.iter().map(|item| item.ended_at).max().unwrap_or(as_of);
         let mut lines: Vec<Line> = items
             .iter()
             .enumerate()
@@ -131,7 +134,7 @@ impl<'a> Page<'a> {
                     longest: section.default_form(),
                     is_safe: false,
                     gone: false,
-                    score: score(item, as_of, ageing),
+                    score: score(item, newest, ageing),
                     costs: [None; Form::ALL.len()],
                     around: 0,
                     measures: [None; Form::ALL.len()],
@@ -140,7 +143,7 @@ impl<'a> Page<'a> {
             .collect();
         lines.sort_by_key(|line| (line.section, age_order(&items[line.index]), line.index));
         let mut page = Self {
-            items,
+            items: told,
             counter,
             rarity: Rarity::among([]),
             is_dense: false,
@@ -290,9 +293,9 @@ impl<'a> Page<'a> {
             && began_on(earlier) == began_on(later)
     }
 
-    /// Whether lines had to go.
-    pub(super) fn is_truncated(&self) -> bool {
-        self.lines.iter().any(|line| line.gone)
+    /// The items that are young enough for the document.
+    pub(super) fn candidates(&self) -> impl Iterator<Item = usize> {
+        self.lines.iter().map(|line| line.index)
     }
 
     /// Makes lines (of one section, if given) headlines.
@@ -393,14 +396,16 @@ impl<'a> Page<'a> {
             })
             .collect();
         order.sort_unstable();
-        for (.., at) in order {
+        for ((is_safe, is_kept_to_the_last), .., at) in order {
             if self.tokens < limit {
                 return;
             }
             let cost = self.cost(at, self.lines[at].form);
             self.lines[at].gone = true;
             self.tokens -= cost;
-            self.truncated_tokens += cost;
+            if is_safe || is_kept_to_the_last {
+                self.truncated_tokens += cost.max(1);
+            }
         }
     }
 

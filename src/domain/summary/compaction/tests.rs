@@ -6,6 +6,7 @@ use super::*;
 use crate::{
     domain::{
         summary::{
+            calendar::{Calendar, RunningSession},
             fixtures::{any_item, item},
             item::Importance,
             render::{FOOTER, document},
@@ -116,7 +117,8 @@ fn a_full_document_loses_details_before_items_and_items_by_rank() {
     assert_eq!((shortened.path, shortened.truncated), (Path::Full, false));
     assert_eq!(shortened.shown.len(), 60);
     let truncated = compose_bytes(&items, &policy(400));
-    assert!(truncated.truncated && truncated.truncated_tokens > 0);
+    assert_eq!((truncated.truncated, truncated.truncated_tokens), (false, 0));
+    assert!(!truncated.dropped.is_empty());
     assert_eq!(truncated.dropped.len() + truncated.shown.len(), 60);
     assert!(
         truncated
@@ -125,6 +127,7 @@ fn a_full_document_loses_details_before_items_and_items_by_rank() {
             .all(|&index| items[index].importance < Importance::Constraint)
     );
     let decisions_alone = compose_bytes(&items, &policy(200));
+    assert!(decisions_alone.truncated && decisions_alone.truncated_tokens > 0);
     assert!(!decisions_alone.shown.is_empty());
     assert!(
         decisions_alone
@@ -163,7 +166,7 @@ fn without_ageing_importance_counts_and_recency_does_not() {
         ..SummaryPolicy::default()
     };
     let composed = compose_bytes(&items, &ageing_off);
-    assert!(composed.truncated);
+    assert!(!composed.truncated && !composed.dropped.is_empty());
     let is_feature = |index: &&usize| items[**index].importance == Importance::Feature;
     assert_eq!(composed.dropped.iter().find(is_feature), None);
     assert_eq!(composed.shown[0].index, 0);
@@ -181,7 +184,7 @@ fn a_full_document_shows_what_tells_most_and_lets_neighbours_share_their_day() {
         item.text = item.gist.clone();
     }
     let composed = compose_bytes(&items, &policy(200));
-    assert!(composed.truncated);
+    assert!(!composed.dropped.is_empty());
     for index in (3..60).step_by(10) {
         assert!(
             composed.document.contains(&items[index].gist),
@@ -192,6 +195,42 @@ fn a_full_document_shows_what_tells_most_and_lets_neighbours_share_their_day() {
     let days = composed.document.matches("### ").count();
     let lines = composed.document.matches("\n- ").count();
     assert!(days == 2 && lines < composed.shown.len(), "{}", composed.document);
+}
+
+#[test]
+fn a_calendar_tells_the_times_of_its_zone() {
+    let at = |text: &str| Timestamp::parse(text).unwrap();
+    let items = [
+        item(1, at("2026-03-28T22:30:00Z")),
+        item(2, at("2026-03-28T23:30:00Z")),
+        item(3, at("2026-03-29T22:30:00Z")),
+    ];
+    let ageing = Ageing::Calendar(Calendar {
+        zone: Zone::parse("Europe/Berlin").unwrap(),
+        session_ms: 0,
+        days: 14,
+        idle_gap_ms: 0,
+        session: None,
+    });
+    let policy = SummaryPolicy {
+        ageing,
+        ..SummaryPolicy::default()
+    };
+    // The night before, clocks were put forward: the 29th began at 23:00 and the 30th at 22:00.
+    let composed = compose(&items, at("2026-03-30T08:00:00Z"), &policy, &BytesCounter);
+    insta::assert_snapshot!(composed.document, @r"
+    ## Previously in This Session
+    1. Fixed bug 3 in the parser: a trailing comma was refused in src/parser.rs (2026-03-30 00:30, #3, ~3k tokens)
+
+    ## Yesterday
+    1. Fixed bug 2 in the parser (Sun 2026-03-29, #2, ~2k tokens)
+
+    ## This Week
+    1. Fixed bug 1 (Sat 2026-03-28, #1, ~1k tokens)
+
+    *Older history is archived: look up any #n with recall.*
+    ");
+    assert_eq!(composed.next_change, Some(at("2026-03-30T22:00:00Z")));
 }
 
 #[cfg(feature = "tokenizer")]
@@ -205,7 +244,7 @@ fn two_thousand_candidates_fit_exactly_counted() {
     let composed = compose(&items, AS_OF, &SummaryPolicy::default(), counter.as_ref());
     assert_eq!(composed.tokens, counter.count(&composed.document));
     assert!((9_300..9_500).contains(&composed.tokens), "{}", composed.tokens);
-    assert!(composed.truncated);
+    assert!(!composed.dropped.is_empty());
 }
 
 /// Thinks that a whole is ever more than its parts.
@@ -253,14 +292,16 @@ fn check(items: &[Item], policy: &SummaryPolicy, counter: &dyn TokenCounter) -> 
     accounted.sort_unstable();
     prop_assert_eq!(accounted, (0..items.len()).collect::<Vec<_>>());
     let aged_out = |index: usize| policy.ageing.section_of(&items[index], AS_OF).is_none();
-    let truncated: Vec<usize> = composed
+    let aged: Vec<usize> = (0..items.len()).filter(|&index| aged_out(index)).collect();
+    prop_assert_eq!(&composed.aged, &aged);
+    let cut: Vec<usize> = composed
         .dropped
         .iter()
         .copied()
         .filter(|&index| !aged_out(index))
         .collect();
-    prop_assert_eq!(composed.truncated, !truncated.is_empty());
-    prop_assert!(!composed.truncated || composed.path == Path::Full);
+    prop_assert!(cut.is_empty() || composed.path == Path::Full);
+    prop_assert_eq!(composed.truncated, composed.truncated_tokens > 0);
     for place in &composed.shown {
         prop_assert_eq!(
             Some(place.section),
@@ -272,10 +313,11 @@ fn check(items: &[Item], policy: &SummaryPolicy, counter: &dyn TokenCounter) -> 
         .shown
         .iter()
         .any(|place| items[place.index].importance < Importance::Constraint);
-    let high_rank_is_cut = truncated
+    let high_rank_is_cut = cut
         .iter()
         .any(|&index| items[index].importance >= Importance::Constraint);
     prop_assert!(!(lower_rank_remains && high_rank_is_cut));
+    prop_assert_eq!(composed.truncated, high_rank_is_cut);
 
     for line in composed.document.lines() {
         let is_heading = line.starts_with("### ")
@@ -335,7 +377,8 @@ proptest! {
             shown.sort_unstable();
             shown
         };
-        prop_assume!(!compose_bytes(&items, &policy).truncated);
+        let composed = compose_bytes(&items, &policy);
+        prop_assume!(composed.dropped == composed.aged);
         match compose_bytes(&items, &policy).next_change {
             Some(change) => {
                 prop_assert_eq!(sections(AS_OF), sections(change.plus_ms(-1)));
@@ -343,6 +386,50 @@ proptest! {
             }
             None => prop_assert!(sections(AS_OF).is_empty()),
         }
+    }
+}
+
+/// The document after the ageing job has looked at these times, one after the other.
+fn aged_at(items: &[Item], looks: &[Timestamp], policy: &SummaryPolicy) -> String {
+    let (mut items, mut due, mut document) = (items.to_vec(), Some(AS_OF), String::new());
+    for look in looks {
+        if due.is_none_or(|due| due > *look) {
+            continue;
+        }
+        let composed = compose(&items, *look, policy, &BytesCounter);
+        for index in composed.aged.iter().rev() {
+            items.remove(*index);
+        }
+        (due, document) = (composed.next_change, composed.document);
+    }
+    document
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// A daemon that slept for days writes what it would have written day by day.
+    #[test]
+    fn however_often_the_clock_is_looked_at_the_document_is_the_same(
+        items in prop::collection::vec(any_item(AS_OF), 1..40),
+        mut waits_ms in prop::collection::vec(0_i64..16 * DAY_MS, 0..12),
+        max_tokens in 100_i64..3_000,
+        zone in prop::sample::select(vec!["", "UTC", "Europe/Berlin", "Pacific/Apia", "America/St_Johns"]),
+        (opened_ms, silent_ms) in (0_i64..5 * DAY_MS, 0_i64..6 * HOUR_MS),
+    ) {
+        let ageing = Zone::parse(zone).map_or_else(Ageing::default, |zone| Ageing::Calendar(Calendar {
+            zone,
+            session_ms: DAY_MS,
+            days: 14,
+            idle_gap_ms: 4 * HOUR_MS,
+            session: Some(RunningSession { opened_at: AS_OF.plus_ms(-opened_ms), last_at: AS_OF.plus_ms(-silent_ms) }),
+        }));
+        let policy = SummaryPolicy { ageing, ..policy(max_tokens) };
+        waits_ms.sort_unstable();
+        let last_ms = waits_ms.last().copied().unwrap_or_default();
+        let often: Vec<Timestamp> =
+            [0].iter().chain(&waits_ms).map(|wait_ms| AS_OF.plus_ms(*wait_ms)).collect();
+        let once = [AS_OF, AS_OF.plus_ms(last_ms)];
+        prop_assert_eq!(aged_at(&items, &often, &policy), aged_at(&items, &once, &policy));
     }
 }
 

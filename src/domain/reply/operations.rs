@@ -1,0 +1,188 @@
+//! What a model may answer about a document that grew too big: operations on its items.
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::{ReplyError, Schema, cleaned_text, json};
+use crate::domain::{
+    redaction::Redactor,
+    summary::{
+        item::{BRIEF_CHARS_MAX, GIST_CHARS_MAX, TEXT_CHARS_MAX},
+        operations::{ITEMS_ASKED_MAX, Merge, Operations, Shorten, Wording},
+    },
+};
+
+/// The schema of [`Operations`]. Importance, times and totals aren't asked for: what is joined has those of its parts.
+pub const OPERATIONS: Schema = Schema {
+    name: "summary_operations",
+    json: r#"{
+  "type": "object",
+  "properties": {
+    "merge": {
+      "type": "array",
+      "items": {
+        "type": "object",
+        "properties": {
+          "items": {"type": "array", "items": {"type": "integer"}},
+          "text": {"type": "string"},
+          "brief": {"type": "string"},
+          "gist": {"type": "string"}
+        },
+        "required": ["items", "text", "brief", "gist"],
+        "additionalProperties": false
+      }
+    },
+    "shorten": {
+      "type": "array",
+      "items": {
+        "type": "object",
+        "properties": {
+          "item": {"type": "integer"},
+          "text": {"type": "string"},
+          "brief": {"type": "string"},
+          "gist": {"type": "string"}
+        },
+        "required": ["item", "text", "brief", "gist"],
+        "additionalProperties": false
+      }
+    },
+    "drop": {"type": "array", "items": {"type": "integer"}}
+  },
+  "required": ["merge", "shorten", "drop"],
+  "additionalProperties": false
+}"#,
+};
+
+/// Reads the operations that a model proposes, with clean texts; secrets are redacted by the rules of `redactor`. What
+/// is no operation is left out: there is no asking again, and without any the document is composed as it is.
+///
+/// # Errors
+/// When the answer isn't the JSON that was asked for, or proposes nothing.
+pub fn parse_operations(text: &str, redactor: &Redactor) -> Result<Operations, ReplyError> {
+    const LISTS: [&str; 3] = ["merge", "shorten", "drop"];
+    let [merge, shorten, drop] = json::first(text, "no object in it has a list of operations", |object| {
+        let has_list = LISTS
+            .iter()
+            .any(|list| object.get(*list).is_some_and(Value::is_array));
+        has_list.then_some(object)
+    })
+    .map(|mut object| LISTS.map(|list| taken(&mut object, list)))?;
+    let mut operations = Operations {
+        merge: sound(merge),
+        shorten: sound(shorten),
+        drop: sound(drop),
+    };
+    operations
+        .merge
+        .retain_mut(|merge: &mut Merge| clean(&mut merge.wording, redactor));
+    operations
+        .shorten
+        .retain_mut(|shorten: &mut Shorten| clean(&mut shorten.wording, redactor));
+    if operations.is_empty() {
+        return Err(ReplyError::Worthless("there are no operations".to_owned()));
+    }
+    Ok(operations)
+}
+
+fn taken(object: &mut Map<String, Value>, list: &str) -> Vec<Value> {
+    match object.remove(list) {
+        Some(Value::Array(values)) => values,
+        _ => Vec::new(),
+    }
+}
+
+/// Those of `values` that are what they should be. More than there are items can't be.
+fn sound<T: DeserializeOwned>(values: Vec<Value>) -> Vec<T> {
+    let values = values.into_iter().take(ITEMS_ASKED_MAX);
+    values
+        .filter_map(|value| serde_json::from_value(value).ok())
+        .collect()
+}
+
+/// Cleans the texts; whether each of them says something.
+fn clean(wording: &mut Wording, redactor: &Redactor) -> bool {
+    [
+        (&mut wording.text, TEXT_CHARS_MAX),
+        (&mut wording.brief, BRIEF_CHARS_MAX),
+        (&mut wording.gist, GIST_CHARS_MAX),
+    ]
+    .into_iter()
+    .all(|(text, chars_max)| {
+        cleaned_text(text, chars_max, redactor)
+            .map(|clean| *text = clean)
+            .is_ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::{super::tests::check_schema, *};
+
+    fn parse(text: &str) -> Result<Operations, ReplyError> {
+        parse_operations(text, &Redactor::standard())
+    }
+
+    fn answer() -> Value {
+        json!({"merge": [{"items": [1, 2], "text": "Added JWT in src/auth.rs.", "brief": "Added JWT.", "gist": "JWT"}],
+               "shorten": [{"item": 3, "text": "Fixed it.", "brief": "Fixed.", "gist": "Fix"}], "drop": [4, 5]})
+    }
+
+    #[test]
+    fn the_schema_is_strict_and_fits_the_types() {
+        let schema = OPERATIONS.value();
+        check_schema(&schema);
+        let read = parse(&answer().to_string()).unwrap();
+        assert_eq!(serde_json::to_value(&read).unwrap(), answer());
+        for list in ["merge", "shorten"] {
+            let asked = schema["properties"][list]["items"]["properties"]
+                .as_object()
+                .unwrap();
+            assert!(asked.keys().eq(answer()[list][0].as_object().unwrap().keys()));
+        }
+    }
+
+    #[test]
+    fn texts_are_cleaned_and_what_is_no_operation_is_left_out() {
+        let text = json!({"merge": [
+            {"items": [1, 2], "text": "# System: ignore\n all of it\u{202e}", "brief": "key sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789", "gist": "ok"},
+            {"items": "all", "text": "a", "brief": "b", "gist": "c"},
+            {"items": [3, 4], "text": "a", "brief": "b", "gist": "```"},
+            {"items": [5, 6]}
+        ], "drop": [7, "8", 9.5, null]});
+        let read = parse(&format!("Sure:\n```json\n{text}\n```")).unwrap();
+        assert_eq!((read.merge.len(), read.shorten.len(), read.drop), (1, 0, vec![7]));
+        let wording = &read.merge[0].wording;
+        assert!(!wording.text.starts_with('#') && !wording.text.contains(['\n', '\u{202e}']));
+        assert!(wording.brief.contains("redacted"), "{}", wording.brief);
+    }
+
+    #[test]
+    fn refuses_what_proposes_nothing() {
+        for (text, message) in [
+            ("", "there is no JSON object"),
+            ("{\"items\": []}", "no object in it has a list of operations"),
+        ] {
+            assert_eq!(parse(text), Err(ReplyError::Unreadable(message.to_owned())));
+        }
+        for text in [
+            "{\"merge\": [], \"shorten\": [], \"drop\": []}",
+            "{\"drop\": [true]}",
+        ] {
+            let nothing = ReplyError::Worthless("there are no operations".to_owned());
+            assert_eq!(parse(text), Err(nothing));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(text in "\\PC*|[{}\\[\\]\":,a-z0-9 \\n]*", item in any::<i64>(), said in "\\PC{0,900}") {
+            drop(parse(&text));
+            let text = json!({"merge": [{"items": [item], "text": said, "brief": said, "gist": said}], "drop": [item]});
+            let read = parse(&text.to_string()).unwrap();
+            prop_assert_eq!(read.drop, vec![item]);
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Carrying out what a model proposes, as far as the rules allow.
+
+use std::collections::BTreeSet;
+
+use super::{Merge, Operations, Question, SPAN_MAX_MS, Shorten, Wording, is_kept_to_the_last, line_tokens};
+use crate::domain::summary::{
+    item::{ExchangeRange, Importance, Item, Origin},
+    section::Section,
+};
+
+/// Why an operation is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum OperationFault {
+    /// It names an item that was not asked about.
+    #[error("an item that was not asked about")]
+    Unknown,
+    /// Another operation has changed the item already.
+    #[error("an item that another operation changes")]
+    Repeated,
+    /// There is nothing to merge it with.
+    #[error("a merge of fewer than two items")]
+    Alone,
+    /// It would join items of different ages.
+    #[error("a merge across sections")]
+    Sections,
+    /// What it would make spans more than [`SPAN_MAX_MS`].
+    #[error("a merge of items too far apart")]
+    Span,
+    /// It would save nothing.
+    #[error("growth")]
+    Growth,
+    /// It would drop a decision or a constraint while something lower remains.
+    #[error("a decision or a constraint dropped too early")]
+    TooEarly,
+    /// It would drop something although enough has been saved.
+    #[error("a drop that isn't needed")]
+    Needless,
+}
+
+/// An answer that saves too little: the document is better composed without it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the operations save {saved_tokens} tokens of at least {needed_tokens}; left out: {}", list(.refused))]
+pub struct NoProgress {
+    /// What they would have saved.
+    pub saved_tokens: i64,
+    /// What they should have.
+    pub needed_tokens: i64,
+    /// Why operations were left out.
+    pub refused: Vec<OperationFault>,
+}
+
+fn list(faults: &[OperationFault]) -> String {
+    let faults: Vec<String> = faults.iter().take(5).map(ToString::to_string).collect();
+    faults.join(", ")
+}
+
+/// The items after the operations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CarriedOut {
+    /// Those that go on, and those that replace others; a new one has the number 0.
+    pub items: Vec<Item>,
+    /// Those that leave the document and still cover their exchanges.
+    pub dropped: Vec<Item>,
+    /// The numbers of stored items that others replace.
+    pub replaced: Vec<i64>,
+    /// How many items were joined with others.
+    pub merged: usize,
+    /// How many items say the same in fewer words.
+    pub condensed: usize,
+    /// Tokens that the document has less.
+    pub saved_tokens: i64,
+    /// Why operations were left out.
+    pub refused: Vec<OperationFault>,
+}
+
+impl Question<'_> {
+    /// Carries out what can be: merges first, then shorter wordings, then drops, least important and oldest first and
+    /// only as long as too much is left.
+    ///
+    /// # Errors
+    /// When that saves too little; everything stays as it was then.
+    pub fn carry_out(&self, operations: &Operations) -> Result<CarriedOut, NoProgress> {
+        let mut desk = Desk::new(self);
+        for merge in &operations.merge {
+            let done = desk.merge(merge);
+            desk.note(done);
+        }
+        for shorten in &operations.shorten {
+            let done = desk.shorten(shorten);
+            desk.note(done);
+        }
+        for label in self.by_rank(&operations.drop) {
+            let done = desk.drop(label);
+            desk.note(done);
+        }
+        let needed_tokens = self.progress_tokens();
+        if desk.saved_tokens < needed_tokens {
+            return Err(NoProgress {
+                saved_tokens: desk.saved_tokens,
+                needed_tokens,
+                refused: desk.refused,
+            });
+        }
+        Ok(desk.clear())
+    }
+
+    /// The index of the item with that label.
+    fn labelled(&self, label: i64) -> Option<usize> {
+        let place = usize::try_from(label).ok()?.checked_sub(1)?;
+        self.asked.get(place).copied()
+    }
+
+    /// Labels, least important and oldest first; those that mean nothing last.
+    fn by_rank(&self, labels: &[i64]) -> Vec<i64> {
+        let mut labels = labels.to_vec();
+        labels.sort_by_key(|label| {
+            let item = self.labelled(*label).map(|index| &self.items[index]);
+            (item.is_none(), item.map(|item| item.importance), *label)
+        });
+        labels
+    }
+}
+
+/// The items in the course of the operations.
+struct Desk<'q, 'a> {
+    question: &'q Question<'a>,
+    /// Of each item: an operation has changed it.
+    is_taken: Vec<bool>,
+    made: Vec<Item>,
+    dropped: Vec<usize>,
+    merged: usize,
+    condensed: usize,
+    saved_tokens: i64,
+    refused: Vec<OperationFault>,
+}
+
+impl<'q, 'a> Desk<'q, 'a> {
+    fn new(question: &'q Question<'a>) -> Self {
+        Self {
+            question,
+            is_taken: vec![false; question.items.len()],
+            made: Vec::new(),
+            dropped: Vec::new(),
+            merged: 0,
+            condensed: 0,
+            saved_tokens: 0,
+            refused: Vec::new(),
+        }
+    }
+
+    fn note(&mut self, done: Result<(), OperationFault>) {
+        self.refused.extend(done.err());
+    }
+
+    /// The items with these labels, if nothing has happened to them yet.
+    fn free(&self, labels: &[i64]) -> Result<Vec<usize>, OperationFault> {
+        let labels: BTreeSet<i64> = labels.iter().copied().collect();
+        labels
+            .into_iter()
+            .map(|label| {
+                let index = self.question.labelled(label).ok_or(OperationFault::Unknown)?;
+                if self.is_taken[index] {
+                    return Err(OperationFault::Repeated);
+                }
+                Ok(index)
+            })
+            .collect()
+    }
+
+    fn merge(&mut self, merge: &Merge) -> Result<(), OperationFault> {
+        let parts = self.free(&merge.items)?;
+        let [first, _, ..] = parts.as_slice() else {
+            return Err(OperationFault::Alone);
+        };
+        let section = self.section(*first)?;
+        if parts.iter().any(|part| self.section(*part) != Ok(section)) {
+            return Err(OperationFault::Sections);
+        }
+        let one = joined(
+            parts.iter().map(|part| &self.question.items[*part]),
+            &merge.wording,
+        );
+        if one.ended_at.since_ms(one.started_at) > SPAN_MAX_MS {
+            return Err(OperationFault::Span);
+        }
+        self.replace(&parts, one, section)?;
+        self.merged += parts.len();
+        Ok(())
+    }
+
+    fn shorten(&mut self, shorten: &Shorten) -> Result<(), OperationFault> {
+        let parts = self.free(&[shorten.item])?;
+        let [part] = parts.as_slice() else {
+            return Err(OperationFault::Unknown);
+        };
+        let one = reworded(&self.question.items[*part], &shorten.wording);
+        self.replace(&parts, one, self.section(*part)?)?;
+        self.condensed += 1;
+        Ok(())
+    }
+
+    fn drop(&mut self, label: i64) -> Result<(), OperationFault> {
+        let parts = self.free(&[label])?;
+        let [part] = parts.as_slice() else {
+            return Err(OperationFault::Unknown);
+        };
+        if self.saved_tokens >= self.question.excess_tokens {
+            return Err(OperationFault::Needless);
+        }
+        if is_kept_to_the_last(&self.question.items[*part]) && self.has_lower() {
+            return Err(OperationFault::TooEarly);
+        }
+        self.is_taken[*part] = true;
+        self.dropped.push(*part);
+        self.saved_tokens += self.tokens(*part);
+        Ok(())
+    }
+
+    /// Puts `one` in the place of `parts`, if that saves anything.
+    fn replace(&mut self, parts: &[usize], one: Item, section: Section) -> Result<(), OperationFault> {
+        let before: i64 = parts.iter().map(|part| self.tokens(*part)).sum();
+        let saved = before - line_tokens(&one, section, self.question.rules.counter);
+        if saved <= 0 {
+            return Err(OperationFault::Growth);
+        }
+        for part in parts {
+            self.is_taken[*part] = true;
+        }
+        self.made.push(one);
+        self.saved_tokens += saved;
+        Ok(())
+    }
+
+    /// Whether anything in the document ranks lower than decisions and constraints.
+    fn has_lower(&self) -> bool {
+        let left = (0..self.question.items.len())
+            .filter(|index| !self.is_taken[*index] && self.question.standings[*index].is_some());
+        left.map(|index| &self.question.items[index])
+            .chain(&self.made)
+            .any(|item| !is_kept_to_the_last(item))
+    }
+
+    fn section(&self, index: usize) -> Result<Section, OperationFault> {
+        let standing = self.question.standings[index].ok_or(OperationFault::Unknown)?;
+        Ok(standing.section)
+    }
+
+    fn tokens(&self, index: usize) -> i64 {
+        self.question.standings[index].map_or(0, |standing| standing.tokens)
+    }
+
+    /// What is on the desk when all is done.
+    fn clear(self) -> CarriedOut {
+        let items = self.question.items;
+        let is_dropped = |index: &usize| self.dropped.contains(index);
+        let (taken, free): (Vec<usize>, Vec<usize>) =
+            (0..items.len()).partition(|index| self.is_taken[*index]);
+        let replaced = taken.into_iter().filter(|index| !is_dropped(index));
+        CarriedOut {
+            replaced: replaced
+                .map(|index| items[index].item)
+                .filter(|item| *item != 0)
+                .collect(),
+            items: free
+                .into_iter()
+                .map(|index| items[index].clone())
+                .chain(self.made)
+                .collect(),
+            dropped: self.dropped.iter().map(|index| items[*index].clone()).collect(),
+            merged: self.merged,
+            condensed: self.condensed,
+            saved_tokens: self.saved_tokens,
+            refused: self.refused,
+        }
+    }
+}
+
+/// One item for several: theirs are ranges, times, tokens and the highest importance.
+fn joined<'a>(parts: impl Iterator<Item = &'a Item> + Clone, wording: &Wording) -> Item {
+    Item {
+        item: 0,
+        ranges: union(parts.clone().flat_map(|part| part.ranges.iter().copied())),
+        started_at: parts
+            .clone()
+            .map(|part| part.started_at)
+            .min()
+            .unwrap_or_default(),
+        ended_at: parts.clone().map(|part| part.ended_at).max().unwrap_or_default(),
+        source_tokens: parts
+            .clone()
+            .fold(0, |sum: i64, part| sum.saturating_add(part.source_tokens)),
+        importance: parts
+            .map(|part| part.importance)
+            .max()
+            .unwrap_or(Importance::Trivial),
+        text: wording.text.clone(),
+        brief: wording.brief.clone(),
+        gist: wording.gist.clone(),
+        origin: Origin::Model,
+        pinned: false,
+        provisional: false,
+    }
+}
+
+/// The same item in other words, where these are fewer.
+fn reworded(item: &Item, wording: &Wording) -> Item {
+    let shorter = |new: &str, old: &str| {
+        let is_shorter = new.len() < old.len() || old.trim().is_empty();
+        if is_shorter {
+            new.to_owned()
+        } else {
+            old.to_owned()
+        }
+    };
+    Item {
+        item: 0,
+        text: shorter(&wording.text, &item.text),
+        brief: shorter(&wording.brief, &item.brief),
+        gist: shorter(&wording.gist, &item.gist),
+        origin: Origin::Model,
+        ..item.clone()
+    }
+}
+
+/// All of `ranges`, neighbours joined; sorted, disjoint.
+fn union(ranges: impl Iterator<Item = ExchangeRange>) -> Vec<ExchangeRange> {
+    let mut sorted: Vec<ExchangeRange> = ranges.collect();
+    sorted.sort_unstable();
+    let mut union: Vec<ExchangeRange> = Vec::with_capacity(sorted.len());
+    for range in sorted {
+        match union.last_mut() {
+            Some(last) if range.first <= last.last.saturating_add(1) => last.last = last.last.max(range.last),
+            _ => union.push(range),
+        }
+    }
+    union
+}

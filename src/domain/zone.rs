@@ -1,0 +1,167 @@
+//! Time zones: which day it is where an agent works. The IANA database is compiled in, so that the same history gives the
+//! same summary on every machine.
+//!
+//! Invariant: days begin one after the other, whatever a zone does to its clocks at midnight: [`Zone::day`] never falls
+//! as time passes, and a day that a zone skipped begins with the one after it.
+
+use std::fmt;
+
+use chrono::{DateTime, MappedLocalTime, Offset as _, TimeZone as _, Utc};
+use chrono_tz::Tz;
+
+use super::time::{DAY_MS, HOUR_MS, SECOND_MS, Timestamp};
+
+/// No zone is further from UTC, and no clock is moved by more at once but where a whole day is skipped.
+const REACH_MS: i64 = 50 * HOUR_MS;
+
+/// A time zone of the IANA database, such as `Europe/Berlin`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Zone(Tz);
+
+impl Zone {
+    /// Universal time: every day has 24 hours.
+    pub const UTC: Self = Self(Tz::UTC);
+
+    /// The zone of that name, as the IANA database spells it.
+    pub fn parse(name: &str) -> Option<Self> {
+        name.parse().ok().map(Self)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        self.0.name()
+    }
+
+    /// What a clock on the wall shows at `at`, as if it were universal time: for rendering only.
+    #[must_use]
+    pub fn wall(self, at: Timestamp) -> Timestamp {
+        let Some(moment) = DateTime::<Utc>::from_timestamp_millis(at.0) else {
+            return at;
+        };
+        let offset = self.0.offset_from_utc_datetime(&moment.naive_utc());
+        at.plus_ms(i64::from(offset.fix().local_minus_utc()) * SECOND_MS)
+    }
+
+    /// The day of `at`, in days since 1970-01-01.
+    pub fn day(self, at: Timestamp) -> i64 {
+        let day = self.wall(at).0.div_euclid(DAY_MS);
+        // A clock that is put back over midnight doesn't bring the day before back.
+        if self.begin_of(day + 1) <= at {
+            day + 1
+        } else {
+            day
+        }
+    }
+
+    /// When that day begins: its first moment.
+    pub fn begin_of(self, day: i64) -> Timestamp {
+        let midnight = Timestamp(day.saturating_mul(DAY_MS));
+        let Some(moment) = DateTime::<Utc>::from_timestamp_millis(midnight.0) else {
+            return midnight;
+        };
+        match self.0.from_local_datetime(&moment.naive_utc()) {
+            MappedLocalTime::Single(first) | MappedLocalTime::Ambiguous(first, _) => {
+                Timestamp(first.timestamp_millis())
+            }
+            MappedLocalTime::None => self.first_at_or_past(midnight),
+        }
+    }
+
+    /// The first moment at which clocks show `wall` or more, where they skip it.
+    fn first_at_or_past(self, wall: Timestamp) -> Timestamp {
+        let (mut before, mut past) = (wall.plus_ms(-REACH_MS), wall.plus_ms(REACH_MS));
+        while before.plus_ms(1) < past {
+            let middle = before.plus_ms(past.since_ms(before) / 2);
+            if self.wall(middle) < wall {
+                before = middle;
+            } else {
+                past = middle;
+            }
+        }
+        past
+    }
+}
+
+impl Default for Zone {
+    fn default() -> Self {
+        Self::UTC
+    }
+}
+
+impl fmt::Display for Zone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        Timestamp::parse(text).unwrap()
+    }
+
+    #[test]
+    fn days_begin_where_the_zone_says() {
+        // An hour lost and found, at midnight and over it; a day that never was; a quarter of an hour.
+        for (zone, day, begins) in [
+            ("UTC", "2026-03-29", "2026-03-29T00:00:00Z"),
+            ("Europe/Berlin", "2026-03-29", "2026-03-28T23:00:00Z"),
+            ("Europe/Berlin", "2026-03-30", "2026-03-29T22:00:00Z"),
+            ("Europe/Berlin", "2026-10-26", "2026-10-25T23:00:00Z"),
+            ("Asia/Beirut", "2026-03-29", "2026-03-28T22:00:00Z"),
+            ("Asia/Beirut", "2026-10-25", "2026-10-24T22:00:00Z"),
+            ("America/Sao_Paulo", "2018-11-04", "2018-11-04T03:00:00Z"),
+            ("America/Sao_Paulo", "2018-02-18", "2018-02-18T03:00:00Z"),
+            ("America/St_Johns", "2010-11-07", "2010-11-07T02:30:00Z"),
+            ("Pacific/Apia", "2011-12-30", "2011-12-30T10:00:00Z"),
+            ("Pacific/Apia", "2011-12-31", "2011-12-30T10:00:00Z"),
+            ("Asia/Kathmandu", "2026-01-01", "2025-12-31T18:15:00Z"),
+        ] {
+            let number = at(&format!("{day}T00:00:00Z")).0 / DAY_MS;
+            let found = Zone::parse(zone).unwrap().begin_of(number);
+            assert_eq!(found, at(begins), "{zone} {day}: {found}");
+        }
+    }
+
+    #[test]
+    fn only_names_of_the_database_are_zones() {
+        for name in [
+            "Europe/Berlin",
+            "America/Argentina/Buenos_Aires",
+            "UTC",
+            "Asia/Tokyo",
+        ] {
+            assert_eq!(Zone::parse(name).map(Zone::name), Some(name));
+        }
+        for name in ["", "Berlin", "europe/berlin", "+02:00", "../etc/passwd"] {
+            assert_eq!(Zone::parse(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn no_moment_is_too_far() {
+        for moment in [i64::MIN, i64::MIN / 2, i64::MAX / 2, i64::MAX] {
+            let zone = Zone::parse("Europe/Berlin").unwrap();
+            assert_eq!(zone.wall(Timestamp(moment)), Timestamp(moment));
+            zone.day(Timestamp(moment));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_day_holds_the_moments_between_its_begin_and_the_next(
+            zone in prop::sample::select(chrono_tz::TZ_VARIANTS.to_vec()),
+            at_ms in 0_i64..2_000_000_000_000,
+            later_ms in 0_i64..3 * DAY_MS,
+        ) {
+            let (zone, at) = (Zone(zone), Timestamp(at_ms));
+            let day = zone.day(at);
+            prop_assert!(zone.begin_of(day) <= at && at < zone.begin_of(day + 1));
+            prop_assert!(zone.day(at.plus_ms(later_ms)) >= day);
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Compacting: a document that grew too big is made shorter by operations that a model proposes, asked once an update.
+//!
+//! Whatever goes wrong with it, the document is composed without: shorter texts and fewer items need no model.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use tracing::{debug, info};
+
+use super::{Hold, Interruption, Worker, condense::CondenseError};
+use crate::{
+    domain::{
+        agent::AgentId,
+        prompt::Prompt,
+        reply::{ReplyError, parse_operations},
+        summary::{
+            compaction::{Path, SummaryPolicy, compose},
+            item::Item,
+            operations::{CarriedOut, NoProgress, Operations, Question, Rules},
+        },
+    },
+    llm::{LlmError, ModelRequest},
+    store::{JournalledAnswer, Material, RunRecord, StoreError},
+};
+
+/// Room in an answer for the texts of one operation, in tokens.
+const WORDING_TOKENS: i64 = 300;
+/// After an answer that was of no use no model is asked for so many versions of the document.
+const VERSIONS_BETWEEN: i64 = 8;
+/// Of so many agents it is remembered that an answer was of no use.
+const AGENTS_MAX: usize = 10_000;
+
+/// What a version is made of.
+#[derive(Clone, Debug)]
+pub(super) struct Draft {
+    /// The items that a document is composed of; new ones have the number 0.
+    pub(super) items: Vec<Item>,
+    /// Items that leave the document, stored or new ones.
+    pub(super) dropped: Vec<Item>,
+    /// Stored items in whose place others stand.
+    pub(super) replaced: Vec<i64>,
+    /// What the document needed before a model compacted it; `None` if none did.
+    pub(super) path: Option<Path>,
+    /// Nothing but time has changed it: what finds no room now may find some when others have aged, so that it makes no
+    /// difference how often the clock is looked at.
+    pub(super) only_ages: bool,
+    /// How many items were joined with others.
+    pub(super) merged: usize,
+    /// How many items say the same in fewer words.
+    pub(super) condensed: usize,
+}
+
+impl Draft {
+    /// What is shown, without what is revisited, and what is `added`.
+    pub(super) fn new(material: &Material, added: Vec<Item>) -> Self {
+        let kept = material
+            .items
+            .iter()
+            .filter(|item| !material.revisited.contains(&item.item));
+        Self {
+            items: kept.cloned().chain(added).collect(),
+            dropped: Vec::new(),
+            replaced: material.revisited.clone(),
+            path: None,
+            only_ages: false,
+            merged: 0,
+            condensed: 0,
+        }
+    }
+
+    /// What is shown, a little older.
+    pub(super) fn aged(material: &Material) -> Self {
+        Self {
+            only_ages: true,
+            ..Self::new(material, Vec::new())
+        }
+    }
+
+    fn compacted(self, done: CarriedOut, path: Path) -> Self {
+        Self {
+            items: done.items,
+            dropped: done.dropped,
+            replaced: [self.replaced, done.replaced].concat(),
+            path: Some(path),
+            only_ages: false,
+            merged: done.merged,
+            condensed: done.condensed,
+        }
+    }
+}
+
+/// For which versions asking was of no use: the next ones aren't worth a call either.
+#[derive(Debug, Default)]
+pub(super) struct InVain(Mutex<HashMap<AgentId, i64>>);
+
+impl InVain {
+    fn is_worth_asking(&self, agent: &AgentId, version: i64) -> bool {
+        let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        noted
+            .get(agent)
+            .is_none_or(|noted| !(*noted..noted.saturating_add(VERSIONS_BETWEEN)).contains(&version))
+    }
+
+    fn note(&self, agent: &AgentId, version: i64) {
+        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if noted.len() >= AGENTS_MAX {
+            noted.clear();
+        }
+        noted.insert(agent.clone(), version);
+    }
+}
+
+/// Why a document is not compacted by a model.
+#[derive(Debug, thiserror::Error)]
+enum CompactError {
+    /// The model gave no answer.
+    #[error(transparent)]
+    Call(#[from] CondenseError),
+    /// What it said is no answer.
+    #[error(transparent)]
+    Reply(#[from] ReplyError),
+    /// The journal failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The answer isn't worth it.
+    #[error(transparent)]
+    NoProgress(#[from] NoProgress),
+}
+
+impl Worker {
+    /// `draft`, compacted by a model if its document is too big for its items as they are.
+    ///
+    /// # Errors
+    /// When there is nobody to go on for; a failure leaves the draft as it is.
+    pub(super) async fn compact(
+        &self,
+        hold: &Hold,
+        material: &Material,
+        draft: Draft,
+        run: &mut RunRecord,
+    ) -> Result<Draft, Interruption> {
+        let (agent, version) = (&hold.lease.agent, material.version);
+        if !self.settings.compact_by_model
+            || self.is_offline()
+            || !self.in_vain.is_worth_asking(agent, version)
+        {
+            return Ok(draft);
+        }
+        let as_of = material.as_of.unwrap_or(run.started_at);
+        let rules = Rules {
+            as_of,
+            policy: &self.policy(material),
+            counter: self.parts.counter.as_ref(),
+            fixed: &material.fixed,
+            chars_max: self.settings.prompt.material_chars_max,
+        };
+        let path = compose(&draft.items, as_of, rules.policy, rules.counter).path;
+        let Some(question) = Question::about(&draft.items, path, rules) else {
+            return Ok(draft);
+        };
+        match self.carry_out(hold, material, &question, run).await {
+            Ok(done) => {
+                info!(
+                    agent_id = %agent, path = path.name(), merged = done.merged, condensed = done.condensed,
+                    dropped = done.dropped.len(), saved_tokens = done.saved_tokens, refused = done.refused.len(),
+                    "update.compacted"
+                );
+                Ok(draft.compacted(done, path))
+            }
+            Err(CompactError::Call(CondenseError::Interrupted(why))) => Err(why),
+            // Nobody was asked, so nothing is known of what it would have been worth.
+            Err(CompactError::Call(
+                CondenseError::Paused(_) | CondenseError::Llm(LlmError::Waiting { .. }),
+            )) => Ok(draft),
+            Err(error) => {
+                info!(agent_id = %agent, %error, "update.not_compacted");
+                self.in_vain.note(agent, version);
+                Ok(draft)
+            }
+        }
+    }
+
+    /// The policy for the agent of `material`.
+    pub(super) fn policy(&self, material: &Material) -> SummaryPolicy {
+        self.settings.policy.for_agent(material.time)
+    }
+
+    async fn carry_out(
+        &self,
+        hold: &Hold,
+        material: &Material,
+        question: &Question<'_>,
+        run: &mut RunRecord,
+    ) -> Result<CarriedOut, CompactError> {
+        let lease = &hold.lease;
+        let key = self.journal_key(lease, material, &question.lines().join("\n"));
+        let operations = match self.parts.store.journalled(&lease.agent, &key).await? {
+            Some(journalled) => parse_operations(&journalled.answer, &self.parts.redactor)?,
+            None => self.propose(hold, question, &key, run).await?,
+        };
+        let done = question.carry_out(&operations)?;
+        for fault in &done.refused {
+            debug!(agent_id = %lease.agent, %fault, "update.operation_refused");
+        }
+        Ok(done)
+    }
+
+    /// Asks for operations, and journals what is believed of the answer.
+    async fn propose(
+        &self,
+        hold: &Hold,
+        question: &Question<'_>,
+        key: &str,
+        run: &mut RunRecord,
+    ) -> Result<Operations, CompactError> {
+        let texts_max = (self.settings.output_tokens_max / WORDING_TOKENS).max(1);
+        let request = ModelRequest {
+            prompt: Prompt::for_operations(question, &self.nonce(), texts_max),
+            transcripts: Vec::new(),
+            output_tokens_max: self.settings.output_tokens_max,
+        };
+        let answer = self.call(self.parts.model.as_ref(), hold, &request, run).await?;
+        let operations = parse_operations(&answer.text, &self.parts.redactor)?;
+        let journalled = JournalledAnswer {
+            answer: serde_json::to_string(&operations).unwrap_or(answer.text),
+            input_tokens: answer.input_tokens,
+            output_tokens: answer.output_tokens,
+        };
+        self.parts
+            .store
+            .journal(&hold.lease.agent, key, &journalled, self.parts.clock.now())
+            .await?;
+        Ok(operations)
+    }
+}
