@@ -7,6 +7,7 @@
 //! passed [`Config::validate`]. No secret is part of the configuration: the provider's key is read apart, by
 //! [`api_key`], into a type that doesn't print.
 
+mod batch;
 mod check;
 mod environment;
 mod error;
@@ -23,6 +24,7 @@ mod spend;
 
 use serde::{Deserialize, Serialize};
 
+pub use batch::BatchConfig;
 pub use check::Violation;
 pub use environment::{Environment, from_process_environment};
 pub use error::{ConfigError, Origin, Problem};
@@ -31,8 +33,8 @@ pub use loader::{Entry, Loaded, Loader, SYSTEM_FILE};
 pub use reference::json_schema;
 pub use secret::{KeyError, api_key, fallback_api_key};
 pub use sections::{
-    Ageing, AnthropicVersion, BatchConfig, ContextConfig, ConvergenceConfig, DatabaseConfig, Effort,
-    HttpConfig, JournalConfig, LogConfig, LogFormat, LogLevel, ModelConfig, ModelMode, OutputLimitField,
+    Ageing, AnthropicVersion, ContextConfig, ConvergenceConfig, DatabaseConfig, Effort, HttpConfig,
+    JournalConfig, LogConfig, LogFormat, LogLevel, ModelConfig, ModelMode, OutputLimitField,
     PerspectiveConfig, ProfileName, QueueConfig, ScheduleConfig, SessionConfig, SummaryConfig, Synchronous,
     WindowConfig, WorkerConfig,
 };

@@ -15,6 +15,7 @@ pub mod record;
 pub mod recount;
 pub mod spending;
 pub mod sqlite;
+pub mod update;
 pub mod verify;
 pub mod version;
 
@@ -26,6 +27,7 @@ pub use recall::*;
 pub use record::*;
 pub use recount::*;
 pub use spending::*;
+pub use update::*;
 pub use version::*;
 
 use crate::domain::{

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::record::RunRecord;
+use super::RunRecord;
 use crate::domain::{
     settings::AgentSettings,
     spend::{SpendLimit, Spent},

@@ -24,6 +24,7 @@ mod revise;
 mod rollback;
 mod row;
 mod schedule;
+mod schema;
 mod session;
 mod spending;
 mod summary;
@@ -32,7 +33,6 @@ mod version;
 mod writer;
 
 use std::{
-    cmp::Ordering,
     fs::{File, TryLockError},
     path::{Path, PathBuf},
     str::FromStr,
@@ -43,7 +43,6 @@ use std::{
 use async_trait::async_trait;
 use sqlx::{
     Connection, Row as _, SqliteConnection, SqlitePool,
-    migrate::{Migration, MigrationType, Migrator},
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 use tokio_util::task::TaskTracker;
@@ -66,43 +65,6 @@ use crate::domain::{
     work::{Lease, Reason},
 };
 use writer::Writer;
-
-/// The schema this recapd writes, one entry per migration.
-const MIGRATIONS: [(i64, &str, &str); 9] = [
-    (
-        1,
-        "schema",
-        include_str!("../../migrations/sqlite/0001_schema.sql"),
-    ),
-    (
-        2,
-        "lineage",
-        include_str!("../../migrations/sqlite/0002_lineage.sql"),
-    ),
-    (3, "pins", include_str!("../../migrations/sqlite/0003_pins.sql")),
-    (
-        4,
-        "counts",
-        include_str!("../../migrations/sqlite/0004_counts.sql"),
-    ),
-    (5, "forks", include_str!("../../migrations/sqlite/0005_forks.sql")),
-    (7, "spend", include_str!("../../migrations/sqlite/0007_spend.sql")),
-    (
-        8,
-        "versions",
-        include_str!("../../migrations/sqlite/0008_versions.sql"),
-    ),
-    (
-        9,
-        "recall",
-        include_str!("../../migrations/sqlite/0009_recall.sql"),
-    ),
-    (
-        10,
-        "batches",
-        include_str!("../../migrations/sqlite/0010_batches.sql"),
-    ),
-];
 
 /// How a database is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,7 +111,7 @@ impl SqliteStore {
         let options = options(settings)?;
         let lock = Arc::new(lock(options.get_filename())?);
         let mut connection = SqliteConnection::connect_with(&options).await?;
-        migrate(&mut connection).await?;
+        schema::migrate(&mut connection).await?;
         Self::over(settings, &options, connection, Some(lock)).await
     }
 
@@ -160,7 +122,7 @@ impl SqliteStore {
     pub async fn look(settings: &SqliteSettings) -> StoreResult<Self> {
         let options = options(settings)?.create_if_missing(false);
         let mut connection = SqliteConnection::connect_with(&options).await?;
-        check_schema(&mut connection).await?;
+        schema::check(&mut connection).await?;
         Self::over(settings, &options, connection, None).await
     }
 
@@ -233,48 +195,6 @@ fn lock(database: &Path) -> StoreResult<File> {
             Err(StoreError::Unavailable(format!("{}: {error}", path.display())))
         }
     }
-}
-
-/// Whoever only looks changes nothing, so the schema has to be this recapd's already.
-async fn check_schema(connection: &mut SqliteConnection) -> StoreResult<()> {
-    let sql =
-        "-- sqlite/sqlite.check_schema\nSELECT count(*) FROM sqlite_schema WHERE name = '_sqlx_migrations'";
-    if sqlx::query(sql)
-        .fetch_one(&mut *connection)
-        .await?
-        .try_get::<i64, _>(0)?
-        == 0
-    {
-        return Err(StoreError::Schema("this is not a database of recapd".to_owned()));
-    }
-    let sql = "-- sqlite/sqlite.schema_version\nSELECT coalesce(max(version), 0) FROM _sqlx_migrations WHERE success";
-    let found: i64 = sqlx::query(sql).fetch_one(connection).await?.try_get(0)?;
-    let own = MIGRATIONS.last().map_or(0, |(version, ..)| *version);
-    match found.cmp(&own) {
-        Ordering::Equal => Ok(()),
-        Ordering::Less => Err(StoreError::Schema(format!(
-            "it has version {found}, this recapd needs {own}; `recapd serve` brings it up to date"
-        ))),
-        Ordering::Greater => Err(StoreError::Schema(format!(
-            "it has version {found}, this recapd knows {own}; use the newer recapd that wrote it"
-        ))),
-    }
-}
-
-async fn migrate(connection: &mut SqliteConnection) -> StoreResult<()> {
-    let migrations = MIGRATIONS.into_iter().map(|(version, name, sql)| {
-        Migration::new(
-            version,
-            name.into(),
-            MigrationType::Simple,
-            sqlx::SqlStr::from_static(sql),
-            false,
-        )
-    });
-    Migrator::with_migrations(migrations.collect())
-        .run(connection)
-        .await
-        .map_err(|error| StoreError::Schema(error.to_string()))
 }
 
 #[async_trait]
