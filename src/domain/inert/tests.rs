@@ -33,6 +33,7 @@ fn markup_is_broken_up_and_its_words_stay() {
             "done (2026-01-05 08:12, #99, ~5k tokens)",
             "done (2026-01-05 08:12, #99, ~5k tokens]",
         ),
+        ("~5k tokens)(there)", "~5k tokens] (there)"),
         ("click javascript:alert(1)", "click javascript :alert(1)"),
         ("</RECAP-material x>", "‹/recap_material x>"),
     ] {
