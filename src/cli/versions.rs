@@ -91,6 +91,8 @@ struct Figures {
     tokens: i64,
     created_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    purged_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     content: Option<String>,
 }
 
@@ -106,12 +108,19 @@ impl Figures {
             exchanges: 0,
             tokens: 0,
             created_at: Timestamp(0),
+            purged_at: None,
             content: Some(String::new()),
         }
     }
 
-    fn text(&self) -> &str {
-        self.content.as_deref().unwrap_or_default()
+    fn text(&self) -> Result<&str, Failed> {
+        if self.purged_at.is_some() {
+            return Err(Failed::not_found(format!(
+                "the text of version {} is gone: it held what was forgotten",
+                self.version
+            )));
+        }
+        Ok(self.content.as_deref().unwrap_or_default())
     }
 }
 
@@ -126,6 +135,7 @@ impl From<VersionFigures> for Figures {
             exchanges: figures.exchanges,
             tokens: figures.tokens,
             created_at: figures.created_at,
+            purged_at: figures.purged_at,
             content: None,
         }
     }
@@ -206,7 +216,7 @@ impl Versions {
         })?;
         match (&self.number, found.as_slice()) {
             (Some(_), [one]) if shared.json => output::json(one)?,
-            (Some(_), [one]) => output::text(one.text())?,
+            (Some(_), [one]) => output::text(one.text()?)?,
             (_, all) if shared.json => output::json(&json!({"agent_id": self.agent, "versions": all}))?,
             (_, []) => output::text("(no version yet: nothing has been summarised)")?,
             (_, all) => output::text(&all.iter().map(version_line).collect::<Vec<_>>().join("\n"))?,
@@ -225,8 +235,13 @@ fn version_line(figures: &Figures) -> String {
         0 => String::new(),
         exchanges => format!(" (+{exchanges})"),
     };
+    let gone = if figures.purged_at.is_some() {
+        "  text forgotten"
+    } else {
+        ""
+    };
     format!(
-        "{:>4}  {}  {:<8}  {:>5} tokens  covers {covers}{more}",
+        "{:>4}  {}  {:<8}  {:>5} tokens  covers {covers}{more}{gone}",
         figures.version,
         figures.created_at.format("%Y-%m-%d %H:%M"),
         figures.kind.name(),
@@ -250,7 +265,7 @@ impl Diff {
             let from = source.one(&self.agent, from).await?;
             Ok((from, source.one(&self.agent, to).await?))
         })?;
-        let changes = diff(from.text(), to.text());
+        let changes = diff(from.text()?, to.text()?);
         if shared.json {
             let figures = |of: &Figures| json!({"version": of.version, "kind": of.kind, "tokens": of.tokens, "covers_through": of.covers_through});
             output::json(

@@ -39,6 +39,9 @@ struct Figures {
     tokens: i64,
     as_of: Timestamp,
     created_at: Timestamp,
+    /// Since when its text is gone: it held what was forgotten.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    purged_at: Option<Timestamp>,
 }
 
 /// A page of versions, newest first.
@@ -81,6 +84,7 @@ impl From<VersionFigures> for Figures {
             tokens: figures.tokens,
             as_of: figures.as_of,
             created_at: figures.created_at,
+            purged_at: figures.purged_at,
         }
     }
 }

@@ -38,6 +38,8 @@ pub struct VersionFigures {
     pub as_of: Timestamp,
     /// When it was written.
     pub created_at: Timestamp,
+    /// Since when its text is gone: it held what was forgotten.
+    pub purged_at: Option<Timestamp>,
 }
 
 /// A version of a document.

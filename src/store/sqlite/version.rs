@@ -2,13 +2,16 @@
 
 use sqlx::{Row as _, SqliteConnection, sqlite::SqliteRow};
 
-use super::super::{StoreError, StoreResult, Version, VersionFigures, VersionQuery};
+use super::{
+    super::{StoreError, StoreResult, Version, VersionFigures, VersionQuery},
+    row,
+};
 use crate::domain::{agent::AgentId, summary::version::VersionKind, time::Timestamp};
 
 /// The columns of [`VersionFigures`], as [`figures`] reads them.
 macro_rules! version_columns {
     () => {
-        "version, kind, path, covers_after, covers_through, exchanges, token_count, as_of, created_at"
+        "version, kind, path, covers_after, covers_through, exchanges, token_count, as_of, created_at, purged_at"
     };
 }
 
@@ -51,7 +54,7 @@ pub(super) async fn load(
     let read = |row: SqliteRow| -> StoreResult<Version> {
         Ok(Version {
             figures: figures(&row)?,
-            content: row.try_get(9)?,
+            content: row.try_get(10)?,
         })
     };
     found.map(read).transpose()
@@ -91,5 +94,6 @@ fn figures(row: &SqliteRow) -> StoreResult<VersionFigures> {
         tokens: row.try_get(6)?,
         as_of: Timestamp(row.try_get(7)?),
         created_at: Timestamp(row.try_get(8)?),
+        purged_at: row::time(row, 9)?,
     })
 }

@@ -65,3 +65,25 @@ fn exchanges_messages_and_agents_are_forgotten() {
     );
     assert_eq!(code(&run(&["expand", "coder", "1"])), Some(3));
 }
+
+#[test]
+fn a_version_whose_text_is_gone_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("forget.db");
+    let run = |args: &[&str]| recapd().args(args).arg("--db").arg(&database).output().unwrap();
+    let replay = package_file("examples/two-weeks.jsonl");
+    let output = run(&["replay", "--agent", "coder", replay.to_str().unwrap()]);
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    assert_eq!(code(&run(&["forget", "coder", "#1"])), Some(0));
+    let listed = stdout(&run(&["versions", "coder"]));
+    assert!(listed.contains("text forgotten"), "{listed}");
+    for args in [&["versions", "coder", "1"][..], &["diff", "coder", "1", "2"]] {
+        let output = run(args);
+        assert_eq!(code(&output), Some(3), "{args:?}");
+        assert!(
+            stderr(&output).contains("it held what was forgotten"),
+            "{}",
+            stderr(&output)
+        );
+    }
+}

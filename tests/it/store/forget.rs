@@ -329,6 +329,11 @@ pub(crate) async fn no_hand_brings_back_what_is_forgotten(db: &dyn Backend) {
     assert!(summary(db, "a").await.contains(NEEDLE));
     forget(db, "a", &[2]).await;
     assert!(!summary(db, "a").await.contains(NEEDLE));
+    let purged = db.store().version(&agent("a"), 1).await.unwrap().unwrap();
+    assert_eq!(
+        (purged.content.as_str(), purged.figures.purged_at),
+        ("", Some(minute(200)))
+    );
     let roll_back = RollbackRequest {
         agent: agent("a"),
         version: 1,
