@@ -45,6 +45,7 @@ CREATE TABLE batch_requests (
   CHECK ((state IN ('waiting', 'out')) = (ended_at IS NULL))
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX batch_requests_waiting ON batch_requests (queued_at, agent_id) WHERE state = 'waiting';
+CREATE INDEX batch_requests_open ON batch_requests (agent_id) WHERE ended_at IS NULL;
 CREATE INDEX batch_requests_batch ON batch_requests (batch) WHERE batch IS NOT NULL;
 CREATE INDEX batch_requests_ended ON batch_requests (ended_at) WHERE ended_at IS NOT NULL;
 

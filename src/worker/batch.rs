@@ -82,7 +82,8 @@ impl Worker {
         if let Some(paused) = self.used_up(&lease.agent, run).await? {
             return Ok(Route::Paused(paused));
         }
-        if self.defer(batching, lease, &material).await? {
+        // What was paid for already is told by the run, which a row that waits has none of.
+        if run.model_calls == 0 && self.defer(batching, lease, &material).await? {
             return Ok(Route::Deferred);
         }
         let now = self.parts.clock.now();

@@ -165,22 +165,35 @@ async fn write(
     Ok(done.rows_affected() == 1)
 }
 
+/// Has the row of an agent that waits for an answer from a batch wait no longer: the summary has changed, and nobody asked
+/// about it as it is now.
+pub(super) async fn wait_no_longer(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    now: Timestamp,
+) -> StoreResult<()> {
+    let sql = "-- sqlite/batch.wait_no_longer\nUPDATE summary_update_queue SET deferred_at = NULL, visible_at = ?2, \
+               due_at = min(due_at, ?2) WHERE agent_id = ?1 AND deferred_at IS NOT NULL";
+    sqlx::query(sql)
+        .bind(agent.as_str())
+        .bind(now.0)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
 /// Takes back what hasn't been sent of an agent, since it may hold what is to be forgotten, and has the row wait no
 /// longer. The answer to what has been sent comes late: forgetting has changed the summary's version.
 pub(super) async fn forget(tx: &mut SqliteConnection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let questions = "-- sqlite/batch.forget\nUPDATE batch_requests SET state = 'withdrawn', batch = NULL, ended_at = ?2, \
                      body = '' WHERE agent_id = ?1 AND (state = 'waiting' OR state = 'out' AND batch IN \
                      (SELECT batch FROM provider_batches WHERE state = 'intent'))";
-    let row = "-- sqlite/batch.wait_no_longer\nUPDATE summary_update_queue SET deferred_at = NULL, visible_at = ?2 \
-               WHERE agent_id = ?1 AND deferred_at IS NOT NULL";
-    for sql in [questions, row] {
-        sqlx::query(sql)
-            .bind(agent.as_str())
-            .bind(now.0)
-            .execute(&mut *tx)
-            .await?;
-    }
-    Ok(())
+    sqlx::query(questions)
+        .bind(agent.as_str())
+        .bind(now.0)
+        .execute(&mut *tx)
+        .await?;
+    wait_no_longer(tx, agent, now).await
 }
 
 /// See [`BatchStore::withdraw_question`].
@@ -231,7 +244,9 @@ async fn answered(connection: &mut SqliteConnection, agent: &AgentId) -> StoreRe
 
 /// Notes that a run told what its answer from a batch cost, so that no other does.
 pub(super) async fn account(tx: &mut SqliteConnection, agent: &AgentId, run: &RunRecord) -> StoreResult<()> {
-    let Some(key) = &run.batched else { return Ok(()) };
+    let Some(key) = &run.batched else {
+        return Ok(());
+    };
     let sql = "-- sqlite/batch.account\nUPDATE batch_requests SET accounted_at = ?3 \
                WHERE agent_id = ?1 AND journal_key = ?2 AND accounted_at IS NULL";
     sqlx::query(sql)

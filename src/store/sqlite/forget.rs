@@ -57,15 +57,22 @@ pub(super) async fn forget(tx: &mut SqliteConnection, request: Forget) -> StoreR
     let mut forgotten = Forgotten::default();
     let mut touched: BTreeMap<AgentId, Touched> = BTreeMap::new();
     let mut buried: Vec<Buried> = Vec::new();
+    let mut agents: BTreeSet<AgentId> = BTreeSet::new();
     for target in targets(tx, &line, &request.what).await? {
         let found = find(tx, &target).await?;
-        let Some(first_seq) = found.iter().map(|message| message.seq).min() else {
+        let first_seq = found.iter().map(|message| message.seq).min();
+        let first_seq = first_seq.or(target.seq);
+        let first_seq = first_seq.unwrap_or(target.placed.exchange.first_seq);
+        let sharing = sharers(tx, &target.placed.source, first_seq).await?;
+        // Also where nothing is left to forget: a journal may not have been written anew the last time.
+        agents.extend(sharing.iter().cloned());
+        if found.is_empty() {
             continue;
-        };
+        }
         bury(tx, &request, &target, &found).await?;
         let number = target.placed.exchange.exchange;
         forgotten.exchanges.push(number);
-        for agent in sharers(tx, &target.placed.source, first_seq).await? {
+        for agent in sharing {
             let touched = touched.entry(agent).or_default();
             touched.exchanges.insert(number);
             if target.placed.place != Place::Preamble {
@@ -89,8 +96,8 @@ pub(super) async fn forget(tx: &mut SqliteConnection, request: Forget) -> StoreR
         let (items, versions) = purge.run(tx).await?;
         forgotten.items += items;
         forgotten.versions += versions;
-        forgotten.agents.push(purge.agent.clone());
     }
+    forgotten.agents = agents.into_iter().collect();
     forgotten.messages = i64::try_from(buried.len()).unwrap_or(i64::MAX);
     Ok(forgotten)
 }

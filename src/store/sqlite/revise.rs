@@ -5,7 +5,7 @@ use sqlx::{Row as _, SqliteConnection};
 
 use super::{
     super::{Patch, RunRecord, StoreError, StoreResult},
-    complete, queue, row, summary,
+    batch, complete, queue, row, summary,
 };
 use crate::{
     domain::{
@@ -76,6 +76,7 @@ pub(super) async fn write(tx: &mut SqliteConnection, revision: Revision<'_>) -> 
         ready_at: patch.run.finished_at,
     };
     complete::write_document(tx, &lease, &patch).await?;
+    batch::wait_no_longer(tx, agent, patch.run.finished_at).await?;
     complete::write_version(tx, &lease, &patch).await?;
     note_kind(tx, agent, version + 1, kind).await?;
     let first_item = complete::reserve_items(tx, agent, &patch).await?;

@@ -95,11 +95,24 @@ pub(super) async fn spending(
         .fetch_optional(&mut *tx)
         .await?;
     let settings = found.ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
+    let (own, open) = in_batches(tx, agent).await?;
+    let with = |spent: Spent, calls: i64| Spent {
+        calls: spent.calls.saturating_add(calls),
+        ..spent
+    };
     Ok(Spending {
         settings: row::settings(&settings, 0, agent.as_str())?,
-        agent: of_agent(tx, agent, since).await?,
-        all: of_all(tx, since).await?,
+        agent: with(of_agent(tx, agent, since).await?, own),
+        all: with(of_all(tx, since).await?, open),
     })
+}
+
+/// Questions of the agent, and of all, that wait in batches or are on their way: calls that are as good as made.
+async fn in_batches(tx: &mut SqliteConnection, agent: &AgentId) -> StoreResult<(i64, i64)> {
+    let sql = "-- sqlite/spending.in_batches\nSELECT coalesce(sum(agent_id = ?1), 0), count(*) FROM batch_requests \
+               WHERE ended_at IS NULL";
+    let row = sqlx::query(sql).bind(agent.as_str()).fetch_one(tx).await?;
+    Ok((row.try_get(0)?, row.try_get(1)?))
 }
 
 async fn of_agent(tx: &mut SqliteConnection, agent: &AgentId, since: Timestamp) -> StoreResult<Spent> {

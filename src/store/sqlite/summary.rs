@@ -308,6 +308,18 @@ pub(super) async fn journal(
     answer: JournalledAnswer,
     now: Timestamp,
 ) -> StoreResult<()> {
+    let asked_at = now.plus_ms(-FORGET_WAIT_MS);
+    journal_of(tx, (agent, key), answer, now, asked_at).await
+}
+
+/// As [`journal`], of an answer that was asked for at `asked_at` at the earliest: it may hold what was forgotten since.
+pub(super) async fn journal_of(
+    tx: &mut SqliteConnection,
+    (agent, key): (AgentId, String),
+    answer: JournalledAnswer,
+    now: Timestamp,
+    asked_at: Timestamp,
+) -> StoreResult<()> {
     let sql = "-- sqlite/summary.journal\nINSERT INTO model_answers (agent_id, journal_key, answer, input_tokens, \
                output_tokens, created_at) SELECT agent_id, ?2, ?3, ?4, ?5, ?6 FROM agents WHERE agent_id = ?1 \
                AND coalesce(forgotten_at, 0) <= ?7 \
@@ -321,7 +333,7 @@ pub(super) async fn journal(
         .bind(answer.input_tokens)
         .bind(answer.output_tokens)
         .bind(now.0)
-        .bind(now.plus_ms(-FORGET_WAIT_MS).0)
+        .bind(asked_at.0)
         .execute(tx)
         .await?;
     Ok(())

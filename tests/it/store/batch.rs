@@ -5,11 +5,12 @@ use recapd::{
         agent::AgentId,
         batch::BatchState,
         redaction::Redactor,
+        summary::{compaction::SummaryPolicy, edit::ItemEdit},
         time::{HOUR_MS, MINUTE_MS, Timestamp},
         work::{Lease, Reason},
     },
     store::{
-        Fence, Forget, Forgettable, Prune, StoreError,
+        EditRequest, Fence, Forget, Forgettable, Prune, StoreError,
         batch::{
             BatchClosed, BatchEnd, BatchFigures, BatchMove, BatchQuestion, BatchReply, Gather, OpenBatch,
         },
@@ -210,6 +211,71 @@ pub(crate) async fn what_is_forgotten_is_not_sent(db: &dyn Backend) {
     let leases = db.store().claim(claim("d", 9, minute(6))).await.unwrap();
     assert_eq!(leases.len(), 2);
     clean(db, &a).await;
+}
+
+pub(crate) async fn a_hand_ends_the_wait(db: &dyn Backend) {
+    let agent = with_pending(db, "a", 3).await;
+    let lease = the_lease(db, minute(1)).await;
+    let material = db.store().material(&lease, ALL).await.unwrap();
+    let update = patch(&material, items(&material), minute(1));
+    db.store().complete(&lease, update).await.unwrap();
+    db.store().append(append(&agent, turns(5..=8))).await.unwrap();
+    let lease = the_lease(db, minute(200)).await;
+    let asked = question(db, &lease).await;
+    assert!(
+        db.batches()
+            .defer(&lease, asked, UNTIL, minute(200))
+            .await
+            .unwrap()
+    );
+    let pin = EditRequest {
+        agent: agent.clone(),
+        item: 1,
+        edit: ItemEdit {
+            pinned: Some(true),
+            ..ItemEdit::default()
+        },
+        policy: SummaryPolicy::default(),
+        now: minute(201),
+    };
+    db.store().edit_item(pin).await.unwrap();
+    assert_eq!(the_lease(db, minute(201)).await.agent, agent);
+    clean(db, &agent).await;
+}
+
+pub(crate) async fn what_counts_is_when_a_question_was_asked(db: &dyn Backend) {
+    let (a, _) = (
+        deferred(db, "a", minute(20)).await,
+        deferred(db, "b", minute(20)).await,
+    );
+    db.raw("UPDATE agents SET forgotten_at = created_at WHERE agent_id = 'a'")
+        .await;
+    db.raw(
+        "UPDATE agents SET forgotten_at = (SELECT max(queued_at) FROM batch_requests) WHERE agent_id = 'b'",
+    )
+    .await;
+    let batch = gathered(db, minute(21)).await;
+    let results = vec![reply("key-a-0", Ok("{}")), reply("key-b-0", Ok("{}"))];
+    let closed = db
+        .batches()
+        .close_batch(batch.batch, end(results, minute(30)))
+        .await;
+    let closed = closed.unwrap();
+    assert_eq!((closed.answered, closed.late), (1, 1));
+    assert!(db.batches().batched_answer(&a).await.unwrap().is_some());
+}
+
+pub(crate) async fn an_answer_ends_a_pause(db: &dyn Backend) {
+    deferred(db, "a", minute(1)).await;
+    let batch = gathered(db, minute(2)).await;
+    db.raw("UPDATE summary_update_queue SET paused_until = visible_at, paused_for = 'spend.calls_per_day', deferred_at = NULL")
+        .await;
+    let results = vec![reply("key-a-0", Ok("{}"))];
+    db.batches()
+        .close_batch(batch.batch, end(results, minute(3)))
+        .await
+        .unwrap();
+    the_lease(db, minute(3)).await;
 }
 
 pub(crate) async fn a_batch_takes_the_oldest_within_limits(db: &dyn Backend) {

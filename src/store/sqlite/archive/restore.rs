@@ -10,7 +10,7 @@ use super::super::{
     },
     agent,
     append::write,
-    fork, lineage, queue, session,
+    fork, hold, lineage, queue, session,
 };
 use crate::domain::{
     agent::AgentId,
@@ -193,6 +193,9 @@ async fn restore_part(
             if ledger.summarized_through < covered_through {
                 return Err(JournalError::Summarised { seq: record.seq }.into());
             }
+            // A document that a rebuild holds tells of what is set aside now.
+            hold::release(tx, &request.agent, 0, true).await?;
+            lineage::void_lease(tx, &request.agent, request.now).await?;
         }
         Some((_, Step::Pin(seq))) => drop(lineage::pins::pin(tx, &request.agent, *seq).await?),
         Some((_, Step::Unpin(seq))) => drop(lineage::pins::unpin(tx, &request.agent, *seq).await?),

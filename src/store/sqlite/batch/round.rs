@@ -62,7 +62,12 @@ async fn withdraw_outdated(tx: &mut SqliteConnection, now: Timestamp) -> StoreRe
                body = '' WHERE r.state = 'waiting' AND NOT EXISTS (SELECT 1 FROM agents a \
                JOIN summaries s ON s.agent_id = a.agent_id WHERE a.agent_id = r.agent_id \
                AND s.version = r.version AND a.summarized_through = r.covers_after)";
-    sqlx::query(sql).bind(now.0).execute(tx).await?;
+    sqlx::query(sql).bind(now.0).execute(&mut *tx).await?;
+    // Whose question is gone waits for nothing.
+    let rows = "-- sqlite/round.wake_outdated\nUPDATE summary_update_queue AS q SET visible_at = min(visible_at, ?1), \
+                due_at = min(due_at, ?1), deferred_at = NULL WHERE deferred_at IS NOT NULL AND lease_token IS NULL \
+                AND NOT EXISTS (SELECT 1 FROM batch_requests r WHERE r.agent_id = q.agent_id AND r.ended_at IS NULL)";
+    sqlx::query(rows).bind(now.0).execute(tx).await?;
     Ok(())
 }
 
@@ -248,7 +253,8 @@ async fn journal(
         input_tokens: reply.input_tokens,
         output_tokens: reply.output_tokens,
     };
-    summary::journal(tx, agent.clone(), reply.key.clone(), answer, now).await
+    // Whether anything was forgotten since it was asked is known.
+    summary::journal_of(tx, (agent.clone(), reply.key.clone()), answer, now, now).await
 }
 
 /// An answer that nobody uses was paid for all the same.
@@ -297,7 +303,8 @@ struct Out {
 
 async fn out(tx: &mut SqliteConnection, batch: i64) -> StoreResult<Vec<Out>> {
     let sql = "-- sqlite/round.out\nSELECT r.agent_id, r.journal_key, \
-               s.version = r.version AND a.summarized_through = r.covers_after, r.provider, r.model FROM batch_requests r \
+               s.version = r.version AND a.summarized_through = r.covers_after \
+               AND coalesce(a.forgotten_at, 0) < r.queued_at, r.provider, r.model FROM batch_requests r \
                JOIN agents a ON a.agent_id = r.agent_id JOIN summaries s ON s.agent_id = r.agent_id \
                WHERE r.batch = ?1 AND r.state = 'out' ORDER BY r.queued_at, r.agent_id";
     let found = sqlx::query(sql).bind(batch).fetch_all(tx).await?;
@@ -341,11 +348,15 @@ async fn settle(
     Ok(())
 }
 
-/// Makes the row visible that waited, unless another question of its agent is still on its way.
+/// Makes the row visible that waited, for an answer or for the next day, unless another question about the summary as it
+/// is now is still on its way.
 async fn wake(tx: &mut SqliteConnection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
-    let sql = "-- sqlite/round.wake\nUPDATE summary_update_queue SET visible_at = ?2, due_at = ?2, deferred_at = NULL \
-               WHERE agent_id = ?1 AND deferred_at IS NOT NULL AND lease_token IS NULL AND NOT EXISTS \
-               (SELECT 1 FROM batch_requests r WHERE r.agent_id = ?1 AND r.state IN ('waiting', 'out'))";
+    let sql = "-- sqlite/round.wake\nUPDATE summary_update_queue SET visible_at = ?2, due_at = ?2, deferred_at = NULL, \
+               paused_until = NULL, paused_for = NULL \
+               WHERE agent_id = ?1 AND (deferred_at IS NOT NULL OR paused_until IS NOT NULL) AND lease_token IS NULL \
+               AND NOT EXISTS (SELECT 1 FROM batch_requests r JOIN agents a ON a.agent_id = r.agent_id \
+               JOIN summaries s ON s.agent_id = r.agent_id WHERE r.agent_id = ?1 AND r.ended_at IS NULL \
+               AND s.version = r.version AND a.summarized_through = r.covers_after)";
     sqlx::query(sql)
         .bind(agent.as_str())
         .bind(now.0)

@@ -66,11 +66,15 @@ impl Purge<'_> {
 
     async fn forget_counts(&self, tx: &mut SqliteConnection) -> StoreResult<()> {
         let seqs: Vec<i64> = self.buried.iter().map(|message| message.seq).collect();
+        // A fork and its parent give the same numbers to different messages.
         let sql = "-- sqlite/forget.counts\nDELETE FROM recounts WHERE agent_id = ?1 \
-                   AND seq IN (SELECT value FROM json_each(?2))";
+                   AND seq IN (SELECT value FROM json_each(?2)) AND EXISTS (SELECT 1 FROM exchange_log e \
+                   JOIN json_each(?3) n ON n.value = e.exchange WHERE e.agent_id = ?1 \
+                   AND recounts.seq BETWEEN e.first_seq AND e.last_seq)";
         sqlx::query(sql)
             .bind(self.agent.as_str())
             .bind(serde_json::json!(seqs).to_string())
+            .bind(serde_json::json!(self.touched.exchanges).to_string())
             .execute(tx)
             .await?;
         Ok(())
@@ -166,10 +170,11 @@ impl Purge<'_> {
         Ok(count)
     }
 
-    /// The items in force that stand for one of these exchanges: inherited ones, or the agent's own.
+    /// The items that stand for one of these exchanges: inherited ones, which a rollback may bring back; or the agent's own,
+    /// those in force.
     async fn items(&self, tx: &mut SqliteConnection, inherited: bool) -> StoreResult<Vec<i64>> {
         let sql = "-- sqlite/forget.items\nSELECT i.item FROM summary_items i WHERE i.agent_id = ?1 \
-                   AND i.removed_version IS NULL AND (i.source_agent_id IS NOT NULL) = ?3 \
+                   AND (i.removed_version IS NULL OR ?3) AND (i.source_agent_id IS NOT NULL) = ?3 \
                    AND EXISTS (SELECT 1 FROM summary_item_ranges r \
                    JOIN json_each(?2) n ON n.value BETWEEN r.first_exchange AND r.last_exchange \
                    WHERE r.agent_id = i.agent_id AND r.item = i.item) ORDER BY i.item";
@@ -230,7 +235,7 @@ impl Purge<'_> {
 
     async fn blank_removed(&self, tx: &mut SqliteConnection) -> StoreResult<()> {
         let sql = "-- sqlite/forget.blank_removed\nUPDATE summary_items SET text = ?3, brief = ?3, gist = ?3 \
-                   WHERE agent_id = ?1 AND removed_version IS NOT NULL AND EXISTS (SELECT 1 FROM summary_item_ranges r \
+                   WHERE agent_id = ?1 AND removed_version IS NOT NULL AND source_agent_id IS NULL AND EXISTS (SELECT 1 FROM summary_item_ranges r \
                    JOIN json_each(?2) n ON n.value BETWEEN r.first_exchange AND r.last_exchange \
                    WHERE r.agent_id = summary_items.agent_id AND r.item = summary_items.item)";
         sqlx::query(sql)

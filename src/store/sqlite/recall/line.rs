@@ -165,7 +165,7 @@ async fn load(tx: &mut SqliteConnection, agent: &AgentId, exchange: i64) -> Stor
         "(SELECT min(w.version) FROM summary_versions w WHERE w.agent_id = e.agent_id ",
         "AND w.covers_after < e.exchange AND e.exchange <= w.covers_through AND NOT EXISTS ",
         "(SELECT 1 FROM summary_versions r WHERE r.agent_id = w.agent_id AND r.version > w.version ",
-        "AND r.rewind_seq IS NOT NULL AND r.covers_through < e.exchange)) ",
+        "AND r.kind <> 'update' AND r.covers_through < e.exchange)) ",
         "FROM exchange_log e WHERE e.agent_id = ?1 AND e.exchange = ?2"
     );
     let found = sqlx::query(sql)
