@@ -73,7 +73,7 @@ macro_rules! every_test {
                 after_a_recount_the_window_is_as_if_lived, what_was_learned_is_kept;
             batch: a_question_waits_without_a_lease, the_same_state_is_asked_about_once,
                 an_urgent_row_is_not_deferred, only_urgency_ends_the_wait, a_lost_lease_defers_nothing,
-                a_question_can_be_taken_back, what_is_forgotten_is_not_sent, a_hand_ends_the_wait,
+                a_question_can_be_taken_back, what_is_forgotten_is_not_sent, a_hand_ends_the_wait, an_answer_that_nobody_used_is_told,
                 what_counts_is_when_a_question_was_asked, an_answer_ends_a_pause, a_batch_takes_the_oldest_within_limits, outdated_questions_are_withdrawn,
                 a_batch_is_looked_at_by_one, a_batch_moves_only_from_where_it_is, an_answer_is_journalled_and_wakes,
                 a_late_answer_is_dropped_and_told, a_batch_closes_once, what_ended_is_pruned, batches_are_counted;

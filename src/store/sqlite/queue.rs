@@ -317,8 +317,21 @@ pub(super) struct RunOutcome<'a> {
     pub(super) error: Option<&'a AttemptError>,
 }
 
-/// Writes the run of one attempt.
+/// Keeps what an attempt did. What a batch's answer cost is told once, also of one that nobody used.
 pub(super) async fn record_run(
+    tx: &mut SqliteConnection,
+    lease: &Lease,
+    outcome: &str,
+    run: &RunRecord,
+    details: RunOutcome<'_>,
+) -> StoreResult<()> {
+    insert_run(tx, lease, outcome, run, details).await?;
+    batch::account(tx, &lease.agent, run).await?;
+    batch::account_unused(tx, &lease.agent, run.finished_at).await
+}
+
+/// Writes the row of a run.
+pub(super) async fn insert_run(
     tx: &mut SqliteConnection,
     lease: &Lease,
     outcome: &str,
@@ -358,5 +371,5 @@ pub(super) async fn record_run(
         .bind(run.batched.is_some())
         .execute(&mut *tx)
         .await?;
-    batch::account(tx, &lease.agent, run).await
+    Ok(())
 }

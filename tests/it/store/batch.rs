@@ -448,6 +448,25 @@ pub(crate) async fn a_late_answer_is_dropped_and_told(db: &dyn Backend) {
     clean(db, &agent).await;
 }
 
+pub(crate) async fn an_answer_that_nobody_used_is_told(db: &dyn Backend) {
+    let agent = deferred(db, "a", minute(1)).await;
+    let batch = gathered(db, minute(2)).await;
+    let results = vec![reply("key-a-0", Ok("{}"))];
+    db.batches()
+        .close_batch(batch.batch, end(results, minute(3)))
+        .await
+        .unwrap();
+    let lease = the_lease(db, minute(3)).await;
+    let material = db.store().material(&lease, ALL).await.unwrap();
+    let update = patch(&material, items(&material), minute(3));
+    db.store().complete(&lease, update).await.unwrap();
+    let told = "SELECT cost_microusd FROM update_runs WHERE outcome = 'superseded' AND batched = 1 AND input_tokens = 100";
+    assert_eq!(db.number(told).await, Some(7));
+    let accounted = "SELECT count(*) FROM batch_requests WHERE accounted_at IS NOT NULL";
+    assert_eq!(db.number(accounted).await, Some(1));
+    clean(db, &agent).await;
+}
+
 pub(crate) async fn a_batch_closes_once(db: &dyn Backend) {
     deferred(db, "a", minute(1)).await;
     let batch = gathered(db, minute(2)).await;

@@ -267,6 +267,12 @@ async fn record_unused(
     if reply.input_tokens + reply.output_tokens == 0 {
         return Ok(());
     }
+    let (nobody, run) = unused(question, reply, now);
+    queue::record_run(tx, &nobody, "superseded", &run, RunOutcome::default()).await
+}
+
+/// The run of an answer that nobody used. Nobody holds a lease while a question is out.
+fn unused(question: &Out, reply: &BatchReply, now: Timestamp) -> (Lease, RunRecord) {
     let run = RunRecord {
         started_at: now,
         finished_at: now,
@@ -279,7 +285,6 @@ async fn record_unused(
         truncated: false,
         batched: Some(reply.key.clone()),
     };
-    // Nobody holds a lease while a question is out.
     let nobody = Lease {
         agent: question.agent.clone(),
         token: 0,
@@ -289,7 +294,7 @@ async fn record_unused(
         reasons: 0,
         ready_at: now,
     };
-    queue::record_run(tx, &nobody, "superseded", &run, RunOutcome::default()).await
+    (nobody, run)
 }
 
 /// A question that is out, and whether somebody waits for its answer.
@@ -362,6 +367,40 @@ async fn wake(tx: &mut SqliteConnection, agent: &AgentId, now: Timestamp) -> Sto
         .bind(now.0)
         .execute(tx)
         .await?;
+    Ok(())
+}
+
+/// Tells what answers cost that came in time and were used by no update: the summary has moved on without them.
+pub(in super::super) async fn account_unused(
+    tx: &mut SqliteConnection,
+    agent: &AgentId,
+    now: Timestamp,
+) -> StoreResult<()> {
+    let sql = "-- sqlite/round.unaccounted\nSELECT r.journal_key, r.provider, r.model, r.cost_microusd, \
+               coalesce(m.input_tokens, 0), coalesce(m.output_tokens, 0) FROM batch_requests r \
+               JOIN agents a ON a.agent_id = r.agent_id JOIN summaries s ON s.agent_id = r.agent_id \
+               LEFT JOIN model_answers m ON m.agent_id = r.agent_id AND m.journal_key = r.journal_key \
+               WHERE r.agent_id = ?1 AND r.state = 'answered' AND r.accounted_at IS NULL \
+               AND (s.version <> r.version OR a.summarized_through <> r.covers_after)";
+    for row in sqlx::query(sql).bind(agent.as_str()).fetch_all(&mut *tx).await? {
+        let question = Out {
+            agent: agent.clone(),
+            key: row.try_get(0)?,
+            provider: row.try_get(1)?,
+            model: row.try_get(2)?,
+            is_current: false,
+        };
+        let reply = BatchReply {
+            key: question.key.clone(),
+            answer: Ok(String::new()),
+            input_tokens: row.try_get(4)?,
+            output_tokens: row.try_get(5)?,
+            cost_microusd: row.try_get(3)?,
+        };
+        let (nobody, run) = unused(&question, &reply, now);
+        queue::insert_run(tx, &nobody, "superseded", &run, RunOutcome::default()).await?;
+        super::account(tx, agent, &run).await?;
+    }
     Ok(())
 }
 
