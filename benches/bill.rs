@@ -14,12 +14,14 @@
 //! - The model is called wherever it speaks next. A message's tokens are those of its JSON, in o200k.
 //! - recapd's worker takes as long as three model calls; until then digests stand for what left the window.
 
+#[path = "measure/conversation.rs"]
+mod conversation;
 #[path = "measure/place.rs"]
 mod place;
 #[path = "measure/table.rs"]
 mod table;
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use anyhow::Context as _;
 use place::Place;
@@ -34,10 +36,7 @@ use recapd::{
         tokens::{TokenCounter, count_message},
         window::{Budget, Window},
     },
-    formats::{
-        file::FileReader,
-        outgoing::{RequestFormat, render},
-    },
+    formats::outgoing::{RequestFormat, render},
     tokenizer::{self, BytesCounter},
 };
 use serde_json::Value;
@@ -53,8 +52,6 @@ const CACHED_TOKENS_MIN: i64 = 1_024;
 const BREAKPOINTS: usize = 3;
 /// Model calls that an update of the summary takes.
 const UPDATE_CALLS: u32 = 3;
-/// Messages of a run that only shows that the program still works.
-const QUICK_MESSAGES: usize = 200;
 
 /// Whose cache it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,19 +225,7 @@ impl Bill {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let given = std::env::args()
-        .skip(1)
-        .find(|argument| !argument.starts_with('-'));
-    let file = given.map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/two-weeks.jsonl")),
-        PathBuf::from,
-    );
-    let mut messages: Vec<Message> = FileReader::open(&file, None)?
-        .filter_map(|record| record.ok().map(|record| record.message))
-        .collect();
-    if !std::env::args().any(|argument| argument == "--bench") {
-        messages.truncate(QUICK_MESSAGES);
-    }
+    let mut messages = conversation::given()?;
     // A message without a time was said when the one before it was.
     let mut at = Timestamp(0);
     for message in &mut messages {

@@ -11,13 +11,12 @@
 //! - Beside it stands what rewriting costs at recapd's own updates, which are fewer, and whose material is cut.
 //! - Tokens are counted in o200k, and prices are those of `prices.toml`, without a cache; batches cost half.
 
+#[path = "measure/conversation.rs"]
+mod conversation;
 #[path = "measure/table.rs"]
 mod table;
 
-use std::{
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use recapd::{
@@ -32,7 +31,6 @@ use recapd::{
         tokens::{TokenCounter, count_message},
         window::{Budget, Window},
     },
-    formats::file::FileReader,
     llm::{ChatModel, LlmError, ModelAnswer, ModelRequest},
     store::{Store, sqlite::SqliteStore},
     tokenizer,
@@ -44,8 +42,6 @@ use table::Table;
 const PLAIN_BATCH: i64 = 3;
 /// Whose prices are taken.
 const PRICED: &str = "claude-haiku-5-5";
-/// Messages of a run that only shows that the program still works.
-const QUICK_MESSAGES: usize = 200;
 /// The three texts of an item have about so many words.
 const ITEM_WORDS: [usize; 3] = [45, 18, 7];
 
@@ -145,19 +141,7 @@ struct Lived {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let given = std::env::args()
-        .skip(1)
-        .find(|argument| !argument.starts_with('-'));
-    let file = given.map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/two-weeks.jsonl")),
-        PathBuf::from,
-    );
-    let mut messages: Vec<Message> = FileReader::open(&file, None)?
-        .filter_map(|record| record.ok().map(|record| record.message))
-        .collect();
-    if !std::env::args().any(|argument| argument == "--bench") {
-        messages.truncate(QUICK_MESSAGES);
-    }
+    let messages = conversation::given()?;
     let counter = tokenizer::counter_for("openai", "gpt-5");
     let all: i64 = messages
         .iter()

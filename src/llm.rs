@@ -17,6 +17,8 @@ pub mod counting;
 mod discreet;
 mod envelope;
 mod fault;
+#[cfg(test)]
+mod fixtures;
 pub mod gemini;
 pub mod http;
 pub mod limits;

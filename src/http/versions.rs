@@ -16,7 +16,7 @@ use super::{
     problem::Problem,
 };
 use crate::{
-    domain::{agent::AgentId, summary::version::VersionKind, time::Timestamp},
+    domain::agent::AgentId,
     keeper::RevisedReply,
     store::{Store, StoreError, StoreResult, Version, VersionFigures, VersionQuery},
 };
@@ -27,27 +27,10 @@ const MARKDOWN: &str = "text/markdown";
 const LIMIT: i64 = 50;
 const LIMIT_MAX: i64 = 200;
 
-/// A version in figures.
-#[derive(Serialize)]
-struct Figures {
-    version: i64,
-    kind: VersionKind,
-    path: String,
-    covers_after: i64,
-    covers_through: i64,
-    exchanges: i64,
-    tokens: i64,
-    as_of: Timestamp,
-    created_at: Timestamp,
-    /// Since when its text is gone: it held what was forgotten.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    purged_at: Option<Timestamp>,
-}
-
 /// A page of versions, newest first.
 #[derive(Serialize)]
 pub(super) struct Page {
-    versions: Vec<Figures>,
+    versions: Vec<VersionFigures>,
     /// Where the next page begins; none on the last one.
     next_cursor: Option<i64>,
 }
@@ -56,7 +39,7 @@ pub(super) struct Page {
 #[derive(Serialize)]
 struct Shown {
     #[serde(flatten)]
-    figures: Figures,
+    figures: VersionFigures,
     content: String,
 }
 
@@ -71,23 +54,6 @@ struct Target {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Nothing {}
-
-impl From<VersionFigures> for Figures {
-    fn from(figures: VersionFigures) -> Self {
-        Self {
-            version: figures.version,
-            kind: figures.kind,
-            path: figures.path,
-            covers_after: figures.covers_after,
-            covers_through: figures.covers_through,
-            exchanges: figures.exchanges,
-            tokens: figures.tokens,
-            as_of: figures.as_of,
-            created_at: figures.created_at,
-            purged_at: figures.purged_at,
-        }
-    }
-}
 
 /// Lists the versions that are kept.
 pub(super) async fn list(
@@ -107,7 +73,7 @@ pub(super) async fn list(
     let found = app.parts.store.versions(&agent, query).await?;
     let shown = usize::try_from(limit).unwrap_or(usize::MAX);
     let has_more = found.len() > shown;
-    let versions: Vec<Figures> = found.into_iter().take(shown).map(Figures::from).collect();
+    let versions: Vec<VersionFigures> = found.into_iter().take(shown).collect();
     let last = versions.last().map(|version| version.version);
     Ok(Json(Page {
         versions,
@@ -130,7 +96,6 @@ pub(super) async fn read(
         let kind = [("content-type", "text/markdown; charset=utf-8")];
         (vary, kind, content).into_response()
     } else {
-        let figures = figures.into();
         (vary, Json(Shown { figures, content })).into_response()
     })
 }

@@ -1,5 +1,7 @@
 //! Versions of a summary and what a hand does to them: requests and rows, without a word of SQL.
 
+use serde::Serialize;
+
 use crate::domain::{
     agent::AgentId,
     summary::{compaction::SummaryPolicy, edit::ItemEdit, item::Item, version::VersionKind},
@@ -18,7 +20,7 @@ pub struct VersionQuery {
 }
 
 /// A version of a document, but for its text.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct VersionFigures {
     /// Its number.
     pub version: i64,
@@ -39,6 +41,7 @@ pub struct VersionFigures {
     /// When it was written.
     pub created_at: Timestamp,
     /// Since when its text is gone: it held what was forgotten.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub purged_at: Option<Timestamp>,
 }
 

@@ -4,32 +4,11 @@ use super::*;
 use crate::{
     clock::ManualClock,
     domain::{prompt::Prompt, reply},
-    llm::{Cause, Fault},
+    llm::{
+        Cause, Fault,
+        fixtures::{Answer, Told},
+    },
 };
-
-type Answer = Result<ModelAnswer, LlmError>;
-
-/// Gives its answers in order, the last one first; then none ever.
-struct Told(Mutex<Vec<Answer>>);
-
-#[async_trait]
-impl ChatModel for Told {
-    fn provider(&self) -> &'static str {
-        "told"
-    }
-
-    fn model(&self) -> &'static str {
-        "so"
-    }
-
-    async fn answer(&self, _: &ModelRequest) -> Answer {
-        let next = self.0.lock().unwrap().pop();
-        match next {
-            Some(answer) => answer,
-            None => std::future::pending().await,
-        }
-    }
-}
 
 fn down() -> Answer {
     Err(LlmError::Transient(Fault::new(

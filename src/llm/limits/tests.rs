@@ -4,31 +4,8 @@ use super::*;
 use crate::{
     clock::ManualClock,
     domain::{prompt::Prompt, reply, time::Timestamp},
+    llm::fixtures::{Answer, Told},
 };
-
-type Answer = Result<ModelAnswer, LlmError>;
-
-/// Gives its answers in order; then none ever.
-struct Told(Mutex<Vec<Answer>>);
-
-#[async_trait]
-impl ChatModel for Told {
-    fn provider(&self) -> &'static str {
-        "told"
-    }
-
-    fn model(&self) -> &'static str {
-        "so"
-    }
-
-    async fn answer(&self, _: &ModelRequest) -> Answer {
-        let next = self.0.lock().unwrap().pop();
-        match next {
-            Some(answer) => answer,
-            None => std::future::pending().await,
-        }
-    }
-}
 
 fn request() -> ModelRequest {
     ModelRequest {

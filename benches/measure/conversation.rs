@@ -1,0 +1,26 @@
+//! The conversation that a bench is asked to reckon with.
+
+use std::path::PathBuf;
+
+use recapd::{domain::message::Message, formats::file::FileReader};
+
+/// Messages of a run that only shows that the program still works.
+const QUICK_MESSAGES: usize = 200;
+
+/// That of the file on the command line, or of the shipped example; the beginning of it where nobody measures.
+pub(crate) fn given() -> anyhow::Result<Vec<Message>> {
+    let given = std::env::args()
+        .skip(1)
+        .find(|argument| !argument.starts_with('-'));
+    let file = given.map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/two-weeks.jsonl")),
+        PathBuf::from,
+    );
+    let mut messages: Vec<Message> = FileReader::open(&file, None)?
+        .filter_map(|record| record.ok().map(|record| record.message))
+        .collect();
+    if !std::env::args().any(|argument| argument == "--bench") {
+        messages.truncate(QUICK_MESSAGES);
+    }
+    Ok(messages)
+}
