@@ -167,10 +167,10 @@ async fn both_schemas_have_the_same_columns() {
     let only_here = columns
         .iter()
         .filter(|&(name, column)| sqlite.get(name) != Some(column));
-    let only_there = sqlite
+    let besides = sqlite
         .iter()
         .filter(|&(name, column)| columns.get(name) != Some(column));
-    let different: Vec<_> = only_here.chain(only_there).collect();
+    let different: Vec<_> = only_here.chain(besides).collect();
     assert!(different.is_empty(), "{different:#?}");
 }
 
