@@ -33,7 +33,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use crate::domain::{prompt::Prompt, transcript::Transcript};
+use crate::domain::{agent::AgentId, prompt::Prompt, transcript::Transcript};
 
 /// What a model is asked.
 #[derive(Clone, Debug)]
@@ -44,6 +44,8 @@ pub struct ModelRequest {
     pub transcripts: Vec<Transcript>,
     /// The most tokens the answer may have.
     pub output_tokens_max: i64,
+    /// For whom it is asked again if it has to wait: that agent's turn is kept.
+    pub agent: Option<AgentId>,
 }
 
 /// What a model answers. Tokens are counted as the provider bills them, and 0 where it doesn't say.

@@ -125,7 +125,7 @@ impl Worker {
     ) -> Result<Vec<ItemDraft>, CondenseError> {
         let Question { exchanges, asked, .. } = *question;
         let mut limits = self.settings.prompt;
-        let mut request = self.request(exchanges, limits);
+        let mut request = self.request(&hold.lease.agent, exchanges, limits);
         let mut answer = loop {
             match self.call(model, hold, &request, run).await {
                 // One exchange can't be divided, but it can be told in fewer words.
@@ -135,7 +135,7 @@ impl Worker {
                     let chars = request.prompt.user.len().min(limits.material_chars_max);
                     limits.material_chars_max = (chars / 2).max(MATERIAL_CHARS_MIN);
                     debug!(agent_id = %hold.lease.agent, chars = limits.material_chars_max, "update.material_halved");
-                    request = self.request(exchanges, limits);
+                    request = self.request(&hold.lease.agent, exchanges, limits);
                 }
                 answer => break answer?,
             }

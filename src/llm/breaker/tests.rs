@@ -43,6 +43,7 @@ async fn a_failing_provider_is_left_alone_and_asked_again() {
         },
         transcripts: Vec::new(),
         output_tokens_max: 1,
+        agent: None,
     };
     let ask = async || breaker.answer(&request).await;
     let rests = |wait_s| LlmError::Waiting {
@@ -113,6 +114,7 @@ async fn a_probe_that_is_given_up_makes_way_for_the_next() {
         },
         transcripts: Vec::new(),
         output_tokens_max: 1,
+        agent: None,
     };
     assert!(breaker.answer(&request).await.is_err());
     clock.advance_ms(30_000);
