@@ -137,6 +137,8 @@ pub struct Fault {
     pub cause: Cause,
     /// When the provider said to come back, if it did.
     pub retry_after: Option<Duration>,
+    /// For how long the provider is left alone from now on, if it is: an outage, and no failure of this request.
+    pub outage: Option<Duration>,
     /// What happened.
     pub message: String,
 }
@@ -178,6 +180,7 @@ impl Fault {
         Self {
             cause,
             retry_after: None,
+            outage: None,
             message: message.into(),
         }
     }
@@ -190,6 +193,14 @@ impl LlmError {
             Self::Transient(fault) => fault.retry_after,
             Self::RateLimited { retry_after, .. } => *retry_after,
             Self::Waiting { wait, .. } => Some(*wait),
+            _ => None,
+        }
+    }
+
+    /// For how long the provider is left alone after this failure, if it is.
+    pub fn outage(&self) -> Option<Duration> {
+        match self {
+            Self::Transient(fault) => fault.outage,
             _ => None,
         }
     }

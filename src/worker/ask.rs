@@ -209,6 +209,9 @@ impl Worker {
                 let class = reason(error.class());
                 let class = ProviderErrorClass::from_reason(class).unwrap_or(ProviderErrorClass::Server);
                 metrics.failed(model.provider(), model.model(), class, took);
+                if error.outage().is_some() {
+                    warn!(agent_id = %hold.lease.agent, provider = model.provider(), model = model.model(), %error, "llm.outage");
+                }
             }
         }
         if is_model {
