@@ -10,7 +10,7 @@ use crate::{
         agent::AgentId,
         price::Usage,
         reply::Answer,
-        spend::{Spent, day_start, next_day},
+        spend::{SpendLimit, Spent, day_start, next_day},
         summary::item::{ItemDraft, Origin},
     },
     llm::{ChatModel, LlmError, ModelAnswer, ModelRequest, Wait, offline::OFFLINE},
@@ -240,11 +240,26 @@ impl Worker {
         };
         let limits = &self.settings.spend;
         let (by_agent, by_all) = (spending.agent.plus(so_far), spending.all.plus(so_far));
-        let limit = limits.used_up(&spending.settings, by_agent, by_all);
+        let limit = limits
+            .used_up(&spending.settings, by_agent, by_all)
+            .or_else(|| self.lacks_price(agent, limits.are_in_dollars(&spending.settings)));
         Ok(limit.map(|limit| Paused {
             limit,
             until: next_day(now),
         }))
+    }
+
+    /// Nothing is asked in the dark: under a limit in dollars every model that may be asked needs a price.
+    fn lacks_price(&self, agent: &AgentId, is_in_dollars: bool) -> Option<SpendLimit> {
+        let first = &self.parts.model;
+        let mut all = std::iter::once(first).chain(first.fallbacks());
+        let unpriced = all
+            .find(|model| {
+                origin(model.as_ref()) == Origin::Model && self.settings.prices.of(model.model()).is_none()
+            })
+            .filter(|_| is_in_dollars)?;
+        warn!(agent_id = %agent, model = unpriced.model(), cure = SpendLimit::Price.key(), "spend.price_needed");
+        Some(SpendLimit::Price)
     }
 
     fn bill(&self, model: &dyn ChatModel, tokens: ProviderTokens, run: &mut RunRecord) {
