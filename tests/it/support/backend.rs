@@ -7,10 +7,10 @@ use std::{
 
 use async_trait::async_trait;
 use recapd::store::{
-    Store,
+    SqlStore, Store,
     archive::Archive,
     batch::BatchStore,
-    sqlite::{SqliteSettings, SqliteStore, Synchronous},
+    sqlite::{SqliteSettings, Synchronous},
 };
 use sqlx::{AssertSqlSafe, Connection as _, Row as _, SqliteConnection, sqlite::SqliteConnectOptions};
 use tempfile::TempDir;
@@ -94,14 +94,14 @@ pub(crate) fn assert_same(before: &str, after: &str, what: &str) {
 
 /// SQLite on a temporary file.
 pub(crate) struct SqliteBackend {
-    store: Arc<SqliteStore>,
+    store: Arc<SqlStore>,
     past: Mutex<SqliteConnection>,
     _folder: TempDir,
 }
 
 impl SqliteBackend {
     /// The store, as what histories are imported into.
-    pub(crate) fn target(&self) -> Arc<SqliteStore> {
+    pub(crate) fn target(&self) -> Arc<SqlStore> {
         Arc::clone(&self.store)
     }
 
@@ -110,7 +110,7 @@ impl SqliteBackend {
         log_statements();
         let folder = TempDir::new().unwrap();
         let settings = sqlite_settings(&folder);
-        let store = Arc::new(SqliteStore::open(&settings).await.unwrap());
+        let store = Arc::new(SqlStore::open(&settings.clone().into()).await.unwrap());
         // Without foreign keys: to be broken is what the data is here for.
         let options: SqliteConnectOptions = settings.url.parse().unwrap();
         let past = SqliteConnection::connect_with(&options.foreign_keys(false))
@@ -151,15 +151,15 @@ fn log_statements() {
 #[async_trait]
 impl Backend for SqliteBackend {
     fn store(&self) -> Arc<dyn Store> {
-        Arc::<SqliteStore>::clone(&self.store)
+        Arc::<SqlStore>::clone(&self.store)
     }
 
     fn archive(&self) -> Arc<dyn Archive> {
-        Arc::<SqliteStore>::clone(&self.store)
+        Arc::<SqlStore>::clone(&self.store)
     }
 
     fn batches(&self) -> Arc<dyn BatchStore> {
-        Arc::<SqliteStore>::clone(&self.store)
+        Arc::<SqlStore>::clone(&self.store)
     }
 
     async fn raw(&self, sql: &str) -> u64 {
