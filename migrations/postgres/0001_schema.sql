@@ -13,7 +13,7 @@ CREATE TABLE agents (
   -- A forked agent's own messages are numbered from behind those of the agent it came from, and one more, so that none
   -- of them follows an inherited exchange and could join it.
   fork_seq             bigint      NOT NULL DEFAULT 0,
-  settings             jsonb       NOT NULL DEFAULT '{}',  -- what this agent overrides in the configuration
+  settings             json        NOT NULL DEFAULT '{}',  -- json keeps its bytes; what this agent overrides in the configuration
   created_at           timestamptz NOT NULL,
   updated_at           timestamptz NOT NULL,
   paused_at            timestamptz,

@@ -213,7 +213,9 @@ async fn sqlite_columns() -> BTreeMap<String, Column> {
 async fn sqlite() -> (SqliteConnection, TempDir) {
     let folder = TempDir::new().unwrap();
     let settings = sqlite_settings(&folder);
-    recapd::store::sqlite::SqliteStore::open(&settings).await.unwrap();
+    recapd::store::SqlStore::open(&settings.clone().into())
+        .await
+        .unwrap();
     (SqliteConnection::connect(&settings.url).await.unwrap(), folder)
 }
 

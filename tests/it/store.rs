@@ -173,6 +173,7 @@ macro_rules! on {
 
 mod run {
     every_test!(on!(on_sqlite, crate::support::backend::SqliteBackend::fresh));
+    every_test!(on!(on_postgres, crate::support::backend::PostgresBackend::fresh));
 }
 
 /// An agent of which so many exchanges have left the window; the next one fills it.
@@ -259,4 +260,9 @@ fn every_statement_runs(database: &str) {
 #[test]
 fn every_statement_runs_on_sqlite() {
     every_statement_runs("sqlite");
+}
+
+#[test]
+fn every_statement_runs_on_postgres() {
+    every_statement_runs("postgres");
 }

@@ -64,7 +64,7 @@ async fn add_messages(
     let sql = sql!(
         "-- sql/exchange.add_messages\nSELECT m.seq, m.format, m.payload, coalesce(r.tokens, m.tokens), \
                m.said_at, m.kind, e.exchange \
-               FROM exchange_log e CROSS JOIN message_log m ON m.agent_id = e.source_agent_id \
+               FROM exchange_log e {join} message_log m ON m.agent_id = e.source_agent_id \
                AND m.seq BETWEEN e.first_seq AND e.last_seq AND m.exchange = e.exchange \
                LEFT JOIN recounts r ON r.agent_id = e.agent_id AND r.seq = m.seq \
                WHERE e.agent_id = $1 AND e.exchange BETWEEN $2 AND $3 AND e.set_aside_at IS NULL \
@@ -155,8 +155,8 @@ pub(super) async fn last_said(
     // Exchanges are walked from the newest on, and no further than the limit asks for.
     let sql = sql!(
         "-- sql/exchange.last_said\nSELECT m.seq, m.format, m.payload, m.tokens, m.said_at, m.kind, e.exchange \
-               FROM agents a CROSS JOIN exchange_log e ON e.agent_id = a.agent_id AND e.exchange > a.last_exchange - $3 \
-               CROSS JOIN message_log m ON m.agent_id = e.source_agent_id \
+               FROM agents a {join} exchange_log e ON e.agent_id = a.agent_id AND e.exchange > a.last_exchange - $3 \
+               {join} message_log m ON m.agent_id = e.source_agent_id \
                AND m.seq BETWEEN e.first_seq AND e.last_seq AND m.exchange = e.exchange \
                WHERE a.agent_id = $1 AND e.set_aside_at IS NULL AND e.role = 'exchange' AND m.speaker IS NOT NULL \
                AND m.kind IN ('user', 'assistant') AND m.speaker NOT IN (SELECT value FROM {each_text}($4{::jsonb})) \

@@ -176,8 +176,8 @@ async fn bury(tx: &mut Connection, request: &Forget, target: &Target, found: &[B
 /// The agents that share the messages of `source` from number `seq` on: itself and what was forked since.
 async fn sharers(tx: &mut Connection, source: &AgentId, seq: i64) -> StoreResult<Vec<AgentId>> {
     let sql = sql!(
-        "-- sql/forget.sharers\nWITH RECURSIVE family (agent_id) AS (SELECT $1 \
-               UNION SELECT a.agent_id FROM family f CROSS JOIN agents a ON a.parent_agent_id = f.agent_id \
+        "-- sql/forget.sharers\nWITH RECURSIVE family (agent_id) AS (SELECT agent_id FROM agents WHERE agent_id = $1 \
+               UNION SELECT a.agent_id FROM family f {join} agents a ON a.parent_agent_id = f.agent_id \
                WHERE a.fork_seq > $2) SELECT agent_id FROM family ORDER BY agent_id"
     );
     let found = query(sql).bind(source.as_str()).bind(seq).fetch_all(tx).await?;

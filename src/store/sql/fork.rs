@@ -82,7 +82,7 @@ async fn copy_agent(
                created_at, updated_at, as_of, last_seq, fork_seq, last_exchange, newest_exchange, last_item, session, \
                first_exchange, tokens_before_window, summarized_through, pending_since, budget_tokens, \
                max_messages, preamble_exchange, recount_before) SELECT $2, project_id, agent_id, $3, settings, $5, $5, as_of, \
-               last_seq + (last_seq > 0), last_seq + (last_seq > 0), last_exchange, newest_exchange, last_item, session, \
+               last_seq + CASE WHEN last_seq > 0 THEN 1 ELSE 0 END, last_seq + CASE WHEN last_seq > 0 THEN 1 ELSE 0 END, last_exchange, newest_exchange, last_item, session, \
                first_exchange, tokens_before_window - $4, summarized_through, \
                CASE WHEN pending_since IS NOT NULL THEN $5 END, budget_tokens, max_messages, preamble_exchange, \
                recount_before \

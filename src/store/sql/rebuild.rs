@@ -93,7 +93,7 @@ async fn own_items(tx: &mut Connection, agent: &AgentId, through: i64) -> StoreR
     let sql = sql!(
         "-- sql/rebuild.own_items\nSELECT i.item, i.origin = 'edited' OR i.pinned = {true} FROM summary_items i \
                LEFT JOIN summary_item_ranges r ON r.agent_id = i.agent_id AND r.item = i.item \
-               WHERE i.agent_id = $1 AND i.removed_version IS NULL GROUP BY i.item \
+               WHERE i.agent_id = $1 AND i.removed_version IS NULL GROUP BY i.item, i.origin, i.pinned \
                HAVING coalesce(max(r.last_exchange) > $2, {true}) ORDER BY i.item"
     );
     let found = query(sql)

@@ -172,7 +172,7 @@ async fn oldest(tx: &mut Connection, agent: &AgentId, pinned: bool) -> StoreResu
 /// The message of that number in the agent's live history. A forked agent's may be an ancestor's.
 async fn find(tx: &mut Connection, agent: &AgentId, seq: i64) -> StoreResult<Option<Found>> {
     let sql = sql!(
-        "-- sql/pins.find\nWITH RECURSIVE line (agent_id) AS (SELECT $1 UNION SELECT a.parent_agent_id \
+        "-- sql/pins.find\nWITH RECURSIVE line (agent_id) AS (SELECT agent_id FROM agents WHERE agent_id = $1 UNION SELECT a.parent_agent_id \
                FROM agents a JOIN line ON a.agent_id = line.agent_id WHERE a.parent_agent_id IS NOT NULL) \
                SELECT m.agent_id, m.exchange, e.session, coalesce(r.tokens, m.tokens), m.kind FROM line JOIN message_log m \
                ON m.agent_id = line.agent_id AND m.seq = $2 JOIN exchange_log e ON e.agent_id = $1 \
