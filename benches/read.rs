@@ -34,7 +34,7 @@ use tokio::{
     task::JoinSet,
     time::Instant,
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// Slices in which each target is measured.
 const SLICES: u32 = 8;
@@ -247,7 +247,16 @@ async fn serve(
     stop: &CancellationToken,
 ) -> anyhow::Result<SocketAddr> {
     let parts = &place.parts;
-    let state = HttpState::new(parts, stop.clone());
+    let state = HttpState {
+        keeper: parts.keeper.clone(),
+        projects: Arc::clone(&parts.projects),
+        snapshots: Arc::clone(&parts.snapshots),
+        store: Arc::clone(&parts.store),
+        metrics: parts.metrics.clone(),
+        clock: Arc::clone(&parts.clock),
+        stop: stop.clone(),
+        writes: TaskTracker::new(),
+    };
     let router = http::router(state, HttpSettings::from(&Config::default()));
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;

@@ -57,7 +57,6 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 
 use crate::{
-    assembly::Parts,
     clock::Clock,
     config::Config,
     domain::{
@@ -92,22 +91,6 @@ pub struct HttpState {
     pub stop: CancellationToken,
     /// Writes that go on although their clients went away; to be waited for before the daemon ends.
     pub writes: TaskTracker,
-}
-
-impl HttpState {
-    /// The interface's share of a daemon's `parts`, which ends at `stop`.
-    pub fn new(parts: &Parts, stop: CancellationToken) -> Self {
-        Self {
-            keeper: parts.keeper.clone(),
-            snapshots: Arc::clone(&parts.snapshots),
-            projects: Arc::clone(&parts.projects),
-            store: Arc::clone(&parts.store),
-            metrics: parts.metrics.clone(),
-            clock: Arc::clone(&parts.clock),
-            stop,
-            writes: TaskTracker::new(),
-        }
-    }
 }
 
 /// How the interface behaves.

@@ -4,6 +4,7 @@ use std::{process::ExitCode, sync::Arc};
 
 use anyhow::Context as _;
 use clap::Args;
+use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
 use super::{exit::Failed, open};
@@ -123,7 +124,16 @@ fn start(lifecycle: &Lifecycle, parts: &Parts, config: &Config, listener: tokio:
         async move { keeper.index(soft).await }
     });
     lifecycle.spawn_vital("snapshots", parts.clone().follow_changes(soft.clone()));
-    let state = HttpState::new(parts, soft.clone());
+    let state = HttpState {
+        keeper: parts.keeper.clone(),
+        projects: Arc::clone(&parts.projects),
+        snapshots: Arc::clone(&parts.snapshots),
+        store: Arc::clone(&parts.store),
+        metrics: parts.metrics.clone(),
+        clock: Arc::clone(&parts.clock),
+        stop: soft.clone(),
+        writes: TaskTracker::new(),
+    };
     let writes = state.writes.clone();
     let router = http::router(state, HttpSettings::from(config));
     lifecycle.spawn_vital("http", async move {

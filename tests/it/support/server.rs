@@ -59,9 +59,17 @@ impl Server {
             "test",
             7,
         );
-        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let state = HttpState::new(&parts, stop.clone());
-        let writes = state.writes.clone();
+        let (stop, tasks, writes) = (CancellationToken::new(), TaskTracker::new(), TaskTracker::new());
+        let state = HttpState {
+            keeper: parts.keeper.clone(),
+            projects: Arc::clone(&parts.projects),
+            snapshots: Arc::clone(&parts.snapshots),
+            store: Arc::clone(&parts.store),
+            metrics: parts.metrics.clone(),
+            clock: Arc::clone(&parts.clock),
+            stop: stop.clone(),
+            writes: writes.clone(),
+        };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = http::router(state, (&config).into());
