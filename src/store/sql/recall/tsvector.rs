@@ -4,7 +4,7 @@
 //! other daemons pass over, and moves their marks with the words. The text of vectors and queries is made here and not by
 //! a text search configuration, so that words are the same as on SQLite whatever the server is set to.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use futures::TryStreamExt as _;
 use serde::Serialize;
@@ -85,7 +85,7 @@ async fn index_some(tx: &mut Connection, messages_max: i64) -> StoreResult<i64> 
         .filter(|message| locked.contains(&message.agent_id))
         .collect();
     write(tx, &messages).await?;
-    release(tx, &locked).await?;
+    release(tx, &locked, &messages).await?;
     Ok(i64::try_from(messages.len()).unwrap_or(i64::MAX))
 }
 
@@ -156,7 +156,7 @@ async fn write(tx: &mut Connection, messages: &[Indexed]) -> StoreResult<()> {
 }
 
 /// Agents that have caught up are pending no more; the others have their next turn behind those that wait.
-async fn release(tx: &mut Connection, agents: &[String]) -> StoreResult<()> {
+async fn release(tx: &mut Connection, agents: &[String], indexed: &[Indexed]) -> StoreResult<()> {
     let done = sql!(
         "-- postgres/recall.done\nDELETE FROM recall_pending p \
                WHERE p.agent_id IN (SELECT value FROM jsonb_array_elements_text($1::jsonb)) \
@@ -167,11 +167,9 @@ async fn release(tx: &mut Connection, agents: &[String]) -> StoreResult<()> {
         "-- postgres/recall.again\nUPDATE recall_pending SET turn = nextval('recall_turn') \
                WHERE agent_id IN (SELECT value FROM jsonb_array_elements_text($1::jsonb))"
     );
-    for sql in [done, again] {
-        query(sql)
-            .bind(json!(agents).to_string())
-            .execute(&mut *tx)
-            .await?;
+    let served: BTreeSet<&str> = indexed.iter().map(|message| message.agent_id.as_str()).collect();
+    for (sql, agents) in [(done, json!(agents)), (again, json!(served))] {
+        query(sql).bind(agents.to_string()).execute(&mut *tx).await?;
     }
     Ok(())
 }
@@ -199,7 +197,9 @@ fn vector(agent: &str, said: &str) -> String {
     let mut text = who(agent);
     for (word, places) in places {
         // The words hold nothing but letters and digits, so that none of them can end the quotation.
-        text.push_str(&format!(" '{word}'"));
+        text.push_str(" '");
+        text.push_str(&word);
+        text.push('\'');
         if !places.is_empty() {
             text.push(':');
             text.push_str(&places.join(","));
@@ -235,7 +235,7 @@ fn term(term: &Term) -> String {
     format!("({}{open})", words.join(" <-> "))
 }
 
-/// What the index is asked: the terms, and within them what a hit is ranked by.
+/// What the index is asked for, and what a hit is ranked by.
 fn expression(wanted: &Query, wish: Wish) -> String {
     let terms: Vec<String> = wanted.terms().iter().map(term).collect();
     terms.join(match wish {
