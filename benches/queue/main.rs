@@ -6,7 +6,6 @@
 //! and a round runs everybody once, so that the ratios are those of neighbours in time. Beside the time stands the
 //! processors' time, of the server and the client together: it counts what a row costs, however busy the machine is.
 
-mod group;
 #[path = "../measure/mod.rs"]
 mod measure;
 mod peer;
@@ -25,7 +24,7 @@ use statements::How;
 /// Rows that a run works off; where they are taken singly it gets fewer, see [`Entrant::share`].
 const ROWS: u32 = 20_000;
 /// Rounds; one more before them warms up and isn't counted.
-const ROUNDS: u32 = 9;
+const ROUNDS: u32 = 7;
 /// Who asks at the same time, each over a connection of its own.
 const WORKERS: u32 = 10;
 /// Rows in a lot.
@@ -141,7 +140,6 @@ async fn main() -> anyhow::Result<()> {
 
 const SINGLE: &str = "recapd's statements, one at a time";
 const FLUSHED: &str = "recapd's statements, one at a time, claims flushed";
-const GROUPED: &str = "recapd's statements, one at a time, grouped by the process";
 const LOTS: &str = "recapd's statements, lots of 100";
 const STORE_SINGLE: &str = "recapd's store, one at a time";
 const STORE_LOTS: &str = "recapd's store, claims of 100, settled singly";
@@ -156,7 +154,7 @@ const PAIRS: [(&str, &str); 8] = [
     (STORE_LOTS, GRAPHILE_SINGLE),
     (SINGLE, GRAPHILE_SINGLE),
     (FLUSHED, GRAPHILE_SINGLE),
-    (GROUPED, GRAPHILE_SINGLE),
+    (STORE_SINGLE, BOSS_SINGLE),
     (SINGLE, BOSS_SINGLE),
     (LOTS, GRAPHILE_LOTS),
     (LOTS, BOSS_LOTS),
@@ -173,7 +171,6 @@ fn entrants(folder: &std::path::Path) -> Vec<Entrant> {
         Entrant::new(STORE_SINGLE, Side::Store(1), 4),
         Entrant::new(STORE_LOTS, Side::Store(LOT), 4),
         Entrant::new(FLUSHED, Side::Statements(How::SingleFlushed), 4),
-        Entrant::new(GROUPED, Side::Statements(How::Grouped), 4),
         Entrant::new(BOSS_SINGLE, peer("pgboss.mjs", "single"), 40),
         Entrant::new(LOTS, Side::Statements(How::Lots), 1),
         Entrant::new(GRAPHILE_LOTS, peer("graphile.mjs", "lots"), 1),

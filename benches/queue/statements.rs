@@ -12,7 +12,6 @@ use tokio::{task::JoinSet, time::Instant};
 
 use crate::{
     LOT, WORKERS,
-    group::Group,
     server::{Database, own_processor_time},
     tokens::Tokens,
 };
@@ -32,9 +31,6 @@ pub(crate) enum How {
     Single,
     /// The same, but each claim waits until it is on disk.
     SingleFlushed,
-    /// Each worker asks for one row and completes one row, and is answered singly; questions that wait at the same time
-    /// go to the server together.
-    Grouped,
     /// Each worker claims a lot and completes it by one statement.
     Lots,
 }
@@ -65,18 +61,13 @@ pub(crate) async fn fill(database: &Database, rows: u32) -> anyhow::Result<()> {
 pub(crate) async fn drain(database: &Database, how: How, rows: u32) -> anyhow::Result<(Duration, Duration)> {
     let (before, start) = (own_processor_time(), Instant::now());
     let queue = Queue::new(database, how);
-    let groups = (
-        Group::start(queue.clone(), claims),
-        Group::start(queue.clone(), completions),
-    );
     let mut workers = JoinSet::new();
     for _ in 0..WORKERS {
-        let (queue, groups) = (queue.clone(), groups.clone());
+        let queue = queue.clone();
         workers.spawn(async move {
             match how {
                 How::Single | How::SingleFlushed => queue.by_lots(1).await,
                 How::Lots => queue.by_lots(i64::from(LOT)).await,
-                How::Grouped => grouped(&groups.0, &groups.1).await,
             }
         });
     }
@@ -92,26 +83,6 @@ pub(crate) async fn drain(database: &Database, how: How, rows: u32) -> anyhow::R
     anyhow::ensure!(queue.left().await? == 0, "rows are left");
     queue.pool.close().await;
     Ok((took, processor))
-}
-
-/// One worker whose questions are put together with the others'.
-async fn grouped(claims: &Group<(), Option<Lease>>, completions: &Group<Lease, bool>) -> anyhow::Result<u64> {
-    let mut completed = 0;
-    while let Some(lease) = claims.ask(()).await? {
-        anyhow::ensure!(completions.ask(lease).await?, "a lease was lost");
-        completed += 1;
-    }
-    Ok(completed)
-}
-
-async fn claims(queue: Queue, questions: Vec<()>) -> anyhow::Result<Vec<Option<Lease>>> {
-    let mut leases = queue.claim(i64::try_from(questions.len())?).await?.into_iter();
-    Ok(questions.iter().map(|()| leases.next()).collect())
-}
-
-async fn completions(queue: Queue, leases: Vec<Lease>) -> anyhow::Result<Vec<bool>> {
-    let done = queue.complete(&leases).await?;
-    Ok(leases.iter().map(|lease| done.contains(&lease.token)).collect())
 }
 
 /// The queue's statements, over connections that are made when they are needed.
