@@ -32,7 +32,7 @@ use recapd::{
         window::{Budget, Window},
     },
     llm::{ChatModel, LlmError, ModelAnswer, ModelRequest},
-    store::{Store, sqlite::SqliteStore},
+    store::{SqlStore, Store},
     tokenizer,
 };
 use serde_json::json;
@@ -168,7 +168,7 @@ async fn live(
     config.queue.debounce_ms = 0;
     config.database.url = format!("sqlite:{}", folder.path().join("condense.db").display());
     config.database.synchronous = Synchronous::Off;
-    let store = Arc::new(SqliteStore::open(&assembly::sqlite_settings(&config.database)).await?);
+    let store = Arc::new(SqlStore::open(&assembly::database_settings(&config.database)).await?);
     let model = Arc::new(UsualModel {
         counter,
         calls: Mutex::default(),

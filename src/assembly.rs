@@ -28,9 +28,10 @@ use crate::{
     schedule::{Schedule, ScheduleSettings},
     snapshot::{Snapshots, project::ProjectSnapshots},
     store::{
-        AppendRules, MaterialLimits, Store, StoreResult,
+        AppendRules, DatabaseSettings, MaterialLimits, Store, StoreResult,
         archive::Archive,
         batch::BatchStore,
+        postgres::{self, PostgresSettings},
         sqlite::{SqliteSettings, Synchronous},
     },
     telemetry::metrics::Metrics,
@@ -218,7 +219,15 @@ pub fn redactor(config: &Config) -> Redactor {
 }
 
 /// How the database is opened.
-pub fn sqlite_settings(config: &config::DatabaseConfig) -> SqliteSettings {
+pub fn database_settings(config: &config::DatabaseConfig) -> DatabaseSettings {
+    if config.is_postgres() {
+        postgres_settings(config).into()
+    } else {
+        sqlite_settings(config).into()
+    }
+}
+
+fn sqlite_settings(config: &config::DatabaseConfig) -> SqliteSettings {
     SqliteSettings {
         url: config.url.clone(),
         readers: config.readers,
@@ -229,6 +238,17 @@ pub fn sqlite_settings(config: &config::DatabaseConfig) -> SqliteSettings {
             config::Synchronous::Normal => Synchronous::Normal,
             config::Synchronous::Off => Synchronous::Off,
         },
+    }
+}
+
+fn postgres_settings(config: &config::DatabaseConfig) -> PostgresSettings {
+    PostgresSettings {
+        url: config.url.clone(),
+        read_url: Some(config.read_url.clone()).filter(|url| !url.is_empty()),
+        connections: config.connections,
+        acquire_timeout_ms: config.busy_timeout_ms,
+        statement_timeout_ms: config.statement_timeout_ms,
+        clock: postgres::Clock::Database,
     }
 }
 

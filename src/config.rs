@@ -9,6 +9,7 @@
 
 mod batch;
 mod check;
+mod database;
 mod environment;
 mod error;
 mod fallback;
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 pub use batch::BatchConfig;
 pub use check::Violation;
+pub use database::{DatabaseConfig, Synchronous};
 pub use environment::{Environment, from_process_environment};
 pub use error::{ConfigError, Origin, Problem};
 pub use fallback::{FallbackConfig, FallbackMode};
@@ -33,10 +35,9 @@ pub use loader::{Entry, Loaded, Loader, SYSTEM_FILE};
 pub use reference::json_schema;
 pub use secret::{KeyError, api_key, fallback_api_key};
 pub use sections::{
-    Ageing, AnthropicVersion, ContextConfig, ConvergenceConfig, DatabaseConfig, Effort, HttpConfig,
-    JournalConfig, LogConfig, LogFormat, LogLevel, ModelConfig, ModelMode, OutputLimitField,
-    PerspectiveConfig, ProfileName, QueueConfig, ScheduleConfig, SessionConfig, SummaryConfig, Synchronous,
-    WindowConfig, WorkerConfig,
+    Ageing, AnthropicVersion, ContextConfig, ConvergenceConfig, Effort, HttpConfig, JournalConfig, LogConfig,
+    LogFormat, LogLevel, ModelConfig, ModelMode, OutputLimitField, PerspectiveConfig, ProfileName,
+    QueueConfig, ScheduleConfig, SessionConfig, SummaryConfig, WindowConfig, WorkerConfig,
 };
 pub use spend::{PricesError, SpendConfig, shipped_prices};
 

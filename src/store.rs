@@ -9,11 +9,13 @@
 pub mod archive;
 pub mod batch;
 pub mod forget;
+pub mod postgres;
 mod project;
 pub mod recall;
 pub mod record;
 pub mod recount;
 pub mod spending;
+mod sql;
 pub mod sqlite;
 pub mod update;
 pub mod verify;
@@ -27,6 +29,7 @@ pub use recall::*;
 pub use record::*;
 pub use recount::*;
 pub use spending::*;
+pub use sql::{DatabaseSettings, SqlStore};
 pub use update::*;
 pub use version::*;
 

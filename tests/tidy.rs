@@ -140,7 +140,7 @@ fn is_label(line: &str) -> bool {
                 .chars()
                 .all(|c| c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit())
     };
-    let name = ["-- sqlite/", "-- postgres/", "-- shared/"]
+    let name = ["-- sql/", "-- sqlite/", "-- postgres/"]
         .iter()
         .find_map(|prefix| line.strip_prefix(prefix));
     name.and_then(|name| name.trim_end().split_once('.'))

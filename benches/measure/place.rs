@@ -7,7 +7,7 @@ use recapd::{
     clock::SystemClock,
     config::{Config, Synchronous},
     llm::offline::OfflineModel,
-    store::sqlite::SqliteStore,
+    store::SqlStore,
 };
 use tempfile::TempDir;
 
@@ -32,7 +32,7 @@ pub(crate) async fn open(
     configure(&mut config);
     config.database.url = format!("sqlite:{}", folder.path().join(DATABASE).display());
     config.database.synchronous = synchronous;
-    let store = SqliteStore::open(&assembly::sqlite_settings(&config.database)).await?;
+    let store = SqlStore::open(&assembly::database_settings(&config.database)).await?;
     let model = Arc::new(OfflineModel);
     let parts = Parts::new(&config, Arc::new(store), model, Arc::new(SystemClock), "bench", 0);
     Ok(Place { folder, parts })

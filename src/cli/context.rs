@@ -18,7 +18,7 @@ use crate::{
     domain::{agent::AgentId, context::Alternation},
     formats::outgoing::RequestFormat,
     snapshot,
-    store::{Store, sqlite::SqliteStore},
+    store::{SqlStore, Store},
     tokenizer,
 };
 
@@ -109,7 +109,7 @@ impl Context {
         let options = settings
             .expanded(&config.basis())
             .context_options(config.context.options());
-        let shared: Arc<dyn Store> = Arc::<SqliteStore>::clone(&store);
+        let shared: Arc<dyn Store> = Arc::<SqlStore>::clone(&store);
         let keeper = assembly::keeper_alone(config, shared, Arc::new(SystemClock)).await?;
         let counter = keeper.counter_of(&self.agent).await?;
         let reply = material.build(self.query(), options, counter.as_ref());

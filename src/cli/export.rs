@@ -18,9 +18,8 @@ use crate::{
     domain::agent::AgentId,
     journal::export::{ExportError, export},
     store::{
-        Store as _,
+        SqlStore, Store as _,
         archive::{Archive, ArchiveError},
-        sqlite::SqliteStore,
     },
 };
 
@@ -73,12 +72,7 @@ impl Export {
     }
 
     /// The file appears, whole, when all is written.
-    async fn write_file(
-        &self,
-        store: &SqliteStore,
-        path: &Path,
-        bar: &ProgressBar,
-    ) -> Result<Exported, Failed> {
+    async fn write_file(&self, store: &SqlStore, path: &Path, bar: &ProgressBar) -> Result<Exported, Failed> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let wrote = || format!("writing {}", path.display());
         let mut file =
@@ -91,7 +85,7 @@ impl Export {
 
     async fn write_all(
         &self,
-        store: &SqliteStore,
+        store: &SqlStore,
         out: &mut (dyn Write + Send),
         bar: &ProgressBar,
     ) -> Result<Exported, Failed> {
@@ -109,7 +103,7 @@ impl Export {
 
     async fn write_agents(
         &self,
-        store: &SqliteStore,
+        store: &SqlStore,
         out: &mut (dyn Write + Send),
         bar: &ProgressBar,
     ) -> Result<Exported, Stop> {
@@ -131,7 +125,7 @@ impl Export {
         Ok(exported)
     }
 
-    async fn count_messages(&self, store: &SqliteStore) -> Result<u64, Failed> {
+    async fn count_messages(&self, store: &SqlStore) -> Result<u64, Failed> {
         let (mut messages, mut known) = (0, HashSet::new());
         for agent in &self.agents {
             if store.agent(agent).await?.is_none() {
@@ -170,7 +164,7 @@ impl From<Failed> for Stop {
 
 /// `agent` and those it was forked from, the eldest first, as far as they aren't `known` yet.
 async fn family(
-    store: &SqliteStore,
+    store: &SqlStore,
     agent: &AgentId,
     known: &mut HashSet<AgentId>,
 ) -> Result<Vec<AgentId>, Failed> {
@@ -197,7 +191,7 @@ async fn write_agent(
 impl Exported {
     async fn add_family(
         &mut self,
-        store: &SqliteStore,
+        store: &SqlStore,
         agent: &AgentId,
         known: &mut HashSet<AgentId>,
         out: &mut (dyn Write + Send),

@@ -28,7 +28,7 @@ use crate::{
         journal::{Head, Line},
     },
     journal::import::{self, ImportError, Imported},
-    store::{Store, StoreError, archive::ArchiveError, sqlite::SqliteStore},
+    store::{SqlStore, Store, StoreError, archive::ArchiveError},
 };
 
 /// Refusals that are named one by one, per file.
@@ -83,14 +83,14 @@ impl Import {
     }
 
     /// The import, and the database that it writes to, if it does.
-    async fn open(&self, config: &Config) -> Result<(import::Import, Option<Arc<SqliteStore>>), Failed> {
-        let settings = assembly::sqlite_settings(&config.database);
+    async fn open(&self, config: &Config) -> Result<(import::Import, Option<Arc<SqlStore>>), Failed> {
+        let settings = assembly::database_settings(&config.database);
         let clock = Arc::new(SystemClock);
         if !self.dry_run {
-            let store = Arc::new(SqliteStore::open(&settings).await?);
+            let store = Arc::new(SqlStore::open(&settings).await?);
             return Ok((import::Import::new(Arc::clone(&store) as _, clock), Some(store)));
         }
-        match SqliteStore::look(&settings).await {
+        match SqlStore::look(&settings).await {
             Ok(store) => Ok((import::Import::dry(Some(Arc::new(store)), clock), None)),
             // There is no database yet: everything would be new.
             Err(StoreError::Unavailable(_)) => Ok((import::Import::dry(None, clock), None)),

@@ -18,7 +18,7 @@ use crate::{
     config::Config,
     domain::{agent::AgentId, lineage::Step},
     keeper::{ForkReply, Keeper, StepReply},
-    store::{Store, StoreError, sqlite::SqliteStore},
+    store::{SqlStore, Store, StoreError},
 };
 
 #[derive(Debug, Args)]
@@ -146,11 +146,11 @@ pub(super) async fn open(config: &Config, agent: &AgentId) -> Result<Keeper, Fai
 pub(super) async fn open_with_store(
     config: &Config,
     agent: &AgentId,
-) -> Result<(Keeper, Arc<SqliteStore>), Failed> {
+) -> Result<(Keeper, Arc<SqlStore>), Failed> {
     // A database that isn't there is not made.
     open::look(config).await?;
-    let settings = assembly::sqlite_settings(&config.database);
-    let store = SqliteStore::open(&settings).await.map_err(|error| match error {
+    let settings = assembly::database_settings(&config.database);
+    let store = SqlStore::open(&settings).await.map_err(|error| match error {
         StoreError::InUse(_) => {
             let hint = "ask the daemon that runs there: --server http://127.0.0.1:7411";
             Failed::new(UNAVAILABLE, anyhow::anyhow!("{error}; {hint}"))
@@ -161,7 +161,7 @@ pub(super) async fn open_with_store(
     if store.agent(agent).await?.is_none() {
         return Err(open::unknown(store.as_ref(), agent).await);
     }
-    let shared: Arc<dyn Store> = Arc::<SqliteStore>::clone(&store);
+    let shared: Arc<dyn Store> = Arc::<SqlStore>::clone(&store);
     let keeper = assembly::keeper_alone(config, shared, Arc::new(SystemClock)).await?;
     Ok((keeper, store))
 }

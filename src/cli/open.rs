@@ -9,7 +9,7 @@ use crate::{
     config::{self, Config, Environment},
     domain::agent::AgentId,
     llm::ChatModel,
-    store::{Store, StoreError, sqlite::SqliteStore},
+    store::{SqlStore, Store, StoreError},
 };
 
 /// Runs a command's future on a runtime of its own.
@@ -34,9 +34,9 @@ pub(super) fn models(
 }
 
 /// Opens the database of the configuration beside a daemon that may be running.
-pub(super) async fn look(config: &Config) -> Result<SqliteStore, Failed> {
-    let settings = assembly::sqlite_settings(&config.database);
-    SqliteStore::look(&settings).await.map_err(|error| {
+pub(super) async fn look(config: &Config) -> Result<SqlStore, Failed> {
+    let settings = assembly::database_settings(&config.database);
+    SqlStore::look(&settings).await.map_err(|error| {
         let url = &config.database.url;
         let hint = "is that the right database? name another with --db FILE";
         let code = if matches!(error, StoreError::Schema(_)) {

@@ -17,7 +17,7 @@ use crate::{
     clock::{Clock, SystemClock},
     config::{Config, Environment},
     domain::{agent::AgentId, message::Format},
-    store::{Store, sqlite::SqliteStore},
+    store::{SqlStore, Store},
 };
 use feed::Feed;
 use report::Report;
@@ -107,7 +107,7 @@ impl Replay {
         environment: &Environment,
         files: &[PathBuf],
     ) -> Result<Report, Failed> {
-        let store = Arc::new(SqliteStore::open(&assembly::sqlite_settings(&config.database)).await?);
+        let store = Arc::new(SqlStore::open(&assembly::database_settings(&config.database)).await?);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let model = open::models(config, environment, &clock)?;
         let shared: Arc<dyn Store> = store.clone();

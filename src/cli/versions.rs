@@ -17,7 +17,7 @@ use crate::{
         },
         time::Timestamp,
     },
-    store::{Store, StoreError, VersionFigures, VersionQuery, sqlite::SqliteStore},
+    store::{SqlStore, Store, StoreError, VersionFigures, VersionQuery},
 };
 
 /// Versions printed unless told otherwise.
@@ -144,7 +144,7 @@ impl From<VersionFigures> for Figures {
 /// Where versions are read.
 enum Source {
     Daemon(Remote),
-    Database(Box<SqliteStore>),
+    Database(Box<SqlStore>),
 }
 
 impl Source {

@@ -136,9 +136,12 @@ impl Config {
 
     fn unusable_addresses(&self) -> Vec<Violation> {
         let mut found = Vec::new();
-        if let Some(cure) = database_cure(&self.database.url) {
-            found.push(Violation::new(&["database.url"], format!("database.url {cure}")));
-        }
+        let unusable = self.database.unusable();
+        found.extend(
+            unusable
+                .iter()
+                .map(|(key, cure)| Violation::new(&[key], format!("{key} {cure}"))),
+        );
         let base_url = &self.model.base_url;
         if let Some(cure) = base_url_cure(base_url).filter(|_| !base_url.is_empty()) {
             found.push(Violation::new(
@@ -266,18 +269,7 @@ fn number(values: &Table, key: &str) -> Option<f64> {
         .or_else(|| value.as_integer().map(|whole| whole as f64))
 }
 
-/// What to do about a database URL. The URL itself may hold a password, so it isn't shown.
-fn database_cure(url: &str) -> Option<&'static str> {
-    match url.split_once(':') {
-        Some(("sqlite", path)) if !path.is_empty() => None,
-        Some(("postgres" | "postgresql", _)) => {
-            Some("names a PostgreSQL database, which is not supported yet: use `sqlite:` and a path")
-        }
-        _ => Some("must be `sqlite:` and a path, such as `sqlite:/var/lib/recapd/recapd.db`"),
-    }
-}
-
-/// What to do about a provider's URL, which isn't shown either.
+/// What to do about a provider's URL, which may hold a password and isn't shown.
 fn base_url_cure(url: &str) -> Option<&'static str> {
     let rest = url
         .strip_prefix("https://")

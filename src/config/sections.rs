@@ -18,34 +18,6 @@ use crate::{
     },
 };
 
-/// `[database]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DatabaseConfig {
-    /// `sqlite:` and a path.
-    pub url: String,
-    /// The most write requests that share one commit.
-    pub group_commit_max: usize,
-    /// Connections that read.
-    pub readers: u32,
-    /// How long a connection waits for a write lock.
-    pub busy_timeout_ms: u64,
-    /// When a commit reaches the disk.
-    pub synchronous: Synchronous,
-}
-
-/// When a commit reaches the disk; SQLite's `PRAGMA synchronous`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Synchronous {
-    /// At once: a commit survives a power cut.
-    Full,
-    /// At a checkpoint: the last commits may be lost in a power cut.
-    Normal,
-    /// When the system pleases.
-    Off,
-}
-
 /// `[window]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -18,8 +18,8 @@ use std::{
 use recapd::{
     domain::agent::AgentId,
     store::{
-        Store as _,
-        sqlite::{SqliteSettings, SqliteStore, Synchronous},
+        SqlStore, Store as _,
+        sqlite::{SqliteSettings, Synchronous},
     },
 };
 use serde_json::json;
@@ -263,13 +263,16 @@ async fn wait_for_moment(plan: &Plan, kill: u64, load: &Load, random: &mut fastr
 }
 
 async fn check(database: &Path, pushed: &[(u64, u64)]) {
-    let store = SqliteStore::look(&SqliteSettings {
-        url: format!("sqlite:{}", database.display()),
-        readers: 1,
-        group_commit_max: 1,
-        busy_timeout_ms: 5_000,
-        synchronous: Synchronous::Full,
-    })
+    let store = SqlStore::look(
+        &SqliteSettings {
+            url: format!("sqlite:{}", database.display()),
+            readers: 1,
+            group_commit_max: 1,
+            busy_timeout_ms: 5_000,
+            synchronous: Synchronous::Full,
+        }
+        .into(),
+    )
     .await
     .unwrap();
     let mut exchanges = 0;

@@ -16,6 +16,7 @@ mod journal;
 mod keeper;
 mod kill;
 mod llm;
+mod postgres;
 mod store;
 mod support;
 mod worker;

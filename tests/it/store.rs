@@ -173,6 +173,7 @@ macro_rules! on {
 
 mod run {
     every_test!(on!(on_sqlite, crate::support::backend::SqliteBackend::fresh));
+    every_test!(on!(on_postgres, crate::support::backend::PostgresBackend::fresh));
 }
 
 /// An agent of which so many exchanges have left the window; the next one fills it.
@@ -201,9 +202,12 @@ async fn clean(db: &dyn Backend, agent: &AgentId) -> AgentReport {
     report
 }
 
-/// The labels of the statements in the sources of the SQLite store.
-fn written_statements() -> BTreeSet<String> {
-    statements_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/sqlite"))
+/// The labels of the statements in the sources that one of the databases gets.
+fn written_statements(database: &str) -> BTreeSet<String> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store");
+    let mut found = statements_below(&sources);
+    found.retain(|label| label.starts_with("sql/") || label.split('/').next() == Some(database));
+    found
 }
 
 fn statements_below(path: &Path) -> BTreeSet<String> {
@@ -220,23 +224,45 @@ fn statements_below(path: &Path) -> BTreeSet<String> {
 
 fn labels(text: &str) -> Vec<String> {
     let label = |rest: &str| {
-        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '_');
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && !['.', '_', '/'].contains(&c));
         rest.split_at(end.unwrap_or(rest.len())).0.to_owned()
     };
-    text.split("-- sqlite/").skip(1).map(label).collect()
+    text.split("-- ")
+        .skip(1)
+        .map(label)
+        .filter(|label| {
+            ["sql/", "sqlite/", "postgres/"]
+                .iter()
+                .any(|prefix| label.starts_with(prefix))
+        })
+        .collect()
 }
 
 /// The statements are checked when they run, not when they are compiled: so each has to run in this suite.
-#[test]
-fn every_statement_runs_in_the_suite() {
+fn every_statement_runs(database: &str) {
     let run = Command::new(std::env::current_exe().unwrap())
-        .args(["store::run::on_sqlite::", "store::sqlite::", "--nocapture"])
+        .arg(format!("store::run::on_{database}::"))
+        .arg(format!("store::{database}::"))
+        .arg("--nocapture")
         .env(STATEMENT_LOG, "sqlx::query=debug")
         .output()
         .unwrap();
     let log = String::from_utf8_lossy(&run.stderr);
     let executed: BTreeSet<String> = labels(&log).into_iter().collect();
-    let missing: Vec<String> = written_statements().difference(&executed).cloned().collect();
+    let missing: Vec<String> = written_statements(database)
+        .difference(&executed)
+        .cloned()
+        .collect();
     assert!(executed.len() > 50, "{}", String::from_utf8_lossy(&run.stdout));
     assert_eq!(missing, Vec::<String>::new());
+}
+
+#[test]
+fn every_statement_runs_on_sqlite() {
+    every_statement_runs("sqlite");
+}
+
+#[test]
+fn every_statement_runs_on_postgres() {
+    every_statement_runs("postgres");
 }

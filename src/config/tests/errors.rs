@@ -97,11 +97,22 @@ const FILE_ERRORS: &[(&str, &str)] = &[
     ),
     (
         "database.url = \"postgres://me:geheim@host/db\"",
-        "recapd.toml:1: database.url names a PostgreSQL database, which is not supported yet: use `sqlite:` and a path",
+        "recapd.toml:1: database.url must not hold a password: put it into a file of the form \
+             `host:port:database:user:password` and name that in PGPASSFILE, or set PGPASSWORD",
+    ),
+    (
+        "database.url = \"postgres://me@host/db?password=geheim\"",
+        "recapd.toml:1: database.url must not hold a password: put it into a file of the form \
+             `host:port:database:user:password` and name that in PGPASSFILE, or set PGPASSWORD",
+    ),
+    (
+        "database.read_url = \"postgres://me@host/db\"",
+        "recapd.toml:1: database.read_url needs a database.url of PostgreSQL",
     ),
     (
         "database.url = \"recapd.db\"",
-        "recapd.toml:1: database.url must be `sqlite:` and a path, such as `sqlite:/var/lib/recapd/recapd.db`",
+        "recapd.toml:1: database.url must be `sqlite:` and a path, such as `sqlite:/var/lib/recapd/recapd.db`, or \
+             `postgres://USER@HOST/DATABASE`",
     ),
     (
         "model.base_url = \"https://me:geheim@host/v1\"",

@@ -4,11 +4,13 @@
 //! others. Nobody hears of success before the commit.
 
 use futures::future::BoxFuture;
-use sqlx::SqliteConnection;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
-use super::{StoreError, StoreResult};
+use super::super::{
+    StoreError, StoreResult,
+    sql::{Connection, query, sql},
+};
 
 /// Operations that may wait for the writer; more of them wait for a place.
 const WRITES_QUEUED_MAX: usize = 1_024;
@@ -21,7 +23,7 @@ pub(super) struct Writer {
 
 /// One operation: run inside a transaction, told how the commit went.
 trait Job: Send {
-    fn run<'c>(&'c mut self, connection: &'c mut SqliteConnection) -> BoxFuture<'c, bool>;
+    fn run<'c>(&'c mut self, connection: &'c mut Connection) -> BoxFuture<'c, bool>;
     fn finish(self: Box<Self>, commit: &Result<(), String>);
 }
 
@@ -33,10 +35,10 @@ struct Operation<F, T> {
 
 impl<F, T> Job for Operation<F, T>
 where
-    F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, StoreResult<T>> + Send,
+    F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send,
     T: Send,
 {
-    fn run<'c>(&'c mut self, connection: &'c mut SqliteConnection) -> BoxFuture<'c, bool> {
+    fn run<'c>(&'c mut self, connection: &'c mut Connection) -> BoxFuture<'c, bool> {
         Box::pin(async move {
             let Some(work) = self.work.take() else {
                 return false;
@@ -62,7 +64,7 @@ where
 
 impl Writer {
     /// Starts the writer on its connection.
-    pub(super) fn start(connection: SqliteConnection, group_max: usize, tasks: &TaskTracker) -> Self {
+    pub(super) fn start(connection: Connection, group_max: usize, tasks: &TaskTracker) -> Self {
         let (jobs, queue) = mpsc::channel(WRITES_QUEUED_MAX);
         tasks.spawn(write_all(connection, queue, group_max.max(1)));
         Self { jobs }
@@ -71,7 +73,7 @@ impl Writer {
     /// Runs `work` in a transaction and answers after its commit.
     pub(super) async fn run<F, T>(&self, work: F) -> StoreResult<T>
     where
-        F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, StoreResult<T>> + Send + 'static,
+        F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send + 'static,
         T: Send + 'static,
     {
         let gone = || StoreError::Unavailable("the writer has stopped".to_owned());
@@ -86,11 +88,7 @@ impl Writer {
     }
 }
 
-async fn write_all(
-    mut connection: SqliteConnection,
-    mut queue: mpsc::Receiver<Box<dyn Job>>,
-    group_max: usize,
-) {
+async fn write_all(mut connection: Connection, mut queue: mpsc::Receiver<Box<dyn Job>>, group_max: usize) {
     let mut group = Vec::with_capacity(group_max);
     while queue.recv_many(&mut group, group_max).await > 0 {
         let commit = write_group(&mut connection, &mut group)
@@ -99,7 +97,7 @@ async fn write_all(
         if commit.is_err() {
             // Whatever is still open would block every later transaction.
             drop(
-                sqlx::query("-- sqlite/writer.rollback\nROLLBACK")
+                query(sql!("-- sqlite/writer.rollback\nROLLBACK"))
                     .execute(&mut connection)
                     .await,
             );
@@ -110,22 +108,19 @@ async fn write_all(
     }
 }
 
-async fn write_group(
-    connection: &mut SqliteConnection,
-    group: &mut [Box<dyn Job>],
-) -> Result<(), sqlx::Error> {
+async fn write_group(connection: &mut Connection, group: &mut [Box<dyn Job>]) -> Result<(), sqlx::Error> {
     // Statements that follow each other go together: each way to the connection's thread costs as much as a row.
-    let mut opening = "-- sqlite/writer.begin\nBEGIN IMMEDIATE; SAVEPOINT job";
+    let mut opening = sql!("-- sqlite/writer.begin\nBEGIN IMMEDIATE; SAVEPOINT job");
     for job in group {
-        sqlx::query(opening).execute(&mut *connection).await?;
+        query(opening).execute(&mut *connection).await?;
         if !job.run(connection).await {
-            sqlx::query("-- sqlite/writer.undo\nROLLBACK TO job")
+            query(sql!("-- sqlite/writer.undo\nROLLBACK TO job"))
                 .execute(&mut *connection)
                 .await?;
         }
-        opening = "-- sqlite/writer.next\nRELEASE job; SAVEPOINT job";
+        opening = sql!("-- sqlite/writer.next\nRELEASE job; SAVEPOINT job");
     }
-    sqlx::query("-- sqlite/writer.commit\nRELEASE job; COMMIT")
+    query(sql!("-- sqlite/writer.commit\nRELEASE job; COMMIT"))
         .execute(connection)
         .await?;
     Ok(())

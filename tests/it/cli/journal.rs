@@ -2,10 +2,7 @@
 
 use std::path::Path;
 
-use recapd::store::{
-    Store as _,
-    sqlite::{SqliteSettings, SqliteStore},
-};
+use recapd::store::{SqlStore, Store as _, sqlite::SqliteSettings};
 
 use super::{code, json, package_file, recapd, stderr, stdout};
 use crate::support::{
@@ -24,7 +21,7 @@ fn fork(database: &Path, parent: &str, child: &str) {
     };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let store = SqliteStore::open(&settings).await.unwrap();
+        let store = SqlStore::open(&settings.clone().into()).await.unwrap();
         store.fork(&agent(parent), &agent(child), T0).await.unwrap();
         store.close().await;
     });

@@ -443,7 +443,7 @@ pub(crate) async fn a_late_answer_is_dropped_and_told(db: &dyn Backend) {
         .unwrap();
     assert_eq!((closed.answered, closed.failed, closed.late), (0, 0, 1));
     assert_eq!(db.number("SELECT count(*) FROM model_answers").await, Some(0));
-    let told = "SELECT input_tokens FROM update_runs WHERE outcome = 'superseded' AND batched = 1";
+    let told = "SELECT input_tokens FROM update_runs WHERE outcome = 'superseded' AND batched";
     assert_eq!(db.number(told).await, Some(100));
     clean(db, &agent).await;
 }
@@ -460,7 +460,7 @@ pub(crate) async fn an_answer_that_nobody_used_is_told(db: &dyn Backend) {
     let material = db.store().material(&lease, ALL).await.unwrap();
     let update = patch(&material, items(&material), minute(3));
     db.store().complete(&lease, update).await.unwrap();
-    let told = "SELECT cost_microusd FROM update_runs WHERE outcome = 'superseded' AND batched = 1 AND input_tokens = 100";
+    let told = "SELECT cost_microusd FROM update_runs WHERE outcome = 'superseded' AND batched AND input_tokens = 100";
     assert_eq!(db.number(told).await, Some(7));
     let accounted = "SELECT count(*) FROM batch_requests WHERE accounted_at IS NOT NULL";
     assert_eq!(db.number(accounted).await, Some(1));

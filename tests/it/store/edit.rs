@@ -129,7 +129,7 @@ pub(crate) async fn new_words_make_a_new_item(db: &dyn Backend) {
 pub(crate) async fn an_edited_item_is_never_condensed_again(db: &dyn Backend) {
     with_pending(db, "a", 3).await;
     update(db, "a", 9).await;
-    db.raw("UPDATE summary_items SET provisional = 1").await;
+    db.raw("UPDATE summary_items SET provisional = true").await;
     edit(db, 2, json!({"text": "Chose RS256"})).await;
     let (lease, _) = claimed(db, "a", 9).await;
     let material = db
@@ -172,7 +172,7 @@ pub(crate) async fn a_pin_keeps_an_item_in_the_document(db: &dyn Backend) {
         .fork(&agent("a"), &agent("b"), minute(50))
         .await
         .unwrap();
-    let sql = "SELECT count(*) FROM summary_items WHERE agent_id = 'b' AND pinned = 1";
+    let sql = "SELECT count(*) FROM summary_items WHERE agent_id = 'b' AND pinned";
     assert_eq!(db.number(sql).await, Some(1));
     try_edit(db, "b", 4, json!({"text": "Said otherwise in the child"}))
         .await

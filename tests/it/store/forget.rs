@@ -175,7 +175,8 @@ pub(crate) async fn what_is_forgotten_leaves_no_trace(db: &dyn Backend) {
 pub(crate) async fn the_rest_is_summarised_again(db: &dyn Backend) {
     family(db).await;
     forget(db, "a", &[2]).await;
-    let provisional = "SELECT count(*) FROM summary_items WHERE agent_id = 'a' AND provisional = 1 AND removed_version IS NULL";
+    let provisional =
+        "SELECT count(*) FROM summary_items WHERE agent_id = 'a' AND provisional AND removed_version IS NULL";
     assert_eq!(db.number(provisional).await, Some(1));
     summarise(db, &agent("a")).await;
     summarise(db, &agent("a")).await;

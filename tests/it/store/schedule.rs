@@ -231,7 +231,7 @@ pub(crate) async fn a_sample_counts_everything(db: &dyn Backend) {
             _ => {}
         }
     }
-    db.raw("UPDATE update_runs SET input_tokens = 50, output_tokens = 20, model_calls = 2, truncated = 1 WHERE outcome = 'completed'").await;
+    db.raw("UPDATE update_runs SET input_tokens = 50, output_tokens = 20, model_calls = 2, truncated = true WHERE outcome = 'completed'").await;
     let sample = store.sample(minute(1), HOUR_MS).await.unwrap();
     let tokens = db
         .number("SELECT token_count FROM summaries WHERE version = 1")

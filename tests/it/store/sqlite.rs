@@ -2,10 +2,7 @@
 
 use recapd::{
     domain::redaction::Redactor,
-    store::{
-        Forget, Forgettable, Store as _, StoreError,
-        sqlite::{SqliteSettings, SqliteStore},
-    },
+    store::{Forget, Forgettable, SqlStore, Store as _, StoreError, sqlite::SqliteSettings},
 };
 use sqlx::{Connection as _, SqliteConnection};
 use tempfile::TempDir;
@@ -16,7 +13,7 @@ use crate::support::{
     conversation::{agent, append, minute, rules, said, turns},
 };
 
-fn refusal(opened: Result<SqliteStore, StoreError>) -> StoreError {
+fn refusal(opened: Result<SqlStore, StoreError>) -> StoreError {
     opened.err().expect("it opened")
 }
 
@@ -24,20 +21,20 @@ fn refusal(opened: Result<SqliteStore, StoreError>) -> StoreError {
 async fn one_daemon_holds_a_database() {
     let folder = TempDir::new().unwrap();
     let settings = sqlite_settings(&folder);
-    let first = SqliteStore::open(&settings).await.unwrap();
+    let first = SqlStore::open(&settings.clone().into()).await.unwrap();
     assert!(matches!(
-        refusal(SqliteStore::open(&settings).await),
+        refusal(SqlStore::open(&settings.clone().into()).await),
         StoreError::InUse(_)
     ));
     first.append(append(&agent("a"), turns(1..=3))).await.unwrap();
     // Somebody may look at it meanwhile, and write as far as SQLite lets him.
-    let looker = SqliteStore::look(&settings).await.unwrap();
+    let looker = SqlStore::look(&settings.clone().into()).await.unwrap();
     assert_eq!(looker.verify(&agent("a")).await.unwrap().messages, 6);
     looker.append(append(&agent("a"), turns(4..=4))).await.unwrap();
     assert_eq!(first.verify(&agent("a")).await.unwrap().messages, 8);
     looker.close().await;
     first.close().await;
-    let again = SqliteStore::open(&settings).await.unwrap();
+    let again = SqlStore::open(&settings.clone().into()).await.unwrap();
     assert_eq!(again.verify(&agent("a")).await.unwrap().messages, 8);
 }
 
@@ -46,7 +43,7 @@ async fn a_missing_database_is_not_looked_at() {
     let folder = TempDir::new().unwrap();
     let settings = sqlite_settings(&folder);
     assert!(matches!(
-        refusal(SqliteStore::look(&settings).await),
+        refusal(SqlStore::look(&settings.clone().into()).await),
         StoreError::Unavailable(_)
     ));
     let nowhere = SqliteSettings {
@@ -54,7 +51,7 @@ async fn a_missing_database_is_not_looked_at() {
         ..settings
     };
     assert!(matches!(
-        refusal(SqliteStore::open(&nowhere).await),
+        refusal(SqlStore::open(&nowhere.into()).await),
         StoreError::Unavailable(_)
     ));
 }
@@ -63,12 +60,16 @@ async fn a_missing_database_is_not_looked_at() {
 async fn a_newer_schema_is_refused() {
     let folder = TempDir::new().unwrap();
     let settings = sqlite_settings(&folder);
-    SqliteStore::open(&settings).await.unwrap().close().await;
+    SqlStore::open(&settings.clone().into())
+        .await
+        .unwrap()
+        .close()
+        .await;
     let mut connection = SqliteConnection::connect(&settings.url).await.unwrap();
     let newer = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) VALUES (999, 'x', 1, x'00', 0)";
     sqlx::query(newer).execute(&mut connection).await.unwrap();
     assert!(matches!(
-        refusal(SqliteStore::open(&settings).await),
+        refusal(SqlStore::open(&settings.clone().into()).await),
         StoreError::Schema(_)
     ));
 }
@@ -99,7 +100,7 @@ async fn a_locked_database_recovers() {
         busy_timeout_ms: 0,
         ..sqlite_settings(&folder)
     };
-    let store = SqliteStore::open(&settings).await.unwrap();
+    let store = SqlStore::open(&settings.clone().into()).await.unwrap();
     store.append(append(&agent("a"), turns(1..=2))).await.unwrap();
     let mut other = SqliteConnection::connect(&settings.url).await.unwrap();
     sqlx::query("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
@@ -150,7 +151,7 @@ fn holds(folder: &TempDir, words: &str) -> bool {
 #[tokio::test]
 async fn what_is_forgotten_is_gone_from_the_files() {
     let folder = TempDir::new().unwrap();
-    let store = SqliteStore::open(&sqlite_settings(&folder)).await.unwrap();
+    let store = SqlStore::open(&sqlite_settings(&folder).into()).await.unwrap();
     // Long texts lie on pages of their own; words of the index are told from their beginnings.
     let text = format!("qxylocopa {}", "zygomorph ".repeat(2_000));
     let messages = vec![

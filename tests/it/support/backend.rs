@@ -6,16 +6,23 @@ use std::{
 };
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use recapd::store::{
-    Store,
+    SqlStore, Store,
     archive::Archive,
     batch::BatchStore,
-    sqlite::{SqliteSettings, SqliteStore, Synchronous},
+    postgres::{Clock, PostgresSettings},
+    sqlite::{SqliteSettings, Synchronous},
 };
-use sqlx::{AssertSqlSafe, Connection as _, Row as _, SqliteConnection, sqlite::SqliteConnectOptions};
+use sqlx::{
+    AssertSqlSafe, Column as _, Connection as _, PgConnection, Row as _, SqliteConnection, TypeInfo as _,
+    postgres::PgRow, sqlite::SqliteConnectOptions,
+};
 use tempfile::TempDir;
 use tokio::sync::Mutex;
 use tracing_subscriber::EnvFilter;
+
+use super::postgres;
 
 /// Set to a filter (`sqlx::query=debug`), it logs the statements that run.
 pub(crate) const STATEMENT_LOG: &str = "RECAPD_TEST_STATEMENT_LOG";
@@ -94,14 +101,14 @@ pub(crate) fn assert_same(before: &str, after: &str, what: &str) {
 
 /// SQLite on a temporary file.
 pub(crate) struct SqliteBackend {
-    store: Arc<SqliteStore>,
+    store: Arc<SqlStore>,
     past: Mutex<SqliteConnection>,
     _folder: TempDir,
 }
 
 impl SqliteBackend {
     /// The store, as what histories are imported into.
-    pub(crate) fn target(&self) -> Arc<SqliteStore> {
+    pub(crate) fn target(&self) -> Arc<SqlStore> {
         Arc::clone(&self.store)
     }
 
@@ -110,7 +117,7 @@ impl SqliteBackend {
         log_statements();
         let folder = TempDir::new().unwrap();
         let settings = sqlite_settings(&folder);
-        let store = Arc::new(SqliteStore::open(&settings).await.unwrap());
+        let store = Arc::new(SqlStore::open(&settings.clone().into()).await.unwrap());
         // Without foreign keys: to be broken is what the data is here for.
         let options: SqliteConnectOptions = settings.url.parse().unwrap();
         let past = SqliteConnection::connect_with(&options.foreign_keys(false))
@@ -135,6 +142,103 @@ pub(crate) fn sqlite_settings(folder: &TempDir) -> SqliteSettings {
     }
 }
 
+/// PostgreSQL, on a database of its own.
+pub(crate) struct PostgresBackend {
+    store: Arc<SqlStore>,
+    past: Mutex<PgConnection>,
+    _database: postgres::Database,
+}
+
+impl PostgresBackend {
+    /// A database of its own, with leases judged by the clock that a test moves.
+    pub(crate) async fn fresh() -> Self {
+        log_statements();
+        let database = postgres::Database::create().await;
+        let settings = postgres_settings(database.url());
+        let store = Arc::new(SqlStore::open(&settings.into()).await.unwrap());
+        let mut past = database.connect().await;
+        // Without foreign keys: to be broken is what the data is here for.
+        postgres::execute(&mut past, "SET session_replication_role = replica").await;
+        Self {
+            store,
+            past: Mutex::new(past),
+            _database: database,
+        }
+    }
+}
+
+/// How a database at `url` is opened.
+pub(crate) fn postgres_settings(url: String) -> PostgresSettings {
+    PostgresSettings {
+        url,
+        read_url: None,
+        connections: 8,
+        acquire_timeout_ms: 30_000,
+        statement_timeout_ms: 30_000,
+        clock: Clock::Caller,
+    }
+}
+
+/// A value of any type that a test compares numbers with; times are milliseconds since 1970.
+fn as_number(row: &PgRow) -> Option<i64> {
+    match row.column(0).type_info().name() {
+        "INT8" => row.get(0),
+        "INT4" => row.get::<Option<i32>, _>(0).map(i64::from),
+        "BOOL" => row.get::<Option<bool>, _>(0).map(i64::from),
+        "TIMESTAMPTZ" => row
+            .get::<Option<DateTime<Utc>>, _>(0)
+            .map(|at| at.timestamp_millis()),
+        other => panic!("no test compares numbers with {other}"),
+    }
+}
+
+#[async_trait]
+impl Backend for PostgresBackend {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::<SqlStore>::clone(&self.store)
+    }
+
+    fn archive(&self) -> Arc<dyn Archive> {
+        Arc::<SqlStore>::clone(&self.store)
+    }
+
+    fn batches(&self) -> Arc<dyn BatchStore> {
+        Arc::<SqlStore>::clone(&self.store)
+    }
+
+    async fn raw(&self, sql: &str) -> u64 {
+        let mut past = self.past.lock().await;
+        let done = sqlx::query(AssertSqlSafe(sql)).execute(&mut *past).await;
+        done.map_err(|error| format!("{sql}: {error}"))
+            .unwrap()
+            .rows_affected()
+    }
+
+    async fn number(&self, sql: &str) -> Option<i64> {
+        let mut past = self.past.lock().await;
+        let found = sqlx::query(AssertSqlSafe(sql)).fetch_optional(&mut *past).await;
+        let row = found.map_err(|error| format!("{sql}: {error}")).unwrap()?;
+        as_number(&row)
+    }
+
+    async fn text(&self, sql: &str) -> Option<String> {
+        let mut past = self.past.lock().await;
+        let found = sqlx::query(AssertSqlSafe(sql)).fetch_optional(&mut *past).await;
+        let row = found.map_err(|error| format!("{sql}: {error}")).unwrap()?;
+        row.try_get(0).unwrap()
+    }
+
+    async fn rows(&self, table: &str) -> Vec<String> {
+        let sql = format!("SELECT CAST(row_to_json(t) AS text) FROM {table} t ORDER BY 1");
+        let mut past = self.past.lock().await;
+        let found = sqlx::query(AssertSqlSafe(sql))
+            .fetch_all(&mut *past)
+            .await
+            .unwrap();
+        found.iter().map(|row| row.try_get(0).unwrap()).collect()
+    }
+}
+
 fn log_statements() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -151,15 +255,15 @@ fn log_statements() {
 #[async_trait]
 impl Backend for SqliteBackend {
     fn store(&self) -> Arc<dyn Store> {
-        Arc::<SqliteStore>::clone(&self.store)
+        Arc::<SqlStore>::clone(&self.store)
     }
 
     fn archive(&self) -> Arc<dyn Archive> {
-        Arc::<SqliteStore>::clone(&self.store)
+        Arc::<SqlStore>::clone(&self.store)
     }
 
     fn batches(&self) -> Arc<dyn BatchStore> {
-        Arc::<SqliteStore>::clone(&self.store)
+        Arc::<SqlStore>::clone(&self.store)
     }
 
     async fn raw(&self, sql: &str) -> u64 {

@@ -12,7 +12,7 @@ use recapd::{
         http::{HttpReply, HttpSettings, client, send},
         offline::OfflineModel,
     },
-    store::sqlite::SqliteStore,
+    store::SqlStore,
 };
 use reqwest::{Client, Method, RequestBuilder};
 use serde_json::Value;
@@ -47,8 +47,8 @@ impl Server {
         let mut config = Config::default();
         config.database.url = format!("sqlite:{}", folder.path().join("recapd.db").display());
         configure(&mut config);
-        let settings = assembly::sqlite_settings(&config.database);
-        let inner = Arc::new(SqliteStore::open(&settings).await.unwrap());
+        let settings = assembly::database_settings(&config.database);
+        let inner = Arc::new(SqlStore::open(&settings).await.unwrap());
         let store = Arc::new(TroubledStore::new(inner));
         let clock = Arc::new(ManualClock::new(Timestamp::parse(START).unwrap()));
         let parts = Parts::new(

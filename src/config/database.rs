@@ -1,0 +1,92 @@
+//! `[database]`: where everything is kept.
+
+use serde::{Deserialize, Serialize};
+
+/// `[database]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DatabaseConfig {
+    /// `sqlite:` and a path, or `postgres://USER@HOST/DATABASE`.
+    pub url: String,
+    /// PostgreSQL: a replica for reads that may be a moment old; empty: the same server.
+    pub read_url: String,
+    /// PostgreSQL: the most connections.
+    pub connections: u32,
+    /// PostgreSQL: how long a statement may run.
+    pub statement_timeout_ms: u64,
+    /// SQLite: the most write requests that share one commit.
+    pub group_commit_max: usize,
+    /// SQLite: connections that read.
+    pub readers: u32,
+    /// How long an operation waits for a write lock (SQLite) or a connection (PostgreSQL).
+    pub busy_timeout_ms: u64,
+    /// SQLite: when a commit reaches the disk.
+    pub synchronous: Synchronous,
+}
+
+impl DatabaseConfig {
+    /// Whether it is PostgreSQL: a database that many daemons share.
+    pub fn is_postgres(&self) -> bool {
+        is_postgres(&self.url)
+    }
+
+    /// What is wrong with the addresses: the key, and the cure. Neither says the address, which may hold a password.
+    pub(super) fn unusable(&self) -> Vec<(&'static str, &'static str)> {
+        let mut found = Vec::new();
+        found.extend(cure(&self.url).map(|cure| ("database.url", cure)));
+        if !self.read_url.is_empty() {
+            if !self.is_postgres() {
+                found.push(("database.read_url", "needs a database.url of PostgreSQL"));
+            } else if !is_postgres(&self.read_url) {
+                found.push((
+                    "database.read_url",
+                    "must be `postgres://USER@HOST/DATABASE`, or empty",
+                ));
+            } else {
+                found.extend(cure(&self.read_url).map(|cure| ("database.read_url", cure)));
+            }
+        }
+        found
+    }
+}
+
+/// When a commit reaches the disk; SQLite's `PRAGMA synchronous`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Synchronous {
+    /// At once: a commit survives a power cut.
+    Full,
+    /// At a checkpoint: the last commits may be lost in a power cut.
+    Normal,
+    /// When the system pleases.
+    Off,
+}
+
+fn is_postgres(url: &str) -> bool {
+    matches!(url.split_once("://"), Some(("postgres" | "postgresql", _)))
+}
+
+/// What to do about an address.
+fn cure(url: &str) -> Option<&'static str> {
+    if is_postgres(url) {
+        return has_password(url).then_some(
+            "must not hold a password: put it into a file of the form `host:port:database:user:password` and name that \
+             in PGPASSFILE, or set PGPASSWORD",
+        );
+    }
+    match url.split_once(':') {
+        Some(("sqlite", path)) if !path.is_empty() => None,
+        _ => Some(
+            "must be `sqlite:` and a path, such as `sqlite:/var/lib/recapd/recapd.db`, or \
+             `postgres://USER@HOST/DATABASE`",
+        ),
+    }
+}
+
+fn has_password(url: &str) -> bool {
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+    let (authority, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let host = authority.split('/').next().unwrap_or_default();
+    let user = host.rsplit_once('@').map_or("", |(user, _)| user);
+    user.contains(':') || query.split('&').any(|part| part.starts_with("password="))
+}

@@ -1,0 +1,128 @@
+//! The database of a fleet: PostgreSQL, a pool of connections, as many daemons as are wanted.
+//!
+//! Each operation that writes is a transaction of its own and begins by locking the agent's row, then the queue's: in
+//! this order, so that none waits for another in a circle. What several statements read, they read from one snapshot.
+
+mod schema;
+
+use std::{str::FromStr, time::Duration};
+
+use futures::future::BoxFuture;
+use sqlx::{
+    PgPool,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+
+use super::{
+    StoreResult,
+    sql::{Connection, Lock, agent, query, sql},
+};
+
+/// How a database is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PostgresSettings {
+    /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE?OPTIONS`.
+    pub url: String,
+    /// A replica that answers what only reads and may be a moment old; none: the same server.
+    pub read_url: Option<String>,
+    /// The most connections to each server.
+    pub connections: u32,
+    /// How long an operation waits for a connection.
+    pub acquire_timeout_ms: u64,
+    /// How long a statement may run.
+    pub statement_timeout_ms: u64,
+    /// Whose clock judges leases and backoffs.
+    pub clock: Clock,
+}
+
+/// Whose clock judges leases and backoffs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// The server's, so that the daemons' clocks don't matter.
+    Database,
+    /// The caller's: for tests, which move it by hand.
+    Caller,
+}
+
+/// An open database.
+pub(super) struct Postgres {
+    pool: PgPool,
+    clock: Clock,
+}
+
+impl Postgres {
+    /// Connects, and brings the schema up to date.
+    pub(super) async fn open(settings: &PostgresSettings) -> StoreResult<Self> {
+        let pool = pool(settings, &settings.url).await?;
+        schema::migrate(&mut *pool.acquire().await?).await?;
+        Ok(Self {
+            pool,
+            clock: settings.clock,
+        })
+    }
+
+    /// Connects to a database that has this recapd's schema already.
+    pub(super) async fn look(settings: &PostgresSettings) -> StoreResult<Self> {
+        let pool = pool(settings, &settings.url).await?;
+        schema::check(&mut *pool.acquire().await?).await?;
+        Ok(Self {
+            pool,
+            clock: settings.clock,
+        })
+    }
+
+    pub(super) async fn write<F, T>(&self, lock: Lock, work: F) -> StoreResult<T>
+    where
+        F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send + 'static,
+        T: Send + 'static,
+    {
+        let mut tx = Connection::from(self.pool.begin().await?).judged_by(self.clock);
+        match &lock {
+            Lock::Nothing => {}
+            Lock::Agent(agent) => agent::lock(&mut tx, agent).await?,
+            Lock::Batches => {
+                let sql = sql!(
+                    "-- postgres/postgres.lock\nSELECT pg_advisory_xact_lock(hashtext('recapd batches'))"
+                );
+                query(sql).execute(&mut tx).await?;
+            }
+        }
+        let outcome = work(&mut tx).await?;
+        tx.commit().await?;
+        Ok(outcome)
+    }
+
+    pub(super) async fn reader(&self) -> StoreResult<Connection> {
+        Ok(self.pool.acquire().await?.into())
+    }
+
+    pub(super) async fn snapshot(&self) -> StoreResult<Connection> {
+        let begin = "-- postgres/postgres.snapshot\nBEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+        Ok(self.pool.begin_with(begin).await?.into())
+    }
+
+    /// What was deleted is gone from the tables' pages after the next vacuum, from the server's log and its backups when
+    /// these are: not ours to say.
+    pub(super) async fn scrub(&self) -> StoreResult<bool> {
+        Ok(false)
+    }
+
+    pub(super) async fn close(self) {
+        self.pool.close().await;
+    }
+}
+
+async fn pool(settings: &PostgresSettings, url: &str) -> StoreResult<PgPool> {
+    let timeout = settings.statement_timeout_ms.to_string();
+    let options = PgConnectOptions::from_str(url)?
+        .application_name("recapd")
+        .options([
+            ("statement_timeout", timeout.as_str()),
+            ("idle_in_transaction_session_timeout", timeout.as_str()),
+        ]);
+    Ok(PgPoolOptions::new()
+        .max_connections(settings.connections.max(1))
+        .acquire_timeout(Duration::from_millis(settings.acquire_timeout_ms))
+        .connect_with(options)
+        .await?)
+}

@@ -1,0 +1,488 @@
+//! The store over SQL: each operation is written once, for SQLite and PostgreSQL alike.
+//!
+//! What differs is named where it differs: words in [`statement`], values in [`value`], opening and writing in
+//! [`super::sqlite`] and [`super::postgres`].
+
+pub(super) mod agent;
+mod append;
+mod archive;
+mod batch;
+mod calibration;
+mod complete;
+pub(super) mod connection;
+mod database;
+mod edit;
+mod exchange;
+mod forget;
+mod fork;
+mod hold;
+mod lineage;
+mod project;
+pub(super) mod query;
+mod queue;
+mod rebuild;
+pub(super) mod recall;
+mod recount;
+mod revise;
+mod rollback;
+mod row;
+mod schedule;
+mod session;
+mod spending;
+pub(super) mod statement;
+mod summary;
+pub(super) mod value;
+mod verify;
+mod version;
+
+use async_trait::async_trait;
+
+use super::{
+    AgentRow, Ancestor, AppendOutcome, AppendRequest, ClaimRequest, Completed, Deleted, EditRequest, Edited,
+    Enqueued, ExchangeQuery, Expanded, Failure, Forget, Forgotten, Forked, ItemQuery, ItemRow,
+    JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Paused, Pins,
+    Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch,
+    Recounted, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle,
+    Spending, Store, StoreResult, StoredExchange, SummaryRow, Version, VersionFigures, VersionQuery,
+    verify::AgentReport,
+};
+use crate::domain::{
+    agent::AgentId,
+    project::ProjectId,
+    recall::Query,
+    settings::{AgentSettings, SettingsPatch},
+    time::Timestamp,
+    work::{Lease, Reason},
+};
+pub(super) use connection::Connection;
+pub(super) use database::Lock;
+pub(super) use query::{insert, query, query_made};
+pub(super) use statement::sql;
+pub(super) use value::{Row, Value};
+
+pub use database::{DatabaseSettings, SqlStore};
+
+#[async_trait]
+impl Store for SqlStore {
+    async fn append(&self, request: AppendRequest) -> StoreResult<AppendOutcome> {
+        let agent = request.agent.clone();
+        self.write(Lock::Agent(agent), move |tx| {
+            Box::pin(append::append(tx, request, false))
+        })
+        .await
+    }
+
+    async fn rewind(&self, request: AppendRequest) -> StoreResult<AppendOutcome> {
+        let agent = request.agent.clone();
+        self.write(Lock::Agent(agent), move |tx| {
+            Box::pin(append::append(tx, request, true))
+        })
+        .await
+    }
+
+    async fn fork(&self, parent: &AgentId, child: &AgentId, now: Timestamp) -> StoreResult<Forked> {
+        let (parent, child) = (parent.clone(), child.clone());
+        self.write(Lock::Agent(parent.clone()), move |tx| {
+            Box::pin(fork::fork(tx, parent, child, now))
+        })
+        .await
+    }
+
+    async fn ancestors(&self, agent: &AgentId) -> StoreResult<Vec<Ancestor>> {
+        fork::ancestors(&mut self.snapshot().await?, agent).await
+    }
+
+    async fn pins(&self, agent: &AgentId, limit: i64) -> StoreResult<Pins> {
+        lineage::pins::load(&mut self.snapshot().await?, agent, limit).await
+    }
+
+    async fn end_session(&self, agent: &AgentId, now: Timestamp) -> StoreResult<SessionEnded> {
+        let agent = agent.clone();
+        self.write(Lock::Agent(agent.clone()), move |tx| {
+            Box::pin(async move { session::end_session(tx, &agent, now).await })
+        })
+        .await
+    }
+
+    async fn change_settings(
+        &self,
+        agent: &AgentId,
+        patch: &SettingsPatch,
+        now: Timestamp,
+    ) -> StoreResult<AgentSettings> {
+        let (agent, patch) = (agent.clone(), patch.clone());
+        self.write(Lock::Agent(agent.clone()), move |tx| {
+            Box::pin(async move { agent::change_settings(tx, &agent, &patch, now).await })
+        })
+        .await
+    }
+
+    async fn begin_recount(&self, agent: &AgentId) -> StoreResult<()> {
+        let agent = agent.clone();
+        self.write(Lock::Agent(agent.clone()), move |tx| {
+            Box::pin(async move { recount::begin(tx, &agent).await })
+        })
+        .await
+    }
+
+    async fn recounts_due(&self, limit: i64) -> StoreResult<Vec<AgentId>> {
+        recount::due(&mut self.reader().await?, limit).await
+    }
+
+    async fn recount_batch(&self, agent: &AgentId, messages_max: i64) -> StoreResult<Option<RecountBatch>> {
+        let mut tx = self.snapshot().await?;
+        recount::batch(&mut tx, agent, messages_max).await
+    }
+
+    async fn recount(&self, request: Recount) -> StoreResult<Option<Recounted>> {
+        let agent = request.agent.clone();
+        self.write(Lock::Agent(agent), move |tx| {
+            Box::pin(recount::recount(tx, request))
+        })
+        .await
+    }
+
+    async fn calibrations(&self) -> StoreResult<Vec<KeptCalibration>> {
+        calibration::load(&mut self.reader().await?).await
+    }
+
+    async fn keep_calibrations(&self, kept: Vec<KeptCalibration>, now: Timestamp) -> StoreResult<()> {
+        self.write(Lock::Nothing, move |tx| {
+            Box::pin(calibration::keep(tx, kept, now))
+        })
+        .await
+    }
+
+    async fn agent(&self, agent: &AgentId) -> StoreResult<Option<AgentRow>> {
+        agent::load(&mut self.reader().await?, agent).await
+    }
+
+    async fn agents(&self, after: Option<&AgentId>, limit: i64) -> StoreResult<Vec<AgentRow>> {
+        agent::list(&mut self.reader().await?, after, limit).await
+    }
+
+    async fn exchanges(&self, agent: &AgentId, query: ExchangeQuery) -> StoreResult<Vec<StoredExchange>> {
+        let mut tx = self.snapshot().await?;
+        exchange::load(&mut tx, agent, query).await
+    }
+
+    async fn count_exchanges(&self, agent: &AgentId, from: i64, through: i64) -> StoreResult<i64> {
+        exchange::count(&mut self.reader().await?, agent, from, through).await
+    }
+
+    async fn last_said(&self, agent: &AgentId, limit: i64) -> StoreResult<Vec<SaidMessage>> {
+        exchange::last_said(&mut self.reader().await?, agent, limit).await
+    }
+
+    async fn search(&self, agent: &AgentId, query: &Query) -> StoreResult<Option<Searched>> {
+        recall::search(&mut self.snapshot().await?, agent, query).await
+    }
+
+    async fn expand(
+        &self,
+        agent: &AgentId,
+        exchange: i64,
+        range: MessageRange,
+    ) -> StoreResult<Option<Expanded>> {
+        recall::expand(&mut self.snapshot().await?, agent, exchange, range).await
+    }
+
+    async fn index_messages(&self, messages_max: i64) -> StoreResult<i64> {
+        // Read and taken apart here, so that the writer only writes.
+        let mut reader = self.reader().await?;
+        let Some(batch) = recall::next_batch(&mut reader, messages_max).await? else {
+            // An earlier life may have been killed before it had done this.
+            if recall::is_unmerged(&mut reader).await? {
+                self.scrub().await?;
+            }
+            return Ok(0);
+        };
+        self.write(Lock::Nothing, move |tx| Box::pin(recall::write_batch(tx, batch)))
+            .await
+    }
+
+    async fn forget(&self, request: Forget) -> StoreResult<Forgotten> {
+        let agent = request.agent.clone();
+        let forgotten = self
+            .write(Lock::Agent(agent), move |tx| {
+                Box::pin(forget::forget(tx, request))
+            })
+            .await?;
+        Ok(Forgotten {
+            is_scrubbed: self.scrub().await?,
+            ..forgotten
+        })
+    }
+
+    async fn delete_agent(&self, agent: &AgentId) -> StoreResult<Deleted> {
+        let agent = agent.clone();
+        let messages = self
+            .write(Lock::Agent(agent.clone()), move |tx| {
+                Box::pin(async move { forget::delete::delete(tx, &agent).await })
+            })
+            .await?;
+        Ok(Deleted {
+            messages,
+            is_scrubbed: self.scrub().await?,
+        })
+    }
+
+    async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
+        let mut tx = self.snapshot().await?;
+        summary::read(&mut tx, agent).await
+    }
+
+    async fn summary_of_step(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
+        let mut tx = self.snapshot().await?;
+        summary::of_step(&mut tx, agent).await
+    }
+
+    async fn versions(&self, agent: &AgentId, query: VersionQuery) -> StoreResult<Vec<VersionFigures>> {
+        version::list(&mut self.reader().await?, agent, query).await
+    }
+
+    async fn version(&self, agent: &AgentId, version: i64) -> StoreResult<Option<Version>> {
+        version::load(&mut self.reader().await?, agent, version).await
+    }
+
+    async fn roll_back(&self, request: RollbackRequest) -> StoreResult<Revised> {
+        let agent = request.agent.clone();
+        self.write(Lock::Agent(agent), move |tx| {
+            Box::pin(rollback::roll_back(tx, request))
+        })
+        .await
+    }
+
+    async fn rebuild(&self, request: RebuildRequest) -> StoreResult<Revised> {
+        let agent = request.agent.clone();
+        self.write(Lock::Agent(agent), move |tx| {
+            Box::pin(rebuild::rebuild(tx, request))
+        })
+        .await
+    }
+
+    async fn items(&self, agent: &AgentId, query: ItemQuery) -> StoreResult<Vec<ItemRow>> {
+        edit::list(&mut self.reader().await?, agent, query).await
+    }
+
+    async fn edit_item(&self, request: EditRequest) -> StoreResult<Edited> {
+        let agent = request.agent.clone();
+        self.write(Lock::Agent(agent), move |tx| Box::pin(edit::edit(tx, request)))
+            .await
+    }
+
+    async fn set_project(
+        &self,
+        agent: &AgentId,
+        project: Option<&ProjectId>,
+        now: Timestamp,
+    ) -> StoreResult<()> {
+        let (agent, project) = (agent.clone(), project.cloned());
+        self.write(Lock::Agent(agent.clone()), move |tx| {
+            Box::pin(async move { project::set(tx, &agent, project, now).await })
+        })
+        .await
+    }
+
+    async fn projects(&self, after: Option<&ProjectId>, limit: i64) -> StoreResult<Vec<ProjectFigures>> {
+        project::list(&mut self.reader().await?, after.cloned(), limit).await
+    }
+
+    async fn project_stamp(&self, project: &ProjectId) -> StoreResult<Option<ProjectStamp>> {
+        project::stamp(&mut self.reader().await?, project).await
+    }
+
+    async fn project(&self, project: &ProjectId) -> StoreResult<Option<(ProjectStamp, ProjectRow)>> {
+        let mut tx = self.snapshot().await?;
+        project::load(&mut tx, project).await
+    }
+
+    async fn enqueue(
+        &self,
+        agent: &AgentId,
+        reason: Reason,
+        delay_ms: i64,
+        now: Timestamp,
+    ) -> StoreResult<Enqueued> {
+        let agent = agent.clone();
+        self.write(Lock::Nothing, move |tx| {
+            Box::pin(async move {
+                let wake = queue::Wake {
+                    reason,
+                    delay_ms,
+                    revive_after_ms: 0,
+                    now,
+                };
+                queue::enqueue(tx, &agent, wake).await
+            })
+        })
+        .await
+    }
+
+    async fn claim(&self, claim: ClaimRequest) -> StoreResult<Vec<Lease>> {
+        // An idle daemon polls: the look costs no write transaction while nothing is due.
+        if !queue::is_any_due(&mut self.reader().await?, claim.now).await? {
+            return Ok(Vec::new());
+        }
+        self.write(Lock::Nothing, move |tx| Box::pin(queue::claim(tx, claim)))
+            .await
+    }
+
+    async fn renew(&self, leases: &[Lease], now: Timestamp, lease_ms: i64) -> StoreResult<Vec<i64>> {
+        let leases = leases.to_vec();
+        self.write(Lock::Nothing, move |tx| {
+            Box::pin(queue::renew(tx, leases, now, lease_ms))
+        })
+        .await
+    }
+
+    async fn material(&self, lease: &Lease, limits: MaterialLimits) -> StoreResult<Material> {
+        let mut tx = self.snapshot().await?;
+        summary::material(&mut tx, &lease.agent, limits).await
+    }
+
+    async fn journalled(&self, agent: &AgentId, key: &str) -> StoreResult<Option<JournalledAnswer>> {
+        summary::journalled(&mut self.reader().await?, agent, key).await
+    }
+
+    async fn journal(
+        &self,
+        agent: &AgentId,
+        key: &str,
+        answer: &JournalledAnswer,
+        now: Timestamp,
+    ) -> StoreResult<()> {
+        let (agent, key, answer) = (agent.clone(), key.to_owned(), answer.clone());
+        self.write(Lock::Agent(agent.clone()), move |tx| {
+            Box::pin(summary::journal(tx, agent, key, answer, now))
+        })
+        .await
+    }
+
+    async fn complete(&self, lease: &Lease, patch: Patch) -> StoreResult<Completed> {
+        let lease = lease.clone();
+        self.write(Lock::Agent(lease.agent.clone()), move |tx| {
+            Box::pin(complete::complete(tx, lease, patch))
+        })
+        .await
+    }
+
+    async fn settle(&self, lease: &Lease, settle: Settle) -> StoreResult<Completed> {
+        let lease = lease.clone();
+        self.write(Lock::Agent(lease.agent.clone()), move |tx| {
+            Box::pin(complete::settle(tx, lease, settle))
+        })
+        .await
+    }
+
+    async fn fail(&self, lease: &Lease, failure: Failure) -> StoreResult<()> {
+        let lease = lease.clone();
+        self.write(Lock::Nothing, move |tx| Box::pin(queue::fail(tx, lease, failure)))
+            .await
+    }
+
+    async fn release(&self, leases: &[Lease], now: Timestamp) -> StoreResult<u64> {
+        let leases = leases.to_vec();
+        self.write(Lock::Nothing, move |tx| Box::pin(queue::release(tx, leases, now)))
+            .await
+    }
+
+    async fn postpone(&self, lease: &Lease, postponement: Postponement) -> StoreResult<()> {
+        let lease = lease.clone();
+        self.write(Lock::Nothing, move |tx| {
+            Box::pin(spending::postpone(tx, lease, postponement))
+        })
+        .await
+    }
+
+    async fn record_run(&self, lease: &Lease, run: RunRecord) -> StoreResult<()> {
+        let lease = lease.clone();
+        self.write(Lock::Nothing, move |tx| {
+            Box::pin(spending::record_run(tx, lease, run))
+        })
+        .await
+    }
+
+    async fn resume_paused(&self, now: Timestamp) -> StoreResult<u64> {
+        self.write(Lock::Nothing, move |tx| {
+            Box::pin(spending::resume_paused(tx, now))
+        })
+        .await
+    }
+
+    async fn spending(&self, agent: &AgentId, since: Timestamp) -> StoreResult<Spending> {
+        spending::spending(&mut self.snapshot().await?, agent, since).await
+    }
+
+    async fn paused(&self, agent: &AgentId) -> StoreResult<Option<Paused>> {
+        spending::paused_agent(&mut self.reader().await?, agent).await
+    }
+
+    async fn enqueue_revisits(&self, now: Timestamp, limit: i64) -> StoreResult<u64> {
+        self.write(Lock::Nothing, move |tx| {
+            Box::pin(spending::enqueue_revisits(tx, now, limit))
+        })
+        .await
+    }
+
+    async fn reclaim(&self, owner: &str, now: Timestamp) -> StoreResult<u64> {
+        let owner = owner.to_owned();
+        self.write(Lock::Nothing, move |tx| Box::pin(queue::reclaim(tx, owner, now)))
+            .await
+    }
+
+    async fn reconcile(&self, pending_before: Timestamp, now: Timestamp) -> StoreResult<u64> {
+        self.write(Lock::Nothing, move |tx| {
+            Box::pin(queue::reconcile(tx, pending_before, now))
+        })
+        .await
+    }
+
+    async fn probe_parked(
+        &self,
+        parked_before: Timestamp,
+        attempts_max: i64,
+        now: Timestamp,
+    ) -> StoreResult<u64> {
+        self.write(Lock::Nothing, move |tx| {
+            Box::pin(queue::probe_parked(tx, parked_before, attempts_max, now))
+        })
+        .await
+    }
+
+    async fn enqueue_ageing(&self, now: Timestamp, limit: i64) -> StoreResult<u64> {
+        self.write(Lock::Nothing, move |tx| {
+            Box::pin(schedule::enqueue_ageing(tx, now, limit))
+        })
+        .await
+    }
+
+    async fn take_slot(&self, name: &str, slot: Timestamp, now: Timestamp) -> StoreResult<bool> {
+        let name = name.to_owned();
+        self.write(Lock::Nothing, move |tx| {
+            Box::pin(schedule::take_slot(tx, name, slot, now))
+        })
+        .await
+    }
+
+    async fn prune(&self, prune: Prune) -> StoreResult<u64> {
+        self.write(Lock::Nothing, move |tx| Box::pin(schedule::prune(tx, prune)))
+            .await
+    }
+
+    async fn sample(&self, now: Timestamp, window_ms: i64) -> StoreResult<Sample> {
+        let mut tx = self.snapshot().await?;
+        schedule::sample(&mut tx, now, window_ms).await
+    }
+
+    async fn verify(&self, agent: &AgentId) -> StoreResult<AgentReport> {
+        let mut tx = self.snapshot().await?;
+        verify::verify(&mut tx, agent).await
+    }
+
+    async fn ping(&self) -> StoreResult<()> {
+        let sql = sql!("-- sql/sql.ping\nSELECT 1");
+        query(sql).execute(&mut self.reader().await?).await?;
+        Ok(())
+    }
+}

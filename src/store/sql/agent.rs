@@ -1,0 +1,105 @@
+//! Agents' rows.
+
+use crate::store::sql::{Connection, query, sql, statement::Dialect};
+
+use super::{
+    super::{AgentRow, StoreError, StoreResult},
+    recount,
+    row::{self, exchange_columns},
+    spending,
+};
+use crate::domain::{
+    agent::AgentId,
+    settings::{AgentSettings, SettingsPatch},
+    time::Timestamp,
+};
+
+/// An agent's row with its newest exchange and its preamble, as [`row::agent`] reads it.
+macro_rules! agent_select {
+    ($label:literal, $where:literal) => {
+        sql!(
+            $label,
+            "\nSELECT a.agent_id, a.project_id, a.pending_since, a.as_of, a.created_at, a.updated_at, ",
+            "coalesce(s.version, 0), coalesce(s.token_count, 0), a.last_seq, a.last_exchange, a.session, ",
+            "a.first_exchange, a.tokens_before_window, a.summarized_through, a.budget_tokens, CAST(a.settings AS text), a.max_messages, ",
+            exchange_columns!("n"),
+            ", ",
+            exchange_columns!("p"),
+            " FROM agents a LEFT JOIN summaries s ON s.agent_id = a.agent_id ",
+            "LEFT JOIN exchange_log n ON n.agent_id = a.agent_id AND n.exchange = a.newest_exchange ",
+            "LEFT JOIN exchange_log p ON p.agent_id = a.agent_id AND p.exchange = a.preamble_exchange ",
+            $where
+        )
+    };
+}
+
+/// Locks the agent's row till the end of the transaction, if there is one.
+pub(in crate::store) async fn lock(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
+    if tx.dialect() == Dialect::Postgres {
+        let sql = sql!("-- sql/agent.lock\nSELECT 1 FROM agents WHERE agent_id = $1 {for_update}");
+        query(sql).bind(agent.as_str()).execute(tx).await?;
+    }
+    Ok(())
+}
+
+/// One agent.
+pub(super) async fn load(connection: &mut Connection, agent: &AgentId) -> StoreResult<Option<AgentRow>> {
+    let sql = agent_select!("-- sql/agent.load", "WHERE a.agent_id = $1");
+    let found = query(sql).bind(agent.as_str()).fetch_optional(connection).await?;
+    found.as_ref().map(row::agent).transpose()
+}
+
+/// See [`super::super::Store::change_settings`].
+pub(super) async fn change_settings(
+    tx: &mut Connection,
+    agent: &AgentId,
+    patch: &SettingsPatch,
+    now: Timestamp,
+) -> StoreResult<AgentSettings> {
+    let row = load(tx, agent)
+        .await?
+        .ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
+    let settings = patch.apply(&row.settings);
+    let sql = sql!(
+        "-- sql/agent.change_settings\nUPDATE agents SET settings = $2{::json}, updated_at = $3 WHERE agent_id = $1"
+    );
+    query(sql)
+        .bind(agent.as_str())
+        .bind(serde_json::json!(settings).to_string())
+        .bind(now)
+        .execute(&mut *tx)
+        .await?;
+    if (&settings.provider, &settings.model) != (&row.settings.provider, &row.settings.model) {
+        recount::begin(tx, agent).await?;
+    }
+    spending::resume_agent(tx, agent, now).await?;
+    if settings.time_zone != row.settings.time_zone {
+        age_anew(tx, agent, now).await?;
+    }
+    Ok(settings)
+}
+
+/// Another zone has other days: the ageing job looks at the document.
+async fn age_anew(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/agent.age_anew\nUPDATE summaries SET next_ageing_at = {min}(next_ageing_at, $2) \
+               WHERE agent_id = $1 AND next_ageing_at IS NOT NULL"
+    );
+    query(sql).bind(agent.as_str()).bind(now).execute(tx).await?;
+    Ok(())
+}
+
+/// Agents after `after`, by id.
+pub(super) async fn list(
+    connection: &mut Connection,
+    after: Option<&AgentId>,
+    limit: i64,
+) -> StoreResult<Vec<AgentRow>> {
+    let sql = agent_select!(
+        "-- sql/agent.list",
+        "WHERE a.agent_id > $1 ORDER BY a.agent_id LIMIT $2"
+    );
+    let after = after.map_or("", AgentId::as_str);
+    let found = query(sql).bind(after).bind(limit).fetch_all(connection).await?;
+    found.iter().map(row::agent).collect()
+}

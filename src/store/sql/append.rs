@@ -1,0 +1,329 @@
+//! Append: number the messages, place them in exchanges, move the boundary, wake the queue. One transaction; the
+//! decisions are the ledger's.
+//!
+//! Clears, marks and rewinds take effect where they stand: the messages up to and including one are written, then the
+//! step is taken, then the next ones follow.
+
+pub(super) mod boundary;
+pub(super) mod write;
+
+use std::collections::HashMap;
+
+use crate::store::sql::{Connection, query, sql};
+
+use super::{
+    super::{AppendOutcome, AppendRequest, Prepared, Stepped, StoreError, StoreResult, StoredAt},
+    agent, lineage, queue,
+};
+use crate::domain::{
+    exchange::{Entry, Exchange, PREAMBLE},
+    ledger::{Eviction, Ledger},
+    lineage::Step,
+    message::is_tombstone,
+    settings::AgentSettings,
+    time::Timestamp,
+    window::Budget,
+    work::Reason,
+};
+
+/// The rows that an append will write.
+#[derive(Default)]
+struct Written {
+    messages: Vec<StoredAt>,
+    /// Exchanges that will take no further message, and at last the newest one. Their running totals ascend.
+    exchanges: Vec<Exchange>,
+    sessions: Vec<NewSession>,
+    evictions: Vec<Eviction>,
+    /// The preamble, if it changed.
+    preamble: Option<Exchange>,
+    /// The session that ended since its newest exchange is too big.
+    session_ended: Option<i64>,
+}
+
+struct NewSession {
+    session: i64,
+    first_exchange: i64,
+    opened_at: Timestamp,
+    /// When the one before ended, and why, if that isn't known yet.
+    previous_end: Option<(Timestamp, &'static str)>,
+}
+
+/// See [`super::super::Store::append`]. With `steps_required`, as [`super::super::Store::rewind`].
+pub(super) async fn append(
+    tx: &mut Connection,
+    mut request: AppendRequest,
+    steps_required: bool,
+) -> StoreResult<AppendOutcome> {
+    let mut found = agent::load(tx, &request.agent).await?;
+    if found.is_none() && !write::create(tx, &request.agent, request.now).await? {
+        agent::lock(tx, &request.agent).await?;
+        found = agent::load(tx, &request.agent).await?;
+    }
+    let nothing = || (Ledger::default(), AgentSettings::default(), Budget::unlimited());
+    let (mut ledger, settings, budget_before) = found.map_or_else(nothing, |row| {
+        let kept = row.kept_budget();
+        (row.ledger, row.settings, kept)
+    });
+    // From here on the rules are the agent's own.
+    let in_force = settings.expanded(&request.rules.basis);
+    request.rules.budget = in_force.budget(request.rules.budget);
+    request.rules.on_overflow = in_force.on_overflow.unwrap_or(request.rules.on_overflow);
+    request.rules.context = in_force.context_options(request.rules.context);
+    let budget = request.rules.budget;
+    let fresh = without_known(tx, &request).await?;
+    let returned = if !fresh.is_empty() && budget.is_above(budget_before) {
+        boundary::take_back(tx, &request.agent, budget, &mut ledger).await?
+    } else {
+        None
+    };
+    let is_step = |&(place, _): &(usize, bool)| step_at(&request, place).is_some();
+    let (mut stored, mut evictions, mut steps) = (Vec::new(), Vec::new(), Vec::new());
+    let mut session_ended = None;
+    for part in fresh.split_inclusive(is_step) {
+        let mut written = place_all(tx, &request, part, &mut ledger).await?;
+        let stepped = write_part(tx, &request, part, &mut written, &mut ledger).await?;
+        match &stepped {
+            Some(Stepped::Ignored { label }) if steps_required => {
+                return Err(StoreError::UnknownMark(label.clone()));
+            }
+            Some(Stepped::NotThere { seq }) if steps_required => {
+                return Err(StoreError::UnknownMessage(*seq));
+            }
+            _ => {}
+        }
+        stored.extend(written.messages);
+        evictions.extend(written.evictions);
+        steps.extend(stepped);
+        session_ended = written.session_ended.or(session_ended);
+    }
+    let has_closed =
+        session_ended.is_some() || steps.iter().any(|step| matches!(step, Stepped::Cleared { .. }));
+    let enqueued = wake(tx, &request, &ledger, (&evictions, &steps), has_closed).await?;
+    let accepted = i64::try_from(fresh.len()).unwrap_or(i64::MAX);
+    Ok(AppendOutcome {
+        accepted,
+        stored,
+        duplicates: i64::try_from(request.messages.len()).unwrap_or(i64::MAX) - accepted,
+        exchange: ledger.newest.as_ref().map_or(PREAMBLE, |newest| newest.exchange),
+        first_exchange: ledger.first_exchange,
+        summarized_through: ledger.summarized_through,
+        window_tokens: ledger.window_tokens(),
+        returned,
+        evictions,
+        steps,
+        settings,
+        budget,
+        session_ended,
+        enqueued,
+    })
+}
+
+/// The step that the message at `place` is, if it is one.
+fn step_at(request: &AppendRequest, place: usize) -> Option<Step> {
+    Step::of(&request.messages.get(place)?.message)
+}
+
+/// Writes what was placed, and takes the step that the last message of `part` is.
+async fn write_part(
+    tx: &mut Connection,
+    request: &AppendRequest,
+    part: &[(usize, bool)],
+    written: &mut Written,
+    ledger: &mut Ledger,
+) -> StoreResult<Option<Stepped>> {
+    let last = part.last().and_then(|&(place, _)| request.messages.get(place));
+    let step = last.and_then(|last| Some((Step::of(&last.message)?, last.entry.at)));
+    if let Some((Step::Clear, at)) = step {
+        close_session(written, ledger, at);
+    }
+    write::rows(tx, request, written, ledger).await?;
+    let stepped = match step {
+        None => None,
+        Some((Step::Clear, _)) => Some(lineage::clear(tx, &request.agent, ledger).await?),
+        Some((Step::Mark(label), _)) => {
+            let exchange = written.messages.last().map_or(PREAMBLE, |last| last.exchange);
+            Some(lineage::mark(tx, &request.agent, ledger, label, exchange).await?)
+        }
+        Some((Step::Rewind(label), at)) => {
+            let stepped = lineage::rewind(tx, request, ledger, label, at).await?;
+            // The exchange that holds the mark may have grown after it, or the budget have shrunk. All is written.
+            let eviction = boundary::evict(tx, request, &[], ledger, at).await?;
+            written.evictions.extend(eviction);
+            Some(stepped)
+        }
+        Some((Step::Pin(seq), _)) => Some(lineage::pins::pin_within(tx, request, seq).await?),
+        Some((Step::Unpin(seq), _)) => Some(lineage::pins::unpin(tx, &request.agent, seq).await?),
+    };
+    write::state(tx, request, written, ledger).await?;
+    Ok(stepped)
+}
+
+/// Closes the running session. What it held is written as it is; the next one begins with nothing.
+fn close_session(written: &mut Written, ledger: &mut Ledger, at: Timestamp) {
+    written.exchanges.extend(ledger.newest.clone());
+    written.evictions.extend(ledger.clear(at));
+    written.sessions.push(NewSession {
+        session: ledger.session,
+        first_exchange: ledger.last_exchange + 1,
+        opened_at: at,
+        previous_end: Some((at, "clear")),
+    });
+}
+
+/// The places of the messages to be stored, and whether each keeps its client id.
+async fn without_known(tx: &mut Connection, request: &AppendRequest) -> StoreResult<Vec<(usize, bool)>> {
+    let mut known = known_payloads(tx, request).await?;
+    let mut fresh = Vec::with_capacity(request.messages.len());
+    for (place, Prepared { message, .. }) in request.messages.iter().enumerate() {
+        let Some(id) = &message.client_id else {
+            fresh.push((place, true));
+            continue;
+        };
+        match known.get(id) {
+            None => {
+                known.insert(id.clone(), message.payload.clone());
+                fresh.push((place, true));
+            }
+            Some(payload) if *payload == message.payload || is_tombstone(payload) => {}
+            // Another message under the same id: a transcript may hold such, and nothing of it may be lost.
+            Some(_) if request.replayed => fresh.push((place, false)),
+            Some(_) => return Err(StoreError::ClientIdReused(id.clone())),
+        }
+    }
+    Ok(fresh)
+}
+
+/// What is stored under the client ids of this request.
+async fn known_payloads(
+    tx: &mut Connection,
+    request: &AppendRequest,
+) -> StoreResult<HashMap<String, String>> {
+    let ids: Vec<&str> = request
+        .messages
+        .iter()
+        .filter_map(|prepared| prepared.message.client_id.as_deref())
+        .collect();
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let sql = sql!(
+        "-- sql/append.known_payloads\nSELECT client_id, payload FROM message_log \
+               WHERE agent_id = $1 AND client_id IN (SELECT value FROM {each_text}($2{::jsonb}))"
+    );
+    let found = query(sql)
+        .bind(request.agent.as_str())
+        .bind(serde_json::json!(ids).to_string())
+        .fetch_all(tx)
+        .await?;
+    Ok(found
+        .iter()
+        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
+        .collect::<Result<_, sqlx::Error>>()?)
+}
+
+async fn place_all(
+    tx: &mut Connection,
+    request: &AppendRequest,
+    fresh: &[(usize, bool)],
+    ledger: &mut Ledger,
+) -> StoreResult<Written> {
+    let mut written = Written::default();
+    for &(place, keeps_id) in fresh {
+        let Some(Prepared { entry, .. }) = request.messages.get(place) else {
+            continue;
+        };
+        if ledger.last_seq == 0 {
+            written.sessions.push(NewSession {
+                session: ledger.session,
+                first_exchange: ledger.last_exchange + 1,
+                opened_at: entry.at,
+                previous_end: None,
+            });
+        }
+        let appended = ledger.append(entry, request.rules.idle_gap_ms);
+        let preamble = ledger.preamble.as_ref();
+        let preamble = preamble.filter(|preamble| preamble.exchange == appended.exchange);
+        written.messages.push(StoredAt {
+            place,
+            seq: appended.seq,
+            exchange: appended.exchange,
+            session: preamble
+                .or(ledger.newest.as_ref())
+                .map_or(ledger.session, |exchange| exchange.session),
+            keeps_id,
+        });
+        if let Some(preamble) = preamble {
+            written.preamble = Some(preamble.clone());
+        }
+        if appended.new_session {
+            written.sessions.push(NewSession {
+                session: ledger.session,
+                first_exchange: appended.exchange,
+                opened_at: entry.at,
+                previous_end: appended.left.as_ref().map(|left| (left.last_at, "idle")),
+            });
+        }
+        written.exchanges.extend(appended.left);
+        let eviction = boundary::evict(tx, request, &written.exchanges, ledger, entry.at).await?;
+        written.evictions.extend(eviction);
+        heed_overflow(request, &mut written, ledger, entry)?;
+    }
+    Ok(written)
+}
+
+/// Does what is wished when the newest exchange is too big by itself: an error takes back all that the append has
+/// written, and a session is ended once.
+fn heed_overflow(
+    request: &AppendRequest,
+    written: &mut Written,
+    ledger: &mut Ledger,
+    entry: &Entry,
+) -> StoreResult<()> {
+    let rules = &request.rules;
+    let Some(ended) = ledger.heed_overflow(entry, rules.budget, rules.on_overflow)? else {
+        return Ok(());
+    };
+    written.session_ended = Some(ended);
+    written.sessions.push(NewSession {
+        session: ledger.session,
+        first_exchange: ledger.last_exchange + 1,
+        opened_at: entry.at,
+        previous_end: Some((entry.at, "end")),
+    });
+    Ok(())
+}
+
+/// Wakes the queue, if there is anything to do: exchanges left the window, a session ended with some of them pending,
+/// or a rewind wrote digests that wait to be condensed.
+pub(super) async fn wake(
+    tx: &mut Connection,
+    request: &AppendRequest,
+    ledger: &Ledger,
+    (evictions, steps): (&[Eviction], &[Stepped]),
+    has_closed: bool,
+) -> StoreResult<Option<super::Enqueued>> {
+    let rules = &request.rules;
+    let has_rewritten = steps
+        .iter()
+        .any(|step| matches!(step, Stepped::Rewound { version: Some(_), .. }));
+    let is_urgent = has_closed && ledger.pending_numbers() > 0;
+    if evictions.is_empty() && !is_urgent && !has_rewritten {
+        return Ok(None);
+    }
+    let is_full = ledger.pending_numbers() >= rules.batch_exchanges;
+    let wake = queue::Wake {
+        reason: if is_urgent {
+            Reason::SessionEnd
+        } else {
+            Reason::Eviction
+        },
+        delay_ms: match (is_urgent, is_full) {
+            (true, _) => 0,
+            (false, true) => rules.debounce_ms,
+            (false, false) => rules.max_wait_ms,
+        },
+        revive_after_ms: if is_urgent { 0 } else { rules.revive_after_ms },
+        now: request.now,
+    };
+    Ok(Some(queue::enqueue(tx, &request.agent, wake).await?))
+}

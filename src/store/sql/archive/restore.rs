@@ -1,0 +1,493 @@
+//! Writing a history back: the rows of the messages as they were, the exchanges and the boundary that follow. Clears,
+//! marks and rewinds take effect where they stand, as in an append.
+
+use crate::store::sql::{Connection, Value, insert, query, sql};
+
+use super::super::{
+    super::{
+        StoreError, StoreResult,
+        archive::{ArchiveError, Origin, Recorded, Restore, Restored},
+    },
+    agent,
+    append::write,
+    fork, hold, lineage, queue, session,
+};
+use crate::domain::{
+    agent::AgentId,
+    exchange::{Exchange, PREAMBLE},
+    journal::{Head, JournalError, MarkRecord, SessionRecord, take_in},
+    ledger::{Cut, Eviction, Ledger},
+    lineage::Step,
+    message::is_tombstone,
+    settings::AgentSettings,
+    time::Timestamp,
+    work::Reason,
+};
+
+/// What part of a restore will write.
+#[derive(Default)]
+struct Placed {
+    /// Exchanges that take no further message.
+    exchanges: Vec<Exchange>,
+    /// The preamble of a session that was cleared.
+    preamble: Option<Exchange>,
+    sessions: Vec<Opened>,
+    eviction: Option<Eviction>,
+}
+
+/// A session that began, and when and why the one before ended.
+struct Opened {
+    session: i64,
+    first_exchange: i64,
+    at: Timestamp,
+    previous_end: Option<(Timestamp, &'static str)>,
+}
+
+/// See [`super::super::super::archive::Archive::restore`].
+pub(super) async fn restore(
+    tx: &mut Connection,
+    request: Restore,
+) -> StoreResult<Result<Restored, ArchiveError>> {
+    query(sql!("-- sql/archive.begin\nSAVEPOINT restore"))
+        .execute(&mut *tx)
+        .await?;
+    let outcome = restore_all(tx, &request).await;
+    if let Err(ArchiveError::Store(error)) = outcome {
+        return Err(error);
+    }
+    if outcome.is_err() {
+        query(sql!("-- sql/archive.undo\nROLLBACK TO restore"))
+            .execute(&mut *tx)
+            .await?;
+    }
+    query(sql!("-- sql/archive.end\nRELEASE restore"))
+        .execute(tx)
+        .await?;
+    Ok(outcome)
+}
+
+async fn restore_all(tx: &mut Connection, request: &Restore) -> Result<Restored, ArchiveError> {
+    let mut found = agent::load(tx, &request.agent).await?;
+    let is_new = found.is_none();
+    if is_new {
+        begin(tx, request).await?;
+        found = agent::load(tx, &request.agent).await?;
+    } else if let Some(origin) = &request.origin {
+        compare_forks(tx, &request.agent, origin).await?;
+    }
+    let mut ledger = found.map(|row| row.ledger).unwrap_or_default();
+    let known = request
+        .records
+        .partition_point(|recorded| recorded.record.seq <= ledger.last_seq);
+    let (known, fresh) = request.records.split_at(known);
+    compare(tx, &request.agent, known).await??;
+    let restored = Restored {
+        accepted: i64::try_from(fresh.len()).unwrap_or(i64::MAX),
+        duplicates: i64::try_from(known.len()).unwrap_or(i64::MAX),
+    };
+    if fresh.is_empty() && !is_new {
+        return Ok(restored);
+    }
+    for part in fresh.split_inclusive(|recorded| recorded.step.is_some()) {
+        restore_part(tx, request, part, &mut ledger).await?;
+    }
+    let head = request
+        .head
+        .as_ref()
+        .filter(|head| request.is_last && head.last_seq == ledger.last_seq);
+    if let Some(head) = head {
+        seal(tx, head, &mut ledger, request.now).await?;
+    }
+    if ledger.pending_numbers() > 0 {
+        wake(tx, &request.agent, request.now).await?;
+    }
+    Ok(restored)
+}
+
+async fn create(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> Result<(), ArchiveError> {
+    if write::create(tx, agent, now).await? {
+        return Ok(());
+    }
+    Err(StoreError::AgentExists(agent.clone()).into())
+}
+
+/// Makes an agent that isn't there yet.
+async fn begin(tx: &mut Connection, request: &Restore) -> Result<(), ArchiveError> {
+    let agent = &request.agent;
+    let Some(origin) = &request.origin else {
+        return create(tx, agent, request.now).await;
+    };
+    if let Err(error) = serde_json::from_str::<AgentSettings>(origin.settings.get()) {
+        return Err(JournalError::Settings(error.to_string()).into());
+    }
+    match &origin.fork {
+        Some(fork) => fork::record::bring_back(tx, agent, fork, request.now).await?,
+        None => create(tx, agent, request.now).await?,
+    }
+    let sql = sql!(
+        "-- sql/archive.origin\nUPDATE agents SET project_id = $2, settings = $3{::json}, created_at = $4 \
+               WHERE agent_id = $1"
+    );
+    query(sql)
+        .bind(agent.as_str())
+        .bind(origin.project.as_deref())
+        .bind(origin.settings.get())
+        .bind(origin.created_at)
+        .execute(tx)
+        .await
+        .map_err(StoreError::from)?;
+    Ok(())
+}
+
+/// An agent that is there must have begun where the journal says.
+async fn compare_forks(tx: &mut Connection, agent: &AgentId, origin: &Origin) -> Result<(), ArchiveError> {
+    let kept = fork::record::kept(tx, agent).await?;
+    if kept == origin.fork {
+        return Ok(());
+    }
+    Err(JournalError::OtherFork.into())
+}
+
+/// Whether what is there is what the journal says.
+async fn compare(
+    tx: &mut Connection,
+    agent: &AgentId,
+    known: &[Recorded],
+) -> StoreResult<Result<(), JournalError>> {
+    let sql =
+        sql!("-- sql/archive.compare\nSELECT payload = $3 FROM message_log WHERE agent_id = $1 AND seq = $2");
+    for Recorded { record, .. } in known {
+        let row = query(sql)
+            .bind(agent.as_str())
+            .bind(record.seq)
+            .bind(record.payload.as_str())
+            .fetch_optional(&mut *tx)
+            .await?;
+        let is_same = row.map(|row| row.try_get::<bool>(0)).transpose()?;
+        if is_same != Some(true) {
+            return Ok(Err(JournalError::Differs { seq: record.seq }));
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// Writes messages of which only the last one may be a step, and takes that.
+async fn restore_part(
+    tx: &mut Connection,
+    request: &Restore,
+    part: &[Recorded],
+    ledger: &mut Ledger,
+) -> Result<(), ArchiveError> {
+    let mut placed = place_all(ledger, part)?;
+    let step = part
+        .last()
+        .and_then(|last| Some((&last.record, last.step.as_ref()?)));
+    if let Some((record, Step::Clear)) = step {
+        close_session(&mut placed, ledger, record.said_at);
+    }
+    write_rows(tx, &request.agent, part, &placed, ledger).await?;
+    match step {
+        None => {}
+        Some((_, Step::Clear)) => drop(lineage::clear(tx, &request.agent, ledger).await?),
+        Some((record, Step::Mark(label))) => {
+            drop(lineage::mark(tx, &request.agent, ledger, label.clone(), record.exchange).await?);
+        }
+        Some((record, Step::Rewind(label))) => {
+            let covered_through = ledger.summarized_through;
+            lineage::go_back(tx, &request.agent, ledger, label.as_deref(), record.said_at).await?;
+            if ledger.summarized_through < covered_through {
+                return Err(JournalError::Summarised { seq: record.seq }.into());
+            }
+            // A document that a rebuild holds tells of what is set aside now.
+            hold::release(tx, &request.agent, 0, true).await?;
+            lineage::void_lease(tx, &request.agent, request.now).await?;
+        }
+        Some((_, Step::Pin(seq))) => drop(lineage::pins::pin(tx, &request.agent, *seq).await?),
+        Some((_, Step::Unpin(seq))) => drop(lineage::pins::unpin(tx, &request.agent, *seq).await?),
+    }
+    Ok(write_state(tx, request, &placed, ledger).await?)
+}
+
+fn place_all(ledger: &mut Ledger, part: &[Recorded]) -> Result<Placed, JournalError> {
+    let mut placed = Placed::default();
+    for Recorded { record, entry, .. } in part {
+        let (session, is_first) = (ledger.session, ledger.last_seq == 0);
+        let silent_since = ledger.newest.as_ref().map(|newest| newest.last_at);
+        placed.exchanges.extend(take_in(ledger, record, entry)?);
+        if is_first || ledger.session > session {
+            placed.sessions.push(Opened {
+                session: ledger.session,
+                first_exchange: ledger.last_exchange + i64::from(record.exchange == PREAMBLE),
+                at: entry.at,
+                previous_end: silent_since.map(|since| (since, "idle")),
+            });
+        }
+    }
+    Ok(placed)
+}
+
+fn close_session(placed: &mut Placed, ledger: &mut Ledger, at: Timestamp) {
+    placed.preamble.clone_from(&ledger.preamble);
+    placed.exchanges.extend(ledger.newest.clone());
+    placed.eviction = ledger.clear(at);
+    placed.sessions.push(Opened {
+        session: ledger.session,
+        first_exchange: ledger.last_exchange + 1,
+        at,
+        previous_end: Some((at, "clear")),
+    });
+}
+
+/// The boundary must lie behind what is summarised already, and no further than after everything.
+fn misfit(head: &Head, ledger: &Ledger) -> Option<JournalError> {
+    let first_exchange = head.first_exchange;
+    let fits =
+        (ledger.summarized_through.max(0) + 1..=ledger.last_exchange.max(0) + 1).contains(&first_exchange);
+    (!fits).then_some(JournalError::WrongBoundary { first_exchange })
+}
+
+async fn write_rows(
+    tx: &mut Connection,
+    agent: &AgentId,
+    part: &[Recorded],
+    placed: &Placed,
+    ledger: &Ledger,
+) -> StoreResult<()> {
+    for run in write::runs(part) {
+        insert_messages(tx, agent, run).await?;
+    }
+    for Recorded { record, .. } in part.iter().filter(|recorded| recorded.important) {
+        let place = (record.seq, record.exchange, record.session);
+        lineage::pins::note_important(tx, agent, place).await?;
+    }
+    let preamble: Vec<&Exchange> = placed.preamble.iter().chain(&ledger.preamble).collect();
+    for run in write::runs(&preamble) {
+        write::upsert_exchanges(tx, agent, "preamble", run).await?;
+    }
+    let exchanges: Vec<&Exchange> = placed.exchanges.iter().chain(&ledger.newest).collect();
+    for run in write::runs(&exchanges) {
+        write::upsert_exchanges(tx, agent, "exchange", run).await?;
+    }
+    for opened in &placed.sessions {
+        if let Some((ended_at, reason)) = opened.previous_end {
+            session::end(tx, agent, opened.session - 1, ended_at, reason).await?;
+        }
+        session::open(tx, agent, opened.session, opened.first_exchange, opened.at).await?;
+    }
+    Ok(())
+}
+
+async fn write_state(
+    tx: &mut Connection,
+    request: &Restore,
+    placed: &Placed,
+    ledger: &Ledger,
+) -> StoreResult<()> {
+    write::write_evictions(tx, &request.agent, placed.eviction.as_slice()).await?;
+    let sql = sql!(
+        "-- sql/archive.agent\nUPDATE agents SET updated_at = $2, last_seq = $3, last_exchange = $4, \
+               newest_exchange = $5, session = $6, first_exchange = $7, tokens_before_window = $8, \
+               preamble_exchange = $9, last_eviction = last_eviction + $10, \
+               pending_since = CASE WHEN $11 THEN coalesce(pending_since, $2) END WHERE agent_id = $1"
+    );
+    query(sql)
+        .bind(request.agent.as_str())
+        .bind(request.now)
+        .bind(ledger.last_seq)
+        .bind(ledger.last_exchange)
+        .bind(ledger.newest.as_ref().map(|newest| newest.exchange))
+        .bind(ledger.session)
+        .bind(ledger.first_exchange)
+        .bind(ledger.tokens_before_window)
+        .bind(ledger.preamble.as_ref().map(|preamble| preamble.exchange))
+        .bind(i64::from(placed.eviction.is_some()))
+        .bind(ledger.pending_numbers() > 0)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+async fn insert_messages(tx: &mut Connection, agent: &AgentId, run: &[Recorded]) -> StoreResult<()> {
+    let head = "-- sql/archive.messages\nINSERT INTO message_log (agent_id, seq, exchange, kind, speaker, format, payload, \
+                tokens, count_method, client_id, said_at, received_at, forgotten_at)";
+    insert(
+        head,
+        run.iter().map(|recorded| row(agent, recorded)).collect(),
+        "",
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+fn row<'r>(agent: &'r AgentId, Recorded { record, speaker, .. }: &'r Recorded) -> Vec<Value<'r>> {
+    vec![
+        agent.as_str().into(),
+        record.seq.into(),
+        record.exchange.into(),
+        record.kind.as_str().into(),
+        speaker.as_deref().into(),
+        record.format.name().into(),
+        record.payload.as_str().into(),
+        record.tokens.into(),
+        record.count_method.as_str().into(),
+        record.client_id.as_deref().into(),
+        record.said_at.into(),
+        record.received_at.into(),
+        // When it was forgotten, a tombstone doesn't tell.
+        is_tombstone(&record.payload).then_some(record.received_at).into(),
+    ]
+}
+
+/// What the messages don't tell: sessions that were ended, the boundary and how it came there.
+async fn seal(
+    tx: &mut Connection,
+    head: &Head,
+    ledger: &mut Ledger,
+    now: Timestamp,
+) -> Result<(), ArchiveError> {
+    if let Some(error) = misfit(head, ledger) {
+        return Err(error.into());
+    }
+    replace_sessions(tx, head).await?;
+    replace_evictions(tx, head).await?;
+    replace_marks(tx, head).await?;
+    let cut = boundary(tx, head, ledger).await?;
+    ledger.first_exchange = cut.exchange;
+    ledger.tokens_before_window = cut.tokens_before;
+    let session = head.sessions.last().map_or(ledger.session, |last| last.session);
+    let sql = sql!(
+        "-- sql/archive.seal\nUPDATE agents SET project_id = $2, settings = $3{::json}, created_at = $4, as_of = $5, \
+               session = $6, first_exchange = $7, tokens_before_window = $8, budget_tokens = $9, \
+               last_eviction = $10, pending_since = $11, max_messages = $12 WHERE agent_id = $1"
+    );
+    query(sql)
+        .bind(head.agent_id.as_str())
+        .bind(head.project.as_deref())
+        .bind(head.settings.get())
+        .bind(head.created_at)
+        .bind(head.as_of)
+        .bind(session)
+        .bind(cut.exchange)
+        .bind(cut.tokens_before)
+        .bind(head.budget_tokens)
+        .bind(i64::try_from(head.evictions.len()).unwrap_or(i64::MAX))
+        .bind((ledger.pending_numbers() > 0).then_some(now))
+        .bind(head.max_messages)
+        .execute(tx)
+        .await
+        .map_err(StoreError::from)?;
+    Ok(())
+}
+
+async fn wake(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
+    let wake = queue::Wake {
+        reason: Reason::Eviction,
+        delay_ms: 0,
+        revive_after_ms: 0,
+        now,
+    };
+    queue::enqueue(tx, agent, wake).await?;
+    Ok(())
+}
+
+async fn replace_sessions(tx: &mut Connection, head: &Head) -> StoreResult<()> {
+    query(sql!(
+        "-- sql/archive.forget_sessions\nDELETE FROM sessions WHERE agent_id = $1"
+    ))
+    .bind(head.agent_id.as_str())
+    .execute(&mut *tx)
+    .await?;
+    write_sessions(tx, &head.agent_id, &head.sessions).await
+}
+
+pub(in super::super) async fn write_sessions(
+    tx: &mut Connection,
+    agent: &AgentId,
+    sessions: &[SessionRecord],
+) -> StoreResult<()> {
+    for record in sessions {
+        session::open(tx, agent, record.session, record.first_exchange, record.opened_at).await?;
+        if let (Some(ended_at), Some(reason)) = (record.ended_at, &record.end_reason) {
+            session::end(tx, agent, record.session, ended_at, reason).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn replace_evictions(tx: &mut Connection, head: &Head) -> StoreResult<()> {
+    query(sql!(
+        "-- sql/archive.forget_evictions\nDELETE FROM evictions WHERE agent_id = $1"
+    ))
+    .bind(head.agent_id.as_str())
+    .execute(&mut *tx)
+    .await?;
+    let sql = sql!(
+        "-- sql/archive.eviction\nINSERT INTO evictions (agent_id, eviction, from_exchange, through_exchange, \
+               tokens, evicted_at) VALUES ($1, $2, $3, $4, $5, $6)"
+    );
+    for (number, record) in (1_i64..).zip(&head.evictions) {
+        query(sql)
+            .bind(head.agent_id.as_str())
+            .bind(number)
+            .bind(record.from_exchange)
+            .bind(record.through_exchange)
+            .bind(record.tokens)
+            .bind(record.evicted_at)
+            .execute(&mut *tx)
+            .await?;
+    }
+    Ok(())
+}
+
+async fn replace_marks(tx: &mut Connection, head: &Head) -> StoreResult<()> {
+    query(sql!(
+        "-- sql/archive.forget_marks\nDELETE FROM marks WHERE agent_id = $1"
+    ))
+    .bind(head.agent_id.as_str())
+    .execute(&mut *tx)
+    .await?;
+    write_marks(tx, &head.agent_id, &head.marks).await
+}
+
+pub(in super::super) async fn write_marks(
+    tx: &mut Connection,
+    agent: &AgentId,
+    marks: &[MarkRecord],
+) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/archive.mark\nINSERT INTO marks (agent_id, mark, label, exchange, first_exchange, \
+               tokens_before_window) VALUES ($1, $2, $3, $4, $5, $6)"
+    );
+    for record in marks {
+        query(sql)
+            .bind(agent.as_str())
+            .bind(record.mark)
+            .bind(record.label.as_deref())
+            .bind(record.exchange)
+            .bind(record.first_exchange)
+            .bind(record.tokens_before_window)
+            .execute(&mut *tx)
+            .await?;
+    }
+    Ok(())
+}
+
+/// The boundary of the head, with its running total: that of the first live exchange from there on. Without one the
+/// window is empty, and everything lies before it.
+async fn boundary(tx: &mut Connection, head: &Head, ledger: &Ledger) -> StoreResult<Cut> {
+    let sql = sql!(
+        "-- sql/archive.boundary\nSELECT min(tokens_before) FROM exchange_log WHERE agent_id = $1 \
+               AND exchange >= $2 AND set_aside_at IS NULL AND role = 'exchange'"
+    );
+    let row = query(sql)
+        .bind(head.agent_id.as_str())
+        .bind(head.first_exchange)
+        .fetch_one(tx)
+        .await?;
+    let first_live: Option<i64> = row.try_get(0)?;
+    Ok(Cut {
+        exchange: head.first_exchange,
+        tokens_before: first_live.unwrap_or_else(|| ledger.tokens_through()),
+    })
+}

@@ -1,0 +1,75 @@
+//! What was learned about counters.
+
+use crate::store::sql::{Connection, Row, query, sql};
+
+use super::super::{KeptCalibration, StoreError, StoreResult};
+use crate::domain::{
+    calibration::{Calibration, MODELS_MAX, Sample},
+    time::Timestamp,
+};
+
+/// All that is kept, in the order in which it was learned.
+pub(super) async fn load(connection: &mut Connection) -> StoreResult<Vec<KeptCalibration>> {
+    let sql = sql!(
+        "-- sql/calibration.load\nSELECT provider, model, learned, samples FROM calibrations \
+               ORDER BY learned, provider, model"
+    );
+    let found = query(sql).fetch_all(connection).await?;
+    let read = |row: &Row| -> StoreResult<KeptCalibration> {
+        let (provider, model): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+        let text: String = row.try_get(3)?;
+        let samples: Vec<(i64, i64)> = serde_json::from_str(&text).map_err(|_| StoreError::Inconsistent {
+            table: "calibrations",
+            row: format!("{provider} {model}"),
+            column: "samples",
+            value: text.clone(),
+        })?;
+        let mut calibration = Calibration::default();
+        for (estimated_tokens, reported_tokens) in samples {
+            calibration.learn(Sample {
+                estimated_tokens,
+                reported_tokens,
+            });
+        }
+        Ok(KeptCalibration {
+            provider,
+            model,
+            learned: u64::try_from(row.try_get::<i64>(2)?).unwrap_or_default(),
+            calibration,
+        })
+    };
+    found.iter().map(read).collect()
+}
+
+/// Keeps these, and of all the models only those that learned last.
+pub(super) async fn keep(tx: &mut Connection, kept: Vec<KeptCalibration>, now: Timestamp) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/calibration.keep\nINSERT INTO calibrations (provider, model, learned, samples, updated_at) \
+               VALUES ($1, $2, $3, $4, $5) ON CONFLICT (provider, model) DO UPDATE SET learned = excluded.learned, \
+               samples = excluded.samples, updated_at = excluded.updated_at"
+    );
+    for one in kept {
+        let samples: Vec<(i64, i64)> = one
+            .calibration
+            .iter()
+            .map(|sample| (sample.estimated_tokens, sample.reported_tokens))
+            .collect();
+        query(sql)
+            .bind(one.provider)
+            .bind(one.model)
+            .bind(i64::try_from(one.learned).unwrap_or(i64::MAX))
+            .bind(serde_json::json!(samples).to_string())
+            .bind(now)
+            .execute(&mut *tx)
+            .await?;
+    }
+    let sql = sql!(
+        "-- sql/calibration.forget\nDELETE FROM calibrations WHERE (provider, model) NOT IN \
+               (SELECT provider, model FROM calibrations ORDER BY learned DESC, provider, model LIMIT $1)"
+    );
+    query(sql)
+        .bind(i64::try_from(MODELS_MAX).unwrap_or(i64::MAX))
+        .execute(tx)
+        .await?;
+    Ok(())
+}

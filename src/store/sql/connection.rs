@@ -1,0 +1,105 @@
+//! A connection to either database.
+
+use sqlx::{PgConnection, Postgres, Sqlite, SqliteConnection, Transaction, pool::PoolConnection};
+
+use super::{
+    query::query,
+    statement::{Dialect, sql},
+};
+use crate::{domain::time::Timestamp, store::postgres::Clock};
+
+/// Where statements run: a connection, or a transaction that is undone when it is dropped without a commit.
+pub(in crate::store) struct Connection {
+    link: Link,
+    clock: Clock,
+    now: Option<Timestamp>,
+}
+
+enum Link {
+    Sqlite(SqliteConnection),
+    SqlitePooled(PoolConnection<Sqlite>),
+    SqliteTransaction(Transaction<'static, Sqlite>),
+    PostgresPooled(PoolConnection<Postgres>),
+    PostgresTransaction(Transaction<'static, Postgres>),
+}
+
+/// Either database's own connection.
+pub(in crate::store) enum Half<'c> {
+    /// SQLite's.
+    Sqlite(&'c mut SqliteConnection),
+    /// PostgreSQL's.
+    Postgres(&'c mut PgConnection),
+}
+
+impl Connection {
+    /// The database's own connection.
+    pub(in crate::store) fn half(&mut self) -> Half<'_> {
+        match &mut self.link {
+            Link::Sqlite(connection) => Half::Sqlite(connection),
+            Link::SqlitePooled(connection) => Half::Sqlite(connection),
+            Link::SqliteTransaction(connection) => Half::Sqlite(connection),
+            Link::PostgresPooled(connection) => Half::Postgres(connection),
+            Link::PostgresTransaction(connection) => Half::Postgres(connection),
+        }
+    }
+
+    /// Which database it is.
+    pub(in crate::store) fn dialect(&self) -> Dialect {
+        match &self.link {
+            Link::Sqlite(_) | Link::SqlitePooled(_) | Link::SqliteTransaction(_) => Dialect::Sqlite,
+            Link::PostgresPooled(_) | Link::PostgresTransaction(_) => Dialect::Postgres,
+        }
+    }
+
+    /// Commits a transaction; nothing on a plain connection.
+    pub(in crate::store) async fn commit(self) -> Result<(), sqlx::Error> {
+        match self.link {
+            Link::SqliteTransaction(transaction) => transaction.commit().await,
+            Link::PostgresTransaction(transaction) => transaction.commit().await,
+            Link::Sqlite(_) | Link::SqlitePooled(_) | Link::PostgresPooled(_) => Ok(()),
+        }
+    }
+
+    /// The same, with leases and backoffs judged by that clock.
+    pub(in crate::store) fn judged_by(self, clock: Clock) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// What time it is by the clock that judges leases and backoffs: the database's where many daemons share it, else the
+    /// caller's. The same during a transaction.
+    pub(in crate::store) async fn now(&mut self, callers: Timestamp) -> Result<Timestamp, sqlx::Error> {
+        if self.clock == Clock::Caller {
+            return Ok(callers);
+        }
+        if let Some(known) = self.now {
+            return Ok(known);
+        }
+        let now = query(sql!("-- sql/connection.now\nSELECT now()"))
+            .fetch_one(self)
+            .await?
+            .try_get(0)?;
+        self.now = Some(now);
+        Ok(now)
+    }
+}
+
+macro_rules! links {
+    ($($link:ident: $type:ty),+ $(,)?) => {$(
+        impl From<$type> for Connection {
+            fn from(connection: $type) -> Self {
+                Self {
+                    link: Link::$link(connection),
+                    clock: Clock::Caller,
+                    now: None,
+                }
+            }
+        }
+    )+};
+}
+links!(
+    Sqlite: SqliteConnection,
+    SqlitePooled: PoolConnection<Sqlite>,
+    SqliteTransaction: Transaction<'static, Sqlite>,
+    PostgresPooled: PoolConnection<Postgres>,
+    PostgresTransaction: Transaction<'static, Postgres>,
+);

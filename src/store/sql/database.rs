@@ -1,0 +1,129 @@
+//! The database under the store: how it is opened, read and written.
+
+use futures::future::BoxFuture;
+
+use super::{super::StoreResult, Connection};
+use crate::domain::agent::AgentId;
+use crate::store::{
+    postgres::{Postgres, PostgresSettings},
+    sqlite::{Sqlite, SqliteSettings},
+};
+
+/// Which database, and how it is opened.
+#[derive(Clone, Debug)]
+pub enum DatabaseSettings {
+    /// A file: one daemon.
+    Sqlite(SqliteSettings),
+    /// A server: as many daemons as are wanted.
+    Postgres(PostgresSettings),
+}
+
+impl From<SqliteSettings> for DatabaseSettings {
+    fn from(settings: SqliteSettings) -> Self {
+        Self::Sqlite(settings)
+    }
+}
+
+impl From<PostgresSettings> for DatabaseSettings {
+    fn from(settings: PostgresSettings) -> Self {
+        Self::Postgres(settings)
+    }
+}
+
+/// What an operation that writes locks before all else, where others may write at the same time. Rows of the queue are
+/// locked after it, so that none waits for another in a circle.
+#[derive(Clone, Debug)]
+pub(in crate::store) enum Lock {
+    /// Nothing: it touches rows of the queue, or rows that no other operation changes.
+    Nothing,
+    /// The agent's row: all else that belongs to an agent changes under it.
+    Agent(AgentId),
+    /// The batches at providers, all of them.
+    Batches,
+}
+
+/// The store over SQLite or PostgreSQL.
+pub struct SqlStore {
+    database: Database,
+}
+
+enum Database {
+    Sqlite(Box<Sqlite>),
+    Postgres(Box<Postgres>),
+}
+
+impl SqlStore {
+    /// Opens the database for daemon work: makes a file that isn't there, brings the schema up to date; a file is held
+    /// until the store is dropped.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`](crate::store::StoreError::InUse), [`StoreError::Schema`](crate::store::StoreError::Schema)
+    /// or [`StoreError::Unavailable`](crate::store::StoreError::Unavailable).
+    pub async fn open(settings: &DatabaseSettings) -> StoreResult<Self> {
+        let database = match settings {
+            DatabaseSettings::Sqlite(settings) => Database::Sqlite(Box::new(Sqlite::open(settings).await?)),
+            DatabaseSettings::Postgres(settings) => {
+                Database::Postgres(Box::new(Postgres::open(settings).await?))
+            }
+        };
+        Ok(Self { database })
+    }
+
+    /// Opens an existing database beside a running daemon, to look at it.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; a missing one is [`StoreError::Unavailable`](crate::store::StoreError::Unavailable).
+    pub async fn look(settings: &DatabaseSettings) -> StoreResult<Self> {
+        let database = match settings {
+            DatabaseSettings::Sqlite(settings) => Database::Sqlite(Box::new(Sqlite::look(settings).await?)),
+            DatabaseSettings::Postgres(settings) => {
+                Database::Postgres(Box::new(Postgres::look(settings).await?))
+            }
+        };
+        Ok(Self { database })
+    }
+
+    /// Runs `work` in a transaction and answers after its commit.
+    pub(super) async fn write<F, T>(&self, lock: Lock, work: F) -> StoreResult<T>
+    where
+        F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send + 'static,
+        T: Send + 'static,
+    {
+        match &self.database {
+            Database::Sqlite(sqlite) => sqlite.write(work).await,
+            Database::Postgres(postgres) => postgres.write(lock, work).await,
+        }
+    }
+
+    /// A connection for a single statement that reads.
+    pub(super) async fn reader(&self) -> StoreResult<Connection> {
+        match &self.database {
+            Database::Sqlite(sqlite) => sqlite.reader().await,
+            Database::Postgres(postgres) => postgres.reader().await,
+        }
+    }
+
+    /// A transaction that reads: all its statements see the same state.
+    pub(super) async fn snapshot(&self) -> StoreResult<Connection> {
+        match &self.database {
+            Database::Sqlite(sqlite) => sqlite.snapshot().await,
+            Database::Postgres(postgres) => postgres.snapshot().await,
+        }
+    }
+
+    /// Sees that nothing of what was deleted is left in the database's files. False if something may be.
+    pub(super) async fn scrub(&self) -> StoreResult<bool> {
+        match &self.database {
+            Database::Sqlite(sqlite) => sqlite.scrub().await,
+            Database::Postgres(postgres) => postgres.scrub().await,
+        }
+    }
+
+    /// Waits for the writes under way and closes the database.
+    pub async fn close(self) {
+        match self.database {
+            Database::Sqlite(sqlite) => sqlite.close().await,
+            Database::Postgres(postgres) => postgres.close().await,
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Reading exchanges and their messages.
+
+use crate::store::sql::{Connection, query, sql};
+
+use super::{
+    super::{ExchangeQuery, SAID_EXCHANGES_MAX, SaidMessage, StoreResult, StoredExchange, StoredMessage},
+    row::{self, exchange_columns},
+};
+use crate::domain::{agent::AgentId, exchange::Exchange, perspective::HUMANS};
+
+/// Live exchanges of a range, the newest `limit` of them, in order.
+pub(super) async fn load(
+    tx: &mut Connection,
+    agent: &AgentId,
+    wanted: ExchangeQuery,
+) -> StoreResult<Vec<StoredExchange>> {
+    let sql = sql!(
+        "-- sql/exchange.load\nSELECT ",
+        exchange_columns!("e"),
+        // What is in the window costs no search.
+        ", CASE WHEN e.exchange < a.first_exchange THEN (SELECT max(v.evicted_at) FROM evictions v ",
+        "   WHERE v.agent_id = e.agent_id AND v.from_exchange <= e.exchange AND e.exchange <= v.through_exchange) END, ",
+        "CASE WHEN e.exchange <= a.summarized_through THEN ",
+        "(SELECT min(w.version) FROM summary_versions w WHERE w.agent_id = e.agent_id ",
+        "   AND w.covers_after < e.exchange AND e.exchange <= w.covers_through AND NOT EXISTS ",
+        "   (SELECT 1 FROM summary_versions r WHERE r.agent_id = w.agent_id AND r.version > w.version ",
+        "    AND r.kind <> 'update' AND r.covers_through < e.exchange)) END ",
+        "FROM exchange_log e JOIN agents a ON a.agent_id = e.agent_id WHERE e.agent_id = $1 ",
+        "AND e.exchange BETWEEN $2 AND $3 AND e.set_aside_at IS NULL ",
+        "AND (e.role = 'exchange' OR ($2 = 0 AND e.exchange = a.preamble_exchange)) ",
+        "ORDER BY e.exchange DESC LIMIT $4"
+    );
+    let found = query(sql)
+        .bind(agent.as_str())
+        .bind(wanted.from)
+        .bind(wanted.through)
+        .bind(wanted.limit)
+        .fetch_all(&mut *tx)
+        .await?;
+    let mut exchanges = Vec::with_capacity(found.len());
+    for row in found.iter().rev() {
+        exchanges.push(StoredExchange {
+            exchange: row::exchange(row, 0)?,
+            evicted_at: row::time(row, 12)?,
+            summary_version: row.try_get(13)?,
+            messages: Vec::new(),
+        });
+    }
+    if wanted.messages {
+        add_messages(tx, agent, &mut exchanges).await?;
+    }
+    Ok(exchanges)
+}
+
+/// Reads the messages of `exchanges`, which ascend, all at once: each way to the database costs as much as some rows.
+async fn add_messages(
+    tx: &mut Connection,
+    agent: &AgentId,
+    exchanges: &mut [StoredExchange],
+) -> StoreResult<()> {
+    let (Some(first), Some(last)) = (exchanges.first(), exchanges.last()) else {
+        return Ok(());
+    };
+    let sql = sql!(
+        "-- sql/exchange.add_messages\nSELECT m.seq, m.format, m.payload, coalesce(r.tokens, m.tokens), \
+               m.said_at, m.kind, e.exchange \
+               FROM exchange_log e {join} message_log m ON m.agent_id = e.source_agent_id \
+               AND m.seq BETWEEN e.first_seq AND e.last_seq AND m.exchange = e.exchange \
+               LEFT JOIN recounts r ON r.agent_id = e.agent_id AND r.seq = m.seq \
+               WHERE e.agent_id = $1 AND e.exchange BETWEEN $2 AND $3 AND e.set_aside_at IS NULL \
+               ORDER BY e.exchange, m.seq"
+    );
+    let found = query(sql)
+        .bind(agent.as_str())
+        .bind(first.exchange.exchange)
+        .bind(last.exchange.exchange)
+        .fetch_all(tx)
+        .await?;
+    let mut exchanges = exchanges.iter_mut().peekable();
+    for row in &found {
+        let number: i64 = row.try_get(6)?;
+        while exchanges
+            .next_if(|stored| stored.exchange.exchange < number)
+            .is_some()
+        {}
+        // Between them there may be a preamble that wasn't asked for.
+        if let Some(stored) = exchanges
+            .peek_mut()
+            .filter(|stored| stored.exchange.exchange == number)
+        {
+            stored.messages.push(row::message(row)?);
+        }
+    }
+    Ok(())
+}
+
+/// The row of that number, live or not; none if the agent has none.
+pub(super) async fn find(
+    tx: &mut Connection,
+    agent: &AgentId,
+    exchange: i64,
+) -> StoreResult<Option<Exchange>> {
+    let sql = sql!(
+        "-- sql/exchange.find\nSELECT ",
+        exchange_columns!("e"),
+        " FROM exchange_log e WHERE e.agent_id = $1 AND e.exchange = $2"
+    );
+    let query = query(sql).bind(agent.as_str()).bind(exchange);
+    let found = query.fetch_optional(tx).await?;
+    found.map(|row| row::exchange(&row, 0)).transpose()
+}
+
+/// How many live exchanges of a range there are.
+pub(super) async fn count(
+    connection: &mut Connection,
+    agent: &AgentId,
+    from: i64,
+    through: i64,
+) -> StoreResult<i64> {
+    let sql = sql!(
+        "-- sql/exchange.count\nSELECT count(*) FROM exchange_log WHERE agent_id = $1 \
+               AND exchange BETWEEN $2 AND $3 AND set_aside_at IS NULL AND role = 'exchange'"
+    );
+    let query = query(sql).bind(agent.as_str()).bind(from).bind(through);
+    Ok(query.fetch_one(connection).await?.try_get(0)?)
+}
+
+/// The messages of one exchange, in order. A forked agent's exchange points to another agent's messages.
+pub(super) async fn messages(
+    tx: &mut Connection,
+    agent: &AgentId,
+    exchange: &Exchange,
+) -> StoreResult<Vec<StoredMessage>> {
+    let sql = sql!(
+        "-- sql/exchange.messages\nSELECT m.seq, m.format, m.payload, coalesce(r.tokens, m.tokens), \
+               m.said_at, m.kind FROM exchange_log e JOIN message_log m ON m.agent_id = e.source_agent_id \
+               AND m.seq BETWEEN e.first_seq AND e.last_seq AND m.exchange = e.exchange \
+               LEFT JOIN recounts r ON r.agent_id = e.agent_id AND r.seq = m.seq \
+               WHERE e.agent_id = $1 AND e.exchange = $2 ORDER BY m.seq"
+    );
+    let found = query(sql)
+        .bind(agent.as_str())
+        .bind(exchange.exchange)
+        .fetch_all(tx)
+        .await?;
+    found.iter().map(row::message).collect()
+}
+
+/// See [`super::super::Store::last_said`].
+pub(super) async fn last_said(
+    connection: &mut Connection,
+    agent: &AgentId,
+    limit: i64,
+) -> StoreResult<Vec<SaidMessage>> {
+    // Exchanges are walked from the newest on, and no further than the limit asks for.
+    let sql = sql!(
+        "-- sql/exchange.last_said\nSELECT m.seq, m.format, m.payload, m.tokens, m.said_at, m.kind, e.exchange \
+               FROM agents a {join} exchange_log e ON e.agent_id = a.agent_id AND e.exchange > a.last_exchange - $3 \
+               {join} message_log m ON m.agent_id = e.source_agent_id \
+               AND m.seq BETWEEN e.first_seq AND e.last_seq AND m.exchange = e.exchange \
+               WHERE a.agent_id = $1 AND e.set_aside_at IS NULL AND e.role = 'exchange' AND m.speaker IS NOT NULL \
+               AND m.kind IN ('user', 'assistant') AND m.speaker NOT IN (SELECT value FROM {each_text}($4{::jsonb})) \
+               ORDER BY e.exchange DESC, m.seq DESC LIMIT $2"
+    );
+    let found = query(sql)
+        .bind(agent.as_str())
+        .bind(limit)
+        .bind(SAID_EXCHANGES_MAX)
+        .bind(serde_json::json!(HUMANS).to_string())
+        .fetch_all(connection)
+        .await?;
+    let said = found.iter().rev().map(|row| {
+        Ok(SaidMessage {
+            exchange: row.try_get(6)?,
+            stored: row::message(row)?,
+        })
+    });
+    said.collect()
+}

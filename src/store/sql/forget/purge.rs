@@ -1,0 +1,337 @@
+//! What one agent loses with messages that were forgotten: everything that was made of them.
+
+use crate::store::sql::{Connection, query, sql};
+
+use super::{
+    super::{
+        super::{Forget, StoreError, StoreResult},
+        agent, batch, exchange,
+        fork::record,
+        hold,
+        lineage::{self, withdraw},
+        queue,
+        recall::Line,
+        recount,
+        revise::{self, Revision},
+    },
+    Buried, Touched,
+};
+use crate::domain::{
+    agent::AgentId,
+    exchange::{Entry, Exchange, FORGOTTEN_TITLE, Headline},
+    summary::{
+        coverage::digest_items,
+        item::{BRIEF_CHARS_MAX, ExchangeRange, GIST_CHARS_MAX, Item, TEXT_CHARS_MAX},
+        version::VersionKind,
+    },
+    text::cut,
+    work::Reason,
+};
+
+/// What one agent loses.
+pub(super) struct Purge<'a> {
+    pub(super) request: &'a Forget,
+    pub(super) agent: &'a AgentId,
+    pub(super) touched: &'a Touched,
+    pub(super) buried: &'a [Buried],
+}
+
+impl Purge<'_> {
+    /// The exchanges cost what is left of them, and are called by it.
+    pub(super) async fn sum_up(&self, tx: &mut Connection) -> StoreResult<()> {
+        self.forget_counts(tx).await?;
+        for &number in &self.touched.exchanges {
+            self.sum_up_one(tx, number).await?;
+        }
+        Ok(())
+    }
+
+    /// To be run when all agents are summed up. Returns how many items lost their text, and how many earlier versions.
+    pub(super) async fn run(&self, tx: &mut Connection) -> StoreResult<(i64, i64)> {
+        lineage::void_lease(tx, self.agent, self.request.now).await?;
+        // What readers get while a rebuild catches up tells of it, too.
+        hold::release(tx, self.agent, 0, true).await?;
+        let items = self.rewrite_document(tx).await?;
+        self.blank_removed(tx).await?;
+        let versions = self.purge_versions(tx).await?;
+        self.forget_answers(tx).await?;
+        batch::forget(tx, self.agent, self.request.now).await?;
+        self.rewrite_fork(tx).await?;
+        Ok((items, versions))
+    }
+
+    fn numbers(&self) -> String {
+        serde_json::json!(self.touched.told).to_string()
+    }
+
+    async fn forget_counts(&self, tx: &mut Connection) -> StoreResult<()> {
+        let seqs: Vec<i64> = self.buried.iter().map(|message| message.seq).collect();
+        // A fork and its parent give the same numbers to different messages.
+        let sql = sql!(
+            "-- sql/forget.counts\nDELETE FROM recounts WHERE agent_id = $1 \
+                   AND seq IN (SELECT CAST(value AS bigint) FROM {each}($2{::jsonb})) AND EXISTS (SELECT 1 FROM exchange_log e \
+                   JOIN {each}($3{::jsonb}) n ON CAST(n.value AS bigint) = e.exchange WHERE e.agent_id = $1 \
+                   AND recounts.seq BETWEEN e.first_seq AND e.last_seq)"
+        );
+        query(sql)
+            .bind(self.agent.as_str())
+            .bind(serde_json::json!(seqs).to_string())
+            .bind(serde_json::json!(self.touched.exchanges).to_string())
+            .execute(tx)
+            .await?;
+        Ok(())
+    }
+
+    /// The exchange costs what is left of it and is called by what is left; what comes behind it has less before it.
+    async fn sum_up_one(&self, tx: &mut Connection, number: i64) -> StoreResult<()> {
+        let Some(found) = exchange::find(tx, self.agent, number).await? else {
+            return Ok(());
+        };
+        let headline = self.headline(tx, &found).await?;
+        let sql = sql!(
+            "-- sql/forget.sum_up\nUPDATE exchange_log SET headline = $3, tokens = \
+                   (SELECT coalesce(CAST(sum(coalesce(r.tokens, m.tokens)) AS bigint), 0) FROM message_log m \
+                   LEFT JOIN recounts r ON r.agent_id = $1 AND r.seq = m.seq WHERE m.agent_id = exchange_log.source_agent_id \
+                   AND m.seq BETWEEN exchange_log.first_seq AND exchange_log.last_seq \
+                   AND m.exchange = exchange_log.exchange) WHERE agent_id = $1 AND exchange = $2"
+        );
+        query(sql)
+            .bind(self.agent.as_str())
+            .bind(number)
+            .bind(serde_json::json!(headline).to_string())
+            .execute(&mut *tx)
+            .await?;
+        recount::shift_totals(tx, self.agent, number).await
+    }
+
+    async fn headline(&self, tx: &mut Connection, of: &Exchange) -> StoreResult<Headline> {
+        let messages = exchange::messages(tx, self.agent, of).await?;
+        let left = messages.iter().filter(|stored| !stored.message.is_forgotten());
+        let mut entries = left.map(|stored| {
+            let redactor = &self.request.redactor;
+            Entry::redacted(&stored.message, stored.tokens, stored.said_at, redactor)
+        });
+        let mut headline = Headline::default();
+        if let Some(first) = entries.next() {
+            let mut exchange = Exchange::open(of.exchange, of.session, 0, of.first_seq, &first);
+            entries.for_each(|entry| exchange.add(of.last_seq, &entry));
+            headline = exchange.headline;
+        }
+        if headline.title.is_empty() {
+            FORGOTTEN_TITLE.clone_into(&mut headline.title);
+        }
+        Ok(headline)
+    }
+
+    /// Writes the document without what stands for these exchanges. An item that isn't only about them gives way to digests
+    /// of the others, which are summarised again; one that was inherited says the digests itself, since what it stands
+    /// for has no rows here. A document that no such item is about gets a new version, too, when readers see digests of
+    /// what is pending behind it.
+    async fn rewrite_document(&self, tx: &mut Connection) -> StoreResult<i64> {
+        let row = agent::load(tx, self.agent)
+            .await?
+            .ok_or_else(|| StoreError::UnknownAgent(self.agent.clone()))?;
+        let inherited = self.items(tx, true).await?;
+        for &item in &inherited {
+            self.retell(tx, item).await?;
+        }
+        let removed = self.items(tx, false).await?;
+        let has_left = self
+            .touched
+            .told
+            .iter()
+            .any(|&number| number < row.ledger.first_exchange);
+        if removed.is_empty() && inherited.is_empty() && !has_left {
+            return Ok(0);
+        }
+        let through = row.ledger.summarized_through;
+        let orphans = withdraw::covered_before(tx, self.agent, &removed, through).await?;
+        let digests = digests(&orphans);
+        let has_digests = digests.iter().any(|item| item.provisional);
+        let count = i64::try_from(removed.len() + inherited.len()).unwrap_or(i64::MAX);
+        let revision = Revision {
+            agent: self.agent,
+            kind: VersionKind::Forget,
+            through,
+            gains: None,
+            removed,
+            added: digests,
+            hidden: Vec::new(),
+            policy: &self.request.rules.policy,
+            as_of: row.as_of.unwrap_or(self.request.now),
+            now: self.request.now,
+        };
+        revise::write(tx, revision).await?;
+        if has_digests {
+            let wake = queue::Wake {
+                reason: Reason::Eviction,
+                delay_ms: 0,
+                revive_after_ms: 0,
+                now: self.request.now,
+            };
+            queue::enqueue(tx, self.agent, wake).await?;
+        }
+        Ok(count)
+    }
+
+    /// The items that stand for one of these exchanges: inherited ones, which a rollback may bring back; or the agent's own,
+    /// those in force.
+    async fn items(&self, tx: &mut Connection, inherited: bool) -> StoreResult<Vec<i64>> {
+        let sql = sql!(
+            "-- sql/forget.items\nSELECT i.item FROM summary_items i WHERE i.agent_id = $1 \
+                   AND (i.removed_version IS NULL OR $3) AND (i.source_agent_id IS NOT NULL) = $3 \
+                   AND EXISTS (SELECT 1 FROM summary_item_ranges r \
+                   JOIN {each}($2{::jsonb}) n ON CAST(n.value AS bigint) BETWEEN r.first_exchange AND r.last_exchange \
+                   WHERE r.agent_id = i.agent_id AND r.item = i.item) ORDER BY i.item"
+        );
+        let found = query(sql)
+            .bind(self.agent.as_str())
+            .bind(self.numbers())
+            .bind(inherited)
+            .fetch_all(tx)
+            .await?;
+        Ok(found
+            .iter()
+            .map(|row| row.try_get(0))
+            .collect::<Result<_, sqlx::Error>>()?)
+    }
+
+    /// Has an inherited item say what the headlines of its exchanges say now. Its number, times and tokens stay.
+    async fn retell(&self, tx: &mut Connection, item: i64) -> StoreResult<()> {
+        let [text, brief, gist] = self.retold(tx, item).await?;
+        let sql = sql!(
+            "-- sql/forget.retell\nUPDATE summary_items SET text = $3, brief = $4, gist = $5 \
+                   WHERE agent_id = $1 AND item = $2"
+        );
+        query(sql)
+            .bind(self.agent.as_str())
+            .bind(item)
+            .bind(text)
+            .bind(brief)
+            .bind(gist)
+            .execute(tx)
+            .await?;
+        Ok(())
+    }
+
+    async fn retold(&self, tx: &mut Connection, item: i64) -> StoreResult<[String; 3]> {
+        let sql = sql!(
+            "-- sql/forget.ranges\nSELECT first_exchange, last_exchange FROM summary_item_ranges \
+                   WHERE agent_id = $1 AND item = $2 ORDER BY first_exchange"
+        );
+        let ranges = query(sql)
+            .bind(self.agent.as_str())
+            .bind(item)
+            .fetch_all(&mut *tx)
+            .await?;
+        let line = Line::of(tx, self.agent).await?;
+        let line = line.ok_or_else(|| StoreError::UnknownAgent(self.agent.clone()))?;
+        let mut told: Vec<Exchange> = Vec::new();
+        for row in &ranges {
+            let range = ExchangeRange {
+                first: row.try_get(0)?,
+                last: row.try_get(1)?,
+            };
+            for number in range.first..=range.last {
+                let placed = line.find(tx, number).await?;
+                told.extend(placed.map(|placed| Exchange {
+                    set_aside_at: None,
+                    ..placed.exchange
+                }));
+            }
+        }
+        Ok(one_of(&digest_items(&told)))
+    }
+
+    async fn blank_removed(&self, tx: &mut Connection) -> StoreResult<()> {
+        let sql = sql!(
+            "-- sql/forget.blank_removed\nUPDATE summary_items SET text = $3, brief = $3, gist = $3 \
+                   WHERE agent_id = $1 AND removed_version IS NOT NULL AND source_agent_id IS NULL AND EXISTS (SELECT 1 FROM summary_item_ranges r \
+                   JOIN {each}($2{::jsonb}) n ON CAST(n.value AS bigint) BETWEEN r.first_exchange AND r.last_exchange \
+                   WHERE r.agent_id = summary_items.agent_id AND r.item = summary_items.item)"
+        );
+        query(sql)
+            .bind(self.agent.as_str())
+            .bind(self.numbers())
+            .bind(FORGOTTEN_TITLE)
+            .execute(tx)
+            .await?;
+        Ok(())
+    }
+
+    /// Versions before the document's, from the first one on that covered one of these exchanges.
+    async fn purge_versions(&self, tx: &mut Connection) -> StoreResult<i64> {
+        let sql = sql!(
+            "-- sql/forget.versions\nUPDATE summary_versions SET content = '', token_count = 0, purged_at = $3 \
+                   WHERE agent_id = $1 AND covers_through >= $2 AND purged_at IS NULL \
+                   AND version < (SELECT s.version FROM summaries s WHERE s.agent_id = $1)"
+        );
+        let done = query(sql)
+            .bind(self.agent.as_str())
+            .bind(self.touched.told.first().copied())
+            .bind(self.request.now)
+            .execute(tx)
+            .await?;
+        Ok(i64::try_from(done).unwrap_or(i64::MAX))
+    }
+
+    /// Model answers may hold anything of what was read; none is kept for a while that may have been asked for before.
+    async fn forget_answers(&self, tx: &mut Connection) -> StoreResult<()> {
+        let answers = sql!("-- sql/forget.answers\nDELETE FROM model_answers WHERE agent_id = $1");
+        let note = sql!(
+            "-- sql/forget.note\nUPDATE agents SET forgotten_at = $2, updated_at = $2 WHERE agent_id = $1"
+        );
+        query(answers).bind(self.agent.as_str()).execute(&mut *tx).await?;
+        query(note)
+            .bind(self.agent.as_str())
+            .bind(self.request.now)
+            .execute(tx)
+            .await?;
+        Ok(())
+    }
+
+    /// What a fork wrote down of these exchanges.
+    async fn rewrite_fork(&self, tx: &mut Connection) -> StoreResult<()> {
+        let Some(mut kept) = record::found(tx, self.agent).await? else {
+            return Ok(());
+        };
+        let buried: Vec<(i64, i64)> = self
+            .buried
+            .iter()
+            .map(|message| (message.seq, message.tokens))
+            .collect();
+        for &number in &self.touched.exchanges {
+            let headline = exchange::find(tx, self.agent, number)
+                .await?
+                .map(|found| found.headline);
+            kept.forget(number, &buried, headline.unwrap_or_default());
+        }
+        record::replace(tx, self.agent, &kept).await
+    }
+}
+
+/// Digests of exchanges: of each forgotten one by itself, for good, since there is nothing to condense it from again.
+fn digests(orphans: &[Exchange]) -> Vec<Item> {
+    let (gone, left): (Vec<Exchange>, Vec<Exchange>) = orphans
+        .iter()
+        .cloned()
+        .partition(|exchange| exchange.headline.is_forgotten());
+    let gone = digest_items(&gone).into_iter().map(|item| Item {
+        provisional: false,
+        ..item
+    });
+    gone.chain(digest_items(&left)).collect()
+}
+
+/// One text, brief and gist of those of several items.
+fn one_of(items: &[Item]) -> [String; 3] {
+    let joined = |of: &dyn Fn(&Item) -> &str, chars_max| {
+        let texts: Vec<&str> = items.iter().map(of).collect();
+        cut(&texts.join("; "), chars_max)
+    };
+    [
+        joined(&|item| &item.text, TEXT_CHARS_MAX),
+        joined(&|item| &item.brief, BRIEF_CHARS_MAX),
+        joined(&|item| &item.gist, GIST_CHARS_MAX),
+    ]
+}

@@ -1,0 +1,173 @@
+//! What clears, marks and rewinds do beyond an append ([`crate::domain::lineage`]).
+
+pub(super) mod pins;
+pub(super) mod withdraw;
+
+use crate::store::sql::{Connection, query, sql};
+
+use super::{
+    super::{AppendRequest, Stepped, StoreResult},
+    hold, recount,
+    row::{self, exchange_columns},
+};
+use crate::domain::{agent::AgentId, exchange::Exchange, ledger::Ledger, lineage::Mark, time::Timestamp};
+
+/// Forgets the marks: nobody goes back to before a clear.
+pub(super) async fn clear(tx: &mut Connection, agent: &AgentId, ledger: &Ledger) -> StoreResult<Stepped> {
+    forget_marks(tx, agent, 0).await?;
+    Ok(Stepped::Cleared {
+        session: ledger.session,
+    })
+}
+
+/// Sets a mark in `exchange`.
+pub(super) async fn mark(
+    tx: &mut Connection,
+    agent: &AgentId,
+    ledger: &Ledger,
+    label: Option<String>,
+    exchange: i64,
+) -> StoreResult<Stepped> {
+    let mark = ledger.mark(exchange);
+    let sql = sql!(
+        "-- sql/lineage.mark\nINSERT INTO marks (agent_id, mark, label, exchange, first_exchange, \
+               tokens_before_window) SELECT $1, coalesce(max(mark), 0) + 1, $2, $3, $4, $5 FROM marks WHERE agent_id = $1"
+    );
+    query(sql)
+        .bind(agent.as_str())
+        .bind(label.as_deref())
+        .bind(mark.exchange)
+        .bind(mark.first_exchange)
+        .bind(mark.tokens_before_window)
+        .execute(tx)
+        .await?;
+    Ok(Stepped::Marked { label, exchange })
+}
+
+/// Goes back to the newest mark, or to the newest one of that name: sets the later exchanges aside, withdraws the items
+/// about what the summary no longer covers, and voids the lease of an update under way.
+pub(super) async fn rewind(
+    tx: &mut Connection,
+    request: &AppendRequest,
+    ledger: &mut Ledger,
+    label: Option<String>,
+    at: Timestamp,
+) -> StoreResult<Stepped> {
+    let agent = &request.agent;
+    let covered_through = ledger.summarized_through;
+    let Some((exchange, set_aside)) = go_back(tx, agent, ledger, label.as_deref(), at).await? else {
+        return Ok(Stepped::Ignored { label });
+    };
+    // What readers get during a rebuild may tell of what was set aside.
+    hold::release(tx, agent, 0, true).await?;
+    let version = if ledger.summarized_through < covered_through {
+        // What comes back may be counted by the counter of an earlier model.
+        recount::begin_again(tx, agent).await?;
+        Some(withdraw::withdraw(tx, request, ledger, at).await?)
+    } else {
+        None
+    };
+    void_lease(tx, agent, request.now).await?;
+    Ok(Stepped::Rewound {
+        exchange,
+        set_aside,
+        version,
+    })
+}
+
+/// Goes back to the newest mark, or to the newest one of that name, and sets the later exchanges aside; the summary is
+/// left as it is. Returns the exchange of the mark and how many were set aside; none without such a mark.
+pub(super) async fn go_back(
+    tx: &mut Connection,
+    agent: &AgentId,
+    ledger: &mut Ledger,
+    label: Option<&str>,
+    at: Timestamp,
+) -> StoreResult<Option<(i64, i64)>> {
+    let Some((number, mark)) = find_mark(tx, agent, label).await? else {
+        return Ok(None);
+    };
+    forget_marks(tx, agent, number).await?;
+    pins::withdraw(tx, agent, mark.exchange).await?;
+    let set_aside = set_aside(tx, agent, mark.exchange, at).await?;
+    ledger.rewind(&mark, held(tx, agent, mark.exchange).await?);
+    Ok(Some((mark.exchange, set_aside)))
+}
+
+async fn find_mark(
+    tx: &mut Connection,
+    agent: &AgentId,
+    label: Option<&str>,
+) -> StoreResult<Option<(i64, Mark)>> {
+    let newest = sql!(
+        "-- sql/lineage.newest_mark\nSELECT mark, exchange, first_exchange, tokens_before_window \
+                  FROM marks WHERE agent_id = $1 ORDER BY mark DESC LIMIT 1"
+    );
+    let named = sql!(
+        "-- sql/lineage.named_mark\nSELECT mark, exchange, first_exchange, tokens_before_window \
+                 FROM marks WHERE agent_id = $1 AND label = $2 ORDER BY mark DESC LIMIT 1"
+    );
+    let query = match label {
+        None => query(newest).bind(agent.as_str()),
+        Some(label) => query(named).bind(agent.as_str()).bind(label),
+    };
+    let Some(row) = query.fetch_optional(tx).await? else {
+        return Ok(None);
+    };
+    let mark = Mark {
+        exchange: row.try_get(1)?,
+        first_exchange: row.try_get(2)?,
+        tokens_before_window: row.try_get(3)?,
+    };
+    Ok(Some((row.try_get(0)?, mark)))
+}
+
+/// Forgets the marks after number `kept`.
+async fn forget_marks(tx: &mut Connection, agent: &AgentId, kept: i64) -> StoreResult<()> {
+    let sql = sql!("-- sql/lineage.forget_marks\nDELETE FROM marks WHERE agent_id = $1 AND mark > $2");
+    query(sql).bind(agent.as_str()).bind(kept).execute(tx).await?;
+    Ok(())
+}
+
+/// Sets the exchanges after `kept` aside. Returns how many.
+async fn set_aside(tx: &mut Connection, agent: &AgentId, kept: i64, at: Timestamp) -> StoreResult<i64> {
+    let sql = sql!(
+        "-- sql/lineage.set_aside\nUPDATE exchange_log SET set_aside_at = $3 \
+               WHERE agent_id = $1 AND exchange > $2 AND role = 'exchange' AND set_aside_at IS NULL"
+    );
+    let done = query(sql)
+        .bind(agent.as_str())
+        .bind(kept)
+        .bind(at)
+        .execute(tx)
+        .await?;
+    Ok(i64::try_from(done).unwrap_or(i64::MAX))
+}
+
+/// The exchange of that number; none if it is a preamble.
+async fn held(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResult<Option<Exchange>> {
+    let sql = sql!(
+        "-- sql/lineage.held\nSELECT ",
+        exchange_columns!("e"),
+        " FROM exchange_log e WHERE e.agent_id = $1 AND e.exchange = $2 AND e.role = 'exchange'"
+    );
+    let found = query(sql)
+        .bind(agent.as_str())
+        .bind(exchange)
+        .fetch_optional(tx)
+        .await?;
+    found.map(|row| row::exchange(&row, 0)).transpose()
+}
+
+/// Takes the lease from whoever holds it: what it works on is no longer so. It can be claimed again at once, and no
+/// attempt is burnt.
+pub(super) async fn void_lease(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
+    let now = tx.now(now).await?;
+    let sql = sql!(
+        "-- sql/lineage.void_lease\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
+               leased_at = NULL, visible_at = $2, attempts = {max}(attempts - 1, 0), wake_seq = wake_seq + 1 \
+               WHERE agent_id = $1 AND lease_token IS NOT NULL"
+    );
+    query(sql).bind(agent.as_str()).bind(now).execute(tx).await?;
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! Running statements.
+
+use futures::{StreamExt as _, TryStreamExt as _, stream::BoxStream};
+use sqlx::{AssertSqlSafe, Executor as _, SqlStr, postgres::PgArguments, sqlite::SqliteArguments};
+
+use super::{
+    connection::{Connection, Half},
+    statement::{Dialect, Statement, translate},
+    value::{Row, Value},
+};
+
+/// A statement and what it is given.
+pub(in crate::store) struct Query<'q> {
+    text: Text,
+    values: Vec<Value<'q>>,
+}
+
+enum Text {
+    Fixed(&'static Statement),
+    Made(String),
+}
+
+/// A statement to be run.
+pub(in crate::store) fn query<'q>(statement: &'static Statement) -> Query<'q> {
+    Query {
+        text: Text::Fixed(statement),
+        values: Vec::new(),
+    }
+}
+
+/// A statement whose text is made as it is needed, out of the schema's own names and nothing else.
+pub(in crate::store) fn query_made<'q>(sql: String) -> Query<'q> {
+    Query {
+        text: Text::Made(sql),
+        values: Vec::new(),
+    }
+}
+
+/// An `INSERT` of several rows: `head` ends before, `tail` begins behind the rows.
+pub(in crate::store) fn insert<'q>(head: &str, rows: Vec<Vec<Value<'q>>>, tail: &str) -> Query<'q> {
+    let mut next = 1..;
+    let tuples: Vec<String> = rows
+        .iter()
+        .map(|row| {
+            let places: Vec<String> = next
+                .by_ref()
+                .take(row.len())
+                .map(|place| format!("${place}"))
+                .collect();
+            format!("({})", places.join(", "))
+        })
+        .collect();
+    Query {
+        text: Text::Made(format!("{head} VALUES {} {tail}", tuples.join(", "))),
+        values: rows.into_iter().flatten().collect(),
+    }
+}
+
+impl<'q> Query<'q> {
+    /// Gives the next parameter its value.
+    pub(in crate::store) fn bind(mut self, value: impl Into<Value<'q>>) -> Self {
+        self.values.push(value.into());
+        self
+    }
+
+    fn text(&self, dialect: Dialect) -> SqlStr {
+        use sqlx::SqlSafeStr as _;
+        match &self.text {
+            Text::Fixed(statement) => statement.text(dialect).into_sql_str(),
+            Text::Made(text) => AssertSqlSafe(translate(text, dialect)).into_sql_str(),
+        }
+    }
+
+    fn for_sqlite(&self) -> Result<sqlx::query::Query<'static, sqlx::Sqlite, SqliteArguments>, sqlx::Error> {
+        let mut arguments = SqliteArguments::default();
+        self.values
+            .iter()
+            .try_for_each(|value| value.add_to_sqlite(&mut arguments))?;
+        Ok(sqlx::query_with(self.text(Dialect::Sqlite), arguments))
+    }
+
+    fn for_postgres(&self) -> Result<sqlx::query::Query<'static, sqlx::Postgres, PgArguments>, sqlx::Error> {
+        let mut arguments = PgArguments::default();
+        self.values
+            .iter()
+            .try_for_each(|value| value.add_to_postgres(&mut arguments))?;
+        Ok(sqlx::query_with(self.text(Dialect::Postgres), arguments))
+    }
+
+    /// Runs it. Returns how many rows it changed.
+    pub(in crate::store) async fn execute(self, connection: &mut Connection) -> Result<u64, sqlx::Error> {
+        match connection.half() {
+            Half::Sqlite(sqlite) => Ok(sqlite.execute(self.for_sqlite()?).await?.rows_affected()),
+            Half::Postgres(postgres) => Ok(postgres.execute(self.for_postgres()?).await?.rows_affected()),
+        }
+    }
+
+    /// The first row, if there is one.
+    pub(in crate::store) async fn fetch_optional(
+        self,
+        connection: &mut Connection,
+    ) -> Result<Option<Row>, sqlx::Error> {
+        match connection.half() {
+            Half::Sqlite(sqlite) => Ok(sqlite.fetch_optional(self.for_sqlite()?).await?.map(Row::Sqlite)),
+            Half::Postgres(postgres) => {
+                let found = postgres.fetch_optional(self.for_postgres()?).await?;
+                Ok(found.map(Row::Postgres))
+            }
+        }
+    }
+
+    /// The first row; that there is none is an error.
+    pub(in crate::store) async fn fetch_one(self, connection: &mut Connection) -> Result<Row, sqlx::Error> {
+        self.fetch_optional(connection)
+            .await?
+            .ok_or(sqlx::Error::RowNotFound)
+    }
+
+    /// All rows.
+    pub(in crate::store) async fn fetch_all(
+        self,
+        connection: &mut Connection,
+    ) -> Result<Vec<Row>, sqlx::Error> {
+        self.fetch(connection)?.try_collect().await
+    }
+
+    /// One row after the other.
+    pub(in crate::store) fn fetch(
+        self,
+        connection: &mut Connection,
+    ) -> Result<BoxStream<'_, Result<Row, sqlx::Error>>, sqlx::Error> {
+        Ok(match connection.half() {
+            Half::Sqlite(sqlite) => sqlite.fetch(self.for_sqlite()?).map_ok(Row::Sqlite).boxed(),
+            Half::Postgres(postgres) => postgres.fetch(self.for_postgres()?).map_ok(Row::Postgres).boxed(),
+        })
+    }
+}

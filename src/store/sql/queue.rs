@@ -1,0 +1,421 @@
+//! The queue: one row per agent, one column that says when it may be claimed.
+
+use crate::store::sql::{Connection, Row, query, sql, statement::Dialect};
+
+use super::{
+    super::{
+        AttemptError, ClaimRequest, ERROR_CHARS_MAX, Enqueued, Failure, Fence, RunRecord, StoreError,
+        StoreResult,
+    },
+    batch,
+};
+use crate::domain::{
+    agent::AgentId,
+    text::cut,
+    time::Timestamp,
+    work::{Lease, Priority, Reason},
+};
+
+/// A request to look at an agent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wake {
+    /// Why.
+    pub(super) reason: Reason,
+    /// How long others of its kind may be waited for.
+    pub(super) delay_ms: i64,
+    /// A parked row is revived at most so often; 0 revives it at once.
+    pub(super) revive_after_ms: i64,
+    /// When.
+    pub(super) now: Timestamp,
+}
+
+/// Makes the row, or moves its wake counter on. Never shortens a lease, a backoff or a pause, never lowers the urgency. A
+/// row that waits for a batch's answer goes on waiting, unless it is urgent now.
+pub(super) async fn enqueue(tx: &mut Connection, agent: &AgentId, wake: Wake) -> StoreResult<Enqueued> {
+    let Wake {
+        reason,
+        delay_ms,
+        revive_after_ms,
+        now,
+    } = wake;
+    let now = tx.now(now).await?;
+    let level = reason.priority().level();
+    let visible_at = now.plus_ms(delay_ms);
+    let sql = sql!(
+        "-- sql/queue.enqueue\nINSERT INTO summary_update_queue AS q \
+               (agent_id, priority, reasons, queued_at, visible_at, due_at) \
+               SELECT agent_id, $2, $3, $4, $5, $6 FROM agents WHERE agent_id = $1 \
+               ON CONFLICT (agent_id) DO UPDATE SET wake_seq = q.wake_seq + 1, reasons = q.reasons | excluded.reasons, \
+               priority = {max}(q.priority, excluded.priority), due_at = {min}(q.due_at, excluded.due_at), \
+               visible_at = CASE WHEN q.lease_token IS NULL AND q.attempts = 0 AND q.paused_until IS NULL \
+                                 AND (q.deferred_at IS NULL OR excluded.priority >= $7) \
+                                 THEN {min}(q.visible_at, excluded.visible_at) ELSE q.visible_at END \
+               RETURNING wake_seq, visible_at"
+    );
+    let row = query(sql)
+        .bind(agent.as_str())
+        .bind(level)
+        .bind(reason.bit())
+        .bind(now)
+        .bind(visible_at)
+        .bind(visible_at.plus_ms(Priority::slack_ms(level)))
+        .bind(Priority::High.level())
+        .fetch_optional(&mut *tx)
+        .await?
+        .ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
+    let is_new = row.try_get::<i64>(0)? == 1;
+    let visible_at = row.try_get(1)?;
+    let revived = !is_new && revive(tx, agent, level, revive_after_ms, now).await?;
+    Ok(Enqueued {
+        is_new,
+        revived,
+        visible_at: if revived { now } else { visible_at },
+    })
+}
+
+/// Gives a parked row another series of attempts; after a third crash just one more try, not three.
+async fn revive(
+    tx: &mut Connection,
+    agent: &AgentId,
+    level: i64,
+    revive_after_ms: i64,
+    now: Timestamp,
+) -> StoreResult<bool> {
+    let sql = sql!(
+        "-- sql/queue.revive\nUPDATE summary_update_queue SET parked_at = NULL, attempts = 0, \
+               crashes = {min}(crashes, 2), revived_at = $2, visible_at = $2, due_at = $3 \
+               WHERE agent_id = $1 AND parked_at IS NOT NULL AND (revived_at IS NULL OR revived_at <= $4)"
+    );
+    let done = query(sql)
+        .bind(agent.as_str())
+        .bind(now)
+        .bind(now.plus_ms(Priority::slack_ms(level)))
+        .bind(now.plus_ms(-revive_after_ms))
+        .execute(tx)
+        .await?;
+    Ok(done == 1)
+}
+
+/// Whether a claim would find anything.
+pub(super) async fn is_any_due(connection: &mut Connection, now: Timestamp) -> StoreResult<bool> {
+    let sql = sql!(
+        "-- sql/queue.is_any_due\nSELECT 1 FROM summary_update_queue \
+               WHERE parked_at IS NULL AND visible_at <= $1 LIMIT 1"
+    );
+    Ok(query(sql).bind(now).fetch_optional(connection).await?.is_some())
+}
+
+/// Leases what is due, first what is due first. Each row gets a fencing token of its own.
+pub(super) async fn claim(tx: &mut Connection, claim: ClaimRequest) -> StoreResult<Vec<Lease>> {
+    let now = tx.now(claim.now).await?;
+    match tx.dialect() {
+        Dialect::Sqlite => claim_in_turn(tx, &claim, now).await,
+        Dialect::Postgres => claim_at_once(tx, &claim, now).await,
+    }
+}
+
+/// With one writer: row by row.
+async fn claim_in_turn(tx: &mut Connection, claim: &ClaimRequest, now: Timestamp) -> StoreResult<Vec<Lease>> {
+    let due = sql!(
+        "-- sqlite/queue.next_due\nSELECT agent_id, visible_at FROM summary_update_queue \
+               WHERE parked_at IS NULL AND visible_at <= $1 ORDER BY due_at, visible_at, agent_id LIMIT 1"
+    );
+    let lease = sql!(
+        "-- sqlite/queue.lease\nUPDATE summary_update_queue SET lease_token = $2, lease_owner = $3, \
+               leased_at = $4, visible_at = $5, claimed_wake = wake_seq, attempts = attempts + 1, deferred_at = NULL, \
+               crashes = crashes + (lease_token IS NOT NULL), paused_until = NULL, paused_for = NULL \
+               WHERE agent_id = $1 RETURNING agent_id, lease_token, claimed_wake, attempts, crashes, reasons, $6"
+    );
+    let mut leases = Vec::new();
+    for _ in 0..claim.limit {
+        let Some(row) = query(due).bind(now).fetch_optional(&mut *tx).await? else {
+            break;
+        };
+        let token = next_token(tx).await?;
+        let row = query(lease)
+            .bind(row.try_get::<String>(0)?)
+            .bind(token)
+            .bind(claim.owner.as_str())
+            .bind(now)
+            .bind(now.plus_ms(claim.lease_ms))
+            .bind(row.try_get::<Timestamp>(1)?)
+            .fetch_one(&mut *tx)
+            .await?;
+        leases.push(read_lease(&row)?);
+    }
+    Ok(leases)
+}
+
+/// With many writers: all in one statement, past the rows that others are taking.
+async fn claim_at_once(tx: &mut Connection, claim: &ClaimRequest, now: Timestamp) -> StoreResult<Vec<Lease>> {
+    let sql = sql!(
+        "-- postgres/queue.claim\nWITH due AS MATERIALIZED (SELECT agent_id, visible_at, due_at \
+               FROM summary_update_queue WHERE parked_at IS NULL AND visible_at <= $1 \
+               ORDER BY due_at, visible_at, agent_id LIMIT $2 FOR UPDATE SKIP LOCKED) \
+               UPDATE summary_update_queue q SET lease_token = nextval('lease_token'), lease_owner = $3, \
+               leased_at = $1, visible_at = $4, claimed_wake = q.wake_seq, attempts = q.attempts + 1, deferred_at = NULL, \
+               crashes = q.crashes + CASE WHEN q.lease_token IS NULL THEN 0 ELSE 1 END, paused_until = NULL, \
+               paused_for = NULL FROM due WHERE q.agent_id = due.agent_id RETURNING q.agent_id, q.lease_token, \
+               q.claimed_wake, q.attempts, q.crashes, q.reasons, due.visible_at, due.due_at"
+    );
+    let found = query(sql)
+        .bind(now)
+        .bind(i64::try_from(claim.limit).unwrap_or(i64::MAX))
+        .bind(claim.owner.as_str())
+        .bind(now.plus_ms(claim.lease_ms))
+        .fetch_all(tx)
+        .await?;
+    let mut leases = Vec::with_capacity(found.len());
+    for row in &found {
+        leases.push((row.try_get::<Timestamp>(7)?, read_lease(row)?));
+    }
+    leases.sort_by(|(due, lease), (other_due, other)| {
+        (due, lease.ready_at, &lease.agent).cmp(&(other_due, other.ready_at, &other.agent))
+    });
+    Ok(leases.into_iter().map(|(_, lease)| lease).collect())
+}
+
+fn read_lease(row: &Row) -> StoreResult<Lease> {
+    let agent: String = row.try_get(0)?;
+    Ok(Lease {
+        agent: agent.parse().map_err(|_| inconsistent(&agent))?,
+        token: row.try_get(1)?,
+        claimed_wake: row.try_get(2)?,
+        attempt: row.try_get(3)?,
+        crashes: row.try_get(4)?,
+        reasons: row.try_get(5)?,
+        ready_at: row.try_get(6)?,
+    })
+}
+
+fn inconsistent(agent: &str) -> StoreError {
+    let (row, value) = (agent.to_owned(), agent.to_owned());
+    StoreError::Inconsistent {
+        table: "summary_update_queue",
+        row,
+        column: "agent_id",
+        value,
+    }
+}
+
+/// The next fencing token.
+pub(super) async fn next_token(tx: &mut Connection) -> StoreResult<i64> {
+    let sql = sql!(
+        sqlite: "-- sql/queue.next_token\nUPDATE counters SET value = value + 1 WHERE name = 'lease_token' RETURNING value",
+        postgres: "-- sql/queue.next_token\nSELECT nextval('lease_token')",
+    );
+    Ok(query(sql).fetch_one(tx).await?.try_get(0)?)
+}
+
+/// Prolongs the leases that are still held, and says which.
+pub(super) async fn renew(
+    tx: &mut Connection,
+    leases: Vec<Lease>,
+    now: Timestamp,
+    lease_ms: i64,
+) -> StoreResult<Vec<i64>> {
+    let visible_at = tx.now(now).await?.plus_ms(lease_ms);
+    let sql = sql!(
+        "-- sql/queue.renew\nUPDATE summary_update_queue SET visible_at = $3 \
+               WHERE agent_id = $1 AND lease_token = $2"
+    );
+    let mut held = Vec::new();
+    for lease in &leases {
+        let done = query(sql)
+            .bind(lease.agent.as_str())
+            .bind(lease.token)
+            .bind(visible_at)
+            .execute(&mut *tx)
+            .await?;
+        held.extend((done == 1).then_some(lease.token));
+    }
+    Ok(held)
+}
+
+/// Gives a lease back after a failure. Retries lose their urgency: a failing agent must not hold up the others.
+pub(super) async fn fail(tx: &mut Connection, lease: Lease, failure: Failure) -> StoreResult<()> {
+    let now = tx.now(failure.run.finished_at).await?;
+    let visible_at = now.plus_ms(failure.backoff_ms);
+    let low = Priority::Low.level();
+    let sql = sql!(
+        "-- sql/queue.fail\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
+               leased_at = NULL, last_error = $3, priority = {min}(priority, $4), visible_at = $5, due_at = $6, \
+               parked_at = CASE WHEN $7 THEN $8 END WHERE agent_id = $1 AND lease_token = $2"
+    );
+    let done = query(sql)
+        .bind(lease.agent.as_str())
+        .bind(lease.token)
+        .bind(error_text(&failure.error))
+        .bind(low)
+        .bind(visible_at)
+        .bind(visible_at.plus_ms(Priority::slack_ms(low)))
+        .bind(failure.park)
+        .bind(now)
+        .execute(&mut *tx)
+        .await?;
+    if done == 0 {
+        return Err(StoreError::Fenced(Fence::Lease));
+    }
+    record_run(
+        tx,
+        &lease,
+        "failed",
+        &failure.run,
+        RunOutcome {
+            error: Some(&failure.error),
+            ..RunOutcome::default()
+        },
+    )
+    .await
+}
+
+/// An error as the row keeps it.
+pub(super) fn error_text(error: &AttemptError) -> String {
+    cut(&format!("{}: {}", error.class, error.message), ERROR_CHARS_MAX)
+}
+
+/// Gives leases back untouched.
+pub(super) async fn release(tx: &mut Connection, leases: Vec<Lease>, now: Timestamp) -> StoreResult<u64> {
+    let now = tx.now(now).await?;
+    let sql = sql!(
+        "-- sql/queue.release\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
+               leased_at = NULL, visible_at = $3, attempts = {max}(attempts - 1, 0) \
+               WHERE agent_id = $1 AND lease_token = $2"
+    );
+    let mut released = 0;
+    for lease in &leases {
+        let query = query(sql).bind(lease.agent.as_str()).bind(lease.token).bind(now);
+        released += query.execute(&mut *tx).await?;
+    }
+    Ok(released)
+}
+
+/// Makes an earlier life's leases due at once. The token stays, so that the next claim counts the crash.
+pub(super) async fn reclaim(tx: &mut Connection, owner: String, now: Timestamp) -> StoreResult<u64> {
+    let now = tx.now(now).await?;
+    let sql = sql!(
+        "-- sql/queue.reclaim\nUPDATE summary_update_queue SET visible_at = $2 \
+               WHERE lease_owner = $1 AND lease_token IS NOT NULL AND visible_at > $2"
+    );
+    Ok(query(sql).bind(owner).bind(now).execute(tx).await?)
+}
+
+/// Makes the rows that are missing. None should ever be: each one made is counted and alerted on.
+pub(super) async fn reconcile(
+    tx: &mut Connection,
+    pending_before: Timestamp,
+    now: Timestamp,
+) -> StoreResult<u64> {
+    let now = tx.now(now).await?;
+    let normal = Priority::Normal.level();
+    let sql = sql!(
+        "-- sql/queue.reconcile\nINSERT INTO summary_update_queue \
+               (agent_id, priority, reasons, queued_at, visible_at, due_at) \
+               SELECT agent_id, $2, $3, $4, $4, $5 FROM agents WHERE pending_since < $1 \
+               ON CONFLICT (agent_id) DO NOTHING"
+    );
+    let done = query(sql)
+        .bind(pending_before)
+        .bind(normal)
+        .bind(Reason::Reconcile.bit())
+        .bind(now)
+        .bind(now.plus_ms(Priority::slack_ms(normal)))
+        .execute(tx)
+        .await?;
+    Ok(done)
+}
+
+/// Half-opens what was parked long ago: one try, and parked again if it fails.
+pub(super) async fn probe_parked(
+    tx: &mut Connection,
+    parked_before: Timestamp,
+    attempts_max: i64,
+    now: Timestamp,
+) -> StoreResult<u64> {
+    let now = tx.now(now).await?;
+    let low = Priority::Low.level();
+    let sql = sql!(
+        "-- sql/queue.probe_parked\nUPDATE summary_update_queue SET parked_at = NULL, attempts = $2, \
+               crashes = {min}(crashes, 2), revived_at = $3, visible_at = $3, due_at = $4 WHERE parked_at < $1"
+    );
+    let done = query(sql)
+        .bind(parked_before)
+        .bind((attempts_max - 1).max(0))
+        .bind(now)
+        .bind(now.plus_ms(Priority::slack_ms(low)))
+        .execute(tx)
+        .await?;
+    Ok(done)
+}
+
+/// What the runs table keeps of an attempt, beside the attempt itself.
+#[derive(Default)]
+pub(super) struct RunOutcome<'a> {
+    pub(super) path: Option<&'static str>,
+    pub(super) version: Option<i64>,
+    pub(super) covers: Option<(i64, i64)>,
+    pub(super) exchanges: i64,
+    pub(super) items_added: i64,
+    pub(super) items_dropped: i64,
+    pub(super) document_tokens: Option<i64>,
+    pub(super) error: Option<&'a AttemptError>,
+}
+
+/// Keeps what an attempt did. What a batch's answer cost is told once, also of one that nobody used.
+pub(super) async fn record_run(
+    tx: &mut Connection,
+    lease: &Lease,
+    outcome: &str,
+    run: &RunRecord,
+    details: RunOutcome<'_>,
+) -> StoreResult<()> {
+    insert_run(tx, lease, outcome, run, details).await?;
+    batch::account(tx, &lease.agent, run).await?;
+    batch::account_unused(tx, &lease.agent, run.finished_at).await
+}
+
+/// Writes the row of a run.
+pub(super) async fn insert_run(
+    tx: &mut Connection,
+    lease: &Lease,
+    outcome: &str,
+    run: &RunRecord,
+    details: RunOutcome<'_>,
+) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/queue.record_run\nINSERT INTO update_runs (agent_id, lease_token, attempt, trigger_reason, \
+               outcome, path, version, covers_after, covers_through, exchanges, items_added, items_dropped, \
+               document_tokens, truncated, provider, model, model_calls, input_tokens, output_tokens, error_class, \
+               error, started_at, finished_at, cost_microusd, batched) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
+               $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)"
+    );
+    query(sql)
+        .bind(lease.agent.as_str())
+        .bind(lease.token)
+        .bind(lease.attempt)
+        .bind(lease.trigger())
+        .bind(outcome)
+        .bind(details.path)
+        .bind(details.version)
+        .bind(details.covers.map(|(after, _)| after))
+        .bind(details.covers.map(|(_, through)| through))
+        .bind(details.exchanges)
+        .bind(details.items_added)
+        .bind(details.items_dropped)
+        .bind(details.document_tokens)
+        .bind(run.truncated)
+        .bind(run.provider.as_deref())
+        .bind(run.model.as_deref())
+        .bind(run.model_calls)
+        .bind(run.input_tokens)
+        .bind(run.output_tokens)
+        .bind(details.error.map(|error| error.class.as_str()))
+        .bind(details.error.map(|error| cut(&error.message, ERROR_CHARS_MAX)))
+        .bind(run.started_at)
+        .bind(run.finished_at)
+        .bind(run.cost_microusd)
+        .bind(run.batched.is_some())
+        .execute(&mut *tx)
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,328 @@
+//! Counting again after a change of model: what is in the window, pending or the preamble gets the counts of the new
+//! model's counter; what the summary covers keeps its own.
+//!
+//! It goes from the newest exchange to the oldest, some at a time. Each step is one transaction after which everything
+//! adds up, so a crash between two of them leaves a mixture of counts and never a wrong total. The window is held
+//! against its budget in the same transaction.
+
+use crate::store::sql::{Connection, Row, query, sql};
+
+use super::{
+    super::{
+        AgentRow, AppendRequest, NewCount, Recount, RecountBatch, Recounted, StoreError, StoreResult,
+        StoredMessage,
+    },
+    agent,
+    append::{self, boundary, write},
+    exchange, lineage,
+    row::{self, exchange_columns},
+};
+use crate::domain::{
+    agent::AgentId, exchange::Exchange, ledger::Ledger, settings::AgentSettings, time::Timestamp,
+};
+
+/// All that is not covered has to be counted again.
+pub(super) async fn begin(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/recount.begin\nUPDATE agents SET recount_before = last_exchange + 1 WHERE agent_id = $1"
+    );
+    let done = query(sql).bind(agent.as_str()).execute(tx).await?;
+    if done == 0 {
+        return Err(StoreError::UnknownAgent(agent.clone()));
+    }
+    Ok(())
+}
+
+/// As [`begin`], but only for an agent whose model has changed before.
+pub(super) async fn begin_again(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/recount.begin_again\nUPDATE agents SET recount_before = last_exchange + 1 WHERE agent_id = $1 \
+               AND EXISTS (SELECT 1 FROM recounts r WHERE r.agent_id = $1)"
+    );
+    query(sql).bind(agent.as_str()).execute(tx).await?;
+    Ok(())
+}
+
+/// Agents of which something has to be counted again.
+pub(super) async fn due(connection: &mut Connection, limit: i64) -> StoreResult<Vec<AgentId>> {
+    let sql = sql!(
+        "-- sql/recount.due\nSELECT agent_id FROM agents WHERE recount_before IS NOT NULL \
+               ORDER BY agent_id LIMIT $1"
+    );
+    let found = query(sql).bind(limit).fetch_all(connection).await?;
+    let read = |row: &Row| -> StoreResult<AgentId> {
+        let name: String = row.try_get(0)?;
+        name.parse().map_err(|_| StoreError::Inconsistent {
+            table: "agents",
+            row: name.clone(),
+            column: "agent_id",
+            value: name,
+        })
+    };
+    found.iter().map(read).collect()
+}
+
+/// The next exchanges to be counted: as many as have `messages_max` messages, but at least one.
+pub(super) async fn batch(
+    tx: &mut Connection,
+    agent: &AgentId,
+    messages_max: i64,
+) -> StoreResult<Option<RecountBatch>> {
+    let Some((row, before)) = load(tx, agent).await? else {
+        return Ok(None);
+    };
+    let sql = sql!(
+        "-- sql/recount.batch\nSELECT ",
+        exchange_columns!("e"),
+        " FROM exchange_log e WHERE e.agent_id = $1 AND e.exchange > $2 AND e.exchange < $3 ",
+        "AND e.set_aside_at IS NULL AND e.role = 'exchange' ORDER BY e.exchange DESC LIMIT $4"
+    );
+    let found = query(sql)
+        .bind(agent.as_str())
+        .bind(row.ledger.summarized_through)
+        .bind(before)
+        .bind(messages_max.max(1))
+        .fetch_all(&mut *tx)
+        .await?;
+    let (mut from, mut messages) = (before, Vec::new());
+    let mut is_last = i64::try_from(found.len()).unwrap_or(i64::MAX) < messages_max;
+    for found in &found {
+        let found = row::exchange(found, 0)?;
+        let more = found.last_seq - found.first_seq + 1;
+        let read = i64::try_from(messages.len()).unwrap_or(i64::MAX);
+        if read > 0 && read + more > messages_max {
+            is_last = false;
+            break;
+        }
+        from = found.exchange;
+        messages.extend(messages_of(tx, agent, &found).await?);
+    }
+    if let (Some(preamble), true) = (&row.ledger.preamble, is_last) {
+        messages.extend(messages_of(tx, agent, preamble).await?);
+    }
+    Ok(Some(RecountBatch {
+        settings: row.settings,
+        from,
+        before,
+        is_last,
+        messages,
+    }))
+}
+
+async fn messages_of(
+    tx: &mut Connection,
+    agent: &AgentId,
+    of: &Exchange,
+) -> StoreResult<Vec<(i64, StoredMessage)>> {
+    let found = exchange::messages(tx, agent, of).await?;
+    Ok(found.into_iter().map(|message| (of.exchange, message)).collect())
+}
+
+/// The agent's row, and before which exchange its counts are old, if any are.
+async fn load(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<(AgentRow, i64)>> {
+    let row = agent::load(tx, agent)
+        .await?
+        .ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
+    let sql = sql!("-- sql/recount.load\nSELECT recount_before FROM agents WHERE agent_id = $1");
+    let found = query(sql).bind(agent.as_str()).fetch_one(tx).await?;
+    Ok(found.try_get::<Option<i64>>(0)?.map(|before| (row, before)))
+}
+
+/// See [`super::super::Store::recount`].
+pub(super) async fn recount(tx: &mut Connection, request: Recount) -> StoreResult<Option<Recounted>> {
+    let agent = &request.agent;
+    let Some((row, before)) = load(tx, agent).await? else {
+        return Ok(None);
+    };
+    if before != request.before || tokenizer_of(&row.settings) != tokenizer_of(&request.settings) {
+        return Ok(None);
+    }
+    let covered = row.ledger.summarized_through;
+    let from = request.from.max(covered + 1);
+    let preamble = row.ledger.preamble.as_ref().map(|preamble| preamble.exchange);
+    let preamble = preamble.filter(|_| request.is_last);
+    let range = Range {
+        from,
+        before,
+        preamble,
+    };
+    write_counts(tx, &request, range).await?;
+    sum_exchanges(tx, agent, range).await?;
+    shift_totals(tx, agent, from).await?;
+    if from < row.ledger.first_exchange {
+        // An update that has read the old counts would write them into its items.
+        lineage::void_lease(tx, agent, request.now).await?;
+    }
+    let left = (!request.is_last).then_some(from);
+    let sql = sql!(
+        "-- sql/recount.step\nUPDATE agents SET recount_before = $2, updated_at = $3 WHERE agent_id = $1"
+    );
+    query(sql)
+        .bind(agent.as_str())
+        .bind(left)
+        .bind(request.now)
+        .execute(&mut *tx)
+        .await?;
+    Ok(Some(hold_against_budget(tx, request).await?))
+}
+
+fn tokenizer_of(settings: &AgentSettings) -> (Option<&str>, Option<&str>) {
+    (settings.provider.as_deref(), settings.model.as_deref())
+}
+
+/// The exchanges of one step.
+#[derive(Clone, Copy)]
+struct Range {
+    from: i64,
+    before: i64,
+    preamble: Option<i64>,
+}
+
+/// Writes the counts of messages that weren't forgotten and whose exchange is still live and not covered meanwhile.
+async fn write_counts(tx: &mut Connection, request: &Recount, range: Range) -> StoreResult<()> {
+    let counts = request.counts.iter();
+    let counts: Vec<[i64; 3]> = counts
+        .map(
+            |&NewCount {
+                 exchange,
+                 seq,
+                 tokens,
+             }| [exchange, seq, tokens],
+        )
+        .collect();
+    let sql = sql!(
+        "-- sql/recount.counts\nINSERT INTO recounts (agent_id, seq, tokens, count_method) \
+               SELECT $1, CAST(c.value ->> 1 AS bigint), CAST(c.value ->> 2 AS bigint), $2 FROM {each}($3{::jsonb}) c \
+               JOIN exchange_log e ON e.agent_id = $1 AND e.exchange = CAST(c.value ->> 0 AS bigint) \
+               WHERE (e.role = 'exchange' AND e.set_aside_at IS NULL AND e.exchange >= $4 AND e.exchange < $5 \
+               OR e.exchange = $6) AND NOT EXISTS (SELECT 1 FROM message_log m WHERE m.agent_id = e.source_agent_id \
+               AND m.seq = CAST(c.value ->> 1 AS bigint) AND m.forgotten_at IS NOT NULL) \
+               ON CONFLICT (agent_id, seq) DO UPDATE SET tokens = excluded.tokens, count_method = excluded.count_method"
+    );
+    query(sql)
+        .bind(request.agent.as_str())
+        .bind(request.count_method.as_str())
+        .bind(serde_json::json!(counts).to_string())
+        .bind(range.from)
+        .bind(range.before)
+        .bind(range.preamble)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// An exchange costs what its messages cost, those that came meanwhile among them.
+async fn sum_exchanges(tx: &mut Connection, agent: &AgentId, range: Range) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/recount.exchanges\nUPDATE exchange_log SET tokens = \
+               (SELECT coalesce(CAST(sum(coalesce(r.tokens, m.tokens)) AS bigint), 0) FROM message_log m \
+               LEFT JOIN recounts r ON r.agent_id = $1 AND r.seq = m.seq WHERE m.agent_id = exchange_log.source_agent_id \
+               AND m.seq BETWEEN exchange_log.first_seq AND exchange_log.last_seq \
+               AND m.exchange = exchange_log.exchange) \
+               WHERE agent_id = $1 AND (role = 'exchange' AND set_aside_at IS NULL AND exchange >= $2 AND exchange < $3 \
+               OR exchange = $4)"
+    );
+    query(sql)
+        .bind(agent.as_str())
+        .bind(range.from)
+        .bind(range.before)
+        .bind(range.preamble)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// Adds up anew what comes from `from` on: running totals, and those that the window and the marks remember.
+pub(super) async fn shift_totals(tx: &mut Connection, agent: &AgentId, from: i64) -> StoreResult<()> {
+    let totals = sql!(
+        "-- sql/recount.totals\nUPDATE exchange_log SET tokens_before = n.total FROM \
+                  (SELECT exchange, first_value(tokens_before) OVER (ORDER BY exchange) \
+                  + CAST(sum(tokens) OVER (ORDER BY exchange) AS bigint) - tokens AS total FROM exchange_log \
+                  WHERE agent_id = $1 AND exchange >= $2 AND set_aside_at IS NULL AND role = 'exchange') n \
+                  WHERE exchange_log.agent_id = $1 AND exchange_log.exchange = n.exchange \
+                  AND exchange_log.tokens_before <> n.total"
+    );
+    let window = sql!(
+        "-- sql/recount.window\nUPDATE agents SET tokens_before_window = coalesce(\
+                  (SELECT e.tokens_before FROM exchange_log e WHERE e.agent_id = $1 AND e.exchange >= first_exchange \
+                  AND e.set_aside_at IS NULL AND e.role = 'exchange' ORDER BY e.exchange LIMIT 1), \
+                  (SELECT e.tokens_before + e.tokens FROM exchange_log e WHERE e.agent_id = $1 \
+                  AND e.set_aside_at IS NULL AND e.role = 'exchange' ORDER BY e.exchange DESC LIMIT 1), \
+                  tokens_before_window) WHERE agent_id = $1 AND first_exchange > $2"
+    );
+    let marks = sql!(
+        "-- sql/recount.marks\nUPDATE marks SET tokens_before_window = coalesce(\
+                 (SELECT e.tokens_before FROM exchange_log e WHERE e.agent_id = $1 AND e.exchange >= first_exchange \
+                 AND e.set_aside_at IS NULL AND e.role = 'exchange' ORDER BY e.exchange LIMIT 1), \
+                 (SELECT e.tokens_before + e.tokens FROM exchange_log e WHERE e.agent_id = $1 \
+                 AND e.set_aside_at IS NULL AND e.role = 'exchange' ORDER BY e.exchange DESC LIMIT 1), \
+                 tokens_before_window) WHERE agent_id = $1 AND first_exchange > $2"
+    );
+    for sql in [totals, window, marks] {
+        query(sql)
+            .bind(agent.as_str())
+            .bind(from)
+            .execute(&mut *tx)
+            .await?;
+    }
+    Ok(())
+}
+
+/// Moves the boundary if the new counts are over the budget.
+async fn hold_against_budget(tx: &mut Connection, request: Recount) -> StoreResult<Recounted> {
+    let row = agent::load(tx, &request.agent)
+        .await?
+        .ok_or_else(|| StoreError::UnknownAgent(request.agent.clone()))?;
+    let kept = row.kept_budget();
+    let mut ledger = row.ledger;
+    let in_force = row.settings.expanded(&request.rules.basis);
+    // A budget that was raised since is in force with the next append, which then takes exchanges back. How many messages
+    // there are doesn't change here.
+    let budget = in_force.budget(request.rules.budget).held_to(kept);
+    let mut evictions = Vec::new();
+    if let Some(overflow) = ledger.overflow(budget) {
+        let at = ledger
+            .newest
+            .as_ref()
+            .map_or(request.now, |newest| newest.last_at);
+        let cut = boundary::find_cut(tx, &request.agent, overflow, &[]).await?;
+        evictions.extend(ledger.evict_to(cut, at));
+    }
+    write::write_evictions(tx, &request.agent, &evictions).await?;
+    if !evictions.is_empty() {
+        move_window(tx, &request.agent, &ledger, request.now).await?;
+    }
+    let append = AppendRequest {
+        agent: request.agent,
+        messages: Vec::new(),
+        count_method: request.count_method,
+        rules: request.rules,
+        replayed: false,
+        now: request.now,
+    };
+    Ok(Recounted {
+        window_tokens: ledger.window_tokens(),
+        enqueued: append::wake(tx, &append, &ledger, (&evictions, &[]), false).await?,
+        evictions,
+    })
+}
+
+async fn move_window(
+    tx: &mut Connection,
+    agent: &AgentId,
+    ledger: &Ledger,
+    now: Timestamp,
+) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/recount.evict\nUPDATE agents SET first_exchange = $2, tokens_before_window = $3, \
+               pending_since = coalesce(pending_since, $4), last_eviction = last_eviction + 1 WHERE agent_id = $1"
+    );
+    query(sql)
+        .bind(agent.as_str())
+        .bind(ledger.first_exchange)
+        .bind(ledger.tokens_before_window)
+        .bind(now)
+        .execute(tx)
+        .await?;
+    Ok(())
+}

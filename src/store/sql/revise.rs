@@ -1,0 +1,198 @@
+//! Versions that no update writes: what a rewind, a rollback, a rebuild and an edit have in common. Each composes a
+//! document inside its write transaction, with a fencing token of its own.
+
+use crate::store::sql::{Connection, query, sql};
+
+use super::{
+    super::{Patch, RunRecord, StoreError, StoreResult},
+    batch, complete, queue, row, summary,
+};
+use crate::{
+    domain::{
+        agent::AgentId,
+        summary::{
+            compaction::{Composition, SummaryPolicy, compose},
+            item::Item,
+            version::VersionKind,
+        },
+        time::Timestamp,
+        work::Lease,
+    },
+    tokenizer,
+};
+
+/// What a version changes.
+pub(super) struct Revision<'a> {
+    /// Whose.
+    pub(super) agent: &'a AgentId,
+    /// What writes it.
+    pub(super) kind: VersionKind,
+    /// The last exchange it covers.
+    pub(super) through: i64,
+    /// What it covers beyond the version before: from where, and how many exchanges; none if it covers no more.
+    pub(super) gains: Option<(i64, i64)>,
+    /// Items that cover nothing any more.
+    pub(super) removed: Vec<i64>,
+    /// New items. One that has a number already is a copy of that item.
+    pub(super) added: Vec<Item>,
+    /// New items that cover their exchanges, but aren't in the document.
+    pub(super) hidden: Vec<Item>,
+    /// What the document may hold.
+    pub(super) policy: &'a SummaryPolicy,
+    /// The time its items are aged by.
+    pub(super) as_of: Timestamp,
+    /// When.
+    pub(super) now: Timestamp,
+}
+
+/// A version that was written.
+#[derive(Clone, Copy)]
+pub(super) struct Written {
+    /// Its number.
+    pub(super) version: i64,
+    /// The number of the first new item; the others follow.
+    pub(super) first_item: i64,
+}
+
+/// Writes a version. The caller has moved the watermark, or leaves it.
+pub(super) async fn write(tx: &mut Connection, revision: Revision<'_>) -> StoreResult<Written> {
+    let (agent, kind) = (revision.agent, revision.kind);
+    let mut items = summary::shown_items(tx, agent).await?;
+    items.retain(|item| !revision.removed.contains(&item.item));
+    let old = items.len();
+    items.extend(revision.added.iter().cloned());
+    let (version, _) = current(tx, agent).await?;
+    let counter = tokenizer::ceiling_counter();
+    let policy = revision.policy.for_agent(summary::agent_time(tx, agent).await?);
+    let composition = compose(&items, revision.as_of, &policy, counter.as_ref());
+    let patch = patch(revision, version, &items, old, composition);
+    let lease = Lease {
+        agent: agent.clone(),
+        token: queue::next_token(tx).await?,
+        claimed_wake: 0,
+        attempt: 0,
+        crashes: 0,
+        reasons: 0,
+        ready_at: patch.run.finished_at,
+    };
+    complete::write_document(tx, &lease, &patch).await?;
+    batch::wait_no_longer(tx, agent, patch.run.finished_at).await?;
+    complete::write_version(tx, &lease, &patch).await?;
+    note_kind(tx, agent, version + 1, kind).await?;
+    let first_item = complete::reserve_items(tx, agent, &patch).await?;
+    complete::write_items(tx, agent, &patch, first_item).await?;
+    for (number, (item, _)) in (first_item..).zip(&patch.added) {
+        if item.item > 0 {
+            note_source(tx, agent, item.item, number).await?;
+        }
+    }
+    complete::retire_items(tx, agent, &patch).await?;
+    Ok(Written {
+        version: version + 1,
+        first_item,
+    })
+}
+
+/// The document's version, and the time its items are aged by, if not the clock.
+pub(super) async fn current(tx: &mut Connection, agent: &AgentId) -> StoreResult<(i64, Option<Timestamp>)> {
+    let sql = sql!(
+        "-- sql/revise.current\nSELECT s.version, a.as_of FROM summaries s \
+               JOIN agents a ON a.agent_id = s.agent_id WHERE s.agent_id = $1"
+    );
+    let found = query(sql).bind(agent.as_str()).fetch_optional(tx).await?;
+    let row = found.ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
+    Ok((row.try_get(0)?, row::time(&row, 1)?))
+}
+
+/// Moves the watermark to `through`; what lies between it and the window is pending. Returns the boundary.
+pub(super) async fn move_watermark(
+    tx: &mut Connection,
+    agent: &AgentId,
+    through: i64,
+    now: Timestamp,
+) -> StoreResult<i64> {
+    let sql = sql!(
+        "-- sql/revise.move_watermark\nUPDATE agents SET summarized_through = $2, \
+               pending_since = CASE WHEN first_exchange > $2 + 1 THEN coalesce(pending_since, $3) END \
+               WHERE agent_id = $1 RETURNING first_exchange"
+    );
+    let row = query(sql)
+        .bind(agent.as_str())
+        .bind(through)
+        .bind(now)
+        .fetch_one(tx)
+        .await?;
+    Ok(row.try_get(0)?)
+}
+
+fn patch(
+    revision: Revision<'_>,
+    version: i64,
+    items: &[Item],
+    old: usize,
+    composition: Composition,
+) -> Patch {
+    let is_dropped = |index: usize| composition.dropped.binary_search(&index).is_ok();
+    let (kept, new) = items.split_at(old);
+    let new = (old..).zip(new);
+    let added = new.map(|(index, item)| (item.clone(), is_dropped(index)));
+    let hidden = revision.hidden.into_iter().map(|item| (item, true));
+    let kept = kept.iter().enumerate();
+    let (lo, exchanges) = revision.gains.unwrap_or((revision.through, 0));
+    Patch {
+        version,
+        lo,
+        hi: revision.through,
+        exchanges,
+        added: added.chain(hidden).collect(),
+        dropped: kept
+            .filter(|(index, _)| is_dropped(*index))
+            .map(|(_, item)| item.item)
+            .collect(),
+        removed: revision.removed,
+        content: composition.document,
+        token_count: composition.tokens,
+        path: composition.path,
+        as_of: revision.as_of,
+        next_ageing_at: composition.next_change,
+        has_more: false,
+        park: None,
+        rearm_wait_ms: 0,
+        batch_exchanges: 0,
+        run: RunRecord {
+            started_at: revision.now,
+            finished_at: revision.now,
+            ..RunRecord::default()
+        },
+    }
+}
+
+async fn note_kind(tx: &mut Connection, agent: &AgentId, version: i64, kind: VersionKind) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/revise.note_kind\nUPDATE summary_versions SET kind = $3 WHERE agent_id = $1 AND version = $2"
+    );
+    query(sql)
+        .bind(agent.as_str())
+        .bind(version)
+        .bind(kind.name())
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// What a fork came with stays known by its number where it came from.
+async fn note_source(tx: &mut Connection, agent: &AgentId, from: i64, to: i64) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/revise.note_source\nUPDATE summary_items SET source_agent_id = o.source_agent_id, \
+               source_item = coalesce(o.source_item, o.item) FROM summary_items o \
+               WHERE summary_items.agent_id = $1 AND summary_items.item = $3 \
+               AND o.agent_id = $1 AND o.item = $2 AND o.source_agent_id IS NOT NULL"
+    );
+    query(sql)
+        .bind(agent.as_str())
+        .bind(from)
+        .bind(to)
+        .execute(tx)
+        .await?;
+    Ok(())
+}

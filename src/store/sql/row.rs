@@ -1,0 +1,219 @@
+//! Rows to domain values, and SQLite's errors to the store's.
+
+use crate::store::sql::Row;
+use sqlx::error::ErrorKind;
+
+use super::super::{AgentRow, StoreError, StoreResult, StoredMessage};
+use crate::{
+    domain::{
+        agent::AgentId,
+        exchange::{Exchange, ExchangeState, Headline},
+        ledger::Ledger,
+        message::{Format, Message},
+        settings::AgentSettings,
+        summary::item::{ExchangeRange, Importance, Item, Origin},
+        time::Timestamp,
+    },
+    formats,
+};
+
+impl From<sqlx::Error> for StoreError {
+    fn from(error: sqlx::Error) -> Self {
+        match error.as_database_error() {
+            // What the schema refuses today it refuses tomorrow: a defect, and no reason to try again.
+            Some(refusal) if refusal.kind() != ErrorKind::Other => Self::Refused(error.to_string()),
+            _ => Self::Unavailable(error.to_string()),
+        }
+    }
+}
+
+/// The columns of an exchange, with a prefix for the table's alias.
+macro_rules! exchange_columns {
+    ($alias:literal) => {
+        concat!(
+            $alias,
+            ".exchange, ",
+            $alias,
+            ".session, ",
+            $alias,
+            ".first_seq, ",
+            $alias,
+            ".last_seq, ",
+            $alias,
+            ".tokens, ",
+            $alias,
+            ".tokens_before, ",
+            $alias,
+            ".state, ",
+            $alias,
+            ".opened_at, ",
+            $alias,
+            ".last_at, ",
+            $alias,
+            ".headline, ",
+            $alias,
+            ".set_aside_at, ",
+            $alias,
+            ".messages"
+        )
+    };
+}
+pub(super) use exchange_columns;
+
+/// Reads the columns of `exchange_columns!`, which begin at column `first`.
+pub(super) fn exchange(row: &Row, first: usize) -> StoreResult<Exchange> {
+    let number: i64 = row.try_get(first)?;
+    let state: String = row.try_get(first + 6)?;
+    let headline: String = row.try_get(first + 9)?;
+    let wrong = |column, value: &str| StoreError::Inconsistent {
+        table: "exchange_log",
+        row: format!("exchange {number}"),
+        column,
+        value: value.to_owned(),
+    };
+    Ok(Exchange {
+        exchange: number,
+        session: row.try_get(first + 1)?,
+        first_seq: row.try_get(first + 2)?,
+        last_seq: row.try_get(first + 3)?,
+        messages: row.try_get(first + 11)?,
+        tokens: row.try_get(first + 4)?,
+        tokens_before: row.try_get(first + 5)?,
+        state: ExchangeState::from_name(&state).ok_or_else(|| wrong("state", &state))?,
+        opened_at: row.try_get(first + 7)?,
+        last_at: row.try_get(first + 8)?,
+        headline: serde_json::from_str::<Headline>(&headline).map_err(|_| wrong("headline", &headline))?,
+        set_aside_at: time(row, first + 10)?,
+    })
+}
+
+/// A time that may be missing.
+pub(super) fn time(row: &Row, column: usize) -> StoreResult<Option<Timestamp>> {
+    Ok(row.try_get(column)?)
+}
+
+/// What the agent called `name` overrides in the configuration.
+pub(super) fn settings(row: &Row, column: usize, name: &str) -> StoreResult<AgentSettings> {
+    let text: String = row.try_get(column)?;
+    serde_json::from_str(&text).map_err(|_| StoreError::Inconsistent {
+        table: "agents",
+        row: name.to_owned(),
+        column: "settings",
+        value: text,
+    })
+}
+
+/// An agent's id.
+pub(super) fn agent_id(row: &Row, column: usize) -> StoreResult<AgentId> {
+    let name: String = row.try_get(column)?;
+    name.parse().map_err(|_| StoreError::Inconsistent {
+        table: "agents",
+        row: name.clone(),
+        column: "agent_id",
+        value: name,
+    })
+}
+
+/// How many columns `exchange_columns!` has.
+const EXCHANGE_COLUMNS: usize = 12;
+
+/// The columns before the exchanges in an agent's row.
+const AGENT_COLUMNS: usize = 17;
+
+/// Reads an agent's row: its own columns, then the newest exchange's, then the preamble's.
+pub(super) fn agent(row: &Row) -> StoreResult<AgentRow> {
+    let agent = agent_id(row, 0)?;
+    let joined = |first: usize| -> StoreResult<Option<Exchange>> {
+        let present = row.try_get::<Option<i64>>(first)?.is_some();
+        present.then(|| exchange(row, first)).transpose()
+    };
+    Ok(AgentRow {
+        project: row.try_get(1)?,
+        pending_since: time(row, 2)?,
+        as_of: time(row, 3)?,
+        created_at: row.try_get(4)?,
+        updated_at: row.try_get(5)?,
+        budget_tokens: row.try_get(14)?,
+        settings: settings(row, 15, agent.as_str())?,
+        max_messages: row.try_get(16)?,
+        version: row.try_get(6)?,
+        summary_tokens: row.try_get(7)?,
+        ledger: Ledger {
+            last_seq: row.try_get(8)?,
+            last_exchange: row.try_get(9)?,
+            session: row.try_get(10)?,
+            first_exchange: row.try_get(11)?,
+            tokens_before_window: row.try_get(12)?,
+            summarized_through: row.try_get(13)?,
+            newest: joined(AGENT_COLUMNS)?,
+            preamble: joined(AGENT_COLUMNS + EXCHANGE_COLUMNS)?,
+        },
+        agent,
+    })
+}
+
+/// Reads `seq, format, payload, tokens, said_at, kind`. The message is read again from its payload; one that today's
+/// reader refuses is shown without content rather than hidden.
+pub(super) fn message(row: &Row) -> StoreResult<StoredMessage> {
+    let seq: i64 = row.try_get(0)?;
+    let format: String = row.try_get(1)?;
+    let payload: String = row.try_get(2)?;
+    let kind: String = row.try_get(5)?;
+    let format = Format::from_name(&format).ok_or_else(|| StoreError::Inconsistent {
+        table: "message_log",
+        row: format!("seq {seq}"),
+        column: "format",
+        value: format,
+    })?;
+    let message = formats::parse(format, &payload).unwrap_or_else(|_| Message {
+        kind: crate::domain::message::Kind::from_name(&kind),
+        speaker: None,
+        parts: Vec::new(),
+        client_id: None,
+        at: None,
+        interrupts: false,
+        important: false,
+        format,
+        payload,
+    });
+    Ok(StoredMessage {
+        seq,
+        message,
+        tokens: row.try_get(3)?,
+        said_at: row.try_get(4)?,
+    })
+}
+
+/// Reads `item, importance, origin, provisional, started_at, ended_at, source_tokens, text, brief, gist, ranges`,
+/// where `ranges` is a JSON array of pairs, and `pinned` wherever it stands.
+pub(super) fn item(row: &Row) -> StoreResult<Item> {
+    let number: i64 = row.try_get(0)?;
+    let importance: String = row.try_get(1)?;
+    let origin: String = row.try_get(2)?;
+    let ranges: String = row.try_get(10)?;
+    let wrong = |column, value: &str| StoreError::Inconsistent {
+        table: "summary_items",
+        row: format!("item {number}"),
+        column,
+        value: value.to_owned(),
+    };
+    let mut pairs: Vec<(i64, i64)> = serde_json::from_str(&ranges).map_err(|_| wrong("ranges", &ranges))?;
+    pairs.sort_unstable();
+    Ok(Item {
+        item: number,
+        ranges: pairs
+            .into_iter()
+            .map(|(first, last)| ExchangeRange { first, last })
+            .collect(),
+        started_at: row.try_get(4)?,
+        ended_at: row.try_get(5)?,
+        source_tokens: row.try_get(6)?,
+        importance: Importance::from_name(&importance).ok_or_else(|| wrong("importance", &importance))?,
+        text: row.try_get(7)?,
+        brief: row.try_get(8)?,
+        gist: row.try_get(9)?,
+        origin: Origin::from_name(&origin).ok_or_else(|| wrong("origin", &origin))?,
+        provisional: row.try_get(3)?,
+        pinned: row.try_get("pinned")?,
+    })
+}

@@ -1,0 +1,156 @@
+//! What the schedules do, and the figures that are sampled.
+
+use crate::store::sql::{Connection, Value, query, sql};
+
+use super::{
+    super::{CalibrationFigures, Prune, Sample, StoreResult},
+    batch, calibration, row, spending,
+};
+use crate::domain::{
+    spend::day_start,
+    time::Timestamp,
+    work::{Priority, Reason},
+};
+
+/// Wakes the queue for documents of which an item has outgrown its section. The index knows them, so the job costs
+/// what it changes, not what there is.
+pub(super) async fn enqueue_ageing(tx: &mut Connection, now: Timestamp, limit: i64) -> StoreResult<u64> {
+    let level = Reason::Ageing.priority().level();
+    let sql = sql!(
+        "-- sql/schedule.enqueue_ageing\nINSERT INTO summary_update_queue AS q \
+               (agent_id, priority, reasons, queued_at, visible_at, due_at) \
+               SELECT s.agent_id, $2, $3, $1, $1, $4 FROM summaries s JOIN agents a ON a.agent_id = s.agent_id \
+               WHERE s.next_ageing_at <= $1 AND s.next_ageing_at <= coalesce(a.as_of, $1) \
+               ORDER BY s.next_ageing_at LIMIT $5 \
+               ON CONFLICT (agent_id) DO UPDATE SET wake_seq = q.wake_seq + 1, reasons = q.reasons | excluded.reasons"
+    );
+    let done = query(sql)
+        .bind(now)
+        .bind(level)
+        .bind(Reason::Ageing.bit())
+        .bind(now.plus_ms(Priority::slack_ms(level)))
+        .bind(limit)
+        .execute(tx)
+        .await?;
+    Ok(done)
+}
+
+/// Takes a slot: the primary key lets one caller win.
+pub(super) async fn take_slot(
+    tx: &mut Connection,
+    name: String,
+    slot: Timestamp,
+    now: Timestamp,
+) -> StoreResult<bool> {
+    let sql = sql!(
+        "-- sql/schedule.take_slot\nINSERT INTO schedule_slots (name, slot, fired_at) VALUES ($1, $2, $3) \
+               ON CONFLICT (name, slot) DO NOTHING"
+    );
+    let done = query(sql).bind(name).bind(slot).bind(now).execute(tx).await?;
+    Ok(done == 1)
+}
+
+/// Deletes what is too old, a bounded number of rows of each kind.
+pub(super) async fn prune(tx: &mut Connection, prune: Prune) -> StoreResult<u64> {
+    let runs = sql!(
+        "-- sql/schedule.prune_runs\nDELETE FROM update_runs WHERE run IN \
+                (SELECT run FROM update_runs WHERE finished_at < $1 ORDER BY finished_at LIMIT $2)"
+    );
+    let answers = sql!(
+        "-- sql/schedule.prune_answers\nDELETE FROM model_answers WHERE (agent_id, journal_key) IN \
+                   (SELECT agent_id, journal_key FROM model_answers WHERE created_at < $1 ORDER BY created_at LIMIT $2)"
+    );
+    let versions = sql!(
+        "-- sql/schedule.prune_versions\nDELETE FROM summary_versions WHERE (agent_id, version) IN \
+                    (SELECT v.agent_id, v.version FROM summary_versions v JOIN summaries s ON s.agent_id = v.agent_id \
+                     WHERE v.version <= s.version - $1 LIMIT $2)"
+    );
+    // The latest slot of a schedule stays, however old: without it, it would fire again.
+    let slots = sql!(
+        "-- sql/schedule.prune_slots\nDELETE FROM schedule_slots WHERE (name, slot) IN \
+                 (SELECT o.name, o.slot FROM schedule_slots o WHERE o.fired_at < $1 AND EXISTS \
+                  (SELECT 1 FROM schedule_slots n WHERE n.name = o.name AND n.slot > o.slot) LIMIT $2)"
+    );
+    let mut gone = 0;
+    for (sql, bound) in [
+        (runs, Value::from(prune.runs_before)),
+        (answers, prune.answers_before.into()),
+        (versions, prune.versions_keep.into()),
+        (slots, prune.runs_before.into()),
+    ] {
+        gone += query(sql).bind(bound).bind(prune.limit).execute(&mut *tx).await?;
+    }
+    Ok(gone + batch::prune(tx, &prune).await?)
+}
+
+/// The figures of the last runs; the databases measure durations differently.
+macro_rules! sample_runs {
+    ($mean_ms:literal) => {
+        concat!(
+            "-- sql/schedule.sample_runs\nSELECT count(*) FILTER (WHERE outcome = 'completed'), ",
+            "count(*) FILTER (WHERE outcome = 'failed'), (SELECT coalesce(CAST(",
+            $mean_ms,
+            " AS bigint), 0) FROM update_runs WHERE finished_at >= $1 AND outcome = 'completed'), ",
+            "coalesce(CAST(avg(document_tokens) AS bigint), 0), count(*) FILTER (WHERE truncated), ",
+            "coalesce(CAST(sum(input_tokens) AS bigint), 0), coalesce(CAST(sum(output_tokens) AS bigint), 0), ",
+            "coalesce(CAST(sum(model_calls) AS bigint), 0) FROM update_runs WHERE finished_at >= $1"
+        )
+    };
+}
+
+/// The figures of the moment, and those of the last `window_ms`.
+pub(super) async fn sample(tx: &mut Connection, now: Timestamp, window_ms: i64) -> StoreResult<Sample> {
+    let queue = sql!(
+        "-- sql/schedule.sample_queue\nSELECT \
+                 count(*) FILTER (WHERE parked_at IS NULL AND lease_token IS NULL AND visible_at <= $1), \
+                 count(*) FILTER (WHERE parked_at IS NULL AND lease_token IS NULL AND visible_at > $1), \
+                 count(*) FILTER (WHERE parked_at IS NULL AND lease_token IS NOT NULL), \
+                 count(*) FILTER (WHERE parked_at IS NOT NULL), \
+                 min(visible_at) FILTER (WHERE parked_at IS NULL AND lease_token IS NULL AND visible_at <= $1) \
+                 FROM summary_update_queue"
+    );
+    let queue = query(queue).bind(now).fetch_one(&mut *tx).await?;
+    let stock = sql!(
+        "-- sql/schedule.sample_stock\nSELECT (SELECT count(*) FROM agents), \
+                 (SELECT min(pending_since) FROM agents WHERE pending_since IS NOT NULL), \
+                 count(*), coalesce(CAST(sum(token_count) AS bigint), 0) FROM summaries WHERE version > 0"
+    );
+    let stock = query(stock).fetch_one(&mut *tx).await?;
+    let runs = sql!(
+        sqlite: sample_runs!("avg(finished_at - started_at)"),
+        postgres: sample_runs!("extract(epoch FROM avg(finished_at - started_at)) * 1000")
+    );
+    let runs = query(runs)
+        .bind(now.plus_ms(-window_ms))
+        .fetch_one(&mut *tx)
+        .await?;
+    let today = spending::of_all(&mut *tx, day_start(now)).await?;
+    let (paused, paused_until) = spending::paused(&mut *tx).await?;
+    let last_run = spending::last_run(&mut *tx).await?;
+    let calibrations = calibration::load(&mut *tx).await?;
+    Ok(Sample {
+        batches: batch::figures(tx).await?,
+        calibrations: calibrations.iter().map(CalibrationFigures::from).collect(),
+        ready: queue.try_get(0)?,
+        scheduled: queue.try_get(1)?,
+        running: queue.try_get(2)?,
+        parked: queue.try_get(3)?,
+        oldest_ready_at: row::time(&queue, 4)?,
+        agents: stock.try_get(0)?,
+        oldest_pending_at: row::time(&stock, 1)?,
+        documents: stock.try_get(2)?,
+        documents_tokens: stock.try_get(3)?,
+        completed: runs.try_get(0)?,
+        failed: runs.try_get(1)?,
+        mean_duration_ms: runs.try_get(2)?,
+        mean_document_tokens: runs.try_get(3)?,
+        truncated: runs.try_get(4)?,
+        input_tokens: runs.try_get(5)?,
+        output_tokens: runs.try_get(6)?,
+        model_calls: runs.try_get(7)?,
+        today,
+        paused,
+        paused_until,
+        last_run,
+    })
+}

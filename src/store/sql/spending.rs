@@ -1,0 +1,215 @@
+//! What models cost, work that waits without having failed, and items to be condensed again.
+
+use crate::store::sql::{Connection, Row, query, sql};
+
+use super::{
+    super::{Fence, LastRun, Paused, Postponement, RunRecord, Spending, StoreError, StoreResult},
+    queue::{self, RunOutcome},
+    row,
+};
+use crate::domain::{
+    agent::AgentId,
+    spend::{SpendLimit, Spent},
+    time::Timestamp,
+    work::{Lease, Priority, Reason},
+};
+
+/// See [`super::super::Store::postpone`].
+pub(super) async fn postpone(
+    tx: &mut Connection,
+    lease: Lease,
+    postponement: Postponement,
+) -> StoreResult<()> {
+    let Postponement { until, limit, run } = postponement;
+    let sql = sql!(
+        "-- sql/spending.postpone\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
+               leased_at = NULL, attempts = {max}(attempts - 1, 0), visible_at = $3, \
+               due_at = CASE WHEN priority >= $6 THEN $3 WHEN priority >= $7 THEN $8 ELSE $9 END, \
+               paused_until = CASE WHEN CAST($4 AS text) IS NOT NULL THEN $5 END, paused_for = $4 \
+               WHERE agent_id = $1 AND lease_token = $2"
+    );
+    let [high, normal, low] = [Priority::High, Priority::Normal, Priority::Low].map(Priority::level);
+    let done = query(sql)
+        .bind(lease.agent.as_str())
+        .bind(lease.token)
+        .bind(until)
+        .bind(limit.map(SpendLimit::name))
+        .bind(until)
+        .bind(high)
+        .bind(normal)
+        .bind(until.plus_ms(Priority::slack_ms(normal)))
+        .bind(until.plus_ms(Priority::slack_ms(low)))
+        .execute(&mut *tx)
+        .await?;
+    if done == 0 {
+        return Err(StoreError::Fenced(Fence::Lease));
+    }
+    if run.model_calls > 0 {
+        record_run(tx, lease, run).await?;
+    }
+    Ok(())
+}
+
+/// See [`super::super::Store::record_run`].
+pub(super) async fn record_run(tx: &mut Connection, lease: Lease, run: RunRecord) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/spending.is_recorded\nSELECT 1 FROM update_runs WHERE agent_id = $1 AND lease_token = $2 LIMIT 1"
+    );
+    let query = query(sql).bind(lease.agent.as_str()).bind(lease.token);
+    // The lease may have been lost because its end was recorded, and nobody heard of it.
+    if query.fetch_optional(&mut *tx).await?.is_some() {
+        return Ok(());
+    }
+    queue::record_run(tx, &lease, "superseded", &run, RunOutcome::default()).await
+}
+
+/// See [`super::super::Store::resume_paused`].
+pub(super) async fn resume_paused(tx: &mut Connection, now: Timestamp) -> StoreResult<u64> {
+    let sql = sql!(
+        "-- sql/spending.resume_paused\nUPDATE summary_update_queue SET visible_at = {min}(visible_at, $1), \
+               due_at = {min}(due_at, $1), paused_until = NULL, paused_for = NULL WHERE paused_until IS NOT NULL"
+    );
+    Ok(query(sql).bind(now).execute(tx).await?)
+}
+
+/// Other limits may hold for an agent now.
+pub(super) async fn resume_agent(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/spending.resume_agent\nUPDATE summary_update_queue SET visible_at = {min}(visible_at, $2), \
+               due_at = {min}(due_at, $2), paused_until = NULL, paused_for = NULL \
+               WHERE agent_id = $1 AND paused_until IS NOT NULL"
+    );
+    query(sql).bind(agent.as_str()).bind(now).execute(tx).await?;
+    Ok(())
+}
+
+/// See [`super::super::Store::spending`].
+pub(super) async fn spending(
+    tx: &mut Connection,
+    agent: &AgentId,
+    since: Timestamp,
+) -> StoreResult<Spending> {
+    let sql = sql!("-- sql/spending.settings\nSELECT CAST(settings AS text) FROM agents WHERE agent_id = $1");
+    let found = query(sql).bind(agent.as_str()).fetch_optional(&mut *tx).await?;
+    let settings = found.ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
+    let (own, open) = in_batches(tx, agent).await?;
+    let with = |spent: Spent, calls: i64| Spent {
+        calls: spent.calls.saturating_add(calls),
+        ..spent
+    };
+    Ok(Spending {
+        settings: row::settings(&settings, 0, agent.as_str())?,
+        agent: with(of_agent(tx, agent, since).await?, own),
+        all: with(of_all(tx, since).await?, open),
+    })
+}
+
+/// Questions of the agent, and of all, that wait in batches or are on their way: calls that are as good as made.
+async fn in_batches(tx: &mut Connection, agent: &AgentId) -> StoreResult<(i64, i64)> {
+    let sql = sql!(
+        "-- sql/spending.in_batches\nSELECT count(*) FILTER (WHERE agent_id = $1), count(*) FROM batch_requests \
+               WHERE ended_at IS NULL"
+    );
+    let row = query(sql).bind(agent.as_str()).fetch_one(tx).await?;
+    Ok((row.try_get(0)?, row.try_get(1)?))
+}
+
+async fn of_agent(tx: &mut Connection, agent: &AgentId, since: Timestamp) -> StoreResult<Spent> {
+    let sql = sql!(
+        "-- sql/spending.of_agent\nSELECT coalesce(CAST(sum(model_calls) AS bigint), 0), \
+               coalesce(CAST(sum(input_tokens + output_tokens) AS bigint), 0), coalesce(CAST(sum(cost_microusd) AS bigint), 0), \
+               coalesce(CAST(sum(model_calls) FILTER (WHERE cost_microusd IS NULL) AS bigint), 0) FROM update_runs \
+               WHERE agent_id = $1 AND finished_at >= $2 AND model_calls > 0"
+    );
+    spent(&query(sql).bind(agent.as_str()).bind(since).fetch_one(tx).await?)
+}
+
+/// What all agents spent since then.
+pub(super) async fn of_all(tx: &mut Connection, since: Timestamp) -> StoreResult<Spent> {
+    let sql = sql!(
+        "-- sql/spending.of_all\nSELECT coalesce(CAST(sum(model_calls) AS bigint), 0), \
+               coalesce(CAST(sum(input_tokens + output_tokens) AS bigint), 0), coalesce(CAST(sum(cost_microusd) AS bigint), 0), \
+               coalesce(CAST(sum(model_calls) FILTER (WHERE cost_microusd IS NULL) AS bigint), 0) FROM update_runs \
+               WHERE finished_at >= $1 AND model_calls > 0"
+    );
+    spent(&query(sql).bind(since).fetch_one(tx).await?)
+}
+
+fn spent(row: &Row) -> StoreResult<Spent> {
+    Ok(Spent {
+        calls: row.try_get(0)?,
+        tokens: row.try_get(1)?,
+        cost_microusd: row.try_get(2)?,
+        unpriced_calls: row.try_get(3)?,
+    })
+}
+
+/// How many updates are paused, and until when the first one is.
+pub(super) async fn paused(tx: &mut Connection) -> StoreResult<(i64, Option<Timestamp>)> {
+    let sql = sql!(
+        "-- sql/spending.paused\nSELECT count(*), min(paused_until) FROM summary_update_queue \
+               WHERE paused_until IS NOT NULL"
+    );
+    let row = query(sql).fetch_one(tx).await?;
+    Ok((row.try_get(0)?, row::time(&row, 1)?))
+}
+
+/// Why and until when an agent's updates are paused.
+pub(super) async fn paused_agent(
+    connection: &mut Connection,
+    agent: &AgentId,
+) -> StoreResult<Option<Paused>> {
+    let sql = sql!(
+        "-- sql/spending.paused_agent\nSELECT paused_for, paused_until FROM summary_update_queue \
+               WHERE agent_id = $1 AND paused_until IS NOT NULL"
+    );
+    let found = query(sql).bind(agent.as_str()).fetch_optional(connection).await?;
+    let Some(row) = found else { return Ok(None) };
+    let name: String = row.try_get(0)?;
+    let limit = SpendLimit::from_name(&name).ok_or_else(|| StoreError::Inconsistent {
+        table: "summary_update_queue",
+        row: agent.to_string(),
+        column: "paused_for",
+        value: name,
+    })?;
+    let until = row.try_get(1)?;
+    Ok(Some(Paused { limit, until }))
+}
+
+/// The newest update that asked a model.
+pub(super) async fn last_run(tx: &mut Connection) -> StoreResult<Option<LastRun>> {
+    let sql = sql!(
+        "-- sql/spending.last_run\nSELECT coalesce(provider, ''), coalesce(model, ''), error_class, finished_at \
+               FROM update_runs WHERE model_calls > 0 ORDER BY finished_at DESC, run DESC LIMIT 1"
+    );
+    let found = query(sql).fetch_optional(tx).await?;
+    let Some(row) = found else { return Ok(None) };
+    Ok(Some(LastRun {
+        provider: row.try_get(0)?,
+        model: row.try_get(1)?,
+        error_class: row.try_get(2)?,
+        at: row.try_get(3)?,
+    }))
+}
+
+/// See [`super::super::Store::enqueue_revisits`].
+pub(super) async fn enqueue_revisits(tx: &mut Connection, now: Timestamp, limit: i64) -> StoreResult<u64> {
+    let level = Priority::Low.level();
+    let sql = sql!(
+        "-- sql/spending.enqueue_revisits\nINSERT INTO summary_update_queue \
+               (agent_id, priority, reasons, queued_at, visible_at, due_at) \
+               SELECT DISTINCT i.agent_id, $2, $3, $1, $1, $4 FROM summary_items i \
+               WHERE i.provisional = {true} AND i.removed_version IS NULL AND i.dropped_version IS NULL \
+               AND NOT EXISTS (SELECT 1 FROM summary_update_queue q WHERE q.agent_id = i.agent_id) LIMIT $5 \
+               ON CONFLICT (agent_id) DO NOTHING"
+    );
+    let done = query(sql)
+        .bind(now)
+        .bind(level)
+        .bind(Reason::Reconcile.bit())
+        .bind(now.plus_ms(Priority::slack_ms(level)))
+        .bind(limit)
+        .execute(tx)
+        .await?;
+    Ok(done)
+}

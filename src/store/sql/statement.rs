@@ -1,0 +1,109 @@
+//! One statement, as each database wants it.
+//!
+//! SQL is written once. Where the two databases have different words for the same thing, a placeholder stands for them
+//! ([`WORDS`]); where they need different statements, both are written side by side. Parameters are `$1`, `$2`, …
+
+use std::sync::OnceLock;
+
+/// Which database is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) enum Dialect {
+    /// The embedded one.
+    Sqlite,
+    /// The one of a fleet.
+    Postgres,
+}
+
+/// Placeholder, SQLite's word, PostgreSQL's word.
+const WORDS: [(&str, &str, &str); 12] = [
+    // Of two values; neither may be NULL, which the databases treat differently.
+    ("{max}", "max", "greatest"),
+    ("{min}", "min", "least"),
+    // JSON: a parameter of text as what it is.
+    ("{::json}", "", "::json"),
+    ("{::jsonb}", "", "::jsonb"),
+    // An array's elements, in a column `value`. A number among them: `CAST(value AS bigint)`, in a nested array
+    // `CAST(value ->> 0 AS bigint)`.
+    ("{each}", "json_each", "jsonb_array_elements"),
+    ("{each_text}", "json_each", "jsonb_array_elements_text"),
+    ("{array}", "json_array", "json_build_array"),
+    ("{array_of}", "json_group_array", "json_agg"),
+    // Flags are numbers in SQLite, also in the conditions of partial indexes.
+    ("{true}", "1", "true"),
+    ("{false}", "0", "false"),
+    // SQLite takes the tables in the order of CROSS JOINs, whatever its statistics say.
+    ("{join}", "CROSS JOIN", "JOIN"),
+    // SQLite has one writer: a row that was read can't change before the commit.
+    ("{for_update}", "", "FOR NO KEY UPDATE"),
+];
+
+/// A statement's text, for both databases.
+pub(in crate::store) struct Statement {
+    sqlite: &'static str,
+    postgres: &'static str,
+    texts: [OnceLock<String>; 2],
+}
+
+impl Statement {
+    /// The statement that both databases take.
+    pub(in crate::store) const fn new(sql: &'static str) -> Self {
+        Self::different(sql, sql)
+    }
+
+    /// A statement that each database takes in its own form.
+    pub(in crate::store) const fn different(sqlite: &'static str, postgres: &'static str) -> Self {
+        Self {
+            sqlite,
+            postgres,
+            texts: [const { OnceLock::new() }; 2],
+        }
+    }
+
+    /// Its text for one of them.
+    pub(in crate::store) fn text(&'static self, dialect: Dialect) -> &'static str {
+        let [sqlite, postgres] = &self.texts;
+        match dialect {
+            Dialect::Sqlite => sqlite.get_or_init(|| translate(self.sqlite, dialect)),
+            Dialect::Postgres => postgres.get_or_init(|| translate(self.postgres, dialect)),
+        }
+    }
+}
+
+/// Replaces the placeholders.
+pub(super) fn translate(sql: &str, dialect: Dialect) -> String {
+    let replace = |text: String, (word, sqlite, postgres): &(&str, &str, &str)| match dialect {
+        Dialect::Sqlite => text.replace(word, sqlite),
+        Dialect::Postgres => text.replace(word, postgres),
+    };
+    WORDS.iter().fold(sql.to_owned(), replace)
+}
+
+/// A statement in static memory: `sql!("…")`, in parts that are joined, or `sql!(sqlite: "…", postgres: "…")`.
+macro_rules! sql {
+    (sqlite: $sqlite:expr, postgres: $postgres:expr $(,)?) => {{
+        static STATEMENT: $crate::store::sql::statement::Statement =
+            $crate::store::sql::statement::Statement::different($sqlite, $postgres);
+        &STATEMENT
+    }};
+    ($($part:tt)+) => {{
+        static STATEMENT: $crate::store::sql::statement::Statement =
+            $crate::store::sql::statement::Statement::new(concat!($($part)+));
+        &STATEMENT
+    }};
+}
+pub(in crate::store) use sql;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_database_gets_its_words() {
+        let sql = "SELECT {max}(a, $1) FROM {each}($2) WHERE flag = {true} {for_update}";
+        let sqlite = "SELECT max(a, $1) FROM json_each($2) WHERE flag = 1 ";
+        assert_eq!(translate(sql, Dialect::Sqlite), sqlite);
+        let postgres =
+            "SELECT greatest(a, $1) FROM jsonb_array_elements($2) WHERE flag = true FOR NO KEY UPDATE";
+        assert_eq!(translate(sql, Dialect::Postgres), postgres);
+    }
+}

@@ -1,0 +1,171 @@
+//! PostgreSQL databases for tests: each test has one of its own, a copy of a template that has the schema already.
+
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    path::Path,
+    thread,
+};
+
+use sqlx::{
+    AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, Row as _, migrate::Migrator,
+    postgres::PgConnectOptions,
+};
+use tokio::sync::OnceCell;
+
+/// Names a database of the server that test databases are made on, as a URL of its superuser.
+pub(crate) const SERVER: &str = "RECAPD_TEST_POSTGRES";
+
+/// What test processes hold while they look for the template, or make it.
+const TEMPLATE_LOCK: i64 = 0x7265_6361_7064;
+
+/// A database of its own, with the schema, or empty; dropped with this value, whoever is still connected to it.
+pub(crate) struct Database {
+    name: String,
+    server: PgConnectOptions,
+}
+
+impl Database {
+    /// With the schema of today.
+    pub(crate) async fn create() -> Self {
+        static TEMPLATE: OnceCell<String> = OnceCell::const_new();
+        let template = TEMPLATE.get_or_init(template).await;
+        Self::from(template).await
+    }
+
+    /// With nothing in it.
+    pub(crate) async fn empty() -> Self {
+        Self::from("template1").await
+    }
+
+    async fn from(template: &str) -> Self {
+        let server = server();
+        let name = format!("recapd_test_{:016x}", fastrand::u64(..));
+        let mut connection = server.connect().await.unwrap();
+        execute(
+            &mut connection,
+            format!("CREATE DATABASE {name} TEMPLATE {template}"),
+        )
+        .await;
+        connection.close().await.unwrap();
+        Self { name, server }
+    }
+
+    /// Its name on the server.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What a store is opened by.
+    pub(crate) fn url(&self) -> String {
+        self.options().to_url_lossy().into()
+    }
+
+    /// A connection past the store.
+    pub(crate) async fn connect(&self) -> PgConnection {
+        self.options().connect().await.unwrap()
+    }
+
+    fn options(&self) -> PgConnectOptions {
+        self.server.clone().database(&self.name)
+    }
+}
+
+impl Drop for Database {
+    /// On a thread and a runtime of its own: the test's runtime can't be waited for from within.
+    fn drop(&mut self) {
+        let (server, name) = (self.server.clone(), self.name.clone());
+        let dropped = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async {
+                let mut connection = server.connect().await.unwrap();
+                execute(&mut connection, format!("DROP DATABASE {name} WITH (FORCE)")).await;
+            });
+        });
+        if dropped.join().is_err() {
+            eprintln!("test database {} is left behind", self.name);
+        }
+    }
+}
+
+/// The server that [`SERVER`] names. The statements of a test's connections aren't worth a log of their own.
+fn server() -> PgConnectOptions {
+    #[expect(clippy::disallowed_methods, reason = "a test's setting")]
+    let url = std::env::var(SERVER).unwrap_or_else(|_| {
+        panic!("{SERVER} is not set: run `scripts/test`, or `scripts/with-postgres cargo test …`")
+    });
+    let options: PgConnectOptions = url
+        .parse()
+        .unwrap_or_else(|error| panic!("{SERVER} is no URL of a PostgreSQL database: {error}"));
+    options.disable_statement_logging()
+}
+
+/// A connection to the server's own database.
+pub(crate) async fn connect() -> PgConnection {
+    server().connect().await.unwrap()
+}
+
+/// The schema's migrations, as their files say.
+pub(crate) async fn migrations() -> Migrator {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations/postgres");
+    Migrator::new(folder).await.unwrap()
+}
+
+/// The name of a database with the schema of today, which is made if the server has none yet. Other processes may be
+/// about to make the same: one does, the others wait. What one left half-made, the next makes anew.
+async fn template() -> String {
+    let migrations = migrations().await;
+    let mut hash = DefaultHasher::new();
+    for migration in migrations.iter() {
+        (migration.version, &migration.checksum).hash(&mut hash);
+    }
+    let name = format!("recapd_template_{:016x}", hash.finish());
+    let mut server = connect().await;
+    sqlx::query("SELECT pg_advisory_lock($1)")
+        .bind(TEMPLATE_LOCK)
+        .execute(&mut server)
+        .await
+        .unwrap();
+    if !exists(&mut server, &name).await {
+        make_template(&mut server, &name, &migrations).await;
+    }
+    // Ends the session, and with it the lock.
+    server.close().await.unwrap();
+    name
+}
+
+/// It gets its name as the last step, so that a database of that name is whole.
+async fn make_template(server: &mut PgConnection, name: &str, migrations: &Migrator) {
+    let draft = format!("{name}_draft");
+    execute(server, format!("DROP DATABASE IF EXISTS {draft} WITH (FORCE)")).await;
+    execute(server, format!("CREATE DATABASE {draft} TEMPLATE template1")).await;
+    let mut connection = self::server().database(&draft).connect().await.unwrap();
+    migrations.run(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    // A database that somebody is connected to can't be copied.
+    execute(
+        server,
+        format!("ALTER DATABASE {draft} WITH ALLOW_CONNECTIONS false"),
+    )
+    .await;
+    execute(server, format!("ALTER DATABASE {draft} RENAME TO {name}")).await;
+}
+
+/// Whether the server has a database of that name.
+pub(crate) async fn exists(server: &mut PgConnection, name: &str) -> bool {
+    let sql = "SELECT count(*) FROM pg_database WHERE datname = $1";
+    let count: i64 = sqlx::query(sql)
+        .bind(name)
+        .fetch_one(server)
+        .await
+        .unwrap()
+        .get(0);
+    count > 0
+}
+
+/// Runs statements without parameters.
+pub(crate) async fn execute(connection: &mut PgConnection, sql: impl Into<String>) {
+    sqlx::raw_sql(AssertSqlSafe(sql.into()))
+        .execute(connection)
+        .await
+        .unwrap();
+}
