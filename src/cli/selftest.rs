@@ -88,7 +88,7 @@ still beyond their leases, lose connections before or after a commit and have wr
 healthy, and everything must be worked off. A failing run is told with its own seed and its last steps, the shortest first.
 --without takes a guard of the protocol away, to see that this test notices: lease, version, watermark, exchanges, void
 (of the lease by a rewind) or rearm. The exit code is 1 when anything is broken. Examples:
-  recapd selftest simulation --runs 10_000                     a minute
+  recapd selftest simulation --runs 10_000                     a sample
   recapd selftest simulation --runs 2_000 --without lease      breaks, and shows how
   recapd selftest simulation --seed 4711 --runs 1              that run again")]
 struct SimulationTest {
