@@ -181,9 +181,12 @@ pub(in crate::store) async fn claim_at_once(
 /// The tokens that one step of PostgreSQL's sequence stands for.
 pub(in crate::store) const TOKENS_RESERVED: i64 = 1_000;
 
-/// The first of a block of tokens that nobody else has, nor ever had.
+/// The first of a block of tokens that nobody else has, nor ever had: a transaction with an id of its own commits only when
+/// what was logged of the sequence is on the disk.
 pub(in crate::store) async fn reserve_tokens(connection: &mut Connection) -> StoreResult<i64> {
-    let sql = sql!("-- postgres/queue.reserve_tokens\nSELECT nextval('lease_token')");
+    let sql = sql!(
+        "-- postgres/queue.reserve_tokens\nSELECT nextval('lease_token'), CAST(pg_current_xact_id() AS text)"
+    );
     Ok(query(sql).fetch_one(connection).await?.try_get(0)?)
 }
 
