@@ -6,6 +6,7 @@ mod append;
 mod archive;
 mod batch;
 mod complete;
+mod copy;
 mod edit;
 mod fences;
 mod forget;
@@ -23,6 +24,7 @@ mod recall;
 mod recount;
 mod same_window;
 mod schedule;
+mod schema;
 mod sessions;
 mod settings;
 mod settle;
@@ -243,6 +245,7 @@ fn every_statement_runs(database: &str) {
     let run = Command::new(std::env::current_exe().unwrap())
         .arg(format!("store::run::on_{database}::"))
         .arg(format!("store::{database}::"))
+        .args(["store::schema::", "store::copy::"])
         .arg("--nocapture")
         .env(STATEMENT_LOG, "sqlx::query=debug")
         .output()
