@@ -322,10 +322,12 @@ async fn end(connection: &mut Connection) -> StoreResult<()> {
     Ok(())
 }
 
+/// The last fencing token that may have been given: PostgreSQL's come in blocks.
 async fn last_token(connection: &mut Connection) -> StoreResult<i64> {
     let sql = sql!(
         sqlite: "-- sql/copy.last_token\nSELECT value FROM counters WHERE name = 'lease_token'",
-        postgres: "-- sql/copy.last_token\nSELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM lease_token",
+        postgres: "-- sql/copy.last_token\nSELECT CASE WHEN is_called THEN last_value + seqincrement - 1 ELSE 0 END \
+                   FROM lease_token, pg_sequence WHERE seqrelid = CAST('lease_token' AS regclass)",
     );
     Ok(query(sql).fetch_one(connection).await?.try_get(0)?)
 }

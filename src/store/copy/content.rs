@@ -83,15 +83,13 @@ impl Checksum {
         for value in &record.0 {
             // What tells values of different lengths and types apart stands before each.
             match value {
-                Value::Int(Some(number)) | Value::Time(Some(Timestamp(number))) => {
-                    hash.update([1]);
-                    hash.update(number.to_le_bytes());
-                }
+                // SQLite doesn't tell numbers, times and flags apart.
+                Value::Int(Some(number)) | Value::Time(Some(Timestamp(number))) => whole(&mut hash, *number),
+                Value::Flag(Some(flag)) => whole(&mut hash, i64::from(*flag)),
                 Value::Real(Some(number)) => {
                     hash.update([2]);
                     hash.update(number.to_bits().to_le_bytes());
                 }
-                Value::Flag(Some(flag)) => hash.update([3, u8::from(*flag)]),
                 Value::Text(Some(text)) => {
                     hash.update([4]);
                     hash.update(text.len().to_le_bytes());
@@ -111,6 +109,11 @@ impl Checksum {
         self.rows += 1;
         self.sum = self.sum.wrapping_add(u128::from_le_bytes(first));
     }
+}
+
+fn whole(hash: &mut Sha256, number: i64) {
+    hash.update([1]);
+    hash.update(number.to_le_bytes());
 }
 
 impl fmt::Display for Checksum {

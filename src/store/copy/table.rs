@@ -130,11 +130,11 @@ fn pair(name: String, from: Vec<Column>, mut to: Vec<Column>) -> Result<Pair, Co
         numbered: None,
     };
     for column in from {
+        if is_own(&column) {
+            continue;
+        }
         let place = format!("{name}.{}", column.name);
         let Some(at) = to.iter().position(|other| other.name == column.name) else {
-            if is_own(&column) {
-                continue;
-            }
             return Err(unlike(&place, "column"));
         };
         let other = to.swap_remove(at);
@@ -149,6 +149,8 @@ fn pair(name: String, from: Vec<Column>, mut to: Vec<Column>) -> Result<Pair, Co
         }
         pair.columns.push((column.name, kind));
     }
+    // In the same order whatever the databases are, so that sums can be compared.
+    pair.columns.sort_by(|(one, _), (other, _)| one.cmp(other));
     match to.iter().find(|column| !is_own(column)) {
         Some(column) => Err(unlike(&format!("{name}.{}", column.name), "column")),
         None => Ok(pair),

@@ -63,10 +63,8 @@ async fn there_and_back(from: Place, there: Place, back: Place) {
     store.close().await;
 
     let came = copied(&there, &back).await.unwrap();
-    assert_eq!(
-        (went.tables.len(), went.lease_token),
-        (came.tables.len(), came.lease_token)
-    );
+    assert_eq!(went.tables.len(), came.tables.len());
+    assert!(went.lease_token <= came.lease_token);
     for (went, came) in went.tables.iter().zip(&came.tables) {
         // Leases were held there, and are free here.
         assert!(
@@ -115,7 +113,10 @@ async fn any_life_is_the_same_on_sqlite_and_back() {
 async fn the_same_kind_of_database_is_copied_too() {
     let from = with_turns(Place::sqlite()).await;
     let (file, one, other) = (Place::sqlite(), Place::postgres().await, Place::postgres().await);
-    let sums = |copied: Copied| copied.tables;
+    let sums = |mut copied: Copied| {
+        copied.tables.sort_by(|one, other| one.table.cmp(&other.table));
+        copied.tables
+    };
     let first = sums(copied(&from, &file).await.unwrap());
     assert_eq!(sums(copied(&file, &one).await.unwrap()), first);
     assert_eq!(sums(copied(&one, &other).await.unwrap()), first);
