@@ -42,6 +42,7 @@ pub(super) async fn look(config: &Config) -> Result<SqlStore, Failed> {
 }
 
 /// What is wrong with a database, and with which.
+#[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
 pub(super) fn named(url: &str, error: StoreError) -> Failed {
     let hint = match &error {
         // The configuration is right, or the cure is told.

@@ -246,7 +246,9 @@ fn compare(own: &Migrator, mut applied: Vec<Applied>) -> Schema {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes
+        .iter()
+        .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 fn migrator(dialect: Dialect) -> Migrator {

@@ -172,7 +172,10 @@ impl<'p> Batch<'p> {
             tuples.join(", ")
         );
         let values = records.into_iter().flat_map(|record| record.0);
-        let query = values.fold(query_made(sql), |query, value| query.bind(value));
+        let mut query = query_made(sql);
+        for value in values {
+            query = query.bind(value);
+        }
         Ok(query.execute(target).await?)
     }
 }

@@ -105,7 +105,7 @@ pub(super) async fn pairs(source: &mut Connection, target: &mut Connection) -> R
     let mut pairs = Vec::new();
     for (name, columns) in from {
         let others = to.remove(&name).ok_or_else(|| unlike(&name, "table"))?;
-        pairs.push(pair(name, columns, others)?);
+        pairs.push(pair(&name, columns, others)?);
     }
     if let Some((name, _)) = to.pop_first() {
         return Err(unlike(&name, "table"));
@@ -122,10 +122,10 @@ struct Column {
     is_numbered: bool,
 }
 
-fn pair(name: String, from: Vec<Column>, mut to: Vec<Column>) -> Result<Pair, CopyError> {
-    let is_own = |column: &Column| OWN_COLUMNS.contains(&(name.as_str(), column.name.as_str()));
+fn pair(name: &str, from: Vec<Column>, mut to: Vec<Column>) -> Result<Pair, CopyError> {
+    let is_own = |column: &Column| OWN_COLUMNS.contains(&(name, column.name.as_str()));
     let mut pair = Pair {
-        name: name.clone(),
+        name: name.to_owned(),
         columns: Vec::new(),
         numbered: None,
     };
