@@ -28,7 +28,7 @@ use crate::{
     schedule::{Schedule, ScheduleSettings},
     snapshot::{Snapshots, project::ProjectSnapshots},
     store::{
-        AppendRules, DatabaseSettings, MaterialLimits, Store, StoreResult,
+        AppendRules, DatabaseSettings, MaterialLimits, SqlStore, Store, StoreResult,
         archive::Archive,
         batch::BatchStore,
         postgres::{self, PostgresSettings},
@@ -224,6 +224,18 @@ pub fn database_settings(config: &config::DatabaseConfig) -> DatabaseSettings {
         postgres_settings(config).into()
     } else {
         sqlite_settings(config).into()
+    }
+}
+
+/// Opens the database for daemon work. Who brings its schema up to date is as the configuration says.
+///
+/// # Errors
+/// What the store fails with.
+pub async fn open_store(config: &config::DatabaseConfig) -> StoreResult<SqlStore> {
+    let settings = database_settings(config);
+    match config.migrate {
+        config::Migrate::Auto => SqlStore::open(&settings).await,
+        config::Migrate::Manual => SqlStore::open_as_is(&settings).await,
     }
 }
 

@@ -8,12 +8,14 @@
 
 pub mod archive;
 pub mod batch;
+pub mod copy;
 pub mod forget;
 pub mod postgres;
 mod project;
 pub mod recall;
 pub mod record;
 pub mod recount;
+pub mod schema;
 pub mod spending;
 mod sql;
 pub mod sqlite;

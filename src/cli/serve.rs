@@ -14,7 +14,7 @@ use crate::{
     config::{self, Config, Environment, Loaded},
     http::{self, HttpSettings, HttpState},
     lifecycle::{Lifecycle, signals},
-    store::{SqlStore, Store},
+    store::Store,
     telemetry::{self, Surroundings},
 };
 
@@ -66,7 +66,7 @@ async fn serve(config: &Config, environment: &Environment) -> Result<ExitCode, F
     let model = open::models(config, environment, &clock)?;
     let key = config::api_key(&config.model, environment)?;
     let batch_model = assembly::batch_model(config, key).map_err(anyhow::Error::new)?;
-    let store = Arc::new(SqlStore::open(&assembly::database_settings(&config.database)).await?);
+    let store = Arc::new(assembly::open_store(&config.database).await?);
     let listener = tokio::net::TcpListener::bind(config.http.listen)
         .await
         .with_context(|| {

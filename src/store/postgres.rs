@@ -10,7 +10,7 @@ use std::{ops::Range, str::FromStr, time::Duration};
 
 use futures::future::BoxFuture;
 use sqlx::{
-    PgPool,
+    PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use tokio::sync::Mutex;
@@ -24,6 +24,8 @@ use super::{
     },
 };
 use crate::domain::work::Lease;
+
+pub(super) use schema::MIGRATIONS;
 
 /// How a database is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,21 +64,20 @@ pub(super) struct Postgres {
 impl Postgres {
     /// Connects, and brings the schema up to date.
     pub(super) async fn open(settings: &PostgresSettings) -> StoreResult<Self> {
-        let pool = pool(settings, &settings.url).await?;
-        schema::migrate(&mut *pool.acquire().await?).await?;
-        Ok(Self {
-            pool,
-            clock: settings.clock,
-            tokens: Mutex::new(0..0),
-        })
+        super::schema::migrate(&mut alone(settings, super::schema::STATEMENT_MS_MAX).await?).await?;
+        Self::over(settings).await
     }
 
     /// Connects to a database that has this recapd's schema already.
     pub(super) async fn look(settings: &PostgresSettings) -> StoreResult<Self> {
-        let pool = pool(settings, &settings.url).await?;
-        schema::check(&mut *pool.acquire().await?).await?;
+        let postgres = Self::over(settings).await?;
+        super::schema::check(&mut postgres.reader().await?).await?;
+        Ok(postgres)
+    }
+
+    async fn over(settings: &PostgresSettings) -> StoreResult<Self> {
         Ok(Self {
-            pool,
+            pool: pool(settings, &settings.url).await?,
             clock: settings.clock,
             tokens: Mutex::new(0..0),
         })
@@ -153,6 +154,26 @@ impl Postgres {
     pub(super) async fn close(self) {
         self.pool.close().await;
     }
+}
+
+/// One connection, whatever the schema is; statements may take so long.
+pub(super) async fn alone(settings: &PostgresSettings, statement_ms_max: u64) -> StoreResult<Connection> {
+    let settings = PostgresSettings {
+        connections: 1,
+        statement_timeout_ms: statement_ms_max,
+        ..settings.clone()
+    };
+    Ok(pool(&settings, &settings.url).await?.acquire().await?.into())
+}
+
+/// How long statements of a connection wait for locks from now on.
+pub(super) async fn wait_at_most(connection: &mut PgConnection, lock_ms_max: u64) -> StoreResult<()> {
+    let sql = "-- postgres/postgres.wait_at_most\nSELECT set_config('lock_timeout', $1, false)";
+    sqlx::query(sql)
+        .bind(lock_ms_max.to_string())
+        .execute(connection)
+        .await?;
+    Ok(())
 }
 
 async fn pool(settings: &PostgresSettings, url: &str) -> StoreResult<PgPool> {

@@ -6,6 +6,7 @@ mod append;
 mod archive;
 mod batch;
 mod complete;
+mod copy;
 mod edit;
 mod fences;
 mod forget;
@@ -24,6 +25,7 @@ mod recall_postgres;
 mod recount;
 mod same_window;
 mod schedule;
+mod schema;
 mod sessions;
 mod settings;
 mod settle;
@@ -245,6 +247,7 @@ fn every_statement_runs(database: &str) {
         .arg(format!("store::run::on_{database}::"))
         .arg(format!("store::{database}::"))
         .arg(format!("store::recall_{database}::"))
+        .args(["store::schema::", "store::copy::"])
         .arg("--nocapture")
         .env(STATEMENT_LOG, "sqlx::query=debug")
         .output()

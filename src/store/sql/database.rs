@@ -71,6 +71,22 @@ impl SqlStore {
         Ok(Self { database })
     }
 
+    /// As [`Self::open`], but the schema has to be up to date already: somebody else sees to that.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn open_as_is(settings: &DatabaseSettings) -> StoreResult<Self> {
+        let database = match settings {
+            DatabaseSettings::Sqlite(settings) => {
+                Database::Sqlite(Box::new(Sqlite::open_as_is(settings).await?))
+            }
+            DatabaseSettings::Postgres(settings) => {
+                Database::Postgres(Box::new(Postgres::look(settings).await?))
+            }
+        };
+        Ok(Self { database })
+    }
+
     /// Opens an existing database beside a running daemon, to look at it.
     ///
     /// # Errors

@@ -115,7 +115,7 @@ pub(crate) fn assert_same(before: &str, after: &str, what: &str) {
 pub(crate) struct SqliteBackend {
     store: Arc<SqlStore>,
     past: Mutex<SqliteConnection>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl SqliteBackend {
@@ -126,8 +126,12 @@ impl SqliteBackend {
 
     /// A database of its own, without a wait for the disk.
     pub(crate) async fn fresh() -> Self {
+        Self::over(TempDir::new().unwrap()).await
+    }
+
+    /// The database in a folder.
+    pub(crate) async fn over(folder: TempDir) -> Self {
         log_statements();
-        let folder = TempDir::new().unwrap();
         let settings = sqlite_settings(&folder);
         let store = Arc::new(SqlStore::open(&settings.clone().into()).await.unwrap());
         // Without foreign keys: to be broken is what the data is here for.
@@ -138,8 +142,15 @@ impl SqliteBackend {
         Self {
             store,
             past: Mutex::new(past),
-            _folder: folder,
+            folder,
         }
+    }
+
+    /// The folder with the database, which nobody has open any more.
+    pub(crate) async fn closed(self) -> TempDir {
+        self.past.into_inner().close().await.unwrap();
+        Arc::into_inner(self.store).unwrap().close().await;
+        self.folder
     }
 }
 
@@ -158,14 +169,18 @@ pub(crate) fn sqlite_settings(folder: &TempDir) -> SqliteSettings {
 pub(crate) struct PostgresBackend {
     store: Arc<SqlStore>,
     past: Mutex<PgConnection>,
-    _database: postgres::Database,
+    database: postgres::Database,
 }
 
 impl PostgresBackend {
     /// A database of its own, with leases judged by the clock that a test moves.
     pub(crate) async fn fresh() -> Self {
+        Self::over(postgres::Database::create().await).await
+    }
+
+    /// A database that is there already.
+    pub(crate) async fn over(database: postgres::Database) -> Self {
         log_statements();
-        let database = postgres::Database::create().await;
         let settings = postgres_settings(database.url());
         let store = Arc::new(SqlStore::open(&settings.into()).await.unwrap());
         let mut past = database.connect().await;
@@ -174,8 +189,15 @@ impl PostgresBackend {
         Self {
             store,
             past: Mutex::new(past),
-            _database: database,
+            database,
         }
+    }
+
+    /// The database, to which nobody is connected any more.
+    pub(crate) async fn closed(self) -> postgres::Database {
+        self.past.into_inner().close().await.unwrap();
+        Arc::into_inner(self.store).unwrap().close().await;
+        self.database
     }
 }
 
