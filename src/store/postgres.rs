@@ -3,13 +3,16 @@
 //! Each operation that writes is a transaction of its own and begins by locking the agent's row, then the queue's: in
 //! this order, so that none waits for another in a circle. What several statements read, they read from one snapshot.
 
+mod member;
 mod schema;
 
 use std::{str::FromStr, time::Duration};
 
+pub use member::{Heard, Member, PULSE};
+
 use futures::future::BoxFuture;
 use sqlx::{
-    PgPool,
+    ConnectOptions as _, Connection as _, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
@@ -53,6 +56,8 @@ pub(super) struct Postgres {
 impl Postgres {
     /// Connects, and brings the schema up to date.
     pub(super) async fn open(settings: &PostgresSettings) -> StoreResult<Self> {
+        // Of a pool one hears only that it waited in vain; of a connection, why.
+        options(settings, &settings.url)?.connect().await?.close().await?;
         let pool = pool(settings, &settings.url).await?;
         schema::migrate(&mut *pool.acquire().await?).await?;
         Ok(Self {
@@ -80,12 +85,9 @@ impl Postgres {
         match &lock {
             Lock::Nothing => {}
             Lock::Agent(agent) => agent::lock(&mut tx, agent).await?,
-            Lock::Batches => {
-                let sql = sql!(
-                    "-- postgres/postgres.lock\nSELECT pg_advisory_xact_lock(hashtext('recapd batches'))"
-                );
-                query(sql).execute(&mut tx).await?;
-            }
+            Lock::Family(agent) => agent::lock_family(&mut tx, agent).await?,
+            Lock::Batches => lock_name(&mut tx, "recapd batches").await?,
+            Lock::Calibrations => lock_name(&mut tx, "recapd calibrations").await?,
         }
         let outcome = work(&mut tx).await?;
         tx.commit().await?;
@@ -93,12 +95,12 @@ impl Postgres {
     }
 
     pub(super) async fn reader(&self) -> StoreResult<Connection> {
-        Ok(self.pool.acquire().await?.into())
+        Ok(Connection::from(self.pool.acquire().await?).judged_by(self.clock))
     }
 
     pub(super) async fn snapshot(&self) -> StoreResult<Connection> {
         let begin = "-- postgres/postgres.snapshot\nBEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-        Ok(self.pool.begin_with(begin).await?.into())
+        Ok(Connection::from(self.pool.begin_with(begin).await?).judged_by(self.clock))
     }
 
     /// What was deleted is gone from the tables' pages after the next vacuum, from the server's log and its backups when
@@ -107,22 +109,36 @@ impl Postgres {
         Ok(false)
     }
 
+    /// Takes the name `owner` among the daemons of this database.
+    pub(super) async fn join(&self, owner: &str) -> StoreResult<Member> {
+        Member::join(&self.pool.connect_options(), owner).await
+    }
+
     pub(super) async fn close(self) {
         self.pool.close().await;
     }
 }
 
-async fn pool(settings: &PostgresSettings, url: &str) -> StoreResult<PgPool> {
+async fn lock_name(tx: &mut Connection, name: &str) -> StoreResult<()> {
+    let sql = sql!("-- postgres/postgres.lock\nSELECT pg_advisory_xact_lock(hashtext($1))");
+    query(sql).bind(name).execute(tx).await?;
+    Ok(())
+}
+
+fn options(settings: &PostgresSettings, url: &str) -> StoreResult<PgConnectOptions> {
     let timeout = settings.statement_timeout_ms.to_string();
-    let options = PgConnectOptions::from_str(url)?
+    Ok(PgConnectOptions::from_str(url)?
         .application_name("recapd")
         .options([
             ("statement_timeout", timeout.as_str()),
             ("idle_in_transaction_session_timeout", timeout.as_str()),
-        ]);
+        ]))
+}
+
+async fn pool(settings: &PostgresSettings, url: &str) -> StoreResult<PgPool> {
     Ok(PgPoolOptions::new()
         .max_connections(settings.connections.max(1))
         .acquire_timeout(Duration::from_millis(settings.acquire_timeout_ms))
-        .connect_with(options)
+        .connect_with(options(settings, url)?)
         .await?)
 }

@@ -147,7 +147,7 @@ impl Store for SqlStore {
     }
 
     async fn keep_calibrations(&self, kept: Vec<KeptCalibration>, now: Timestamp) -> StoreResult<()> {
-        self.write(Lock::Nothing, move |tx| {
+        self.write(Lock::Calibrations, move |tx| {
             Box::pin(calibration::keep(tx, kept, now))
         })
         .await
@@ -204,7 +204,7 @@ impl Store for SqlStore {
     async fn forget(&self, request: Forget) -> StoreResult<Forgotten> {
         let agent = request.agent.clone();
         let forgotten = self
-            .write(Lock::Agent(agent), move |tx| {
+            .write(Lock::Family(agent), move |tx| {
                 Box::pin(forget::forget(tx, request))
             })
             .await?;
@@ -377,8 +377,10 @@ impl Store for SqlStore {
 
     async fn fail(&self, lease: &Lease, failure: Failure) -> StoreResult<()> {
         let lease = lease.clone();
-        self.write(Lock::Nothing, move |tx| Box::pin(queue::fail(tx, lease, failure)))
-            .await
+        self.write(Lock::Agent(lease.agent.clone()), move |tx| {
+            Box::pin(queue::fail(tx, lease, failure))
+        })
+        .await
     }
 
     async fn release(&self, leases: &[Lease], now: Timestamp) -> StoreResult<u64> {
@@ -389,7 +391,7 @@ impl Store for SqlStore {
 
     async fn postpone(&self, lease: &Lease, postponement: Postponement) -> StoreResult<()> {
         let lease = lease.clone();
-        self.write(Lock::Nothing, move |tx| {
+        self.write(Lock::Agent(lease.agent.clone()), move |tx| {
             Box::pin(spending::postpone(tx, lease, postponement))
         })
         .await
@@ -397,7 +399,7 @@ impl Store for SqlStore {
 
     async fn record_run(&self, lease: &Lease, run: RunRecord) -> StoreResult<()> {
         let lease = lease.clone();
-        self.write(Lock::Nothing, move |tx| {
+        self.write(Lock::Agent(lease.agent.clone()), move |tx| {
             Box::pin(spending::record_run(tx, lease, run))
         })
         .await
