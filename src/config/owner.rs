@@ -21,8 +21,12 @@ impl Config {
 }
 
 fn host_name() -> String {
-    let names = HOST_NAMES.iter().filter_map(|path| std::fs::read_to_string(path).ok());
-    let mut names = names.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
+    let names = HOST_NAMES
+        .iter()
+        .filter_map(|path| std::fs::read_to_string(path).ok());
+    let mut names = names
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !name.is_empty());
     names.next().unwrap_or_else(|| ALONE.to_owned())
 }
 

@@ -128,7 +128,10 @@ impl ProjectSnapshots {
     pub async fn get(&self, project: &ProjectId) -> StoreResult<Option<Reading<ProjectSnapshot>>> {
         let held = self.held.pin().get(project).map(Arc::clone);
         let lost_since = self.contact.lost_since();
-        if let Some(held) = held.as_ref().filter(|held| !held.outdated || lost_since.is_some()) {
+        if let Some(held) = held
+            .as_ref()
+            .filter(|held| !held.outdated || lost_since.is_some())
+        {
             return Ok(Some(Reading {
                 snapshot: Arc::clone(&held.snapshot),
                 stale_since: lost_since.map(|at| if held.outdated { held.read_at } else { at }),

@@ -141,7 +141,8 @@ async fn listen(options: &PgConnectOptions) -> Result<PgListener, sqlx::Error> {
 }
 
 async fn take_name(listener: &mut PgListener, owner: &str) -> Result<bool, sqlx::Error> {
-    let sql = "-- postgres/member.take_name\nSELECT pg_try_advisory_lock(hashtextextended('recapd ' || $1, 0))";
+    let sql =
+        "-- postgres/member.take_name\nSELECT pg_try_advisory_lock(hashtextextended('recapd ' || $1, 0))";
     sqlx::query(sql).bind(owner).fetch_one(listener).await?.try_get(0)
 }
 

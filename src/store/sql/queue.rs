@@ -294,11 +294,7 @@ pub(super) fn error_text(error: &AttemptError) -> String {
 }
 
 /// Gives leases back untouched.
-pub(super) async fn release(
-    tx: &mut Connection,
-    mut leases: Vec<Lease>,
-    now: Timestamp,
-) -> StoreResult<u64> {
+pub(super) async fn release(tx: &mut Connection, mut leases: Vec<Lease>, now: Timestamp) -> StoreResult<u64> {
     in_order(&mut leases);
     let now = tx.now(now).await?;
     let sql = sql!(

@@ -3,7 +3,7 @@
 use std::{
     process::{Command, Stdio},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures::future::join_all;
@@ -13,9 +13,10 @@ use recapd::{
     config::Config,
     domain::time::{DAY_MS, Timestamp},
     llm::offline::OfflineModel,
-    store::{SqlStore, Store as _},
+    store::SqlStore,
 };
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::Daemon;
 use crate::support::{
@@ -27,7 +28,7 @@ use crate::support::{
 /// So long that nothing in a test ends by it.
 const LONG_LEASE: &str = "queue.lease_ms=600000";
 /// A call to a model that outlives what happens meanwhile.
-const SLOW: Duration = Duration::from_secs(120);
+const SLOW: Duration = Duration::from_mins(2);
 
 async fn started(database: &Database, fake: &FakeProvider, settings: &[&str]) -> Daemon {
     let daemon = Daemon::start_on(Some(database), fake, settings, &[], Stdio::inherit());
@@ -55,7 +56,10 @@ async fn a_daemon_works_on_a_server_and_tells_no_password() {
     daemon.kill();
     let told = std::fs::read_to_string(log.path()).unwrap();
     let (_, password) = database.address();
-    assert!(told.contains(database.name()) && !told.contains(&password), "{told}");
+    assert!(
+        told.contains(database.name()) && !told.contains(&password),
+        "{told}"
+    );
 }
 
 #[tokio::test]
@@ -86,8 +90,14 @@ async fn a_restarted_daemon_takes_back_at_once_what_it_was_doing() {
     let killed = Instant::now();
     daemon.revive().await;
     daemon.until_version(1).await;
-    eprintln!("summarised {} ms after kill -9 in a call to the model", killed.elapsed().as_millis());
-    assert!(killed.elapsed() < Duration::from_secs(20), "a lease of ten minutes isn't waited for");
+    eprintln!(
+        "summarised {} ms after kill -9 in a call to the model",
+        killed.elapsed().as_millis()
+    );
+    assert!(
+        killed.elapsed() < Duration::from_secs(20),
+        "a lease of ten minutes isn't waited for"
+    );
 }
 
 #[tokio::test]
@@ -139,9 +149,15 @@ async fn a_server_that_was_away_is_found_again() {
     daemon.until_ready().await;
     daemon.turn(3).await;
     daemon.until_version(2).await;
-    eprintln!("summarised {} ms after the server was back", back.elapsed().as_millis());
+    eprintln!(
+        "summarised {} ms after the server was back",
+        back.elapsed().as_millis()
+    );
     assert_eq!(daemon.summary().await["stale_since"], Value::Null);
-    assert!(daemon.child.try_wait().unwrap().is_none(), "it is the same process");
+    assert!(
+        daemon.child.try_wait().unwrap().is_none(),
+        "it is the same process"
+    );
 }
 
 /// Parts of a daemon, without the daemon: their schedules are fired by hand.
@@ -149,7 +165,14 @@ async fn parts(database: &Database, clock: &Arc<ManualClock>, owner: usize) -> P
     let settings = postgres_settings(database.url());
     let store = Arc::new(SqlStore::open(&settings.into()).await.unwrap());
     let (model, clock) = (Arc::new(OfflineModel), Arc::clone(clock) as Arc<dyn Clock>);
-    Parts::new(&Config::default(), store, model, clock, &format!("daemon {owner}"), 7)
+    Parts::new(
+        &Config::default(),
+        store,
+        model,
+        clock,
+        &format!("daemon {owner}"),
+        7,
+    )
 }
 
 /// How often they aged documents, all together.
@@ -166,7 +189,9 @@ fn aged(fleet: &[Parts]) -> i64 {
 #[tokio::test]
 async fn a_schedule_fires_once_in_a_fleet_and_is_made_up_for() {
     let database = Database::create().await;
-    let clock = Arc::new(ManualClock::new(Timestamp::parse("2026-11-20T12:00:00Z").unwrap()));
+    let clock = Arc::new(ManualClock::new(
+        Timestamp::parse("2026-11-20T12:00:00Z").unwrap(),
+    ));
     let fleet = join_all((0..5).map(|owner| parts(&database, &clock, owner))).await;
     let fire = async || drop(join_all(fleet.iter().map(|parts| parts.schedule.fire_due())).await);
     // Nothing ran for a long time: the latest firing is made up for, by one of five.

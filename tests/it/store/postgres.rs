@@ -2,23 +2,24 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use futures::future::join_all;
 use recapd::{
     domain::{
         agent::AgentId,
-        redaction::Redactor,
+        batch::BatchState,
         time::{HOUR_MS, Timestamp},
         work::{Lease, Reason},
     },
     store::{
-        ClaimRequest, Fence, Forget, Forgettable, Prune, SqlStore, Store, StoreError,
+        ClaimRequest, Material, Prune, Settle, SqlStore, Store as _, StoreError,
+        batch::{BatchEnd, BatchLine, BatchMove, BatchQuestion, BatchReply, BatchStore as _, Gather},
         postgres::{Clock, Heard, Member, PostgresSettings},
     },
 };
+use tokio::task::JoinSet;
 
 use crate::support::{
     backend::postgres_settings,
-    conversation::{ALL, LEASE_MS, T0, agent, append, claim, items, minute, patch, rules, turns},
+    conversation::{ALL, LEASE_MS, T0, agent, append, claim, items, minute, numbers, patch, turns},
     postgres::Database,
 };
 
@@ -79,7 +80,11 @@ async fn a_clock_that_is_wrong_neither_loses_nor_steals() {
     assert_eq!((held.len(), held[0].attempt), (1, 1));
     let taken = claim_soon(&slow, at("slow", 60_000, early)).await;
     assert_eq!((taken[0].attempt, taken[0].crashes), (2, 1));
-    assert_eq!(fast.renew(&held, late, 60_000).await.unwrap(), [0; 0], "it is lost");
+    assert_eq!(
+        fast.renew(&held, late, 60_000).await.unwrap(),
+        [0; 0],
+        "it is lost"
+    );
 }
 
 #[tokio::test]
@@ -109,17 +114,18 @@ async fn daemons_hear_what_others_do_and_not_each_write() {
     one.append(append(&a, turns(2..=4))).await.unwrap();
     assert_eq!(ears.hear().await, Heard::Agent(a.clone()));
     one.enqueue(&a, Reason::Manual, 0, T0).await.unwrap();
-    wake(&one, "b", T0).await;
     assert_eq!(ears.hear().await, Heard::Queue);
-    let leases = claim_soon(&one, claim("one", 10, T0)).await;
-    let lease = leases.iter().find(|lease| lease.agent == a);
-    let lease = match lease {
-        Some(lease) => lease.clone(),
-        None => claim_soon(&one, claim("one", 10, T0)).await.remove(0),
-    };
+    let lease = claim_soon(&one, claim("one", 10, T0)).await.remove(0);
+    assert_eq!(lease.agent, a);
     let material = one.material(&lease, ALL).await.unwrap();
-    one.complete(&lease, patch(&material, items(&material), minute(2))).await.unwrap();
-    assert_eq!(ears.hear().await, Heard::Agent(a.clone()), "once for all that one commit changes");
+    one.complete(&lease, patch(&material, items(&material), minute(2)))
+        .await
+        .unwrap();
+    assert_eq!(
+        ears.hear().await,
+        Heard::Agent(a.clone()),
+        "once for all that one commit changes"
+    );
     one.delete_agent(&a).await.unwrap();
     assert_eq!(ears.hear().await, Heard::Agent(a));
 }
@@ -136,26 +142,25 @@ async fn a_cut_connection_is_noticed_and_mended() {
     assert_eq!(ears.hear().await, Heard::Queue);
 }
 
-/// Appends, enqueues, claims, completions, failures, rewinds, renewals, forgetting and all that the clock does, at the
-/// same time, on agents that are few and akin: nobody waits for another in a circle.
+/// Appends, enqueues, claims, completions, renewals, batches from question to answer, and all that the clock does, at the
+/// same time, on few agents: nobody waits for another in a circle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nobody_waits_for_another_in_a_circle() {
     let database = Database::create().await;
     let store = daemon(&database).await;
-    let parent = agent("agent-0");
+    let parent = agent("agent-1");
     store.append(append(&parent, turns(1..=6))).await.unwrap();
-    for child in 1..=2 {
-        store.fork(&parent, &agent(&format!("agent-{child}")), T0).await.unwrap();
+    // Akin, and neither in the order of their names nor of their births.
+    for child in ["agent-2", "agent-0"] {
+        store.fork(&parent, &agent(child), T0).await.unwrap();
     }
-    let lives = (0..8_u64).map(|seed| {
+    let mut lives = JoinSet::new();
+    for seed in 0..8 {
         let store = Arc::clone(&store);
-        tokio::spawn(async move { hammer(store.as_ref(), seed).await })
-    });
-    let mut classes = BTreeSet::new();
-    for life in join_all(lives).await {
-        classes.extend(life.unwrap());
+        lives.spawn(async move { hammer(store.as_ref(), seed).await });
     }
-    assert_eq!(classes, BTreeSet::new());
+    let wrong: BTreeSet<String> = lives.join_all().await.into_iter().flatten().collect();
+    assert_eq!(wrong, BTreeSet::new());
     for number in 0..4 {
         let agent = agent(&format!("agent-{number}"));
         if store.agent(&agent).await.unwrap().is_some() {
@@ -182,54 +187,52 @@ async fn hammer(store: &SqlStore, seed: u64) -> BTreeSet<String> {
 }
 
 fn is_expected(error: &StoreError) -> bool {
-    match error {
-        StoreError::Fenced(_)
-        | StoreError::UnknownAgent(_)
-        | StoreError::UnknownExchange(_)
-        | StoreError::UnknownMark(_) => true,
-        _ => false,
-    }
+    matches!(
+        error,
+        StoreError::Fenced(_) | StoreError::UnknownAgent(_) | StoreError::UnknownExchange(_)
+    )
 }
 
-async fn hammer_once(
-    store: &SqlStore,
-    agent: &AgentId,
-    what: u8,
-    now: Timestamp,
-) -> Result<(), StoreError> {
+async fn hammer_once(store: &SqlStore, agent: &AgentId, what: u8, now: Timestamp) -> Result<(), StoreError> {
     match what {
         0..=2 => drop(store.append(append(agent, turns(1..=2))).await?),
         3 => drop(store.enqueue(agent, Reason::Manual, 0, now).await?),
-        4 | 5 => {
+        4 => {
+            for lease in store.claim(at("daemon", LEASE_MS, now)).await? {
+                let material = store.material(&lease, ALL).await?;
+                drop(store.defer(&lease, question(&material), now, now).await?);
+            }
+        }
+        5 => {
             let leases = store.claim(at("daemon", LEASE_MS, now)).await?;
             drop(store.renew(&leases, now, LEASE_MS).await?);
             for lease in &leases {
                 let material = store.material(lease, ALL).await?;
-                let done = store.complete(lease, patch(&material, items(&material), now)).await;
-                if !matches!(done, Ok(_) | Err(StoreError::Fenced(Fence::Lease))) {
-                    store.release(&leases, now).await?;
-                    done?;
+                if material.exchanges.is_empty() {
+                    let (lo, hi) = (material.lo, material.hi);
+                    drop(store.settle(lease, Settle { lo, hi, now }).await?);
+                } else {
+                    drop(
+                        store
+                            .complete(lease, patch(&material, items(&material), now))
+                            .await?,
+                    );
                 }
             }
         }
-        6 => drop(store.reconcile(now, now).await?),
-        7 => drop(store.enqueue_ageing(now.plus_ms(400 * HOUR_MS), 100).await?),
+        6 => {
+            store.reconcile(now, now).await?;
+        }
+        7 => {
+            store.enqueue_ageing(now.plus_ms(400 * HOUR_MS), 100).await?;
+        }
         8 => {
-            drop(store.reclaim("daemon", now).await?);
-            drop(store.resume_paused(now).await?);
-            drop(store.probe_parked(now, 5, now).await?);
-            drop(store.enqueue_revisits(now, 100).await?);
+            store.reclaim("daemon", now).await?;
+            store.resume_paused(now).await?;
+            store.probe_parked(now, 5, now).await?;
+            store.enqueue_revisits(now, 100).await?;
         }
-        9 => {
-            let request = Forget {
-                agent: agent.clone(),
-                what: Forgettable::Exchanges(vec![2, 3]),
-                rules: rules(),
-                redactor: Redactor::standard(),
-                now,
-            };
-            drop(store.forget(request).await?);
-        }
+        9 => round(store, now).await?,
         10 => drop(store.end_session(agent, now).await?),
         _ => {
             let prune = Prune {
@@ -238,8 +241,64 @@ async fn hammer_once(
                 versions_keep: 1,
                 limit: 10,
             };
-            drop(store.prune(prune).await?);
+            store.prune(prune).await?;
         }
     }
     Ok(())
+}
+
+fn question(material: &Material) -> BatchQuestion {
+    BatchQuestion {
+        key: format!("{:032x}", fastrand::u128(..)),
+        version: material.version,
+        lo: material.lo,
+        hi: material.hi,
+        exchanges: numbers(material),
+        revisited: Vec::new(),
+        provider: "openai".to_owned(),
+        model: "m".to_owned(),
+        body: "{}".to_owned(),
+    }
+}
+
+/// Gathers what waits, sends it and hears of it.
+async fn round(store: &SqlStore, now: Timestamp) -> Result<(), StoreError> {
+    let gather = Gather {
+        name: format!("{:032x}", fastrand::u128(..)),
+        provider: "openai".to_owned(),
+        model: "m".to_owned(),
+        requests_max: 10,
+        bytes_max: 1_000,
+        open_max: 100,
+        waiting_before: minute(1_000),
+        now,
+        next_at: now,
+    };
+    let Some(open) = store.gather(gather).await? else {
+        return Ok(());
+    };
+    let step = BatchMove {
+        from: BatchState::Intent,
+        submitted_as: Some(open.wanted.name),
+        next_at: now,
+    };
+    store.move_batch(open.batch, step).await?;
+    let lines = store.batch_lines(open.batch).await?;
+    let end = BatchEnd {
+        results: lines.into_iter().map(reply).collect(),
+        otherwise: "expired".to_owned(),
+        now,
+    };
+    store.close_batch(open.batch, end).await?;
+    Ok(())
+}
+
+fn reply(line: BatchLine) -> BatchReply {
+    BatchReply {
+        key: line.key,
+        answer: Ok("{}".to_owned()),
+        input_tokens: 1,
+        output_tokens: 1,
+        cost_microusd: None,
+    }
 }

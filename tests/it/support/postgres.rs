@@ -74,7 +74,11 @@ impl Database {
     /// Nobody is connected to it any more, and nobody can connect, until [`Self::back`].
     pub(crate) async fn away(&self) {
         let mut server = connect().await;
-        execute(&mut server, format!("ALTER DATABASE {} WITH ALLOW_CONNECTIONS false", self.name)).await;
+        execute(
+            &mut server,
+            format!("ALTER DATABASE {} WITH ALLOW_CONNECTIONS false", self.name),
+        )
+        .await;
         self.cut("").await;
     }
 
