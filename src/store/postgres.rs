@@ -5,6 +5,7 @@
 
 mod member;
 mod schema;
+mod vacuum;
 
 use std::{ops::Range, str::FromStr, time::Duration};
 
@@ -138,11 +139,10 @@ impl Postgres {
         Ok(Connection::from(self.pool.begin_with(begin).await?).judged_by(self.clock))
     }
 
-    /// What was deleted is gone from the tables' pages after the next vacuum, from the server's log and its backups when
-    /// these are: not ours to say.
-    #[expect(clippy::unused_async, reason = "as the other database's")]
+    /// Vacuums the tables, so that no earlier state of a row is left in them. What the server keeps besides (its log, keys of
+    /// indexes, backups, replicas) is not ours to reach. False if rows may be left, which a later vacuum takes away.
     pub(super) async fn scrub(&self) -> StoreResult<bool> {
-        Ok(false)
+        vacuum::vacuum(&mut self.pool.acquire().await?.into()).await
     }
 
     /// Takes the name `owner` among the daemons of this database.

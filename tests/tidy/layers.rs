@@ -74,7 +74,14 @@ const LAYERS: &[Layer] = &[
         may_use: &["domain", "formats", "tokenizer", "store"],
         banned: &["sqlx::", "reqwest::", "axum::", "tokio::"],
     },
-    Layer { module: "selftest", may_use: &["domain", "formats", "validator"], banned: OUTSIDE },
+    Layer {
+        module: "selftest",
+        may_use: &[
+            "domain", "formats", "validator", "clock", "crontab", "notice", "telemetry", "store", "llm", "keeper", "worker",
+            "schedule",
+        ],
+        banned: OUTSIDE,
+    },
     Layer {
         module: "assembly",
         may_use: &[

@@ -2,7 +2,7 @@
 
 use futures::future::BoxFuture;
 
-use super::{super::StoreResult, Connection};
+use super::{super::StoreResult, Connection, statement::Dialect};
 use crate::domain::agent::AgentId;
 use crate::store::{
     postgres::{Member, Postgres, PostgresSettings},
@@ -96,6 +96,14 @@ impl SqlStore {
         match &self.database {
             Database::Sqlite(_) => Ok(None),
             Database::Postgres(postgres) => postgres.join(owner).await.map(Some),
+        }
+    }
+
+    /// Which database it is.
+    pub(super) fn dialect(&self) -> Dialect {
+        match &self.database {
+            Database::Sqlite(_) => Dialect::Sqlite,
+            Database::Postgres(_) => Dialect::Postgres,
         }
     }
 

@@ -25,7 +25,7 @@ use crate::domain::{
 /// See [`BatchStore::gather`].
 pub(super) async fn gather(tx: &mut Connection, gather: Gather) -> StoreResult<Option<OpenBatch>> {
     let waiting = sql!(
-        "-- sql/round.lock_waiting\nSELECT agent_id FROM agents WHERE agent_id IN \
+        "-- postgres/round.lock_waiting\nSELECT agent_id FROM agents WHERE agent_id IN \
                (SELECT agent_id FROM batch_requests WHERE state = 'waiting' \
                UNION ALL SELECT agent_id FROM summary_update_queue WHERE deferred_at IS NOT NULL) \
                ORDER BY agent_id {for_update}"
@@ -238,7 +238,7 @@ pub(super) async fn move_on(tx: &mut Connection, batch: i64, step: BatchMove) ->
 /// Questions belong to agents, and are written under their agents' locks: of several in the order of the agents.
 async fn lock_asking(tx: &mut Connection, batch: i64) -> StoreResult<()> {
     let sql = sql!(
-        "-- sql/round.lock_asking\nSELECT agent_id FROM agents WHERE agent_id IN \
+        "-- postgres/round.lock_asking\nSELECT agent_id FROM agents WHERE agent_id IN \
                (SELECT agent_id FROM batch_requests WHERE batch = $1) ORDER BY agent_id {for_update}"
     );
     if tx.dialect() == Dialect::Postgres {
