@@ -2,7 +2,7 @@
 
 mod model;
 
-use std::sync::Arc;
+use std::{convert::Infallible, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
 
@@ -17,6 +17,7 @@ use crate::{
         transcript::TranscriptLimits,
         zone::Zone,
     },
+    fleet,
     journal::live::{Journal, LiveJournal},
     keeper::Keeper,
     llm::{
@@ -31,7 +32,7 @@ use crate::{
         AppendRules, DatabaseSettings, MaterialLimits, SqlStore, Store, StoreResult,
         archive::Archive,
         batch::BatchStore,
-        postgres::{self, PostgresSettings},
+        postgres::{self, Member, PostgresSettings},
         sqlite::{SqliteSettings, Synchronous},
     },
     telemetry::metrics::Metrics,
@@ -112,16 +113,20 @@ impl Parts {
                 metrics.clone(),
                 schedule_settings(config),
             ),
-            projects: Arc::new(ProjectSnapshots::new(
-                shared(),
-                Arc::clone(&ceiling),
-                time(),
-                summary_policy(config),
-                redactor.clone(),
-            )),
+            projects: Arc::new(
+                ProjectSnapshots::new(
+                    shared(),
+                    Arc::clone(&ceiling),
+                    time(),
+                    summary_policy(config),
+                    redactor.clone(),
+                )
+                .in_contact(notices.contact().clone()),
+            ),
             snapshots: Arc::new(
                 Snapshots::new(shared(), ceiling, time(), config.summary.max_tokens)
                     .redacting(redactor)
+                    .in_contact(notices.contact().clone())
                     .ageing(summary_policy(config).ageing),
             ),
             store,
@@ -153,6 +158,11 @@ impl Parts {
             settings: batch_settings(config),
         });
         Self { worker, ..self }
+    }
+
+    /// Hears through `member` what other daemons on the same database do, until this future is dropped.
+    pub async fn follow_fleet(&self, member: Member) -> Infallible {
+        fleet::follow(member, &self.notices, self.clock.as_ref()).await
     }
 
     /// Keeps the snapshots fresh until `stop`.

@@ -16,6 +16,7 @@ mod fallback;
 mod file;
 mod keys;
 mod loader;
+mod owner;
 mod presets;
 mod reference;
 mod secret;

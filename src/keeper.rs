@@ -346,6 +346,8 @@ impl Keeper {
     ) -> StoreResult<AgentSettings> {
         let settings = self.store.change_settings(agent, patch, self.clock.now()).await?;
         self.counters.learn(agent, &settings);
+        // In another zone its summary tells other times.
+        self.notices.agent_changed(agent);
         if let Err(error) = self.recount(agent).await {
             warn!(%error, agent_id = %agent, "recount.failed");
             self.learning.work.notify_one();

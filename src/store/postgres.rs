@@ -3,14 +3,17 @@
 //! Each operation that writes is a transaction of its own and begins by locking the agent's row, then the queue's: in
 //! this order, so that none waits for another in a circle. What several statements read, they read from one snapshot.
 
+mod member;
 mod schema;
 mod vacuum;
 
 use std::{ops::Range, str::FromStr, time::Duration};
 
+pub use member::{Heard, Member, PULSE};
+
 use futures::future::BoxFuture;
 use sqlx::{
-    PgConnection, PgPool,
+    ConnectOptions as _, Connection as _, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use tokio::sync::Mutex;
@@ -64,6 +67,8 @@ pub(super) struct Postgres {
 impl Postgres {
     /// Connects, and brings the schema up to date.
     pub(super) async fn open(settings: &PostgresSettings) -> StoreResult<Self> {
+        // Of a pool one hears only that it waited in vain; of a connection, why.
+        options(settings, &settings.url)?.connect().await?.close().await?;
         super::schema::migrate(&mut alone(settings, super::schema::STATEMENT_MS_MAX).await?).await?;
         Self::over(settings).await
     }
@@ -92,19 +97,9 @@ impl Postgres {
         match &lock {
             Lock::Nothing => {}
             Lock::Agent(agent) => agent::lock(&mut tx, agent).await?,
-            Lock::Family(agent) => {
-                let sql = sql!(
-                    "-- postgres/postgres.lock_family\nSELECT pg_advisory_xact_lock(hashtext('recapd family'))"
-                );
-                query(sql).execute(&mut tx).await?;
-                agent::lock(&mut tx, agent).await?;
-            }
-            Lock::Batches => {
-                let sql = sql!(
-                    "-- postgres/postgres.lock\nSELECT pg_advisory_xact_lock(hashtext('recapd batches'))"
-                );
-                query(sql).execute(&mut tx).await?;
-            }
+            Lock::Family(agent) => agent::lock_family(&mut tx, agent).await?,
+            Lock::Batches => lock_name(&mut tx, "recapd batches").await?,
+            Lock::Calibrations => lock_name(&mut tx, "recapd calibrations").await?,
         }
         let outcome = work(&mut tx).await?;
         tx.commit().await?;
@@ -137,18 +132,23 @@ impl Postgres {
     }
 
     pub(super) async fn reader(&self) -> StoreResult<Connection> {
-        Ok(self.pool.acquire().await?.into())
+        Ok(Connection::from(self.pool.acquire().await?).judged_by(self.clock))
     }
 
     pub(super) async fn snapshot(&self) -> StoreResult<Connection> {
         let begin = "-- postgres/postgres.snapshot\nBEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-        Ok(self.pool.begin_with(begin).await?.into())
+        Ok(Connection::from(self.pool.begin_with(begin).await?).judged_by(self.clock))
     }
 
     /// Vacuums the tables, so that no earlier state of a row is left in them. What the server keeps besides (its log, keys of
     /// indexes, backups, replicas) is not ours to reach. False if rows may be left, which a later vacuum takes away.
     pub(super) async fn scrub(&self) -> StoreResult<bool> {
         vacuum::vacuum(&mut self.pool.acquire().await?.into()).await
+    }
+
+    /// Takes the name `owner` among the daemons of this database.
+    pub(super) async fn join(&self, owner: &str) -> StoreResult<Member> {
+        Member::join(&self.pool.connect_options(), owner).await
     }
 
     pub(super) async fn close(self) {
@@ -176,17 +176,26 @@ pub(super) async fn wait_at_most(connection: &mut PgConnection, lock_ms_max: u64
     Ok(())
 }
 
-async fn pool(settings: &PostgresSettings, url: &str) -> StoreResult<PgPool> {
+async fn lock_name(tx: &mut Connection, name: &str) -> StoreResult<()> {
+    let sql = sql!("-- postgres/postgres.lock\nSELECT pg_advisory_xact_lock(hashtext($1))");
+    query(sql).bind(name).execute(tx).await?;
+    Ok(())
+}
+
+fn options(settings: &PostgresSettings, url: &str) -> StoreResult<PgConnectOptions> {
     let timeout = settings.statement_timeout_ms.to_string();
-    let options = PgConnectOptions::from_str(url)?
+    Ok(PgConnectOptions::from_str(url)?
         .application_name("recapd")
         .options([
             ("statement_timeout", timeout.as_str()),
             ("idle_in_transaction_session_timeout", timeout.as_str()),
-        ]);
+        ]))
+}
+
+async fn pool(settings: &PostgresSettings, url: &str) -> StoreResult<PgPool> {
     Ok(PgPoolOptions::new()
         .max_connections(settings.connections.max(1))
         .acquire_timeout(Duration::from_millis(settings.acquire_timeout_ms))
-        .connect_with(options)
+        .connect_with(options(settings, url)?)
         .await?)
 }

@@ -147,7 +147,7 @@ impl Store for SqlStore {
     }
 
     async fn keep_calibrations(&self, kept: Vec<KeptCalibration>, now: Timestamp) -> StoreResult<()> {
-        self.write(Lock::Nothing, move |tx| {
+        self.write(Lock::Calibrations, move |tx| {
             Box::pin(calibration::keep(tx, kept, now))
         })
         .await
@@ -376,8 +376,10 @@ impl Store for SqlStore {
 
     async fn fail(&self, lease: &Lease, failure: Failure) -> StoreResult<()> {
         let lease = lease.clone();
-        self.write(Lock::Nothing, move |tx| Box::pin(queue::fail(tx, lease, failure)))
-            .await
+        self.write(Lock::Agent(lease.agent.clone()), move |tx| {
+            Box::pin(queue::fail(tx, lease, failure))
+        })
+        .await
     }
 
     async fn release(&self, leases: &[Lease], now: Timestamp) -> StoreResult<u64> {
@@ -388,7 +390,7 @@ impl Store for SqlStore {
 
     async fn postpone(&self, lease: &Lease, postponement: Postponement) -> StoreResult<()> {
         let lease = lease.clone();
-        self.write(Lock::Nothing, move |tx| {
+        self.write(Lock::Agent(lease.agent.clone()), move |tx| {
             Box::pin(spending::postpone(tx, lease, postponement))
         })
         .await
@@ -396,7 +398,7 @@ impl Store for SqlStore {
 
     async fn record_run(&self, lease: &Lease, run: RunRecord) -> StoreResult<()> {
         let lease = lease.clone();
-        self.write(Lock::Nothing, move |tx| {
+        self.write(Lock::Agent(lease.agent.clone()), move |tx| {
             Box::pin(spending::record_run(tx, lease, run))
         })
         .await

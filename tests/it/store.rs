@@ -16,6 +16,7 @@ mod lease;
 mod lineage;
 pub(crate) mod lineage_scripts;
 mod pins;
+mod postgres;
 mod project;
 mod protocol;
 mod queue;
@@ -87,7 +88,8 @@ macro_rules! every_test {
                 after_a_third_crash_there_is_one_more_try, the_reconciler_makes_missing_rows_once,
                 a_parked_row_is_probed_after_a_while;
             lease: an_expired_lease_is_an_ordinary_claim, a_renewal_tells_which_leases_hold,
-                a_release_burns_no_attempt, an_earlier_life_is_reclaimed, tokens_are_never_used_again;
+                a_release_burns_no_attempt, an_earlier_life_is_reclaimed, tokens_are_never_used_again,
+                the_last_write_does_not_win, processing_does_not_stick;
             protocol: the_protocol_holds;
             fences: a_lost_lease_is_fenced, an_old_version_is_fenced, a_moved_watermark_is_fenced,
                 a_boundary_moved_back_is_fenced, set_aside_exchanges_are_fenced, a_replayed_completion_is_fenced,

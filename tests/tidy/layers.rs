@@ -61,7 +61,8 @@ const LAYERS: &[Layer] = &[
         may_use: &["domain", "clock", "crontab", "notice", "telemetry", "store"],
         banned: OUTSIDE,
     },
-    Layer { module: "snapshot", may_use: &["domain", "clock", "store"], banned: OUTSIDE },
+    Layer { module: "snapshot", may_use: &["domain", "clock", "notice", "store"], banned: OUTSIDE },
+    Layer { module: "fleet", may_use: &["clock", "notice", "store"], banned: OUTSIDE },
     Layer {
         module: "context",
         may_use: &["domain", "formats", "store", "snapshot"],
@@ -85,7 +86,7 @@ const LAYERS: &[Layer] = &[
         module: "assembly",
         may_use: &[
             "domain", "tokenizer", "clock", "config", "telemetry", "notice", "store", "llm", "journal", "keeper",
-            "worker", "schedule", "snapshot",
+            "worker", "schedule", "snapshot", "fleet",
         ],
         banned: OUTSIDE,
     },

@@ -5,7 +5,7 @@ use futures::future::BoxFuture;
 use super::{super::StoreResult, Connection, statement::Dialect};
 use crate::domain::agent::AgentId;
 use crate::store::{
-    postgres::{Postgres, PostgresSettings},
+    postgres::{Member, Postgres, PostgresSettings},
     sqlite::{Sqlite, SqliteSettings},
 };
 
@@ -38,10 +38,12 @@ pub(in crate::store) enum Lock {
     Nothing,
     /// The agent's row: all else that belongs to an agent changes under it.
     Agent(AgentId),
-    /// The same, for an operation that goes on to lock agents that share its past: one such at a time.
+    /// The rows of all agents that may share messages with this one by forks, in the order of their names.
     Family(AgentId),
     /// The batches at providers, all of them.
     Batches,
+    /// What was learned about counters.
+    Calibrations,
 }
 
 /// The store over SQLite or PostgreSQL.
@@ -99,6 +101,18 @@ impl SqlStore {
             }
         };
         Ok(Self { database })
+    }
+
+    /// Takes the name `owner` among the daemons that share this database; none where a daemon is always alone.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`](crate::store::StoreError::InUse) when another daemon has that name, or
+    /// [`StoreError::Unavailable`](crate::store::StoreError::Unavailable).
+    pub async fn join(&self, owner: &str) -> StoreResult<Option<Member>> {
+        match &self.database {
+            Database::Sqlite(_) => Ok(None),
+            Database::Postgres(postgres) => postgres.join(owner).await.map(Some),
+        }
     }
 
     /// Which database it is.
