@@ -9,6 +9,7 @@
 pub mod archive;
 pub mod batch;
 pub mod forget;
+pub mod inbox;
 pub mod postgres;
 mod project;
 pub mod recall;
@@ -171,6 +172,8 @@ pub enum Fence {
     Watermark,
     /// Exchanges that were read were set aside meanwhile.
     Exchanges,
+    /// Somebody else has taken a row out of the inbox.
+    Inbox,
 }
 
 impl std::fmt::Display for Fence {
@@ -180,6 +183,7 @@ impl std::fmt::Display for Fence {
             Self::Version => "version",
             Self::Watermark => "watermark",
             Self::Exchanges => "exchanges",
+            Self::Inbox => "inbox",
         })
     }
 }

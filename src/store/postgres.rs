@@ -3,6 +3,7 @@
 //! Each operation that writes is a transaction of its own and begins by locking the agent's row, then the queue's: in
 //! this order, so that none waits for another in a circle. What several statements read, they read from one snapshot.
 
+mod bell;
 mod schema;
 
 use std::{str::FromStr, time::Duration};
@@ -15,6 +16,7 @@ use sqlx::{
 
 use super::{
     StoreResult,
+    inbox::Bell,
     sql::{Connection, Lock, agent, query, sql},
 };
 
@@ -99,6 +101,11 @@ impl Postgres {
     pub(super) async fn snapshot(&self) -> StoreResult<Connection> {
         let begin = "-- postgres/postgres.snapshot\nBEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
         Ok(self.pool.begin_with(begin).await?.into())
+    }
+
+    pub(super) async fn bell(&self) -> StoreResult<Box<dyn Bell>> {
+        let options = self.pool.connect_options();
+        Ok(Box::new(bell::Notification::listen(&options).await?))
     }
 
     /// What was deleted is gone from the tables' pages after the next vacuum, from the server's log and its backups when

@@ -2,6 +2,7 @@
 //! counted.
 
 mod batches;
+mod inbox;
 mod providers;
 mod resilience;
 

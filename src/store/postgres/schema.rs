@@ -10,11 +10,18 @@ use sqlx::{
 use super::super::{StoreError, StoreResult};
 
 /// The schema this recapd writes, one entry per migration.
-const MIGRATIONS: [(i64, &str, &str); 1] = [(
-    1,
-    "schema",
-    include_str!("../../../migrations/postgres/0001_schema.sql"),
-)];
+const MIGRATIONS: [(i64, &str, &str); 2] = [
+    (
+        1,
+        "schema",
+        include_str!("../../../migrations/postgres/0001_schema.sql"),
+    ),
+    (
+        2,
+        "direct sql",
+        include_str!("../../../migrations/postgres/0002_direct_sql.sql"),
+    ),
+];
 
 /// Whoever only looks changes nothing, so the schema has to be this recapd's already.
 pub(super) async fn check(connection: &mut PgConnection) -> StoreResult<()> {

@@ -2,7 +2,10 @@
 
 use futures::future::BoxFuture;
 
-use super::{super::StoreResult, Connection};
+use super::{
+    super::{StoreResult, inbox::Bell},
+    Connection,
+};
 use crate::domain::agent::AgentId;
 use crate::store::{
     postgres::{Postgres, PostgresSettings},
@@ -108,6 +111,14 @@ impl SqlStore {
         match &self.database {
             Database::Sqlite(sqlite) => sqlite.snapshot().await,
             Database::Postgres(postgres) => postgres.snapshot().await,
+        }
+    }
+
+    /// A bell that rings when somebody inserts into the inbox.
+    pub(super) async fn bell(&self) -> StoreResult<Box<dyn Bell>> {
+        match &self.database {
+            Database::Sqlite(sqlite) => sqlite.bell().await,
+            Database::Postgres(postgres) => postgres.bell().await,
         }
     }
 

@@ -10,7 +10,7 @@ use sqlx::{
 use super::super::{StoreError, StoreResult};
 
 /// The schema this recapd writes, one entry per migration.
-const MIGRATIONS: [(i64, &str, &str); 9] = [
+const MIGRATIONS: [(i64, &str, &str); 10] = [
     (
         1,
         "schema",
@@ -55,6 +55,11 @@ const MIGRATIONS: [(i64, &str, &str); 9] = [
         10,
         "batches",
         include_str!("../../../migrations/sqlite/0010_batches.sql"),
+    ),
+    (
+        11,
+        "direct sql",
+        include_str!("../../../migrations/sqlite/0011_direct_sql.sql"),
     ),
 ];
 
