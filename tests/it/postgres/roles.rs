@@ -191,17 +191,16 @@ async fn transactions_of_the_same_agent_follow_each_other() {
     let insert =
         |said: &str| format!("INSERT INTO messages (agent_id, role, content) VALUES ('a', 'user', '{said}')");
     execute(&mut one, format!("BEGIN; {}", insert("one"))).await;
-    let third = insert("three");
-    let waits = tokio::spawn(async move {
-        execute(&mut other, format!("BEGIN; {third}; COMMIT")).await;
-    });
+    let waits = execute(&mut other, format!("BEGIN; {}; COMMIT", insert("three")));
     let blocked = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
                    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-    while db.number(blocked).await != Some(1) {
-        tokio::task::yield_now().await;
-    }
-    execute(&mut one, format!("{}; COMMIT", insert("two"))).await;
-    waits.await.unwrap();
+    let goes_on = async {
+        while db.number(blocked).await != Some(1) {
+            tokio::task::yield_now().await;
+        }
+        execute(&mut one, format!("{}; COMMIT", insert("two"))).await;
+    };
+    tokio::join!(waits, goes_on);
     let rows = db.inbox().waiting(0, 10, 1_000).await.unwrap();
     let said: Vec<_> = rows.iter().map(|row| row.content.as_deref().unwrap()).collect();
     assert_eq!(said, ["one", "two", "three"]);

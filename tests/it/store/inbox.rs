@@ -221,7 +221,7 @@ pub(crate) async fn views_tell_what_lineage_did(db: &dyn Backend) {
     let mut request = append(&agent("a"), said);
     request.rules.budget = recapd::domain::window::Budget::unlimited();
     db.store().append(request).await.unwrap();
-    let aside = "SELECT count(*) FROM messages WHERE set_aside_at IS NOT NULL AND NOT in_sliding_window AND evicted_at IS NULL";
+    let aside = "SELECT count(*) FROM messages WHERE kind IN ('user', 'assistant') AND set_aside_at IS NOT NULL AND NOT in_sliding_window AND evicted_at IS NULL";
     assert_eq!(db.number(aside).await, Some(4));
     db.store()
         .fork(&agent("a"), &agent("child"), minute(10))
