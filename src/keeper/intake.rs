@@ -67,8 +67,8 @@ impl Keeper {
         let (mut after, mut held, mut lost) = (0, HashSet::new(), false);
         while !stop.is_cancelled() {
             let rows = inbox.waiting(after, ROWS_MAX, CHARS_MAX).await?;
-            let Some(last) = rows.last() else { break };
-            after = last.id;
+            let Some(newest) = rows.last() else { break };
+            after = newest.id;
             for (name, rows) in by_agent(rows) {
                 if stop.is_cancelled() || held.contains(&name) {
                     continue;
