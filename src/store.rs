@@ -10,6 +10,7 @@ pub mod archive;
 pub mod batch;
 pub mod copy;
 pub mod forget;
+pub mod inbox;
 pub mod postgres;
 mod project;
 pub mod recall;
@@ -173,6 +174,8 @@ pub enum Fence {
     Watermark,
     /// Exchanges that were read were set aside meanwhile.
     Exchanges,
+    /// Somebody else has taken a row out of the inbox.
+    Inbox,
 }
 
 impl std::fmt::Display for Fence {
@@ -182,6 +185,7 @@ impl std::fmt::Display for Fence {
             Self::Version => "version",
             Self::Watermark => "watermark",
             Self::Exchanges => "exchanges",
+            Self::Inbox => "inbox",
         })
     }
 }

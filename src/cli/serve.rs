@@ -97,6 +97,10 @@ async fn serve(config: &Config, environment: &Environment) -> Result<ExitCode, F
     }
     let lifecycle = Lifecycle::new();
     start(&lifecycle, &parts, config, listener);
+    lifecycle.spawn_vital("inbox", {
+        let (keeper, soft) = (parts.keeper.clone(), lifecycle.soft().clone());
+        async move { keeper.take_in_inbox(store, soft).await }
+    });
     info!(listen = %config.http.listen, database = %config.database.url, owner, model = named, reclaimed, "daemon.ready");
     // Its name stays its own until all leases are finished or given back.
     let ending = tokio::select! {

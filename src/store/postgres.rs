@@ -3,6 +3,7 @@
 //! Each operation that writes is a transaction of its own and begins by locking the agent's row, then the queue's: in
 //! this order, so that none waits for another in a circle. What several statements read, they read from one snapshot.
 
+mod bell;
 mod member;
 mod schema;
 mod vacuum;
@@ -20,6 +21,7 @@ use tokio::sync::Mutex;
 
 use super::{
     ClaimRequest, StoreResult,
+    inbox::Bell,
     sql::{
         Connection, Lock, agent, query,
         queue::{self, TOKENS_RESERVED},
@@ -138,6 +140,11 @@ impl Postgres {
     pub(super) async fn snapshot(&self) -> StoreResult<Connection> {
         let begin = "-- postgres/postgres.snapshot\nBEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
         Ok(Connection::from(self.pool.begin_with(begin).await?).judged_by(self.clock))
+    }
+
+    pub(super) async fn bell(&self) -> StoreResult<Box<dyn Bell>> {
+        let options = self.pool.connect_options();
+        Ok(Box::new(bell::Notification::listen(&options).await?))
     }
 
     /// Vacuums the tables, so that no earlier state of a row is left in them. What the server keeps besides (its log, keys of

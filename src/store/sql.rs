@@ -16,6 +16,7 @@ mod exchange;
 mod forget;
 mod fork;
 mod hold;
+mod inbox;
 mod lineage;
 mod project;
 pub(super) mod query;

@@ -3,6 +3,7 @@
 //! One daemon at a time: whoever opens it for daemon work holds a lock file beside the database. Other programs may
 //! read and write through SQL meanwhile.
 
+mod bell;
 mod schema;
 mod writer;
 
@@ -23,6 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     StoreError, StoreResult,
+    inbox::Bell,
     sql::{Connection, recall},
 };
 pub(super) use schema::MIGRATIONS;
@@ -120,6 +122,10 @@ impl Sqlite {
 
     pub(super) async fn snapshot(&self) -> StoreResult<Connection> {
         Ok(self.readers.begin().await?.into())
+    }
+
+    pub(super) async fn bell(&self) -> StoreResult<Box<dyn Bell>> {
+        Ok(Box::new(bell::DataVersion::open(&self.options).await?))
     }
 
     /// Takes what was forgotten out of the index's pages, then brings the log into the database and empties it, so that no

@@ -3,6 +3,7 @@
 
 mod batches;
 mod fleet;
+mod inbox;
 mod providers;
 mod resilience;
 

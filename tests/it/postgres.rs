@@ -1,5 +1,7 @@
 //! PostgreSQL without a store: the schema, and the databases that tests are given.
 
+mod roles;
+
 use std::collections::BTreeMap;
 
 use sqlx::{Connection as _, PgConnection, Row as _, SqliteConnection};

@@ -7,11 +7,13 @@ mod archive;
 mod batch;
 mod complete;
 mod copy;
+mod documented;
 mod edit;
 mod fences;
 mod forget;
 mod fork;
 mod hands;
+mod inbox;
 mod lease;
 mod lineage;
 pub(crate) mod lineage_scripts;
@@ -133,6 +135,11 @@ macro_rules! every_test {
                 a_rewind_behind_a_message_withdraws_its_pin, a_fork_inherits_pins_and_lives_on_by_itself,
                 a_pin_that_does_not_fit_is_refused, what_is_not_there_cannot_be_pinned,
                 the_oldest_important_ones_are_left_out_first, pins_of_what_is_gone_are_found;
+            inbox: what_is_inserted_waits_in_order, a_row_is_taken_once, an_append_that_fails_leaves_its_rows,
+                refused_rows_stand_aside, views_show_where_messages_stand, views_tell_what_lineage_did,
+                views_can_only_be_read, what_is_too_much_is_refused_at_once, a_bell_rings_for_an_insert,
+                the_keeper_takes_in_what_it_can, a_thousand_rows_keep_their_order, keepers_share_an_inbox,
+                an_agent_goes_with_what_waits_for_it;
             project: agents_join_and_leave_projects, a_project_reads_what_its_agents_documents_are_made_of,
                 a_stamp_tells_every_change_of_a_project, of_very_many_agents_the_last_active_ones_speak;
             lineage_scripts: a_replay_ends_where_living_ended;

@@ -47,15 +47,15 @@ impl Guard {
             Self::Rearm => "rearm",
         }
     }
-}
 
-impl From<Fence> for Guard {
-    fn from(fence: Fence) -> Self {
+    /// The guard that raises a fence; none for one that no update meets.
+    pub fn of(fence: Fence) -> Option<Self> {
         match fence {
-            Fence::Lease => Self::Lease,
-            Fence::Version => Self::Version,
-            Fence::Watermark => Self::Watermark,
-            Fence::Exchanges => Self::Exchanges,
+            Fence::Lease => Some(Self::Lease),
+            Fence::Version => Some(Self::Version),
+            Fence::Watermark => Some(Self::Watermark),
+            Fence::Exchanges => Some(Self::Exchanges),
+            Fence::Inbox => None,
         }
     }
 }

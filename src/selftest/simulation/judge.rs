@@ -190,7 +190,8 @@ impl Judge {
             if passes && is_stale {
                 let (agent, token) = (&lease.agent, lease.token);
                 self.find(Promise::Guarded, || {
-                    format!("{agent}: the {} guard passes token {token}", Guard::from(fence))
+                    let guard = Guard::of(fence).map_or("inbox", Guard::name);
+                    format!("{agent}: the {guard} guard passes token {token}")
                 });
             }
         }

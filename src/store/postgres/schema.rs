@@ -1,11 +1,16 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 2] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 3] = [
     (
         1,
         "schema",
         include_str!("../../../migrations/postgres/0001_schema.sql"),
+    ),
+    (
+        2,
+        "direct sql",
+        include_str!("../../../migrations/postgres/0002_direct_sql.sql"),
     ),
     (
         3,

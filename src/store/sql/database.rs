@@ -2,7 +2,11 @@
 
 use futures::future::BoxFuture;
 
-use super::{super::StoreResult, Connection, statement::Dialect};
+use super::{
+    super::{StoreResult, inbox::Bell},
+    Connection,
+    statement::Dialect,
+};
 use crate::domain::agent::AgentId;
 use crate::store::{
     postgres::{Member, Postgres, PostgresSettings},
@@ -156,6 +160,14 @@ impl SqlStore {
         match &self.database {
             Database::Sqlite(sqlite) => sqlite.snapshot().await,
             Database::Postgres(postgres) => postgres.snapshot().await,
+        }
+    }
+
+    /// A bell that rings when somebody inserts into the inbox.
+    pub(super) async fn bell(&self) -> StoreResult<Box<dyn Bell>> {
+        match &self.database {
+            Database::Sqlite(sqlite) => sqlite.bell().await,
+            Database::Postgres(postgres) => postgres.bell().await,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 9] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 10] = [
     (
         1,
         "schema",
@@ -46,5 +46,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 9] = [
         10,
         "batches",
         include_str!("../../../migrations/sqlite/0010_batches.sql"),
+    ),
+    (
+        11,
+        "direct sql",
+        include_str!("../../../migrations/sqlite/0011_direct_sql.sql"),
     ),
 ];

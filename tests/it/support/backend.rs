@@ -11,6 +11,7 @@ use recapd::store::{
     SqlStore, Store,
     archive::Archive,
     batch::BatchStore,
+    inbox::InboxStore,
     postgres::{Clock, PostgresSettings},
     sqlite::{SqliteSettings, Synchronous},
 };
@@ -63,6 +64,12 @@ pub(crate) trait Backend: Send + Sync {
 
     /// The same store, as a place for questions in batches.
     fn batches(&self) -> Arc<dyn BatchStore>;
+
+    /// The same store, as a place for what agents insert.
+    fn inbox(&self) -> Arc<dyn InboxStore>;
+
+    /// Runs a statement as an agent does that speaks SQL; the refusal, if it is refused.
+    async fn speak(&self, sql: &str) -> Result<u64, String>;
 
     /// Runs a statement past the store. Returns how many rows it changed.
     async fn raw(&self, sql: &str) -> u64;
@@ -122,6 +129,11 @@ impl SqliteBackend {
     /// The store, as what histories are imported into.
     pub(crate) fn target(&self) -> Arc<SqlStore> {
         Arc::clone(&self.store)
+    }
+
+    /// Its file.
+    pub(crate) fn path(&self) -> std::path::PathBuf {
+        self.folder.path().join("recapd.db")
     }
 
     /// A database of its own, without a wait for the disk.
@@ -201,6 +213,18 @@ impl PostgresBackend {
     }
 }
 
+impl PostgresBackend {
+    /// Where it is.
+    pub(crate) fn url(&self) -> String {
+        self.database.url()
+    }
+
+    /// Another connection past the store.
+    pub(crate) async fn connect(&self) -> PgConnection {
+        self.database.connect().await
+    }
+}
+
 /// How a database at `url` is opened.
 pub(crate) fn postgres_settings(url: String) -> PostgresSettings {
     PostgresSettings {
@@ -238,6 +262,17 @@ impl Backend for PostgresBackend {
 
     fn batches(&self) -> Arc<dyn BatchStore> {
         Arc::<SqlStore>::clone(&self.store)
+    }
+
+    fn inbox(&self) -> Arc<dyn InboxStore> {
+        Arc::<SqlStore>::clone(&self.store)
+    }
+
+    async fn speak(&self, sql: &str) -> Result<u64, String> {
+        let mut connection = self.database.connect().await;
+        let done = sqlx::query(AssertSqlSafe(sql)).execute(&mut connection).await;
+        done.map(|done| done.rows_affected())
+            .map_err(|error| error.to_string())
     }
 
     async fn raw(&self, sql: &str) -> u64 {
@@ -320,6 +355,17 @@ impl Backend for SqliteBackend {
 
     fn batches(&self) -> Arc<dyn BatchStore> {
         Arc::<SqlStore>::clone(&self.store)
+    }
+
+    fn inbox(&self) -> Arc<dyn InboxStore> {
+        Arc::<SqlStore>::clone(&self.store)
+    }
+
+    async fn speak(&self, sql: &str) -> Result<u64, String> {
+        let mut past = self.past.lock().await;
+        let done = sqlx::query(AssertSqlSafe(sql)).execute(&mut *past).await;
+        done.map(|done| done.rows_affected())
+            .map_err(|error| error.to_string())
     }
 
     async fn raw(&self, sql: &str) -> u64 {

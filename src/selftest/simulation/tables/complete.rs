@@ -96,7 +96,7 @@ impl Tables {
         let found = self.kept(&lease.agent)?.verdicts(lease, &patch);
         let mut verdicts = found;
         for (fence, verdict) in FENCES.into_iter().zip(&mut verdicts) {
-            *verdict |= !self.has(fence.into());
+            *verdict |= Guard::of(fence).is_some_and(|guard| !self.has(guard));
         }
         self.verdicts = Some(verdicts);
         let refused = FENCES.into_iter().zip(verdicts).find(|(_, passes)| !passes);

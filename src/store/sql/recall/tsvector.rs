@@ -360,7 +360,7 @@ mod tests {
         let many: Vec<String> = (0..400_000).map(|number| format!("w{number}")).collect();
         let text = vector("a", &many.join(" "));
         assert!(text.starts_with("'@a' ") && text.contains("'w0':1"));
-        assert!(text.contains("'w16382':16383") && !text.contains("16384'") && !text.contains(":16384"));
+        assert!(text.contains("'w16382':16383") && !text.contains(":16384"));
         assert!(!text.contains("'w399999'"));
         let same = "word ".repeat(1_000);
         assert_eq!(
