@@ -148,6 +148,7 @@ enum Command {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let environment = config::from_process_environment();
+    output::adapt(&environment);
     match run(cli, &environment) {
         Ok(code) => code,
         Err(failed) => failed.report(),

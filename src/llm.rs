@@ -33,7 +33,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use crate::domain::{prompt::Prompt, transcript::Transcript};
+use crate::domain::{agent::AgentId, prompt::Prompt, transcript::Transcript};
 
 /// What a model is asked.
 #[derive(Clone, Debug)]
@@ -44,6 +44,8 @@ pub struct ModelRequest {
     pub transcripts: Vec<Transcript>,
     /// The most tokens the answer may have.
     pub output_tokens_max: i64,
+    /// For whom it is asked again if it has to wait: that agent's turn is kept.
+    pub agent: Option<AgentId>,
 }
 
 /// What a model answers. Tokens are counted as the provider bills them, and 0 where it doesn't say.
@@ -135,6 +137,8 @@ pub struct Fault {
     pub cause: Cause,
     /// When the provider said to come back, if it did.
     pub retry_after: Option<Duration>,
+    /// For how long the provider is left alone from now on, if it is: an outage, and no failure of this request.
+    pub outage: Option<Duration>,
     /// What happened.
     pub message: String,
 }
@@ -176,6 +180,7 @@ impl Fault {
         Self {
             cause,
             retry_after: None,
+            outage: None,
             message: message.into(),
         }
     }
@@ -188,6 +193,14 @@ impl LlmError {
             Self::Transient(fault) => fault.retry_after,
             Self::RateLimited { retry_after, .. } => *retry_after,
             Self::Waiting { wait, .. } => Some(*wait),
+            _ => None,
+        }
+    }
+
+    /// For how long the provider is left alone after this failure, if it is.
+    pub fn outage(&self) -> Option<Duration> {
+        match self {
+            Self::Transient(fault) => fault.outage,
             _ => None,
         }
     }

@@ -80,7 +80,7 @@ fn show(views: &[HistoryView], json: bool) -> Result<(), Failed> {
     }
     let texts: Vec<String> = views
         .iter()
-        .map(|view| render_text(view, output::width(), true))
+        .map(|view| render_text(view, output::width()))
         .collect();
     Ok(output::text(&texts.join("\n"))?)
 }

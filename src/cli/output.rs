@@ -1,14 +1,54 @@
 //! What the commands print: the one place that writes to stdout and stderr.
 
-use std::io::{ErrorKind, Write as _};
+use std::{
+    borrow::Cow,
+    io::{ErrorKind, IsTerminal as _, Write as _},
+    sync::OnceLock,
+};
 
 use serde::Serialize;
+
+use crate::{config::Environment, domain::text::ascii};
+
+/// Whether a terminal is told everything in ASCII.
+static IS_PLAIN: OnceLock<bool> = OnceLock::new();
 
 /// Columns of an output that isn't a terminal's.
 const COLUMNS: usize = 80;
 
-/// Prints text to stdout. A reader that went away (`| head`) is no error.
+/// Prints from now on what the terminal of this `environment` can show.
+pub(super) fn adapt(environment: &Environment) {
+    IS_PLAIN.get_or_init(|| is_plain(environment));
+}
+
+/// Whether the locale names characters, and not those of Unicode. Where nothing is set, as in a container, nothing is
+/// known, and most terminals can.
+fn is_plain(environment: &Environment) -> bool {
+    // In POSIX's order.
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .iter()
+        .find_map(|name| environment.get(name));
+    let names_utf8 = |locale: &str| locale.to_ascii_lowercase().replace('-', "").contains("utf8");
+    locale.is_some_and(|locale| !names_utf8(locale))
+}
+
+/// What a terminal is shown. A file or a program gets what is there.
+fn shown(text: &str, is_terminal: bool, is_plain: bool) -> Cow<'_, str> {
+    if is_terminal && is_plain {
+        Cow::Owned(ascii(text))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// Prints text to stdout, for people.
 pub(super) fn text(text: &str) -> std::io::Result<()> {
+    let is_plain = IS_PLAIN.get().copied().unwrap_or_default();
+    verbatim(&shown(text, std::io::stdout().is_terminal(), is_plain))
+}
+
+/// Writes text to stdout. A reader that went away (`| head`) is no error.
+fn verbatim(text: &str) -> std::io::Result<()> {
     let mut stdout = std::io::stdout().lock();
     let written = stdout.write_all(text.as_bytes()).and_then(|()| {
         let line_end: &[u8] = if text.ends_with('\n') { b"" } else { b"\n" };
@@ -22,7 +62,7 @@ pub(super) fn text(text: &str) -> std::io::Result<()> {
 
 /// Prints a value as JSON to stdout.
 pub(super) fn json(value: &impl Serialize) -> std::io::Result<()> {
-    text(&serde_json::to_string_pretty(value).map_err(std::io::Error::other)?)
+    verbatim(&serde_json::to_string_pretty(value).map_err(std::io::Error::other)?)
 }
 
 /// Prints one value as JSON, several as an array.
@@ -48,4 +88,35 @@ pub(super) fn width() -> usize {
 pub(super) fn factor(permille: i64) -> String {
     let percent = (permille + 5) / 10;
     format!("{}.{:02}", percent / 100, percent % 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_locale_says_what_a_terminal_can_show() {
+        for (variables, expected) in [
+            (vec![], false),
+            (vec![("LANG", "de_DE.UTF-8")], false),
+            (vec![("LANG", "C.utf8")], false),
+            (vec![("LC_CTYPE", "UTF-8"), ("LANG", "C")], false),
+            (vec![("LC_ALL", ""), ("LANG", "en_US.UTF-8")], false),
+            (vec![("LANG", "C")], true),
+            (vec![("LANG", "de_DE@euro")], true),
+            (vec![("LC_ALL", "POSIX"), ("LANG", "en_US.UTF-8")], true),
+        ] {
+            let environment = variables.iter().copied().collect();
+            assert_eq!(is_plain(&environment), expected, "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_terminal_without_unicode_is_shown_less() {
+        let text = "──── 16k · 18% ├ └ … für\n";
+        assert_eq!(shown(text, true, true), "---- 16k - 18% | ` ~ f?r\n");
+        for (is_terminal, is_plain) in [(true, false), (false, true), (false, false)] {
+            assert_eq!(shown(text, is_terminal, is_plain), text);
+        }
+    }
 }

@@ -14,7 +14,7 @@ use crate::{
     config::Config,
     domain::{
         agent::AgentId,
-        spend::SpendLimits,
+        spend::{SpendLimit, SpendLimits},
         time::{DAY_MS, Timestamp},
     },
     store::{AgentRow, CalibrationFigures, Paused, Sample, Store as _},
@@ -140,11 +140,15 @@ fn line(row: &AgentRow, paused: Option<Paused>, now: Timestamp) -> String {
         ),
     };
     let paused = paused.map_or(String::new(), |paused| {
-        format!(
-            ", paused: spend limit {} until {}",
-            paused.limit.key(),
-            paused.until
-        )
+        let (key, until) = (paused.limit.key(), paused.until);
+        match paused.limit {
+            SpendLimit::Price => {
+                format!(
+                    ", paused: a limit in dollars, and a model without a price (see {key}), until {until}"
+                )
+            }
+            _ => format!(", paused: spend limit {key} until {until}"),
+        }
     });
     format!(
         "{}: {} messages in {} exchanges, window {} of {} from #{}, summary v{} of {} tokens through #{}, {pending}{paused}",

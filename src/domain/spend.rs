@@ -69,17 +69,20 @@ pub enum SpendLimit {
     AgentTokens,
     /// The agent's dollars.
     AgentUsd,
+    /// Dollars, of which nothing is known while a model that may be asked has no price.
+    Price,
 }
 
 impl SpendLimit {
     /// All limits.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Calls,
         Self::Tokens,
         Self::Usd,
         Self::AgentCalls,
         Self::AgentTokens,
         Self::AgentUsd,
+        Self::Price,
     ];
 
     /// How it is stored.
@@ -91,6 +94,7 @@ impl SpendLimit {
             Self::AgentCalls => "agent_calls",
             Self::AgentTokens => "agent_tokens",
             Self::AgentUsd => "agent_usd",
+            Self::Price => "price",
         }
     }
 
@@ -99,7 +103,7 @@ impl SpendLimit {
         Self::ALL.into_iter().find(|limit| limit.name() == name)
     }
 
-    /// The key of the configuration that says it.
+    /// The key of the configuration that says it; of a price, the one that cures it.
     pub fn key(self) -> &'static str {
         match self {
             Self::Calls => "spend.calls_per_day",
@@ -108,6 +112,7 @@ impl SpendLimit {
             Self::AgentCalls => "spend.agent_calls_per_day",
             Self::AgentTokens => "spend.agent_tokens_per_day",
             Self::AgentUsd => "spend.agent_usd_per_day",
+            Self::Price => "spend.prices_file",
         }
     }
 }
@@ -148,6 +153,12 @@ impl SpendLimits {
 }
 
 impl DailyLimits {
+    /// Whether an agent with these `settings` has a limit in dollars, which can only be kept where prices are known. The
+    /// configuration's own limits are refused without prices; an agent's can be set at any time.
+    pub fn are_in_dollars(&self, settings: &AgentSettings) -> bool {
+        self.all.cost_microusd > 0 || self.agent.overridden(settings).cost_microusd > 0
+    }
+
     /// The first limit that leaves nothing for another call of an agent with these `settings`.
     pub fn used_up(&self, settings: &AgentSettings, agent: Spent, all: Spent) -> Option<SpendLimit> {
         let of_all = self.all.used_up(all);
@@ -225,6 +236,9 @@ mod tests {
             ..AgentSettings::default()
         };
         assert_eq!(limits.used_up(&generous, spent(99, 499, 2_499_999), none), None);
+        let none_in_force = DailyLimits::default();
+        assert!(limits.are_in_dollars(&own) && none_in_force.are_in_dollars(&generous));
+        assert!(!none_in_force.are_in_dollars(&own));
         let tokens = limits.used_up(&generous, spent(0, 500, 0), none);
         assert_eq!(tokens, Some(SpendLimit::AgentTokens));
         let cost = limits.used_up(&generous, spent(0, 0, 2_500_000), none);

@@ -92,6 +92,20 @@ pub fn ceil_cut(text: &str, bytes_max: usize) -> &str {
     text.get(start..).unwrap_or_default()
 }
 
+/// `text` for a terminal without UTF-8: our own marks by others as wide, a question mark for what it can't show anyway.
+pub fn ascii(text: &str) -> String {
+    text.graphemes(true)
+        .map(|grapheme| match grapheme {
+            "─" | "·" | "–" => "-",
+            "├" => "|",
+            "└" => "`",
+            "…" => "~",
+            grapheme if grapheme.is_ascii() => grapheme,
+            _ => "?",
+        })
+        .collect()
+}
+
 fn skip_escape(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
     match chars.peek() {
         Some('[') => {

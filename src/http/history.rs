@@ -45,7 +45,7 @@ pub(super) async fn read(
         .ok_or_else(|| Problem::unknown_agent(&agent))?;
     let vary = [(VARY, HeaderValue::from_static("accept"))];
     Ok(if preferred(&headers, &[JSON, TEXT]) == TEXT {
-        (vary, render_text(&view, TEXT_COLUMNS, true)).into_response()
+        (vary, render_text(&view, TEXT_COLUMNS)).into_response()
     } else {
         (vary, Json(view)).into_response()
     })

@@ -16,7 +16,7 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::{ChatModel, LlmError, ModelAnswer, ModelRequest, Wait};
+use super::{ChatModel, Fault, LlmError, ModelAnswer, ModelRequest, Wait};
 use crate::{clock::Clock, domain::time::Timestamp};
 use circuit::{Asked, Circuit, Verdict};
 pub use circuit::{BreakerSettings, CircuitState};
@@ -72,6 +72,21 @@ impl Breaker {
         }
     }
 
+    /// A failure, with how long nobody asks any more now.
+    fn with_outage(&self, error: LlmError) -> LlmError {
+        let outage = match self.circuit().state() {
+            CircuitState::Open { until } => span(until.since_ms(self.clock.now())),
+            CircuitState::Closed | CircuitState::HalfOpen => return error,
+        };
+        match error {
+            LlmError::Transient(fault) => LlmError::Transient(Fault {
+                outage: Some(outage),
+                ..fault
+            }),
+            error => error,
+        }
+    }
+
     fn listener(&self) -> MutexGuard<'_, Option<Listener>> {
         self.listener.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -115,7 +130,7 @@ impl ChatModel for Breaker {
     async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
         let asked = self.change(Circuit::ask);
         let asked = asked.map_err(|wait_ms| LlmError::Waiting {
-            wait: Duration::from_millis(u64::try_from(wait_ms).unwrap_or(0)),
+            wait: span(wait_ms),
             why: Wait::Circuit,
         })?;
         let mut call = Call {
@@ -126,8 +141,12 @@ impl ChatModel for Breaker {
         let answer = self.inner.answer(request).await;
         call.verdict = verdict(&answer);
         drop(call);
-        answer
+        answer.map_err(|error| self.with_outage(error))
     }
+}
+
+fn span(span_ms: i64) -> Duration {
+    Duration::from_millis(u64::try_from(span_ms).unwrap_or(0))
 }
 
 /// What an answer tells of the provider. One that limits the rate or declines is there.

@@ -4,7 +4,7 @@
 //! | failure | what happens |
 //! |---|---|
 //! | refused content, account, request | the next one, at once |
-//! | the provider rests after its failures | the next one, at once |
+//! | the provider rests after its failures, this one included | the next one, at once; nobody left: wait for it |
 //! | a limit, an overload | wait; the next one if that is long |
 //! | network, timeout, 5xx, an answer of no use | try again; the next one after the last attempt |
 //! | too long, cut off | ask about less |
@@ -68,7 +68,7 @@ impl LlmError {
             } => true,
             Self::Waiting { wait, .. } => *wait > WAIT_MAX,
             Self::Transient(_) | Self::RateLimited { .. } => {
-                is_last || self.retry_after().is_some_and(|wait| wait > WAIT_MAX)
+                is_last || self.outage().is_some() || self.retry_after().is_some_and(|wait| wait > WAIT_MAX)
             }
             Self::ContextOverflow(_) | Self::Truncated => false,
         }
@@ -91,6 +91,10 @@ mod tests {
             message: String::new(),
         };
         let words = String::new;
+        let outage = Fault {
+            outage: Some(Duration::from_secs(30)),
+            ..Fault::new(Cause::Network, "")
+        };
         for (error, at_once, at_last) in [
             (LlmError::Refused(words()), true, true),
             (LlmError::Auth(words()), true, true),
@@ -102,6 +106,7 @@ mod tests {
             (limited(5), false, true),
             (limited(60), true, true),
             (LlmError::Transient(Fault::new(Cause::Network, "")), false, true),
+            (LlmError::Transient(outage), true, true),
             (LlmError::ContextOverflow(words()), false, false),
             (LlmError::Truncated, false, false),
         ] {

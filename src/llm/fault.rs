@@ -85,6 +85,7 @@ pub(super) fn refused(reply: &HttpReply, status: u16, discreet: Discreet<'_>) ->
         Trouble::Passing(cause) => LlmError::Transient(Fault {
             cause,
             retry_after,
+            outage: None,
             message,
         }),
         Trouble::Request => LlmError::Permanent(message),

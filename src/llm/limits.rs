@@ -62,7 +62,10 @@ impl Limited {
 
     async fn reserve(&self, request: &ModelRequest) -> Result<u64, LlmError> {
         let (now, tokens) = (self.clock.now(), estimate(request));
-        let reserved = self.shared().minute.reserve(now, tokens, WAIT_MS_MAX);
+        let reserved = self
+            .shared()
+            .minute
+            .reserve(now, tokens, request.agent.as_ref(), WAIT_MS_MAX);
         let reserved = reserved.map_err(|wait_ms| LlmError::Waiting {
             wait: span(wait_ms),
             why: Wait::Rate,

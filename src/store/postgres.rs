@@ -5,18 +5,24 @@
 
 mod schema;
 
-use std::{str::FromStr, time::Duration};
+use std::{ops::Range, str::FromStr, time::Duration};
 
 use futures::future::BoxFuture;
 use sqlx::{
     PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
+use tokio::sync::Mutex;
 
 use super::{
-    StoreResult,
-    sql::{Connection, Lock, agent, query, sql},
+    ClaimRequest, StoreResult,
+    sql::{
+        Connection, Lock, agent, query,
+        queue::{self, TOKENS_RESERVED},
+        sql,
+    },
 };
+use crate::domain::work::Lease;
 
 /// How a database is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +54,8 @@ pub enum Clock {
 pub(super) struct Postgres {
     pool: PgPool,
     clock: Clock,
+    /// Tokens that are reserved for this process and not given out.
+    tokens: Mutex<Range<i64>>,
 }
 
 impl Postgres {
@@ -58,6 +66,7 @@ impl Postgres {
         Ok(Self {
             pool,
             clock: settings.clock,
+            tokens: Mutex::new(0..0),
         })
     }
 
@@ -68,6 +77,7 @@ impl Postgres {
         Ok(Self {
             pool,
             clock: settings.clock,
+            tokens: Mutex::new(0..0),
         })
     }
 
@@ -90,6 +100,31 @@ impl Postgres {
         let outcome = work(&mut tx).await?;
         tx.commit().await?;
         Ok(outcome)
+    }
+
+    /// Leases what is due, in one statement that commits by itself.
+    pub(super) async fn claim(&self, claim: &ClaimRequest) -> StoreResult<Vec<Lease>> {
+        let mut connection = self.statement().await?;
+        let first = self.take_tokens(&mut connection, claim.limit).await?;
+        queue::claim_at_once(&mut connection, claim, first).await
+    }
+
+    /// The first of so many tokens, at most as many as are reserved at a time.
+    async fn take_tokens(&self, connection: &mut Connection, count: i64) -> StoreResult<i64> {
+        let count = count.clamp(1, TOKENS_RESERVED);
+        let mut tokens = self.tokens.lock().await;
+        if tokens.end - tokens.start < count {
+            let first = queue::reserve_tokens(connection).await?;
+            *tokens = first..first + TOKENS_RESERVED;
+        }
+        let first = tokens.start;
+        tokens.start += count;
+        Ok(first)
+    }
+
+    /// A connection for a single statement, which commits by itself.
+    pub(super) async fn statement(&self) -> StoreResult<Connection> {
+        Ok(Connection::from(self.pool.acquire().await?).judged_by(self.clock))
     }
 
     pub(super) async fn reader(&self) -> StoreResult<Connection> {

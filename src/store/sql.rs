@@ -19,7 +19,7 @@ mod hold;
 mod lineage;
 mod project;
 pub(super) mod query;
-mod queue;
+pub(super) mod queue;
 mod rebuild;
 pub(super) mod recall;
 mod recount;
@@ -320,6 +320,9 @@ impl Store for SqlStore {
     }
 
     async fn claim(&self, claim: ClaimRequest) -> StoreResult<Vec<Lease>> {
+        if let Some(postgres) = self.postgres() {
+            return postgres.claim(&claim).await;
+        }
         // An idle daemon polls: the look costs no write transaction while nothing is due.
         if !queue::is_any_due(&mut self.reader().await?, claim.now).await? {
             return Ok(Vec::new());
@@ -368,6 +371,12 @@ impl Store for SqlStore {
     }
 
     async fn settle(&self, lease: &Lease, settle: Settle) -> StoreResult<Completed> {
+        if let Some(postgres) = self.postgres()
+            && let Some(completed) =
+                complete::settle_at_once(&mut postgres.statement().await?, lease, &settle).await?
+        {
+            return Ok(completed);
+        }
         let lease = lease.clone();
         self.write(Lock::Agent(lease.agent.clone()), move |tx| {
             Box::pin(complete::settle(tx, lease, settle))

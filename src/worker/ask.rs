@@ -10,7 +10,7 @@ use crate::{
         agent::AgentId,
         price::Usage,
         reply::Answer,
-        spend::{Spent, day_start, next_day},
+        spend::{SpendLimit, Spent, day_start, next_day},
         summary::item::{ItemDraft, Origin},
     },
     llm::{ChatModel, LlmError, ModelAnswer, ModelRequest, Wait, offline::OFFLINE},
@@ -125,7 +125,7 @@ impl Worker {
     ) -> Result<Vec<ItemDraft>, CondenseError> {
         let Question { exchanges, asked, .. } = *question;
         let mut limits = self.settings.prompt;
-        let mut request = self.request(exchanges, limits);
+        let mut request = self.request(&hold.lease.agent, exchanges, limits);
         let mut answer = loop {
             match self.call(model, hold, &request, run).await {
                 // One exchange can't be divided, but it can be told in fewer words.
@@ -135,7 +135,7 @@ impl Worker {
                     let chars = request.prompt.user.len().min(limits.material_chars_max);
                     limits.material_chars_max = (chars / 2).max(MATERIAL_CHARS_MIN);
                     debug!(agent_id = %hold.lease.agent, chars = limits.material_chars_max, "update.material_halved");
-                    request = self.request(exchanges, limits);
+                    request = self.request(&hold.lease.agent, exchanges, limits);
                 }
                 answer => break answer?,
             }
@@ -209,6 +209,9 @@ impl Worker {
                 let class = reason(error.class());
                 let class = ProviderErrorClass::from_reason(class).unwrap_or(ProviderErrorClass::Server);
                 metrics.failed(model.provider(), model.model(), class, took);
+                if error.outage().is_some() {
+                    warn!(agent_id = %hold.lease.agent, provider = model.provider(), model = model.model(), %error, "llm.outage");
+                }
             }
         }
         if is_model {
@@ -237,11 +240,26 @@ impl Worker {
         };
         let limits = &self.settings.spend;
         let (by_agent, by_all) = (spending.agent.plus(so_far), spending.all.plus(so_far));
-        let limit = limits.used_up(&spending.settings, by_agent, by_all);
+        let limit = limits
+            .used_up(&spending.settings, by_agent, by_all)
+            .or_else(|| self.lacks_price(agent, limits.are_in_dollars(&spending.settings)));
         Ok(limit.map(|limit| Paused {
             limit,
             until: next_day(now),
         }))
+    }
+
+    /// Nothing is asked in the dark: under a limit in dollars every model that may be asked needs a price.
+    fn lacks_price(&self, agent: &AgentId, is_in_dollars: bool) -> Option<SpendLimit> {
+        let first = &self.parts.model;
+        let mut all = std::iter::once(first).chain(first.fallbacks());
+        let unpriced = all
+            .find(|model| {
+                origin(model.as_ref()) == Origin::Model && self.settings.prices.of(model.model()).is_none()
+            })
+            .filter(|_| is_in_dollars)?;
+        warn!(agent_id = %agent, model = unpriced.model(), cure = SpendLimit::Price.key(), "spend.price_needed");
+        Some(SpendLimit::Price)
     }
 
     fn bill(&self, model: &dyn ChatModel, tokens: ProviderTokens, run: &mut RunRecord) {

@@ -220,6 +220,8 @@ impl Worker {
             prompt: Prompt::for_operations(question, &self.nonce(), texts_max),
             transcripts: Vec::new(),
             output_tokens_max: self.settings.output_tokens_max,
+            // Who has to wait goes without.
+            agent: None,
         };
         let answer = self.call(self.parts.model.as_ref(), hold, &request, run).await?;
         let operations = parse_operations(&answer.text, &self.parts.redactor)?;

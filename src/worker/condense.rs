@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     domain::{
+        agent::AgentId,
         exchange::Exchange,
         message::Message,
         prompt::{Prompt, PromptLimits},
@@ -189,7 +190,12 @@ impl Worker {
         Ok(reply::parse_redacted(answer, asked, &self.parts.redactor)?.drafts)
     }
 
-    pub(super) fn request(&self, exchanges: &[StoredExchange], limits: PromptLimits) -> ModelRequest {
+    pub(super) fn request(
+        &self,
+        agent: &AgentId,
+        exchanges: &[StoredExchange],
+        limits: PromptLimits,
+    ) -> ModelRequest {
         let transcripts: Vec<Transcript> = exchanges
             .iter()
             .map(|stored| {
@@ -213,6 +219,7 @@ impl Worker {
             prompt: Prompt::new(&transcripts, &self.nonce(), limits),
             transcripts,
             output_tokens_max: self.settings.output_tokens_max,
+            agent: Some(agent.clone()),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::{
         time::Timestamp,
         work::Lease,
     },
-    llm::LlmError,
+    llm::{Fault, LlmError, Wait},
     store::{
         AttemptError, Completed, Failure, Fence, Material, MaterialLimits, Patch, RunRecord, Settle,
         StoreError, StoreResult, StoredExchange,
@@ -450,6 +450,11 @@ impl From<CondenseError> for Trouble {
             CondenseError::Paused(paused) => return Self::Waiting(Waiting::Paused(paused)),
             CondenseError::Llm(LlmError::Waiting { wait, why }) => {
                 return Self::Waiting(Waiting::Provider(wait, why));
+            }
+            CondenseError::Llm(LlmError::Transient(Fault {
+                outage: Some(wait), ..
+            })) => {
+                return Self::Waiting(Waiting::Provider(wait, Wait::Circuit));
             }
             error => error,
         };

@@ -143,6 +143,7 @@ fn request() -> ModelRequest {
         prompt: Prompt::new(&transcripts, "k3v9x2m7", PromptLimits::default()),
         transcripts: transcripts.to_vec(),
         output_tokens_max: 4_000,
+        agent: None,
     }
 }
 

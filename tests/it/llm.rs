@@ -56,6 +56,7 @@ fn request() -> ModelRequest {
         prompt: Prompt::new(&transcripts, "k3v9x2m7", PromptLimits::default()),
         transcripts,
         output_tokens_max: 2_000,
+        agent: None,
     }
 }
 

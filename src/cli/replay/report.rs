@@ -216,7 +216,7 @@ impl AgentOutcome {
         let history = self
             .history
             .as_ref()
-            .map(|view| render_text(view, output::width(), true));
+            .map(|view| render_text(view, output::width()));
         let nothing = "(no summary: nothing has left the window)".to_owned();
         let summary = if self.summary.is_empty() {
             nothing

@@ -4,6 +4,7 @@ use super::*;
 use crate::domain::{
     exchange::Headline,
     summary::fixtures::{any_text, exchange},
+    text::ascii,
     time::{HOUR_MS, MINUTE_MS},
 };
 
@@ -89,7 +90,7 @@ fn example() -> HistoryView {
 
 #[test]
 fn the_seeds_example() {
-    insta::assert_snapshot!(render_text(&example(), 78, true), @r"
+    insta::assert_snapshot!(render_text(&example(), 78), @r"
     recapd history ikigai-main               budget 90k · summary v17, 7.8k of 10k
 
       ARCHIVE · not sent to the model                         2 of 39 shown, --all
@@ -123,7 +124,7 @@ fn ascii_interrupted_over_budget_and_set_aside() {
     view.exchanges[2].exchange.state = ExchangeState::Interrupted;
     (view.first_exchange, view.window_tokens, view.summary) = (42, 91_000, None);
     (view.archived_total, view.window_total) = (2, 1);
-    insta::assert_snapshot!(render_text(&view, 70, false), @r"
+    insta::assert_snapshot!(ascii(&render_text(&view, 70)), @r"
     recapd history ikigai-main                 budget 90k - no summary yet
 
       ARCHIVE - not sent to the model
@@ -144,7 +145,7 @@ fn no_rule_while_nothing_has_left_and_no_share_without_a_budget() {
     view.exchanges.drain(..4);
     (view.first_exchange, view.archived_total, view.budget) = (1, 0, Budget::unlimited());
     view.window_total = 1;
-    insta::assert_snapshot!(render_text(&view, 78, true), @r"
+    insta::assert_snapshot!(render_text(&view, 78), @r"
     recapd history ikigai-main                no budget · summary v17, 7.8k of 10k
 
       WINDOW
@@ -235,7 +236,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn no_text_breaks_a_line_and_the_rule_has_its_place(
-        texts in prop::collection::vec((any_text(), any_text()), 1..8), boundary in 1_i64..9, width in 0_usize..160, unicode: bool,
+        texts in prop::collection::vec((any_text(), any_text()), 1..8), boundary in 1_i64..9, width in 0_usize..160,
     ) {
         let exchanges: Vec<HistoryExchange> = (1..)
             .zip(&texts)
@@ -246,9 +247,9 @@ proptest! {
         let mut view = example();
         view.exchanges = exchanges;
         (view.first_exchange, view.archived_total) = (boundary, i64::try_from(archived).unwrap());
-        let text = render_text(&view, width, unicode);
+        let text = render_text(&view, width);
         prop_assert!(!text.chars().any(|c| c.is_control() && c != '\n'));
-        prop_assert!(unicode || text.is_ascii());
+        prop_assert!(ascii(&text).is_ascii());
         let lines: Vec<&str> = text.lines().collect();
         let rule = lines.iter().position(|line| line.contains("the model sees from here"));
         let window_rows = usize::from(archived == count);

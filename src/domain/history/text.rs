@@ -25,9 +25,9 @@ const VOICE_WIDTH: usize = 11;
 /// Rule before its label.
 const RULE_LEAD: usize = 8;
 
-/// Renders `view` on lines of `width` columns, in box-drawing characters or, for a terminal without UTF-8, in ASCII.
-/// Without colour: whoever prints it may add that.
-pub fn render_text(view: &HistoryView, width: usize, unicode: bool) -> String {
+/// Renders `view` on lines of `width` columns, in box-drawing characters ([`ascii`](crate::domain::text::ascii) makes
+/// ASCII of them, as wide). Without colour: whoever prints it may add that.
+pub fn render_text(view: &HistoryView, width: usize) -> String {
     let width = width.max(WIDTH_MIN);
     let (archived, window): (Vec<_>, Vec<_>) =
         view.exchanges.iter().partition(|shown| view.is_archived(shown));
@@ -48,8 +48,7 @@ pub fn render_text(view: &HistoryView, width: usize, unicode: bool) -> String {
     }
     lines.extend(window.iter().flat_map(|shown| columns.lines(view, shown)));
     let lines: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
-    let text = lines.join("\n") + "\n";
-    if unicode { text } else { ascii(&text) }
+    lines.join("\n") + "\n"
 }
 
 /// The rule between archive and window: `──────── the model sees from here · 15.8k of 90k tokens · 18% ────`.
@@ -213,18 +212,4 @@ fn padded(text: &str, width: usize) -> String {
 
 fn columns_of(text: &str) -> usize {
     text.graphemes(true).count()
-}
-
-/// For a terminal without UTF-8: same width for our own marks, a question mark for what it can't show anyway.
-fn ascii(text: &str) -> String {
-    text.graphemes(true)
-        .map(|grapheme| match grapheme {
-            "─" | "·" | "–" => "-",
-            "├" => "|",
-            "└" => "`",
-            "…" => "~",
-            grapheme if grapheme.is_ascii() => grapheme,
-            _ => "?",
-        })
-        .collect()
 }

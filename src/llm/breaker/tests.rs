@@ -5,7 +5,7 @@ use crate::{
     clock::ManualClock,
     domain::{prompt::Prompt, reply},
     llm::{
-        Cause, Fault,
+        Cause,
         fixtures::{Answer, Told},
     },
 };
@@ -15,6 +15,14 @@ fn down() -> Answer {
         Cause::Network,
         "connection reset",
     )))
+}
+
+/// The same failure, after which the provider is left alone.
+fn outage(wait_s: u64) -> Answer {
+    Err(LlmError::Transient(Fault {
+        outage: Some(Duration::from_secs(wait_s)),
+        ..Fault::new(Cause::Network, "connection reset")
+    }))
 }
 
 #[tokio::test]
@@ -43,16 +51,18 @@ async fn a_failing_provider_is_left_alone_and_asked_again() {
         },
         transcripts: Vec::new(),
         output_tokens_max: 1,
+        agent: None,
     };
     let ask = async || breaker.answer(&request).await;
     let rests = |wait_s| LlmError::Waiting {
         wait: Duration::from_secs(wait_s),
         why: Wait::Circuit,
     };
-    assert_eq!((ask().await, ask().await), (down(), down()));
+    assert_eq!(ask().await, down());
+    assert_eq!(ask().await, outage(30));
     assert_eq!(ask().await, Err(rests(30)));
     clock.advance_ms(30_000);
-    assert_eq!(ask().await, down());
+    assert_eq!(ask().await, outage(60));
     assert_eq!(ask().await, Err(rests(60)));
     clock.advance_ms(60_000);
     assert_eq!(ask().await, Ok(ModelAnswer::default()));
@@ -113,6 +123,7 @@ async fn a_probe_that_is_given_up_makes_way_for_the_next() {
         },
         transcripts: Vec::new(),
         output_tokens_max: 1,
+        agent: None,
     };
     assert!(breaker.answer(&request).await.is_err());
     clock.advance_ms(30_000);

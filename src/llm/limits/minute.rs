@@ -1,10 +1,22 @@
 //! The calls of the last minute: when the next one may be made.
 //!
 //! A sliding window and no bucket: in whatever 60 seconds a provider counts, no more calls fall than it allows.
+//!
+//! Who is sent away to wait has a turn. What comes later goes before it only if that delays nobody who waits, so that a
+//! big call isn't kept out by small ones for ever.
 
 use std::collections::VecDeque;
 
-use crate::domain::time::{DAY_MS, MINUTE_MS, Timestamp};
+use crate::domain::{
+    agent::AgentId,
+    time::{DAY_MS, MINUTE_MS, Timestamp},
+};
+
+/// The most turns that are kept. Beyond it calls wait without one.
+const TURNS_MAX: usize = 64;
+/// How long a turn is kept for who doesn't come back in time: updates that wait come back a quarter later at most, and
+/// then stand in the queue.
+const TURN_KEPT_MS: i64 = MINUTE_MS;
 
 /// How much may be asked in a minute; 0 is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,16 +32,27 @@ pub struct MinuteLimits {
 pub(super) struct Minute {
     limits: MinuteLimits,
     calls: VecDeque<Call>,
+    /// Those who wait, the first one first.
+    turns: VecDeque<Turn>,
     last_id: u64,
     /// The provider said so.
     not_before: Timestamp,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Call {
     id: u64,
     at: Timestamp,
     tokens: i64,
+}
+
+/// A call that was sent away.
+#[derive(Debug)]
+struct Turn {
+    agent: AgentId,
+    tokens: i64,
+    asked_at: Timestamp,
+    until: Timestamp,
 }
 
 /// A call that may be made.
@@ -46,18 +69,33 @@ impl Minute {
         Self {
             limits,
             calls: VecDeque::new(),
+            turns: VecDeque::new(),
             last_id: 0,
             not_before: Timestamp(0),
         }
     }
 
     /// Reserves a call of some `tokens`; or says how long to wait if that is longer than `wait_ms_max`, and reserves
-    /// nothing. A call bigger than the limit alone has a minute to itself.
-    pub(super) fn reserve(&mut self, now: Timestamp, tokens: i64, wait_ms_max: i64) -> Result<Reserved, i64> {
+    /// nothing, but keeps the turn of the `agent` that will come back. A call bigger than the limit alone has a minute
+    /// to itself.
+    pub(super) fn reserve(
+        &mut self,
+        now: Timestamp,
+        tokens: i64,
+        agent: Option<&AgentId>,
+        wait_ms_max: i64,
+    ) -> Result<Reserved, i64> {
         self.forget(now, wait_ms_max);
-        let at = self.earliest(now, tokens);
+        let turn = self.turns.iter().position(|turn| Some(&turn.agent) == agent);
+        let ahead = turn.unwrap_or(self.turns.len());
+        let (at, is_before_all) = self.in_turn(now, tokens, ahead);
         let wait_ms = at.since_ms(now);
+        if let Some(turn) = turn {
+            self.turns.remove(turn);
+        }
         if wait_ms > wait_ms_max {
+            let place = if is_before_all { 0 } else { ahead };
+            self.keep_turn(place, agent, tokens, [now, at]);
             return Err(wait_ms);
         }
         self.last_id += 1;
@@ -97,17 +135,64 @@ impl Minute {
             self.calls.pop_front();
         }
         self.not_before = self.not_before.min(now.plus_ms(DAY_MS));
+        self.turns
+            .retain(|turn| turn.asked_at <= now && now <= turn.until);
     }
 
-    fn earliest(&self, now: Timestamp, tokens: i64) -> Timestamp {
-        let newest = self.calls.back().map_or(now, |call| call.at);
+    fn keep_turn(
+        &mut self,
+        place: usize,
+        agent: Option<&AgentId>,
+        tokens: i64,
+        [asked_at, at]: [Timestamp; 2],
+    ) {
+        let Some(agent) = agent.filter(|_| self.turns.len() < TURNS_MAX) else {
+            return;
+        };
+        let turn = Turn {
+            agent: agent.clone(),
+            tokens,
+            asked_at,
+            until: at.plus_ms(TURN_KEPT_MS),
+        };
+        self.turns.insert(place, turn);
+    }
+
+    /// When a call may be made that has so many turns `ahead` of it, and whether it is made before all of them, because
+    /// that delays none.
+    fn in_turn(&self, now: Timestamp, tokens: i64, ahead: usize) -> (Timestamp, bool) {
+        let at = self.earliest(&self.calls, now, tokens);
+        let mut calls = self.calls.clone();
+        let planned = self.plan(&mut calls, now, ahead);
+        let after = self.earliest(&calls, now, tokens);
+        calls.clone_from(&self.calls);
+        calls.push_back(Call { id: 0, at, tokens });
+        if self.plan(&mut calls, now, ahead) == planned {
+            (at, true)
+        } else {
+            (after, false)
+        }
+    }
+
+    /// Adds the first `count` turns to `calls`, each as early as it may be; and says when.
+    fn plan(&self, calls: &mut VecDeque<Call>, now: Timestamp, count: usize) -> Vec<Timestamp> {
+        let mut planned = Vec::with_capacity(count);
+        for turn in self.turns.iter().take(count) {
+            let (at, tokens) = (self.earliest(calls, now, turn.tokens), turn.tokens);
+            calls.push_back(Call { id: 0, at, tokens });
+            planned.push(at);
+        }
+        planned
+    }
+
+    fn earliest(&self, calls: &VecDeque<Call>, now: Timestamp, tokens: i64) -> Timestamp {
+        let newest = calls.back().map_or(now, |call| call.at);
         let mut at = now.max(newest).max(self.not_before);
-        let mut requests = i64::try_from(self.calls.len()).unwrap_or(i64::MAX);
-        let mut used = self
-            .calls
+        let mut requests = i64::try_from(calls.len()).unwrap_or(i64::MAX);
+        let mut used = calls
             .iter()
             .fold(0_i64, |sum, call| sum.saturating_add(call.tokens));
-        for call in &self.calls {
+        for call in calls {
             let is_gone = at.since_ms(call.at) >= MINUTE_MS;
             if !is_gone && self.fits(requests, used, tokens) {
                 break;
@@ -142,7 +227,13 @@ mod tests {
     }
 
     fn wait(minute: &mut Minute, at_ms: i64, tokens: i64) -> Result<i64, i64> {
-        let reserved = minute.reserve(Timestamp(at_ms), tokens, WAIT_MS_MAX);
+        let reserved = minute.reserve(Timestamp(at_ms), tokens, None, WAIT_MS_MAX);
+        reserved.map(|reserved| reserved.wait_ms)
+    }
+
+    fn wait_of(minute: &mut Minute, agent: &str, at_ms: i64, tokens: i64) -> Result<i64, i64> {
+        let agent = AgentId::slug(agent);
+        let reserved = minute.reserve(Timestamp(at_ms), tokens, Some(&agent), WAIT_MS_MAX);
         reserved.map(|reserved| reserved.wait_ms)
     }
 
@@ -181,7 +272,7 @@ mod tests {
     #[test]
     fn a_reservation_is_corrected_by_what_the_call_took() {
         let mut calls = minute(0, 1_000);
-        let first = calls.reserve(Timestamp(0), 900, WAIT_MS_MAX).unwrap();
+        let first = calls.reserve(Timestamp(0), 900, None, WAIT_MS_MAX).unwrap();
         assert_eq!(wait(&mut calls, 1_000, 500), Err(59_000));
         calls.correct(first.id, 300);
         assert_eq!(wait(&mut calls, 1_000, 500), Ok(0));
@@ -206,7 +297,73 @@ mod tests {
         );
     }
 
+    /// A small call every ten seconds, of 150 tokens, never leaves room for a big one by itself.
+    #[test]
+    fn a_big_call_has_its_turn_among_small_ones() {
+        let mut calls = minute(0, 1_000);
+        for at_s in 0..6 {
+            assert_eq!(wait(&mut calls, at_s * 10_000, 150), Ok(0));
+        }
+        assert_eq!(wait_of(&mut calls, "big", 55_000, 900), Err(55_000));
+        assert_eq!(
+            wait_of(&mut calls, "small", 60_000, 150),
+            Err(110_000),
+            "behind the big one"
+        );
+        assert_eq!(
+            wait_of(&mut calls, "smaller", 60_000, 50),
+            Ok(0),
+            "it delays nobody"
+        );
+        assert_eq!(wait_of(&mut calls, "big", 110_000, 900), Ok(0));
+        assert_eq!(wait_of(&mut calls, "small", 110_001, 150), Err(59_999));
+        assert_eq!(wait_of(&mut calls, "small", 170_000, 150), Ok(0));
+        assert!(calls.turns.is_empty());
+    }
+
+    #[test]
+    fn a_turn_is_kept_for_a_minute_and_not_for_everybody() {
+        let mut calls = minute(1, 0);
+        assert_eq!(wait(&mut calls, 0, 1), Ok(0));
+        assert_eq!(wait_of(&mut calls, "gone", 1_000, 1), Err(59_000));
+        assert_eq!(wait(&mut calls, 60_000, 1), Err(60_000));
+        assert_eq!(wait(&mut calls, 60_000 + TURN_KEPT_MS, 1), Err(60_000));
+        assert_eq!(wait(&mut calls, 60_001 + TURN_KEPT_MS, 1), Ok(0));
+
+        for agent in 0..2 * TURNS_MAX {
+            wait_of(&mut calls, &agent.to_string(), 130_000, 1).unwrap_err();
+        }
+        assert_eq!(calls.turns.len(), TURNS_MAX);
+        assert_eq!(
+            wait(&mut calls, 0, 1),
+            Ok(0),
+            "a clock turned back ends all turns"
+        );
+    }
+
     proptest! {
+        /// Whatever comes meanwhile, who comes back when told to goes then.
+        #[test]
+        fn a_wait_that_was_told_is_kept(
+            newcomers in prop::collection::vec((0_i64..15_000, 1_i64..1_200), 1..60),
+        ) {
+            let mut minute = minute(9, 1_000);
+            let (mut coming, mut now) = (std::collections::BTreeMap::new(), 0);
+            for (n, (pause_ms, tokens)) in newcomers.into_iter().enumerate() {
+                now += pause_ms;
+                coming.insert((now, 1, n), tokens);
+            }
+            while let Some(((now, is_new, n), tokens)) = coming.pop_first() {
+                match wait_of(&mut minute, &n.to_string(), now, tokens) {
+                    Err(wait_ms) => {
+                        prop_assert!(is_new == 1, "sent away twice, for {wait_ms} ms more");
+                        coming.insert((now + wait_ms, 0, n), tokens);
+                    }
+                    Ok(wait_ms) => prop_assert!(is_new == 1 || wait_ms == 0),
+                }
+            }
+        }
+
         #[test]
         fn no_minute_holds_more_than_it_may(
             calls in prop::collection::vec((0_i64..20_000, 1_i64..400), 1..200),

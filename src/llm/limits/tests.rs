@@ -16,6 +16,7 @@ fn request() -> ModelRequest {
         },
         transcripts: Vec::new(),
         output_tokens_max: 300,
+        agent: None,
     }
 }
 

@@ -275,6 +275,7 @@ async fn the_model_answers_with_the_json_of_its_items_and_costs_nothing() {
         },
         transcripts: library_desk(),
         output_tokens_max: 1,
+        agent: None,
     };
     let answer = OfflineModel.answer(&request).await.unwrap();
     assert_eq!((answer.input_tokens, answer.output_tokens), (0, 0));

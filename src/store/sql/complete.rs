@@ -394,6 +394,37 @@ async fn rearm(tx: &mut Connection, lease: &Lease, wait_ms: i64, now: Timestamp)
     }
 }
 
+/// As [`settle`], where nothing was pending, in one statement. None if there is more to it.
+///
+/// It needs no lock: whoever moves the boundary forward moves the wake counter in the same transaction, and whoever takes
+/// something back takes the lease.
+pub(super) async fn settle_at_once(
+    connection: &mut Connection,
+    lease: &Lease,
+    settle: &Settle,
+) -> StoreResult<Option<Completed>> {
+    if settle.lo != settle.hi {
+        return Ok(None);
+    }
+    let sql = sql!(
+        "-- postgres/complete.settle\nDELETE FROM summary_update_queue q USING summaries s, agents a WHERE q.agent_id = $1 \
+         AND q.lease_token = $2 AND q.wake_seq = $3 AND s.agent_id = q.agent_id AND s.held_version IS NULL AND a.agent_id = q.agent_id AND a.summarized_through = $4 AND a.first_exchange = $4 + 1 \
+         RETURNING s.version"
+    );
+    let found = query(sql)
+        .bind(lease.agent.as_str())
+        .bind(lease.token)
+        .bind(lease.claimed_wake)
+        .bind(settle.hi)
+        .fetch_optional(connection)
+        .await?;
+    let Some(row) = found else { return Ok(None) };
+    Ok(Some(Completed {
+        version: row.try_get(0)?,
+        rearmed: false,
+    }))
+}
+
 /// Finishes a lease with nothing to write. Only set-aside exchanges may lie between the watermarks.
 pub(super) async fn settle(tx: &mut Connection, lease: Lease, settle: Settle) -> StoreResult<Completed> {
     guard_lease(tx, &lease).await?;

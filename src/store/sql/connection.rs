@@ -65,6 +65,11 @@ impl Connection {
         Self { clock, ..self }
     }
 
+    /// The caller's time where it judges leases and backoffs; none where the database's does.
+    pub(in crate::store) fn judging(&self, callers: Timestamp) -> Option<Timestamp> {
+        (self.clock == Clock::Caller).then_some(callers)
+    }
+
     /// What time it is by the clock that judges leases and backoffs: the database's where many daemons share it, else the
     /// caller's. The same during a transaction.
     pub(in crate::store) async fn now(&mut self, callers: Timestamp) -> Result<Timestamp, sqlx::Error> {

@@ -95,6 +95,14 @@ impl SqlStore {
         }
     }
 
+    /// PostgreSQL, if it is that: for what costs less there in a form of its own.
+    pub(super) fn postgres(&self) -> Option<&Postgres> {
+        match &self.database {
+            Database::Sqlite(_) => None,
+            Database::Postgres(postgres) => Some(postgres),
+        }
+    }
+
     /// A connection for a single statement that reads.
     pub(super) async fn reader(&self) -> StoreResult<Connection> {
         match &self.database {

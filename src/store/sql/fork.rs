@@ -200,7 +200,7 @@ async fn copy_document(
     let items = sql!(
         "-- sql/fork.items\nINSERT INTO summary_items (agent_id, item, added_version, importance, origin, \
                  provisional, started_at, ended_at, source_tokens, text, brief, gist, pinned, source_agent_id, source_item) \
-                 SELECT $2, item, 1, importance, origin, 0, started_at, ended_at, source_tokens, text, brief, gist, \
+                 SELECT $2, item, 1, importance, origin, {false}, started_at, ended_at, source_tokens, text, brief, gist, \
                  pinned, coalesce(source_agent_id, agent_id), source_item FROM summary_items \
                  WHERE agent_id = $1 AND removed_version IS NULL AND dropped_version IS NULL"
     );

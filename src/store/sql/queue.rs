@@ -1,6 +1,6 @@
 //! The queue: one row per agent, one column that says when it may be claimed.
 
-use crate::store::sql::{Connection, Row, query, sql, statement::Dialect};
+use crate::store::sql::{Connection, Row, query, sql};
 
 use super::{
     super::{
@@ -106,16 +106,9 @@ pub(super) async fn is_any_due(connection: &mut Connection, now: Timestamp) -> S
 }
 
 /// Leases what is due, first what is due first. Each row gets a fencing token of its own.
+///
+/// With one writer, row by row.
 pub(super) async fn claim(tx: &mut Connection, claim: ClaimRequest) -> StoreResult<Vec<Lease>> {
-    let now = tx.now(claim.now).await?;
-    match tx.dialect() {
-        Dialect::Sqlite => claim_in_turn(tx, &claim, now).await,
-        Dialect::Postgres => claim_at_once(tx, &claim, now).await,
-    }
-}
-
-/// With one writer: row by row.
-async fn claim_in_turn(tx: &mut Connection, claim: &ClaimRequest, now: Timestamp) -> StoreResult<Vec<Lease>> {
     let due = sql!(
         "-- sqlite/queue.next_due\nSELECT agent_id, visible_at FROM summary_update_queue \
                WHERE parked_at IS NULL AND visible_at <= $1 ORDER BY due_at, visible_at, agent_id LIMIT 1"
@@ -126,7 +119,7 @@ async fn claim_in_turn(tx: &mut Connection, claim: &ClaimRequest, now: Timestamp
                crashes = crashes + (lease_token IS NOT NULL), paused_until = NULL, paused_for = NULL \
                WHERE agent_id = $1 RETURNING agent_id, lease_token, claimed_wake, attempts, crashes, reasons, $6"
     );
-    let mut leases = Vec::new();
+    let (now, mut leases) = (claim.now, Vec::new());
     for _ in 0..claim.limit {
         let Some(row) = query(due).bind(now).fetch_optional(&mut *tx).await? else {
             break;
@@ -146,33 +139,52 @@ async fn claim_in_turn(tx: &mut Connection, claim: &ClaimRequest, now: Timestamp
     Ok(leases)
 }
 
-/// With many writers: all in one statement, past the rows that others are taking.
-async fn claim_at_once(tx: &mut Connection, claim: &ClaimRequest, now: Timestamp) -> StoreResult<Vec<Lease>> {
+/// As [`claim`], with many writers: all in one statement, past the rows that others are taking, with the tokens from
+/// `first_token` on.
+///
+/// It doesn't wait for the disk: what a crash of the server undoes is a lease, and its row can be claimed again. So the
+/// tokens are of a block that is on the disk ([`reserve_tokens`]), or one could be given twice.
+pub(in crate::store) async fn claim_at_once(
+    connection: &mut Connection,
+    claim: &ClaimRequest,
+    first_token: i64,
+) -> StoreResult<Vec<Lease>> {
     let sql = sql!(
         "-- postgres/queue.claim\nWITH due AS MATERIALIZED (SELECT agent_id, visible_at, due_at \
-               FROM summary_update_queue WHERE parked_at IS NULL AND visible_at <= $1 \
-               ORDER BY due_at, visible_at, agent_id LIMIT $2 FOR UPDATE SKIP LOCKED) \
-               UPDATE summary_update_queue q SET lease_token = nextval('lease_token'), lease_owner = $3, \
-               leased_at = $1, visible_at = $4, claimed_wake = q.wake_seq, attempts = q.attempts + 1, deferred_at = NULL, \
+               FROM summary_update_queue WHERE parked_at IS NULL AND visible_at <= coalesce($1, now()) \
+               ORDER BY due_at, visible_at, agent_id LIMIT $2 FOR UPDATE SKIP LOCKED), \
+               numbered AS (SELECT d.*, row_number() OVER (ORDER BY due_at, visible_at, agent_id) AS number FROM due d) \
+               UPDATE summary_update_queue q SET lease_token = $5 - 1 + n.number, lease_owner = $3, \
+               leased_at = coalesce($1, now()), visible_at = coalesce($1, now()) + $4 * interval '1 millisecond', \
+               claimed_wake = q.wake_seq, attempts = q.attempts + 1, deferred_at = NULL, \
                crashes = q.crashes + CASE WHEN q.lease_token IS NULL THEN 0 ELSE 1 END, paused_until = NULL, \
-               paused_for = NULL FROM due WHERE q.agent_id = due.agent_id RETURNING q.agent_id, q.lease_token, \
-               q.claimed_wake, q.attempts, q.crashes, q.reasons, due.visible_at, due.due_at"
+               paused_for = NULL FROM numbered n WHERE q.agent_id = n.agent_id RETURNING q.agent_id, q.lease_token, \
+               q.claimed_wake, q.attempts, q.crashes, q.reasons, n.visible_at, \
+               set_config('synchronous_commit', 'off', true)"
     );
     let found = query(sql)
-        .bind(now)
-        .bind(i64::try_from(claim.limit).unwrap_or(i64::MAX))
+        .bind(connection.judging(claim.now))
+        .bind(claim.limit.min(TOKENS_RESERVED))
         .bind(claim.owner.as_str())
-        .bind(now.plus_ms(claim.lease_ms))
-        .fetch_all(tx)
+        .bind(claim.lease_ms)
+        .bind(first_token)
+        .fetch_all(connection)
         .await?;
-    let mut leases = Vec::with_capacity(found.len());
-    for row in &found {
-        leases.push((row.try_get::<Timestamp>(7)?, read_lease(row)?));
-    }
-    leases.sort_by(|(due, lease), (other_due, other)| {
-        (due, lease.ready_at, &lease.agent).cmp(&(other_due, other.ready_at, &other.agent))
-    });
-    Ok(leases.into_iter().map(|(_, lease)| lease).collect())
+    let mut leases = found
+        .iter()
+        .map(read_lease)
+        .collect::<StoreResult<Vec<Lease>>>()?;
+    leases.sort_by_key(|lease| lease.token);
+    Ok(leases)
+}
+
+/// The tokens that one step of PostgreSQL's sequence stands for.
+pub(in crate::store) const TOKENS_RESERVED: i64 = 1_000;
+
+/// The first of a block of tokens that nobody else has, nor ever had.
+pub(in crate::store) async fn reserve_tokens(connection: &mut Connection) -> StoreResult<i64> {
+    let sql = sql!("-- postgres/queue.reserve_tokens\nSELECT nextval('lease_token')");
+    Ok(query(sql).fetch_one(connection).await?.try_get(0)?)
 }
 
 fn read_lease(row: &Row) -> StoreResult<Lease> {

@@ -183,7 +183,7 @@ pub(crate) async fn evictions_are_recorded(db: &dyn Backend) {
     assert_eq!(outcome.evictions, [left(1), left(2)]);
     let more = db.store().append(append(&a, turns(4..=4))).await.unwrap();
     assert_eq!(more.evictions, [left(3)]);
-    let recorded = "SELECT sum(eviction * 1000 + from_exchange * 100 + through_exchange * 10) + sum(tokens) FROM evictions";
+    let recorded = "SELECT CAST(sum(eviction * 1000 + from_exchange * 100 + through_exchange * 10 + tokens) AS bigint) FROM evictions";
     assert_eq!(db.number(recorded).await, Some(1110 + 2220 + 3330 + 300));
     let query = recapd::store::ExchangeQuery {
         from: 1,

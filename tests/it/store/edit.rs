@@ -192,13 +192,15 @@ pub(crate) async fn a_pin_keeps_an_item_in_the_document(db: &dyn Backend) {
 pub(crate) async fn what_cannot_be_edited_is_refused(db: &dyn Backend) {
     with_pending(db, "a", 1).await;
     update(db, "a", 9).await;
-    db.raw(&format!(
-        "INSERT INTO summary_items SELECT agent_id, value, added_version, removed_version, 1, importance, origin, \
-         provisional, started_at, ended_at, source_tokens, text, brief, gist, source_agent_id, 1, source_item \
-         FROM summary_items JOIN json_each('[{}]') WHERE item = 1",
-        (0..ITEM_PINS_MAX).map(|n| (n + 100).to_string()).collect::<Vec<_>>().join(",")
-    ))
-    .await;
+    for item in (100_i64..).take(ITEM_PINS_MAX.try_into().unwrap()) {
+        db.raw(&format!(
+            "INSERT INTO summary_items (agent_id, item, added_version, importance, origin, provisional, started_at, \
+             ended_at, source_tokens, text, brief, gist, pinned) SELECT agent_id, {item}, added_version, importance, \
+             origin, provisional, started_at, ended_at, source_tokens, text, brief, gist, true FROM summary_items \
+             WHERE item = 1"
+        ))
+        .await;
+    }
     let before = db.dump(&TABLES).await;
     let pin = || json!({"pinned": true});
     assert!(matches!(

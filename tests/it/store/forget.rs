@@ -182,9 +182,11 @@ pub(crate) async fn the_rest_is_summarised_again(db: &dyn Backend) {
     summarise(db, &agent("a")).await;
     assert_eq!(db.number(provisional).await, Some(0));
     let told = db
-        .text("SELECT group_concat(text) FROM summary_items WHERE agent_id = 'a' AND removed_version IS NULL")
-        .await
-        .unwrap();
+        .texts(
+            "SELECT text FROM summary_items WHERE agent_id = 'a' AND removed_version IS NULL",
+            " ",
+        )
+        .await;
     for words in ["Text of exchange 1", "Text of exchange 3", "(forgotten)"] {
         assert!(told.contains(words), "{told}");
     }

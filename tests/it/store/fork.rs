@@ -92,12 +92,9 @@ pub(crate) async fn a_child_begins_where_its_parent_stands(db: &dyn Backend) {
     );
     assert_eq!(child.ledger.window_tokens(), parent.ledger.window_tokens());
     assert_eq!((child.version, child.budget_tokens), (1, parent.budget_tokens));
-    let numbers = "SELECT group_concat(exchange || ' ' || tokens_before || ' ' || source_agent_id, '; ') FROM exchange_log \
-                   WHERE agent_id = 'b'";
-    assert_eq!(
-        db.text(numbers).await.as_deref(),
-        Some("0 0 a; 4 0 a; 5 100 a; 6 200 a")
-    );
+    let numbers = "SELECT exchange || ' ' || tokens_before || ' ' || source_agent_id FROM exchange_log \
+                   WHERE agent_id = 'b' ORDER BY exchange";
+    assert_eq!(db.texts(numbers, "; ").await, "0 0 a; 4 0 a; 5 100 a; 6 200 a");
     assert_eq!(
         db.number("SELECT count(*) FROM message_log WHERE agent_id = 'b'")
             .await,

@@ -51,10 +51,10 @@ async fn say_within(db: &dyn Backend, turns: i64, messages: Vec<Prepared>) -> Ap
 
 /// All exchanges as `number role from-to after tokens`, those set aside in brackets.
 async fn told(db: &dyn Backend) -> String {
-    let sql = "SELECT group_concat(CASE WHEN set_aside_at IS NULL THEN row ELSE '(' || row || ')' END, '; ') FROM \
-               (SELECT set_aside_at, '#' || exchange || ' ' || role || ' ' || first_seq || '-' || last_seq || ' after ' \
-               || tokens_before AS row FROM exchange_log ORDER BY exchange)";
-    db.text(sql).await.unwrap()
+    let sql = "SELECT CASE WHEN e.set_aside_at IS NULL THEN e.told ELSE '(' || e.told || ')' END FROM \
+               (SELECT set_aside_at, exchange, '#' || exchange || ' ' || role || ' ' || first_seq || '-' || last_seq \
+               || ' after ' || tokens_before AS told FROM exchange_log) e ORDER BY e.exchange";
+    db.texts(sql, "; ").await
 }
 
 /// First exchange of the window and last one covered.
@@ -78,11 +78,8 @@ pub(crate) async fn a_clear_closes_the_session(db: &dyn Backend) {
     // What was cleared is urgent: it is in neither window nor summary.
     let lease = the_lease(db, minute(0)).await;
     assert_eq!(lease.trigger(), "session_end");
-    let sessions = "SELECT group_concat(session || ' from ' || first_exchange || ' ' || coalesce(end_reason, 'runs'), '; ') FROM sessions";
-    assert_eq!(
-        db.text(sessions).await.as_deref(),
-        Some("1 from 1 clear; 2 from 3 runs")
-    );
+    let sessions = "SELECT session || ' from ' || first_exchange || ' ' || coalesce(end_reason, 'runs') FROM sessions ORDER BY session";
+    assert_eq!(db.texts(sessions, "; ").await, "1 from 1 clear; 2 from 3 runs");
     let report = clean(db, &agent("a")).await;
     assert_eq!((report.pending, report.in_window), (2, 0));
 

@@ -91,10 +91,10 @@ pub(super) async fn state(db: &dyn Backend, name: &str) -> String {
         ),
     ] {
         let sql = format!(
-            "SELECT json_group_array(row) FROM (SELECT json_array({columns}) AS row FROM {table} \
-             WHERE agent_id = '{name}' ORDER BY {order})"
+            "SELECT CAST({}({columns}) AS text) FROM {table} WHERE agent_id = '{name}' ORDER BY {order}",
+            db.json_array()
         );
-        state.push(format!("{table} {}", db.text(&sql).await.unwrap_or_default()));
+        state.push(format!("{table} {}", db.texts(&sql, ",").await));
     }
     state.join("\n")
 }

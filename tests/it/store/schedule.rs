@@ -65,7 +65,8 @@ pub(crate) async fn aged_documents_are_enqueued(db: &dyn Backend) {
         "those with a row are woken"
     );
     assert_eq!(
-        db.number("SELECT sum(wake_seq) FROM summary_update_queue").await,
+        db.number("SELECT CAST(sum(wake_seq) AS bigint) FROM summary_update_queue")
+            .await,
         Some(5)
     );
     let leases = store.claim(claim("daemon", 9, due)).await.unwrap();

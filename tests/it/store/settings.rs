@@ -534,7 +534,7 @@ async fn live_with_budgets(
         assert!(outcome.first_exchange >= floor, "{context}");
         assert_eq!(db.store().verify(agent).await.unwrap().breaches, [], "{context}");
         let pending = outcome.first_exchange - 1 - outcome.summarized_through;
-        let sql = "SELECT (pending_since IS NOT NULL) + (SELECT count(*) FROM summary_update_queue q \
+        let sql = "SELECT CASE WHEN pending_since IS NULL THEN 0 ELSE 1 END + (SELECT count(*) FROM summary_update_queue q \
                    WHERE q.agent_id = a.agent_id) FROM agents a WHERE agent_id = ";
         let signs = db.number(&format!("{sql}'{agent}'")).await;
         assert!(

@@ -69,8 +69,7 @@ pub(crate) async fn a_postponed_update_burns_no_attempt(db: &dyn Backend) {
         .postpone(&lease, postponement(now, None, paid(now, 2, Some(7))))
         .await
         .unwrap();
-    let superseded =
-        "SELECT sum(model_calls) FROM update_runs WHERE outcome = 'superseded' AND cost_microusd = 7";
+    let superseded = "SELECT CAST(sum(model_calls) AS bigint) FROM update_runs WHERE outcome = 'superseded' AND cost_microusd = 7";
     assert_eq!(db.number(superseded).await, Some(2), "what it cost is kept");
 }
 

@@ -248,19 +248,19 @@ pub(crate) async fn a_broken_chain_of_versions_is_found(db: &dyn Backend) {
 }
 
 pub(crate) async fn falsified_items_are_found(db: &dyn Backend) {
+    let moved = |column: &str, item: i64, ms: i64| {
+        let moved = db.later(column, ms);
+        format!("UPDATE summary_items SET {column} = {moved} WHERE item = {item}")
+    };
+    let tokens = |tokens: i64| format!("UPDATE summary_items SET source_tokens = {tokens} WHERE item = 1");
     let breaks = [
-        (
-            "UPDATE summary_items SET source_tokens = 101 WHERE item = 1",
-            "UPDATE summary_items SET source_tokens = 100 WHERE item = 1",
-        ),
-        (
-            "UPDATE summary_items SET started_at = started_at - 1 WHERE item = 2",
-            "UPDATE summary_items SET started_at = started_at + 1 WHERE item = 2",
-        ),
-        (
-            "UPDATE summary_items SET ended_at = ended_at + 1 WHERE item = 3",
-            "UPDATE summary_items SET ended_at = ended_at - 1 WHERE item = 3",
-        ),
+        (tokens(101), tokens(100)),
+        (moved("started_at", 2, -1), moved("started_at", 2, 1)),
+        (moved("ended_at", 3, 1), moved("ended_at", 3, -1)),
     ];
+    let breaks: Vec<(&str, &str)> = breaks
+        .iter()
+        .map(|(break_it, mend_it)| (break_it.as_str(), mend_it.as_str()))
+        .collect();
     finds(db, Invariant::ClockAges, &breaks).await;
 }

@@ -96,11 +96,11 @@ async fn read(db: &dyn Backend, name: &str) -> (i64, i64, String) {
 /// What the items that cover something stand for.
 async fn covered(db: &dyn Backend, name: &str) -> Option<String> {
     let sql = format!(
-        "SELECT group_concat(stands, ' ') FROM (SELECT i.item || ':' || r.first_exchange || '-' || r.last_exchange AS stands \
+        "SELECT i.item || ':' || r.first_exchange || '-' || r.last_exchange \
          FROM summary_items i JOIN summary_item_ranges r ON r.agent_id = i.agent_id AND r.item = i.item \
-         WHERE i.agent_id = '{name}' AND i.removed_version IS NULL ORDER BY r.first_exchange)"
+         WHERE i.agent_id = '{name}' AND i.removed_version IS NULL ORDER BY r.first_exchange"
     );
-    db.text(&sql).await
+    Some(db.texts(&sql, " ").await).filter(|told| !told.is_empty())
 }
 
 pub(crate) async fn versions_are_listed_and_read(db: &dyn Backend) {

@@ -73,6 +73,15 @@ pub(crate) trait Backend: Send + Sync {
     /// As [`Self::number`], for text.
     async fn text(&self, sql: &str) -> Option<String>;
 
+    /// As [`Self::text`], of all rows, joined by `separator`.
+    async fn texts(&self, sql: &str, separator: &str) -> String;
+
+    /// The function that makes a JSON array of its arguments.
+    fn json_array(&self) -> &'static str;
+
+    /// A time that is `ms` milliseconds after that of `column`.
+    fn later(&self, column: &str, ms: i64) -> String;
+
     /// All rows of a table, as text, in a fixed order.
     async fn rows(&self, table: &str) -> Vec<String>;
 
@@ -228,6 +237,22 @@ impl Backend for PostgresBackend {
         row.try_get(0).unwrap()
     }
 
+    async fn texts(&self, sql: &str, separator: &str) -> String {
+        let mut past = self.past.lock().await;
+        let found = sqlx::query(AssertSqlSafe(sql)).fetch_all(&mut *past).await;
+        let rows = found.map_err(|error| format!("{sql}: {error}")).unwrap();
+        let texts: Vec<String> = rows.iter().map(|row| row.try_get(0).unwrap()).collect();
+        texts.join(separator)
+    }
+
+    fn json_array(&self) -> &'static str {
+        "json_build_array"
+    }
+
+    fn later(&self, column: &str, ms: i64) -> String {
+        format!("({column} + interval '{ms} milliseconds')")
+    }
+
     async fn rows(&self, table: &str) -> Vec<String> {
         let sql = format!("SELECT CAST(row_to_json(t) AS text) FROM {table} t ORDER BY 1");
         let mut past = self.past.lock().await;
@@ -286,6 +311,22 @@ impl Backend for SqliteBackend {
         let found = sqlx::query(AssertSqlSafe(sql)).fetch_optional(&mut *past).await;
         let row = found.map_err(|error| format!("{sql}: {error}")).unwrap()?;
         row.try_get(0).unwrap()
+    }
+
+    async fn texts(&self, sql: &str, separator: &str) -> String {
+        let mut past = self.past.lock().await;
+        let found = sqlx::query(AssertSqlSafe(sql)).fetch_all(&mut *past).await;
+        let rows = found.map_err(|error| format!("{sql}: {error}")).unwrap();
+        let texts: Vec<String> = rows.iter().map(|row| row.try_get(0).unwrap()).collect();
+        texts.join(separator)
+    }
+
+    fn json_array(&self) -> &'static str {
+        "json_array"
+    }
+
+    fn later(&self, column: &str, ms: i64) -> String {
+        format!("({column} + {ms})")
     }
 
     async fn rows(&self, table: &str) -> Vec<String> {

@@ -118,6 +118,29 @@ async fn a_raised_limit_resumes_at_once_and_an_agent_may_have_its_own() {
     assert_eq!(rig.model.calls(), 2);
 }
 
+/// An agent's own limit in dollars is kept as strictly as the configuration's, which is refused without prices.
+#[tokio::test]
+async fn without_prices_a_limit_in_dollars_asks_nobody() {
+    let rig = Rig::new(&rig::config()).await;
+    let set = async |usd: serde_json::Value| {
+        let patch = SettingsPatch::parse(json!({"usd_per_day": usd})).unwrap();
+        let (store, now) = (rig.db.store(), rig.clock.now());
+        store.change_settings(&rig.agent, &patch, now).await.unwrap();
+    };
+    rig.say(6).await;
+    set(json!(1.5)).await;
+    assert_eq!(rig.drain().await, [Postponed]);
+    let (limit, until) = (SpendLimit::Price, next_day(T0));
+    assert_eq!(
+        rig.db.store().paused(&rig.agent).await.unwrap(),
+        Some(Paused { limit, until })
+    );
+    assert_eq!(rig.model.calls(), 0);
+    set(json!(null)).await;
+    assert_eq!(rig.drain().await, [Completed]);
+    assert_eq!(rig.model.calls(), 1);
+}
+
 /// What a call costs is in the runs table, failed calls are counted, and what can't be priced has no figure.
 #[tokio::test]
 async fn what_updates_cost_is_kept() {

@@ -427,7 +427,7 @@ async fn write_item(tx: &mut Connection, agent: &AgentId, item: &ItemRecord) -> 
     let sql = sql!(
         "-- sql/fork.write_item\nINSERT INTO summary_items (agent_id, item, added_version, importance, origin, \
                provisional, started_at, ended_at, source_tokens, text, brief, gist, source_agent_id) \
-               VALUES ($1, $2, 1, $3, $4, 0, $5, $6, $7, $8, $9, $10, $11)"
+               VALUES ($1, $2, 1, $3, $4, {false}, $5, $6, $7, $8, $9, $10, $11)"
     );
     query(sql)
         .bind(agent.as_str())
