@@ -60,7 +60,10 @@ impl Daemon {
     /// Starts it, on a port that is free. Says where it listens.
     pub(super) fn start(&mut self) -> io::Result<SocketAddr> {
         let address = TcpListener::bind((self.manner.host, 0))?.local_addr()?;
-        let log = OpenOptions::new().create(true).append(true).open(self.file("log"))?;
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.file("log"))?;
         let child = Command::new(&self.manner.program)
             .env_clear()
             .env("OPENAI_API_KEY", "selftest")
@@ -131,7 +134,10 @@ impl Daemon {
     }
 
     fn signal(&self, signal: Signal) {
-        let pid = self.child.as_ref().and_then(|child| Pid::from_raw(i32::try_from(child.id()).ok()?));
+        let pid = self
+            .child
+            .as_ref()
+            .and_then(|child| Pid::from_raw(i32::try_from(child.id()).ok()?));
         if let Some(pid) = pid {
             // One that has ended hears nothing.
             kill_process(pid, signal).ok();
@@ -139,7 +145,9 @@ impl Daemon {
     }
 
     fn file(&self, kind: &str) -> PathBuf {
-        self.manner.folder.join(format!("daemon-{}.{kind}", self.manner.number))
+        self.manner
+            .folder
+            .join(format!("daemon-{}.{kind}", self.manner.number))
     }
 }
 

@@ -19,7 +19,13 @@ impl Disk {
     /// Mounts one, if the system allows it: that is root's alone.
     pub(super) fn mount(folder: &Path, bytes: u64) -> Result<Self, String> {
         let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("size={bytes},mode=0711"), "recapd-selftest"])
+            .args([
+                "-t",
+                "tmpfs",
+                "-o",
+                &format!("size={bytes},mode=0711"),
+                "recapd-selftest",
+            ])
             .arg(folder)
             .stdin(Stdio::null())
             .output();

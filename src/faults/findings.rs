@@ -33,6 +33,8 @@ pub struct FaultFindings {
     pub versions: u64,
     /// Rows parked at the end, with digests in their summaries.
     pub parked: u64,
+    /// Parked rows that were revived by hand, because exchanges had come after the digests.
+    pub revived: u64,
     /// Messages or exchanges that are missing though they were acknowledged.
     pub lost: u64,
     /// Messages stored twice, exchanges covered twice, versions not applied once.
@@ -111,6 +113,7 @@ impl Found for FaultFindings {
         self.covered += other.covered;
         self.versions += other.versions;
         self.parked += other.parked;
+        self.revived += other.revived;
         self.lost += other.lost;
         self.twice += other.twice;
         self.stuck += other.stuck;

@@ -18,7 +18,13 @@ use crate::{
 const EXCHANGES_MAX: i64 = 10_000;
 
 /// Checks one agent, of which so many turns were acknowledged.
-pub(super) async fn judge(store: &dyn Store, agent: u64, turns: u64, ceiling_tokens: i64, found: &mut FaultFindings) {
+pub(super) async fn judge(
+    store: &dyn Store,
+    agent: u64,
+    turns: u64,
+    ceiling_tokens: i64,
+    found: &mut FaultFindings,
+) {
     let name = load::name_of(agent);
     if let Err(error) = try_judge(store, agent, turns, ceiling_tokens, found).await {
         found.break_promise(Promise::Other, 1, format!("{name} can't be checked: {error}"));
@@ -33,11 +39,17 @@ async fn try_judge(
     found: &mut FaultFindings,
 ) -> StoreResult<()> {
     let name = load::name_of(agent);
-    let id: AgentId = name.parse().map_err(|_| StoreError::Unavailable(format!("`{name}` is no id")))?;
+    let id: AgentId = name
+        .parse()
+        .map_err(|_| StoreError::Unavailable(format!("`{name}` is no id")))?;
     found.turns += turns;
     if store.agent(&id).await?.is_none() {
         if turns > 0 {
-            found.break_promise(Promise::Kept, turns, format!("{name} is unknown after {turns} turns"));
+            found.break_promise(
+                Promise::Kept,
+                turns,
+                format!("{name} is unknown after {turns} turns"),
+            );
         }
         return Ok(());
     }
@@ -55,7 +67,10 @@ async fn try_judge(
     if let Some(summary) = store.summary(&id).await? {
         found.versions += u64::try_from(summary.version).unwrap_or_default();
         if summary.token_count > ceiling_tokens {
-            let breach = format!("{name}: a document of {} tokens, its ceiling is {ceiling_tokens}", summary.token_count);
+            let breach = format!(
+                "{name}: a document of {} tokens, its ceiling is {ceiling_tokens}",
+                summary.token_count
+            );
             found.break_promise(Promise::Ceiling, 1, breach);
         }
     }
@@ -101,10 +116,20 @@ async fn judge_messages(
     for payload in &stored {
         *times.entry(payload).or_default() += 1;
     }
-    let missing: Vec<&String> = said.iter().filter(|said| !times.contains_key(said.as_str())).collect();
-    let again: Vec<&&str> = times.iter().filter(|(_, times)| **times > 1).map(|(said, _)| said).collect();
+    let missing: Vec<&String> = said
+        .iter()
+        .filter(|said| !times.contains_key(said.as_str()))
+        .collect();
+    let again: Vec<&&str> = times
+        .iter()
+        .filter(|(_, times)| **times > 1)
+        .map(|(said, _)| said)
+        .collect();
     if let Some(first) = missing.first() {
-        let breach = format!("{id}: {} acknowledged messages are missing: {first} …", missing.len());
+        let breach = format!(
+            "{id}: {} acknowledged messages are missing: {first} …",
+            missing.len()
+        );
         found.break_promise(Promise::Kept, missing.len() as u64, breach);
     }
     if let Some(first) = again.first() {
@@ -112,7 +137,11 @@ async fn judge_messages(
         found.break_promise(Promise::Once, again.len() as u64, breach);
     }
     if missing.is_empty() && again.is_empty() {
-        let breach = format!("{id}: {} messages, {} were acknowledged, in another order", stored.len(), said.len());
+        let breach = format!(
+            "{id}: {} messages, {} were acknowledged, in another order",
+            stored.len(),
+            said.len()
+        );
         found.break_promise(Promise::Other, 1, breach);
     }
     Ok(())

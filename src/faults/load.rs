@@ -106,7 +106,10 @@ impl Load {
     }
 
     pub(super) fn refused(&self) -> Vec<String> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.refused
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Pushes turns of one agent until the end. Returns how many were acknowledged: all that were begun, unless one was
@@ -135,7 +138,10 @@ impl Load {
     async fn push_once(&self, agent: u64, body: &str, random: &mut Rng) -> Option<bool> {
         let daemon = random.choice(&self.addresses)?;
         let address = (*daemon.lock().unwrap_or_else(PoisonError::into_inner))?;
-        let url = format!("http://{address}/v1/agents/{}/messages?format=native", name_of(agent));
+        let url = format!(
+            "http://{address}/v1/agents/{}/messages?format=native",
+            name_of(agent)
+        );
         let request = self.client.post(url).header("content-type", "application/json");
         let response = request.body(body.to_owned()).send().await.ok()?;
         let status = response.status();
@@ -148,7 +154,10 @@ impl Load {
         }
         let said = response.text().await.unwrap_or_default();
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        refused.push(format!("a turn of {} was refused with {status}: {said}", name_of(agent)));
+        refused.push(format!(
+            "a turn of {} was refused with {status}: {said}",
+            name_of(agent)
+        ));
         Some(false)
     }
 }

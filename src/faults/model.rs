@@ -309,7 +309,9 @@ fn said(text: &str) -> Response {
 /// The exchanges that are asked about; none when it is about operations.
 fn exchanges(asked: &str) -> Vec<i64> {
     let first_line = asked.lines().next().unwrap_or_default();
-    let numbers = first_line.strip_prefix("Exchanges to summarise: ").unwrap_or_default();
+    let numbers = first_line
+        .strip_prefix("Exchanges to summarise: ")
+        .unwrap_or_default();
     numbers
         .trim_end_matches('.')
         .split(", ")
@@ -348,7 +350,12 @@ mod tests {
         let [user, ..] = load::turn_of(3, 17);
         let said = user["content"].as_str().unwrap();
         let transcript = |exchange| Transcript::of_lines(exchange, Timestamp(0), &[(Voice::User, "", said)]);
-        let asked = Prompt::new(&[transcript(4), transcript(6)], "abcdefgh", PromptLimits::default()).user;
+        let asked = Prompt::new(
+            &[transcript(4), transcript(6)],
+            "abcdefgh",
+            PromptLimits::default(),
+        )
+        .user;
         assert_eq!(exchanges(&asked), [4, 6]);
         assert_eq!(load::agent_in(&asked), Some(3));
     }

@@ -50,7 +50,10 @@ impl Place {
         let disk = match Disk::mount(&folder, bytes) {
             Ok(disk) => Some(Arc::new(disk)),
             Err(error) => {
-                left_out = Some((Kind::DiskFull, format!("a small file system can't be mounted: {error}")));
+                left_out = Some((
+                    Kind::DiskFull,
+                    format!("a small file system can't be mounted: {error}"),
+                ));
                 None
             }
         };
@@ -126,7 +129,11 @@ impl Place {
 
     /// Copies all of it, for people to look into.
     pub(super) fn keep_in(&self, folder: &Path) {
-        let copied = Command::new("cp").arg("-a").arg(&self.folder).arg(folder).status();
+        let copied = Command::new("cp")
+            .arg("-a")
+            .arg(&self.folder)
+            .arg(folder)
+            .status();
         // What can't be copied is told by its absence.
         drop(copied);
     }

@@ -1,14 +1,7 @@
 //! One run: daemons start, conversations are pushed, faults happen, everything is mended, the queue runs dry, and what is
 //! left is judged.
 
-use std::{
-    fs, io,
-    net::Ipv4Addr,
-    os::unix::fs::PermissionsExt as _,
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::{fs, io, net::Ipv4Addr, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc, time::Duration};
 
 use fastrand::Rng;
 use tempfile::TempDir;
@@ -30,11 +23,14 @@ use super::{
 };
 use crate::{
     clock::{Clock as _, SystemClock},
+    domain::{time::Timestamp, work::Reason},
     store::{SqlStore, Store as _, StoreResult},
 };
 
 /// Conversations of a run.
 const AGENTS: u64 = 5;
+/// The most of them that are read.
+const AGENTS_READ: i64 = 100;
 /// How often daemons are looked after.
 const TICK_MS: u64 = 10;
 /// Between two faults, at most.
@@ -71,7 +67,9 @@ pub(super) fn run(faults: &Faults, piece: usize) -> FaultFindings {
 }
 
 async fn in_folder(faults: &Faults, piece: usize) -> io::Result<FaultFindings> {
-    let folder = tempfile::Builder::new().prefix("recapd-faults-").tempdir_in(&faults.folder)?;
+    let folder = tempfile::Builder::new()
+        .prefix("recapd-faults-")
+        .tempdir_in(&faults.folder)?;
     // The server's user has to find its own folder in it.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711))?;
     let guard = Guard::of(folder.path())?;
@@ -240,7 +238,10 @@ impl Run {
         let Some(&daemon) = up.get(self.random.usize(..up.len().max(1))) else {
             return false;
         };
-        let (away_ms, outage_ms) = (self.random.u64(..AWAY_MS_MAX), self.random.u64(100..OUTAGE_MS_MAX));
+        let (away_ms, outage_ms) = (
+            self.random.u64(..AWAY_MS_MAX),
+            self.random.u64(100..OUTAGE_MS_MAX),
+        );
         match kind {
             Kind::Kill => self.kill(daemon, away_ms),
             Kind::KillInCall => return self.kill_in_call(&up, 0).await,
@@ -430,17 +431,7 @@ impl Run {
         if let Err(error) = self.until_dry(&store).await {
             self.broken(format!("the queue can't be read: {error}"));
         }
-        for number in self.up() {
-            self.with(number, Daemon::terminate);
-        }
-        let until = after_ms(DRAIN_MS + END_MS_MAX);
-        while self.daemons.iter_mut().any(|daemon| daemon.state != State::Up && daemon.ended().is_none() && daemon.runs()) {
-            if Instant::now() >= until {
-                self.broken("a daemon doesn't end when it is asked to".to_owned());
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(TICK_MS)).await;
-        }
+        self.end_daemons().await;
         for (agent, turns) in turns {
             judge::judge(&store, agent, turns, CEILING_TOKENS, &mut self.found).await;
         }
@@ -450,21 +441,72 @@ impl Run {
     async fn until_dry(&mut self, store: &SqlStore) -> StoreResult<()> {
         let until = after_ms(DRY_MS_MAX + 2 * self.lease_ms);
         loop {
-            let sample = store.sample(SystemClock.now().plus_ms(self.furthest_ms), 1_000).await?;
+            let sample = store.sample(self.latest(), 1_000).await?;
             let left = sample.ready + sample.scheduled + sample.running;
-            if left == 0 && sample.oldest_pending_at.is_none() {
-                self.found.parked += u64::try_from(sample.parked).unwrap_or_default();
+            let parked = u64::try_from(sample.parked).unwrap_or_default();
+            let is_dry = left == 0 && sample.oldest_pending_at.is_none();
+            if is_dry || Instant::now() >= until {
+                self.found.parked += parked;
+            }
+            if is_dry {
                 return Ok(());
             }
             if Instant::now() >= until {
-                let breach = format!(
-                    "{left} rows are left: {} ready, {} scheduled, {} running; the oldest exchange is pending since {:?}",
-                    sample.ready, sample.scheduled, sample.running, sample.oldest_pending_at
-                );
-                self.found.break_promise(Promise::Drained, u64::try_from(left).unwrap_or(1).max(1), breach);
+                let breach = format!("rows are left, or nobody works on what is pending: {sample:?}");
+                let times = u64::try_from(left).unwrap_or(1).max(1);
+                self.found.break_promise(Promise::Drained, times, breach);
                 return Ok(());
             }
+            if left == 0 && parked > 0 {
+                self.revive(store, parked).await?;
+            }
             self.pause(TICK_MS * 5).await;
+        }
+    }
+
+    /// What was evicted after a row was parked waits for the next eviction, or for a hand.
+    async fn revive(&mut self, store: &SqlStore, parked: u64) -> StoreResult<()> {
+        let agents = store.agents(None, AGENTS_READ).await?;
+        let pending: Vec<_> = agents
+            .into_iter()
+            .filter(|row| row.pending_since.is_some())
+            .collect();
+        // Others have no row at all.
+        if pending.len() as u64 > parked {
+            return Ok(());
+        }
+        for row in pending {
+            store
+                .enqueue(&row.agent, Reason::Manual, 0, self.latest())
+                .await?;
+            self.found.revived += 1;
+        }
+        Ok(())
+    }
+
+    /// The latest time that a daemon's clock has shown.
+    fn latest(&self) -> Timestamp {
+        SystemClock.now().plus_ms(self.furthest_ms)
+    }
+
+    async fn end_daemons(&mut self) {
+        for number in self.up() {
+            self.with(number, Daemon::terminate);
+        }
+        let until = after_ms(DRAIN_MS + END_MS_MAX);
+        loop {
+            for daemon in &mut self.daemons {
+                if daemon.ended().is_some() {
+                    daemon.state = State::Away(until);
+                }
+            }
+            if !self.daemons.iter().any(Daemon::runs) {
+                return;
+            }
+            if Instant::now() >= until {
+                return self.broken("a daemon doesn't end when it is asked to".to_owned());
+            }
+            tokio::time::sleep(Duration::from_millis(TICK_MS)).await;
         }
     }
 

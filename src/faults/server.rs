@@ -51,14 +51,25 @@ impl Server {
         if let Some((user, group)) = server.owner {
             chown(folder, Some(user), Some(group)).map_err(|error| error.to_string())?;
         }
-        let options = ["--auth=trust", "--encoding=UTF8", "--no-sync", "--wal-segsize=1", "--locale=C.UTF-8"];
+        let options = [
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--no-sync",
+            "--wal-segsize=1",
+            "--locale=C.UTF-8",
+        ];
         let initdb = server.run("initdb", |initdb| {
-            initdb.args(options).args(["--username", USER]).arg("--pgdata").arg(server.data())
+            initdb
+                .args(options)
+                .args(["--username", USER])
+                .arg("--pgdata")
+                .arg(server.data())
         });
         said(initdb)?;
         let socket = format!("unix_socket_directories = '{}'\n", folder.display());
         let conf = server.data().join("postgresql.conf");
-        let configured = fs::read_to_string(&conf).and_then(|text| fs::write(&conf, text + SETTINGS + &socket));
+        let configured =
+            fs::read_to_string(&conf).and_then(|text| fs::write(&conf, text + SETTINGS + &socket));
         configured.map_err(|error| format!("{}: {error}", conf.display()))?;
         server.start()?;
         said(server.query("postgres", &format!("CREATE DATABASE {DATABASE}")))?;
@@ -67,7 +78,10 @@ impl Server {
 
     /// Where daemons find the database.
     pub(super) fn url(&self) -> String {
-        format!("postgres:///{DATABASE}?host={}&user={USER}", self.folder.display())
+        format!(
+            "postgres:///{DATABASE}?host={}&user={USER}",
+            self.folder.display()
+        )
     }
 
     /// Starts it, unless it runs.
@@ -99,20 +113,34 @@ impl Server {
     }
 
     fn is_running(&self) -> bool {
-        self.pg_ctl(&["status"]).is_ok_and(|output| output.status.success())
+        self.pg_ctl(&["status"])
+            .is_ok_and(|output| output.status.success())
     }
 
     fn pg_ctl(&self, arguments: &[&str]) -> io::Result<Output> {
         let log = self.folder.join("log");
         self.run("pg_ctl", |pg_ctl| {
-            pg_ctl.arg("--pgdata").arg(self.data()).arg("--log").arg(log).args(arguments)
+            pg_ctl
+                .arg("--pgdata")
+                .arg(self.data())
+                .arg("--log")
+                .arg(log)
+                .args(arguments)
         })
     }
 
     fn query(&self, database: &str, sql: &str) -> io::Result<Output> {
         self.run("psql", |psql| {
             psql.arg("--host").arg(&self.folder).args([
-                "--username", USER, "--dbname", database, "--no-psqlrc", "--no-align", "--tuples-only", "--command", sql,
+                "--username",
+                USER,
+                "--dbname",
+                database,
+                "--no-psqlrc",
+                "--no-align",
+                "--tuples-only",
+                "--command",
+                sql,
             ])
         })
     }
@@ -122,14 +150,20 @@ impl Server {
     }
 
     fn run(&self, name: &str, with: impl FnOnce(&mut Command) -> &mut Command) -> io::Result<Output> {
-        let program = self.programs.as_ref().map_or_else(|| PathBuf::from(name), |folder| folder.join(name));
+        let program = self
+            .programs
+            .as_ref()
+            .map_or_else(|| PathBuf::from(name), |folder| folder.join(name));
         let mut command = Command::new(program);
         if let Some((user, group)) = self.owner {
             command.uid(user).gid(group);
         }
         let folder = &self.folder;
         // The server outlives the program that starts it, and would keep a pipe open.
-        let (out, err) = (folder.join(format!("{name}.out")), folder.join(format!("{name}.err")));
+        let (out, err) = (
+            folder.join(format!("{name}.out")),
+            folder.join(format!("{name}.err")),
+        );
         let status = with(&mut command)
             .current_dir(folder)
             .process_group(0)

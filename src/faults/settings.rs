@@ -17,7 +17,8 @@ pub(super) fn common(lease_ms: i64) -> Vec<String> {
         ("queue.debounce_ms", "0".into()),
         ("queue.max_wait_ms", "200".into()),
         ("queue.poll_ms", "50".into()),
-        ("queue.reconcile_ms", "1000".into()),
+        // A wake-up that is lost must show.
+        ("queue.reconcile_ms", "86400000".into()),
         ("queue.backoff_base_ms", "20".into()),
         ("queue.backoff_max_ms", "500".into()),
         ("queue.revive_after_ms", "0".into()),
@@ -33,7 +34,10 @@ pub(super) fn common(lease_ms: i64) -> Vec<String> {
         ("database.busy_timeout_ms", "2000".into()),
         ("log.level", "info".into()),
     ];
-    settings.into_iter().map(|(key, value)| format!("{key}={value}")).collect()
+    settings
+        .into_iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect()
 }
 
 /// What is a run's own, and a daemon's.

@@ -96,7 +96,9 @@ impl FaultsTest {
             let error = anyhow::anyhow!("none of these kinds happens over {}; see --only", database.name());
             return Err(Failed::new(USAGE, error));
         }
-        let minutes = self.minutes.map(|minutes| Duration::from_secs(minutes.saturating_mul(60)));
+        let minutes = self
+            .minutes
+            .map(|minutes| Duration::from_secs(minutes.saturating_mul(60)));
         Ok(Faults {
             program: std::env::current_exe()?,
             faults: self.faults,
@@ -131,13 +133,29 @@ fn text(found: &FaultFindings, faults: &Faults, settings: &[String]) -> String {
             faults.database.daemons(),
             faults.seed
         ),
-        format!("  {}", counts(&mut found.faults.iter().map(|(kind, count)| (kind.name(), *count)))),
-        format!("  model calls: {}", counts(&mut found.calls.iter().map(|(name, count)| (name.as_str(), *count)))),
         format!(
-            "  {} turns acknowledged, {} messages and {} exchanges stored, {} covered, {} versions, {} rows parked",
-            found.turns, found.messages, found.exchanges, found.covered, found.versions, found.parked
+            "  {}",
+            counts(&mut found.faults.iter().map(|(kind, count)| (kind.name(), *count)))
         ),
-        format!("  daemons ended by themselves      {} (and were started again)", found.ended_alone),
+        format!(
+            "  model calls: {}",
+            counts(&mut found.calls.iter().map(|(name, count)| (name.as_str(), *count)))
+        ),
+        format!(
+            "  {} turns acknowledged, {} messages and {} exchanges stored, {} covered, {} versions, {} rows parked, {} revived \
+             by hand",
+            found.turns,
+            found.messages,
+            found.exchanges,
+            found.covered,
+            found.versions,
+            found.parked,
+            found.revived
+        ),
+        format!(
+            "  daemons ended by themselves      {} (and were started again)",
+            found.ended_alone
+        ),
         format!("  lost                             {}", found.lost),
         format!("  stored or applied twice          {}", found.twice),
         format!("  stuck                            {}", found.stuck),
@@ -147,7 +165,12 @@ fn text(found: &FaultFindings, faults: &Faults, settings: &[String]) -> String {
         recovery("by another daemon", &found.taken_over_ms),
         format!("  set up with {}", settings.join(" ")),
     ];
-    lines.extend(found.left_out.iter().map(|(kind, why)| format!("  left out: {} ({why})", kind.name())));
+    lines.extend(
+        found
+            .left_out
+            .iter()
+            .map(|(kind, why)| format!("  left out: {} ({why})", kind.name())),
+    );
     lines.extend(found.told.iter().map(|told| format!("    {told}")));
     lines.join("\n")
 }
