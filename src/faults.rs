@@ -23,6 +23,7 @@ use tokio::time::Instant;
 
 pub use findings::{FaultFindings, median_and_max};
 pub use kind::{Database, Kind};
+pub use server::Template;
 
 use crate::selftest::work::Work;
 
@@ -47,6 +48,8 @@ pub struct Faults {
     pub folder: PathBuf,
     /// No run is begun after that.
     pub until: Option<Instant>,
+    /// What the runs' servers are copied from.
+    pub template: Template,
 }
 
 impl Work for Faults {

@@ -275,9 +275,10 @@ async fn answer(State(model): State<Model>, Path(daemon): Path<usize>, Json(body
         Fate::Nonsense => {
             let exchanges = exchanges(asked);
             let mut state = model.state();
-            let text = match exchanges.is_empty() {
-                true => state.adversary.operations(8),
-                false => state.adversary.items(&exchanges),
+            let text = if exchanges.is_empty() {
+                state.adversary.operations(8)
+            } else {
+                state.adversary.items(&exchanges)
             };
             said(&text)
         }

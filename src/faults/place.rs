@@ -1,14 +1,17 @@
 //! Where a run keeps its data: a disk that can be filled, and a file or a server on it.
 
 use std::{
-    fs,
+    fs, io,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
     sync::Arc,
 };
 
+use tempfile::TempDir;
+
 use super::{
+    Faults,
     disk::Disk,
     kind::{Database, Kind},
     server::Server,
@@ -24,6 +27,16 @@ const SQLITE_BYTES: u64 = 48 << 20;
 /// The size of the disk under a server: a new cluster has some 25 MB.
 const POSTGRES_BYTES: u64 = 160 << 20;
 
+/// A folder for a run, or for what runs share.
+pub(super) fn run_folder(parent: &Path) -> io::Result<TempDir> {
+    let folder = tempfile::Builder::new()
+        .prefix("recapd-faults-")
+        .tempdir_in(parent)?;
+    // The server's user has to find its own folder in it.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711))?;
+    Ok(folder)
+}
+
 /// Where a run keeps its data. Clones are the same place.
 #[derive(Clone)]
 pub(super) struct Place {
@@ -38,11 +51,11 @@ impl Place {
     ///
     /// # Errors
     /// What the server says.
-    pub(super) fn make(database: Database, folder: &Path) -> Result<(Self, Option<(Kind, String)>), String> {
+    pub(super) fn make(faults: &Faults, folder: &Path) -> Result<(Self, Option<(Kind, String)>), String> {
         let folder = folder.join("disk");
         fs::create_dir(&folder).map_err(|error| error.to_string())?;
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o711)).map_err(|error| error.to_string())?;
-        let bytes = match database {
+        let bytes = match faults.database {
             Database::Sqlite => SQLITE_BYTES,
             Database::Postgres => POSTGRES_BYTES,
         };
@@ -57,12 +70,16 @@ impl Place {
                 None
             }
         };
-        let server = match database {
+        let server = match faults.database {
             Database::Sqlite => None,
             Database::Postgres => {
                 let of_server = folder.join("server");
                 fs::create_dir(&of_server).map_err(|error| error.to_string())?;
-                Some(Arc::new(Server::create(&of_server)?))
+                Some(Arc::new(Server::create(
+                    &of_server,
+                    &faults.template,
+                    &faults.folder,
+                )?))
             }
         };
         Ok((Self { server, disk, folder }, left_out))

@@ -1,7 +1,7 @@
 //! One run: daemons start, conversations are pushed, faults happen, everything is mended, the queue runs dry, and what is
 //! left is judged.
 
-use std::{fs, io, net::Ipv4Addr, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc, time::Duration};
+use std::{io, net::Ipv4Addr, path::Path, sync::Arc, time::Duration};
 
 use fastrand::Rng;
 use tempfile::TempDir;
@@ -18,7 +18,7 @@ use super::{
     kind::{Database, Kind},
     load::Load,
     model::Model,
-    place::Place,
+    place::{Place, run_folder},
     settings::{CEILING_TOKENS, DRAIN_MS, Own},
 };
 use crate::{
@@ -67,11 +67,7 @@ pub(super) fn run(faults: &Faults, piece: usize) -> FaultFindings {
 }
 
 async fn in_folder(faults: &Faults, piece: usize) -> io::Result<FaultFindings> {
-    let folder = tempfile::Builder::new()
-        .prefix("recapd-faults-")
-        .tempdir_in(&faults.folder)?;
-    // The server's user has to find its own folder in it.
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711))?;
+    let folder = run_folder(&faults.folder)?;
     let guard = Guard::of(folder.path())?;
     let mut run = Run::new(faults, piece, folder.path()).await?;
     run.live(faults.size_of(piece)).await;
@@ -121,7 +117,7 @@ struct Run {
 impl Run {
     async fn new(faults: &Faults, piece: usize, folder: &Path) -> io::Result<Self> {
         let mut random = Rng::with_seed(faults.seed_of(piece));
-        let (place, left_out) = Place::make(faults.database, folder).map_err(io::Error::other)?;
+        let (place, left_out) = Place::make(faults, folder).map_err(io::Error::other)?;
         let model = Model::new(random.u64(..));
         let (address, serving) = model.serve().await?;
         let mut tasks = JoinSet::new();

@@ -5,7 +5,12 @@ use std::{
     os::unix::{fs::chown, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
+    sync::OnceLock,
 };
+
+use tempfile::TempDir;
+
+use super::{daemon::Guard, place::run_folder};
 
 /// The server's user, and the superuser of its databases.
 const USER: &str = "recapd";
@@ -33,24 +38,48 @@ pub(super) struct Server {
     folder: PathBuf,
 }
 
+/// A cluster with an empty database, made once and copied for each run.
+#[derive(Default)]
+pub struct Template(OnceLock<Result<(TempDir, Guard), String>>);
+
+impl Template {
+    /// The cluster's folder.
+    fn folder(&self, parent: &Path) -> Result<PathBuf, String> {
+        let made = self.0.get_or_init(|| {
+            let folder = run_folder(parent).map_err(|error| error.to_string())?;
+            let guard = Guard::of(folder.path()).map_err(|error| error.to_string())?;
+            let server = folder.path().join("server");
+            fs::create_dir(&server).map_err(|error| error.to_string())?;
+            Server::make(&server)?;
+            Ok((folder, guard))
+        });
+        let (folder, _) = made.as_ref().map_err(Clone::clone)?;
+        Ok(folder.path().join("server/data"))
+    }
+}
+
 impl Server {
-    /// Makes a cluster in `folder`, which is there and empty, and starts it.
+    /// Starts a server with an empty database in `folder`, which is there and empty; the template lies beside it.
     ///
     /// # Errors
     /// What its programs say.
-    pub(super) fn create(folder: &Path) -> Result<Self, String> {
-        let server = Self {
-            programs: newest_programs(),
-            owner: if rustix::process::geteuid().is_root() {
-                Some(owner().map_err(|error| error.to_string())?)
-            } else {
-                None
-            },
-            folder: folder.to_owned(),
-        };
-        if let Some((user, group)) = server.owner {
-            chown(folder, Some(user), Some(group)).map_err(|error| error.to_string())?;
-        }
+    pub(super) fn create(folder: &Path, template: &Template, templates: &Path) -> Result<Self, String> {
+        let template = template.folder(templates)?;
+        let server = Self::of(folder)?;
+        said(
+            Command::new("cp")
+                .arg("-a")
+                .arg(template)
+                .arg(server.data())
+                .output(),
+        )?;
+        server.set_up()?;
+        Ok(server)
+    }
+
+    /// Makes a cluster with an empty database.
+    fn make(folder: &Path) -> Result<(), String> {
+        let server = Self::of(folder)?;
         let options = [
             "--auth=trust",
             "--encoding=UTF8",
@@ -66,14 +95,35 @@ impl Server {
                 .arg(server.data())
         });
         said(initdb)?;
-        let socket = format!("unix_socket_directories = '{}'\n", folder.display());
-        let conf = server.data().join("postgresql.conf");
+        server.set_up()?;
+        said(server.query("postgres", &format!("CREATE DATABASE {DATABASE}")))?;
+        said(server.pg_ctl(&["--mode=fast", "--wait", "--silent", "stop"]))
+    }
+
+    fn of(folder: &Path) -> Result<Self, String> {
+        let server = Self {
+            programs: newest_programs(),
+            owner: if rustix::process::geteuid().is_root() {
+                Some(owner().map_err(|error| error.to_string())?)
+            } else {
+                None
+            },
+            folder: folder.to_owned(),
+        };
+        if let Some((user, group)) = server.owner {
+            chown(folder, Some(user), Some(group)).map_err(|error| error.to_string())?;
+        }
+        Ok(server)
+    }
+
+    /// Says where the socket is, and starts.
+    fn set_up(&self) -> Result<(), String> {
+        let socket = format!("unix_socket_directories = '{}'\n", self.folder.display());
+        let conf = self.data().join("postgresql.conf");
         let configured =
             fs::read_to_string(&conf).and_then(|text| fs::write(&conf, text + SETTINGS + &socket));
         configured.map_err(|error| format!("{}: {error}", conf.display()))?;
-        server.start()?;
-        said(server.query("postgres", &format!("CREATE DATABASE {DATABASE}")))?;
-        Ok(server)
+        self.start()
     }
 
     /// Where daemons find the database.

@@ -2,7 +2,7 @@
 //! twice.
 
 use recapd::{
-    faults::{Database, FaultFindings, Faults, Kind},
+    faults::{Database, FaultFindings, Faults, Kind, Template},
     selftest::work::Work as _,
 };
 
@@ -20,6 +20,7 @@ fn run(database: Database, faults: u64) -> FaultFindings {
         lease_ms: 1_000,
         folder: folder.path().to_owned(),
         until: None,
+        template: Template::default(),
     };
     faults.try_piece(0)
 }

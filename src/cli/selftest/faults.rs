@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{Failed, How, Shared, USAGE, count, told};
 use crate::{
-    faults::{Database, FaultFindings, Faults, Kind, median_and_max},
+    faults::{Database, FaultFindings, Faults, Kind, Template, median_and_max},
     selftest::work::Work as _,
 };
 
@@ -108,6 +108,7 @@ impl FaultsTest {
             lease_ms: self.lease_ms,
             folder: self.folder.clone().unwrap_or_else(std::env::temp_dir),
             until: minutes.and_then(|minutes| Instant::now().checked_add(minutes)),
+            template: Template::default(),
         })
     }
 }
