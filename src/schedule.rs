@@ -163,7 +163,8 @@ impl Schedule {
         }
     }
 
-    async fn reconcile(&self) {
+    /// Repairs what is missing in the queue, once.
+    pub(crate) async fn reconcile(&self) {
         let now = self.clock.now();
         let pending_before = now.plus_ms(-self.settings.max_wait_ms);
         match self.store.reconcile(pending_before, now).await {

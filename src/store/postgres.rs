@@ -4,6 +4,7 @@
 //! this order, so that none waits for another in a circle. What several statements read, they read from one snapshot.
 
 mod schema;
+mod vacuum;
 
 use std::{ops::Range, str::FromStr, time::Duration};
 
@@ -90,6 +91,13 @@ impl Postgres {
         match &lock {
             Lock::Nothing => {}
             Lock::Agent(agent) => agent::lock(&mut tx, agent).await?,
+            Lock::Family(agent) => {
+                let sql = sql!(
+                    "-- postgres/postgres.lock_family\nSELECT pg_advisory_xact_lock(hashtext('recapd family'))"
+                );
+                query(sql).execute(&mut tx).await?;
+                agent::lock(&mut tx, agent).await?;
+            }
             Lock::Batches => {
                 let sql = sql!(
                     "-- postgres/postgres.lock\nSELECT pg_advisory_xact_lock(hashtext('recapd batches'))"
@@ -136,10 +144,10 @@ impl Postgres {
         Ok(self.pool.begin_with(begin).await?.into())
     }
 
-    /// What was deleted is gone from the tables' pages after the next vacuum, from the server's log and its backups when
-    /// these are: not ours to say.
+    /// Vacuums the tables, so that no earlier state of a row is left in them. What the server keeps besides (its log, keys of
+    /// indexes, backups, replicas) is not ours to reach. False if rows may be left, which a later vacuum takes away.
     pub(super) async fn scrub(&self) -> StoreResult<bool> {
-        Ok(false)
+        vacuum::vacuum(&mut self.pool.acquire().await?.into()).await
     }
 
     pub(super) async fn close(self) {

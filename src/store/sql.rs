@@ -188,23 +188,13 @@ impl Store for SqlStore {
     }
 
     async fn index_messages(&self, messages_max: i64) -> StoreResult<i64> {
-        // Read and taken apart here, so that the writer only writes.
-        let mut reader = self.reader().await?;
-        let Some(batch) = recall::next_batch(&mut reader, messages_max).await? else {
-            // An earlier life may have been killed before it had done this.
-            if recall::is_unmerged(&mut reader).await? {
-                self.scrub().await?;
-            }
-            return Ok(0);
-        };
-        self.write(Lock::Nothing, move |tx| Box::pin(recall::write_batch(tx, batch)))
-            .await
+        recall::index(self, messages_max).await
     }
 
     async fn forget(&self, request: Forget) -> StoreResult<Forgotten> {
         let agent = request.agent.clone();
         let forgotten = self
-            .write(Lock::Agent(agent), move |tx| {
+            .write(Lock::Family(agent), move |tx| {
                 Box::pin(forget::forget(tx, request))
             })
             .await?;

@@ -2,7 +2,7 @@
 
 use futures::future::BoxFuture;
 
-use super::{super::StoreResult, Connection};
+use super::{super::StoreResult, Connection, statement::Dialect};
 use crate::domain::agent::AgentId;
 use crate::store::{
     postgres::{Postgres, PostgresSettings},
@@ -38,6 +38,8 @@ pub(in crate::store) enum Lock {
     Nothing,
     /// The agent's row: all else that belongs to an agent changes under it.
     Agent(AgentId),
+    /// The same, for an operation that goes on to lock agents that share its past: one such at a time.
+    Family(AgentId),
     /// The batches at providers, all of them.
     Batches,
 }
@@ -81,6 +83,14 @@ impl SqlStore {
             }
         };
         Ok(Self { database })
+    }
+
+    /// Which database it is.
+    pub(super) fn dialect(&self) -> Dialect {
+        match &self.database {
+            Database::Sqlite(_) => Dialect::Sqlite,
+            Database::Postgres(_) => Dialect::Postgres,
+        }
     }
 
     /// Runs `work` in a transaction and answers after its commit.

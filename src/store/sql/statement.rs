@@ -15,7 +15,7 @@ pub(in crate::store) enum Dialect {
 }
 
 /// Placeholder, SQLite's word, PostgreSQL's word.
-const WORDS: [(&str, &str, &str); 12] = [
+const WORDS: [(&str, &str, &str); 13] = [
     // Of two values; neither may be NULL, which the databases treat differently.
     ("{max}", "max", "greatest"),
     ("{min}", "min", "least"),
@@ -35,6 +35,12 @@ const WORDS: [(&str, &str, &str); 12] = [
     ("{join}", "CROSS JOIN", "JOIN"),
     // SQLite has one writer: a row that was read can't change before the commit.
     ("{for_update}", "", "FOR NO KEY UPDATE"),
+    // Before messages of agent `$1` are inserted: it waits to be indexed. SQLite's index knows by the messages' ids.
+    (
+        "{noting}",
+        "",
+        "WITH noted AS (INSERT INTO recall_pending (agent_id) VALUES ($1) ON CONFLICT (agent_id) DO NOTHING) ",
+    ),
 ];
 
 /// A statement's text, for both databases.

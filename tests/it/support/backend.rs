@@ -85,6 +85,9 @@ pub(crate) trait Backend: Send + Sync {
     /// All rows of a table, as text, in a fixed order.
     async fn rows(&self, table: &str) -> Vec<String>;
 
+    /// How many messages are in the index of recall; with a word: that hold it.
+    async fn indexed(&self, word: Option<&str>) -> i64;
+
     /// The tables' contents as text: equal texts are equal states.
     async fn dump(&self, tables: &[&str]) -> String {
         let mut lines = Vec::new();
@@ -237,6 +240,12 @@ impl Backend for PostgresBackend {
         row.try_get(0).unwrap()
     }
 
+    async fn indexed(&self, word: Option<&str>) -> i64 {
+        let held = word.map_or_else(String::new, |word| format!("WHERE words @@ '{word}'::tsquery"));
+        let sql = format!("SELECT count(*) FROM message_words {held}");
+        self.number(&sql).await.unwrap()
+    }
+
     async fn texts(&self, sql: &str, separator: &str) -> String {
         let mut past = self.past.lock().await;
         let found = sqlx::query(AssertSqlSafe(sql)).fetch_all(&mut *past).await;
@@ -311,6 +320,12 @@ impl Backend for SqliteBackend {
         let found = sqlx::query(AssertSqlSafe(sql)).fetch_optional(&mut *past).await;
         let row = found.map_err(|error| format!("{sql}: {error}")).unwrap()?;
         row.try_get(0).unwrap()
+    }
+
+    async fn indexed(&self, word: Option<&str>) -> i64 {
+        let held = word.map_or_else(String::new, |word| format!("WHERE recall_index MATCH '{word}'"));
+        let sql = format!("SELECT count(*) FROM recall_index {held}");
+        self.number(&sql).await.unwrap()
     }
 
     async fn texts(&self, sql: &str, separator: &str) -> String {
