@@ -25,6 +25,7 @@
 //! - `history`, `context`, `recall`: reading a history, what to send to a model, and the archive by words or numbers, for
 //!   the command line and HTTP alike.
 //! - `assembly`: from configuration to parts.
+//! - `faults`: real daemons, with faults on purpose.
 //! - `http`, `cli`: the ways in.
 //! - `config`, `crontab`, `telemetry`, `lifecycle`, `clock`, `notice`: the surroundings.
 //!
@@ -53,6 +54,8 @@ pub mod config;
 pub mod context;
 #[cfg(feature = "daemon")]
 pub mod crontab;
+#[cfg(feature = "daemon")]
+pub mod faults;
 #[cfg(feature = "daemon")]
 pub mod fleet;
 #[cfg(feature = "daemon")]

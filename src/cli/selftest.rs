@@ -1,5 +1,7 @@
 //! `recapd selftest`
 
+mod faults;
+
 use std::{
     collections::BTreeMap, io::IsTerminal as _, num::ParseIntError, path::PathBuf, process::ExitCode, thread,
 };
@@ -42,6 +44,8 @@ enum Test {
     Window(WindowTest),
     /// Update summaries by a model that does its worst, and judge every document
     Updates(UpdatesTest),
+    /// Kill, stop and starve real daemons under load, and check that nothing is lost or done twice
+    Faults(faults::FaultsTest),
     /// Let simulated daemons, killed, stalled and cut off at any step, share one store, and judge every step
     Simulation(SimulationTest),
 }
@@ -134,6 +138,7 @@ impl Selftest {
                 told(&found, shared, updates_text)?;
                 found.is_clean() && found.updates > 0
             }
+            Test::Faults(test) => test.run(shared)?,
             Test::Simulation(test) => {
                 let work = Simulation {
                     runs: test.runs,

@@ -1,6 +1,6 @@
 //! `recapd serve`: the daemon.
 
-use std::{convert::Infallible, process::ExitCode, sync::Arc, time::Duration};
+use std::{convert::Infallible, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -11,7 +11,7 @@ use tracing::{error, info, warn};
 use super::{exit::Failed, open};
 use crate::{
     assembly::{self, Parts},
-    clock::{Clock, SystemClock},
+    clock::{Clock, OffsetClock, SystemClock},
     config::{self, Config, Environment, Loaded},
     http::{self, HttpSettings, HttpState},
     lifecycle::{Lifecycle, signals},
@@ -39,6 +39,9 @@ pub(super) struct Serve {
     /// Address and port to listen on [default: http.listen of the configuration]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
+    /// For self-tests: the clock is set ahead by as many milliseconds as this file says
+    #[arg(long, value_name = "FILE", hide = true)]
+    clock_offset_file: Option<PathBuf>,
 }
 
 impl Serve {
@@ -50,7 +53,13 @@ impl Serve {
             .collect()
     }
 
-    #[expect(clippy::unused_self, reason = "every command runs the same way")]
+    fn clock(&self) -> Arc<dyn Clock> {
+        match &self.clock_offset_file {
+            Some(file) => Arc::new(OffsetClock::new(file.clone())),
+            None => Arc::new(SystemClock),
+        }
+    }
+
     pub(super) fn run(self, loaded: &Loaded, environment: &Environment) -> Result<ExitCode, Failed> {
         telemetry::init(&loaded.config.log, &Surroundings::of_standard_error(environment))
             .map_err(|error| Failed::new(super::exit::CONFIGURATION, error))?;
@@ -61,12 +70,15 @@ impl Serve {
         for entry in overrides {
             info!(key = %entry.key, value = %entry.value, origin = %entry.origin, "config.set");
         }
-        open::block_on(serve(&loaded.config, environment))
+        open::block_on(serve(&loaded.config, environment, self.clock()))
     }
 }
 
-async fn serve(config: &Config, environment: &Environment) -> Result<ExitCode, Failed> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+async fn serve(
+    config: &Config,
+    environment: &Environment,
+    clock: Arc<dyn Clock>,
+) -> Result<ExitCode, Failed> {
     let model = open::models(config, environment, &clock)?;
     let key = config::api_key(&config.model, environment)?;
     let batch_model = assembly::batch_model(config, key).map_err(anyhow::Error::new)?;

@@ -30,7 +30,7 @@ pub fn run<W: Work>(
     let progress = Mutex::new(progress);
     let (next, has_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
     let on_a_thread = || {
-        while !has_failed.load(Ordering::Relaxed) {
+        while !has_failed.load(Ordering::Relaxed) && !work.is_over() {
             let Some(&piece) = left.get(next.fetch_add(1, Ordering::Relaxed)) else {
                 break;
             };

@@ -19,6 +19,11 @@ pub trait Work: Sync {
     /// How much of the whole a piece is, in the unit that is shown to people.
     fn size(&self, piece: usize) -> u64;
 
+    /// Whether enough was done: no other piece is begun then.
+    fn is_over(&self) -> bool {
+        false
+    }
+
     /// Does a piece.
     fn try_piece(&self, piece: usize) -> Self::Found;
 }

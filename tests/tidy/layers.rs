@@ -82,6 +82,12 @@ const LAYERS: &[Layer] = &[
         ],
         banned: OUTSIDE,
     },
+    // It drives the daemon from outside, and looks at what is left through the store.
+    Layer {
+        module: "faults",
+        may_use: &["domain", "clock", "store", "llm", "selftest"],
+        banned: &["sqlx::"],
+    },
     Layer {
         module: "assembly",
         may_use: &[
@@ -102,7 +108,7 @@ const LAYERS: &[Layer] = &[
         module: "cli",
         may_use: &[
             "domain", "formats", "tokenizer", "validator", "clock", "config", "telemetry", "lifecycle", "store", "llm",
-            "journal", "keeper", "snapshot", "history", "context", "recall", "selftest", "assembly", "http",
+            "journal", "keeper", "snapshot", "history", "context", "recall", "selftest", "faults", "assembly", "http",
         ],
         banned: &["sqlx::", "axum::"],
     },

@@ -1,0 +1,200 @@
+//! A daemon: a process of this very program, which is killed, stopped, started again.
+
+use std::{
+    fs::{self, OpenOptions},
+    io,
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::time::Instant;
+
+/// How a daemon is started.
+#[derive(Clone)]
+pub(super) struct Manner {
+    /// The program.
+    pub(super) program: PathBuf,
+    /// Which one it is.
+    pub(super) number: usize,
+    /// Where it listens: an address of its own, so that nobody takes its port while it is away.
+    pub(super) host: Ipv4Addr,
+    /// `KEY=VALUE`, each.
+    pub(super) settings: Vec<String>,
+    /// For its log, its clock and its number of process.
+    pub(super) folder: PathBuf,
+}
+
+/// What it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It runs.
+    Up,
+    /// It was stopped, and goes on then.
+    Stalled(Instant),
+    /// It was asked to end, at that time.
+    Ending(Instant),
+    /// It is gone, and is started again then.
+    Away(Instant),
+}
+
+/// A daemon.
+pub(super) struct Daemon {
+    manner: Manner,
+    child: Option<Child>,
+    pub(super) state: State,
+}
+
+impl Daemon {
+    /// One that isn't started yet.
+    pub(super) fn new(manner: Manner) -> Self {
+        Self {
+            manner,
+            child: None,
+            state: State::Away(Instant::now()),
+        }
+    }
+
+    /// Starts it, on a port that is free. Says where it listens.
+    pub(super) fn start(&mut self) -> io::Result<SocketAddr> {
+        let address = TcpListener::bind((self.manner.host, 0))?.local_addr()?;
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.file("log"))?;
+        let child = Command::new(&self.manner.program)
+            .env_clear()
+            .env("OPENAI_API_KEY", "selftest")
+            .current_dir(&self.manner.folder)
+            .arg("serve")
+            .args(["--listen", &address.to_string()])
+            .arg("--clock-offset-file")
+            .arg(self.file("clock"))
+            .args(self.manner.settings.iter().flat_map(|setting| ["--set", setting]))
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()?;
+        fs::write(self.file("pid"), child.id().to_string())?;
+        self.child = Some(child);
+        self.state = State::Up;
+        Ok(address)
+    }
+
+    /// Kills it, stopped or not, and waits until it is gone.
+    pub(super) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // Whoever is gone already can't be killed.
+            drop(child.kill());
+            drop(child.wait());
+            drop(fs::remove_file(self.file("pid")));
+        }
+    }
+
+    /// Stops it where it stands until `until`.
+    pub(super) fn stall(&mut self, until: Instant) {
+        self.signal(Signal::STOP);
+        self.state = State::Stalled(until);
+    }
+
+    /// Lets it go on.
+    pub(super) fn go_on(&mut self) {
+        self.signal(Signal::CONT);
+        self.state = State::Up;
+    }
+
+    /// Asks it to end.
+    pub(super) fn terminate(&mut self) {
+        self.signal(Signal::TERM);
+        self.state = State::Ending(Instant::now());
+    }
+
+    /// How it ended, once it has.
+    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+        let status = self.child.as_mut()?.try_wait().ok()??;
+        self.child = None;
+        drop(fs::remove_file(self.file("pid")));
+        Some(status)
+    }
+
+    /// Whether it has a process.
+    pub(super) fn runs(&self) -> bool {
+        self.child.is_some()
+    }
+
+    /// Sets its clock ahead, or back if negative.
+    pub(super) fn set_clock(&self, offset_ms: i64) -> io::Result<()> {
+        // In one step: it is read at any time.
+        let new = self.file("clock.new");
+        fs::write(&new, offset_ms.to_string())?;
+        fs::rename(new, self.file("clock"))
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = self
+            .child
+            .as_ref()
+            .and_then(|child| Pid::from_raw(i32::try_from(child.id()).ok()?));
+        if let Some(pid) = pid {
+            // One that has ended hears nothing.
+            kill_process(pid, signal).ok();
+        }
+    }
+
+    fn file(&self, kind: &str) -> PathBuf {
+        self.manner
+            .folder
+            .join(format!("daemon-{}.{kind}", self.manner.number))
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Ends what a run has started and removes its folder, should the program that runs it be killed.
+pub(super) struct Guard {
+    marker: PathBuf,
+    child: Child,
+}
+
+/// Waits for the end of its input. `running` is removed by whoever ends well.
+const GUARD: &str = r#"
+trap '' HUP INT TERM
+cat >/dev/null
+[ -e "$0/running" ] || exit 0
+for file in "$0"/*.pid; do [ -e "$file" ] && kill -KILL "$(cat "$file")"; done
+[ -e "$0/disk/server/data/postmaster.pid" ] && kill -QUIT "$(head -n 1 "$0/disk/server/data/postmaster.pid")" && sleep 1
+umount -l "$0/disk"
+rm -rf "$0"
+"#;
+
+impl Guard {
+    /// Guards a run's folder.
+    pub(super) fn of(folder: &Path) -> io::Result<Self> {
+        let marker = folder.join("running");
+        fs::write(&marker, "")?;
+        let child = Command::new("sh")
+            .args(["-c", GUARD])
+            .arg(folder)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        Ok(Self { marker, child })
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        drop(fs::remove_file(&self.marker));
+        drop(self.child.stdin.take());
+        drop(self.child.wait());
+    }
+}

@@ -1,0 +1,102 @@
+//! What goes wrong, and where.
+
+use serde::{Deserialize, Serialize};
+
+/// A kind of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A daemon is killed (SIGKILL) and started again.
+    Kill,
+    /// A daemon is killed while a model thinks, and started again at once.
+    KillInCall,
+    /// A daemon is killed while a model thinks, and stays away: another one takes over.
+    TakeOver,
+    /// A daemon stands still (SIGSTOP) beyond its leases, then goes on as if nothing had happened.
+    Stall,
+    /// A daemon is asked to end (SIGTERM) and started again.
+    Terminate,
+    /// The clock of a daemon jumps, by up to an hour, forwards or back.
+    ClockJump,
+    /// The disk of the database is full for a while.
+    DiskFull,
+    /// The server cuts connections (`pg_terminate_backend`).
+    Cut,
+    /// The server ends without a goodbye (`pg_ctl stop -m immediate`) and is started again.
+    ServerCrash,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Kill,
+        Self::KillInCall,
+        Self::TakeOver,
+        Self::Stall,
+        Self::Terminate,
+        Self::ClockJump,
+        Self::DiskFull,
+        Self::Cut,
+        Self::ServerCrash,
+    ];
+
+    /// As the command line spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kill => "kill",
+            Self::KillInCall => "kill-in-call",
+            Self::TakeOver => "take-over",
+            Self::Stall => "stall",
+            Self::Terminate => "terminate",
+            Self::ClockJump => "clock-jump",
+            Self::DiskFull => "disk-full",
+            Self::Cut => "cut",
+            Self::ServerCrash => "server-crash",
+        }
+    }
+
+    /// How often it is drawn, beside the others.
+    pub(super) fn weight(self) -> u32 {
+        match self {
+            Self::Kill | Self::Cut => 5,
+            Self::KillInCall | Self::Stall | Self::ClockJump => 3,
+            Self::TakeOver | Self::Terminate | Self::DiskFull | Self::ServerCrash => 2,
+        }
+    }
+
+    /// Whether it can happen over that database.
+    pub fn is_of(self, database: Database) -> bool {
+        match self {
+            Self::TakeOver | Self::Cut | Self::ServerCrash => database == Database::Postgres,
+            _ => true,
+        }
+    }
+}
+
+/// Under the daemons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Database {
+    /// One daemon on a file.
+    Sqlite,
+    /// Three daemons on a server.
+    Postgres,
+}
+
+impl Database {
+    /// As the command line spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::Postgres => "postgres",
+        }
+    }
+
+    /// So many daemons share it.
+    pub fn daemons(self) -> usize {
+        match self {
+            Self::Sqlite => 1,
+            Self::Postgres => 3,
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! A model server that can't be relied on: quick, slow, silent, refusing, talking nonsense, cutting the line. It answers
+//! OpenAI's chat completions, at an address of its own for each daemon.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    future::pending,
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use axum::{
+    Json, Router,
+    body::Body,
+    extract::{Path, State},
+    http::StatusCode,
+    response::{IntoResponse as _, Response},
+    routing::post,
+};
+use fastrand::Rng;
+use futures::stream;
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, sync::Notify, time::Instant};
+
+use super::load;
+use crate::selftest::updates::Adversary;
+
+/// What becomes of a call, and how often, in a hundred.
+const FATES: [(Fate, u32); 8] = [
+    (Fate::Good, 60),
+    (Fate::Slow, 14),
+    (Fate::Nonsense, 12),
+    (Fate::RateLimited, 4),
+    (Fate::Failing, 4),
+    (Fate::Overloaded, 2),
+    (Fate::Cut, 2),
+    (Fate::Silent, 2),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Good,
+    Slow,
+    Nonsense,
+    RateLimited,
+    Failing,
+    Overloaded,
+    Cut,
+    Silent,
+}
+
+impl Fate {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Slow => "slow",
+            Self::Nonsense => "nonsense",
+            Self::RateLimited => "429",
+            Self::Failing => "500",
+            Self::Overloaded => "529",
+            Self::Cut => "cut off",
+            Self::Silent => "silent",
+        }
+    }
+}
+
+/// The model. Clones share everything.
+#[derive(Clone)]
+pub(super) struct Model {
+    state: Arc<Mutex<Inner>>,
+    /// Whoever waits for a call to come, or to be let go.
+    moved: Arc<Notify>,
+}
+
+struct Inner {
+    random: Rng,
+    adversary: Adversary,
+    /// Behaves from now on.
+    is_calm: bool,
+    /// Calls are kept waiting.
+    is_holding: bool,
+    next_call: u64,
+    /// Calls under way: which daemon asks about which agent.
+    open: HashMap<u64, (usize, u64)>,
+    /// Agents whose daemon was killed in a call.
+    orphans: HashMap<u64, Orphan>,
+    told: Told,
+}
+
+#[derive(Clone, Copy)]
+struct Orphan {
+    since: Instant,
+    daemon: usize,
+}
+
+/// What the model saw.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Told {
+    /// Calls by what became of them.
+    pub(super) calls: BTreeMap<String, u64>,
+    /// From a kill in a call to the next call about the agent, by another daemon.
+    pub(super) taken_over_ms: Vec<u64>,
+    /// The same, by the same one.
+    pub(super) restarted_ms: Vec<u64>,
+}
+
+impl Model {
+    pub(super) fn new(seed: u64) -> Self {
+        let mut random = Rng::with_seed(seed);
+        let inner = Inner {
+            adversary: Adversary::new(random.u64(..)),
+            random,
+            is_calm: false,
+            is_holding: false,
+            next_call: 0,
+            open: HashMap::new(),
+            orphans: HashMap::new(),
+            told: Told::default(),
+        };
+        Self {
+            state: Arc::new(Mutex::new(inner)),
+            moved: Arc::default(),
+        }
+    }
+
+    /// Takes a port. What comes back serves it for as long as it is polled.
+    pub(super) async fn serve(&self) -> io::Result<(SocketAddr, impl Future<Output = ()> + Send + use<>)> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let router = Router::new()
+            .route("/{daemon}/v1/chat/completions", post(answer))
+            .with_state(self.clone());
+        let serving = async move {
+            // It ends with the run.
+            drop(axum::serve(listener, router).await);
+        };
+        Ok((address, serving))
+    }
+
+    /// From now on it answers at once, and well.
+    pub(super) fn calm(&self) {
+        self.state().is_calm = true;
+        self.hold(false);
+    }
+
+    /// Keeps calls waiting from now on, or lets them go.
+    pub(super) fn hold(&self, is_holding: bool) {
+        self.state().is_holding = is_holding;
+        self.moved.notify_waiters();
+    }
+
+    /// Waits for a call of one of `daemons`. Says which, and leaves it under way if it is held.
+    pub(super) async fn caller(&self, daemons: &[usize]) -> usize {
+        loop {
+            let mut moved = Box::pin(self.moved.notified());
+            moved.as_mut().enable();
+            let found = self
+                .state()
+                .open
+                .values()
+                .map(|(daemon, _)| *daemon)
+                .find(|daemon| daemons.contains(daemon));
+            match found {
+                Some(daemon) => return daemon,
+                None => moved.await,
+            }
+        }
+    }
+
+    /// The agents about which `daemon` asks just now.
+    pub(super) fn asked_by(&self, daemon: usize) -> Vec<u64> {
+        let state = self.state();
+        let calls = state.open.values();
+        calls
+            .filter_map(|&(of, agent)| (of == daemon).then_some(agent))
+            .collect()
+    }
+
+    /// Notes that `daemon` was killed while it asked about `agents`.
+    pub(super) fn orphaned(&self, daemon: usize, agents: Vec<u64>) {
+        let since = Instant::now();
+        let orphans = agents.into_iter().map(|agent| (agent, Orphan { since, daemon }));
+        self.state().orphans.extend(orphans);
+    }
+
+    pub(super) fn told(&self) -> Told {
+        self.state().told.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, Inner> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A call comes in. Says how it will end.
+    fn enter(&self, daemon: usize, agent: u64) -> (Open, Fate, Duration) {
+        let mut state = self.state();
+        let call = state.next_call;
+        state.next_call += 1;
+        state.open.insert(call, (daemon, agent));
+        if let Some(orphan) = state.orphans.remove(&agent) {
+            let span_ms = u64::try_from(orphan.since.elapsed().as_millis()).unwrap_or(u64::MAX);
+            if orphan.daemon == daemon {
+                state.told.restarted_ms.push(span_ms);
+            } else {
+                state.told.taken_over_ms.push(span_ms);
+            }
+        }
+        let fate = if state.is_calm {
+            Fate::Good
+        } else {
+            draw(&mut state.random)
+        };
+        *state.told.calls.entry(fate.name().to_owned()).or_default() += 1;
+        let wait_ms = match fate {
+            Fate::Slow => state.random.u64(300..1_300),
+            _ if state.is_calm => 1,
+            _ => state.random.u64(1..120),
+        };
+        drop(state);
+        self.moved.notify_waiters();
+        let open = Open {
+            model: self.clone(),
+            call,
+        };
+        (open, fate, Duration::from_millis(wait_ms))
+    }
+
+    async fn let_go(&self) {
+        loop {
+            let mut moved = Box::pin(self.moved.notified());
+            moved.as_mut().enable();
+            if !self.state().is_holding {
+                return;
+            }
+            moved.await;
+        }
+    }
+}
+
+fn draw(random: &mut Rng) -> Fate {
+    let mut left = random.u32(..FATES.iter().map(|(_, weight)| *weight).sum::<u32>());
+    for (fate, weight) in FATES {
+        if left < weight {
+            return fate;
+        }
+        left -= weight;
+    }
+    Fate::Good
+}
+
+/// A call under way; it ends with its answer, or when the line is cut.
+struct Open {
+    model: Model,
+    call: u64,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.model.state().open.remove(&self.call);
+    }
+}
+
+async fn answer(State(model): State<Model>, Path(daemon): Path<usize>, Json(body): Json<Value>) -> Response {
+    let asked = body
+        .pointer("/messages/1/content")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let (open, fate, wait) = model.enter(daemon, load::agent_in(asked).unwrap_or(u64::MAX));
+    tokio::time::sleep(wait).await;
+    model.let_go().await;
+    drop(open);
+    match fate {
+        Fate::Good | Fate::Slow => said(&good(asked)),
+        Fate::Nonsense => {
+            let exchanges = exchanges(asked);
+            let mut state = model.state();
+            let text = if exchanges.is_empty() {
+                state.adversary.operations(8)
+            } else {
+                state.adversary.items(&exchanges)
+            };
+            said(&text)
+        }
+        Fate::RateLimited => {
+            (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "1")], "slow down").into_response()
+        }
+        Fate::Failing => (StatusCode::INTERNAL_SERVER_ERROR, "oh no").into_response(),
+        Fate::Overloaded => {
+            let overloaded = StatusCode::from_u16(529).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+            (overloaded, "overloaded").into_response()
+        }
+        Fate::Cut => Body::from_stream(stream::iter([
+            Ok("{\"choices\": ["),
+            Err(io::Error::other("the line is cut")),
+        ]))
+        .into_response(),
+        Fate::Silent => pending().await,
+    }
+}
+
+fn said(text: &str) -> Response {
+    Json(json!({
+        "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 100, "completion_tokens": 50},
+    }))
+    .into_response()
+}
+
+/// The exchanges that are asked about; none when it is about operations.
+fn exchanges(asked: &str) -> Vec<i64> {
+    let first_line = asked.lines().next().unwrap_or_default();
+    let numbers = first_line
+        .strip_prefix("Exchanges to summarise: ")
+        .unwrap_or_default();
+    numbers
+        .trim_end_matches('.')
+        .split(", ")
+        .filter_map(|number| number.strip_prefix('#')?.parse().ok())
+        .collect()
+}
+
+fn good(asked: &str) -> String {
+    let exchanges = exchanges(asked);
+    if exchanges.is_empty() {
+        return json!({"merge": [], "shorten": [], "drop": [1, 2, 3, 4, 5, 6]}).to_string();
+    }
+    let item = |exchange: &i64| {
+        json!({
+            "exchanges": {"first": exchange, "last": exchange},
+            "importance": if exchange % 7 == 0 { "decision" } else { "feature" },
+            "text": format!("The user asked about ticket {exchange}, the assistant read the module and solved it."),
+            "brief": format!("Ticket {exchange} was solved."),
+            "gist": format!("Ticket {exchange}"),
+        })
+    };
+    json!({"items": exchanges.iter().map(item).collect::<Vec<_>>()}).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{
+        prompt::{Prompt, PromptLimits},
+        time::Timestamp,
+        transcript::{Transcript, Voice},
+    };
+
+    #[test]
+    fn a_question_says_which_exchanges_of_which_agent() {
+        let [user, ..] = load::turn_of(3, 17);
+        let said = user["content"].as_str().unwrap();
+        let transcript = |exchange| Transcript::of_lines(exchange, Timestamp(0), &[(Voice::User, "", said)]);
+        let asked = Prompt::new(
+            &[transcript(4), transcript(6)],
+            "abcdefgh",
+            PromptLimits::default(),
+        )
+        .user;
+        assert_eq!(exchanges(&asked), [4, 6]);
+        assert_eq!(load::agent_in(&asked), Some(3));
+    }
+}

@@ -1,0 +1,157 @@
+//! Where a run keeps its data: a disk that can be filled, and a file or a server on it.
+
+use std::{
+    fs, io,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+};
+
+use tempfile::TempDir;
+
+use super::{
+    Faults,
+    disk::Disk,
+    kind::{Database, Kind},
+    server::Server,
+};
+use crate::store::{
+    DatabaseSettings,
+    postgres::{Clock, PostgresSettings},
+    sqlite::{SqliteSettings, Synchronous},
+};
+
+/// The size of the disk under a file.
+const SQLITE_BYTES: u64 = 48 << 20;
+/// The size of the disk under a server: a new cluster has some 25 MB.
+const POSTGRES_BYTES: u64 = 160 << 20;
+
+/// A folder for a run, or for what runs share.
+pub(super) fn run_folder(parent: &Path) -> io::Result<TempDir> {
+    let folder = tempfile::Builder::new()
+        .prefix("recapd-faults-")
+        .tempdir_in(parent)?;
+    // The server's user has to find its own folder in it.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711))?;
+    Ok(folder)
+}
+
+/// Where a run keeps its data. Clones are the same place.
+#[derive(Clone)]
+pub(super) struct Place {
+    // In this order: the server ends before its disk goes.
+    server: Option<Arc<Server>>,
+    disk: Option<Arc<Disk>>,
+    folder: PathBuf,
+}
+
+impl Place {
+    /// Makes it in a run's folder. Also says which kinds of faults can't happen there, and why.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub(super) fn make(faults: &Faults, folder: &Path) -> Result<(Self, Option<(Kind, String)>), String> {
+        let folder = folder.join("disk");
+        fs::create_dir(&folder).map_err(|error| error.to_string())?;
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o711)).map_err(|error| error.to_string())?;
+        let bytes = match faults.database {
+            Database::Sqlite => SQLITE_BYTES,
+            Database::Postgres => POSTGRES_BYTES,
+        };
+        let mut left_out = None;
+        let disk = match Disk::mount(&folder, bytes) {
+            Ok(disk) => Some(Arc::new(disk)),
+            Err(error) => {
+                left_out = Some((
+                    Kind::DiskFull,
+                    format!("a small file system can't be mounted: {error}"),
+                ));
+                None
+            }
+        };
+        let server = match faults.database {
+            Database::Sqlite => None,
+            Database::Postgres => {
+                let of_server = folder.join("server");
+                fs::create_dir(&of_server).map_err(|error| error.to_string())?;
+                Some(Arc::new(Server::create(
+                    &of_server,
+                    &faults.template,
+                    &faults.folder,
+                )?))
+            }
+        };
+        Ok((Self { server, disk, folder }, left_out))
+    }
+
+    /// Where daemons find the database.
+    pub(super) fn url(&self) -> String {
+        let file = || format!("sqlite:{}", self.folder.join("recapd.db").display());
+        self.server.as_ref().map_or_else(file, |server| server.url())
+    }
+
+    /// How the database is opened to be looked at.
+    pub(super) fn settings(&self) -> DatabaseSettings {
+        let url = self.url();
+        if self.server.is_none() {
+            return SqliteSettings {
+                url,
+                readers: 1,
+                group_commit_max: 1,
+                busy_timeout_ms: 5_000,
+                synchronous: Synchronous::Full,
+            }
+            .into();
+        }
+        PostgresSettings {
+            url,
+            read_url: None,
+            connections: 2,
+            acquire_timeout_ms: 20_000,
+            statement_timeout_ms: 60_000,
+            clock: Clock::Database,
+        }
+        .into()
+    }
+
+    pub(super) fn server(&self) -> Option<Arc<Server>> {
+        self.server.clone()
+    }
+
+    /// Fills the disk.
+    pub(super) fn fill(&self) {
+        if let Some(disk) = &self.disk {
+            disk.fill();
+        }
+    }
+
+    /// Frees the disk and starts the server, if it doesn't run.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub(super) fn mend(&self) -> Result<(), String> {
+        if let Some(disk) = &self.disk {
+            disk.free();
+        }
+        self.server.as_ref().map_or(Ok(()), |server| server.start())
+    }
+
+    /// Ends the server.
+    pub(super) fn end(&self) {
+        if let Some(server) = &self.server {
+            server.crash();
+        }
+    }
+
+    /// Copies all of it, for people to look into.
+    pub(super) fn keep_in(&self, folder: &Path) {
+        let copied = Command::new("cp")
+            .arg("-a")
+            .arg(&self.folder)
+            .arg(folder)
+            .status();
+        // What can't be copied is told by its absence.
+        drop(copied);
+    }
+}

@@ -1,0 +1,268 @@
+//! A PostgreSQL server of its own, in a folder, reached by a socket there.
+
+use std::{
+    fs, io,
+    os::unix::{fs::chown, process::CommandExt as _},
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    sync::OnceLock,
+};
+
+use tempfile::TempDir;
+
+use super::{daemon::Guard, place::run_folder};
+
+/// The server's user, and the superuser of its databases.
+const USER: &str = "recapd";
+/// Whose process the server is if this one is root's, which it refuses to be.
+const OWNERS: [&str; 2] = ["postgres", "nobody"];
+/// It only has to survive crashes of itself, not of the machine.
+const SETTINGS: &str = "\
+listen_addresses = ''
+max_connections = 100
+shared_buffers = 16MB
+fsync = off
+full_page_writes = off
+synchronous_commit = on
+min_wal_size = 4MB
+max_wal_size = 16MB
+";
+
+/// The database's name.
+const DATABASE: &str = "recapd";
+
+/// A server: its programs, its owner, its folder.
+pub(super) struct Server {
+    programs: Option<PathBuf>,
+    owner: Option<(u32, u32)>,
+    folder: PathBuf,
+}
+
+/// A cluster with an empty database, made once and copied for each run.
+#[derive(Default)]
+pub struct Template(OnceLock<Result<(TempDir, Guard), String>>);
+
+impl Template {
+    /// The cluster's folder.
+    fn folder(&self, parent: &Path) -> Result<PathBuf, String> {
+        let made = self.0.get_or_init(|| {
+            let folder = run_folder(parent).map_err(|error| error.to_string())?;
+            let guard = Guard::of(folder.path()).map_err(|error| error.to_string())?;
+            let server = folder.path().join("server");
+            fs::create_dir(&server).map_err(|error| error.to_string())?;
+            Server::make(&server)?;
+            Ok((folder, guard))
+        });
+        let (folder, _) = made.as_ref().map_err(Clone::clone)?;
+        Ok(folder.path().join("server/data"))
+    }
+}
+
+impl Server {
+    /// Starts a server with an empty database in `folder`, which is there and empty; the template lies beside it.
+    ///
+    /// # Errors
+    /// What its programs say.
+    pub(super) fn create(folder: &Path, template: &Template, templates: &Path) -> Result<Self, String> {
+        let template = template.folder(templates)?;
+        let server = Self::of(folder)?;
+        said(
+            Command::new("cp")
+                .arg("-a")
+                .arg(template)
+                .arg(server.data())
+                .output(),
+        )?;
+        server.set_up()?;
+        Ok(server)
+    }
+
+    /// Makes a cluster with an empty database.
+    fn make(folder: &Path) -> Result<(), String> {
+        let server = Self::of(folder)?;
+        let options = [
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--no-sync",
+            "--wal-segsize=1",
+            "--locale=C.UTF-8",
+        ];
+        let initdb = server.run("initdb", |initdb| {
+            initdb
+                .args(options)
+                .args(["--username", USER])
+                .arg("--pgdata")
+                .arg(server.data())
+        });
+        said(initdb)?;
+        server.set_up()?;
+        said(server.query("postgres", &format!("CREATE DATABASE {DATABASE}")))?;
+        said(server.pg_ctl(&["--mode=fast", "--wait", "--silent", "stop"]))
+    }
+
+    fn of(folder: &Path) -> Result<Self, String> {
+        let server = Self {
+            programs: newest_programs(),
+            owner: if rustix::process::geteuid().is_root() {
+                Some(owner().map_err(|error| error.to_string())?)
+            } else {
+                None
+            },
+            folder: folder.to_owned(),
+        };
+        if let Some((user, group)) = server.owner {
+            chown(folder, Some(user), Some(group)).map_err(|error| error.to_string())?;
+        }
+        Ok(server)
+    }
+
+    /// Says where the socket is, and starts.
+    fn set_up(&self) -> Result<(), String> {
+        let socket = format!("unix_socket_directories = '{}'\n", self.folder.display());
+        let conf = self.data().join("postgresql.conf");
+        let configured =
+            fs::read_to_string(&conf).and_then(|text| fs::write(&conf, text + SETTINGS + &socket));
+        configured.map_err(|error| format!("{}: {error}", conf.display()))?;
+        self.start()
+    }
+
+    /// Where daemons find the database.
+    pub(super) fn url(&self) -> String {
+        format!(
+            "postgres:///{DATABASE}?host={}&user={USER}",
+            self.folder.display()
+        )
+    }
+
+    /// Starts it, unless it runs.
+    ///
+    /// # Errors
+    /// What `pg_ctl` says.
+    pub(super) fn start(&self) -> Result<(), String> {
+        if self.is_running() {
+            return Ok(());
+        }
+        said(self.pg_ctl(&["--wait", "--silent", "start"]))
+    }
+
+    /// Ends it without a goodbye.
+    pub(super) fn crash(&self) {
+        // One that doesn't run can't be stopped.
+        drop(self.pg_ctl(&["--mode=immediate", "--silent", "stop"]));
+    }
+
+    /// Cuts about `percent` of its connections. Says how many.
+    pub(super) fn cut(&self, percent: u8) -> u64 {
+        let sql = format!(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+             WHERE datname = '{DATABASE}' AND random() * 100 < {percent}"
+        );
+        let cut = self.query("postgres", &sql).ok();
+        cut.and_then(|output| String::from_utf8_lossy(&output.stdout).trim().parse().ok())
+            .unwrap_or_default()
+    }
+
+    fn is_running(&self) -> bool {
+        self.pg_ctl(&["status"])
+            .is_ok_and(|output| output.status.success())
+    }
+
+    fn pg_ctl(&self, arguments: &[&str]) -> io::Result<Output> {
+        let log = self.folder.join("log");
+        self.run("pg_ctl", |pg_ctl| {
+            pg_ctl
+                .arg("--pgdata")
+                .arg(self.data())
+                .arg("--log")
+                .arg(log)
+                .args(arguments)
+        })
+    }
+
+    fn query(&self, database: &str, sql: &str) -> io::Result<Output> {
+        self.run("psql", |psql| {
+            psql.arg("--host").arg(&self.folder).args([
+                "--username",
+                USER,
+                "--dbname",
+                database,
+                "--no-psqlrc",
+                "--no-align",
+                "--tuples-only",
+                "--command",
+                sql,
+            ])
+        })
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    fn run(&self, name: &str, with: impl FnOnce(&mut Command) -> &mut Command) -> io::Result<Output> {
+        let program = self
+            .programs
+            .as_ref()
+            .map_or_else(|| PathBuf::from(name), |folder| folder.join(name));
+        let mut command = Command::new(program);
+        if let Some((user, group)) = self.owner {
+            command.uid(user).gid(group);
+        }
+        let folder = &self.folder;
+        // The server outlives the program that starts it, and would keep a pipe open.
+        let (out, err) = (
+            folder.join(format!("{name}.out")),
+            folder.join(format!("{name}.err")),
+        );
+        let status = with(&mut command)
+            .current_dir(folder)
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(fs::File::create(&out)?)
+            .stderr(fs::File::create(&err)?)
+            .status()?;
+        Ok(Output {
+            status,
+            stdout: fs::read(&out)?,
+            stderr: fs::read(&err)?,
+        })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.crash();
+    }
+}
+
+fn said(output: io::Result<Output>) -> Result<(), String> {
+    match output {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        Err(error) => Err(format!("PostgreSQL's server (13 or newer) is needed: {error}")),
+    }
+}
+
+/// Debian has a folder for each version, outside of PATH.
+fn newest_programs() -> Option<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").ok()?;
+    let version = |path: &Path| -> Option<u32> { path.file_name()?.to_str()?.parse().ok() };
+    let newest = versions
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.join("bin/initdb").exists())
+        .max_by_key(|path| version(path))?;
+    Some(newest.join("bin"))
+}
+
+/// User and group of the first of [`OWNERS`] that there is.
+fn owner() -> io::Result<(u32, u32)> {
+    let users = fs::read_to_string("/etc/passwd")?;
+    let find = |name: &&str| {
+        let line = users.lines().find(|line| line.split(':').next() == Some(name))?;
+        let mut numbers = line.split(':').skip(2);
+        Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+    };
+    OWNERS.iter().find_map(find).ok_or_else(|| {
+        io::Error::other("the server refuses to run as root, and there is no user `postgres` or `nobody`")
+    })
+}
