@@ -51,6 +51,8 @@ pub struct FaultFindings {
     pub taken_over_ms: Vec<u64>,
     /// The same, by the same daemon started again.
     pub restarted_ms: Vec<u64>,
+    /// Agents about which nobody asked again within two leases and a few seconds: a row that was parked, or a slow machine.
+    pub not_resumed: u64,
     /// The first breaches, word for word.
     pub told: Vec<String>,
 }
@@ -124,6 +126,7 @@ impl Found for FaultFindings {
         self.taken_over_ms.sort_unstable();
         self.restarted_ms.extend(other.restarted_ms);
         self.restarted_ms.sort_unstable();
+        self.not_resumed += other.not_resumed;
         self.told.extend(other.told);
         self.told.sort();
         self.told.truncate(TOLD_MAX);

@@ -103,6 +103,8 @@ pub(super) struct Told {
     pub(super) taken_over_ms: Vec<u64>,
     /// The same, by the same one.
     pub(super) restarted_ms: Vec<u64>,
+    /// Agents about which nobody asked again within the time that a take-over may take.
+    pub(super) not_resumed: u64,
 }
 
 impl Model {
@@ -182,6 +184,18 @@ impl Model {
         let since = Instant::now();
         let orphans = agents.into_iter().map(|agent| (agent, Orphan { since, daemon }));
         self.state().orphans.extend(orphans);
+    }
+
+    /// Whether agents that lost their daemon in a call wait to be asked about again.
+    pub(super) fn has_orphans(&self) -> bool {
+        !self.state().orphans.is_empty()
+    }
+
+    /// Forgets who is still waited for: what comes next would be measured too.
+    pub(super) fn forget_orphans(&self) {
+        let mut state = self.state();
+        state.told.not_resumed += state.orphans.len() as u64;
+        state.orphans.clear();
     }
 
     pub(super) fn told(&self) -> Told {

@@ -41,6 +41,8 @@ const AWAY_MS_MAX: u64 = 300;
 const OUTAGE_MS_MAX: u64 = 600;
 /// A call to a model is waited for so long, to be cut.
 const CALL_WAIT_MS: u64 = 3_000;
+/// How long recovery may take beyond two leases; it isn't measured then.
+const RESUME_MS_MAX: u64 = 5_000;
 /// The furthest that a clock jumps.
 const JUMP_MS_MAX: i64 = 3_600_000;
 /// Beyond its drain a daemon that was asked to end may take so long; then it hangs.
@@ -188,6 +190,7 @@ impl Run {
         self.found.calls = told.calls;
         self.found.taken_over_ms = told.taken_over_ms;
         self.found.restarted_ms = told.restarted_ms;
+        self.found.not_resumed = told.not_resumed;
     }
 
     /// Whether the first turn is acknowledged.
@@ -290,13 +293,11 @@ impl Run {
     }
 
     fn kill(&mut self, daemon: usize, away_ms: u64) {
-        let asked = self.model.asked_by(daemon);
         self.with(daemon, |daemon| {
             daemon.kill();
             daemon.state = State::Away(after_ms(away_ms));
         });
         self.load.moved(daemon, None);
-        self.model.orphaned(daemon, asked);
     }
 
     /// Waits for one of them to ask the model, and kills it before the answer comes.
@@ -305,10 +306,23 @@ impl Run {
         let model = self.model.clone();
         let called = tokio::time::timeout(Duration::from_millis(CALL_WAIT_MS), model.caller(daemons)).await;
         if let Ok(daemon) = called {
+            let asked = self.model.asked_by(daemon);
             self.kill(daemon, away_ms);
+            self.model.orphaned(daemon, asked);
         }
         self.model.hold(false);
+        self.until_resumed().await;
         called.is_ok()
+    }
+
+    /// Lets nothing else happen until those who lost their daemon are asked about again, so that recovery is measured
+    /// alone.
+    async fn until_resumed(&mut self) {
+        let until = after_ms(2 * self.lease_ms + RESUME_MS_MAX);
+        while self.model.has_orphans() && Instant::now() < until {
+            self.pause(TICK_MS).await;
+        }
+        self.model.forget_orphans();
     }
 
     fn set_clock(&mut self, number: usize, offset_ms: i64) {

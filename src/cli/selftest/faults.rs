@@ -164,6 +164,10 @@ fn text(found: &FaultFindings, faults: &Faults, settings: &[String]) -> String {
         format!("  broken otherwise                 {}", found.broken),
         recovery("by the same daemon", &found.restarted_ms),
         recovery("by another daemon", &found.taken_over_ms),
+        format!(
+            "  not asked again in time          {} (parked, or too slow)",
+            found.not_resumed
+        ),
         format!("  set up with {}", settings.join(" ")),
     ];
     lines.extend(
