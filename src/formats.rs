@@ -103,7 +103,10 @@ fn message(format: Format, fields: &Fields<'_>, kind: Kind, parts: Vec<Part>) ->
         speaker: speaker.map(|name| cut(&name, NAME_CHARS_MAX)),
         kind,
         parts,
-        client_id: ids.find(|id| id.len() <= ID_BYTES_MAX),
+        // U+0000 is what PostgreSQL's texts can't hold.
+        client_id: ids
+            .find(|id| id.len() <= ID_BYTES_MAX)
+            .map(|id| id.replace('\0', "\u{fffd}")),
         at: TIME_FIELDS.iter().find_map(|&name| time(fields, name)),
         interrupts: false,
         important: fields.flag("important").unwrap_or(false),

@@ -125,7 +125,7 @@ fn has_password(url: &str) -> bool {
     let (authority, query) = rest.split_once('?').unwrap_or((rest, ""));
     let host = authority.split('/').next().unwrap_or_default();
     let user = host.rsplit_once('@').map_or("", |(user, _)| user);
-    user.contains(':') || query.split('&').any(|part| part.starts_with("password="))
+    user.contains(':') || query.to_ascii_lowercase().contains("pass")
 }
 
 #[cfg(test)]

@@ -179,12 +179,16 @@ impl SettingsPatch {
 fn check(name: &str, value: &Value) -> Result<(), SettingsError> {
     let known = SETTINGS.iter().find(|(known, ..)| *known == name);
     let &(known, _, expected) = known.ok_or_else(|| SettingsError::Unknown(name.to_owned()))?;
+    // U+0000 is what PostgreSQL's texts can't hold.
+    let is_storable = value.as_str().is_none_or(|text| !text.contains('\0'));
     let alone = Value::from_iter([(known, value.clone())]);
     let is_sound = serde_json::from_value(alone).is_ok_and(|alone: AgentSettings| alone.is_sound());
-    is_sound.then_some(()).ok_or(SettingsError::Invalid {
-        name: known,
-        expected,
-    })
+    (is_sound && is_storable)
+        .then_some(())
+        .ok_or(SettingsError::Invalid {
+            name: known,
+            expected,
+        })
 }
 
 impl AgentSettings {

@@ -99,7 +99,10 @@ impl Postgres {
         match &lock {
             Lock::Nothing => {}
             Lock::Agent(agent) => agent::lock(&mut tx, agent).await?,
-            Lock::Family(agent) => agent::lock_family(&mut tx, agent).await?,
+            Lock::Family(agent) => {
+                lock_name(&mut tx, "recapd family").await?;
+                agent::lock_family(&mut tx, agent).await?;
+            }
             Lock::Batches => lock_name(&mut tx, "recapd batches").await?,
             Lock::Calibrations => lock_name(&mut tx, "recapd calibrations").await?,
         }

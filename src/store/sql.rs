@@ -200,7 +200,7 @@ impl Store for SqlStore {
             })
             .await?;
         Ok(Forgotten {
-            is_scrubbed: self.scrub().await?,
+            is_scrubbed: self.scrub_after().await,
             ..forgotten
         })
     }
@@ -214,7 +214,7 @@ impl Store for SqlStore {
             .await?;
         Ok(Deleted {
             messages,
-            is_scrubbed: self.scrub().await?,
+            is_scrubbed: self.scrub_after().await,
         })
     }
 

@@ -36,7 +36,7 @@ macro_rules! agent_select {
 /// Locks the agent's row till the end of the transaction, if there is one.
 pub(in crate::store) async fn lock(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
     if tx.dialect() == Dialect::Postgres {
-        let sql = sql!("-- sql/agent.lock\nSELECT 1 FROM agents WHERE agent_id = $1 {for_update}");
+        let sql = sql!("-- postgres/agent.lock\nSELECT 1 FROM agents WHERE agent_id = $1 {for_update}");
         query(sql).bind(agent.as_str()).execute(tx).await?;
     }
     Ok(())

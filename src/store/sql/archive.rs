@@ -33,11 +33,14 @@ impl Archive for SqlStore {
     }
 
     async fn restore(&self, request: Restore) -> Result<Restored, ArchiveError> {
-        let agent = request.agent.clone();
-        self.write(Lock::Agent(agent), move |tx| {
-            Box::pin(restore::restore(tx, request))
-        })
-        .await?
+        let fork = request.origin.as_ref().and_then(|origin| origin.fork.as_ref());
+        // What a fork comes back with is its parent's: nobody may forget or delete that meanwhile.
+        let lock = match fork {
+            Some(fork) => Lock::Family(fork.parent.clone()),
+            None => Lock::Agent(request.agent.clone()),
+        };
+        self.write(lock, move |tx| Box::pin(restore::restore(tx, request)))
+            .await?
     }
 }
 

@@ -115,7 +115,7 @@ async fn defer(
 ) -> StoreResult<bool> {
     let sql = sql!(
         "-- sql/batch.priority\nSELECT priority FROM summary_update_queue \
-               WHERE agent_id = $1 AND lease_token = $2"
+               WHERE agent_id = $1 AND lease_token = $2 {for_update}"
     );
     let found = query(sql)
         .bind(lease.agent.as_str())
@@ -131,6 +131,7 @@ async fn defer(
                leased_at = NULL, attempts = {max}(attempts - 1, 0), visible_at = $3, due_at = $4, deferred_at = $5 \
                WHERE agent_id = $1 AND lease_token = $2"
     );
+    let until = tx.now(now).await?.plus_ms(until.0 - now.0);
     query(sql)
         .bind(lease.agent.as_str())
         .bind(lease.token)
@@ -178,6 +179,7 @@ pub(super) async fn wait_no_longer(tx: &mut Connection, agent: &AgentId, now: Ti
         "-- sql/batch.wait_no_longer\nUPDATE summary_update_queue SET deferred_at = NULL, visible_at = $2, \
                due_at = {min}(due_at, $2) WHERE agent_id = $1 AND deferred_at IS NOT NULL"
     );
+    let now = tx.now(now).await?;
     query(sql).bind(agent.as_str()).bind(now).execute(tx).await?;
     Ok(())
 }
@@ -185,6 +187,11 @@ pub(super) async fn wait_no_longer(tx: &mut Connection, agent: &AgentId, now: Ti
 /// Takes back what hasn't been sent of an agent, since it may hold what is to be forgotten, and has the row wait no
 /// longer. The answer to what has been sent comes late: forgetting has changed the summary's version.
 pub(super) async fn forget(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
+    // Whoever gathers them at this moment comes first, and is seen.
+    let open = sql!(
+        "-- sql/batch.lock_questions\nSELECT 1 FROM batch_requests WHERE agent_id = $1 AND ended_at IS NULL {for_update}"
+    );
+    query(open).bind(agent.as_str()).fetch_all(&mut *tx).await?;
     let questions = sql!(
         "-- sql/batch.forget\nUPDATE batch_requests SET state = 'withdrawn', batch = NULL, ended_at = $2, \
                      body = '' WHERE agent_id = $1 AND (state = 'waiting' OR state = 'out' AND batch IN \

@@ -179,6 +179,17 @@ impl SqlStore {
         }
     }
 
+    /// As [`Self::scrub`], after a commit that stands whatever comes of it.
+    pub(super) async fn scrub_after(&self) -> bool {
+        match self.scrub().await {
+            Ok(is_scrubbed) => is_scrubbed,
+            Err(error) => {
+                tracing::warn!(%error, "store.not_scrubbed");
+                false
+            }
+        }
+    }
+
     /// Waits for the writes under way and closes the database.
     pub async fn close(self) {
         match self.database {

@@ -86,9 +86,9 @@ async fn copy_agent(
                first_exchange, tokens_before_window - $4, summarized_through, \
                CASE WHEN pending_since IS NOT NULL THEN $5 END, budget_tokens, max_messages, preamble_exchange, \
                recount_before \
-               FROM agents WHERE agent_id = $1"
+               FROM agents WHERE agent_id = $1 ON CONFLICT (agent_id) DO NOTHING"
     );
-    query(sql)
+    let done = query(sql)
         .bind(from.agent.as_str())
         .bind(child.as_str())
         .bind(fork_exchange)
@@ -96,6 +96,9 @@ async fn copy_agent(
         .bind(now)
         .execute(tx)
         .await?;
+    if done == 0 {
+        return Err(StoreError::AgentExists(child.clone()));
+    }
     Ok(())
 }
 

@@ -44,7 +44,7 @@ pub(super) async fn enqueue(tx: &mut Connection, agent: &AgentId, wake: Wake) ->
     let sql = sql!(
         "-- sql/queue.enqueue\nINSERT INTO summary_update_queue AS q \
                (agent_id, priority, reasons, queued_at, visible_at, due_at) \
-               SELECT agent_id, $2, $3, $4, $5, $6 FROM agents WHERE agent_id = $1 \
+               SELECT agent_id, $2, $3, $4, $5, $6 FROM agents WHERE agent_id = $1 {for_share} \
                ON CONFLICT (agent_id) DO UPDATE SET wake_seq = q.wake_seq + 1, reasons = q.reasons | excluded.reasons, \
                priority = {max}(q.priority, excluded.priority), due_at = {min}(q.due_at, excluded.due_at), \
                visible_at = CASE WHEN q.lease_token IS NULL AND q.attempts = 0 AND q.paused_until IS NULL \
@@ -336,7 +336,7 @@ pub(super) async fn reconcile(
     let sql = sql!(
         "-- sql/queue.reconcile\nINSERT INTO summary_update_queue \
                (agent_id, priority, reasons, queued_at, visible_at, due_at) \
-               SELECT agent_id, $2, $3, $4, $4, $5 FROM agents WHERE pending_since < $1 ORDER BY agent_id \
+               SELECT agent_id, $2, $3, $4, $4, $5 FROM agents WHERE pending_since < $1 ORDER BY agent_id {for_share} \
                ON CONFLICT (agent_id) DO NOTHING"
     );
     let done = query(sql)

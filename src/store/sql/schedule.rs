@@ -19,18 +19,20 @@ pub(super) async fn enqueue_ageing(tx: &mut Connection, now: Timestamp, limit: i
     let sql = sql!(
         "-- sql/schedule.enqueue_ageing\nINSERT INTO summary_update_queue AS q \
                (agent_id, priority, reasons, queued_at, visible_at, due_at) \
-               SELECT agent_id, $2, $3, $1, $1, $4 FROM (SELECT s.agent_id FROM summaries s \
+               SELECT agent_id, $2, $3, $6, $6, $4 FROM (SELECT s.agent_id FROM summaries s \
                JOIN agents a ON a.agent_id = s.agent_id \
                WHERE s.next_ageing_at <= $1 AND s.next_ageing_at <= coalesce(a.as_of, $1) \
                ORDER BY s.next_ageing_at LIMIT $5) aged WHERE true ORDER BY agent_id \
                ON CONFLICT (agent_id) DO UPDATE SET wake_seq = q.wake_seq + 1, reasons = q.reasons | excluded.reasons"
     );
+    let visible_at = tx.now(now).await?;
     let done = query(sql)
         .bind(now)
         .bind(level)
         .bind(Reason::Ageing.bit())
-        .bind(now.plus_ms(Priority::slack_ms(level)))
+        .bind(visible_at.plus_ms(Priority::slack_ms(level)))
         .bind(limit)
+        .bind(visible_at)
         .execute(tx)
         .await?;
     Ok(done)

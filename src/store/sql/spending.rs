@@ -21,6 +21,10 @@ pub(super) async fn postpone(
     postponement: Postponement,
 ) -> StoreResult<()> {
     let Postponement { until, limit, run } = postponement;
+    let until = tx
+        .now(run.finished_at)
+        .await?
+        .plus_ms(until.0 - run.finished_at.0);
     let sql = sql!(
         "-- sql/spending.postpone\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
                leased_at = NULL, attempts = {max}(attempts - 1, 0), visible_at = $3, \
@@ -71,6 +75,7 @@ pub(super) async fn resume_paused(tx: &mut Connection, now: Timestamp) -> StoreR
                WHERE paused_until IS NOT NULL AND agent_id IN (SELECT agent_id FROM summary_update_queue \
                WHERE paused_until IS NOT NULL ORDER BY agent_id {for_update})"
     );
+    let now = tx.now(now).await?;
     Ok(query(sql).bind(now).execute(tx).await?)
 }
 
@@ -81,6 +86,7 @@ pub(super) async fn resume_agent(tx: &mut Connection, agent: &AgentId, now: Time
                due_at = {min}(due_at, $2), paused_until = NULL, paused_for = NULL \
                WHERE agent_id = $1 AND paused_until IS NOT NULL"
     );
+    let now = tx.now(now).await?;
     query(sql).bind(agent.as_str()).bind(now).execute(tx).await?;
     Ok(())
 }
@@ -196,6 +202,7 @@ pub(super) async fn last_run(tx: &mut Connection) -> StoreResult<Option<LastRun>
 
 /// See [`super::super::Store::enqueue_revisits`].
 pub(super) async fn enqueue_revisits(tx: &mut Connection, now: Timestamp, limit: i64) -> StoreResult<u64> {
+    let now = tx.now(now).await?;
     let level = Priority::Low.level();
     let sql = sql!(
         "-- sql/spending.enqueue_revisits\nINSERT INTO summary_update_queue \

@@ -124,7 +124,7 @@ async fn inserts_into_postgres_are_taken_in_whatever_kills_the_daemon() {
         sqlx::query(AssertSqlSafe(sql)).execute(&mut agent).await.unwrap();
         if round % 3 == 1 {
             daemon.kill();
-            daemon.child = super::spawn(&daemon.settings, &environment, Stdio::inherit());
+            daemon.child = super::spawn(&daemon.settings, &daemon.environment, Stdio::inherit());
             daemon.until_ready().await;
         }
     }

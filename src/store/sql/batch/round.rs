@@ -84,6 +84,7 @@ async fn withdraw_outdated(tx: &mut Connection, now: Timestamp) -> StoreResult<(
                 AND agent_id IN (SELECT agent_id FROM summary_update_queue \
                  WHERE deferred_at IS NOT NULL AND lease_token IS NULL ORDER BY agent_id {for_update})"
     );
+    let now = tx.now(now).await?;
     query(rows).bind(now).execute(tx).await?;
     Ok(())
 }
@@ -97,7 +98,7 @@ async fn count_open(tx: &mut Connection) -> StoreResult<i64> {
 async fn next_questions(tx: &mut Connection, gather: &Gather) -> StoreResult<Vec<String>> {
     let sql = sql!(
         "-- sql/round.next_questions\nSELECT journal_key, CAST(octet_length(body) AS bigint), queued_at FROM batch_requests \
-               WHERE state = 'waiting' AND provider = $1 AND model = $2 ORDER BY queued_at, agent_id LIMIT $3"
+               WHERE state = 'waiting' AND provider = $1 AND model = $2 ORDER BY queued_at, agent_id LIMIT $3 {for_update}"
     );
     let found = query(sql)
         .bind(gather.provider.as_str())
@@ -415,6 +416,7 @@ async fn wake(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResu
                JOIN summaries s ON s.agent_id = r.agent_id WHERE r.agent_id = $1 AND r.ended_at IS NULL \
                AND s.version = r.version AND a.summarized_through = r.covers_after)"
     );
+    let now = tx.now(now).await?;
     query(sql).bind(agent.as_str()).bind(now).execute(tx).await?;
     Ok(())
 }
