@@ -89,7 +89,11 @@ impl Postgres {
         let mut tx = Connection::from(self.pool.begin().await?).judged_by(self.clock);
         match &lock {
             Lock::Nothing => {}
-            Lock::Agent(agent) => agent::lock(&mut tx, agent).await?,
+            Lock::Agent(agent) => {
+                if !agent::lock(&mut tx, agent).await? {
+                    tx = tx.without_agent();
+                }
+            }
             Lock::Batches => {
                 let sql = sql!(
                     "-- postgres/postgres.lock\nSELECT pg_advisory_xact_lock(hashtext('recapd batches'))"
