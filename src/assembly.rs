@@ -2,7 +2,7 @@
 
 mod model;
 
-use std::sync::Arc;
+use std::{convert::Infallible, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
 
@@ -17,6 +17,7 @@ use crate::{
         transcript::TranscriptLimits,
         zone::Zone,
     },
+    fleet,
     journal::live::{Journal, LiveJournal},
     keeper::Keeper,
     llm::{
@@ -28,10 +29,10 @@ use crate::{
     schedule::{Schedule, ScheduleSettings},
     snapshot::{Snapshots, project::ProjectSnapshots},
     store::{
-        AppendRules, DatabaseSettings, MaterialLimits, Store, StoreResult,
+        AppendRules, DatabaseSettings, MaterialLimits, SqlStore, Store, StoreResult,
         archive::Archive,
         batch::BatchStore,
-        postgres::{self, PostgresSettings},
+        postgres::{self, Member, PostgresSettings},
         sqlite::{SqliteSettings, Synchronous},
     },
     telemetry::metrics::Metrics,
@@ -112,16 +113,20 @@ impl Parts {
                 metrics.clone(),
                 schedule_settings(config),
             ),
-            projects: Arc::new(ProjectSnapshots::new(
-                shared(),
-                Arc::clone(&ceiling),
-                time(),
-                summary_policy(config),
-                redactor.clone(),
-            )),
+            projects: Arc::new(
+                ProjectSnapshots::new(
+                    shared(),
+                    Arc::clone(&ceiling),
+                    time(),
+                    summary_policy(config),
+                    redactor.clone(),
+                )
+                .in_contact(notices.contact().clone()),
+            ),
             snapshots: Arc::new(
                 Snapshots::new(shared(), ceiling, time(), config.summary.max_tokens)
                     .redacting(redactor)
+                    .in_contact(notices.contact().clone())
                     .ageing(summary_policy(config).ageing),
             ),
             store,
@@ -153,6 +158,11 @@ impl Parts {
             settings: batch_settings(config),
         });
         Self { worker, ..self }
+    }
+
+    /// Hears through `member` what other daemons on the same database do, until this future is dropped.
+    pub async fn follow_fleet(&self, member: Member) -> Infallible {
+        fleet::follow(member, &self.notices, self.clock.as_ref()).await
     }
 
     /// Keeps the snapshots fresh until `stop`.
@@ -224,6 +234,18 @@ pub fn database_settings(config: &config::DatabaseConfig) -> DatabaseSettings {
         postgres_settings(config).into()
     } else {
         sqlite_settings(config).into()
+    }
+}
+
+/// Opens the database for daemon work. Who brings its schema up to date is as the configuration says.
+///
+/// # Errors
+/// What the store fails with.
+pub async fn open_store(config: &config::DatabaseConfig) -> StoreResult<SqlStore> {
+    let settings = database_settings(config);
+    match config.migrate {
+        config::Migrate::Auto => SqlStore::open(&settings).await,
+        config::Migrate::Manual => SqlStore::open_as_is(&settings).await,
     }
 }
 

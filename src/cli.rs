@@ -4,6 +4,7 @@ mod agents;
 mod check_request;
 mod config_file;
 mod context;
+mod copy;
 mod count;
 mod exit;
 mod export;
@@ -13,6 +14,7 @@ mod history;
 mod import;
 mod items;
 mod lineage;
+mod migrate;
 mod open;
 mod output;
 mod pins;
@@ -67,9 +69,10 @@ struct Shared {
     /// Set any configuration key, e.g. `--set window.low_water=1.0`; may be given several times
     #[arg(long, global = true, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Database file [default: database.url of the configuration]
-    #[arg(long, global = true, value_name = "FILE")]
-    db: Option<PathBuf>,
+    /// Database: a file of SQLite, or `postgres://USER@HOST/DATABASE`, with the password in PGPASSFILE or PGPASSWORD
+    /// [default: database.url of the configuration]
+    #[arg(long, global = true, value_name = "DATABASE")]
+    db: Option<String>,
     /// Ask the daemon there, e.g. `http://127.0.0.1:7411`, instead of opening the database (agents, project, summary,
     /// versions, diff, rollback, rebuild, items, context, mark, rewind, clear, fork, pin, unpin, pins, history, recall,
     /// expand, forget, status)
@@ -130,6 +133,10 @@ enum Command {
     Export(export::Export),
     /// Read journals back into a database
     Import(import::Import),
+    /// Copy a database into another one, from SQLite to PostgreSQL, say, and check that they are the same
+    Copy(copy::Copy),
+    /// Show which version the database's tables have, and bring them up to date
+    Migrate(migrate::Migrate),
     /// Print how the queue and the updates are doing
     Status(status::Status),
     /// Count the tokens of a request body, and where they come from
@@ -183,6 +190,8 @@ fn run(cli: Cli, environment: &Environment) -> Result<ExitCode, Failed> {
         Command::Forget(forget) => forget.run(&loaded.config, &shared),
         Command::Export(export) => export.run(&loaded.config, &shared),
         Command::Import(import) => import.run(&loaded.config, &shared),
+        Command::Copy(copy) => copy.run(&loaded.config, &shared),
+        Command::Migrate(migrate) => migrate.run(&loaded.config, &shared),
         Command::Status(status) => status.run(&loaded.config, &shared),
         Command::Count(count) => count.run(&loaded.config, &shared),
         Command::Config(command) => command.run(&loaded, &shared, environment),
@@ -197,8 +206,8 @@ fn load(shared: &Shared, command: &Command, environment: &Environment) -> Result
     let mut loader = Loader::new()
         .file(shared.config.as_deref())
         .environment(environment.pairs());
-    if let Some(path) = &shared.db {
-        loader = loader.set(format!("database.url=sqlite:{}", path.display()));
+    if let Some(place) = &shared.db {
+        loader = loader.set(format!("database.url={}", config::url_of(place)));
     }
     if let Command::Replay(replay) = command {
         loader = replay.settings().into_iter().fold(loader, Loader::set);

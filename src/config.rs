@@ -16,6 +16,7 @@ mod fallback;
 mod file;
 mod keys;
 mod loader;
+mod owner;
 mod presets;
 mod reference;
 mod secret;
@@ -27,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 pub use batch::BatchConfig;
 pub use check::Violation;
-pub use database::{DatabaseConfig, Synchronous};
+pub use database::{DatabaseConfig, Migrate, Synchronous, url_of};
 pub use environment::{Environment, from_process_environment};
 pub use error::{ConfigError, Origin, Problem};
 pub use fallback::{FallbackConfig, FallbackMode};

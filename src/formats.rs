@@ -16,6 +16,7 @@ mod native;
 pub mod outgoing;
 mod pidgin;
 mod responses;
+mod row;
 mod usage;
 
 use crate::domain::{
@@ -24,6 +25,7 @@ use crate::domain::{
     time::{SECOND_MS, Timestamp},
 };
 use json::Fields;
+pub use row::{Row, read_row};
 pub use usage::{read_usage, reported_usage};
 
 /// The fields that may say when a message was said, in the order in which they are tried.

@@ -7,6 +7,7 @@ mod convergence;
 mod counters;
 mod forgetting;
 mod indexing;
+mod intake;
 mod learning;
 mod step;
 mod tending;
@@ -37,7 +38,7 @@ use crate::{
     notice::Notices,
     store::{
         AppendOutcome, AppendRequest, AppendRules, Enqueued, Forked, Prepared, SessionEnded, Stepped, Store,
-        StoreError, StoreResult,
+        StoreError, StoreResult, inbox::InboxStore,
     },
     telemetry::metrics::{Metrics, labels::Role},
 };
@@ -54,12 +55,13 @@ pub use versions::{EditedReply, ItemReply, RevisedReply};
 const COUNT_INLINE_BYTES_MAX: usize = 100_000;
 
 /// What an append is made of.
-#[derive(Clone, Copy)]
 enum By {
     /// Messages; a rewind among them whose mark isn't there is left alone.
     Messages,
     /// Steps that are asked for, and have to be taken.
     Steps,
+    /// Messages that are taken out of the inbox: these rows of it.
+    Inbox(Arc<dyn InboxStore>, Vec<i64>),
 }
 
 /// Messages that were counted, and what they may teach about the count.
@@ -289,6 +291,7 @@ impl Keeper {
         match by {
             By::Messages => self.store.append(request).await,
             By::Steps => self.store.rewind(request).await,
+            By::Inbox(inbox, rows) => inbox.take_in(request, rows).await,
         }
     }
 
@@ -346,6 +349,8 @@ impl Keeper {
     ) -> StoreResult<AgentSettings> {
         let settings = self.store.change_settings(agent, patch, self.clock.now()).await?;
         self.counters.learn(agent, &settings);
+        // In another zone its summary tells other times.
+        self.notices.agent_changed(agent);
         if let Err(error) = self.recount(agent).await {
             warn!(%error, agent_id = %agent, "recount.failed");
             self.learning.work.notify_one();

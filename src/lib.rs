@@ -21,6 +21,7 @@
 //! - `worker`: wake, claim, condense, compact, complete.
 //! - `schedule`: the cron jobs (ageing, pruning, reconciling).
 //! - `snapshot`: the lock-free read path.
+//! - `fleet`: what other daemons on the same database did.
 //! - `history`, `context`, `recall`: reading a history, what to send to a model, and the archive by words or numbers, for
 //!   the command line and HTTP alike.
 //! - `assembly`: from configuration to parts.
@@ -28,7 +29,7 @@
 //! - `config`, `crontab`, `telemetry`, `lifecycle`, `clock`, `notice`: the surroundings.
 //!
 //! Dependency rule, enforced by `tests/tidy.rs`:
-//! `domain <- {formats, tokenizer} <- {store, llm} <- journal <- {keeper, worker, schedule, snapshot} <- {history, context, recall, assembly} <- {http, cli} <- main`.
+//! `domain <- {formats, tokenizer} <- {store, llm} <- journal <- {keeper, worker, schedule, snapshot, fleet} <- {history, context, recall, assembly} <- {http, cli} <- main`.
 //!
 //! Without the default feature `daemon` only the first four exist: a library for agents that manage their own
 //! window.
@@ -52,6 +53,8 @@ pub mod config;
 pub mod context;
 #[cfg(feature = "daemon")]
 pub mod crontab;
+#[cfg(feature = "daemon")]
+pub mod fleet;
 #[cfg(feature = "daemon")]
 pub mod history;
 #[cfg(feature = "daemon")]

@@ -1,20 +1,69 @@
 //! Notices within one process: the queue may have work, an agent's summary has changed. They only save waiting: who
 //! misses one finds out at the next poll.
+//!
+//! Where several daemons share a database, `fleet` passes on here what the others did.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
 
 use tokio::sync::{Notify, broadcast, futures::OwnedNotified};
 
-use crate::domain::agent::AgentId;
+use crate::domain::{agent::AgentId, time::Timestamp};
 
 /// Changes kept for a slow listener; one that falls further behind is told so.
 const CHANGES_KEPT: usize = 4_096;
+
+/// What readers have to look at again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// This agent.
+    Agent(AgentId),
+    /// All agents: nobody knows what was missed.
+    All,
+}
+
+/// Whether this process hears what other daemons change; clones share it.
+#[derive(Clone, Debug)]
+pub struct Contact(Arc<AtomicI64>);
+
+/// Stands for no time: contact isn't lost.
+const NEVER: i64 = i64::MIN;
+
+impl Default for Contact {
+    fn default() -> Self {
+        Self(Arc::new(AtomicI64::new(NEVER)))
+    }
+}
+
+impl Contact {
+    /// From now on others may change what this process doesn't hear of.
+    pub fn lost(&self, at: Timestamp) {
+        // The first time counts.
+        if self.lost_since().is_none() {
+            self.0.store(at.0, Ordering::SeqCst);
+        }
+    }
+
+    /// It hears again.
+    pub fn regained(&self) {
+        self.0.store(NEVER, Ordering::SeqCst);
+    }
+
+    /// Since when it hears nothing, if it doesn't.
+    pub fn lost_since(&self) -> Option<Timestamp> {
+        let at = self.0.load(Ordering::SeqCst);
+        (at != NEVER).then_some(Timestamp(at))
+    }
+}
 
 /// The bell of a process; clones ring the same one.
 #[derive(Clone, Debug)]
 pub struct Notices {
     queue: Arc<Notify>,
-    changed: broadcast::Sender<AgentId>,
+    changed: broadcast::Sender<Change>,
+    contact: Contact,
 }
 
 impl Default for Notices {
@@ -22,6 +71,7 @@ impl Default for Notices {
         Self {
             queue: Arc::new(Notify::new()),
             changed: broadcast::channel(CHANGES_KEPT).0,
+            contact: Contact::default(),
         }
     }
 }
@@ -41,11 +91,21 @@ impl Notices {
     /// The window or the summary of `agent` changed.
     pub fn agent_changed(&self, agent: &AgentId) {
         // An error says that nobody listens, and then nobody needs to know.
-        drop(self.changed.send(agent.clone()));
+        drop(self.changed.send(Change::Agent(agent.clone())));
+    }
+
+    /// Anything may have changed.
+    pub fn all_changed(&self) {
+        drop(self.changed.send(Change::All));
+    }
+
+    /// Whether other daemons are heard.
+    pub fn contact(&self) -> &Contact {
+        &self.contact
     }
 
     /// A listener for changed agents.
-    pub fn changes(&self) -> broadcast::Receiver<AgentId> {
+    pub fn changes(&self) -> broadcast::Receiver<Change> {
         self.changed.subscribe()
     }
 }

@@ -92,7 +92,7 @@ impl Schedule {
         let mut reconciler = tokio::time::interval(reconcile);
         loop {
             tokio::select! {
-                _ = cron.tick() => self.fire_cron().await,
+                _ = cron.tick() => self.fire_due().await,
                 _ = reconciler.tick() => self.reconcile().await,
                 _ = sampler.tick() => self.sample().await,
                 () = stop.cancelled() => return,
@@ -100,7 +100,8 @@ impl Schedule {
         }
     }
 
-    async fn fire_cron(&self) {
+    /// Fires what is due and nobody else has fired: the latest firing of each schedule, however many were missed.
+    pub async fn fire_due(&self) {
         if self.is_due("ageing", &self.settings.ageing).await {
             let aged = self.age().await;
             let outcome = if aged.is_ok() {
@@ -163,7 +164,8 @@ impl Schedule {
         }
     }
 
-    async fn reconcile(&self) {
+    /// Repairs what is missing in the queue, once.
+    pub(crate) async fn reconcile(&self) {
         let now = self.clock.now();
         let pending_before = now.plus_ms(-self.settings.max_wait_ms);
         match self.store.reconcile(pending_before, now).await {

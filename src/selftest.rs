@@ -6,6 +6,7 @@ mod known_counts;
 pub mod plan;
 pub mod progress;
 pub mod runner;
+pub mod simulation;
 #[cfg(test)]
 mod tests;
 pub mod updates;

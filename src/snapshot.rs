@@ -31,6 +31,7 @@ use crate::{
         time::Timestamp,
         tokens::TokenCounter,
     },
+    notice::{Change, Contact},
     store::{Store, StoreResult, SummaryRow},
 };
 
@@ -104,6 +105,31 @@ struct Held {
     outdated: bool,
 }
 
+impl Held {
+    /// What a reader gets without a wait, if there is that: the copy, or the stale one while others' changes aren't heard,
+    /// since the database may be away, too.
+    fn at_hand(&self, lost_since: Option<Timestamp>) -> Option<Reading> {
+        let stale_since = match (lost_since, self.outdated) {
+            (None, true) => return None,
+            (None, false) => None,
+            (Some(_), true) => Some(self.read_at),
+            (Some(at), false) => Some(at.max(self.read_at)),
+        };
+        Some(Reading {
+            snapshot: Arc::clone(&self.snapshot),
+            stale_since,
+        })
+    }
+
+    fn outdated(&self) -> Self {
+        Self {
+            snapshot: Arc::clone(&self.snapshot),
+            read_at: self.read_at,
+            outdated: true,
+        }
+    }
+}
+
 /// The snapshots of all agents that somebody asked for.
 pub struct Snapshots {
     store: Arc<dyn Store>,
@@ -119,6 +145,7 @@ pub struct Snapshots {
     waiting: Waiting,
     /// Changes heard of so far.
     changes: AtomicU64,
+    contact: Contact,
 }
 
 impl Snapshots {
@@ -141,6 +168,7 @@ impl Snapshots {
             bytes_max: BYTES_MAX,
             waiting: Waiting::default(),
             changes: AtomicU64::new(0),
+            contact: Contact::default(),
         }
     }
 
@@ -161,6 +189,13 @@ impl Snapshots {
         self.held.len()
     }
 
+    /// The same snapshots, of documents that other daemons change, too: while `contact` with them is lost, copies are
+    /// stale.
+    #[must_use]
+    pub fn in_contact(self, contact: Contact) -> Self {
+        Self { contact, ..self }
+    }
+
     /// The rules by which secrets are redacted for readers.
     pub fn redactor(&self) -> &Redactor {
         &self.redactor
@@ -178,8 +213,10 @@ impl Snapshots {
     /// When the database fails and there is no copy.
     pub async fn get(&self, agent: &AgentId) -> StoreResult<Option<Reading>> {
         let held = self.held.pin().get(agent).map(Arc::clone);
-        if let Some(held) = held.as_ref().filter(|held| !held.outdated) {
-            return Ok(Some(Reading::fresh(Arc::clone(&held.snapshot))));
+        if let Some(held) = &held
+            && let Some(reading) = held.at_hand(self.contact.lost_since())
+        {
+            return Ok(Some(reading));
         }
         let copy = held.map(|held| (Arc::clone(&held.snapshot), held.read_at));
         Reading::or_copy(self.load(agent).await, copy)
@@ -261,7 +298,7 @@ impl Snapshots {
 
     /// Keeps the snapshots fresh: what changed is read again at once, so that the next reader needn't. Ends with
     /// `stop`.
-    pub async fn follow(&self, mut changes: Receiver<AgentId>, stop: CancellationToken) {
+    pub async fn follow(&self, mut changes: Receiver<Change>, stop: CancellationToken) {
         loop {
             let change = tokio::select! {
                 change = changes.recv() => change,
@@ -269,14 +306,13 @@ impl Snapshots {
             };
             self.changes.fetch_add(1, Ordering::SeqCst);
             match change {
-                Ok(agent) => {
+                Ok(Change::Agent(agent)) => {
                     self.refresh(&agent).await;
                     self.waiting.wake(&agent);
                 }
-                // Too many changes at once: nobody knows any more which, so all are read again when asked for.
-                Err(RecvError::Lagged(_)) => {
-                    self.held.pin().clear();
-                    self.held_bytes.store(0, Ordering::Relaxed);
+                // Nobody knows which, or there are too many at once: all are read again when asked for.
+                Ok(Change::All) | Err(RecvError::Lagged(_)) => {
+                    self.outdate_all();
                     self.waiting.wake_all();
                 }
                 Err(RecvError::Closed) => return,
@@ -294,12 +330,15 @@ impl Snapshots {
             self.held.pin().remove(agent);
         }
         if loaded.is_err() {
-            let outdated = Held {
-                snapshot: Arc::clone(&held.snapshot),
-                read_at: held.read_at,
-                outdated: true,
-            };
-            self.held.pin().insert(agent.clone(), Arc::new(outdated));
+            self.held.pin().insert(agent.clone(), Arc::new(held.outdated()));
+        }
+    }
+
+    /// The copies stay for the time that the database may be away.
+    fn outdate_all(&self) {
+        let all = self.held.pin();
+        for (agent, held) in &all {
+            all.insert(agent.clone(), Arc::new(held.outdated()));
         }
     }
 }

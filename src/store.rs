@@ -8,12 +8,15 @@
 
 pub mod archive;
 pub mod batch;
+pub mod copy;
 pub mod forget;
+pub mod inbox;
 pub mod postgres;
 mod project;
 pub mod recall;
 pub mod record;
 pub mod recount;
+pub mod schema;
 pub mod spending;
 mod sql;
 pub mod sqlite;
@@ -171,6 +174,8 @@ pub enum Fence {
     Watermark,
     /// Exchanges that were read were set aside meanwhile.
     Exchanges,
+    /// Somebody else has taken a row out of the inbox.
+    Inbox,
 }
 
 impl std::fmt::Display for Fence {
@@ -180,6 +185,7 @@ impl std::fmt::Display for Fence {
             Self::Version => "version",
             Self::Watermark => "watermark",
             Self::Exchanges => "exchanges",
+            Self::Inbox => "inbox",
         })
     }
 }

@@ -133,6 +133,7 @@ enum Interruption {
 impl Hold {
     async fn interrupted(&self) -> Interruption {
         tokio::select! {
+            biased;
             () = self.lost.cancelled() => Interruption::Lost,
             () = self.hard.cancelled() => Interruption::Stopped,
         }
@@ -261,7 +262,11 @@ impl Worker {
         }
     }
 
-    async fn claim(&self, limit: usize) -> StoreResult<Vec<Lease>> {
+    /// Leases what is due, at most `limit` rows: a step of [`Self::run`].
+    ///
+    /// # Errors
+    /// When the queue can't be read.
+    pub(crate) async fn claim(&self, limit: usize) -> StoreResult<Vec<Lease>> {
         let request = ClaimRequest {
             owner: self.settings.owner.clone(),
             limit: i64::try_from(limit).unwrap_or(i64::MAX),
@@ -294,7 +299,7 @@ impl Worker {
 
     /// Carries out one lease, with a heartbeat. Only waiting for a model is cut short when the lease is lost or the
     /// daemon stops; a write that has begun is seen through.
-    async fn work(&self, lease: Lease, hard: &CancellationToken) -> Outcome {
+    pub(crate) async fn work(&self, lease: Lease, hard: &CancellationToken) -> Outcome {
         let hold = Hold {
             lost: self.heartbeat.add(&lease),
             hard: hard.clone(),
@@ -313,6 +318,11 @@ impl Worker {
                 .finished(label, UpdatePath::None, 0, took);
         }
         outcome
+    }
+
+    /// Renews what is held, once: a step of [`Self::run`].
+    pub(crate) async fn beat(&self) {
+        self.heartbeat.beat(&self.parts).await;
     }
 
     async fn give_back(&self, lease: &Lease) -> Outcome {

@@ -376,8 +376,8 @@ CREATE INDEX batch_requests_open ON batch_requests (agent_id) WHERE ended_at IS 
 CREATE INDEX batch_requests_batch ON batch_requests (batch) WHERE batch IS NOT NULL;
 CREATE INDEX batch_requests_ended ON batch_requests (ended_at) WHERE ended_at IS NOT NULL;
 
--- Recall: full-text search over the archive. Words only, made with the configuration `simple`; the text itself stands in
--- message_log. Written behind the appends, agent by agent.
+-- Recall: full-text search over the archive. Words only, and a word for the agent; the text itself stands in message_log.
+-- Written behind the appends, agent by agent.
 CREATE TABLE message_words (
   agent_id text COLLATE "C" NOT NULL REFERENCES agents (agent_id) DEFERRABLE,
   seq      bigint   NOT NULL,                        -- the message
@@ -392,10 +392,24 @@ CREATE TABLE recall_marks (
   indexed_seq bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 70);
 
--- The agents with messages behind their mark: whom to index next.
+-- The agents with messages behind their mark, in the order in which they are indexed.
+CREATE SEQUENCE recall_turn;
 CREATE TABLE recall_pending (
-  agent_id text COLLATE "C" NOT NULL PRIMARY KEY REFERENCES agents (agent_id) DEFERRABLE
-);
+  agent_id text COLLATE "C" NOT NULL PRIMARY KEY REFERENCES agents (agent_id) DEFERRABLE,
+  turn     bigint NOT NULL DEFAULT nextval('recall_turn')
+) WITH (autovacuum_vacuum_scale_factor = 0.01);      -- rows come and go with the appends
+CREATE INDEX recall_pending_turn ON recall_pending (turn);
+
+-- What was said is kept out of the planner's statistics, which forgetting doesn't reach.
+ALTER TABLE message_log ALTER payload SET STATISTICS 0;
+ALTER TABLE message_words ALTER words SET STATISTICS 0;
+ALTER TABLE exchange_log ALTER headline SET STATISTICS 0;
+ALTER TABLE forks ALTER record SET STATISTICS 0;
+ALTER TABLE summaries ALTER content SET STATISTICS 0;
+ALTER TABLE summary_versions ALTER content SET STATISTICS 0;
+ALTER TABLE summary_items ALTER text SET STATISTICS 0, ALTER brief SET STATISTICS 0, ALTER gist SET STATISTICS 0;
+ALTER TABLE model_answers ALTER answer SET STATISTICS 0;
+ALTER TABLE batch_requests ALTER body SET STATISTICS 0;
 
 -- To be read with plain SQL.
 CREATE VIEW agent_summary AS

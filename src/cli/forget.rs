@@ -159,6 +159,6 @@ fn rest(is_scrubbed: bool) -> &'static str {
     if is_scrubbed {
         ""
     } else {
-        "; a reader held the database's log, which keeps it until the next checkpoint"
+        "; somebody still reads an earlier state of the database, which keeps it until the next checkpoint or vacuum"
     }
 }

@@ -36,16 +36,25 @@ pub(super) fn models(
 /// Opens the database of the configuration beside a daemon that may be running.
 pub(super) async fn look(config: &Config) -> Result<SqlStore, Failed> {
     let settings = assembly::database_settings(&config.database);
-    SqlStore::look(&settings).await.map_err(|error| {
-        let url = &config.database.url;
-        let hint = "is that the right database? name another with --db FILE";
-        let code = if matches!(error, StoreError::Schema(_)) {
-            CONFIGURATION
-        } else {
-            UNAVAILABLE
-        };
-        Failed::new(code, anyhow::anyhow!("{url}: {error}; {hint}"))
-    })
+    SqlStore::look(&settings)
+        .await
+        .map_err(|error| named(&config.database.url, error))
+}
+
+/// What is wrong with a database, and with which.
+#[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
+pub(super) fn named(url: &str, error: StoreError) -> Failed {
+    let hint = match &error {
+        // The configuration is right, or the cure is told.
+        StoreError::InUse(_) => "stop it first",
+        _ => "is that the right database? name another with --db",
+    };
+    let code = if matches!(error, StoreError::Schema(_)) {
+        CONFIGURATION
+    } else {
+        UNAVAILABLE
+    };
+    Failed::new(code, anyhow::anyhow!("{url}: {error}; {hint}"))
 }
 
 /// The error for an agent that isn't there, with the agents that are.

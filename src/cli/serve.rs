@@ -1,9 +1,10 @@
 //! `recapd serve`: the daemon.
 
-use std::{process::ExitCode, sync::Arc};
+use std::{convert::Infallible, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use clap::Args;
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
@@ -14,13 +15,16 @@ use crate::{
     config::{self, Config, Environment, Loaded},
     http::{self, HttpSettings, HttpState},
     lifecycle::{Lifecycle, signals},
-    store::{SqlStore, Store},
+    store::{SqlStore, Store, StoreError, postgres::Member},
     telemetry::{self, Surroundings},
 };
 
-/// The daemon's name in leases: a database on SQLite has one daemon at a time, so the name stays over restarts and a
-/// restarted daemon takes its own leases back at once.
-const OWNER: &str = "recapd";
+/// How long a server that is away is waited for at the start. Then whoever started the daemon decides.
+const SERVER_PATIENCE: Duration = Duration::from_secs(30);
+/// The first wait before it is tried again; each further one is twice as long.
+const SERVER_WAIT_FIRST: Duration = Duration::from_millis(100);
+/// No wait is longer.
+const SERVER_WAIT_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -66,7 +70,9 @@ async fn serve(config: &Config, environment: &Environment) -> Result<ExitCode, F
     let model = open::models(config, environment, &clock)?;
     let key = config::api_key(&config.model, environment)?;
     let batch_model = assembly::batch_model(config, key).map_err(anyhow::Error::new)?;
-    let store = Arc::new(SqlStore::open(&assembly::database_settings(&config.database)).await?);
+    let store = Arc::new(open_database(config).await?);
+    let owner = config.owner();
+    let member = store.join(&owner).await?;
     let listener = tokio::net::TcpListener::bind(config.http.listen)
         .await
         .with_context(|| {
@@ -80,10 +86,10 @@ async fn serve(config: &Config, environment: &Environment) -> Result<ExitCode, F
     let named = format!("{}/{}", model.provider(), model.model());
     let journal = assembly::live_journal(&config.journal, store.clone())
         .with_context(|| format!("making {}; see journal.dir", config.journal.dir))?;
-    let parts = Parts::new(config, shared, model, clock, OWNER, seed)
+    let parts = Parts::new(config, shared, model, clock, &owner, seed)
         .with_journal(journal)
         .with_batches(config, store.clone(), batch_model);
-    let reclaimed = store.reclaim(OWNER, parts.clock.now()).await?;
+    let reclaimed = store.reclaim(&owner, parts.clock.now()).await?;
     // Their limits may be others by now.
     store.resume_paused(parts.clock.now()).await?;
     if let Err(error) = parts.keeper.recall_calibrations().await {
@@ -91,14 +97,48 @@ async fn serve(config: &Config, environment: &Environment) -> Result<ExitCode, F
     }
     let lifecycle = Lifecycle::new();
     start(&lifecycle, &parts, config, listener);
-    info!(listen = %config.http.listen, database = %config.database.url, model = named, reclaimed, "daemon.ready");
-    let ending = lifecycle.run(signals()?, config.worker.drain()).await;
+    lifecycle.spawn_vital("inbox", {
+        let (keeper, soft) = (parts.keeper.clone(), lifecycle.soft().clone());
+        async move { keeper.take_in_inbox(store, soft).await }
+    });
+    info!(listen = %config.http.listen, database = %config.database.url, owner, model = named, reclaimed, "daemon.ready");
+    // Its name stays its own until all leases are finished or given back.
+    let ending = tokio::select! {
+        ending = lifecycle.run(signals()?, config.worker.drain()) => ending,
+        never = follow_fleet(&parts, member) => match never {},
+    };
     info!(manner = ?ending.manner, "daemon.stopped");
     Ok(if ending.is_failure {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// Opens the database. A server may be starting at the same time, or just be away.
+async fn open_database(config: &Config) -> Result<SqlStore, StoreError> {
+    let patience = Instant::now() + SERVER_PATIENCE;
+    let mut wait = SERVER_WAIT_FIRST;
+    loop {
+        match assembly::open_store(&config.database).await {
+            Err(StoreError::Unavailable(reason))
+                if config.database.is_postgres() && Instant::now() + wait < patience =>
+            {
+                warn!(database = %config.database.url, reason, "database.away");
+                tokio::time::sleep(wait).await;
+                wait = (wait * 2).min(SERVER_WAIT_MAX);
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// Hears the other daemons, if there may be any.
+async fn follow_fleet(parts: &Parts, member: Option<Member>) -> Infallible {
+    match member {
+        Some(member) => parts.follow_fleet(member).await,
+        None => std::future::pending().await,
+    }
 }
 
 fn start(lifecycle: &Lifecycle, parts: &Parts, config: &Config, listener: tokio::net::TcpListener) {

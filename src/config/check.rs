@@ -10,6 +10,8 @@ use crate::domain::{settings::PARTICIPANTS_BYTES_MAX, spend::USD_PER_DAY_MAX, zo
 
 /// The longest tag, in bytes.
 const HUMAN_TAG_BYTES_MAX: usize = 128;
+/// The longest name of a daemon in leases, in bytes.
+const OWNER_BYTES_MAX: usize = 128;
 /// Keys that are shares: above 0, at most 1.
 pub(super) const SHARES: [&str; 3] = ["window.low_water", "summary.append_below", "summary.merge_below"];
 /// Keys of which the first must be less than the second.
@@ -69,7 +71,7 @@ impl Config {
         found
     }
 
-    /// What can't be about conversations of several speakers.
+    /// What can't be about conversations of several speakers, and texts that are too long.
     fn talk(&self) -> Vec<Violation> {
         let (perspective, convergence) = (&self.perspective, &self.convergence);
         let mut found = Vec::new();
@@ -84,6 +86,7 @@ impl Config {
                 &perspective.human_tag,
                 HUMAN_TAG_BYTES_MAX,
             ),
+            ("queue.owner", &self.queue.owner, OWNER_BYTES_MAX),
         ];
         for (key, text, bytes_max) in texts {
             if text.len() > bytes_max {

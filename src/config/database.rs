@@ -10,6 +10,8 @@ pub struct DatabaseConfig {
     pub url: String,
     /// PostgreSQL: a replica for reads that may be a moment old; empty: the same server.
     pub read_url: String,
+    /// Who brings the tables up to date.
+    pub migrate: Migrate,
     /// PostgreSQL: the most connections.
     pub connections: u32,
     /// PostgreSQL: how long a statement may run.
@@ -30,6 +32,22 @@ impl DatabaseConfig {
         is_postgres(&self.url)
     }
 
+    /// The same settings for another database: its address, or the path of a file.
+    ///
+    /// # Errors
+    /// What is wrong with the address, which isn't named: it may hold a password.
+    pub fn at(&self, place: &str) -> Result<Self, &'static str> {
+        let url = url_of(place);
+        match cure(&url) {
+            Some(cure) => Err(cure),
+            None => Ok(Self {
+                url,
+                read_url: String::new(),
+                ..self.clone()
+            }),
+        }
+    }
+
     /// What is wrong with the addresses: the key, and the cure. Neither says the address, which may hold a password.
     pub(super) fn unusable(&self) -> Vec<(&'static str, &'static str)> {
         let mut found = Vec::new();
@@ -48,6 +66,25 @@ impl DatabaseConfig {
         }
         found
     }
+}
+
+/// The address of a database that is named on a command line: an address, or the path of a file.
+pub fn url_of(place: &str) -> String {
+    if is_postgres(place) || place.starts_with("sqlite:") {
+        place.to_owned()
+    } else {
+        format!("sqlite:{place}")
+    }
+}
+
+/// Who brings the tables up to date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Migrate {
+    /// Whoever starts to work on the database.
+    Auto,
+    /// `recapd migrate up`.
+    Manual,
 }
 
 /// When a commit reaches the disk; SQLite's `PRAGMA synchronous`.
@@ -89,4 +126,23 @@ fn has_password(url: &str) -> bool {
     let host = authority.split('/').next().unwrap_or_default();
     let user = host.rsplit_once('@').map_or("", |(user, _)| user);
     user.contains(':') || query.split('&').any(|part| part.starts_with("password="))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_an_address_or_a_file() {
+        for (place, url) in [
+            ("work.db", "sqlite:work.db"),
+            ("/var/lib/recapd.db", "sqlite:/var/lib/recapd.db"),
+            ("sqlite:work.db", "sqlite:work.db"),
+            ("sqlite://work.db", "sqlite://work.db"),
+            ("postgres://me@host/db", "postgres://me@host/db"),
+            ("postgresql://me@host/db", "postgresql://me@host/db"),
+        ] {
+            assert_eq!(url_of(place), url);
+        }
+    }
 }

@@ -38,7 +38,7 @@ pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
     ("queue.poll_ms", 10, 60_000),
     ("queue.lease_ms", 1_000, 3_600_000),
     ("queue.attempts_max", 1, 100),
-    ("queue.crashes_max", 1, 100),
+    ("queue.crashes_max", 3, 100),
     ("queue.backoff_base_ms", 1, 3_600_000),
     ("queue.backoff_max_ms", 1, 86_400_000),
     ("queue.revive_after_ms", 0, 86_400_000),

@@ -250,6 +250,8 @@ pub struct QueueConfig {
     pub revive_after_ms: i64,
     /// How often missing rows are looked for.
     pub reconcile_ms: u64,
+    /// PostgreSQL: this daemon's name in leases; empty: made of the machine's name and the address.
+    pub owner: String,
 }
 
 impl QueueConfig {

@@ -101,8 +101,12 @@ fn the_reference_is_the_default() {
     convergence.weights = "content=0.40 structure=0.15 sentences=0.20 length=0.15 punctuation=0.10"
     convergence.window_messages = 10
     database.busy_timeout_ms = 5000
+    database.connections = 16
     database.group_commit_max = 256
+    database.migrate = "auto"
+    database.read_url = ""
     database.readers = 4
+    database.statement_timeout_ms = 30000
     database.synchronous = "full"
     database.url = "sqlite:recapd.db"
     fallback.api_key_file = ""

@@ -46,6 +46,15 @@ struct State {
     is_recalled: bool,
 }
 
+impl State {
+    fn is_older_than(&self, kept: &KeptCalibration) -> bool {
+        let named = (kept.provider.clone(), kept.model.clone());
+        let mut known = self.calibrations.iter();
+        let known = known.find(|(provider, model, ..)| (*provider, *model) == (&named.0, &named.1));
+        known.is_none_or(|(_, _, learned, _)| learned < kept.learned && !self.unsaved.contains(&named))
+    }
+}
+
 impl Learning {
     /// The counter that errs on the safe side by what is known.
     pub(super) fn guarded(&self, counting: &Counting) -> Arc<dyn TokenCounter> {
@@ -104,13 +113,13 @@ impl Learning {
         !self.state().is_recalled
     }
 
-    /// Takes in what the database keeps. What was learned meanwhile is newer.
+    /// Takes in what the database keeps, also from other daemons. What was learned here and isn't kept yet is newer.
     pub(super) fn recall(&self, kept: Vec<KeptCalibration>) {
         let mut state = self.state();
         state.is_recalled = true;
-        state.guarded.clear();
         for one in kept {
-            if state.calibrations.of(&one.provider, &one.model).is_none() {
+            if state.is_older_than(&one) {
+                state.guarded.remove(&(one.provider.clone(), one.model.clone()));
                 let KeptCalibration {
                     learned, calibration, ..
                 } = one;

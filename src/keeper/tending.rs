@@ -25,7 +25,7 @@ impl Keeper {
         let mut look = tokio::time::interval(LOOK_EVERY);
         loop {
             tokio::select! {
-                _ = look.tick() => {}
+                _ = look.tick() => self.hear_of_calibrations().await,
                 () = self.learning.work.notified() => {}
                 () = stop.cancelled() => break,
             }
@@ -35,6 +35,14 @@ impl Keeper {
             self.save().await;
         }
         self.save().await;
+    }
+
+    /// Other daemons on the same database learn, too.
+    async fn hear_of_calibrations(&self) {
+        match self.store.calibrations().await {
+            Ok(kept) => self.learning.recall(kept),
+            Err(error) => warn!(%error, "calibration.unreadable"),
+        }
     }
 
     async fn save(&self) {

@@ -30,6 +30,7 @@ use crate::{
         time::Timestamp,
         tokens::TokenCounter,
     },
+    notice::{Change, Contact},
     store::{ProjectMember, ProjectRow, ProjectStamp, Store, StoreResult},
 };
 
@@ -91,6 +92,7 @@ pub struct ProjectSnapshots {
     policy: SummaryPolicy,
     redactor: Redactor,
     held: HashMap<ProjectId, Arc<Held>>,
+    contact: Contact,
 }
 
 impl ProjectSnapshots {
@@ -109,7 +111,14 @@ impl ProjectSnapshots {
             policy,
             redactor,
             held: HashMap::new(),
+            contact: Contact::default(),
         }
+    }
+
+    /// The same documents, of agents that other daemons change, too: while `contact` with them is lost, copies are stale.
+    #[must_use]
+    pub fn in_contact(self, contact: Contact) -> Self {
+        Self { contact, ..self }
     }
 
     /// The summary of `project`; `None` if no agent belongs to it.
@@ -118,8 +127,15 @@ impl ProjectSnapshots {
     /// When the database fails and there is no copy.
     pub async fn get(&self, project: &ProjectId) -> StoreResult<Option<Reading<ProjectSnapshot>>> {
         let held = self.held.pin().get(project).map(Arc::clone);
-        if let Some(held) = held.as_ref().filter(|held| !held.outdated) {
-            return Ok(Some(Reading::fresh(Arc::clone(&held.snapshot))));
+        let lost_since = self.contact.lost_since();
+        if let Some(held) = held
+            .as_ref()
+            .filter(|held| !held.outdated || lost_since.is_some())
+        {
+            return Ok(Some(Reading {
+                snapshot: Arc::clone(&held.snapshot),
+                stale_since: lost_since.map(|at| if held.outdated { held.read_at } else { at }),
+            }));
         }
         let loaded = self.load(project).await;
         let loaded = loaded.map(|loaded| loaded.map(|held| Arc::clone(&held.snapshot)));
@@ -168,7 +184,7 @@ impl ProjectSnapshots {
     }
 
     /// Keeps the documents fresh: what changed is composed again before the next reader asks. Ends with `stop`.
-    pub async fn follow(&self, mut changes: Receiver<AgentId>, stop: CancellationToken) {
+    pub async fn follow(&self, mut changes: Receiver<Change>, stop: CancellationToken) {
         loop {
             let change = tokio::select! {
                 change = changes.recv() => change,

@@ -43,8 +43,9 @@ pub struct Forgotten {
     pub items: i64,
     /// Earlier versions of documents whose text is gone.
     pub versions: i64,
-    /// Nothing of it is left in the database's files. Otherwise a reader held the log, which keeps it until the next
-    /// checkpoint.
+    /// Nothing of it is left in SQLite's files, or in the rows of PostgreSQL's tables, where the server keeps more than that
+    /// (its log, keys of indexes, backups). Otherwise somebody still reads an earlier state, which stays until the next
+    /// checkpoint or vacuum.
     pub is_scrubbed: bool,
 }
 

@@ -3,19 +3,25 @@
 //! Each operation that writes is a transaction of its own and begins by locking the agent's row, then the queue's: in
 //! this order, so that none waits for another in a circle. What several statements read, they read from one snapshot.
 
+mod bell;
+mod member;
 mod schema;
+mod vacuum;
 
 use std::{ops::Range, str::FromStr, time::Duration};
 
+pub use member::{Heard, Member, PULSE};
+
 use futures::future::BoxFuture;
 use sqlx::{
-    PgPool,
+    ConnectOptions as _, Connection as _, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use tokio::sync::Mutex;
 
 use super::{
     ClaimRequest, StoreResult,
+    inbox::Bell,
     sql::{
         Connection, Lock, agent, query,
         queue::{self, TOKENS_RESERVED},
@@ -23,6 +29,8 @@ use super::{
     },
 };
 use crate::domain::work::Lease;
+
+pub(super) use schema::MIGRATIONS;
 
 /// How a database is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,21 +69,22 @@ pub(super) struct Postgres {
 impl Postgres {
     /// Connects, and brings the schema up to date.
     pub(super) async fn open(settings: &PostgresSettings) -> StoreResult<Self> {
-        let pool = pool(settings, &settings.url).await?;
-        schema::migrate(&mut *pool.acquire().await?).await?;
-        Ok(Self {
-            pool,
-            clock: settings.clock,
-            tokens: Mutex::new(0..0),
-        })
+        // Of a pool one hears only that it waited in vain; of a connection, why.
+        options(settings, &settings.url)?.connect().await?.close().await?;
+        super::schema::migrate(&mut alone(settings, super::schema::STATEMENT_MS_MAX).await?).await?;
+        Self::over(settings).await
     }
 
     /// Connects to a database that has this recapd's schema already.
     pub(super) async fn look(settings: &PostgresSettings) -> StoreResult<Self> {
-        let pool = pool(settings, &settings.url).await?;
-        schema::check(&mut *pool.acquire().await?).await?;
+        let postgres = Self::over(settings).await?;
+        super::schema::check(&mut postgres.reader().await?).await?;
+        Ok(postgres)
+    }
+
+    async fn over(settings: &PostgresSettings) -> StoreResult<Self> {
         Ok(Self {
-            pool,
+            pool: pool(settings, &settings.url).await?,
             clock: settings.clock,
             tokens: Mutex::new(0..0),
         })
@@ -94,12 +103,9 @@ impl Postgres {
                     tx = tx.without_agent();
                 }
             }
-            Lock::Batches => {
-                let sql = sql!(
-                    "-- postgres/postgres.lock\nSELECT pg_advisory_xact_lock(hashtext('recapd batches'))"
-                );
-                query(sql).execute(&mut tx).await?;
-            }
+            Lock::Family(agent) => agent::lock_family(&mut tx, agent).await?,
+            Lock::Batches => lock_name(&mut tx, "recapd batches").await?,
+            Lock::Calibrations => lock_name(&mut tx, "recapd calibrations").await?,
         }
         let outcome = work(&mut tx).await?;
         tx.commit().await?;
@@ -132,18 +138,28 @@ impl Postgres {
     }
 
     pub(super) async fn reader(&self) -> StoreResult<Connection> {
-        Ok(self.pool.acquire().await?.into())
+        Ok(Connection::from(self.pool.acquire().await?).judged_by(self.clock))
     }
 
     pub(super) async fn snapshot(&self) -> StoreResult<Connection> {
         let begin = "-- postgres/postgres.snapshot\nBEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-        Ok(self.pool.begin_with(begin).await?.into())
+        Ok(Connection::from(self.pool.begin_with(begin).await?).judged_by(self.clock))
     }
 
-    /// What was deleted is gone from the tables' pages after the next vacuum, from the server's log and its backups when
-    /// these are: not ours to say.
+    pub(super) async fn bell(&self) -> StoreResult<Box<dyn Bell>> {
+        let options = self.pool.connect_options();
+        Ok(Box::new(bell::Notification::listen(&options).await?))
+    }
+
+    /// Vacuums the tables, so that no earlier state of a row is left in them. What the server keeps besides (its log, keys of
+    /// indexes, backups, replicas) is not ours to reach. False if rows may be left, which a later vacuum takes away.
     pub(super) async fn scrub(&self) -> StoreResult<bool> {
-        Ok(false)
+        vacuum::vacuum(&mut self.pool.acquire().await?.into()).await
+    }
+
+    /// Takes the name `owner` among the daemons of this database.
+    pub(super) async fn join(&self, owner: &str) -> StoreResult<Member> {
+        Member::join(&self.pool.connect_options(), owner).await
     }
 
     pub(super) async fn close(self) {
@@ -151,17 +167,46 @@ impl Postgres {
     }
 }
 
-async fn pool(settings: &PostgresSettings, url: &str) -> StoreResult<PgPool> {
+/// One connection, whatever the schema is; statements may take so long.
+pub(super) async fn alone(settings: &PostgresSettings, statement_ms_max: u64) -> StoreResult<Connection> {
+    let settings = PostgresSettings {
+        connections: 1,
+        statement_timeout_ms: statement_ms_max,
+        ..settings.clone()
+    };
+    Ok(pool(&settings, &settings.url).await?.acquire().await?.into())
+}
+
+/// How long statements of a connection wait for locks from now on.
+pub(super) async fn wait_at_most(connection: &mut PgConnection, lock_ms_max: u64) -> StoreResult<()> {
+    let sql = "-- postgres/postgres.wait_at_most\nSELECT set_config('lock_timeout', $1, false)";
+    sqlx::query(sql)
+        .bind(lock_ms_max.to_string())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+async fn lock_name(tx: &mut Connection, name: &str) -> StoreResult<()> {
+    let sql = sql!("-- postgres/postgres.lock\nSELECT pg_advisory_xact_lock(hashtext($1))");
+    query(sql).bind(name).execute(tx).await?;
+    Ok(())
+}
+
+fn options(settings: &PostgresSettings, url: &str) -> StoreResult<PgConnectOptions> {
     let timeout = settings.statement_timeout_ms.to_string();
-    let options = PgConnectOptions::from_str(url)?
+    Ok(PgConnectOptions::from_str(url)?
         .application_name("recapd")
         .options([
             ("statement_timeout", timeout.as_str()),
             ("idle_in_transaction_session_timeout", timeout.as_str()),
-        ]);
+        ]))
+}
+
+async fn pool(settings: &PostgresSettings, url: &str) -> StoreResult<PgPool> {
     Ok(PgPoolOptions::new()
         .max_connections(settings.connections.max(1))
         .acquire_timeout(Duration::from_millis(settings.acquire_timeout_ms))
-        .connect_with(options)
+        .connect_with(options(settings, url)?)
         .await?)
 }

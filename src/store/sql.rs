@@ -16,6 +16,7 @@ mod exchange;
 mod forget;
 mod fork;
 mod hold;
+mod inbox;
 mod lineage;
 mod project;
 pub(super) mod query;
@@ -147,7 +148,7 @@ impl Store for SqlStore {
     }
 
     async fn keep_calibrations(&self, kept: Vec<KeptCalibration>, now: Timestamp) -> StoreResult<()> {
-        self.write(Lock::Nothing, move |tx| {
+        self.write(Lock::Calibrations, move |tx| {
             Box::pin(calibration::keep(tx, kept, now))
         })
         .await
@@ -188,23 +189,13 @@ impl Store for SqlStore {
     }
 
     async fn index_messages(&self, messages_max: i64) -> StoreResult<i64> {
-        // Read and taken apart here, so that the writer only writes.
-        let mut reader = self.reader().await?;
-        let Some(batch) = recall::next_batch(&mut reader, messages_max).await? else {
-            // An earlier life may have been killed before it had done this.
-            if recall::is_unmerged(&mut reader).await? {
-                self.scrub().await?;
-            }
-            return Ok(0);
-        };
-        self.write(Lock::Nothing, move |tx| Box::pin(recall::write_batch(tx, batch)))
-            .await
+        recall::index(self, messages_max).await
     }
 
     async fn forget(&self, request: Forget) -> StoreResult<Forgotten> {
         let agent = request.agent.clone();
         let forgotten = self
-            .write(Lock::Agent(agent), move |tx| {
+            .write(Lock::Family(agent), move |tx| {
                 Box::pin(forget::forget(tx, request))
             })
             .await?;
@@ -386,8 +377,10 @@ impl Store for SqlStore {
 
     async fn fail(&self, lease: &Lease, failure: Failure) -> StoreResult<()> {
         let lease = lease.clone();
-        self.write(Lock::Nothing, move |tx| Box::pin(queue::fail(tx, lease, failure)))
-            .await
+        self.write(Lock::Agent(lease.agent.clone()), move |tx| {
+            Box::pin(queue::fail(tx, lease, failure))
+        })
+        .await
     }
 
     async fn release(&self, leases: &[Lease], now: Timestamp) -> StoreResult<u64> {
@@ -398,7 +391,7 @@ impl Store for SqlStore {
 
     async fn postpone(&self, lease: &Lease, postponement: Postponement) -> StoreResult<()> {
         let lease = lease.clone();
-        self.write(Lock::Nothing, move |tx| {
+        self.write(Lock::Agent(lease.agent.clone()), move |tx| {
             Box::pin(spending::postpone(tx, lease, postponement))
         })
         .await
@@ -406,7 +399,7 @@ impl Store for SqlStore {
 
     async fn record_run(&self, lease: &Lease, run: RunRecord) -> StoreResult<()> {
         let lease = lease.clone();
-        self.write(Lock::Nothing, move |tx| {
+        self.write(Lock::Agent(lease.agent.clone()), move |tx| {
             Box::pin(spending::record_run(tx, lease, run))
         })
         .await

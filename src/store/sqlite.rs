@@ -3,6 +3,7 @@
 //! One daemon at a time: whoever opens it for daemon work holds a lock file beside the database. Other programs may
 //! read and write through SQL meanwhile.
 
+mod bell;
 mod schema;
 mod writer;
 
@@ -23,8 +24,10 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     StoreError, StoreResult,
+    inbox::Bell,
     sql::{Connection, recall},
 };
+pub(super) use schema::MIGRATIONS;
 use writer::Writer;
 
 /// How a database is opened.
@@ -65,37 +68,41 @@ pub(super) struct Sqlite {
 impl Sqlite {
     /// Makes the file if it isn't there, brings its schema up to date, and holds its lock.
     pub(super) async fn open(settings: &SqliteSettings) -> StoreResult<Self> {
-        let options = options(settings)?;
-        let lock = Arc::new(lock(options.get_filename())?);
-        let mut connection = SqliteConnection::connect_with(&options).await?;
-        schema::migrate(&mut connection).await?;
-        Self::over(settings, &options, connection, Some(lock)).await
+        let (mut connection, lock) = alone(settings, true).await?;
+        super::schema::migrate(&mut connection).await?;
+        Self::over(settings, connection, Some(Arc::new(lock))).await
+    }
+
+    /// Holds the lock of an existing file, whose schema must be up to date.
+    pub(super) async fn open_as_is(settings: &SqliteSettings) -> StoreResult<Self> {
+        let (mut connection, lock) = alone(settings, false).await?;
+        super::schema::check(&mut connection).await?;
+        Self::over(settings, connection, Some(Arc::new(lock))).await
     }
 
     /// Opens an existing file beside a running daemon.
     pub(super) async fn look(settings: &SqliteSettings) -> StoreResult<Self> {
-        let options = options(settings)?.create_if_missing(false);
-        let mut connection = SqliteConnection::connect_with(&options).await?;
-        schema::check(&mut connection).await?;
-        Self::over(settings, &options, connection, None).await
+        let mut connection = beside(settings).await?;
+        super::schema::check(&mut connection).await?;
+        Self::over(settings, connection, None).await
     }
 
     async fn over(
         settings: &SqliteSettings,
-        options: &SqliteConnectOptions,
-        connection: SqliteConnection,
+        connection: Connection,
         lock: Option<Arc<File>>,
     ) -> StoreResult<Self> {
+        let options = options(settings)?.create_if_missing(lock.is_some());
         let readers = SqlitePoolOptions::new()
             .max_connections(settings.readers.max(1))
             .connect_with(options.clone().read_only(true))
             .await?;
         let tasks = TaskTracker::new();
-        let writer = Writer::start(connection.into(), settings.group_commit_max, &tasks);
+        let writer = Writer::start(connection, settings.group_commit_max, &tasks);
         Ok(Self {
             writer,
             readers,
-            options: options.clone(),
+            options,
             tasks,
             _lock: lock,
         })
@@ -117,6 +124,10 @@ impl Sqlite {
         Ok(self.readers.begin().await?.into())
     }
 
+    pub(super) async fn bell(&self) -> StoreResult<Box<dyn Bell>> {
+        Ok(Box::new(bell::DataVersion::open(&self.options).await?))
+    }
+
     /// Takes what was forgotten out of the index's pages, then brings the log into the database and empties it, so that no
     /// earlier state of a page is left. False if a reader held it.
     pub(super) async fn scrub(&self) -> StoreResult<bool> {
@@ -135,6 +146,27 @@ impl Sqlite {
         self.tasks.wait().await;
         self.readers.close().await;
     }
+}
+
+/// A connection to a database that nobody else holds, and its lock. Whatever its schema is.
+pub(super) async fn alone(settings: &SqliteSettings, makes: bool) -> StoreResult<(Connection, File)> {
+    let options = options(settings)?.create_if_missing(makes);
+    let file = options.get_filename();
+    if !makes && !file.exists() {
+        return Err(StoreError::Unavailable(format!(
+            "there is no file {}",
+            file.display()
+        )));
+    }
+    let lock = lock(file)?;
+    let connection = SqliteConnection::connect_with(&options).await?;
+    Ok((connection.into(), lock))
+}
+
+/// A connection to an existing file, beside whoever holds it. Whatever its schema is.
+pub(super) async fn beside(settings: &SqliteSettings) -> StoreResult<Connection> {
+    let options = options(settings)?.create_if_missing(false);
+    Ok(SqliteConnection::connect_with(&options).await?.into())
 }
 
 fn options(settings: &SqliteSettings) -> StoreResult<SqliteConnectOptions> {

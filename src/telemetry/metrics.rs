@@ -7,6 +7,7 @@
 mod batches;
 mod documents;
 mod exposition;
+mod inbox;
 pub mod labels;
 mod process;
 mod provider;
@@ -26,6 +27,7 @@ use prometheus_client::{
 
 pub use batches::Batches;
 pub use documents::Documents;
+pub use inbox::{Inbox, InboxSample};
 pub use provider::{Circuit, Provider, ProviderTokens};
 pub use queue::{Queue, Sample};
 pub use service::Service;
@@ -57,6 +59,8 @@ pub struct Groups {
     pub queue: Queue,
     /// Messages coming in and exchanges leaving.
     pub window: Window,
+    /// Messages that agents insert by SQL.
+    pub inbox: Inbox,
     /// Conversations of several speakers.
     pub talk: Talk,
     /// Calls to models.
@@ -78,6 +82,7 @@ impl Metrics {
             batches: Batches::register(own),
             queue: Queue::register(own),
             window: Window::register(own),
+            inbox: Inbox::register(own),
             talk: Talk::register(own),
             provider: Provider::register(own, models),
             service: Service::register(own),

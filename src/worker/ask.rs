@@ -191,6 +191,8 @@ impl Worker {
         // The built-in summariser costs nothing: its answers aren't counted as calls.
         run.model_calls += i64::from(is_model);
         let answer = tokio::select! {
+            // An answer that is there was paid for.
+            biased;
             answer = model.answer(request) => answer,
             why = hold.interrupted() => return Err(CondenseError::Interrupted(why)),
         };

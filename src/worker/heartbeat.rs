@@ -1,7 +1,7 @@
 //! The heartbeat: renews all leases in flight in one operation, and tells the holders of lost ones to stop.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -18,7 +18,8 @@ const BEATS_PER_LEASE: i64 = 4;
 /// The leases in flight.
 pub(super) struct Heartbeat {
     lease_ms: i64,
-    held: Mutex<HashMap<i64, (Lease, CancellationToken)>>,
+    /// By token, so that leases are renewed in the order in which they were given out.
+    held: Mutex<BTreeMap<i64, (Lease, CancellationToken)>>,
 }
 
 impl Heartbeat {
@@ -53,7 +54,8 @@ impl Heartbeat {
         }
     }
 
-    async fn beat(&self, parts: &WorkerParts) {
+    /// Renews the leases in flight, once.
+    pub(super) async fn beat(&self, parts: &WorkerParts) {
         let leases: Vec<Lease> = self.held().values().map(|(lease, _)| lease.clone()).collect();
         if leases.is_empty() {
             return;
@@ -84,7 +86,7 @@ impl Heartbeat {
         }
     }
 
-    fn held(&self) -> MutexGuard<'_, HashMap<i64, (Lease, CancellationToken)>> {
+    fn held(&self) -> MutexGuard<'_, BTreeMap<i64, (Lease, CancellationToken)>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,6 +9,7 @@ mod database;
 mod forget;
 mod journal;
 mod lineage;
+mod migrate;
 mod pins;
 mod project;
 mod recall;
@@ -71,6 +72,8 @@ fn help_teaches() {
         "export",
         "import",
         "status",
+        "migrate",
+        "copy",
         "verify",
         "check-request",
         "count",

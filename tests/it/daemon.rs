@@ -2,6 +2,8 @@
 //! counted.
 
 mod batches;
+mod fleet;
+mod inbox;
 mod providers;
 mod resilience;
 
@@ -13,7 +15,10 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::fake_provider::{FakeProvider, Planned, Shape};
+use crate::support::{
+    fake_provider::{FakeProvider, Planned, Shape},
+    postgres::Database,
+};
 
 const AGENT: &str = "coder";
 /// How long one call to the model may take here.
@@ -23,6 +28,7 @@ const TIMEOUT_MS: u64 = 300;
 struct Daemon {
     child: Child,
     settings: Vec<String>,
+    environment: Vec<(String, String)>,
     address: SocketAddr,
     client: reqwest::Client,
     folder: tempfile::TempDir,
@@ -34,14 +40,24 @@ impl Daemon {
     }
 
     fn start_with(fake: &FakeProvider, settings: &[&str], environment: &[(&str, &str)], log: Stdio) -> Self {
+        Self::start_on(None, fake, settings, environment, log)
+    }
+
+    /// On a database that others may use, too.
+    fn start_on(
+        database: Option<&Database>,
+        fake: &FakeProvider,
+        settings: &[&str],
+        environment: &[(&str, &str)],
+        log: Stdio,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
+        let file = format!("sqlite:{}", folder.path().join("daemon.db").display());
+        let (url, password) = database.map_or((file, String::new()), Database::address);
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let own = [
             format!("http.listen={address}"),
-            format!(
-                "database.url=sqlite:{}",
-                folder.path().join("daemon.db").display()
-            ),
+            format!("database.url={url}"),
             "model.mode=openai".to_owned(),
             format!("model.base_url={}", fake.base_url(Shape::OpenAi)),
             format!("model.timeout_ms={TIMEOUT_MS}"),
@@ -60,7 +76,12 @@ impl Daemon {
         ];
         let all = own.into_iter().chain(settings.iter().copied().map(str::to_owned));
         let settings: Vec<String> = all.collect();
-        let child = spawn(&settings, environment, log);
+        let mut environment: Vec<(String, String)> = environment
+            .iter()
+            .map(|&(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        environment.push(("PGPASSWORD".to_owned(), password));
+        let child = spawn(&settings, &environment, log);
         let http = recapd::llm::http::HttpSettings {
             timeout_ms: 5_000,
             connect_timeout_ms: 1_000,
@@ -69,6 +90,7 @@ impl Daemon {
         Self {
             child,
             settings,
+            environment,
             address,
             client: recapd::llm::http::client(&http).unwrap(),
             folder,
@@ -82,7 +104,7 @@ impl Daemon {
 
     /// Starts again what was killed.
     async fn revive(&mut self) {
-        self.child = spawn(&self.settings, &[], Stdio::inherit());
+        self.child = spawn(&self.settings, &self.environment, Stdio::inherit());
         self.until_ready().await;
     }
 
@@ -159,10 +181,10 @@ impl Daemon {
     }
 }
 
-fn spawn(settings: &[String], environment: &[(&str, &str)], log: Stdio) -> Child {
+fn spawn(settings: &[String], environment: &[(String, String)], log: Stdio) -> Child {
     Command::new(assert_cmd::cargo::cargo_bin("recapd"))
         .env_clear()
-        .envs(environment.iter().copied())
+        .envs(environment.iter().cloned())
         .arg("serve")
         .args(settings.iter().flat_map(|setting| ["--set", setting]))
         .stdout(Stdio::null())

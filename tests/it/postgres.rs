@@ -1,5 +1,7 @@
 //! PostgreSQL without a store: the schema, and the databases that tests are given.
 
+mod roles;
+
 use std::collections::BTreeMap;
 
 use sqlx::{Connection as _, PgConnection, Row as _, SqliteConnection};
@@ -156,7 +158,7 @@ async fn both_schemas_have_the_same_columns() {
         let native: String = row.get(1);
         let kind = match native.as_str() {
             "bigint" | "timestamp with time zone" | "boolean" => "INTEGER",
-            "text" | "jsonb" => "TEXT",
+            "text" | "json" | "jsonb" => "TEXT",
             _ => continue,
         };
         columns.insert(row.get(0), (kind.to_owned(), row.get(2)));

@@ -6,23 +6,29 @@ mod append;
 mod archive;
 mod batch;
 mod complete;
+mod copy;
+mod documented;
 mod edit;
 mod fences;
 mod forget;
 mod fork;
 mod hands;
+mod inbox;
 mod lease;
 mod lineage;
 pub(crate) mod lineage_scripts;
 mod pins;
+mod postgres;
 mod project;
 mod protocol;
 mod queue;
 mod reading;
 mod recall;
+mod recall_postgres;
 mod recount;
 mod same_window;
 mod schedule;
+mod schema;
 mod sessions;
 mod settings;
 mod settle;
@@ -48,7 +54,7 @@ use crate::support::{
 macro_rules! every_test {
     ($run:ident!($($backend:tt)*)) => {
         $run! { ($($backend)*)
-            append: a_client_id_is_taken_once, duplicates_change_nothing, evictions_are_recorded,
+            append: messages_become_exchanges, a_client_id_is_taken_once, duplicates_change_nothing,
                 an_append_of_nothing_makes_an_agent, late_messages_continue_behind_the_boundary,
                 evictions_are_recorded, low_water_evicts_in_steps, the_newest_turn_stays_even_over_budget,
                 zero_disables, the_result_does_not_depend_on_batching, an_eviction_wakes_the_queue,
@@ -84,7 +90,8 @@ macro_rules! every_test {
                 after_a_third_crash_there_is_one_more_try, the_reconciler_makes_missing_rows_once,
                 a_parked_row_is_probed_after_a_while;
             lease: an_expired_lease_is_an_ordinary_claim, a_renewal_tells_which_leases_hold,
-                a_release_burns_no_attempt, an_earlier_life_is_reclaimed, tokens_are_never_used_again;
+                a_release_burns_no_attempt, an_earlier_life_is_reclaimed, tokens_are_never_used_again,
+                the_last_write_does_not_win, processing_does_not_stick;
             protocol: the_protocol_holds;
             fences: a_lost_lease_is_fenced, an_old_version_is_fenced, a_moved_watermark_is_fenced,
                 a_boundary_moved_back_is_fenced, set_aside_exchanges_are_fenced, a_replayed_completion_is_fenced,
@@ -99,7 +106,7 @@ macro_rules! every_test {
             recall: what_was_said_is_found_by_words, what_is_not_indexed_yet_is_found_too,
                 each_message_is_indexed_once, what_a_rewind_took_back_is_not_found,
                 a_fork_finds_what_it_inherited_and_nothing_later, an_exchange_is_read_as_it_was,
-                a_long_exchange_is_read_in_parts, what_is_too_much_to_read_is_counted;
+                a_long_exchange_is_read_in_parts;
             forget: what_is_forgotten_leaves_no_trace, the_rest_is_summarised_again,
                 a_tombstone_keeps_its_place_and_its_time, one_message_is_forgotten_by_itself,
                 what_a_fork_does_not_share_stays_its_own, forgetting_twice_is_forgetting_once,
@@ -128,6 +135,11 @@ macro_rules! every_test {
                 a_rewind_behind_a_message_withdraws_its_pin, a_fork_inherits_pins_and_lives_on_by_itself,
                 a_pin_that_does_not_fit_is_refused, what_is_not_there_cannot_be_pinned,
                 the_oldest_important_ones_are_left_out_first, pins_of_what_is_gone_are_found;
+            inbox: what_is_inserted_waits_in_order, a_row_is_taken_once, an_append_that_fails_leaves_its_rows,
+                refused_rows_stand_aside, views_show_where_messages_stand, views_tell_what_lineage_did,
+                views_can_only_be_read, what_is_too_much_is_refused_at_once, a_bell_rings_for_an_insert,
+                the_keeper_takes_in_what_it_can, a_thousand_rows_keep_their_order, keepers_share_an_inbox,
+                an_agent_goes_with_what_waits_for_it;
             project: agents_join_and_leave_projects, a_project_reads_what_its_agents_documents_are_made_of,
                 a_stamp_tells_every_change_of_a_project, of_very_many_agents_the_last_active_ones_speak;
             lineage_scripts: a_replay_ends_where_living_ended;
@@ -252,6 +264,8 @@ fn every_statement_runs(database: &str) {
     let run = Command::new(std::env::current_exe().unwrap())
         .arg(format!("store::run::on_{database}::"))
         .arg(format!("store::{database}::"))
+        .arg(format!("store::recall_{database}::"))
+        .args(["store::schema::", "store::copy::"])
         .arg("--nocapture")
         .env(STATEMENT_LOG, "sqlx::query=debug")
         .output()

@@ -61,7 +61,8 @@ const LAYERS: &[Layer] = &[
         may_use: &["domain", "clock", "crontab", "notice", "telemetry", "store"],
         banned: OUTSIDE,
     },
-    Layer { module: "snapshot", may_use: &["domain", "clock", "store"], banned: OUTSIDE },
+    Layer { module: "snapshot", may_use: &["domain", "clock", "notice", "store"], banned: OUTSIDE },
+    Layer { module: "fleet", may_use: &["clock", "notice", "store"], banned: OUTSIDE },
     Layer {
         module: "context",
         may_use: &["domain", "formats", "store", "snapshot"],
@@ -73,12 +74,19 @@ const LAYERS: &[Layer] = &[
         may_use: &["domain", "formats", "tokenizer", "store"],
         banned: &["sqlx::", "reqwest::", "axum::", "tokio::"],
     },
-    Layer { module: "selftest", may_use: &["domain", "formats", "validator"], banned: OUTSIDE },
+    Layer {
+        module: "selftest",
+        may_use: &[
+            "domain", "formats", "validator", "clock", "crontab", "notice", "telemetry", "store", "llm", "keeper", "worker",
+            "schedule",
+        ],
+        banned: OUTSIDE,
+    },
     Layer {
         module: "assembly",
         may_use: &[
             "domain", "tokenizer", "clock", "config", "telemetry", "notice", "store", "llm", "journal", "keeper",
-            "worker", "schedule", "snapshot",
+            "worker", "schedule", "snapshot", "fleet",
         ],
         banned: OUTSIDE,
     },

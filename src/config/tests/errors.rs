@@ -87,6 +87,10 @@ const FILE_ERRORS: &[(&str, &str)] = &[
         "recapd.toml:2: database.synchronous: unknown variant `fast`, expected one of `full`, `normal`, `off`",
     ),
     (
+        "[database]\nmigrate = \"never\"",
+        "recapd.toml:2: database.migrate: unknown variant `never`, expected `auto` or `manual`",
+    ),
+    (
         "http.listen = \"localhost\"",
         "recapd.toml:1: http.listen: `localhost` is not an address and a port, such as `127.0.0.1:7411` or `[::1]:7411`",
     ),

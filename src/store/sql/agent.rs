@@ -43,6 +43,20 @@ pub(in crate::store) async fn lock(tx: &mut Connection, agent: &AgentId) -> Stor
     Ok(query(sql).bind(agent.as_str()).execute(tx).await? > 0)
 }
 
+/// Locks the rows of all agents that come from the same first agent by forks. While they are locked none is forked.
+pub(in crate::store) async fn lock_family(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
+    let sql = sql!(
+        "-- postgres/agent.lock_family\nWITH RECURSIVE up (agent_id, parent) AS \
+               (SELECT agent_id, parent_agent_id FROM agents WHERE agent_id = $1 \
+               UNION SELECT a.agent_id, a.parent_agent_id FROM up u JOIN agents a ON a.agent_id = u.parent), \
+               down (agent_id) AS (SELECT agent_id FROM up \
+               UNION SELECT a.agent_id FROM down d JOIN agents a ON a.parent_agent_id = d.agent_id) \
+               SELECT 1 FROM agents WHERE agent_id IN (SELECT agent_id FROM down) ORDER BY agent_id FOR NO KEY UPDATE"
+    );
+    query(sql).bind(agent.as_str()).execute(tx).await?;
+    Ok(())
+}
+
 /// One agent.
 pub(super) async fn load(connection: &mut Connection, agent: &AgentId) -> StoreResult<Option<AgentRow>> {
     let sql = agent_select!("-- sql/agent.load", "WHERE a.agent_id = $1");

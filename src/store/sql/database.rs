@@ -2,10 +2,14 @@
 
 use futures::future::BoxFuture;
 
-use super::{super::StoreResult, Connection};
+use super::{
+    super::{StoreResult, inbox::Bell},
+    Connection,
+    statement::Dialect,
+};
 use crate::domain::agent::AgentId;
 use crate::store::{
-    postgres::{Postgres, PostgresSettings},
+    postgres::{Member, Postgres, PostgresSettings},
     sqlite::{Sqlite, SqliteSettings},
 };
 
@@ -38,8 +42,12 @@ pub(in crate::store) enum Lock {
     Nothing,
     /// The agent's row: all else that belongs to an agent changes under it.
     Agent(AgentId),
+    /// The rows of all agents that may share messages with this one by forks, in the order of their names.
+    Family(AgentId),
     /// The batches at providers, all of them.
     Batches,
+    /// What was learned about counters.
+    Calibrations,
 }
 
 /// The store over SQLite or PostgreSQL.
@@ -69,6 +77,22 @@ impl SqlStore {
         Ok(Self { database })
     }
 
+    /// As [`Self::open`], but the schema has to be up to date already: somebody else sees to that.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn open_as_is(settings: &DatabaseSettings) -> StoreResult<Self> {
+        let database = match settings {
+            DatabaseSettings::Sqlite(settings) => {
+                Database::Sqlite(Box::new(Sqlite::open_as_is(settings).await?))
+            }
+            DatabaseSettings::Postgres(settings) => {
+                Database::Postgres(Box::new(Postgres::look(settings).await?))
+            }
+        };
+        Ok(Self { database })
+    }
+
     /// Opens an existing database beside a running daemon, to look at it.
     ///
     /// # Errors
@@ -81,6 +105,26 @@ impl SqlStore {
             }
         };
         Ok(Self { database })
+    }
+
+    /// Takes the name `owner` among the daemons that share this database; none where a daemon is always alone.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`](crate::store::StoreError::InUse) when another daemon has that name, or
+    /// [`StoreError::Unavailable`](crate::store::StoreError::Unavailable).
+    pub async fn join(&self, owner: &str) -> StoreResult<Option<Member>> {
+        match &self.database {
+            Database::Sqlite(_) => Ok(None),
+            Database::Postgres(postgres) => postgres.join(owner).await.map(Some),
+        }
+    }
+
+    /// Which database it is.
+    pub(super) fn dialect(&self) -> Dialect {
+        match &self.database {
+            Database::Sqlite(_) => Dialect::Sqlite,
+            Database::Postgres(_) => Dialect::Postgres,
+        }
     }
 
     /// Runs `work` in a transaction and answers after its commit.
@@ -116,6 +160,14 @@ impl SqlStore {
         match &self.database {
             Database::Sqlite(sqlite) => sqlite.snapshot().await,
             Database::Postgres(postgres) => postgres.snapshot().await,
+        }
+    }
+
+    /// A bell that rings when somebody inserts into the inbox.
+    pub(super) async fn bell(&self) -> StoreResult<Box<dyn Bell>> {
+        match &self.database {
+            Database::Sqlite(sqlite) => sqlite.bell().await,
+            Database::Postgres(postgres) => postgres.bell().await,
         }
     }
 

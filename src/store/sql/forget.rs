@@ -12,12 +12,13 @@ mod purge;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::store::sql::{Connection, query, sql};
+use crate::store::sql::{Connection, query, sql, statement::Dialect};
 
 use super::{
     super::{
         FORGET_EXCHANGES_MAX, Forget, Forgettable, Forgotten, Place, PlacedExchange, StoreError, StoreResult,
     },
+    agent,
     recall::{self, Line},
 };
 use crate::domain::{
@@ -29,7 +30,7 @@ use purge::Purge;
 /// A message that becomes a tombstone.
 #[derive(Clone, Debug)]
 pub(super) struct Buried {
-    id: i64,
+    source: AgentId,
     pub(super) seq: i64,
     kind: String,
     pub(super) tokens: i64,
@@ -52,6 +53,7 @@ struct Touched {
 
 /// See [`super::super::Store::forget`].
 pub(super) async fn forget(tx: &mut Connection, request: Forget) -> StoreResult<Forgotten> {
+    lock_family(tx, &request).await?;
     let line = Line::of(tx, &request.agent).await?;
     let line = line.ok_or_else(|| StoreError::UnknownAgent(request.agent.clone()))?;
     let mut forgotten = Forgotten::default();
@@ -81,7 +83,9 @@ pub(super) async fn forget(tx: &mut Connection, request: Forget) -> StoreResult<
         }
         buried.extend(found);
     }
-    recall::forget(tx, &buried.iter().map(|message| message.id).collect::<Vec<_>>()).await?;
+    for (source, seqs) in by_source(&buried) {
+        recall::forget(tx, source, &seqs).await?;
+    }
     let purges = touched.iter().map(|(agent, touched)| Purge {
         request: &request,
         agent,
@@ -100,6 +104,42 @@ pub(super) async fn forget(tx: &mut Connection, request: Forget) -> StoreResult<
     forgotten.agents = agents.into_iter().collect();
     forgotten.messages = i64::try_from(buried.len()).unwrap_or(i64::MAX);
     Ok(forgotten)
+}
+
+/// Where others may write at the same time, locks all agents that share what is to be forgotten. One forgets at a time
+/// ([`Lock::Family`](super::Lock)), and nobody else who holds an agent waits for another one, so that none waits in a
+/// circle. An agent that is locked gets no more forks.
+async fn lock_family(tx: &mut Connection, request: &Forget) -> StoreResult<()> {
+    if tx.dialect() == Dialect::Sqlite {
+        return Ok(());
+    }
+    let Some(line) = Line::of(tx, &request.agent).await? else {
+        return Ok(());
+    };
+    let mut locked = BTreeSet::from([request.agent.clone()]);
+    for target in targets(tx, &line, &request.what).await? {
+        let first_seq = target.seq.unwrap_or(target.placed.exchange.first_seq);
+        loop {
+            let mut family = sharers(tx, &target.placed.source, first_seq).await?;
+            family.retain(|agent| locked.insert(agent.clone()));
+            if family.is_empty() {
+                break;
+            }
+            for agent in &family {
+                agent::lock(tx, agent).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The numbers of the messages, by whose they are.
+fn by_source(buried: &[Buried]) -> BTreeMap<&AgentId, Vec<i64>> {
+    let mut seqs: BTreeMap<&AgentId, Vec<i64>> = BTreeMap::new();
+    for message in buried {
+        seqs.entry(&message.source).or_default().push(message.seq);
+    }
+    seqs
 }
 
 async fn targets(tx: &mut Connection, line: &Line, what: &Forgettable) -> StoreResult<Vec<Target>> {
@@ -132,7 +172,7 @@ async fn targets(tx: &mut Connection, line: &Line, what: &Forgettable) -> StoreR
 /// The messages of `target` that aren't forgotten yet.
 async fn find(tx: &mut Connection, target: &Target) -> StoreResult<Vec<Buried>> {
     let sql = sql!(
-        "-- sql/forget.find\nSELECT id, seq, kind, tokens FROM message_log WHERE agent_id = $1 \
+        "-- sql/forget.find\nSELECT seq, kind, tokens FROM message_log WHERE agent_id = $1 \
                AND seq BETWEEN $2 AND $3 AND exchange = $4 AND forgotten_at IS NULL \
                AND kind NOT IN ('clear', 'mark', 'rewind', 'pin', 'unpin') ORDER BY seq"
     );
@@ -146,10 +186,10 @@ async fn find(tx: &mut Connection, target: &Target) -> StoreResult<Vec<Buried>> 
         .await?;
     let buried = found.iter().map(|row| {
         Ok(Buried {
-            id: row.try_get(0)?,
-            seq: row.try_get(1)?,
-            kind: row.try_get(2)?,
-            tokens: row.try_get(3)?,
+            source: target.placed.source.clone(),
+            seq: row.try_get(0)?,
+            kind: row.try_get(1)?,
+            tokens: row.try_get(2)?,
         })
     });
     buried.collect()

@@ -98,6 +98,7 @@ async fn revive(
 
 /// Whether a claim would find anything.
 pub(super) async fn is_any_due(connection: &mut Connection, now: Timestamp) -> StoreResult<bool> {
+    let now = connection.now(now).await?;
     let sql = sql!(
         "-- sql/queue.is_any_due\nSELECT 1 FROM summary_update_queue \
                WHERE parked_at IS NULL AND visible_at <= $1 LIMIT 1"
@@ -181,9 +182,12 @@ pub(in crate::store) async fn claim_at_once(
 /// The tokens that one step of PostgreSQL's sequence stands for.
 pub(in crate::store) const TOKENS_RESERVED: i64 = 1_000;
 
-/// The first of a block of tokens that nobody else has, nor ever had.
+/// The first of a block of tokens that nobody else has, nor ever had: a transaction with an id of its own commits only when
+/// what was logged of the sequence is on the disk.
 pub(in crate::store) async fn reserve_tokens(connection: &mut Connection) -> StoreResult<i64> {
-    let sql = sql!("-- postgres/queue.reserve_tokens\nSELECT nextval('lease_token')");
+    let sql = sql!(
+        "-- postgres/queue.reserve_tokens\nSELECT nextval('lease_token'), CAST(pg_current_xact_id() AS text)"
+    );
     Ok(query(sql).fetch_one(connection).await?.try_get(0)?)
 }
 
@@ -219,13 +223,19 @@ pub(super) async fn next_token(tx: &mut Connection) -> StoreResult<i64> {
     Ok(query(sql).fetch_one(tx).await?.try_get(0)?)
 }
 
+/// Who writes several rows takes them in the order of their agents, so that none waits for another in a circle.
+fn in_order(leases: &mut [Lease]) {
+    leases.sort_by(|one, other| one.agent.cmp(&other.agent));
+}
+
 /// Prolongs the leases that are still held, and says which.
 pub(super) async fn renew(
     tx: &mut Connection,
-    leases: Vec<Lease>,
+    mut leases: Vec<Lease>,
     now: Timestamp,
     lease_ms: i64,
 ) -> StoreResult<Vec<i64>> {
+    in_order(&mut leases);
     let visible_at = tx.now(now).await?.plus_ms(lease_ms);
     let sql = sql!(
         "-- sql/queue.renew\nUPDATE summary_update_queue SET visible_at = $3 \
@@ -287,7 +297,8 @@ pub(super) fn error_text(error: &AttemptError) -> String {
 }
 
 /// Gives leases back untouched.
-pub(super) async fn release(tx: &mut Connection, leases: Vec<Lease>, now: Timestamp) -> StoreResult<u64> {
+pub(super) async fn release(tx: &mut Connection, mut leases: Vec<Lease>, now: Timestamp) -> StoreResult<u64> {
+    in_order(&mut leases);
     let now = tx.now(now).await?;
     let sql = sql!(
         "-- sql/queue.release\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
@@ -307,7 +318,9 @@ pub(super) async fn reclaim(tx: &mut Connection, owner: String, now: Timestamp) 
     let now = tx.now(now).await?;
     let sql = sql!(
         "-- sql/queue.reclaim\nUPDATE summary_update_queue SET visible_at = $2 \
-               WHERE lease_owner = $1 AND lease_token IS NOT NULL AND visible_at > $2"
+               WHERE lease_owner = $1 AND lease_token IS NOT NULL AND visible_at > $2 AND agent_id IN \
+               (SELECT agent_id FROM summary_update_queue WHERE lease_owner = $1 AND lease_token IS NOT NULL \
+                ORDER BY agent_id {for_update})"
     );
     Ok(query(sql).bind(owner).bind(now).execute(tx).await?)
 }
@@ -323,7 +336,7 @@ pub(super) async fn reconcile(
     let sql = sql!(
         "-- sql/queue.reconcile\nINSERT INTO summary_update_queue \
                (agent_id, priority, reasons, queued_at, visible_at, due_at) \
-               SELECT agent_id, $2, $3, $4, $4, $5 FROM agents WHERE pending_since < $1 \
+               SELECT agent_id, $2, $3, $4, $4, $5 FROM agents WHERE pending_since < $1 ORDER BY agent_id \
                ON CONFLICT (agent_id) DO NOTHING"
     );
     let done = query(sql)
@@ -348,7 +361,9 @@ pub(super) async fn probe_parked(
     let low = Priority::Low.level();
     let sql = sql!(
         "-- sql/queue.probe_parked\nUPDATE summary_update_queue SET parked_at = NULL, attempts = $2, \
-               crashes = {min}(crashes, 2), revived_at = $3, visible_at = $3, due_at = $4 WHERE parked_at < $1"
+               crashes = {min}(crashes, 2), revived_at = $3, visible_at = $3, due_at = $4 \
+               WHERE parked_at < $1 AND agent_id IN (SELECT agent_id FROM summary_update_queue WHERE parked_at < $1 \
+               ORDER BY agent_id {for_update})"
     );
     let done = query(sql)
         .bind(parked_before)

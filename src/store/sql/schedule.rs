@@ -19,9 +19,10 @@ pub(super) async fn enqueue_ageing(tx: &mut Connection, now: Timestamp, limit: i
     let sql = sql!(
         "-- sql/schedule.enqueue_ageing\nINSERT INTO summary_update_queue AS q \
                (agent_id, priority, reasons, queued_at, visible_at, due_at) \
-               SELECT s.agent_id, $2, $3, $1, $1, $4 FROM summaries s JOIN agents a ON a.agent_id = s.agent_id \
+               SELECT agent_id, $2, $3, $1, $1, $4 FROM (SELECT s.agent_id FROM summaries s \
+               JOIN agents a ON a.agent_id = s.agent_id \
                WHERE s.next_ageing_at <= $1 AND s.next_ageing_at <= coalesce(a.as_of, $1) \
-               ORDER BY s.next_ageing_at LIMIT $5 \
+               ORDER BY s.next_ageing_at LIMIT $5) aged WHERE true ORDER BY agent_id \
                ON CONFLICT (agent_id) DO UPDATE SET wake_seq = q.wake_seq + 1, reasons = q.reasons | excluded.reasons"
     );
     let done = query(sql)
@@ -54,16 +55,16 @@ pub(super) async fn take_slot(
 pub(super) async fn prune(tx: &mut Connection, prune: Prune) -> StoreResult<u64> {
     let runs = sql!(
         "-- sql/schedule.prune_runs\nDELETE FROM update_runs WHERE run IN \
-                (SELECT run FROM update_runs WHERE finished_at < $1 ORDER BY finished_at LIMIT $2)"
+                (SELECT run FROM update_runs WHERE finished_at < $1 ORDER BY finished_at LIMIT $2 {skip_locked})"
     );
     let answers = sql!(
         "-- sql/schedule.prune_answers\nDELETE FROM model_answers WHERE (agent_id, journal_key) IN \
-                   (SELECT agent_id, journal_key FROM model_answers WHERE created_at < $1 ORDER BY created_at LIMIT $2)"
+                   (SELECT agent_id, journal_key FROM model_answers WHERE created_at < $1 ORDER BY created_at LIMIT $2 {skip_locked})"
     );
     let versions = sql!(
         "-- sql/schedule.prune_versions\nDELETE FROM summary_versions WHERE (agent_id, version) IN \
                     (SELECT v.agent_id, v.version FROM summary_versions v JOIN summaries s ON s.agent_id = v.agent_id \
-                     WHERE v.version <= s.version - $1 LIMIT $2)"
+                     WHERE v.version <= s.version - $1 LIMIT $2 {v_skip_locked})"
     );
     // The latest slot of a schedule stays, however old: without it, it would fire again.
     let slots = sql!(

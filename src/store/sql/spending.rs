@@ -67,7 +67,9 @@ pub(super) async fn record_run(tx: &mut Connection, lease: Lease, run: RunRecord
 pub(super) async fn resume_paused(tx: &mut Connection, now: Timestamp) -> StoreResult<u64> {
     let sql = sql!(
         "-- sql/spending.resume_paused\nUPDATE summary_update_queue SET visible_at = {min}(visible_at, $1), \
-               due_at = {min}(due_at, $1), paused_until = NULL, paused_for = NULL WHERE paused_until IS NOT NULL"
+               due_at = {min}(due_at, $1), paused_until = NULL, paused_for = NULL \
+               WHERE paused_until IS NOT NULL AND agent_id IN (SELECT agent_id FROM summary_update_queue \
+               WHERE paused_until IS NOT NULL ORDER BY agent_id {for_update})"
     );
     Ok(query(sql).bind(now).execute(tx).await?)
 }
@@ -200,7 +202,7 @@ pub(super) async fn enqueue_revisits(tx: &mut Connection, now: Timestamp, limit:
                (agent_id, priority, reasons, queued_at, visible_at, due_at) \
                SELECT DISTINCT i.agent_id, $2, $3, $1, $1, $4 FROM summary_items i \
                WHERE i.provisional = {true} AND i.removed_version IS NULL AND i.dropped_version IS NULL \
-               AND NOT EXISTS (SELECT 1 FROM summary_update_queue q WHERE q.agent_id = i.agent_id) LIMIT $5 \
+               AND NOT EXISTS (SELECT 1 FROM summary_update_queue q WHERE q.agent_id = i.agent_id) ORDER BY i.agent_id LIMIT $5 \
                ON CONFLICT (agent_id) DO NOTHING"
     );
     let done = query(sql)

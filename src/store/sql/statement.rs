@@ -15,7 +15,7 @@ pub(in crate::store) enum Dialect {
 }
 
 /// Placeholder, SQLite's word, PostgreSQL's word.
-const WORDS: [(&str, &str, &str); 12] = [
+const WORDS: [(&str, &str, &str); 15] = [
     // Of two values; neither may be NULL, which the databases treat differently.
     ("{max}", "max", "greatest"),
     ("{min}", "min", "least"),
@@ -35,6 +35,15 @@ const WORDS: [(&str, &str, &str); 12] = [
     ("{join}", "CROSS JOIN", "JOIN"),
     // SQLite has one writer: a row that was read can't change before the commit.
     ("{for_update}", "", "FOR NO KEY UPDATE"),
+    // Rows that somebody is writing are left for the next time; of several tables those of `v`.
+    ("{skip_locked}", "", "FOR UPDATE SKIP LOCKED"),
+    ("{v_skip_locked}", "", "FOR UPDATE OF v SKIP LOCKED"),
+    // Before messages of agent `$1` are inserted: it waits to be indexed. SQLite's index knows by the messages' ids.
+    (
+        "{noting}",
+        "",
+        "WITH noted AS (INSERT INTO recall_pending (agent_id) VALUES ($1) ON CONFLICT (agent_id) DO NOTHING) ",
+    ),
 ];
 
 /// A statement's text, for both databases.

@@ -73,6 +73,24 @@ labels! {
 }
 
 labels! {
+    /// Why a message that was inserted by SQL was refused.
+    InboxRefusal {
+        /// The agent's id is none.
+        Agent = "agent",
+        /// It can't be read.
+        Message = "message",
+        /// Its client id was used for another one.
+        ClientId = "client_id",
+        /// It alone is too big for the window, and the agent wants that refused.
+        Overflow = "overflow",
+        /// It pins more than fits.
+        Pins = "pins",
+        /// The database refuses it.
+        Database = "database",
+    }
+}
+
+labels! {
     /// What became of a question for a batch.
     QuestionOutcome {
         /// It waits.

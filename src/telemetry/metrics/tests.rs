@@ -125,6 +125,11 @@ fn names_types_and_numbers_of_series_are_the_contract() {
     recapd_window_tokens histogram 1
     recapd_window_fill_ratio histogram 1
     recapd_token_count_error_ratio histogram 5
+    recapd_inbox_waiting gauge 1
+    recapd_inbox_oldest_timestamp_seconds gauge 1
+    recapd_inbox_refused_rows gauge 1
+    recapd_inbox_taken_total counter 1
+    recapd_inbox_refused_total counter 6
     recapd_convergence_score histogram 1
     recapd_convergence_crossings_total counter 2
     recapd_provider_requests_total counter 4

@@ -81,3 +81,34 @@ fn the_same_seed_tries_the_same_and_nothing_tried_is_a_failure() {
     assert_eq!(code(&output), Some(1));
     assert!(stderr(&output).contains("empty.jsonl"), "{}", stderr(&output));
 }
+
+#[test]
+fn simulated_daemons_keep_every_promise_and_break_one_without_a_guard() {
+    let run = |more: &[&str]| {
+        let mut command = recapd();
+        command.args(["selftest", "simulation", "--runs", "1_0", "--seed", "7"]);
+        command.args(more).output().unwrap()
+    };
+    let sound = run(&["--json"]);
+    let found = json(&sound);
+    assert_eq!(code(&sound), Some(0), "{found}");
+    assert_eq!(
+        (&found["runs"], &found["failed"]),
+        (&10.into(), &serde_json::json!([]))
+    );
+    assert!(found["counts"]["steps"].as_u64().unwrap() > 1_000, "{found}");
+    let broken = run(&["--without", "rearm,void"]);
+    assert_eq!(code(&broken), Some(1));
+    let told = stdout(&broken);
+    assert!(
+        told.contains("wake-up lost") && told.contains("the last steps of seed"),
+        "{told}"
+    );
+    let unknown = run(&["--without", "locks"]);
+    assert_eq!(code(&unknown), Some(2));
+    assert!(
+        stderr(&unknown).contains("lease, version, watermark"),
+        "{}",
+        stderr(&unknown)
+    );
+}

@@ -419,7 +419,7 @@ pub(crate) async fn an_answer_is_journalled_and_wakes(db: &dyn Backend) {
         None,
         "the summary moved on"
     );
-    let told = "SELECT count(*) FROM batch_requests r JOIN update_runs u ON u.agent_id = r.agent_id AND u.batched = 1 \
+    let told = "SELECT count(*) FROM batch_requests r JOIN update_runs u ON u.agent_id = r.agent_id AND u.batched \
                 WHERE r.accounted_at = u.finished_at AND u.outcome = 'completed'";
     assert_eq!(db.number(told).await, Some(1));
     clean(db, &agent).await;

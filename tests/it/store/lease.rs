@@ -7,7 +7,7 @@ use recapd::{
 
 use super::{the_lease, with_pending};
 use crate::support::{
-    backend::Backend,
+    backend::{Backend, assert_same},
     conversation::{ALL, LEASE_MS, T0, agent, claim, items, make, minute, patch},
 };
 
@@ -155,4 +155,61 @@ pub(crate) async fn tokens_are_never_used_again(db: &dyn Backend) {
             }
         }
     }
+}
+
+/// Seed 003's first bug: of two workers that read the same summary, the one that wrote last won.
+pub(crate) async fn the_last_write_does_not_win(db: &dyn Backend) {
+    with_pending(db, "a", 3).await;
+    let store = db.store();
+    let slow = the_lease(db, minute(1)).await;
+    let read_by_slow = store.material(&slow, ALL).await.unwrap();
+    let quick = store
+        .claim(claim("quick", 1, minute(10)))
+        .await
+        .unwrap()
+        .remove(0);
+    let read_by_quick = store.material(&quick, ALL).await.unwrap();
+    assert_eq!(read_by_slow.version, read_by_quick.version, "both read the same");
+    let first = patch(&read_by_quick, items(&read_by_quick), minute(11));
+    store.complete(&quick, first.clone()).await.unwrap();
+    let before = db
+        .dump(&["summaries", "summary_versions", "summary_items", "agents"])
+        .await;
+    let last = store
+        .complete(&slow, patch(&read_by_slow, items(&read_by_slow), minute(12)))
+        .await;
+    assert!(matches!(last, Err(StoreError::Fenced(Fence::Lease))));
+    let after = db
+        .dump(&["summaries", "summary_versions", "summary_items", "agents"])
+        .await;
+    assert_same(&before, &after, "the last write");
+    let summary = store.summary(&agent("a")).await.unwrap().unwrap();
+    assert_eq!((summary.version, summary.content), (1, first.content));
+}
+
+/// Seed 003's second bug: whoever died in an update left its agent `processing` for ever.
+pub(crate) async fn processing_does_not_stick(db: &dyn Backend) {
+    with_pending(db, "a", 3).await;
+    let store = db.store();
+    let processing =
+        "SELECT count(*) FROM summary_update_queue WHERE lease_token IS NOT NULL AND visible_at > queued_at";
+    let dead = the_lease(db, minute(1)).await;
+    assert_eq!(db.number(processing).await, Some(1));
+    // Nobody says that it died. Its time is over, and that is all there is to it.
+    let taken = store
+        .claim(claim("other", 1, minute(1).plus_ms(LEASE_MS)))
+        .await
+        .unwrap()
+        .remove(0);
+    assert_eq!((taken.agent.clone(), taken.crashes), (dead.agent, 1));
+    let material = store.material(&taken, ALL).await.unwrap();
+    let done = store
+        .complete(&taken, patch(&material, items(&material), minute(2)))
+        .await
+        .unwrap();
+    assert_eq!((done.version, done.rearmed), (1, false));
+    assert_eq!(
+        db.number("SELECT count(*) FROM summary_update_queue").await,
+        Some(0)
+    );
 }

@@ -143,9 +143,11 @@ pub(crate) async fn each_message_is_indexed_once(db: &dyn Backend) {
         .unwrap();
     let store = db.store();
     let (one, other) = tokio::join!(store.index_messages(4), store.index_messages(4));
-    assert_eq!((one.unwrap(), other.unwrap()), (4, 4));
+    // Whoever comes second finds the first at it, or that it has been done.
+    let (one, other) = (one.unwrap(), other.unwrap());
+    assert!([one, other].contains(&4) && one.max(other) <= 4, "{one} {other}");
     index(db).await;
-    assert_eq!(db.number("SELECT count(*) FROM recall_index").await, Some(10));
+    assert_eq!(db.indexed(None).await, 10);
     assert_eq!(index(db).await, 0);
     assert_eq!(found(db, "a", "question").await.len(), 5);
 }
@@ -251,24 +253,4 @@ pub(crate) async fn a_long_exchange_is_read_in_parts(db: &dyn Backend) {
     };
     let part = db.store().expand(&agent("a"), 1, range).await.unwrap().unwrap();
     assert_eq!((part.messages.len(), part.has_more), (1, true));
-}
-
-pub(crate) async fn what_is_too_much_to_read_is_counted(db: &dyn Backend) {
-    db.store()
-        .append(append(&agent("a"), turns(1..=2)))
-        .await
-        .unwrap();
-    db.raw("UPDATE message_log SET id = id + 30000 WHERE seq > 2")
-        .await;
-    let query = Query::parse("question").unwrap();
-    let searched = db.store().search(&agent("a"), &query).await.unwrap().unwrap();
-    let numbers: Vec<i64> = searched
-        .found
-        .iter()
-        .map(|found| found.placed.exchange.exchange)
-        .collect();
-    assert_eq!((numbers, searched.unsearched), (vec![2], 10_004));
-    index(db).await;
-    let searched = db.store().search(&agent("a"), &query).await.unwrap().unwrap();
-    assert_eq!((searched.found.len(), searched.unsearched), (2, 0));
 }

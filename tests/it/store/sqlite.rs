@@ -1,7 +1,7 @@
 //! What is SQLite's alone: one daemon at a time, lookers beside it, and the schema.
 
 use recapd::{
-    domain::redaction::Redactor,
+    domain::{recall::Query, redaction::Redactor},
     store::{Forget, Forgettable, SqlStore, Store as _, StoreError, sqlite::SqliteSettings},
 };
 use sqlx::{Connection as _, SqliteConnection};
@@ -135,6 +135,40 @@ async fn a_failing_operation_spoils_no_other() {
     futures::future::join_all(work).await;
     assert_eq!(store.verify(&agent("a")).await.unwrap().messages, 40);
     assert_eq!(db.number("SELECT count(*) FROM agents").await, Some(1));
+}
+
+#[tokio::test]
+async fn what_is_too_much_to_read_is_counted() {
+    let db = SqliteBackend::fresh().await;
+    db.store()
+        .append(append(&agent("a"), turns(1..=2)))
+        .await
+        .unwrap();
+    db.raw("UPDATE message_log SET id = id + 30000 WHERE seq > 2")
+        .await;
+    let query = Query::parse("question").unwrap();
+    let searched = db.store().search(&agent("a"), &query).await.unwrap().unwrap();
+    let numbers: Vec<i64> = searched
+        .found
+        .iter()
+        .map(|found| found.placed.exchange.exchange)
+        .collect();
+    assert_eq!((numbers, searched.unsearched), (vec![2], 10_004));
+    while db.store().index_messages(100).await.unwrap() > 0 {}
+    let searched = db.store().search(&agent("a"), &query).await.unwrap().unwrap();
+    assert_eq!((searched.found.len(), searched.unsearched), (2, 0));
+}
+
+/// A crash between the commit and the merge of the index is made up for.
+#[tokio::test]
+async fn an_index_that_was_not_merged_is_merged_later() {
+    let db = SqliteBackend::fresh().await;
+    let unmerged = "SELECT value FROM counters WHERE name = 'recall_unmerged'";
+    assert_eq!(db.number(unmerged).await, Some(0));
+    db.raw("UPDATE counters SET value = 1 WHERE name = 'recall_unmerged'")
+        .await;
+    assert_eq!(db.store().index_messages(100).await.unwrap(), 0);
+    assert_eq!(db.number(unmerged).await, Some(0));
 }
 
 /// Whether any of the files in `folder` holds `words`.

@@ -11,6 +11,7 @@ use recapd::store::{
     SqlStore, Store,
     archive::Archive,
     batch::BatchStore,
+    inbox::InboxStore,
     postgres::{Clock, PostgresSettings},
     sqlite::{SqliteSettings, Synchronous},
 };
@@ -68,6 +69,12 @@ pub(crate) trait Backend: Send + Sync {
     /// The same store, as a place for questions in batches.
     fn batches(&self) -> Arc<dyn BatchStore>;
 
+    /// The same store, as a place for what agents insert.
+    fn inbox(&self) -> Arc<dyn InboxStore>;
+
+    /// Runs a statement as an agent does that speaks SQL; the refusal, if it is refused.
+    async fn speak(&self, sql: &str) -> Result<u64, String>;
+
     /// Runs a statement past the store. Returns how many rows it changed.
     async fn raw(&self, sql: &str) -> u64;
 
@@ -88,6 +95,9 @@ pub(crate) trait Backend: Send + Sync {
 
     /// All rows of a table, as text, in a fixed order.
     async fn rows(&self, table: &str) -> Vec<String>;
+
+    /// How many messages are in the index of recall; with a word: that hold it.
+    async fn indexed(&self, word: Option<&str>) -> i64;
 
     /// The tables' contents as text: equal texts are equal states.
     async fn dump(&self, tables: &[&str]) -> String {
@@ -116,7 +126,7 @@ pub(crate) fn assert_same(before: &str, after: &str, what: &str) {
 pub(crate) struct SqliteBackend {
     store: Arc<SqlStore>,
     past: Mutex<SqliteConnection>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl SqliteBackend {
@@ -125,10 +135,19 @@ impl SqliteBackend {
         Arc::clone(&self.store)
     }
 
+    /// Its file.
+    pub(crate) fn path(&self) -> std::path::PathBuf {
+        self.folder.path().join("recapd.db")
+    }
+
     /// A database of its own, without a wait for the disk.
     pub(crate) async fn fresh() -> Self {
+        Self::over(TempDir::new().unwrap()).await
+    }
+
+    /// The database in a folder.
+    pub(crate) async fn over(folder: TempDir) -> Self {
         log_statements();
-        let folder = TempDir::new().unwrap();
         let settings = sqlite_settings(&folder);
         let store = Arc::new(SqlStore::open(&settings.clone().into()).await.unwrap());
         // Without foreign keys: to be broken is what the data is here for.
@@ -139,8 +158,15 @@ impl SqliteBackend {
         Self {
             store,
             past: Mutex::new(past),
-            _folder: folder,
+            folder,
         }
+    }
+
+    /// The folder with the database, which nobody has open any more.
+    pub(crate) async fn closed(self) -> TempDir {
+        self.past.into_inner().close().await.unwrap();
+        Arc::into_inner(self.store).unwrap().close().await;
+        self.folder
     }
 }
 
@@ -159,23 +185,24 @@ pub(crate) fn sqlite_settings(folder: &TempDir) -> SqliteSettings {
 pub(crate) struct PostgresBackend {
     store: Arc<SqlStore>,
     past: Mutex<PgConnection>,
-    _database: postgres::Database,
+    database: postgres::Database,
 }
 
 impl PostgresBackend {
     /// A database of its own, with leases judged by the clock that a test moves.
     pub(crate) async fn fresh() -> Self {
-        Self::on(postgres::Database::create().await).await
+        Self::over(postgres::Database::create().await).await
     }
 
     /// As [`Self::fresh`], with the messages in partitions.
     pub(crate) async fn partitioned() -> Self {
         let database = postgres::Database::create().await;
         postgres::execute(&mut database.connect().await, PARTITION).await;
-        Self::on(database).await
+        Self::over(database).await
     }
 
-    async fn on(database: postgres::Database) -> Self {
+    /// A database that is there already.
+    pub(crate) async fn over(database: postgres::Database) -> Self {
         log_statements();
         let settings = postgres_settings(database.url());
         let store = Arc::new(SqlStore::open(&settings.into()).await.unwrap());
@@ -185,8 +212,27 @@ impl PostgresBackend {
         Self {
             store,
             past: Mutex::new(past),
-            _database: database,
+            database,
         }
+    }
+
+    /// The database, to which nobody is connected any more.
+    pub(crate) async fn closed(self) -> postgres::Database {
+        self.past.into_inner().close().await.unwrap();
+        Arc::into_inner(self.store).unwrap().close().await;
+        self.database
+    }
+}
+
+impl PostgresBackend {
+    /// Where it is.
+    pub(crate) fn url(&self) -> String {
+        self.database.url()
+    }
+
+    /// Another connection past the store.
+    pub(crate) async fn connect(&self) -> PgConnection {
+        self.database.connect().await
     }
 }
 
@@ -229,6 +275,17 @@ impl Backend for PostgresBackend {
         Arc::<SqlStore>::clone(&self.store)
     }
 
+    fn inbox(&self) -> Arc<dyn InboxStore> {
+        Arc::<SqlStore>::clone(&self.store)
+    }
+
+    async fn speak(&self, sql: &str) -> Result<u64, String> {
+        let mut connection = self.database.connect().await;
+        let done = sqlx::query(AssertSqlSafe(sql)).execute(&mut connection).await;
+        done.map(|done| done.rows_affected())
+            .map_err(|error| error.to_string())
+    }
+
     async fn raw(&self, sql: &str) -> u64 {
         let mut past = self.past.lock().await;
         let done = sqlx::query(AssertSqlSafe(sql)).execute(&mut *past).await;
@@ -249,6 +306,12 @@ impl Backend for PostgresBackend {
         let found = sqlx::query(AssertSqlSafe(sql)).fetch_optional(&mut *past).await;
         let row = found.map_err(|error| format!("{sql}: {error}")).unwrap()?;
         row.try_get(0).unwrap()
+    }
+
+    async fn indexed(&self, word: Option<&str>) -> i64 {
+        let held = word.map_or_else(String::new, |word| format!("WHERE words @@ '{word}'::tsquery"));
+        let sql = format!("SELECT count(*) FROM message_words {held}");
+        self.number(&sql).await.unwrap()
     }
 
     async fn texts(&self, sql: &str, separator: &str) -> String {
@@ -305,6 +368,17 @@ impl Backend for SqliteBackend {
         Arc::<SqlStore>::clone(&self.store)
     }
 
+    fn inbox(&self) -> Arc<dyn InboxStore> {
+        Arc::<SqlStore>::clone(&self.store)
+    }
+
+    async fn speak(&self, sql: &str) -> Result<u64, String> {
+        let mut past = self.past.lock().await;
+        let done = sqlx::query(AssertSqlSafe(sql)).execute(&mut *past).await;
+        done.map(|done| done.rows_affected())
+            .map_err(|error| error.to_string())
+    }
+
     async fn raw(&self, sql: &str) -> u64 {
         let mut past = self.past.lock().await;
         let done = sqlx::query(AssertSqlSafe(sql)).execute(&mut *past).await;
@@ -325,6 +399,12 @@ impl Backend for SqliteBackend {
         let found = sqlx::query(AssertSqlSafe(sql)).fetch_optional(&mut *past).await;
         let row = found.map_err(|error| format!("{sql}: {error}")).unwrap()?;
         row.try_get(0).unwrap()
+    }
+
+    async fn indexed(&self, word: Option<&str>) -> i64 {
+        let held = word.map_or_else(String::new, |word| format!("WHERE recall_index MATCH '{word}'"));
+        let sql = format!("SELECT count(*) FROM recall_index {held}");
+        self.number(&sql).await.unwrap()
     }
 
     async fn texts(&self, sql: &str, separator: &str) -> String {

@@ -60,6 +60,43 @@ impl Database {
         self.options().to_url_lossy().into()
     }
 
+    /// What a daemon is given: the address without the password, and the password.
+    pub(crate) fn address(&self) -> (String, String) {
+        #[expect(clippy::disallowed_methods, reason = "a test's setting")]
+        let server = std::env::var(SERVER).unwrap();
+        let mut url = reqwest::Url::parse(&server).unwrap();
+        let password = url.password().unwrap_or_default().to_owned();
+        url.set_password(None).unwrap();
+        url.set_path(&self.name);
+        (url.into(), password)
+    }
+
+    /// Nobody is connected to it any more, and nobody can connect, until [`Self::back`].
+    pub(crate) async fn away(&self) {
+        let mut server = connect().await;
+        execute(
+            &mut server,
+            format!("ALTER DATABASE {} WITH ALLOW_CONNECTIONS false", self.name),
+        )
+        .await;
+        self.cut("").await;
+    }
+
+    /// It can be connected to again.
+    pub(crate) async fn back(&self) {
+        let sql = format!("ALTER DATABASE {} WITH ALLOW_CONNECTIONS true", self.name);
+        execute(&mut connect().await, sql).await;
+    }
+
+    /// Cuts the connections of whoever calls himself so; of all, if that is empty.
+    pub(crate) async fn cut(&self, application: &str) {
+        let sql = format!(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}' AND '{application}' IN ('', application_name)",
+            self.name
+        );
+        execute(&mut connect().await, sql).await;
+    }
+
     /// A connection past the store.
     pub(crate) async fn connect(&self) -> PgConnection {
         self.options().connect().await.unwrap()

@@ -93,7 +93,7 @@ impl BatchRig {
 
     /// As [`Self::deferred`], and lets the batch be sent.
     async fn sent(shape: Shape) -> Self {
-        let one = Self::deferred(shape).await;
+        let one = Box::pin(Self::deferred(shape)).await;
         one.look().await;
         assert_eq!(one.fake.batches().sizes(), [1]);
         one

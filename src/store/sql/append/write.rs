@@ -82,7 +82,7 @@ pub(in super::super) fn runs<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
 async fn insert_messages(tx: &mut Connection, request: &AppendRequest, written: &Written) -> StoreResult<()> {
     for run in runs(&written.messages) {
         let rows = run.iter().filter_map(|placed| message_row(request, placed));
-        let head = "-- sql/append.messages\nINSERT INTO message_log (agent_id, seq, exchange, kind, speaker, format, \
+        let head = "-- sql/append.messages\n{noting}INSERT INTO message_log (agent_id, seq, exchange, kind, speaker, format, \
                     payload, tokens, count_method, client_id, said_at, received_at)";
         insert(head, rows.collect(), "").execute(&mut *tx).await?;
     }

@@ -1,6 +1,6 @@
 //! A batch's way round: gathered, looked after, closed.
 
-use crate::store::sql::{Connection, Row, query, sql};
+use crate::store::sql::{Connection, Row, query, sql, statement::Dialect};
 
 use super::{
     super::{
@@ -24,6 +24,15 @@ use crate::domain::{
 
 /// See [`BatchStore::gather`].
 pub(super) async fn gather(tx: &mut Connection, gather: Gather) -> StoreResult<Option<OpenBatch>> {
+    let waiting = sql!(
+        "-- postgres/round.lock_waiting\nSELECT agent_id FROM agents WHERE agent_id IN \
+               (SELECT agent_id FROM batch_requests WHERE state = 'waiting' \
+               UNION ALL SELECT agent_id FROM summary_update_queue WHERE deferred_at IS NOT NULL) \
+               ORDER BY agent_id {for_update}"
+    );
+    if tx.dialect() == Dialect::Postgres {
+        query(waiting).execute(tx).await?;
+    }
     withdraw_outdated(tx, gather.now).await?;
     if count_open(tx).await? >= gather.open_max {
         return Ok(None);
@@ -71,7 +80,9 @@ async fn withdraw_outdated(tx: &mut Connection, now: Timestamp) -> StoreResult<(
     let rows = sql!(
         "-- sql/round.wake_outdated\nUPDATE summary_update_queue AS q SET visible_at = {min}(visible_at, $1), \
                 due_at = {min}(due_at, $1), deferred_at = NULL WHERE deferred_at IS NOT NULL AND lease_token IS NULL \
-                AND NOT EXISTS (SELECT 1 FROM batch_requests r WHERE r.agent_id = q.agent_id AND r.ended_at IS NULL)"
+                AND NOT EXISTS (SELECT 1 FROM batch_requests r WHERE r.agent_id = q.agent_id AND r.ended_at IS NULL) \
+                AND agent_id IN (SELECT agent_id FROM summary_update_queue \
+                 WHERE deferred_at IS NOT NULL AND lease_token IS NULL ORDER BY agent_id {for_update})"
     );
     query(rows).bind(now).execute(tx).await?;
     Ok(())
@@ -199,6 +210,9 @@ pub(super) async fn lines(connection: &mut Connection, batch: i64) -> StoreResul
 /// See [`BatchStore::move_batch`]. What the provider has needn't be kept.
 pub(super) async fn move_on(tx: &mut Connection, batch: i64, step: BatchMove) -> StoreResult<bool> {
     let is_submitted = step.submitted_as.is_some();
+    if is_submitted {
+        lock_asking(tx, batch).await?;
+    }
     let sql = sql!(
         "-- sql/round.move_on\nUPDATE provider_batches SET next_at = $3, \
                state = CASE WHEN $4 IS NULL THEN state ELSE 'submitted' END, provider_id = coalesce($4, provider_id), \
@@ -221,8 +235,21 @@ pub(super) async fn move_on(tx: &mut Connection, batch: i64, step: BatchMove) ->
     Ok(true)
 }
 
+/// Questions belong to agents, and are written under their agents' locks: of several in the order of the agents.
+async fn lock_asking(tx: &mut Connection, batch: i64) -> StoreResult<()> {
+    let sql = sql!(
+        "-- postgres/round.lock_asking\nSELECT agent_id FROM agents WHERE agent_id IN \
+               (SELECT agent_id FROM batch_requests WHERE batch = $1) ORDER BY agent_id {for_update}"
+    );
+    if tx.dialect() == Dialect::Postgres {
+        query(sql).bind(batch).execute(tx).await?;
+    }
+    Ok(())
+}
+
 /// See [`BatchStore::close_batch`].
 pub(super) async fn close(tx: &mut Connection, batch: i64, end: BatchEnd) -> StoreResult<BatchClosed> {
+    lock_asking(tx, batch).await?;
     let mut closed = BatchClosed::default();
     for question in out(tx, batch).await? {
         let reply = end.results.iter().find(|reply| reply.key == question.key);
@@ -474,7 +501,7 @@ pub(in crate::store::sql) async fn prune(tx: &mut Connection, prune: &Prune) -> 
     let questions = sql!(
         "-- sql/round.prune_questions\nDELETE FROM batch_requests WHERE (agent_id, version, covers_after) IN \
                      (SELECT agent_id, version, covers_after FROM batch_requests WHERE ended_at < $1 \
-                      ORDER BY ended_at LIMIT $2)"
+                      ORDER BY ended_at LIMIT $2 {skip_locked})"
     );
     let batches = sql!(
         "-- sql/round.prune_batches\nDELETE FROM provider_batches WHERE batch IN \

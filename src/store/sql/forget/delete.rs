@@ -44,7 +44,7 @@ pub(in super::super) async fn delete(tx: &mut Connection, agent: &AgentId) -> St
         let sql = format!("-- sql/forget.rows\nDELETE FROM \"{table}\" WHERE agent_id = $1");
         query_made(sql).bind(agent.as_str()).execute(&mut *tx).await?;
     }
-    recall::hold_watermark(tx).await?;
+    recall::forgot_agent(tx).await?;
     Ok(messages)
 }
 

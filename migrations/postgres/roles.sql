@@ -1,0 +1,28 @@
+-- Roles for agents and readers that speak SQL (docs/sql.md). Run it once, by somebody who may make roles, in recapd's
+-- database, after `recapd serve` has made the schema; running it again changes nothing:
+--
+--   psql -d recapd -f roles.sql
+--
+-- If recapd's tables are in a schema of their own, set search_path to it first. Nobody logs in by these roles: they are
+-- granted to those who do. None of them has any right to a table.
+--
+--   agent_rw   inserts messages of any agent, and reads all views
+--   reader     reads all views
+--   agent_own  inserts messages of one agent, the one that is called like the role, and sees nothing of others
+
+DO $$
+DECLARE
+  name text;
+BEGIN
+  FOREACH name IN ARRAY ARRAY['agent_rw', 'reader', 'agent_own'] LOOP
+    BEGIN
+      EXECUTE format('CREATE ROLE %I NOLOGIN', name);
+    EXCEPTION WHEN duplicate_object OR unique_violation THEN
+      NULL;                                          -- it is there already: roles are the server's, not a database's
+    END;
+  END LOOP;
+  EXECUTE format('GRANT USAGE ON SCHEMA %I TO agent_rw, reader, agent_own', current_schema());
+END $$;
+
+GRANT SELECT ON messages, exchanges, agent_summary, summary_documents, refused_messages TO agent_rw, reader, agent_own;
+GRANT INSERT ON messages TO agent_rw, agent_own;

@@ -1,0 +1,320 @@
+//! A message as a row of SQL: a role and a text, or a provider's JSON, as agents insert either.
+
+use serde_json::{Map, Value, value::RawValue};
+
+use super::{FormatError, NAME_CHARS_MAX, detect, json::Fields, parse};
+use crate::domain::{
+    message::{Format, Kind, Message, Metadata},
+    text::cut,
+};
+
+/// The format's name that says that a content is text, whatever it looks like.
+const TEXT: &str = "text";
+
+/// The columns of a row that make a message.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Row<'a> {
+    /// `user`, `assistant`, `system`, `tool`, or a kind of the native format.
+    pub role: Option<&'a str>,
+    /// Text; or JSON: a message, or with a role the list of its blocks.
+    pub content: Option<&'a str>,
+    /// A format's name, or `text`; none: what the content looks like.
+    pub format: Option<&'a str>,
+    /// Who said it, in a conversation of several speakers.
+    pub speaker: Option<&'a str>,
+}
+
+/// Reads a row as a message. A content that is a message as JSON becomes its payload, verbatim; of anything else a message
+/// in JSON is made, the same one of the same row.
+///
+/// With a role, a content is JSON only if it says the same role itself, or is a list of nothing but a provider's blocks:
+/// text that merely happens to be JSON stays text.
+///
+/// # Errors
+/// When there is no content where one is needed, an unknown role or format, or JSON that is no message.
+pub fn read_row(row: Row<'_>) -> Result<Message, FormatError> {
+    let format = row.format.filter(|name| *name != TEXT).map(named).transpose()?;
+    let content = row.content.unwrap_or_default();
+    let Some(role) = row.role.filter(|role| !role.is_empty()) else {
+        return whole(content, format, row.speaker);
+    };
+    let kind = kind(role)?;
+    if row.format == Some(TEXT) {
+        return said(&kind, row);
+    }
+    if says_role(content, role) {
+        return whole(content, format, row.speaker);
+    }
+    if is_blocks(content, format) {
+        let speaker = row
+            .speaker
+            .map(|name| format!("\"speaker\":{},", Value::from(name)));
+        let speaker = speaker.unwrap_or_default();
+        let json = format!(
+            "{{\"role\":{},{speaker}\"content\":{content}}}",
+            Value::from(role)
+        );
+        return whole(&json, format, None);
+    }
+    match format {
+        None => said(&kind, row),
+        Some(format) => Err(FormatError::new(
+            format!("the content is no JSON of format `{}`", format.name()),
+            "give the message, or the list of its blocks; format `text` says that it is text",
+        )),
+    }
+}
+
+fn named(name: &str) -> Result<Format, FormatError> {
+    Format::from_name(name).ok_or_else(|| {
+        let names = Format::ALL.map(Format::name).join(", ");
+        FormatError::new(
+            format!("format `{}` is unknown", cut(name, NAME_CHARS_MAX)),
+            format!("give one of text, {names}, or NULL"),
+        )
+    })
+}
+
+/// A message that is JSON as a whole.
+fn whole(content: &str, format: Option<Format>, speaker: Option<&str>) -> Result<Message, FormatError> {
+    if !content.trim_start().starts_with('{') {
+        return Err(FormatError::new(
+            "there is no role, and the content is no message as JSON",
+            "give the role beside the text, or the message as one JSON object",
+        ));
+    }
+    let format = format.or_else(|| detect(content)).unwrap_or(Format::OpenAiChat);
+    let message = parse(format, content)?;
+    // The payload is all that is read again, and it stays as it is.
+    if speaker.is_some_and(|name| message.speaker.as_deref() != Some(name)) {
+        return Err(FormatError::new(
+            "a speaker stands beside a message as JSON that doesn't name it",
+            "name it in the message, as `speaker`",
+        ));
+    }
+    Ok(message)
+}
+
+fn kind(role: &str) -> Result<Kind, FormatError> {
+    match role {
+        "developer" => Ok(Kind::System),
+        "model" => Ok(Kind::Assistant),
+        "function" => Ok(Kind::ToolResult),
+        role => match Kind::from_name(role) {
+            Kind::Metadata(Metadata::Other(_)) => Err(FormatError::new(
+                format!("role `{}` is unknown", cut(role, NAME_CHARS_MAX)),
+                "give user, assistant, system or tool, or a kind of recapd's own format",
+            )),
+            kind => Ok(kind),
+        },
+    }
+}
+
+/// A message that is a role and a text.
+fn said(kind: &Kind, row: Row<'_>) -> Result<Message, FormatError> {
+    if row.content.is_none() && kind.is_conversation() {
+        return Err(FormatError::new("there is no content", "give what was said"));
+    }
+    let mut fields = Map::new();
+    fields.insert("kind".to_owned(), kind.name().into());
+    if let Some(content) = row.content {
+        fields.insert("content".to_owned(), content.into());
+    }
+    if let Some(speaker) = row.speaker {
+        fields.insert("speaker".to_owned(), speaker.into());
+    }
+    parse(Format::Native, &Value::Object(fields).to_string())
+}
+
+/// Whether `content` is a message that says by itself that it is of that role.
+fn says_role(content: &str, role: &str) -> bool {
+    let Ok(fields) = Fields::parse(content) else {
+        return false;
+    };
+    let is_message = ["content", "parts", "tool_calls", "data"]
+        .iter()
+        .any(|name| fields.has(name));
+    let says = fields.text("role").or_else(|| fields.text("kind"));
+    let same = says.is_some_and(|says| says == role || (says == "model" && role == "assistant"));
+    is_message && same
+}
+
+/// Whether `content` is a list of blocks: of text, or some that only providers' messages have.
+fn is_blocks(content: &str, format: Option<Format>) -> bool {
+    if !content.trim_start().starts_with('[') {
+        return false;
+    }
+    let Ok(blocks) = serde_json::from_str::<Vec<&RawValue>>(content) else {
+        return false;
+    };
+    let has = |raw: &&RawValue, wanted: fn(&Fields<'_>) -> bool| {
+        Fields::of(raw).is_some_and(|block| wanted(&block))
+    };
+    let is_typed = !blocks.is_empty()
+        && blocks
+            .iter()
+            .all(|raw| has(raw, |block| block.text("type").is_some()));
+    let is_said = || {
+        blocks.iter().all(|raw| {
+            has(raw, |block| {
+                block.text("type").as_deref() == Some("text") && block.has("text")
+            })
+        })
+    };
+    let wrapped = || format!("{{\"role\":\"user\",\"content\":{content}}}");
+    is_typed && (format.is_some() || is_said() || detect(&wrapped()).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn row<'a>(role: Option<&'a str>, content: &'a str) -> Row<'a> {
+        Row {
+            role,
+            content: Some(content),
+            ..Row::default()
+        }
+    }
+
+    fn read(role: &str, content: &str) -> (String, String, String) {
+        let message = read_row(row(Some(role).filter(|role| !role.is_empty()), content)).unwrap();
+        let (kind, format) = (message.kind.name().to_owned(), message.format.name().to_owned());
+        (kind, format, message.payload)
+    }
+
+    #[test]
+    fn a_role_and_a_text_make_a_message() {
+        for (role, kind) in [
+            ("user", "user"),
+            ("assistant", "assistant"),
+            ("system", "system"),
+            ("developer", "system"),
+            ("tool", "tool_result"),
+            ("clear", "clear"),
+        ] {
+            let payload = format!("{{\"content\":\"Hello\",\"kind\":\"{kind}\"}}");
+            assert_eq!(
+                read(role, "Hello"),
+                (kind.to_owned(), "native".to_owned(), payload)
+            );
+        }
+        let blocks = Row {
+            speaker: Some("Ada"),
+            ..row(Some("user"), r#"[{"type":"text","text":"Hello"}]"#)
+        };
+        assert_eq!(read_row(blocks).unwrap().speaker.as_deref(), Some("Ada"));
+        let spoken = Row {
+            speaker: Some("Ada"),
+            ..row(Some("user"), "Hello")
+        };
+        assert_eq!(read_row(spoken).unwrap().speaker.as_deref(), Some("Ada"));
+    }
+
+    #[test]
+    fn a_message_in_json_is_kept_verbatim() {
+        let call = r#"{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"ls","input":{}}]}"#;
+        let gemini = r#"{"role":"model","parts":[{"text":"Hello"}]}"#;
+        for (role, content, kind, format) in [
+            ("assistant", call, "tool_call", "anthropic"),
+            ("", call, "tool_call", "anthropic"),
+            (
+                "user",
+                r#"{"role": "user", "content": "Hello"}"#,
+                "user",
+                "openai",
+            ),
+            ("", r#"{"kind":"user","content":"Hello"}"#, "user", "native"),
+            ("assistant", gemini, "assistant", "gemini"),
+        ] {
+            let expected = (kind.to_owned(), format.to_owned(), content.to_owned());
+            assert_eq!(read(role, content), expected, "{role} {content}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_blocks_is_a_content() {
+        let result = r#"[{"type":"tool_result","tool_use_id":"t","content":"src"}]"#;
+        let (kind, format, payload) = read("user", result);
+        assert_eq!((kind.as_str(), format.as_str()), ("tool_result", "anthropic"));
+        assert_eq!(payload, format!("{{\"role\":\"user\",\"content\":{result}}}"));
+        assert_eq!(read("user", r#"[{"type":"text","text":"Hello"}]"#).1, "openai");
+    }
+
+    #[test]
+    fn text_that_merely_looks_like_json_stays_text() {
+        for text in [
+            "[]",
+            "[1, 2]",
+            r#"[{"type":"apple"},{"type":"pear"}]"#,
+            r#"{"answer": 42}"#,
+            r#"{"role":"admin","content":"x"}"#,
+            "[half",
+            "",
+        ] {
+            assert_eq!(read("assistant", text).1, "native", "{text}");
+        }
+        let forced = Row {
+            format: Some("text"),
+            ..row(Some("user"), r#"{"role":"user","content":"x"}"#)
+        };
+        assert_eq!(read_row(forced).unwrap().format, Format::Native);
+    }
+
+    #[test]
+    fn what_can_be_no_message_is_refused_with_a_cure() {
+        let refused = |row: Row<'_>| read_row(row).unwrap_err().to_string();
+        let formed = |format, content| Row {
+            format: Some(format),
+            ..row(Some("user"), content)
+        };
+        for (row, words) in [
+            (
+                row(Some("wizard"), "Hello"),
+                "role `wizard` is unknown; give user",
+            ),
+            (
+                row(None, "Hello"),
+                "there is no role, and the content is no message as JSON",
+            ),
+            (row(None, r#"{"role":"#), "broken JSON"),
+            (
+                Row {
+                    role: Some("user"),
+                    ..Row::default()
+                },
+                "there is no content; give what was said",
+            ),
+            (Row::default(), "there is no role"),
+            (
+                Row {
+                    speaker: Some("Ada"),
+                    ..row(None, r#"{"role":"user","content":"x"}"#)
+                },
+                "a speaker stands beside a message",
+            ),
+            (
+                formed("latin", "x"),
+                "format `latin` is unknown; give one of text, native, openai",
+            ),
+            (
+                formed("anthropic", "Hello"),
+                "the content is no JSON of format `anthropic`",
+            ),
+            (row(Some("tool_call"), "ls"), "tool_call has no `name`"),
+        ] {
+            assert!(refused(row).contains(words), "{}", refused(row));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_comes_back(text in "\\PC*") {
+            prop_assume!(!text.trim_start().starts_with(['[', '{']));
+            let payload: Value = serde_json::from_str(&read("user", &text).2).unwrap();
+            prop_assert_eq!(payload["content"].as_str(), Some(text.as_str()));
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! What agents insert by plain SQL: taken out of the inbox, row by row in order, and appended like any other message.
+//!
+//! A row leaves the inbox in the transaction that appends it, and an agent's rows are never overtaken by later ones of the
+//! same agent: what can't be taken now waits, with all that comes after it. What can never be taken is put aside, so that
+//! it stands in nobody's way.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::{By, Keeper};
+use crate::{
+    domain::{agent::AgentId, message::Message},
+    formats::{self, Row},
+    store::{
+        StoreError, StoreResult,
+        inbox::{Bell, InboxFigures, InboxRow, InboxStore, RefusedRow},
+    },
+    telemetry::metrics::{InboxSample, labels::InboxRefusal},
+};
+
+/// How often it looks without having heard the bell.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Rows that are read at once.
+const ROWS_MAX: i64 = 500;
+/// Characters of content that are read at once, beyond the first row.
+const CHARS_MAX: i64 = 4_000_000;
+/// The longest client id, in bytes.
+const CLIENT_ID_BYTES_MAX: usize = 256;
+
+impl Keeper {
+    /// Takes in what agents insert, until `stop`.
+    pub async fn take_in_inbox(&self, inbox: Arc<dyn InboxStore>, stop: CancellationToken) {
+        let mut bell = None;
+        loop {
+            // First the bell, then the look: what is inserted in between isn't missed.
+            if bell.is_none() {
+                bell = heard(inbox.inbox_bell().await);
+            }
+            match self.empty_inbox(&inbox, &stop).await {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(error) => warn!(%error, "inbox.not_taken"),
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+                lost = rung(&mut bell) => if lost { bell = None },
+            }
+        }
+    }
+
+    /// Takes in what waits now. Says whether it should be looked at again at once: another daemon was faster.
+    ///
+    /// # Errors
+    /// What the store fails with; what was taken until then is taken.
+    pub async fn empty_inbox(
+        &self,
+        inbox: &Arc<dyn InboxStore>,
+        stop: &CancellationToken,
+    ) -> StoreResult<bool> {
+        let (mut after, mut held, mut lost) = (0, HashSet::new(), false);
+        while !stop.is_cancelled() {
+            let rows = inbox.waiting(after, ROWS_MAX, CHARS_MAX).await?;
+            let Some(newest) = rows.last() else { break };
+            after = newest.id;
+            for (name, rows) in by_agent(rows) {
+                if stop.is_cancelled() || held.contains(&name) {
+                    continue;
+                }
+                match self.take_rows(inbox, &name, rows).await {
+                    Ok(()) => {}
+                    Err(error @ StoreError::Unavailable(_)) => return Err(error),
+                    Err(error) => {
+                        lost |= matches!(error, StoreError::Fenced(_));
+                        warn!(agent_id = name, %error, "inbox.held");
+                        held.insert(name);
+                    }
+                }
+            }
+        }
+        let InboxFigures {
+            waiting,
+            oldest_at,
+            refused,
+        } = inbox.inbox_figures().await?;
+        let sample = InboxSample {
+            waiting,
+            oldest_at,
+            refused,
+        };
+        self.metrics.inbox.sampled(&sample);
+        Ok(lost && !stop.is_cancelled())
+    }
+
+    /// Appends the rows of one agent; those that can't be are put aside.
+    async fn take_rows(
+        &self,
+        inbox: &Arc<dyn InboxStore>,
+        name: &str,
+        rows: Vec<InboxRow>,
+    ) -> StoreResult<()> {
+        let agent: AgentId = match name.parse() {
+            Ok(agent) => agent,
+            Err(error) => {
+                let refused = rows.iter().map(|row| (row.id, error.to_string())).collect();
+                return self.put_aside(inbox, InboxRefusal::Agent, refused).await;
+            }
+        };
+        let (mut good, mut bad) = (Vec::new(), Vec::new());
+        for row in rows {
+            match message(&row) {
+                Ok(message) => good.push((row.id, message)),
+                Err(reason) => bad.push((row.id, reason)),
+            }
+        }
+        self.put_aside(inbox, InboxRefusal::Message, bad).await?;
+        if good.is_empty() {
+            return Ok(());
+        }
+        match self.take(inbox, &agent, &good).await {
+            Err(error) if refusal(&error).is_some() => self.take_one_by_one(inbox, &agent, good).await,
+            taken => taken,
+        }
+    }
+
+    /// One of them can't be appended, and the others can.
+    async fn take_one_by_one(
+        &self,
+        inbox: &Arc<dyn InboxStore>,
+        agent: &AgentId,
+        rows: Vec<(i64, Message)>,
+    ) -> StoreResult<()> {
+        for row in rows {
+            let id = row.0;
+            if let Err(error) = self.take(inbox, agent, &[row]).await {
+                let Some(reason) = refusal(&error) else {
+                    return Err(error);
+                };
+                self.put_aside(inbox, reason, vec![(id, error.to_string())])
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn take(
+        &self,
+        inbox: &Arc<dyn InboxStore>,
+        agent: &AgentId,
+        rows: &[(i64, Message)],
+    ) -> StoreResult<()> {
+        let messages = rows.iter().map(|(_, message)| message.clone()).collect();
+        let request = self.request(agent, messages, false).await?;
+        let by = By::Inbox(Arc::clone(inbox), rows.iter().map(|(id, _)| *id).collect());
+        self.take_in(request, by).await?;
+        self.metrics.inbox.taken(rows.len());
+        Ok(())
+    }
+
+    async fn put_aside(
+        &self,
+        inbox: &Arc<dyn InboxStore>,
+        why: InboxRefusal,
+        rows: Vec<(i64, String)>,
+    ) -> StoreResult<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        for (row, reason) in &rows {
+            info!(row, reason, "inbox.refused");
+        }
+        let rows = rows.into_iter().map(|(id, reason)| RefusedRow { id, reason });
+        let refused = inbox.refuse(rows.collect(), self.clock.now()).await?;
+        self.metrics.inbox.refused(why, refused);
+        Ok(())
+    }
+}
+
+fn heard(bell: StoreResult<Box<dyn Bell>>) -> Option<Box<dyn Bell>> {
+    bell.inspect_err(|error| warn!(%error, "inbox.no_bell")).ok()
+}
+
+/// Waits for the bell, for ever if there is none. Says whether it is lost.
+async fn rung(bell: &mut Option<Box<dyn Bell>>) -> bool {
+    match bell {
+        None => std::future::pending().await,
+        Some(bell) => bell
+            .rung()
+            .await
+            .inspect_err(|error| warn!(%error, "inbox.bell_lost"))
+            .is_err(),
+    }
+}
+
+/// The rows of each agent together, each in order; the agents as they first appear.
+fn by_agent(rows: Vec<InboxRow>) -> Vec<(String, Vec<InboxRow>)> {
+    let mut agents: Vec<(String, Vec<InboxRow>)> = Vec::new();
+    let mut places = HashMap::new();
+    for row in rows {
+        let name = row.agent.clone().unwrap_or_default();
+        let place = *places.entry(name.clone()).or_insert(agents.len());
+        match agents.get_mut(place) {
+            Some((_, rows)) => rows.push(row),
+            None => agents.push((name, vec![row])),
+        }
+    }
+    agents
+}
+
+/// The message that a row holds, or why it holds none.
+fn message(row: &InboxRow) -> Result<Message, String> {
+    if row
+        .client_id
+        .as_ref()
+        .is_some_and(|id| id.is_empty() || id.len() > CLIENT_ID_BYTES_MAX)
+    {
+        return Err(format!(
+            "client_id must have 1 to {CLIENT_ID_BYTES_MAX} bytes; shorten it, or give none"
+        ));
+    }
+    let read = formats::read_row(Row {
+        role: row.role.as_deref(),
+        content: row.content.as_deref(),
+        format: row.format.as_deref(),
+        speaker: row.speaker.as_deref(),
+    });
+    let message = read.map_err(|error| error.to_string())?;
+    Ok(Message {
+        client_id: row.client_id.clone().or_else(|| message.client_id.clone()),
+        at: row.said_at.or(message.at).or(Some(row.received_at)),
+        ..message
+    })
+}
+
+/// Why a row can never be appended; none if the fault isn't the row's, or another time may be better.
+fn refusal(error: &StoreError) -> Option<InboxRefusal> {
+    match error {
+        StoreError::ClientIdReused(_) => Some(InboxRefusal::ClientId),
+        StoreError::WouldOverflow(_) => Some(InboxRefusal::Overflow),
+        StoreError::PinsFull { .. } => Some(InboxRefusal::Pins),
+        StoreError::Refused(_) => Some(InboxRefusal::Database),
+        _ => None,
+    }
+}

@@ -1,0 +1,107 @@
+//! Clients: what they ask a keeper for.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::world::{Life, World};
+use crate::{
+    domain::{
+        agent::AgentId,
+        lineage::Step,
+        message::{Format, Message},
+        settings::SettingsPatch,
+    },
+    formats,
+    keeper::Keeper,
+    store::{StoreError, StoreResult},
+};
+
+/// A client tries so often to be heard.
+const TRIES: usize = 3;
+/// And waits so long in between.
+const TRY_AGAIN_MS: i64 = 500;
+/// The longest message, in words.
+const WORDS_MAX: usize = 24;
+
+/// All clients of a run.
+#[derive(Default)]
+pub(super) struct Client {
+    /// The number of the last message that one of them sent.
+    last: u64,
+}
+
+enum Request {
+    Say(Vec<Message>),
+    Step(Step),
+    Budget(SettingsPatch),
+    EndSession,
+    Age,
+}
+
+impl Client {
+    /// The next request for `agent`, as a client makes it that doesn't give up at once.
+    pub(super) fn request(&mut self, world: &Arc<World>, keeper: Keeper, agent: AgentId) -> Life {
+        let request = self.draw(world);
+        let world = Arc::clone(world);
+        Box::pin(async move {
+            for _ in 0..TRIES {
+                let asked = ask(&keeper, &agent, &request).await;
+                if !matches!(asked, Err(StoreError::Unavailable(_))) {
+                    break;
+                }
+                world.pause(TRY_AGAIN_MS).await;
+            }
+        })
+    }
+
+    fn draw(&mut self, world: &World) -> Request {
+        match world.draw(|random| random.u8(..40)) {
+            0..3 => Request::Step(Step::Mark(None)),
+            3..6 => Request::Step(Step::Rewind(None)),
+            6 => Request::Step(Step::Clear),
+            7..9 => {
+                let budget_tokens = world.draw(|random| random.i64(40..400));
+                let patch = SettingsPatch::parse(json!({"budget_tokens": budget_tokens}));
+                patch.map_or(Request::EndSession, Request::Budget)
+            }
+            9 => Request::EndSession,
+            10 => Request::Age,
+            _ => Request::Say(self.turn(world)),
+        }
+    }
+
+    /// A question and its answer, perhaps with work in between. They come again under the same ids.
+    fn turn(&mut self, world: &World) -> Vec<Message> {
+        let kinds: &[&str] = if world.draw(|random| random.u8(..6)) == 0 {
+            &["user", "tool_call", "tool_result", "assistant"]
+        } else {
+            &["user", "assistant"]
+        };
+        let said = kinds.iter().filter_map(|kind| {
+            self.last += 1;
+            let words = world.draw(|random| random.usize(1..WORDS_MAX));
+            let text = format!("{}{}", self.last, " and so on".repeat(words));
+            let payload: Value = match *kind {
+                "tool_call" => {
+                    json!({"kind": kind, "id": self.last.to_string(), "name": "bash", "arguments": {}})
+                }
+                _ => json!({"kind": kind, "id": self.last.to_string(), "content": text}),
+            };
+            let message = formats::parse(Format::Native, &payload.to_string()).ok()?;
+            let client_id = Some(format!("m{}", self.last));
+            Some(Message { client_id, ..message })
+        });
+        said.collect()
+    }
+}
+
+async fn ask(keeper: &Keeper, agent: &AgentId, request: &Request) -> StoreResult<()> {
+    match request {
+        Request::Say(messages) => keeper.append(agent, messages.clone()).await.map(drop),
+        Request::Step(step) => keeper.step(agent, step).await.map(drop),
+        Request::Budget(patch) => keeper.change_settings(agent, patch).await.map(drop),
+        Request::EndSession => keeper.end_session(agent).await.map(drop),
+        Request::Age => keeper.append(agent, Vec::new()).await.map(drop),
+    }
+}

@@ -1,0 +1,127 @@
+//! The simulation holds; the same seed is the same history; and without a guard it fails.
+
+use super::*;
+use crate::selftest::work::Found as _;
+
+/// Runs in which nothing may happen.
+const RUNS: u64 = 80;
+/// Runs in which something has to happen.
+const RUNS_MAX: u64 = 300;
+
+fn without(guards: &[Guard], runs: u64) -> Simulation {
+    Simulation {
+        runs,
+        seed: 1,
+        without: guards.iter().copied().collect(),
+    }
+}
+
+fn simulated(guards: &[Guard], runs: u64) -> SimulationFindings {
+    let simulation = without(guards, runs);
+    let pieces = 0..simulation.pieces();
+    pieces.fold(simulation.beginning(), |mut found, piece| {
+        found.add(simulation.try_piece(piece));
+        found
+    })
+}
+
+/// Without these guards each of these promises is broken sooner or later.
+#[track_caller]
+fn assert_broken(guards: &[Guard], promises: &[Promise]) {
+    let (simulation, surroundings) = (without(guards, RUNS_MAX), Surroundings::new());
+    let mut found = simulation.beginning();
+    for seed in 1..=RUNS_MAX {
+        simulation.try_run(seed, &surroundings, &mut found);
+        if promises.iter().all(|promise| found.broken(*promise) > 0) {
+            let shortest = found.failed.first().unwrap();
+            assert!(!shortest.trace.is_empty());
+            assert!(found.failed.iter().all(|failed| failed.steps >= shortest.steps));
+            return;
+        }
+    }
+    panic!("without {guards:?} only this is broken: {:?}", found.broken);
+}
+
+#[test]
+fn whatever_happens_to_daemons_every_promise_is_kept() {
+    let found = simulated(&[], RUNS);
+    assert!(found.is_clean(), "{:#?}", found.failed.first());
+    let counts = &found.counts;
+    for (what, happened, at_least) in [
+        ("updates", counts.updates, 5 * RUNS),
+        ("fenced", counts.fenced_by_lease, RUNS / 10),
+        ("killed", counts.killed, RUNS),
+        ("stalled", counts.stalled, RUNS),
+        ("cut", counts.cut, RUNS),
+        ("clocks turned", counts.clocks_turned, RUNS / 2),
+        ("rows lost", counts.rows_lost, RUNS / 10),
+    ] {
+        assert!(happened >= at_least, "{what}: {happened}");
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_history() {
+    let surroundings = Surroundings::new();
+    let told = |seed| run::run(seed, &BTreeSet::new(), &surroundings, true);
+    for seed in 1..6 {
+        let (once, again) = (told(seed), told(seed));
+        assert!(once.trace.len() > 20, "{seed}");
+        assert_eq!(once.trace, again.trace);
+        assert_eq!(once.counts, again.counts);
+    }
+    assert_ne!(told(1).trace, told(2).trace);
+}
+
+#[test]
+fn without_the_fencing_check_a_zombie_writes() {
+    assert_broken(&[Guard::Lease], &[Promise::Guarded, Promise::HeldByWriter]);
+}
+
+/// By itself each of these is backed up by the lease's token, so the guard's own word is held against what is so.
+#[test]
+fn a_check_that_lets_stale_updates_pass_is_found_though_others_refuse_them() {
+    for guard in [Guard::Version, Guard::Watermark, Guard::Exchanges, Guard::Void] {
+        assert_broken(&[guard], &[Promise::Guarded]);
+    }
+}
+
+/// What it takes to see an item about what was set aside: the lease isn't taken away, and nobody looks at anything else.
+#[test]
+fn without_all_that_stops_it_what_was_set_aside_is_told() {
+    let without = [Guard::Void, Guard::Version, Guard::Watermark, Guard::Exchanges];
+    assert_broken(&without, &[Promise::SetAsideUntold]);
+}
+
+/// What the version, the watermark and the token are there for: any one of them is enough to prevent the worst, so that
+/// it takes all three away to see it, and giving one back prevents it again.
+#[test]
+fn without_token_version_and_watermark_exchanges_are_told_twice() {
+    let worst = [Promise::InOrder, Promise::CoveredOnce];
+    let all = [Guard::Lease, Guard::Version, Guard::Watermark];
+    assert_broken(&all, &worst);
+    for kept in all {
+        let rest: Vec<Guard> = all.into_iter().filter(|guard| *guard != kept).collect();
+        let found = simulated(&rest, RUNS / 2);
+        for promise in worst {
+            assert_eq!(found.broken(promise), 0, "with {kept}: {:?}", found.broken);
+        }
+    }
+}
+
+#[test]
+fn without_the_re_arm_wake_ups_are_lost() {
+    assert_broken(&[Guard::Rearm], &[Promise::Woken]);
+}
+
+#[test]
+fn guards_have_names() {
+    for guard in Guard::ALL {
+        assert_eq!(guard.name().parse(), Ok(guard));
+    }
+    let unknown = "locks".parse::<Guard>().unwrap_err().to_string();
+    assert_eq!(
+        unknown,
+        "`locks` is no guard; there are lease, version, watermark, exchanges, void, rearm"
+    );
+}

@@ -1,0 +1,360 @@
+//! Copying a database into another one, of the same kind or not: all that recapd keeps, table by table.
+//!
+//! What is copied is read off the schemas, so that no table or column can be overlooked that is added later. All is one
+//! transaction of the target, which is committed when it has been read back and is the same: a copy that fails leaves
+//! nothing. Rows are streamed, so that memory doesn't grow with them.
+//!
+//! Not copied: the index of recall, which is made anew; leases that were held, whose rows may be claimed at once. Fencing
+//! tokens go on where they stood.
+
+mod content;
+mod table;
+
+use std::time::Duration;
+
+use futures::TryStreamExt as _;
+use serde::Serialize;
+
+use super::{
+    DatabaseSettings, StoreError, StoreResult, postgres, schema,
+    sql::{Connection, query, query_made, sql, statement::Dialect},
+    sqlite,
+};
+use content::{Batch, Checksum, Record};
+use table::{Pair, pairs};
+
+/// How long a statement may take: a large table is read by one.
+const STATEMENT_MS_MAX: u64 = 24 * 3_600_000;
+/// How often we look whether others have left, and how long we wait in between: a daemon that was stopped needs a moment.
+const OTHERS_LOOKS_MAX: u32 = 10;
+const OTHERS_PAUSE: Duration = Duration::from_millis(200);
+
+/// Why nothing was copied.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// What is copied from can't be read.
+    #[error("the source: {0}")]
+    Source(#[source] StoreError),
+    /// What is copied to can't be written.
+    #[error("the target: {0}")]
+    Target(#[source] StoreError),
+    /// Somebody works on one of them.
+    #[error("the {0}: another recapd is connected to it; stop all daemons on both databases first")]
+    InUse(&'static str),
+    /// The target holds something already.
+    #[error("the target isn't empty: table {0} has rows; copy into a new database")]
+    NotEmpty(String),
+    /// The two have different tables, which can't be of one version then.
+    #[error("the databases differ in {0}")]
+    Unlike(String),
+    /// What was written isn't what was read.
+    #[error("table {table} came out different ({read} rows read, {written} written): nothing was kept")]
+    Differs {
+        /// Which.
+        table: String,
+        /// Rows of the source.
+        read: u64,
+        /// Rows of the target.
+        written: u64,
+    },
+}
+
+/// How far a copy is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress<'p> {
+    /// The table it is at.
+    pub table: &'p str,
+    /// Rows that were copied, or read back.
+    pub rows: u64,
+    /// Rows to be copied and read back.
+    pub rows_total: u64,
+}
+
+/// What was copied.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Copied {
+    /// In the order in which they were.
+    pub tables: Vec<CopiedTable>,
+    /// Texts with U+0000, which PostgreSQL can't hold: it is U+FFFD there.
+    pub texts_changed: u64,
+    /// Leases that were held and are free now.
+    pub leases_released: u64,
+    /// The last fencing token that was given.
+    pub lease_token: i64,
+}
+
+/// A table that was copied, read back and found equal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CopiedTable {
+    /// Its name.
+    pub table: String,
+    /// Its rows.
+    pub rows: u64,
+    /// The sum over its rows, the same whichever database they are in.
+    pub checksum: String,
+}
+
+impl Copied {
+    /// Rows of all tables.
+    pub fn rows(&self) -> u64 {
+        self.tables.iter().map(|table| table.rows).sum()
+    }
+}
+
+/// Copies all of a database into an empty one, which is made if it is a file that isn't there.
+///
+/// # Errors
+/// See [`CopyError`]; the target is as before then, but for its tables.
+pub async fn copy(
+    from: &DatabaseSettings,
+    to: &DatabaseSettings,
+    progress: &(dyn Fn(Progress<'_>) + Send + Sync),
+) -> Result<Copied, CopyError> {
+    let mut source = End::open(from, false).await.map_err(CopyError::Source)?;
+    schema::check(&mut source.connection)
+        .await
+        .map_err(CopyError::Source)?;
+    let mut target = End::open(to, true).await.map_err(CopyError::Target)?;
+    schema::migrate(&mut target.connection)
+        .await
+        .map_err(CopyError::Target)?;
+    source.is_alone("source").await?;
+    target.is_alone("target").await?;
+    begin(&mut source.connection, true)
+        .await
+        .map_err(CopyError::Source)?;
+    begin(&mut target.connection, false)
+        .await
+        .map_err(CopyError::Target)?;
+    let pairs = pairs(&mut source.connection, &mut target.connection).await?;
+    let copied = all(&mut source, &mut target, &pairs, progress).await?;
+    // Whoever came meanwhile may have written what isn't in the copy.
+    source.is_alone("source").await?;
+    end(&mut target.connection).await.map_err(CopyError::Target)?;
+    Ok(copied)
+}
+
+/// A database at one end of a copy, and its lock if it is a file.
+struct End {
+    connection: Connection,
+    _lock: Option<std::fs::File>,
+}
+
+impl End {
+    async fn open(settings: &DatabaseSettings, makes: bool) -> StoreResult<Self> {
+        let (connection, lock) = match settings {
+            DatabaseSettings::Sqlite(settings) => {
+                let (connection, lock) = sqlite::alone(settings, makes).await?;
+                (connection, Some(lock))
+            }
+            DatabaseSettings::Postgres(settings) => {
+                (postgres::alone(settings, STATEMENT_MS_MAX).await?, None)
+            }
+        };
+        Ok(Self {
+            connection,
+            _lock: lock,
+        })
+    }
+
+    /// Sees that nobody else works on it. A file has its lock for that.
+    async fn is_alone(&mut self, which: &'static str) -> Result<(), CopyError> {
+        if self.connection.dialect() == Dialect::Sqlite {
+            return Ok(());
+        }
+        let sql = sql!(
+            "-- postgres/copy.others\nSELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+             AND application_name LIKE 'recapd%' AND pid <> pg_backend_pid()"
+        );
+        let fault = if which == "source" {
+            CopyError::Source
+        } else {
+            CopyError::Target
+        };
+        for _ in 0..OTHERS_LOOKS_MAX {
+            let others = query(sql).fetch_one(&mut self.connection).await;
+            let others = others.and_then(|row| row.try_get::<i64>(0));
+            if others.map_err(|error| fault(error.into()))? == 0 {
+                return Ok(());
+            }
+            tokio::time::sleep(OTHERS_PAUSE).await;
+        }
+        Err(CopyError::InUse(which))
+    }
+}
+
+async fn all(
+    source: &mut End,
+    target: &mut End,
+    pairs: &[Pair],
+    progress: &(dyn Fn(Progress<'_>) + Send + Sync),
+) -> Result<Copied, CopyError> {
+    let mut rows_total = 0;
+    for pair in pairs {
+        if pair
+            .count(&mut target.connection)
+            .await
+            .map_err(CopyError::Target)?
+            > 0
+        {
+            return Err(CopyError::NotEmpty(pair.name.clone()));
+        }
+        rows_total += 2 * pair
+            .count(&mut source.connection)
+            .await
+            .map_err(CopyError::Source)?;
+    }
+    let mut copied = Copied::default();
+    let mut done = 0;
+    for pair in pairs {
+        let mut told = |rows: u64| {
+            done += rows;
+            progress(Progress {
+                table: &pair.name,
+                rows: done,
+                rows_total,
+            });
+        };
+        let (read, changed) = carry(source, target, pair, &mut told).await?;
+        let written = read_back(target, pair, &mut told)
+            .await
+            .map_err(CopyError::Target)?;
+        if read != written {
+            return Err(CopyError::Differs {
+                table: pair.name.clone(),
+                read: read.rows,
+                written: written.rows,
+            });
+        }
+        copied.texts_changed += changed;
+        copied.tables.push(CopiedTable {
+            table: pair.name.clone(),
+            rows: read.rows,
+            checksum: read.to_string(),
+        });
+    }
+    copied.lease_token = last_token(&mut source.connection)
+        .await
+        .map_err(CopyError::Source)?;
+    copied.leases_released = finish(&mut target.connection, pairs, copied.lease_token)
+        .await
+        .map_err(CopyError::Target)?;
+    Ok(copied)
+}
+
+/// Carries a table's rows over. Returns their sum, and how many texts had to be changed.
+async fn carry(
+    source: &mut End,
+    target: &mut End,
+    pair: &Pair,
+    told: &mut (dyn FnMut(u64) + Send),
+) -> Result<(Checksum, u64), CopyError> {
+    let (mut sum, mut changed) = (Checksum::default(), 0);
+    let mut batch = Batch::new(pair);
+    let from = source.connection.dialect();
+    let to = target.connection.dialect();
+    let failed = |error: sqlx::Error| CopyError::Source(error.into());
+    let mut rows = query_made(pair.select(from))
+        .fetch(&mut source.connection)
+        .map_err(failed)?;
+    while let Some(row) = rows.try_next().await.map_err(failed)? {
+        let mut record = Record::read(&row, pair).map_err(failed)?;
+        changed += record.fit(to);
+        sum.add(&record);
+        batch.push(record);
+        if batch.is_full() {
+            told(
+                batch
+                    .write(&mut target.connection)
+                    .await
+                    .map_err(CopyError::Target)?,
+            );
+        }
+    }
+    told(
+        batch
+            .write(&mut target.connection)
+            .await
+            .map_err(CopyError::Target)?,
+    );
+    Ok((sum, changed))
+}
+
+/// The sum over what the target holds.
+async fn read_back(
+    target: &mut End,
+    pair: &Pair,
+    told: &mut (dyn FnMut(u64) + Send),
+) -> StoreResult<Checksum> {
+    let mut sum = Checksum::default();
+    let sql = pair.select(target.connection.dialect());
+    let mut rows = query_made(sql).fetch(&mut target.connection)?;
+    while let Some(row) = rows.try_next().await? {
+        sum.add(&Record::read(&row, pair)?);
+        if sum.rows.is_multiple_of(content::ROWS_TOLD) {
+            told(content::ROWS_TOLD);
+        }
+    }
+    told(sum.rows % content::ROWS_TOLD);
+    Ok(sum)
+}
+
+async fn begin(connection: &mut Connection, is_source: bool) -> StoreResult<()> {
+    let sql = if is_source {
+        sql!(
+            sqlite: "-- sql/copy.begin_reading\nBEGIN",
+            postgres: "-- sql/copy.begin_reading\nBEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+        )
+    } else {
+        sql!(
+            sqlite: "-- sql/copy.begin\nBEGIN IMMEDIATE",
+            postgres: "-- sql/copy.begin\nBEGIN",
+        )
+    };
+    query(sql).execute(connection).await?;
+    Ok(())
+}
+
+async fn end(connection: &mut Connection) -> StoreResult<()> {
+    query(sql!("-- sql/copy.commit\nCOMMIT"))
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// The last fencing token that may have been given: PostgreSQL's come in blocks.
+async fn last_token(connection: &mut Connection) -> StoreResult<i64> {
+    let sql = sql!(
+        sqlite: "-- sql/copy.last_token\nSELECT value FROM counters WHERE name = 'lease_token'",
+        postgres: "-- sql/copy.last_token\nSELECT CASE WHEN is_called THEN last_value + seqincrement - 1 ELSE 0 END \
+                   FROM lease_token, pg_sequence WHERE seqrelid = CAST('lease_token' AS regclass)",
+    );
+    Ok(query(sql).fetch_one(connection).await?.try_get(0)?)
+}
+
+/// What holds between rows and counters. Returns how many leases were released.
+async fn finish(target: &mut Connection, pairs: &[Pair], last_token: i64) -> StoreResult<u64> {
+    let token = sql!(
+        sqlite: "-- sql/copy.token\nUPDATE counters SET value = max(value, $1) WHERE name = 'lease_token'",
+        postgres: "-- sql/copy.token\nSELECT setval('lease_token', greatest($1, 1), $1 > 0)",
+    );
+    query(token).bind(last_token).execute(&mut *target).await?;
+    // As a release does: who held them isn't here.
+    let release = sql!(
+        "-- sql/copy.release\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
+         leased_at = NULL, visible_at = queued_at, attempts = {max}(attempts - 1, 0) \
+         WHERE lease_token IS NOT NULL"
+    );
+    let released = query(release).execute(&mut *target).await?;
+    if target.dialect() == Dialect::Postgres {
+        for pair in pairs {
+            pair.number_on(target).await?;
+        }
+        let index = sql!(
+            "-- postgres/copy.index\nINSERT INTO recall_pending (agent_id) SELECT agent_id FROM agents \
+             ON CONFLICT (agent_id) DO NOTHING"
+        );
+        query(index).execute(target).await?;
+    }
+    Ok(released)
+}

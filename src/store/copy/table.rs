@@ -1,0 +1,272 @@
+//! The tables of two databases, column by column, as their own schemas tell.
+
+use std::collections::BTreeMap;
+
+use super::{
+    super::{
+        StoreResult,
+        sql::{Connection, query, query_made, sql, statement::Dialect},
+    },
+    CopyError,
+};
+
+/// What isn't copied: the record of migrations, counters, and the index of recall, which each database has in its own
+/// way and makes anew.
+const LEFT_OUT: [&str; 5] = [
+    "_sqlx_migrations",
+    "counters",
+    "message_words",
+    "recall_",
+    "sqlite_",
+];
+/// Columns that one database has for itself.
+const OWN_COLUMNS: [(&str, &str); 1] = [("message_log", "id")];
+
+/// What a column holds, whatever type a database has for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Int,
+    Real,
+    Text,
+    Json,
+    Flag,
+    Time,
+}
+
+/// A table that both databases have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pair {
+    pub(super) name: String,
+    pub(super) columns: Vec<(String, Kind)>,
+    /// The column that PostgreSQL numbers by itself.
+    numbered: Option<String>,
+}
+
+impl Pair {
+    /// All rows of the table, in the order in which they lie.
+    pub(super) fn select(&self, dialect: Dialect) -> String {
+        let column = |(name, kind): &(String, Kind)| match (dialect, kind) {
+            (Dialect::Postgres, Kind::Json) => format!("CAST(\"{name}\" AS text)"),
+            (Dialect::Postgres, Kind::Int) => format!("CAST(\"{name}\" AS bigint)"),
+            _ => format!("\"{name}\""),
+        };
+        let columns: Vec<String> = self.columns.iter().map(column).collect();
+        format!(
+            "-- sql/copy.read\nSELECT {} FROM \"{}\"",
+            columns.join(", "),
+            self.name
+        )
+    }
+
+    /// The beginning of an `INSERT`. Numbers that the target would give itself are kept.
+    pub(super) fn insert(&self, dialect: Dialect) -> String {
+        let columns: Vec<String> = self
+            .columns
+            .iter()
+            .map(|(name, _)| format!("\"{name}\""))
+            .collect();
+        let keep = match dialect {
+            Dialect::Sqlite => "",
+            Dialect::Postgres => "OVERRIDING SYSTEM VALUE",
+        };
+        format!(
+            "-- sql/copy.write\nINSERT INTO \"{}\" ({}) {keep}",
+            self.name,
+            columns.join(", ")
+        )
+    }
+
+    /// Its rows.
+    pub(super) async fn count(&self, connection: &mut Connection) -> StoreResult<u64> {
+        let sql = format!("-- sql/copy.count\nSELECT count(*) FROM \"{}\"", self.name);
+        let count: i64 = query_made(sql).fetch_one(connection).await?.try_get(0)?;
+        Ok(u64::try_from(count).unwrap_or_default())
+    }
+
+    /// Has PostgreSQL number new rows from behind those that are there.
+    pub(super) async fn number_on(&self, target: &mut Connection) -> StoreResult<()> {
+        let Some(column) = &self.numbered else {
+            return Ok(());
+        };
+        let table = &self.name;
+        let sql = format!(
+            "-- postgres/copy.number\nSELECT setval(pg_get_serial_sequence('\"{table}\"', '{column}'), \
+             coalesce(max(\"{column}\"), 1), max(\"{column}\") IS NOT NULL) FROM \"{table}\""
+        );
+        query_made(sql).execute(target).await?;
+        Ok(())
+    }
+}
+
+/// The tables to copy, those that others refer to first.
+pub(super) async fn pairs(source: &mut Connection, target: &mut Connection) -> Result<Vec<Pair>, CopyError> {
+    let from = tables(source).await.map_err(CopyError::Source)?;
+    let mut to = tables(target).await.map_err(CopyError::Target)?;
+    let mut pairs = Vec::new();
+    for (name, columns) in from {
+        let others = to.remove(&name).ok_or_else(|| unlike(&name, "table"))?;
+        pairs.push(pair(&name, columns, others)?);
+    }
+    if let Some((name, _)) = to.pop_first() {
+        return Err(unlike(&name, "table"));
+    }
+    let references = references(target).await.map_err(CopyError::Target)?;
+    Ok(in_order(pairs, &references))
+}
+
+/// A column as a database has it.
+#[derive(Clone, Debug)]
+struct Column {
+    name: String,
+    type_name: String,
+    is_numbered: bool,
+}
+
+fn pair(name: &str, from: Vec<Column>, mut to: Vec<Column>) -> Result<Pair, CopyError> {
+    let is_own = |column: &Column| OWN_COLUMNS.contains(&(name, column.name.as_str()));
+    let mut pair = Pair {
+        name: name.to_owned(),
+        columns: Vec::new(),
+        numbered: None,
+    };
+    for column in from {
+        if is_own(&column) {
+            continue;
+        }
+        let place = format!("{name}.{}", column.name);
+        let Some(at) = to.iter().position(|other| other.name == column.name) else {
+            return Err(unlike(&place, "column"));
+        };
+        let other = to.swap_remove(at);
+        let kind = shared(&column.type_name, &other.type_name).ok_or_else(|| {
+            unlike(
+                &format!("{place} ({}, {})", column.type_name, other.type_name),
+                "column",
+            )
+        })?;
+        if other.is_numbered {
+            pair.numbered = Some(column.name.clone());
+        }
+        pair.columns.push((column.name, kind));
+    }
+    // In the same order whatever the databases are, so that sums can be compared.
+    pair.columns.sort_by(|(one, _), (other, _)| one.cmp(other));
+    match to.iter().find(|column| !is_own(column)) {
+        Some(column) => Err(unlike(&format!("{name}.{}", column.name), "column")),
+        None => Ok(pair),
+    }
+}
+
+fn unlike(name: &str, what: &str) -> CopyError {
+    CopyError::Unlike(format!("{what} {name}"))
+}
+
+fn kind(type_name: &str) -> Option<Kind> {
+    Some(match type_name.to_ascii_lowercase().as_str() {
+        "integer" | "bigint" | "smallint" => Kind::Int,
+        "real" | "double precision" => Kind::Real,
+        "text" => Kind::Text,
+        "json" | "jsonb" => Kind::Json,
+        "boolean" => Kind::Flag,
+        "timestamp with time zone" => Kind::Time,
+        _ => return None,
+    })
+}
+
+/// What a column of these two types holds: SQLite has fewer types, and PostgreSQL's say more.
+fn shared(one: &str, other: &str) -> Option<Kind> {
+    match (kind(one)?, kind(other)?) {
+        (one, other) if one == other => Some(one),
+        (Kind::Int, kind @ (Kind::Flag | Kind::Time)) | (kind @ (Kind::Flag | Kind::Time), Kind::Int) => {
+            Some(kind)
+        }
+        (Kind::Text, Kind::Json) | (Kind::Json, Kind::Text) => Some(Kind::Json),
+        _ => None,
+    }
+}
+
+async fn tables(connection: &mut Connection) -> StoreResult<BTreeMap<String, Vec<Column>>> {
+    // Neither generated columns nor partitions, which are parts of their table.
+    let sql = sql!(
+        sqlite: "-- sql/copy.tables\nSELECT m.name, c.name, c.type, 0 FROM sqlite_schema m, \
+                 pragma_table_info(m.name) c WHERE m.type = 'table' ORDER BY m.name, c.cid",
+        postgres: "-- sql/copy.tables\nSELECT CAST(c.relname AS text), CAST(a.attname AS text), \
+                   format_type(a.atttypid, a.atttypmod), a.attidentity <> '' \
+                   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+                   JOIN pg_attribute a ON a.attrelid = c.oid \
+                   WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p') AND NOT c.relispartition \
+                   AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY 1, a.attnum",
+    );
+    let mut tables: BTreeMap<String, Vec<Column>> = BTreeMap::new();
+    for row in query(sql).fetch_all(connection).await? {
+        let table: String = row.try_get(0)?;
+        if LEFT_OUT.iter().any(|prefix| table.starts_with(prefix)) {
+            continue;
+        }
+        tables.entry(table).or_default().push(Column {
+            name: row.try_get(1)?,
+            type_name: row.try_get(2)?,
+            is_numbered: row.try_get(3)?,
+        });
+    }
+    Ok(tables)
+}
+
+/// Which table refers to which.
+async fn references(connection: &mut Connection) -> StoreResult<Vec<(String, String)>> {
+    let sql = sql!(
+        sqlite: "-- sql/copy.references\nSELECT m.name, f.\"table\" FROM sqlite_schema m, \
+                 pragma_foreign_key_list(m.name) f WHERE m.type = 'table'",
+        postgres: "-- sql/copy.references\nSELECT CAST(c.relname AS text), CAST(p.relname AS text) \
+                   FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid JOIN pg_class p ON p.oid = k.confrelid \
+                   WHERE k.contype = 'f'",
+    );
+    let rows = query(sql).fetch_all(connection).await?;
+    rows.iter()
+        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
+        .collect()
+}
+
+/// Those that others refer to first. In a circle, as they come: its references must be deferrable.
+fn in_order(mut pairs: Vec<Pair>, references: &[(String, String)]) -> Vec<Pair> {
+    let mut ordered: Vec<Pair> = Vec::new();
+    while !pairs.is_empty() {
+        let is_free = |pair: &Pair| {
+            !references.iter().any(|(table, parent)| {
+                *table == pair.name && *parent != pair.name && pairs.iter().any(|other| other.name == *parent)
+            })
+        };
+        let next = pairs.iter().position(is_free).unwrap_or(0);
+        ordered.push(pairs.remove(next));
+    }
+    ordered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn postgresql_tells_what_a_number_means() {
+        assert_eq!(shared("INTEGER", "bigint"), Some(Kind::Int));
+        assert_eq!(shared("INTEGER", "boolean"), Some(Kind::Flag));
+        assert_eq!(shared("timestamp with time zone", "INTEGER"), Some(Kind::Time));
+        assert_eq!(shared("TEXT", "json"), Some(Kind::Json));
+        assert_eq!(shared("TEXT", "bigint"), None);
+        assert_eq!(shared("BLOB", "bytea"), None);
+    }
+
+    #[test]
+    fn those_that_others_refer_to_come_first() {
+        let pair = |name: &str| Pair {
+            name: name.to_owned(),
+            columns: Vec::new(),
+            numbered: None,
+        };
+        let refers = |table: &str, parent: &str| (table.to_owned(), parent.to_owned());
+        let references = [refers("a", "c"), refers("b", "a"), refers("c", "c")];
+        let ordered = in_order(["a", "b", "c", "d"].map(pair).to_vec(), &references);
+        let names: Vec<&str> = ordered.iter().map(|pair| pair.name.as_str()).collect();
+        assert_eq!(names, ["c", "a", "b", "d"]);
+    }
+}

@@ -1,0 +1,87 @@
+//! The inbox: what agents insert into the view `messages` by plain SQL, until the daemon has appended it.
+//!
+//! Invariant: a row leaves in the transaction that appends it, so that it is appended once, whoever crashes. Rows of one
+//! agent are numbered in the order in which their transactions commit.
+
+use async_trait::async_trait;
+
+use super::{AppendOutcome, AppendRequest, StoreResult};
+use crate::domain::time::Timestamp;
+
+/// Refused rows that are kept to be looked at: the newest ones.
+pub const REFUSED_KEPT: i64 = 10_000;
+
+/// A row as an agent inserted it. Nothing in it has been checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InboxRow {
+    /// Its number.
+    pub id: i64,
+    /// Whose message it is to be.
+    pub agent: Option<String>,
+    /// Who says it.
+    pub role: Option<String>,
+    /// Text, or JSON.
+    pub content: Option<String>,
+    /// How the content is written.
+    pub format: Option<String>,
+    /// Who said it by name.
+    pub speaker: Option<String>,
+    /// The agent's own id of the message.
+    pub client_id: Option<String>,
+    /// When it was said, if the agent says so.
+    pub said_at: Option<Timestamp>,
+    /// When it was inserted.
+    pub received_at: Timestamp,
+}
+
+/// A row that can't be appended, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedRow {
+    /// Its number.
+    pub id: i64,
+    /// Why, and what to do about it.
+    pub reason: String,
+}
+
+/// What is in the inbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InboxFigures {
+    /// Rows that wait.
+    pub waiting: i64,
+    /// When the oldest of them was inserted.
+    pub oldest_at: Option<Timestamp>,
+    /// Rows that were refused and are kept.
+    pub refused: i64,
+}
+
+/// The inbox, as the keeper empties it.
+#[async_trait]
+pub trait InboxStore: Send + Sync {
+    /// Rows that wait and come after `after`, in order: at most `rows_max`, and beyond the first one no more than have
+    /// `chars_max` characters of content together.
+    async fn waiting(&self, after: i64, rows_max: i64, chars_max: i64) -> StoreResult<Vec<InboxRow>>;
+
+    /// Appends, as [`Store::append`](super::Store::append), what `rows` hold, and takes these out of the inbox, in one
+    /// transaction.
+    ///
+    /// # Errors
+    /// As `append`; [`Fence::Inbox`](super::Fence::Inbox) when somebody else has taken one of them. Nothing is changed
+    /// then.
+    async fn take_in(&self, request: AppendRequest, rows: Vec<i64>) -> StoreResult<AppendOutcome>;
+
+    /// Puts rows aside that still wait. Returns how many. Of all rows that are aside the newest [`REFUSED_KEPT`] stay.
+    async fn refuse(&self, rows: Vec<RefusedRow>, now: Timestamp) -> StoreResult<u64>;
+
+    /// What is in it.
+    async fn inbox_figures(&self) -> StoreResult<InboxFigures>;
+
+    /// A bell that rings for what is inserted from now on.
+    async fn inbox_bell(&self) -> StoreResult<Box<dyn Bell>>;
+}
+
+/// Says that something may have been inserted.
+#[async_trait]
+pub trait Bell: Send {
+    /// Waits until something may have been inserted since the last time.
+    async fn rung(&mut self) -> StoreResult<()>;
+}

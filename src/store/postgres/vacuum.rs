@@ -1,0 +1,65 @@
+//! Taking what was forgotten or deleted out of the tables: the states of rows that no transaction sees any more.
+
+use std::time::Duration;
+
+use tracing::warn;
+
+use crate::{
+    domain::time::Timestamp,
+    store::{
+        StoreResult,
+        sql::{Connection, query, query_made, sql},
+    },
+};
+
+/// How often it looks whether somebody still reads an earlier state, …
+const LOOKS_MAX: u32 = 20;
+/// … and how long it waits in between.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+
+/// Vacuums all tables that name agents. False if something may be left: somebody still reads an earlier state, the
+/// statement took longer than statements may, or the role doesn't own the tables.
+pub(super) async fn vacuum(connection: &mut Connection) -> StoreResult<bool> {
+    let sql = sql!(
+        "-- postgres/vacuum.tables\nSELECT quote_ident(c.relname), pg_has_role(c.relowner, 'USAGE') FROM pg_class c \
+               JOIN pg_attribute t ON t.attrelid = c.oid WHERE t.attname = 'agent_id' AND c.relkind = 'r' \
+               AND c.relnamespace = CAST(current_schema() AS regnamespace) ORDER BY c.relname"
+    );
+    let (mut tables, mut owns_all) = (Vec::new(), true);
+    for row in query(sql).fetch_all(&mut *connection).await? {
+        let (table, owns): (String, bool) = (row.try_get(0)?, row.try_get(1)?);
+        owns_all &= owns;
+        tables.extend(owns.then_some(table));
+    }
+    if tables.is_empty() {
+        return Ok(false);
+    }
+    let is_past = wait_for_readers(connection).await?;
+    // The names are the schema's own.
+    let sql = format!("-- postgres/vacuum.vacuum\nVACUUM {}", tables.join(", "));
+    if let Err(error) = query_made(sql).execute(connection).await {
+        warn!(%error, "postgres.not_vacuumed");
+        return Ok(false);
+    }
+    Ok(is_past && owns_all)
+}
+
+/// Waits a moment for transactions that began before: they keep what they may still read. False if one goes on.
+async fn wait_for_readers(connection: &mut Connection) -> StoreResult<bool> {
+    let now = sql!("-- postgres/vacuum.now\nSELECT clock_timestamp()");
+    let now: Timestamp = query(now).fetch_one(&mut *connection).await?.try_get(0)?;
+    // Of other roles' sessions it may be hidden what they do.
+    let read = sql!(
+        "-- postgres/vacuum.readers\nSELECT EXISTS (SELECT 1 FROM pg_stat_activity \
+               WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend' \
+               AND (backend_xmin IS NOT NULL AND xact_start <= $1 OR query = '<insufficient privilege>'))"
+    );
+    for _ in 0..LOOKS_MAX {
+        let row = query(read).bind(now).fetch_one(&mut *connection).await?;
+        if !row.try_get::<bool>(0)? {
+            return Ok(true);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    Ok(false)
+}

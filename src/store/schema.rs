@@ -1,0 +1,344 @@
+//! The schema: which migrations a database has, and bringing it up to date.
+//!
+//! Migrations go forward only. Daemons of the version before may run on while one is applied, and afterwards: it adds
+//! and doesn't take away. Each is one transaction, so that one which fails leaves nothing behind.
+
+use serde::Serialize;
+use sqlx::migrate::{MigrateError, MigrationType, Migrator};
+
+use super::{
+    DatabaseSettings, StoreError, StoreResult, postgres,
+    sql::{Connection, connection::Half, query, sql, statement::Dialect},
+    sqlite,
+};
+
+/// How long a migration waits for whoever holds a table, or for another recapd that migrates. It must be short: on
+/// PostgreSQL, everybody else waits behind it.
+pub(super) const LOCK_MS_MAX: u64 = 60_000;
+/// How long a statement of a migration may take: an index over a large table takes its time.
+pub(super) const STATEMENT_MS_MAX: u64 = 6 * 3_600_000;
+
+/// What of the schema a database has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Schema {
+    /// By version: those that this recapd has, and those that it only finds.
+    pub migrations: Vec<Migration>,
+}
+
+/// One step of the schema.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Migration {
+    /// Steps are taken in order of their versions, which may leave out numbers.
+    pub version: i64,
+    /// What it is about.
+    pub name: String,
+    /// Whether the database has it.
+    pub state: MigrationState,
+}
+
+/// Whether a database has a migration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MigrationState {
+    /// It has it.
+    Applied,
+    /// It needs it.
+    Pending,
+    /// It has another one of that version.
+    Changed,
+    /// It was begun and not finished.
+    HalfDone,
+    /// A newer recapd has applied it.
+    Unknown,
+}
+
+impl Schema {
+    /// The newest migration that the database has; 0 if it has none.
+    pub fn version(&self) -> i64 {
+        let has = |migration: &&Migration| migration.state != MigrationState::Pending;
+        self.migrations
+            .iter()
+            .filter(has)
+            .map(|migration| migration.version)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// How many migrations it still needs.
+    pub fn pending(&self) -> usize {
+        let pending = |migration: &&Migration| migration.state == MigrationState::Pending;
+        self.migrations.iter().filter(pending).count()
+    }
+
+    /// Whether it is empty of migrations: of recapd's tables, too, unless somebody else made them.
+    pub fn is_missing(&self) -> bool {
+        self.pending() == self.migrations.len()
+    }
+
+    /// Whether this recapd could bring it up to date.
+    ///
+    /// # Errors
+    /// [`StoreError::Schema`] with the cure.
+    pub fn can_go_on(&self) -> StoreResult<()> {
+        let newest = self.own();
+        for migration in self.migrations.iter().rev() {
+            let Migration { version, name, state } = migration;
+            let fault = match state {
+                MigrationState::Applied | MigrationState::Pending => continue,
+                MigrationState::Unknown => format!(
+                    "it has version {version}, this recapd knows {newest}; use the newer recapd that wrote it"
+                ),
+                MigrationState::Changed => format!(
+                    "its migration {version} ({name}) isn't the one that this recapd has; use the recapd that wrote it"
+                ),
+                MigrationState::HalfDone => format!(
+                    "its migration {version} ({name}) was begun and not finished; go back to a backup"
+                ),
+            };
+            return Err(StoreError::Schema(fault));
+        }
+        Ok(())
+    }
+
+    /// Whether this recapd can work with it as it is.
+    ///
+    /// # Errors
+    /// [`StoreError::Schema`] with the cure.
+    pub fn is_current(&self) -> StoreResult<()> {
+        if self.is_missing() {
+            return Err(StoreError::Schema(
+                "this is not a database of recapd; `recapd migrate up` makes its tables".to_owned(),
+            ));
+        }
+        self.can_go_on()?;
+        if self.pending() > 0 {
+            return Err(StoreError::Schema(format!(
+                "it has version {}, this recapd needs {}; `recapd migrate up` brings it up to date",
+                self.version(),
+                self.own()
+            )));
+        }
+        Ok(())
+    }
+
+    /// The newest version that this recapd knows.
+    fn own(&self) -> i64 {
+        let own = |migration: &&Migration| migration.state != MigrationState::Unknown;
+        self.migrations
+            .iter()
+            .filter(own)
+            .map(|migration| migration.version)
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+/// What of the schema a database has. Changes nothing, and may be asked while daemons run.
+///
+/// # Errors
+/// [`StoreError::Unavailable`], also when there is no such file.
+pub async fn status(settings: &DatabaseSettings) -> StoreResult<Schema> {
+    let mut connection = match settings {
+        DatabaseSettings::Sqlite(settings) => sqlite::beside(settings).await?,
+        DatabaseSettings::Postgres(settings) => postgres::alone(settings, STATEMENT_MS_MAX).await?,
+    };
+    read(&mut connection).await
+}
+
+/// Brings a database up to date; a file that isn't there is made. Returns what it had before.
+///
+/// # Errors
+/// [`StoreError::Schema`] when it can't be, [`StoreError::InUse`] while a daemon runs on a file,
+/// [`StoreError::Unavailable`].
+pub async fn up(settings: &DatabaseSettings) -> StoreResult<Schema> {
+    match settings {
+        DatabaseSettings::Sqlite(settings) => {
+            let (mut connection, _lock) = sqlite::alone(settings, true).await?;
+            migrate(&mut connection).await
+        }
+        DatabaseSettings::Postgres(settings) => {
+            migrate(&mut postgres::alone(settings, STATEMENT_MS_MAX).await?).await
+        }
+    }
+}
+
+/// Whoever only looks changes nothing, so the schema has to be this recapd's already.
+pub(super) async fn check(connection: &mut Connection) -> StoreResult<()> {
+    read(connection).await?.is_current()
+}
+
+/// Applies what is missing. Of several that do so at once one does, the others wait. Returns what was there before.
+pub(super) async fn migrate(connection: &mut Connection) -> StoreResult<Schema> {
+    let before = read(connection).await?;
+    before.can_go_on()?;
+    let migrator = migrator(connection.dialect());
+    let done = match connection.half() {
+        Half::Sqlite(sqlite) => migrator.run(sqlite).await,
+        Half::Postgres(postgres) => {
+            postgres::wait_at_most(postgres, LOCK_MS_MAX).await?;
+            migrator.run(postgres).await
+        }
+    };
+    done.map_err(failure)?;
+    Ok(before)
+}
+
+async fn read(connection: &mut Connection) -> StoreResult<Schema> {
+    let table = sql!(
+        sqlite: "-- sql/schema.table\nSELECT count(*) FROM sqlite_schema WHERE name = '_sqlx_migrations'",
+        postgres: "-- sql/schema.table\n\
+                   SELECT CAST(to_regclass('_sqlx_migrations') IS NOT NULL AS integer)::bigint",
+    );
+    let is_there: i64 = query(table).fetch_one(&mut *connection).await?.try_get(0)?;
+    let mut applied = Vec::new();
+    if is_there == 1 {
+        let sql = sql!(
+            sqlite: "-- sql/schema.applied\nSELECT version, description, success, lower(hex(checksum)) \
+                     FROM _sqlx_migrations",
+            postgres: "-- sql/schema.applied\nSELECT version, description, success, encode(checksum, 'hex') \
+                       FROM _sqlx_migrations",
+        );
+        for row in query(sql).fetch_all(&mut *connection).await? {
+            applied.push(Applied {
+                version: row.try_get(0)?,
+                name: row.try_get(1)?,
+                is_whole: row.try_get(2)?,
+                checksum: row.try_get(3)?,
+            });
+        }
+    }
+    Ok(compare(&migrator(connection.dialect()), applied))
+}
+
+/// A migration as the database has it.
+struct Applied {
+    version: i64,
+    name: String,
+    is_whole: bool,
+    checksum: String,
+}
+
+fn compare(own: &Migrator, mut applied: Vec<Applied>) -> Schema {
+    let mut migrations = Vec::new();
+    for migration in own.iter() {
+        let found = applied
+            .iter()
+            .position(|found| found.version == migration.version);
+        let state = match found.map(|found| applied.swap_remove(found)) {
+            None => MigrationState::Pending,
+            Some(found) if !found.is_whole => MigrationState::HalfDone,
+            Some(found) if found.checksum != hex(&migration.checksum) => MigrationState::Changed,
+            Some(_) => MigrationState::Applied,
+        };
+        migrations.push(Migration {
+            version: migration.version,
+            name: migration.description.to_string(),
+            state,
+        });
+    }
+    migrations.extend(applied.into_iter().map(|found| Migration {
+        version: found.version,
+        name: found.name,
+        state: MigrationState::Unknown,
+    }));
+    migrations.sort_by_key(|migration| migration.version);
+    Schema { migrations }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+fn migrator(dialect: Dialect) -> Migrator {
+    let migrations = match dialect {
+        Dialect::Sqlite => sqlite::MIGRATIONS.as_slice(),
+        Dialect::Postgres => postgres::MIGRATIONS.as_slice(),
+    };
+    let migrations = migrations.iter().map(|&(version, name, sql)| {
+        sqlx::migrate::Migration::new(
+            version,
+            name.into(),
+            MigrationType::Simple,
+            sqlx::SqlStr::from_static(sql),
+            false,
+        )
+    });
+    Migrator::with_migrations(migrations.collect())
+}
+
+fn failure(error: MigrateError) -> StoreError {
+    match error {
+        MigrateError::Execute(error) => error.into(),
+        MigrateError::ExecuteMigration(error, version) if is_refusal(&error) => StoreError::Schema(format!(
+            "migration {version} fails, and nothing of it was done: {error}"
+        )),
+        MigrateError::ExecuteMigration(error, version) => StoreError::Unavailable(format!(
+            "migration {version} was broken off, and nothing of it was done: {error}"
+        )),
+        other => StoreError::Schema(other.to_string()),
+    }
+}
+
+/// Whether the same would happen again: neither a lost connection nor a lock that somebody held for too long.
+fn is_refusal(error: &sqlx::Error) -> bool {
+    const LOCK_NOT_AVAILABLE: &str = "55P03";
+    let refusal = error.as_database_error();
+    refusal.is_some_and(|refusal| refusal.code().as_deref() != Some(LOCK_NOT_AVAILABLE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schema(states: &[MigrationState]) -> Schema {
+        let migrations = (1..).zip(states).map(|(version, &state)| Migration {
+            version,
+            name: "step".to_owned(),
+            state,
+        });
+        Schema {
+            migrations: migrations.collect(),
+        }
+    }
+
+    #[test]
+    fn each_state_has_its_cure() {
+        use MigrationState::{Applied, Changed, HalfDone, Pending, Unknown};
+        assert!(schema(&[Applied, Applied]).is_current().is_ok());
+        for (states, cure, can_go_on) in [
+            (
+                &[Pending, Pending][..],
+                "`recapd migrate up` makes its tables",
+                true,
+            ),
+            (
+                &[Applied, Pending],
+                "it has version 1, this recapd needs 2; `recapd migrate up`",
+                true,
+            ),
+            (
+                &[Applied, Unknown],
+                "it has version 2, this recapd knows 1; use the newer recapd",
+                false,
+            ),
+            (&[Pending, Unknown], "use the newer recapd", false),
+            (
+                &[Applied, HalfDone],
+                "migration 2 (step) was begun and not finished; go back to a backup",
+                false,
+            ),
+            (
+                &[Changed, Applied],
+                "migration 1 (step) isn't the one that this recapd has",
+                false,
+            ),
+        ] {
+            let schema = schema(states);
+            let refusal = schema.is_current().unwrap_err().to_string();
+            assert!(refusal.contains(cure), "{states:?}: {refusal}");
+            assert_eq!(schema.can_go_on().is_ok(), can_go_on, "{states:?}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The inbox: see [`InboxStore`].
+
+use async_trait::async_trait;
+
+use super::{
+    super::{
+        AppendOutcome, AppendRequest, Fence, StoreError, StoreResult,
+        inbox::{Bell, InboxFigures, InboxRow, InboxStore, REFUSED_KEPT, RefusedRow},
+    },
+    Connection, Lock, SqlStore, append, query,
+    row::time,
+    sql,
+    value::Row,
+};
+use crate::domain::time::Timestamp;
+
+#[async_trait]
+impl InboxStore for SqlStore {
+    async fn waiting(&self, after: i64, rows_max: i64, chars_max: i64) -> StoreResult<Vec<InboxRow>> {
+        waiting(&mut self.reader().await?, after, rows_max, chars_max).await
+    }
+
+    async fn take_in(&self, request: AppendRequest, rows: Vec<i64>) -> StoreResult<AppendOutcome> {
+        let agent = request.agent.clone();
+        self.write(Lock::Agent(agent), move |tx| {
+            Box::pin(async move {
+                take(tx, &rows).await?;
+                append::append(tx, request, false).await
+            })
+        })
+        .await
+    }
+
+    async fn refuse(&self, rows: Vec<RefusedRow>, now: Timestamp) -> StoreResult<u64> {
+        self.write(Lock::Nothing, move |tx| Box::pin(refuse(tx, rows, now)))
+            .await
+    }
+
+    async fn inbox_figures(&self) -> StoreResult<InboxFigures> {
+        figures(&mut self.reader().await?).await
+    }
+
+    async fn inbox_bell(&self) -> StoreResult<Box<dyn Bell>> {
+        self.bell().await
+    }
+}
+
+async fn waiting(
+    connection: &mut Connection,
+    after: i64,
+    rows_max: i64,
+    chars_max: i64,
+) -> StoreResult<Vec<InboxRow>> {
+    let sql = sql!(
+        "-- sql/inbox.waiting\nSELECT id, agent_id, role, content, format, speaker, client_id, said_at, received_at FROM \
+         (SELECT i.*, sum(coalesce(length(content), 0)) OVER (ORDER BY id) AS chars FROM \
+          (SELECT * FROM message_inbox WHERE refused_at IS NULL AND id > $1 ORDER BY id LIMIT $2) i) s \
+         WHERE chars <= $3 OR chars = coalesce(length(content), 0) ORDER BY id"
+    );
+    let found = query(sql)
+        .bind(after)
+        .bind(rows_max)
+        .bind(chars_max)
+        .fetch_all(connection)
+        .await?;
+    found.iter().map(row).collect()
+}
+
+fn row(row: &Row) -> StoreResult<InboxRow> {
+    Ok(InboxRow {
+        id: row.try_get(0)?,
+        agent: row.try_get(1)?,
+        role: row.try_get(2)?,
+        content: row.try_get(3)?,
+        format: row.try_get(4)?,
+        speaker: row.try_get(5)?,
+        client_id: row.try_get(6)?,
+        said_at: row.try_get(7)?,
+        received_at: row.try_get(8)?,
+    })
+}
+
+/// Takes all these rows out. Whoever else wants one of them waits for the commit, and finds it gone.
+async fn take(tx: &mut Connection, rows: &[i64]) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/inbox.take\nDELETE FROM message_inbox WHERE refused_at IS NULL \
+         AND id IN (SELECT CAST(value AS bigint) FROM {each}($1{::jsonb}))"
+    );
+    let taken = query(sql)
+        .bind(serde_json::json!(rows).to_string())
+        .execute(tx)
+        .await?;
+    if taken == rows.len() as u64 {
+        Ok(())
+    } else {
+        Err(StoreError::Fenced(Fence::Inbox))
+    }
+}
+
+async fn refuse(tx: &mut Connection, rows: Vec<RefusedRow>, now: Timestamp) -> StoreResult<u64> {
+    let sql = sql!(
+        "-- sql/inbox.refuse\nUPDATE message_inbox SET refused_at = $2, refusal = $3 WHERE id = $1 AND refused_at IS NULL"
+    );
+    let mut refused = 0;
+    for row in rows {
+        let done = query(sql).bind(row.id).bind(now).bind(row.reason);
+        refused += done.execute(&mut *tx).await?;
+    }
+    let sql = sql!(
+        "-- sql/inbox.prune\nDELETE FROM message_inbox WHERE refused_at IS NOT NULL AND id <= \
+         (SELECT id FROM message_inbox WHERE refused_at IS NOT NULL ORDER BY id DESC LIMIT 1 OFFSET $1)"
+    );
+    query(sql).bind(REFUSED_KEPT).execute(tx).await?;
+    Ok(refused)
+}
+
+async fn figures(connection: &mut Connection) -> StoreResult<InboxFigures> {
+    let sql = sql!(
+        "-- sql/inbox.figures\nSELECT (SELECT count(*) FROM message_inbox WHERE refused_at IS NULL), \
+         (SELECT received_at FROM message_inbox WHERE refused_at IS NULL ORDER BY id LIMIT 1), \
+         (SELECT count(*) FROM message_inbox WHERE refused_at IS NOT NULL)"
+    );
+    let found = query(sql).fetch_one(connection).await?;
+    Ok(InboxFigures {
+        waiting: found.try_get(0)?,
+        oldest_at: time(&found, 1)?,
+        refused: found.try_get(2)?,
+    })
+}

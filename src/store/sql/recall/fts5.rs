@@ -1,0 +1,264 @@
+//! The index on SQLite: FTS5 without content, one for all agents, in order of the messages' ids.
+//!
+//! A watermark (`counters.recall_indexed`) says how far it reaches.
+
+use futures::TryStreamExt as _;
+use serde::Serialize;
+
+use super::{INDEX_BYTES_MAX, Line, Placed, Wish, hits, matching};
+use crate::{
+    domain::{
+        agent::AgentId,
+        recall::{Query, indexed, searchable},
+    },
+    store::{
+        HITS_MAX, StoreResult, TAIL_MESSAGES_MAX,
+        sql::{Connection, Lock, SqlStore, query, row, sql},
+    },
+};
+
+/// Hits of the index that are looked at before those of forks' later lives are left out.
+const RANKED_MAX: i64 = 3_000;
+/// Pages of the index that are merged in one transaction: some ten milliseconds of the writer's time.
+const MERGE_PAGES: i64 = 16;
+
+/// Messages on their way into the index.
+#[derive(Debug)]
+struct Batch {
+    after: i64,
+    through: i64,
+    messages: i64,
+    rows: Vec<IndexRow>,
+}
+
+#[derive(Debug, Serialize)]
+struct IndexRow {
+    id: i64,
+    who: String,
+    said: String,
+}
+
+/// See [`crate::store::Store::index_messages`].
+pub(super) async fn index(store: &SqlStore, messages_max: i64) -> StoreResult<i64> {
+    // Read and taken apart here, so that the writer only writes.
+    let mut reader = store.reader().await?;
+    let Some(batch) = next_batch(&mut reader, messages_max).await? else {
+        // An earlier life may have been killed before it had done this.
+        if is_unmerged(&mut reader).await? {
+            store.scrub().await?;
+        }
+        return Ok(0);
+    };
+    store
+        .write(Lock::Nothing, move |tx| Box::pin(write_batch(tx, batch)))
+        .await
+}
+
+/// The word that stands for an agent in the index: an id may hold what is no part of a word.
+fn who(agent: &str) -> String {
+    let bytes = agent.bytes().map(|byte| format!("{byte:02x}"));
+    std::iter::once("a".to_owned()).chain(bytes).collect()
+}
+
+/// The next messages to be indexed; none if all are.
+async fn next_batch(connection: &mut Connection, messages_max: i64) -> StoreResult<Option<Batch>> {
+    let after = indexed_through(connection).await?;
+    let sql = sql!(
+        "-- sqlite/recall.unindexed\nSELECT seq, format, payload, tokens, said_at, kind, id, agent_id \
+               FROM message_log WHERE id > $1 ORDER BY id LIMIT $2"
+    );
+    let mut found = query(sql).bind(after).bind(messages_max).fetch(connection)?;
+    let mut batch = Batch {
+        after,
+        through: after,
+        messages: 0,
+        rows: Vec::new(),
+    };
+    let mut bytes = 0;
+    while bytes < INDEX_BYTES_MAX {
+        let Some(row) = found.try_next().await? else { break };
+        let stored = row::message(&row)?;
+        bytes += stored.message.payload.len();
+        batch.through = row.try_get(6)?;
+        batch.messages += 1;
+        let said = indexed(&searchable(&stored.message));
+        if !said.is_empty() {
+            batch.rows.push(IndexRow {
+                id: batch.through,
+                who: who(&row.try_get::<String>(7)?),
+                said,
+            });
+        }
+    }
+    Ok((batch.messages > 0).then_some(batch))
+}
+
+/// Writes a batch, unless another one went first. What was forgotten meanwhile is left out. Returns how many messages.
+async fn write_batch(tx: &mut Connection, batch: Batch) -> StoreResult<i64> {
+    let sql = sql!(
+        "-- sqlite/recall.advance\nUPDATE counters SET value = $2 WHERE name = 'recall_indexed' AND value = $1"
+    );
+    let done = query(sql)
+        .bind(batch.after)
+        .bind(batch.through)
+        .execute(&mut *tx)
+        .await?;
+    if done == 0 {
+        return Ok(batch.messages);
+    }
+    let sql = sql!(
+        "-- sqlite/recall.index\nINSERT INTO recall_index (rowid, who, said) \
+               SELECT m.id, j.value ->> 'who', j.value ->> 'said' FROM json_each($1) j \
+               CROSS JOIN message_log m ON m.id = j.value ->> 'id' WHERE m.forgotten_at IS NULL"
+    );
+    query(sql)
+        .bind(serde_json::json!(batch.rows).to_string())
+        .execute(tx)
+        .await?;
+    Ok(batch.messages)
+}
+
+async fn indexed_through(connection: &mut Connection) -> StoreResult<i64> {
+    let sql =
+        sql!("-- sqlite/recall.indexed_through\nSELECT value FROM counters WHERE name = 'recall_indexed'");
+    Ok(query(sql).fetch_one(connection).await?.try_get(0)?)
+}
+
+/// What the index is asked.
+fn expression(wanted: &Query, line: &Line, wish: Wish) -> String {
+    let terms: Vec<String> = wanted
+        .terms()
+        .iter()
+        .map(|term| {
+            // The words hold nothing but letters and digits, so that none of them can end the quotation.
+            let open = if term.is_open() { " *" } else { "" };
+            format!("\"{}\"{open}", term.words().join(" "))
+        })
+        .collect();
+    let said = terms.join(match wish {
+        Wish::All => " AND ",
+        Wish::Any => " OR ",
+    });
+    let names: Vec<String> = line.agents().map(|agent| who(agent.as_str())).collect();
+    format!("who : ({}) AND said : ({said})", names.join(" OR "))
+}
+
+/// The best hits of the index, with their exchanges.
+pub(super) async fn ranked(
+    tx: &mut Connection,
+    line: &Line,
+    wanted: &Query,
+    wish: Wish,
+) -> StoreResult<Vec<Placed>> {
+    let sql = sql!(
+        "-- sqlite/recall.ranked\nWITH best (id, rank) AS (SELECT rowid, rank FROM recall_index \
+               WHERE recall_index MATCH $1 ORDER BY rank LIMIT $4) \
+               SELECT m.seq, m.format, m.payload, m.tokens, m.said_at, m.kind, m.exchange, b.rank FROM best b \
+               CROSS JOIN message_log m ON m.id = b.id JOIN json_each($2) l ON l.value ->> 0 = m.agent_id \
+               WHERE m.seq <= l.value ->> 1 AND m.forgotten_at IS NULL ORDER BY b.rank LIMIT $3"
+    );
+    let found = query(sql)
+        .bind(expression(wanted, line, wish))
+        .bind(line.json())
+        .bind(i64::try_from(HITS_MAX / 2).unwrap_or(i64::MAX))
+        .bind(RANKED_MAX)
+        .fetch_all(tx)
+        .await?;
+    hits(&found)
+}
+
+/// What isn't in the index yet, among the newest messages; and how many there are besides, of all agents.
+pub(super) async fn unindexed(
+    tx: &mut Connection,
+    line: &Line,
+    wanted: &Query,
+) -> StoreResult<(Vec<Placed>, i64)> {
+    let through = indexed_through(tx).await?;
+    let newest = sql!("-- sqlite/recall.newest\nSELECT coalesce(max(id), 0) FROM message_log");
+    let newest: i64 = query(newest).fetch_one(&mut *tx).await?.try_get(0)?;
+    let after = through.max(newest - TAIL_MESSAGES_MAX);
+    let sql = sql!(
+        "-- sqlite/recall.tail\nSELECT m.seq, m.format, m.payload, m.tokens, m.said_at, m.kind, m.exchange \
+               FROM message_log m JOIN json_each($1) l ON l.value ->> 0 = m.agent_id \
+               WHERE m.id > $2 AND m.seq <= l.value ->> 1 AND m.forgotten_at IS NULL ORDER BY m.id DESC"
+    );
+    let rows = query(sql).bind(line.json()).bind(after).fetch(tx)?;
+    Ok((matching(rows, wanted).await?, after - through))
+}
+
+/// Takes messages out of the index, and what is left of their words.
+pub(super) async fn forget(tx: &mut Connection, agent: &AgentId, seqs: &[i64]) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sqlite/recall.forget\nDELETE FROM recall_index WHERE rowid IN (SELECT m.id FROM json_each($2) j \
+               CROSS JOIN message_log m ON m.agent_id = $1 AND m.seq = j.value)"
+    );
+    query(sql)
+        .bind(agent.as_str())
+        .bind(serde_json::json!(seqs).to_string())
+        .execute(&mut *tx)
+        .await?;
+    begin_merge(tx).await
+}
+
+/// As [`forget`], all messages of an agent.
+pub(super) async fn forget_agent(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sqlite/recall.forget_agent\nDELETE FROM recall_index \
+               WHERE rowid IN (SELECT id FROM message_log WHERE agent_id = $1)"
+    );
+    let done = query(sql).bind(agent.as_str()).execute(&mut *tx).await?;
+    if done > 0 {
+        begin_merge(tx).await?;
+    }
+    Ok(())
+}
+
+/// A deleted row leaves its words in the index until parts of it are merged: so all are, in steps behind the commit.
+async fn begin_merge(tx: &mut Connection) -> StoreResult<()> {
+    let begin = sql!(
+        "-- sqlite/recall.begin_merge\nINSERT INTO recall_index (recall_index, rank) VALUES ('merge', -1)"
+    );
+    let note =
+        sql!("-- sqlite/recall.note_unmerged\nUPDATE counters SET value = 1 WHERE name = 'recall_unmerged'");
+    for sql in [begin, note] {
+        query(sql).execute(&mut *tx).await?;
+    }
+    Ok(())
+}
+
+/// Whether words of what was forgotten are still in the index's pages.
+async fn is_unmerged(connection: &mut Connection) -> StoreResult<bool> {
+    let sql = sql!("-- sqlite/recall.is_unmerged\nSELECT value FROM counters WHERE name = 'recall_unmerged'");
+    Ok(query(sql).fetch_one(connection).await?.try_get::<i64>(0)? != 0)
+}
+
+/// Merges some pages of the index. False when there is nothing left to do.
+pub(in crate::store) async fn merge_some(tx: &mut Connection) -> StoreResult<bool> {
+    if !is_unmerged(tx).await? {
+        return Ok(false);
+    }
+    let changes = sql!("-- sqlite/recall.changes\nSELECT total_changes()");
+    let before: i64 = query(changes).fetch_one(&mut *tx).await?.try_get(0)?;
+    let sql =
+        sql!("-- sqlite/recall.merge\nINSERT INTO recall_index (recall_index, rank) VALUES ('merge', $1)");
+    query(sql).bind(MERGE_PAGES).execute(&mut *tx).await?;
+    let after: i64 = query(changes).fetch_one(&mut *tx).await?.try_get(0)?;
+    // The command itself counts as one.
+    if after - before >= 2 {
+        return Ok(true);
+    }
+    let sql =
+        sql!("-- sqlite/recall.note_merged\nUPDATE counters SET value = 0 WHERE name = 'recall_unmerged'");
+    query(sql).execute(tx).await?;
+    Ok(false)
+}
+
+/// Ids of deleted messages are given anew: the watermark must not be beyond them.
+pub(super) async fn hold_watermark(tx: &mut Connection) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sqlite/recall.hold\nUPDATE counters SET value = min(value, \
+               (SELECT coalesce(max(id), 0) FROM message_log)) WHERE name = 'recall_indexed'"
+    );
+    query(sql).execute(tx).await?;
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! Several of the real binary on one PostgreSQL database.
+
+use std::{
+    process::{Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::future::join_all;
+use recapd::{
+    assembly::Parts,
+    clock::{Clock, ManualClock},
+    config::Config,
+    domain::time::{DAY_MS, Timestamp},
+    llm::offline::OfflineModel,
+    store::SqlStore,
+};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::Daemon;
+use crate::support::{
+    backend::postgres_settings,
+    fake_provider::{FakeProvider, Planned},
+    postgres::Database,
+};
+
+/// So long that nothing in a test ends by it.
+const LONG_LEASE: &str = "queue.lease_ms=600000";
+/// A call to a model that outlives what happens meanwhile.
+const SLOW: Duration = Duration::from_mins(2);
+
+async fn started(database: &Database, fake: &FakeProvider, settings: &[&str]) -> Daemon {
+    let daemon = Daemon::start_on(Some(database), fake, settings, &[], Stdio::inherit());
+    daemon.until_ready().await;
+    daemon
+}
+
+/// Two turns, of which the first leaves the window.
+async fn evict(daemon: &Daemon) {
+    daemon.turn(1).await;
+    daemon.turn(2).await;
+}
+
+#[tokio::test]
+async fn a_daemon_works_on_a_server_and_tells_no_password() {
+    let (database, fake) = (Database::create().await, FakeProvider::start());
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let settings = ["log.level=info"];
+    let to = Stdio::from(log.reopen().unwrap());
+    let mut daemon = Daemon::start_on(Some(&database), &fake, &settings, &[], to);
+    daemon.until_ready().await;
+    evict(&daemon).await;
+    daemon.until_version(1).await;
+    assert_eq!(daemon.summary().await["pending_exchanges"], 0);
+    daemon.kill();
+    let told = std::fs::read_to_string(log.path()).unwrap();
+    let (_, password) = database.address();
+    assert!(
+        told.contains(database.name()) && !told.contains(&password),
+        "{told}"
+    );
+}
+
+#[tokio::test]
+async fn a_daemon_shows_what_another_one_wrote() {
+    let (database, fake) = (Database::create().await, FakeProvider::start());
+    let one = started(&database, &fake, &[]).await;
+    // It does no work of its own that could tell it anything.
+    let other = started(&database, &fake, &["queue.poll_ms=60000", "worker.concurrency=1"]).await;
+    evict(&one).await;
+    one.until_version(1).await;
+    other.until_version(1).await;
+    let known = other.summary().await;
+    one.turn(3).await;
+    one.until_version(2).await;
+    other.until_version(2).await;
+    assert_ne!(other.summary().await["content"], known["content"]);
+    assert_eq!(one.summary().await["content"], other.summary().await["content"]);
+}
+
+#[tokio::test]
+async fn a_restarted_daemon_takes_back_at_once_what_it_was_doing() {
+    let (database, fake) = (Database::create().await, FakeProvider::start());
+    let mut daemon = started(&database, &fake, &[LONG_LEASE, "model.timeout_ms=600000"]).await;
+    fake.plan([Planned::Late(SLOW)]);
+    evict(&daemon).await;
+    fake.arrived(1).await;
+    daemon.kill();
+    let killed = Instant::now();
+    daemon.revive().await;
+    daemon.until_version(1).await;
+    eprintln!(
+        "summarised {} ms after kill -9 in a call to the model",
+        killed.elapsed().as_millis()
+    );
+    assert!(
+        killed.elapsed() < Duration::from_secs(20),
+        "a lease of ten minutes isn't waited for"
+    );
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_asked_to_end_gives_its_work_to_the_others() {
+    let (database, fake) = (Database::create().await, FakeProvider::start());
+    let settings = [LONG_LEASE, "model.timeout_ms=600000", "worker.drain_ms=0"];
+    let mut ending = started(&database, &fake, &settings).await;
+    fake.plan([Planned::Late(SLOW)]);
+    evict(&ending).await;
+    fake.arrived(1).await;
+    let other = started(&database, &fake, &settings).await;
+    let asked = Command::new("kill").arg(ending.child.id().to_string()).status();
+    assert!(asked.unwrap().success());
+    assert!(ending.child.wait().unwrap().success());
+    other.until_version(1).await;
+}
+
+#[tokio::test]
+async fn two_daemons_can_not_have_one_name() {
+    let (database, fake) = (Database::create().await, FakeProvider::start());
+    let settings = ["queue.owner=left"];
+    let _one = started(&database, &fake, &settings).await;
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let to = Stdio::from(log.reopen().unwrap());
+    let mut other = Daemon::start_on(Some(&database), &fake, &settings, &[], to);
+    let code = other.child.wait().unwrap().code();
+    let told = std::fs::read_to_string(log.path()).unwrap();
+    assert_eq!(code, Some(69), "{told}");
+    assert!(told.contains("the name `left` (queue.owner) is in use"), "{told}");
+}
+
+/// While it is away, readers get the last copy at once; when it is back, everything goes on.
+#[tokio::test]
+async fn a_server_that_was_away_is_found_again() {
+    let (database, fake) = (Database::create().await, FakeProvider::start());
+    let mut daemon = started(&database, &fake, &["database.busy_timeout_ms=2000"]).await;
+    evict(&daemon).await;
+    daemon.until_version(1).await;
+    let before = daemon.summary().await;
+    database.away().await;
+    let is_stale = async |daemon: &Daemon| daemon.summary().await["stale_since"] != Value::Null;
+    daemon.until("the copy is called stale", is_stale).await;
+    let asked = Instant::now();
+    assert_eq!(daemon.summary().await["content"], before["content"]);
+    assert!(asked.elapsed() < Duration::from_secs(1), "readers never wait");
+    assert!(daemon.get("/readyz").await.is_none());
+    database.back().await;
+    let back = Instant::now();
+    daemon.until_ready().await;
+    daemon.turn(3).await;
+    daemon.until_version(2).await;
+    eprintln!(
+        "summarised {} ms after the server was back",
+        back.elapsed().as_millis()
+    );
+    assert_eq!(daemon.summary().await["stale_since"], Value::Null);
+    assert!(
+        daemon.child.try_wait().unwrap().is_none(),
+        "it is the same process"
+    );
+}
+
+/// Parts of a daemon, without the daemon: their schedules are fired by hand.
+async fn parts(database: &Database, clock: &Arc<ManualClock>, owner: usize) -> Parts {
+    let settings = postgres_settings(database.url());
+    let store = Arc::new(SqlStore::open(&settings.into()).await.unwrap());
+    let (model, clock) = (Arc::new(OfflineModel), Arc::clone(clock) as Arc<dyn Clock>);
+    Parts::new(
+        &Config::default(),
+        store,
+        model,
+        clock,
+        &format!("daemon {owner}"),
+        7,
+    )
+}
+
+/// How often they aged documents, all together.
+fn aged(fleet: &[Parts]) -> i64 {
+    let line = "recapd_aging_runs_total{outcome=\"completed\"} ";
+    let counts = fleet.iter().map(|parts| {
+        let (_, text) = parts.metrics.encode(None);
+        let count = text.lines().find_map(|found| found.strip_prefix(line));
+        count.map_or(0, |count| count.parse().unwrap())
+    });
+    counts.sum()
+}
+
+#[tokio::test]
+async fn a_schedule_fires_once_in_a_fleet_and_is_made_up_for() {
+    let database = Database::create().await;
+    let clock = Arc::new(ManualClock::new(
+        Timestamp::parse("2026-11-20T12:00:00Z").unwrap(),
+    ));
+    let fleet = join_all((0..5).map(|owner| parts(&database, &clock, owner))).await;
+    let fire = async || drop(join_all(fleet.iter().map(|parts| parts.schedule.fire_due())).await);
+    // Nothing ran for a long time: the latest firing is made up for, by one of five.
+    fire().await;
+    assert_eq!(aged(&fleet), 1);
+    fire().await;
+    assert_eq!(aged(&fleet), 1, "it was fired");
+    for day in 1..=3 {
+        clock.advance_ms(DAY_MS);
+        fire().await;
+        assert_eq!(aged(&fleet), 1 + day);
+    }
+    // Away for a week: once, not seven times.
+    clock.advance_ms(7 * DAY_MS);
+    fire().await;
+    assert_eq!(aged(&fleet), 5);
+    assert_eq!(fleet[0].store.agents(None, 1).await.unwrap(), []);
+}

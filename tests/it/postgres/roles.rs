@@ -1,0 +1,207 @@
+//! The shipped roles: what each may do, and nothing more. One test, because roles are the server's and not a database's.
+
+use sqlx::{AssertSqlSafe, ConnectOptions as _, PgConnection, postgres::PgConnectOptions};
+
+use crate::support::{
+    backend::{Backend as _, PostgresBackend},
+    conversation::{agent, append, turns},
+    postgres::execute,
+};
+
+const ROLES: &str = include_str!("../../../migrations/postgres/roles.sql");
+const TABLES: [&str; 6] = [
+    "SELECT * FROM message_log",
+    "SELECT * FROM message_inbox",
+    "SELECT * FROM summaries",
+    "SELECT * FROM agents",
+    "INSERT INTO message_inbox (agent_id, received_at) VALUES ('a', now())",
+    "DELETE FROM summary_update_queue",
+];
+const ALL: &str = "SELECT * FROM messages";
+
+/// Runs a statement as its role does: the rows it changed or found, or the refusal.
+async fn run(connection: &mut PgConnection, sql: &str) -> Result<u64, String> {
+    let done = sqlx::query(AssertSqlSafe(sql)).execute(connection).await;
+    done.map(|done| done.rows_affected())
+        .map_err(|error| error.to_string())
+}
+
+async fn allowed(connection: &mut PgConnection, sql: &str, rows: u64) {
+    assert_eq!(run(connection, sql).await, Ok(rows), "{sql}");
+}
+
+async fn refused(connection: &mut PgConnection, sql: &str, words: &str) {
+    let refused = run(connection, sql).await.expect_err(sql);
+    assert!(refused.contains(words), "{sql}: {refused}");
+}
+
+fn insert(agent: &str) -> String {
+    format!("INSERT INTO messages (agent_id, role, content) VALUES ('{agent}', 'user', 'Hello')")
+}
+
+/// Two agents with four messages each, and somebody of each role who logs in.
+struct Cast {
+    db: PostgresBackend,
+    owner: PgConnection,
+    one: String,
+    other: String,
+    names: Vec<String>,
+}
+
+impl Cast {
+    async fn new() -> Self {
+        let db = PostgresBackend::fresh().await;
+        let mut owner = db.connect().await;
+        for _ in 0..2 {
+            execute(&mut owner, ROLES).await;
+        }
+        let tag = format!("{:08x}", fastrand::u32(..));
+        let (one, other) = (format!("one-{tag}"), format!("other-{tag}"));
+        for name in [&one, &other] {
+            db.store()
+                .append(append(&agent(name), turns(1..=2)))
+                .await
+                .unwrap();
+        }
+        Self {
+            db,
+            owner,
+            one,
+            other,
+            names: Vec::new(),
+        }
+    }
+
+    async fn login(&mut self, name: &str, role: &str) -> PgConnection {
+        let made = format!("CREATE ROLE \"{name}\" LOGIN PASSWORD 'secret' IN ROLE {role}");
+        execute(&mut self.owner, made).await;
+        self.names.push(name.to_owned());
+        let options: PgConnectOptions = self.db.url().parse().unwrap();
+        options.username(name).password("secret").connect().await.unwrap()
+    }
+
+    async fn leave(mut self) {
+        for name in self.names {
+            let gone = format!("DROP OWNED BY \"{name}\" CASCADE; DROP ROLE \"{name}\"");
+            execute(&mut self.owner, gone).await;
+        }
+    }
+}
+
+/// No role reaches what lies beneath the views.
+async fn is_kept_out(connection: &mut PgConnection) {
+    for sql in TABLES {
+        refused(connection, sql, "permission denied").await;
+    }
+    for sql in [
+        "UPDATE messages SET content = 'x'",
+        "DELETE FROM summary_documents",
+    ] {
+        refused(connection, sql, "permission denied").await;
+    }
+    let trap = "CREATE TEMP TABLE trap (agent_id text, role text, content text, format text, speaker text, client_id text,
+                created_at timestamptz)";
+    allowed(connection, trap, 0).await;
+    let fire = "CREATE TRIGGER t BEFORE INSERT ON trap FOR EACH ROW EXECUTE FUNCTION recapd_take_message()";
+    refused(connection, fire, "permission denied").await;
+    // What is inserted must not land in somebody's temporary table instead.
+    allowed(connection, "CREATE TEMP TABLE message_inbox (LIKE trap)", 0).await;
+}
+
+#[tokio::test]
+async fn each_role_may_do_its_own_and_nothing_more() {
+    let mut cast = Cast::new().await;
+    let (one, other) = (cast.one.clone(), cast.other.clone());
+    let mut rw = cast.login(&format!("rw-{one}"), "agent_rw").await;
+    let mut reader = cast.login(&format!("reader-{one}"), "reader").await;
+    is_kept_out(&mut rw).await;
+    is_kept_out(&mut reader).await;
+
+    allowed(&mut rw, &insert(&one), 1).await;
+    allowed(&mut rw, &insert(&other), 1).await;
+    let waiting = cast.db.inbox().waiting(0, 10, 1_000).await.unwrap();
+    assert_eq!(waiting.len(), 2);
+    allowed(&mut rw, ALL, 8).await;
+    refused(&mut reader, &insert(&one), "permission denied").await;
+    allowed(&mut reader, ALL, 8).await;
+    allowed(&mut reader, "SELECT * FROM agent_summary", 2).await;
+
+    // For programs that act for one agent at a time.
+    allowed(&mut rw, &format!("SET recapd.agent = '{one}'"), 0).await;
+    allowed(&mut rw, ALL, 4).await;
+    refused(&mut rw, &insert(&other), "may not write messages of agent").await;
+    cast.leave().await;
+}
+
+#[tokio::test]
+async fn a_role_that_is_an_agent_reaches_no_other() {
+    let mut cast = Cast::new().await;
+    let (one, other) = (cast.one.clone(), cast.other.clone());
+    let mut own = cast.login(&one, "agent_own").await;
+    is_kept_out(&mut own).await;
+    for sql in ["SELECT 1", "SET recapd.agent = ''"] {
+        run(&mut own, sql).await.unwrap();
+        allowed(&mut own, &insert(&one), 1).await;
+        refused(&mut own, &insert(&other), "may not write messages of agent").await;
+        let nobody = "INSERT INTO messages (role, content) VALUES ('user', 'x')";
+        refused(&mut own, nobody, "may not write messages of agent").await;
+        allowed(&mut own, ALL, 4).await;
+        for view in [
+            "messages",
+            "exchanges",
+            "agent_summary",
+            "summary_documents",
+            "refused_messages",
+        ] {
+            allowed(
+                &mut own,
+                &format!("SELECT * FROM {view} WHERE agent_id = '{other}'"),
+                0,
+            )
+            .await;
+        }
+        allowed(&mut own, "SELECT * FROM summary_documents", 1).await;
+    }
+    // What it sets narrows, and never widens.
+    run(&mut own, &format!("SET recapd.agent = '{other}'"))
+        .await
+        .unwrap();
+    allowed(&mut own, ALL, 0).await;
+    refused(&mut own, &insert(&other), "may not write").await;
+    refused(&mut own, &insert(&one), "may not write").await;
+    run(&mut own, "RESET recapd.agent").await.unwrap();
+
+    // What a reader brings along doesn't see rows before they are filtered.
+    let spy = "CREATE FUNCTION pg_temp.spy(text) RETURNS boolean LANGUAGE plpgsql COST 0.0000001 AS
+               'BEGIN RAISE EXCEPTION ''saw %'', $1; END'";
+    run(&mut own, spy).await.unwrap();
+    let look = "SELECT * FROM messages WHERE pg_temp.spy(agent_id)";
+    refused(&mut own, look, &format!("saw {one}")).await;
+    let look = format!("SELECT * FROM messages WHERE agent_id = '{other}' AND pg_temp.spy(content)");
+    allowed(&mut own, &look, 0).await;
+    cast.leave().await;
+}
+
+/// Who writes for the same agent at the same time waits for the other's commit, so that each transaction's messages
+/// stand together.
+#[tokio::test]
+async fn transactions_of_the_same_agent_follow_each_other() {
+    let db = PostgresBackend::fresh().await;
+    let (mut one, mut other) = (db.connect().await, db.connect().await);
+    let insert =
+        |said: &str| format!("INSERT INTO messages (agent_id, role, content) VALUES ('a', 'user', '{said}')");
+    execute(&mut one, format!("BEGIN; {}", insert("one"))).await;
+    let waits = execute(&mut other, format!("BEGIN; {}; COMMIT", insert("three")));
+    let blocked = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+                   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    let goes_on = async {
+        while db.number(blocked).await != Some(1) {
+            tokio::task::yield_now().await;
+        }
+        execute(&mut one, format!("{}; COMMIT", insert("two"))).await;
+    };
+    tokio::join!(waits, goes_on);
+    let rows = db.inbox().waiting(0, 10, 1_000).await.unwrap();
+    let said: Vec<_> = rows.iter().map(|row| row.content.as_deref().unwrap()).collect();
+    assert_eq!(said, ["one", "two", "three"]);
+}

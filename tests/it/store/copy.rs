@@ -1,0 +1,213 @@
+//! A database copied into another one is the same, whichever databases they are.
+
+use recapd::store::{
+    SqlStore, Store as _, StoreError,
+    copy::{Copied, CopyError, copy},
+    schema,
+};
+
+use super::schema::Place;
+use crate::support::{
+    backend::{Backend, PostgresBackend, SqliteBackend, TABLES, assert_same},
+    conversation::{agent, append, claim, minute, said, turns},
+};
+
+async fn copied(from: &Place, to: &Place) -> Result<Copied, CopyError> {
+    copy(&from.settings(), &to.settings(), &|_| {}).await
+}
+
+async fn over(place: Place) -> Box<dyn Backend> {
+    match place {
+        Place::Sqlite(folder) => Box::new(SqliteBackend::over(folder).await),
+        Place::Postgres(database) => Box::new(PostgresBackend::over(database).await),
+    }
+}
+
+/// Everything that can happen to agents, by the hand of chance, and what chance doesn't think of.
+async fn live(db: &dyn Backend) {
+    super::hands::hands_may_reach_in_at_any_time(db).await;
+    let store = db.store();
+    store.append(append(&agent("held"), turns(1..=6))).await.unwrap();
+    let held = store.claim(claim("daemon", 10, minute(1_000_000))).await.unwrap();
+    assert!(!held.is_empty());
+    store.take_slot("ageing", minute(1), minute(2)).await.unwrap();
+    store.begin_recount(&agent("held")).await.unwrap();
+}
+
+/// What a database holds, with leases as they are after a copy.
+async fn state(db: &dyn Backend) -> String {
+    db.raw(
+        "UPDATE summary_update_queue SET visible_at = queued_at, lease_owner = NULL, leased_at = NULL, \
+         attempts = CASE WHEN attempts > 0 THEN attempts - 1 ELSE 0 END, lease_token = NULL \
+         WHERE lease_token IS NOT NULL",
+    )
+    .await;
+    // SQLite has numbers of its own for messages: those are held to each other by the copy's checksums alone.
+    let tables: Vec<&str> = TABLES
+        .into_iter()
+        .filter(|&table| table != "message_log")
+        .collect();
+    db.dump(&tables).await
+}
+
+async fn there_and_back(from: Place, there: Place, back: Place) {
+    let went = copied(&from, &there).await.unwrap();
+    assert!(
+        went.rows() > 100 && went.leases_released > 0 && went.lease_token > 0,
+        "{went:?}"
+    );
+    let store = SqlStore::look(&there.settings()).await.unwrap();
+    for row in store.agents(None, 1_000).await.unwrap() {
+        assert_eq!(store.verify(&row.agent).await.unwrap().breaches, []);
+    }
+    store.close().await;
+
+    let came = copied(&there, &back).await.unwrap();
+    assert_eq!(went.tables.len(), came.tables.len());
+    assert!(went.lease_token <= came.lease_token);
+    for (went, came) in went.tables.iter().zip(&came.tables) {
+        // Leases were held there, and are free here.
+        assert!(
+            went == came || went.table == "summary_update_queue",
+            "{went:?}, {came:?}"
+        );
+    }
+    let (before, after) = (over(from).await, over(back).await);
+    assert_same(
+        &state(before.as_ref()).await,
+        &state(after.as_ref()).await,
+        "there and back",
+    );
+    work_goes_on(after.as_ref()).await;
+}
+
+/// Numbers that the database gives go on behind those that were copied, and what was said is found again.
+async fn work_goes_on(db: &dyn Backend) {
+    let store = db.store();
+    let most = "SELECT max(lease_token) FROM summary_versions";
+    let last = db.number(most).await.unwrap_or(0);
+    let leases = store.claim(claim("another", 1, minute(2_000_000))).await.unwrap();
+    assert!(leases.first().is_some_and(|lease| lease.token > last));
+    let said = vec![said("user", "a zebra in the garden", 5, minute(2_000_001))];
+    store.append(append(&agent("held"), said)).await.unwrap();
+    assert_eq!(store.verify(&agent("held")).await.unwrap().breaches, []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn any_life_is_the_same_on_postgres_and_back() {
+    let db = SqliteBackend::fresh().await;
+    live(&db).await;
+    let from = Place::Sqlite(db.closed().await);
+    there_and_back(from, Place::postgres().await, Place::sqlite()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn any_life_is_the_same_on_sqlite_and_back() {
+    let db = PostgresBackend::fresh().await;
+    live(&db).await;
+    let from = Place::Postgres(db.closed().await);
+    there_and_back(from, Place::sqlite(), Place::postgres().await).await;
+}
+
+#[tokio::test]
+async fn the_same_kind_of_database_is_copied_too() {
+    let from = with_turns(Place::sqlite()).await;
+    let (file, one, other) = (Place::sqlite(), Place::postgres().await, Place::postgres().await);
+    let sums = |mut copied: Copied| {
+        copied.tables.sort_by(|one, other| one.table.cmp(&other.table));
+        copied.tables
+    };
+    let first = sums(copied(&from, &file).await.unwrap());
+    assert_eq!(sums(copied(&file, &one).await.unwrap()), first);
+    assert_eq!(sums(copied(&one, &other).await.unwrap()), first);
+}
+
+async fn with_turns(place: Place) -> Place {
+    let store = SqlStore::open(&place.settings()).await.unwrap();
+    store.append(append(&agent("a"), turns(1..=3))).await.unwrap();
+    store.close().await;
+    place
+}
+
+#[tokio::test]
+async fn a_target_with_anything_in_it_is_refused() {
+    for to in [Place::sqlite(), Place::postgres().await] {
+        let (from, to) = (with_turns(Place::sqlite()).await, with_turns(to).await);
+        let refused = copied(&from, &to).await.unwrap_err();
+        assert!(matches!(refused, CopyError::NotEmpty(_)), "{refused}");
+        assert_eq!(
+            over(to).await.number("SELECT count(*) FROM message_log").await,
+            Some(6)
+        );
+    }
+}
+
+#[tokio::test]
+async fn nobody_else_may_work_on_either() {
+    let (from, to) = (with_turns(Place::sqlite()).await, Place::postgres().await);
+    let daemon = SqlStore::open(&from.settings()).await.unwrap();
+    let refused = copied(&from, &to).await.unwrap_err();
+    assert!(
+        matches!(refused, CopyError::Source(StoreError::InUse(_))),
+        "{refused}"
+    );
+    daemon.close().await;
+    let daemon = SqlStore::open(&to.settings()).await.unwrap();
+    let refused = copied(&from, &to).await.unwrap_err();
+    assert!(matches!(refused, CopyError::InUse("target")), "{refused}");
+    daemon.close().await;
+    copied(&from, &to).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_cannot_be_written_leaves_nothing() {
+    let (from, to) = (with_turns(Place::sqlite()).await, Place::postgres().await);
+    schema::up(&to.settings()).await.unwrap();
+    to.raw("ALTER TABLE message_log ADD CHECK (seq < 6)").await;
+    let failed = copied(&from, &to).await.unwrap_err();
+    assert!(
+        matches!(failed, CopyError::Target(StoreError::Refused(_))),
+        "{failed}"
+    );
+    let to = over(to).await;
+    assert_eq!(to.number("SELECT count(*) FROM agents").await, Some(0));
+}
+
+#[tokio::test]
+async fn a_source_must_be_up_to_date_and_there() {
+    let to = Place::postgres().await;
+    let missing = copied(&Place::sqlite(), &to).await.unwrap_err();
+    assert!(
+        matches!(missing, CopyError::Source(StoreError::Unavailable(_))),
+        "{missing}"
+    );
+    let empty = copied(&to, &Place::sqlite()).await.unwrap_err();
+    assert!(
+        matches!(empty, CopyError::Source(StoreError::Schema(_))),
+        "{empty}"
+    );
+}
+
+#[tokio::test]
+async fn databases_with_other_tables_are_told_apart() {
+    let (from, to) = (with_turns(Place::sqlite()).await, Place::postgres().await);
+    schema::up(&to.settings()).await.unwrap();
+    to.raw("ALTER TABLE agents ADD COLUMN mood text").await;
+    let unlike = copied(&from, &to).await.unwrap_err();
+    assert!(unlike.to_string().contains("column agents.mood"), "{unlike}");
+}
+
+#[tokio::test]
+async fn a_nul_is_replaced_and_counted() {
+    let (from, to, back) = (
+        with_turns(Place::sqlite()).await,
+        Place::postgres().await,
+        Place::sqlite(),
+    );
+    from.raw("UPDATE message_log SET payload = payload || char(0), speaker = 'a' || char(0) WHERE seq = 2")
+        .await;
+    assert_eq!(copied(&from, &to).await.unwrap().texts_changed, 2);
+    assert_eq!(copied(&to, &back).await.unwrap().texts_changed, 0);
+    let speaker = "SELECT speaker FROM message_log WHERE seq = 2";
+    assert_eq!(over(back).await.text(speaker).await.as_deref(), Some("a\u{fffd}"));
+}

@@ -1,0 +1,456 @@
+//! The inbox and the views: what agents do by plain SQL.
+
+use std::{sync::Arc, time::Duration};
+
+use recapd::{
+    clock::SystemClock,
+    domain::{lineage::Step, redaction::Redactor},
+    formats::{Row, read_row},
+    keeper::Keeper,
+    notice::Notices,
+    store::{
+        AppendRequest, ExchangeQuery, Fence, Forget, Forgettable, StoreError,
+        inbox::{InboxFigures, InboxRow, RefusedRow},
+    },
+    telemetry::metrics::Metrics,
+    tokenizer,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{clean, lineage::step, with_pending};
+use crate::support::{
+    backend::Backend,
+    conversation::{T0, agent, append, minute, prepared, rules, said, turns},
+};
+
+const CHARS: i64 = 1_000_000;
+
+async fn insert(db: &dyn Backend, agent: &str, role: &str, content: &str) {
+    let sql =
+        format!("INSERT INTO messages (agent_id, role, content) VALUES ('{agent}', '{role}', '{content}')");
+    db.speak(&sql).await.unwrap();
+}
+
+async fn waiting(db: &dyn Backend) -> Vec<InboxRow> {
+    db.inbox().waiting(0, 10_000, CHARS).await.unwrap()
+}
+
+/// An append of what these rows hold.
+fn request(rows: &[InboxRow]) -> AppendRequest {
+    let messages = rows.iter().map(|row| {
+        let message = read_row(Row {
+            role: row.role.as_deref(),
+            content: row.content.as_deref(),
+            ..Row::default()
+        });
+        prepared(message.unwrap(), 10, minute(1))
+    });
+    append(&agent("a"), messages.collect())
+}
+
+fn ids(rows: &[InboxRow]) -> Vec<i64> {
+    rows.iter().map(|row| row.id).collect()
+}
+
+pub(super) fn keeper(db: &dyn Backend) -> (Keeper, Metrics) {
+    let metrics = Metrics::new(T0, &[]);
+    let counter = tokenizer::counter_for("", "");
+    let (store, clock) = (db.store(), Arc::new(SystemClock));
+    let keeper = Keeper::new(
+        store,
+        counter,
+        clock,
+        rules(),
+        Notices::default(),
+        metrics.clone(),
+    );
+    (keeper, metrics)
+}
+
+pub(super) async fn empty(db: &dyn Backend, keeper: &Keeper) {
+    let stop = CancellationToken::new();
+    while keeper.empty_inbox(&db.inbox(), &stop).await.unwrap() {}
+}
+
+/// What an agent said, in order, as it is read through the view.
+async fn told(db: &dyn Backend, name: &str) -> String {
+    let sql = format!(
+        "SELECT coalesce((SELECT group_concat(said, ', ') FROM (SELECT role || ' ' || content AS said FROM messages \
+         WHERE agent_id = '{name}' ORDER BY id) s), '')"
+    );
+    let postgres = sql.replace("group_concat", "string_agg");
+    let is_sqlite = db.speak("SELECT group_concat('a', 'b')").await.is_ok();
+    let sql = if is_sqlite { sql } else { postgres };
+    db.text(&sql).await.unwrap_or_default()
+}
+
+pub(crate) async fn what_is_inserted_waits_in_order(db: &dyn Backend) {
+    for (agent, said) in [("a", "one"), ("b", "two"), ("a", "three")] {
+        insert(db, agent, "user", said).await;
+    }
+    let sql = "INSERT INTO messages (agent_id, role, content, format, speaker, client_id, token_count, in_sliding_window) \
+               VALUES ('a', 'user', 'four', 'text', 'Ada', 'x-4', 7, false)";
+    db.speak(sql).await.unwrap();
+    let rows = waiting(db).await;
+    let said: Vec<_> = rows.iter().map(|row| row.content.as_deref().unwrap()).collect();
+    assert_eq!(said, ["one", "two", "three", "four"]);
+    let last = rows.last().unwrap();
+    assert_eq!(
+        (
+            last.format.as_deref(),
+            last.speaker.as_deref(),
+            last.client_id.as_deref(),
+            last.said_at
+        ),
+        (Some("text"), Some("Ada"), Some("x-4"), None)
+    );
+    assert!(last.received_at > T0);
+    let part = async |after, rows, chars| ids(&db.inbox().waiting(after, rows, chars).await.unwrap()).len();
+    assert_eq!(part(0, 2, CHARS).await, 2);
+    assert_eq!(part(rows[0].id, 10, CHARS).await, 3);
+    assert_eq!(part(0, 10, 1).await, 1, "one always comes");
+    assert_eq!(part(0, 10, 6).await, 2);
+    assert_eq!(db.number("SELECT count(*) FROM messages").await, Some(0));
+}
+
+pub(crate) async fn a_row_is_taken_once(db: &dyn Backend) {
+    insert(db, "a", "user", "one").await;
+    insert(db, "a", "assistant", "two").await;
+    let rows = waiting(db).await;
+    let first = db
+        .inbox()
+        .take_in(request(&rows[..1]), ids(&rows[..1]))
+        .await
+        .unwrap();
+    assert_eq!(first.accepted, 1);
+    for late in [&rows[..1], &rows[..]] {
+        let refused = db.inbox().take_in(request(late), ids(late)).await;
+        assert!(
+            matches!(refused, Err(StoreError::Fenced(Fence::Inbox))),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(ids(&waiting(db).await), [rows[1].id]);
+    assert_eq!(clean(db, &agent("a")).await.messages, 1);
+    db.inbox()
+        .take_in(request(&rows[1..]), ids(&rows[1..]))
+        .await
+        .unwrap();
+    assert_eq!(told(db, "a").await, "user one, assistant two");
+}
+
+pub(crate) async fn an_append_that_fails_leaves_its_rows(db: &dyn Backend) {
+    let mut known = said("user", "known", 10, minute(1));
+    known.message.client_id = Some("x".to_owned());
+    db.store().append(append(&agent("a"), vec![known])).await.unwrap();
+    insert(db, "a", "user", "another").await;
+    let rows = waiting(db).await;
+    let mut request = request(&rows);
+    request.messages[0].message.client_id = Some("x".to_owned());
+    let refused = db.inbox().take_in(request, ids(&rows)).await;
+    assert!(
+        matches!(refused, Err(StoreError::ClientIdReused(_))),
+        "{refused:?}"
+    );
+    assert_eq!(waiting(db).await, rows);
+}
+
+pub(crate) async fn refused_rows_stand_aside(db: &dyn Backend) {
+    for said in ["one", "two", "three"] {
+        insert(db, "a", "user", said).await;
+    }
+    let rows = waiting(db).await;
+    let refusal = RefusedRow {
+        id: rows[1].id,
+        reason: "no; say yes".to_owned(),
+    };
+    assert_eq!(
+        db.inbox().refuse(vec![refusal.clone()], minute(5)).await.unwrap(),
+        1
+    );
+    assert_eq!(db.inbox().refuse(vec![refusal], minute(6)).await.unwrap(), 0);
+    assert_eq!(ids(&waiting(db).await), [rows[0].id, rows[2].id]);
+    let sql = "SELECT agent_id || ' ' || role || ' ' || content || ': ' || reason FROM refused_messages";
+    assert_eq!(db.text(sql).await.as_deref(), Some("a user two: no; say yes"));
+    let taken = db.inbox().take_in(request(&rows[1..2]), ids(&rows[1..2])).await;
+    assert!(matches!(taken, Err(StoreError::Fenced(Fence::Inbox))));
+    let figures = db.inbox().inbox_figures().await.unwrap();
+    let expected = InboxFigures {
+        waiting: 2,
+        oldest_at: Some(rows[0].received_at),
+        refused: 1,
+    };
+    assert_eq!(figures, expected);
+}
+
+/// Seed 000's two queries, and its table of exchanges.
+pub(crate) async fn views_show_where_messages_stand(db: &dyn Backend) {
+    with_pending(db, "a", 2).await;
+    let window = "SELECT min(exchange_id) FROM messages WHERE agent_id = 'a' AND in_sliding_window = TRUE AND evicted_at IS NULL";
+    assert_eq!(db.number(window).await, Some(3));
+    let archive = "SELECT count(*) FROM messages WHERE agent_id = 'a' AND in_sliding_window = FALSE AND evicted_at IS NOT NULL";
+    assert_eq!(db.number(archive).await, Some(4));
+    let first = "SELECT role || ' ' || content || ' ' || token_count || ' ' || exchange_id FROM messages WHERE id = 1";
+    assert_eq!(db.text(first).await.as_deref(), Some("user Question 1 40 1"));
+    assert_eq!(
+        db.number("SELECT created_at FROM messages WHERE id = 1").await,
+        Some(minute(1).0)
+    );
+    let exchange = "SELECT start_msg_id || '-' || end_msg_id || ' ' || token_count || ' ' || (evicted_at IS NULL) || ' ' \
+                    || state FROM exchanges WHERE agent_id = 'a' AND id = 3";
+    let told = db.text(exchange).await.unwrap().replace("true", "1");
+    assert_eq!(told, "5-6 100 1 closed");
+    let evicted = "SELECT evicted_at FROM exchanges WHERE agent_id = 'a' AND id = 1";
+    assert_eq!(
+        db.number(evicted).await,
+        db.number("SELECT min(evicted_at) FROM evictions").await
+    );
+    let summary = "SELECT agent_id || ' ' || version || ' ' || first_exchange FROM agent_summary";
+    assert_eq!(db.text(summary).await.as_deref(), Some("a 0 3"));
+    assert_eq!(
+        db.number("SELECT count(*) FROM summary_documents WHERE content = ''")
+            .await,
+        Some(1)
+    );
+}
+
+pub(crate) async fn views_tell_what_lineage_did(db: &dyn Backend) {
+    let mark = step(&Step::Mark(Some("here".to_owned())), 1);
+    let rewind = step(&Step::Rewind(Some("here".to_owned())), 9);
+    let said = [turns(1..=1), vec![mark], turns(2..=3), vec![rewind]].concat();
+    let mut request = append(&agent("a"), said);
+    request.rules.budget = recapd::domain::window::Budget::unlimited();
+    db.store().append(request).await.unwrap();
+    let aside = "SELECT count(*) FROM messages WHERE kind IN ('user', 'assistant') AND set_aside_at IS NOT NULL AND NOT in_sliding_window AND evicted_at IS NULL";
+    assert_eq!(db.number(aside).await, Some(4));
+    db.store()
+        .fork(&agent("a"), &agent("child"), minute(10))
+        .await
+        .unwrap();
+    let inherited =
+        "SELECT content FROM messages WHERE agent_id = 'child' AND id = 1 AND in_sliding_window = TRUE";
+    assert_eq!(db.text(inherited).await.as_deref(), Some("Question 1"));
+    let forget = Forget {
+        agent: agent("a"),
+        what: Forgettable::Message(1),
+        rules: rules(),
+        redactor: Redactor::standard(),
+        now: minute(11),
+    };
+    db.store().forget(forget).await.unwrap();
+    assert_eq!(
+        db.text("SELECT content FROM messages WHERE agent_id = 'a' AND id = 1")
+            .await,
+        None
+    );
+    assert_eq!(
+        db.text("SELECT role FROM messages WHERE agent_id = 'a' AND id = 1")
+            .await
+            .as_deref(),
+        Some("user")
+    );
+}
+
+pub(crate) async fn views_can_only_be_read(db: &dyn Backend) {
+    with_pending(db, "a", 1).await;
+    for (sql, words) in [
+        (
+            "UPDATE messages SET evicted_at = NULL, in_sliding_window = TRUE",
+            "messages are never changed",
+        ),
+        (
+            "DELETE FROM messages WHERE id = 1",
+            "messages are never deleted; recapd forget",
+        ),
+        (
+            "INSERT INTO exchanges (agent_id) VALUES ('a')",
+            "exchanges are made by recapd: insert into messages",
+        ),
+        (
+            "DELETE FROM exchanges WHERE agent_id = 'a'",
+            "exchanges are made by recapd",
+        ),
+        (
+            "UPDATE summary_documents SET content = 'x' WHERE agent_id = 'a'",
+            "summaries are written by recapd",
+        ),
+        ("DELETE FROM summary_documents", "summaries are written by recapd"),
+        (
+            "UPDATE agent_summary SET content = 'x'",
+            "summaries are written by recapd",
+        ),
+        (
+            "INSERT INTO refused_messages (agent_id) VALUES ('a')",
+            "insert into messages",
+        ),
+    ] {
+        let refused = db.speak(sql).await.unwrap_err();
+        assert!(refused.contains(words), "{sql}: {refused}");
+    }
+    clean(db, &agent("a")).await;
+}
+
+pub(crate) async fn what_is_too_much_is_refused_at_once(db: &dyn Backend) {
+    let long = format!(
+        "INSERT INTO messages (agent_id, role, content) VALUES ('a', 'user', '{}')",
+        "x".repeat(4_194_305)
+    );
+    let refused = db.speak(&long).await.unwrap_err();
+    assert!(refused.contains("longer than 4194304 bytes"), "{refused}");
+    let timeless = db
+        .speak(
+            "INSERT INTO messages (agent_id, role, content, created_at) VALUES ('a', 'user', 'x', 'someday')",
+        )
+        .await;
+    assert!(timeless.is_err());
+    assert_eq!(waiting(db).await, []);
+    insert(db, "a", "user", "one").await;
+    // As if a hundred thousand had come since.
+    db.raw("INSERT INTO message_inbox (id, agent_id, received_at) SELECT id + 99999, agent_id, received_at FROM message_inbox")
+        .await;
+    let full = "INSERT INTO messages (agent_id, role, content) VALUES ('a', 'user', 'x')";
+    let refused = db.speak(full).await.unwrap_err();
+    assert!(refused.contains("100000 messages wait"), "{refused}");
+}
+
+pub(crate) async fn a_bell_rings_for_an_insert(db: &dyn Backend) {
+    let mut bell = db.inbox().inbox_bell().await.unwrap();
+    insert(db, "a", "user", "one").await;
+    let rung = tokio::time::timeout(Duration::from_secs(20), bell.rung()).await;
+    rung.expect("the bell rings").unwrap();
+    let idle = tokio::time::timeout(Duration::from_millis(1), bell.rung()).await;
+    assert!(idle.is_err(), "it rang twice");
+}
+
+pub(crate) async fn the_keeper_takes_in_what_it_can(db: &dyn Backend) {
+    let (keeper, metrics) = keeper(db);
+    let row = async |agent: &str, role: &str, content: &str, client_id: &str| {
+        let sql = format!(
+            "INSERT INTO messages (agent_id, role, content, client_id) VALUES ({agent}, {role}, '{content}', {client_id})"
+        );
+        db.speak(&sql).await.unwrap();
+    };
+    row("'a'", "'user'", "Question", "'x-1'").await;
+    row("'a b'", "'user'", "bad agent", "NULL").await;
+    row("NULL", "'user'", "no agent", "NULL").await;
+    row("'a'", "'wizard'", "bad role", "NULL").await;
+    row("'a'", "NULL", "no json", "NULL").await;
+    row("'a'", "'user'", "Question", "'x-1'").await;
+    row("'a'", "'user'", "Another question", "'x-1'").await;
+    row(
+        "'a'",
+        "'assistant'",
+        "[{\"type\":\"tool_use\",\"id\":\"t\",\"name\":\"ls\",\"input\":{}}]",
+        "NULL",
+    )
+    .await;
+    row("'a'", "NULL", "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"t\",\"content\":\"src\"}]}", "NULL").await;
+    row("'a'", "'assistant'", "Answer", "NULL").await;
+    row("'b'", "'user'", "Hello", "NULL").await;
+    empty(db, &keeper).await;
+
+    assert_eq!(waiting(db).await, []);
+    let query = ExchangeQuery {
+        from: 0,
+        through: i64::MAX,
+        limit: 10,
+        messages: true,
+    };
+    let stored = db.store().exchanges(&agent("a"), query).await.unwrap();
+    let kinds: Vec<_> = stored
+        .iter()
+        .flat_map(|stored| stored.messages.iter().map(|m| m.message.kind.name()))
+        .collect();
+    assert_eq!(kinds, ["user", "tool_call", "tool_result", "assistant"]);
+    assert_eq!(told(db, "b").await, "user Hello");
+    clean(db, &agent("a")).await;
+    let reason = async |content: &str| {
+        let sql = format!("SELECT reason FROM refused_messages WHERE content = '{content}'");
+        db.text(&sql).await.unwrap()
+    };
+    for (content, words) in [
+        ("bad agent", "agent id `a b` must be"),
+        ("no agent", "agent id `` must be"),
+        ("bad role", "role `wizard` is unknown; give user"),
+        ("no json", "there is no role"),
+        ("Another question", "client id `x-1` was used before"),
+    ] {
+        let reason = reason(content).await;
+        assert!(reason.contains(words), "{reason}");
+    }
+    let (_, text) = metrics.encode(None);
+    for line in [
+        "recapd_inbox_waiting 0",
+        "recapd_inbox_refused_rows 5",
+        "recapd_inbox_taken_total 6",
+        "recapd_inbox_refused_total{reason=\"agent\"} 2",
+        "recapd_inbox_refused_total{reason=\"message\"} 2",
+        "recapd_inbox_refused_total{reason=\"client_id\"} 1",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+}
+
+/// So many messages of an agent, in one statement.
+fn many(agent: &str, count: i64) -> String {
+    format!(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count}) \
+         INSERT INTO messages (agent_id, role, content) SELECT '{agent}', 'user', 'Message ' || i FROM n"
+    )
+}
+
+/// The numbers of the messages that [`many`] made, in the order in which they are kept.
+async fn kept(db: &dyn Backend, name: &str) -> Vec<i64> {
+    let query = ExchangeQuery {
+        from: 0,
+        through: i64::MAX,
+        limit: 10_000,
+        messages: true,
+    };
+    let stored = db.store().exchanges(&agent(name), query).await.unwrap();
+    let messages = stored.iter().flat_map(|stored| &stored.messages);
+    messages
+        .map(|stored| {
+            let payload = &stored.message.payload;
+            let digits = payload.chars().filter(char::is_ascii_digit);
+            digits.collect::<String>().parse().unwrap()
+        })
+        .collect()
+}
+
+pub(crate) async fn a_thousand_rows_keep_their_order(db: &dyn Backend) {
+    db.speak(&many("a", 1_000)).await.unwrap();
+    assert_eq!(ids(&waiting(db).await).len(), 1_000);
+    empty(db, &keeper(db).0).await;
+    assert_eq!(kept(db, "a").await, (1..=1_000).collect::<Vec<_>>());
+    clean(db, &agent("a")).await;
+}
+
+pub(crate) async fn keepers_share_an_inbox(db: &dyn Backend) {
+    let names = ["a", "b", "c"];
+    let keepers = [keeper(db), keeper(db), keeper(db)];
+    for round in 0..3 {
+        for name in names {
+            let rows = many(name, 40).replace("|| i", &format!("|| ({} + i)", round * 40));
+            db.speak(&rows).await.unwrap();
+        }
+        futures::future::join_all(keepers.iter().map(|(keeper, _)| empty(db, keeper))).await;
+    }
+    for name in names {
+        assert_eq!(kept(db, name).await, (1..=120).collect::<Vec<_>>());
+        clean(db, &agent(name)).await;
+    }
+    assert_eq!(waiting(db).await, []);
+}
+
+pub(crate) async fn an_agent_goes_with_what_waits_for_it(db: &dyn Backend) {
+    with_pending(db, "a", 1).await;
+    insert(db, "a", "user", "one").await;
+    insert(db, "b", "user", "two").await;
+    db.store().delete_agent(&agent("a")).await.unwrap();
+    assert_eq!(waiting(db).await.len(), 1);
+    let none = db
+        .number("SELECT count(*) FROM messages WHERE agent_id = 'a'")
+        .await;
+    assert_eq!(none, Some(0));
+}

@@ -1,0 +1,132 @@
+//! Recall and forgetting where several write at the same time: PostgreSQL.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use recapd::{
+    domain::{recall::Query, redaction::Redactor},
+    store::{Forget, Forgettable},
+};
+
+use super::clean;
+use crate::support::{
+    backend::{Backend as _, PostgresBackend},
+    conversation::{agent, append, minute, rules, turns},
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_index_at_once_nothing_twice_nothing_lost() {
+    let db = PostgresBackend::fresh().await;
+    let (is_over, indexed) = (AtomicBool::new(false), AtomicI64::new(0));
+    let index = || async {
+        let more = db.store().index_messages(7).await.unwrap();
+        indexed.fetch_add(more, Ordering::Relaxed);
+        more
+    };
+    let indexers = (0..3).map(|_| async {
+        while !is_over.load(Ordering::Relaxed) {
+            index().await;
+        }
+    });
+    let appends = ["a", "b", "c", "d"].map(|name| {
+        let store = db.store();
+        async move {
+            for number in 1..=15 {
+                store
+                    .append(append(&agent(name), turns(number..=number)))
+                    .await
+                    .unwrap();
+            }
+        }
+    });
+    let appended = async {
+        futures::future::join_all(appends).await;
+        is_over.store(true, Ordering::Relaxed);
+    };
+    tokio::join!(appended, futures::future::join_all(indexers));
+    while index().await > 0 {}
+    assert_eq!(
+        (indexed.load(Ordering::Relaxed), db.indexed(None).await),
+        (120, 120)
+    );
+    assert_eq!(db.number("SELECT count(*) FROM recall_pending").await, Some(0));
+    let marks = "SELECT count(*) FROM recall_marks JOIN agents USING (agent_id) WHERE indexed_seq = last_seq";
+    assert_eq!(db.number(marks).await, Some(4));
+}
+
+#[tokio::test]
+async fn who_is_cut_off_has_his_next_turn_behind_the_others() {
+    let db = PostgresBackend::fresh().await;
+    for (name, through) in [("long", 5), ("short", 1)] {
+        let request = append(&agent(name), turns(1..=through));
+        db.store().append(request).await.unwrap();
+    }
+    assert_eq!(db.store().index_messages(4).await.unwrap(), 4);
+    assert_eq!(db.store().index_messages(4).await.unwrap(), 4);
+    let short = "SELECT count(*) FROM message_words WHERE agent_id = 'short'";
+    assert_eq!(db.number(short).await, Some(2));
+}
+
+#[tokio::test]
+async fn what_is_too_much_to_read_is_counted() {
+    let db = PostgresBackend::fresh().await;
+    db.store()
+        .append(append(&agent("a"), turns(1..=2)))
+        .await
+        .unwrap();
+    for sql in [
+        "UPDATE message_log SET seq = seq + 30000 WHERE seq > 2",
+        "UPDATE exchange_log SET first_seq = first_seq + 30000, last_seq = last_seq + 30000 WHERE exchange = 2",
+        "UPDATE agents SET last_seq = last_seq + 30000",
+    ] {
+        db.raw(sql).await;
+    }
+    let query = Query::parse("question").unwrap();
+    let searched = db.store().search(&agent("a"), &query).await.unwrap().unwrap();
+    assert_eq!((searched.found.len(), searched.unsearched), (1, 10_004));
+    while db.store().index_messages(100).await.unwrap() > 0 {}
+    let searched = db.store().search(&agent("a"), &query).await.unwrap().unwrap();
+    assert_eq!((searched.found.len(), searched.unsearched), (2, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_family_forgets_from_all_sides_and_lives_on() {
+    let db = PostgresBackend::fresh().await;
+    let store = db.store();
+    store.append(append(&agent("p"), turns(1..=6))).await.unwrap();
+    for child in ["a", "z"] {
+        store.fork(&agent("p"), &agent(child), minute(60)).await.unwrap();
+    }
+    let names = ["p", "a", "z"];
+    let forgets = names.iter().zip(1..).map(|(name, number)| {
+        store.forget(Forget {
+            agent: agent(name),
+            what: Forgettable::Exchanges(vec![number]),
+            rules: rules(),
+            redactor: Redactor::standard(),
+            now: minute(100),
+        })
+    });
+    let appends = names.iter().map(|name| async {
+        for number in 7..=12 {
+            let request = append(&agent(name), turns(number..=number));
+            store.append(request).await.unwrap();
+            store.index_messages(10).await.unwrap();
+        }
+    });
+    let (forgotten, _) = tokio::join!(
+        futures::future::join_all(forgets),
+        futures::future::join_all(appends)
+    );
+    for forgotten in forgotten {
+        assert_eq!(forgotten.unwrap().messages, 2);
+    }
+    while store.index_messages(100).await.unwrap() > 0 {}
+    for name in names {
+        clean(&db, &agent(name)).await;
+    }
+    let left = "SELECT count(*) FROM message_words JOIN message_log USING (agent_id, seq) WHERE forgotten_at IS NOT NULL";
+    assert_eq!(
+        (db.number(left).await, db.indexed(None).await),
+        (Some(0), 12 + 36 - 6)
+    );
+}

@@ -1,0 +1,185 @@
+//! What of the schema a database has, and how it gets the rest. On both databases.
+
+use recapd::store::{
+    DatabaseSettings, SqlStore, StoreError,
+    schema::{self, MigrationState},
+};
+use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};
+use tempfile::TempDir;
+
+use crate::support::{
+    backend::{postgres_settings, sqlite_settings},
+    postgres::{self, Database},
+};
+
+/// A database that may be empty, and a way past the store.
+pub(crate) enum Place {
+    Sqlite(TempDir),
+    Postgres(Database),
+}
+
+impl Place {
+    /// A file that isn't there yet.
+    pub(crate) fn sqlite() -> Self {
+        Self::Sqlite(TempDir::new().unwrap())
+    }
+
+    /// A database of a server with nothing in it.
+    pub(crate) async fn postgres() -> Self {
+        Self::Postgres(Database::empty().await)
+    }
+
+    pub(crate) fn settings(&self) -> DatabaseSettings {
+        match self {
+            Self::Sqlite(folder) => sqlite_settings(folder).into(),
+            Self::Postgres(database) => postgres_settings(database.url()).into(),
+        }
+    }
+
+    /// Runs statements that both databases take.
+    pub(crate) async fn raw(&self, sql: &str) {
+        match self {
+            Self::Sqlite(folder) => {
+                let options: SqliteConnectOptions = sqlite_settings(folder).url.parse().unwrap();
+                let options = options.create_if_missing(true);
+                let mut connection = SqliteConnection::connect_with(&options).await.unwrap();
+                let done = sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await;
+                done.unwrap();
+                connection.close().await.unwrap();
+            }
+            Self::Postgres(database) => {
+                let mut connection = database.connect().await;
+                postgres::execute(&mut connection, sql).await;
+                connection.close().await.unwrap();
+            }
+        }
+    }
+}
+
+macro_rules! on_both {
+    ($($test:ident),+ $(,)?) => {
+        mod on_sqlite {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(super::Place::sqlite()).await;
+            })+
+        }
+        mod on_postgres {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(super::Place::postgres().await).await;
+            })+
+        }
+    };
+}
+on_both!(
+    a_new_database_needs_everything,
+    a_manual_schema_is_not_touched,
+    a_newer_schema_is_refused,
+    a_schema_that_is_not_ours_is_refused,
+);
+
+fn refusal(opened: Result<SqlStore, StoreError>) -> String {
+    match opened {
+        Err(StoreError::Schema(refusal)) => refusal,
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it opened"),
+    }
+}
+
+async fn a_new_database_needs_everything(place: Place) {
+    let settings = place.settings();
+    let before = schema::up(&settings).await.unwrap();
+    assert!(before.is_missing());
+    let after = schema::status(&settings).await.unwrap();
+    assert_eq!(
+        (after.pending(), after.version()),
+        (0, before.migrations.last().unwrap().version)
+    );
+    assert!(
+        after
+            .migrations
+            .iter()
+            .all(|one| one.state == MigrationState::Applied)
+    );
+    // Once more does nothing.
+    assert_eq!(schema::up(&settings).await.unwrap(), after);
+    SqlStore::open(&settings).await.unwrap().close().await;
+    SqlStore::look(&settings).await.unwrap().close().await;
+}
+
+async fn a_manual_schema_is_not_touched(place: Place) {
+    let settings = place.settings();
+    place.raw("CREATE TABLE somebodys (id INTEGER)").await;
+    assert!(refusal(SqlStore::open_as_is(&settings).await).contains("`recapd migrate up`"));
+    assert!(schema::status(&settings).await.unwrap().is_missing());
+    schema::up(&settings).await.unwrap();
+    SqlStore::open_as_is(&settings).await.unwrap().close().await;
+}
+
+async fn a_newer_schema_is_refused(place: Place) {
+    let settings = place.settings();
+    schema::up(&settings).await.unwrap();
+    place
+        .raw(
+            "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+             SELECT 999, 'future', success, checksum, 0 FROM _sqlx_migrations WHERE version = 1",
+        )
+        .await;
+    let status = schema::status(&settings).await.unwrap();
+    assert_eq!(
+        (status.version(), status.migrations.last().unwrap().state),
+        (999, MigrationState::Unknown)
+    );
+    for opened in [
+        SqlStore::open(&settings).await,
+        SqlStore::open_as_is(&settings).await,
+        SqlStore::look(&settings).await,
+        schema::up(&settings).await.map(|_| unreachable!()),
+    ] {
+        let refusal = refusal(opened);
+        assert!(
+            refusal.contains("version 999") && refusal.contains("newer recapd"),
+            "{refusal}"
+        );
+    }
+}
+
+async fn a_schema_that_is_not_ours_is_refused(place: Place) {
+    let settings = place.settings();
+    schema::up(&settings).await.unwrap();
+    place
+        .raw("UPDATE _sqlx_migrations SET description = 'other', checksum = '00' WHERE version = 1")
+        .await;
+    assert!(refusal(SqlStore::open(&settings).await).contains("isn't the one"));
+    place
+        .raw("UPDATE _sqlx_migrations SET success = false WHERE version = 1")
+        .await;
+    assert!(refusal(SqlStore::open(&settings).await).contains("go back to a backup"));
+}
+
+#[tokio::test]
+async fn daemons_that_start_at_once_migrate_once() {
+    let place = Place::postgres().await;
+    let settings = place.settings();
+    let opened = futures::future::join_all((0..4).map(|_| SqlStore::open(&settings))).await;
+    for store in opened {
+        store.unwrap().close().await;
+    }
+    assert_eq!(schema::status(&settings).await.unwrap().pending(), 0);
+}
+
+#[tokio::test]
+async fn a_migration_waits_for_nobody_for_long_and_leaves_nothing() {
+    let place = Place::postgres().await;
+    // What the first migration makes is there already.
+    place.raw("CREATE TABLE agents (id INTEGER)").await;
+    let failed = schema::up(&place.settings()).await.unwrap_err();
+    assert!(
+        matches!(&failed, StoreError::Schema(why) if why.contains("migration 1 fails") && why.contains("agents")),
+        "{failed}"
+    );
+    assert!(schema::status(&place.settings()).await.unwrap().is_missing());
+    place.raw("DROP TABLE agents").await;
+    schema::up(&place.settings()).await.unwrap();
+}
