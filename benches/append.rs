@@ -1,11 +1,14 @@
 //! What an append costs: one durable turn, alone, with others and after a long history; and many messages at once.
-//! Beside it stands what the disk and SQLite alone cost, so that the figures read as ratios.
+//! Beside it stands what the disk and SQLite alone cost, so that the figures read as ratios; and the same on PostgreSQL,
+//! where there is one: `scripts/with-postgres --durable cargo bench --bench append`.
 
 mod measure;
 #[path = "measure/messages.rs"]
 mod messages;
 #[path = "measure/place.rs"]
 mod place;
+#[path = "measure/server.rs"]
+mod server;
 #[path = "measure/texts.rs"]
 mod texts;
 
@@ -54,6 +57,7 @@ const PAGES: u32 = 1_000;
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     turns().await?;
+    turns_on_postgres().await?;
     histories().await?;
     bulk().await
 }
@@ -102,6 +106,51 @@ async fn turns() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The same on PostgreSQL, each turn a transaction of the server's.
+async fn turns_on_postgres() -> anyhow::Result<()> {
+    let Some(mut served) = server::open().await? else {
+        return Ok(());
+    };
+    let create =
+        "CREATE TABLE turns (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, payload text NOT NULL)";
+    sqlx::query(create).execute(&mut served.bare).await?;
+    let agent = "one".parse()?;
+    let mut source = Messages::new(1);
+    let (mut commits, mut appends) = (Sample::default(), Sample::default());
+    for _ in 0..size(ROUNDS) {
+        let turn = source.turn()?;
+        let start = Instant::now();
+        sqlx::query("INSERT INTO turns (payload) VALUES ($1)")
+            .bind(payload(&turn))
+            .execute(&mut served.bare)
+            .await?;
+        commits.add(start.elapsed());
+        let start = Instant::now();
+        served.parts.keeper.append(&agent, turn).await?;
+        appends.add(start.elapsed());
+    }
+    let (mut together, wall) = concurrent(&served.parts.keeper).await?;
+    let one = commits.p50();
+    let columns = ["p50", "p99", "per second", "× bare commit (p50)"];
+    let mut table = Table::new("append of a 2-message turn, PostgreSQL", &columns);
+    for (name, sample) in [
+        ("bare PostgreSQL commit of one row", &mut commits),
+        ("append, one agent", &mut appends),
+    ] {
+        let rate = 1.0 / sample.p50().as_secs_f64();
+        table.row(name, &figures(sample, rate, one));
+    }
+    let turns = f64::from(AGENTS * size(ROUNDS / 5));
+    let name = format!("append, {AGENTS} agents at once");
+    table.row(&name, &figures(&mut together, turns / wall.as_secs_f64(), one));
+    table.print();
+    served.remove().await
+}
+
+fn payload(turn: &[Message]) -> String {
+    turn.iter().map(|message| message.payload.as_str()).collect()
+}
+
 fn figures(sample: &mut Sample, rate: f64, unit: Duration) -> [String; 4] {
     [
         show(sample.p50()),
@@ -133,9 +182,8 @@ async fn bare(path: &Path) -> anyhow::Result<SqliteConnection> {
 }
 
 async fn commit_one(connection: &mut SqliteConnection, turn: &[Message]) -> anyhow::Result<()> {
-    let payload: String = turn.iter().map(|message| message.payload.as_str()).collect();
     sqlx::query("INSERT INTO turns (payload) VALUES (?1)")
-        .bind(payload)
+        .bind(payload(turn))
         .execute(connection)
         .await?;
     Ok(())
@@ -221,15 +269,22 @@ async fn bulk() -> anyhow::Result<()> {
         "store alone, one agent, counted before",
         store_rate(&chunks).await?,
     );
-    row("keeper, one agent", keeper_rate(&chunks, 1, false).await?);
+    row("keeper, one agent", sqlite_rate(&chunks, 1, false).await?);
     row(
         &format!("keeper, {BULK_AGENTS} agents at once"),
-        keeper_rate(&chunks, BULK_AGENTS, false).await?,
+        sqlite_rate(&chunks, BULK_AGENTS, false).await?,
     );
     row(
         "the same, with client ids",
-        keeper_rate(&chunks, BULK_AGENTS, true).await?,
+        sqlite_rate(&chunks, BULK_AGENTS, true).await?,
     );
+    for agents in [1, BULK_AGENTS] {
+        if let Some(served) = server::open().await? {
+            let rate = keeper_rate(&served.parts.keeper, &chunks, agents, false).await?;
+            row(&format!("keeper on PostgreSQL, {agents} at once"), rate);
+            served.remove().await?;
+        }
+    }
     table.print();
     Ok(())
 }
@@ -270,12 +325,21 @@ async fn store_rate(chunks: &[Vec<Message>]) -> anyhow::Result<f64> {
     Ok(rate(f64::from(passes) * messages_in(chunks), start))
 }
 
-async fn keeper_rate(chunks: &Arc<Vec<Vec<Message>>>, agents: u32, with_ids: bool) -> anyhow::Result<f64> {
+async fn sqlite_rate(chunks: &Arc<Vec<Vec<Message>>>, agents: u32, with_ids: bool) -> anyhow::Result<f64> {
     let place = place::open(Synchronous::Full, |_| {}).await?;
+    keeper_rate(&place.parts.keeper, chunks, agents, with_ids).await
+}
+
+async fn keeper_rate(
+    keeper: &Keeper,
+    chunks: &Arc<Vec<Vec<Message>>>,
+    agents: u32,
+    with_ids: bool,
+) -> anyhow::Result<f64> {
     let mut tasks = JoinSet::new();
     let (passes, start) = (size(BULK_CHUNKS / 8), Instant::now());
     for number in 0..agents {
-        let (keeper, chunks) = (place.parts.keeper.clone(), Arc::clone(chunks));
+        let (keeper, chunks) = (keeper.clone(), Arc::clone(chunks));
         tasks.spawn(async move {
             let agent: AgentId = format!("bulk-{number}").parse()?;
             for pass in 0..passes {

@@ -8,7 +8,7 @@ mod waiting;
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
 use papaya::HashMap;
@@ -37,6 +37,8 @@ use crate::{
 
 /// The most snapshots held; beyond it they are all forgotten and read again as they are asked for.
 const SNAPSHOTS_MAX: usize = 100_000;
+/// The most bytes of text that they have together: a full document has some 40,000, so that their number alone is no limit.
+const BYTES_MAX: usize = 128 << 20;
 
 /// What a reader gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,6 +139,9 @@ pub struct Snapshots {
     redactor: Redactor,
     ageing: Ageing,
     held: HashMap<AgentId, Arc<Held>>,
+    /// Bytes of text read since `held` was last empty: as many as it holds, or more.
+    held_bytes: AtomicUsize,
+    bytes_max: usize,
     waiting: Waiting,
     /// Changes heard of so far.
     changes: AtomicU64,
@@ -159,6 +164,8 @@ impl Snapshots {
             redactor: Redactor::standard(),
             ageing: Ageing::default(),
             held: HashMap::new(),
+            held_bytes: AtomicUsize::new(0),
+            bytes_max: BYTES_MAX,
             waiting: Waiting::default(),
             changes: AtomicU64::new(0),
             contact: Contact::default(),
@@ -169,6 +176,17 @@ impl Snapshots {
     #[must_use]
     pub fn redacting(self, redactor: Redactor) -> Self {
         Self { redactor, ..self }
+    }
+
+    /// The same snapshots, of which no more than about so many bytes of text are held.
+    #[must_use]
+    pub fn within(self, bytes_max: usize) -> Self {
+        Self { bytes_max, ..self }
+    }
+
+    /// How many snapshots are held.
+    pub fn held(&self) -> usize {
+        self.held.len()
     }
 
     /// The same snapshots, of documents that other daemons change, too: while `contact` with them is lost, copies are
@@ -256,20 +274,26 @@ impl Snapshots {
             self.counter.as_ref(),
             &self.redactor,
         ));
-        let held = self.held.pin();
-        if held.len() >= SNAPSHOTS_MAX {
-            held.clear();
-        }
-        held.insert(
-            agent.clone(),
-            Arc::new(Held {
-                snapshot: Arc::clone(&snapshot),
-                read_at,
-                // Whoever refreshed meanwhile didn't find this copy, or is about to be overwritten by it.
-                outdated: self.changes.load(Ordering::SeqCst) != changes,
-            }),
-        );
+        let held = Held {
+            snapshot: Arc::clone(&snapshot),
+            read_at,
+            // Whoever refreshed meanwhile didn't find this copy, or is about to be overwritten by it.
+            outdated: self.changes.load(Ordering::SeqCst) != changes,
+        };
+        self.hold(agent, held);
         Ok(Some(snapshot))
+    }
+
+    fn hold(&self, agent: &AgentId, new: Held) {
+        let (bytes, held) = (new.snapshot.markdown.len(), self.held.pin());
+        let had = held.get(agent).map_or(0, |had| had.snapshot.markdown.len());
+        let grown = bytes.saturating_sub(had);
+        let sum = self.held_bytes.fetch_add(grown, Ordering::Relaxed) + grown;
+        if sum > self.bytes_max || held.len() >= SNAPSHOTS_MAX {
+            held.clear();
+            self.held_bytes.store(bytes, Ordering::Relaxed);
+        }
+        held.insert(agent.clone(), Arc::new(new));
     }
 
     /// Keeps the snapshots fresh: what changed is read again at once, so that the next reader needn't. Ends with

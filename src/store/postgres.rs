@@ -98,7 +98,11 @@ impl Postgres {
         let mut tx = Connection::from(self.pool.begin().await?).judged_by(self.clock);
         match &lock {
             Lock::Nothing => {}
-            Lock::Agent(agent) => agent::lock(&mut tx, agent).await?,
+            Lock::Agent(agent) => {
+                if !agent::lock(&mut tx, agent).await? {
+                    tx = tx.without_agent();
+                }
+            }
             Lock::Family(agent) => {
                 lock_name(&mut tx, "recapd family").await?;
                 agent::lock_family(&mut tx, agent).await?;

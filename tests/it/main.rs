@@ -18,6 +18,7 @@ mod keeper;
 mod kill;
 mod llm;
 mod postgres;
+mod scale;
 mod store;
 mod support;
 mod worker;

@@ -186,6 +186,15 @@ macro_rules! on {
 mod run {
     every_test!(on!(on_sqlite, crate::support::backend::SqliteBackend::fresh));
     every_test!(on!(on_postgres, crate::support::backend::PostgresBackend::fresh));
+
+    // What touches messages in any way of its own.
+    on! { (on_partitions, crate::support::backend::PostgresBackend::partitioned)
+        append: a_client_id_is_taken_once, duplicates_change_nothing, evictions_are_recorded,
+            low_water_evicts_in_steps, appends_at_the_same_time_all_count;
+        archive: a_history_comes_back_as_it_was;
+        reading: messages_come_back_verbatim;
+        verify: everything_together_verifies_clean;
+    }
 }
 
 /// An agent of which so many exchanges have left the window; the next one fills it.

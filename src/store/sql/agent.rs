@@ -33,13 +33,14 @@ macro_rules! agent_select {
     };
 }
 
-/// Locks the agent's row till the end of the transaction, if there is one.
-pub(in crate::store) async fn lock(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
-    if tx.dialect() == Dialect::Postgres {
-        let sql = sql!("-- postgres/agent.lock\nSELECT 1 FROM agents WHERE agent_id = $1 {for_update}");
-        query(sql).bind(agent.as_str()).execute(tx).await?;
+/// Locks the agent's row till the end of the transaction. False if there is none; whoever makes one meanwhile is not kept
+/// out.
+pub(in crate::store) async fn lock(tx: &mut Connection, agent: &AgentId) -> StoreResult<bool> {
+    if tx.dialect() == Dialect::Sqlite {
+        return Ok(true);
     }
-    Ok(())
+    let sql = sql!("-- postgres/agent.lock\nSELECT 1 FROM agents WHERE agent_id = $1 {for_update}");
+    Ok(query(sql).bind(agent.as_str()).execute(tx).await? > 0)
 }
 
 /// Locks the rows of all agents that come from the same first agent by forks. While they are locked none is forked.

@@ -13,6 +13,7 @@ pub(in crate::store) struct Connection {
     link: Link,
     clock: Clock,
     now: Option<Timestamp>,
+    misses_agent: bool,
 }
 
 enum Link {
@@ -65,6 +66,19 @@ impl Connection {
         Self { clock, ..self }
     }
 
+    /// The same, where the agent whose row should be locked had none. It may have one by now, made by somebody else.
+    pub(in crate::store) fn without_agent(self) -> Self {
+        Self {
+            misses_agent: true,
+            ..self
+        }
+    }
+
+    /// Whether there was no row to lock when the transaction began.
+    pub(in crate::store) fn misses_agent(&self) -> bool {
+        self.misses_agent
+    }
+
     /// The caller's time where it judges leases and backoffs; none where the database's does.
     pub(in crate::store) fn judging(&self, callers: Timestamp) -> Option<Timestamp> {
         (self.clock == Clock::Caller).then_some(callers)
@@ -96,6 +110,7 @@ macro_rules! links {
                     link: Link::$link(connection),
                     clock: Clock::Caller,
                     now: None,
+                    misses_agent: false,
                 }
             }
         }

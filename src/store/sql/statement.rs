@@ -44,7 +44,7 @@ const WORDS: [(&str, &str, &str); 16] = [
     (
         "{noting}",
         "",
-        "WITH noted AS (INSERT INTO recall_pending (agent_id) VALUES ($1) ON CONFLICT (agent_id) DO NOTHING) ",
+        "/* noted */ WITH noted AS (INSERT INTO recall_pending (agent_id) VALUES ($1) ON CONFLICT (agent_id) DO NOTHING) ",
     ),
 ];
 

@@ -19,7 +19,7 @@ async fn copied(from: &Place, to: &Place) -> Result<Copied, CopyError> {
 async fn over(place: Place) -> Box<dyn Backend> {
     match place {
         Place::Sqlite(folder) => Box::new(SqliteBackend::over(folder).await),
-        Place::Postgres(database) => Box::new(PostgresBackend::over(database).await),
+        Place::Postgres(database) => Box::new(PostgresBackend::over(*database).await),
     }
 }
 
@@ -105,7 +105,7 @@ async fn any_life_is_the_same_on_postgres_and_back() {
 async fn any_life_is_the_same_on_sqlite_and_back() {
     let db = PostgresBackend::fresh().await;
     live(&db).await;
-    let from = Place::Postgres(db.closed().await);
+    let from = Place::Postgres(Box::new(db.closed().await));
     there_and_back(from, Place::sqlite(), Place::postgres().await).await;
 }
 

@@ -15,7 +15,7 @@ use crate::support::{
 /// A database that may be empty, and a way past the store.
 pub(crate) enum Place {
     Sqlite(TempDir),
-    Postgres(Database),
+    Postgres(Box<Database>),
 }
 
 impl Place {
@@ -26,7 +26,7 @@ impl Place {
 
     /// A database of a server with nothing in it.
     pub(crate) async fn postgres() -> Self {
-        Self::Postgres(Database::empty().await)
+        Self::Postgres(Box::new(Database::empty().await))
     }
 
     pub(crate) fn settings(&self) -> DatabaseSettings {

@@ -25,6 +25,10 @@ use tracing_subscriber::EnvFilter;
 
 use super::postgres;
 
+/// What splits the messages by agent.
+pub(crate) const PARTITION: &str =
+    include_str!("../../../migrations/postgres/optional/partition_message_log.sql");
+
 /// Set to a filter (`sqlx::query=debug`), it logs the statements that run.
 pub(crate) const STATEMENT_LOG: &str = "RECAPD_TEST_STATEMENT_LOG";
 
@@ -188,6 +192,13 @@ impl PostgresBackend {
     /// A database of its own, with leases judged by the clock that a test moves.
     pub(crate) async fn fresh() -> Self {
         Self::over(postgres::Database::create().await).await
+    }
+
+    /// As [`Self::fresh`], with the messages in partitions.
+    pub(crate) async fn partitioned() -> Self {
+        let database = postgres::Database::create().await;
+        postgres::execute(&mut database.connect().await, PARTITION).await;
+        Self::over(database).await
     }
 
     /// A database that is there already.

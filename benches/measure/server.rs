@@ -1,0 +1,64 @@
+//! A database of its own on the PostgreSQL server that `RECAPD_TEST_POSTGRES` names: `scripts/with-postgres --durable` has
+//! one that waits for its disk.
+
+use std::sync::Arc;
+
+use recapd::{
+    assembly::{self, Parts},
+    clock::SystemClock,
+    config::Config,
+    llm::offline::OfflineModel,
+    store::SqlStore,
+};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, postgres::PgConnectOptions};
+
+/// Names a database of the server.
+pub(crate) const SERVER: &str = "RECAPD_TEST_POSTGRES";
+
+/// An empty database with recapd's schema, and the parts of a daemon over it.
+pub(crate) struct Served {
+    /// The daemon's parts; nothing runs by itself.
+    pub(crate) parts: Parts,
+    /// A connection past the store.
+    pub(crate) bare: PgConnection,
+    server: PgConnectOptions,
+    name: String,
+}
+
+/// Opens a new database with the defaults; none where no server is named.
+pub(crate) async fn open() -> anyhow::Result<Option<Served>> {
+    #[expect(clippy::disallowed_methods, reason = "a bench's setting")]
+    let Ok(url) = std::env::var(SERVER) else {
+        return Ok(None);
+    };
+    let server: PgConnectOptions = url.parse()?;
+    let name = format!("recapd_bench_{:016x}", fastrand::u64(..));
+    run(&mut server.connect().await?, format!("CREATE DATABASE {name}")).await?;
+    let own = server.clone().database(&name);
+    let mut config = Config::default();
+    config.database.url = own.to_url_lossy().into();
+    let store = SqlStore::open(&assembly::database_settings(&config.database)).await?;
+    let model = Arc::new(OfflineModel);
+    let parts = Parts::new(&config, Arc::new(store), model, Arc::new(SystemClock), "bench", 0);
+    let bare = own.connect().await?;
+    Ok(Some(Served {
+        parts,
+        bare,
+        server,
+        name,
+    }))
+}
+
+impl Served {
+    /// Removes the database.
+    pub(crate) async fn remove(self) -> anyhow::Result<()> {
+        self.bare.close().await?;
+        let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);
+        run(&mut self.server.connect().await?, drop).await
+    }
+}
+
+async fn run(connection: &mut PgConnection, sql: String) -> anyhow::Result<()> {
+    sqlx::query(AssertSqlSafe(sql)).execute(connection).await?;
+    Ok(())
+}

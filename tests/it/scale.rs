@@ -1,0 +1,228 @@
+//! What PostgreSQL does for the statements of the store among many agents and messages: the plans of the statements as they
+//! run, with the pages that they touch. Asserted are shapes and pages, never times.
+//!
+//! On a small database in the tests. `scripts/plans` runs it on one of a million agents and prints what it sees.
+
+mod plan;
+
+use std::sync::Arc;
+
+use recapd::{
+    clock::SystemClock,
+    domain::{agent::AgentId, time::Timestamp, window::Budget},
+    snapshot::Snapshots,
+    store::{AppendRequest, ExchangeQuery, SqlStore, Store as _, VersionQuery},
+    tokenizer,
+};
+use sqlx::{Connection as _, PgConnection};
+use tracing::instrument::WithSubscriber as _;
+
+use crate::support::{
+    backend::{Backend as _, PARTITION, SqliteBackend, postgres_settings},
+    conversation::{ALL, append, claim, said, turns},
+    postgres::{Database, execute},
+};
+use plan::{Plan, Plans};
+
+const FILL: &str = include_str!("scale/fill.sql");
+
+/// How many agents the database has, if not [`AGENTS`]; then the plans are printed, too.
+const AGENTS_VARIABLE: &str = "RECAPD_TEST_SCALE_AGENTS";
+const AGENTS: i64 = 2_000;
+
+/// The most pages that a scan touches besides one for each row that it gives: the way down an index.
+const PAGES_MAX: i64 = 8;
+/// The most rows that any of these statements reads.
+const ROWS_MAX: i64 = 250;
+
+/// Times of the filled rows lie before.
+const NOW: Timestamp = Timestamp(1_795_000_000_000);
+
+/// The statements that must be among those that ran: what the queue, the window and readers live on.
+const LABELS: [&str; 8] = [
+    "postgres/queue.claim",
+    "sql/queue.reconcile",
+    "sql/append.find_cut",
+    "sql/summary.read",
+    "sql/summary.next_pending",
+    "sql/exchange.load",
+    "sql/exchange.messages",
+    "sql/version.list",
+];
+
+#[tokio::test]
+async fn statements_find_their_rows_by_indexes_however_many_there_are() {
+    let agents = agents();
+    let is_big = agents > AGENTS;
+    let database = Database::create().await;
+    fill(&database, agents, is_big).await;
+    let settings = postgres_settings(database.url());
+    let store = SqlStore::open(&settings.into()).await.unwrap();
+
+    let plans = Plans::default();
+    work(&store).with_subscriber(plans.subscriber()).await;
+    let plans = plans.take();
+    if is_big {
+        for plan in &plans {
+            eprintln!("{plan}");
+        }
+    }
+    for label in LABELS {
+        assert!(plans.iter().any(|plan| plan.label == label), "{label} didn't run");
+    }
+    let bad: Vec<String> = plans.iter().filter_map(complaint).collect();
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+}
+
+#[tokio::test]
+async fn partitioning_keeps_every_message_and_the_views() {
+    let database = Database::create().await;
+    let mut connection = database.connect().await;
+    execute(&mut connection, "SET scale.agents = 100").await;
+    execute(&mut connection, FILL).await;
+    let view = "CREATE VIEW latest WITH (security_barrier = true) AS SELECT agent_id, max(seq) AS seq FROM message_log GROUP BY 1";
+    execute(&mut connection, view).await;
+    let contents =
+        "SELECT count(*) || md5(string_agg(message_log::text, ',' ORDER BY agent_id, seq)) FROM message_log";
+    let before = text(&mut connection, contents).await;
+    execute(&mut connection, PARTITION).await;
+    assert_eq!(text(&mut connection, contents).await, before);
+
+    let used = "SELECT count(DISTINCT tableoid)::text FROM message_log";
+    assert_eq!(text(&mut connection, used).await, "16");
+    let last = "SELECT seq::text FROM latest WHERE agent_id = 'agent-00000007'";
+    assert_eq!(text(&mut connection, last).await, "8");
+    let options = "SELECT array_to_string(reloptions, '') FROM pg_class WHERE relname = 'latest'";
+    assert_eq!(text(&mut connection, options).await, "security_barrier=true");
+    let again = sqlx::raw_sql(PARTITION)
+        .execute(&mut connection)
+        .await
+        .unwrap_err();
+    assert!(again.to_string().contains("partitioned already"), "{again}");
+}
+
+#[tokio::test]
+async fn what_readers_asked_for_is_held_within_a_limit() {
+    let db = SqliteBackend::fresh().await;
+    let (counter, clock) = (tokenizer::counter_for("openai", "gpt-4o"), Arc::new(SystemClock));
+    let bytes_max = 1_000;
+    let snapshots = Snapshots::new(db.store(), counter, clock, 10_000).within(bytes_max);
+    let mut bytes = 0;
+    for number in 1..=50 {
+        let agent: AgentId = format!("agent-{number}").parse().unwrap();
+        db.store().append(append(&agent, turns(1..=4))).await.unwrap();
+        let read = snapshots.get(&agent).await.unwrap().unwrap();
+        bytes += read.snapshot.markdown.len();
+    }
+    assert!(bytes > 3 * bytes_max, "{bytes}");
+    assert!(
+        (1..50).contains(&snapshots.held()),
+        "{} are held",
+        snapshots.held()
+    );
+}
+
+async fn text(connection: &mut PgConnection, sql: &'static str) -> String {
+    sqlx::query_scalar(sql).fetch_one(connection).await.unwrap()
+}
+
+fn agents() -> i64 {
+    #[expect(clippy::disallowed_methods, reason = "a test's setting")]
+    let given = std::env::var(AGENTS_VARIABLE);
+    given.map_or(AGENTS, |agents| agents.parse().unwrap())
+}
+
+/// Fills the database, and has it tell the plans of whoever connects from then on. In a small table it is cheaper to
+/// read all of it, so that is made dear: a sequential scan that is left has no index to go by.
+async fn fill(database: &Database, agents: i64, is_big: bool) {
+    let mut connection = database.connect().await;
+    execute(&mut connection, format!("SET scale.agents = {agents}")).await;
+    execute(&mut connection, FILL).await;
+    execute(&mut connection, "VACUUM ANALYZE").await;
+    set(
+        &mut connection,
+        database,
+        "session_preload_libraries",
+        "auto_explain",
+    )
+    .await;
+    set(&mut connection, database, "auto_explain.log_min_duration", "0").await;
+    set(&mut connection, database, "auto_explain.log_analyze", "on").await;
+    set(&mut connection, database, "auto_explain.log_buffers", "on").await;
+    set(&mut connection, database, "auto_explain.log_format", "json").await;
+    set(&mut connection, database, "client_min_messages", "log").await;
+    let scans = if is_big { "on" } else { "off" };
+    set(&mut connection, database, "enable_seqscan", scans).await;
+    connection.close().await.unwrap();
+}
+
+async fn set(connection: &mut PgConnection, database: &Database, name: &str, value: &str) {
+    let sql = format!("ALTER DATABASE {} SET {name} = '{value}'", database.name());
+    execute(connection, sql).await;
+}
+
+/// What daemons and readers do all day. Twice: the first time, a connection reads the catalogue, too.
+async fn work(store: &SqlStore) {
+    for round in 1..=2 {
+        let long: AgentId = "long-0001".parse().unwrap();
+        let outcome = store.append(next_turn(&long, round)).await.unwrap();
+        assert_eq!(outcome.evictions.len(), 1, "the window is over its budget");
+        let leases = store.claim(claim("daemon", 8, NOW)).await.unwrap();
+        assert_eq!(leases.len(), 8);
+        for lease in &leases {
+            store.material(lease, ALL).await.unwrap();
+        }
+        store.renew(&leases, NOW, 15_000).await.unwrap();
+        store.summary(&long).await.unwrap().unwrap();
+        store.summary_of_step(&long).await.unwrap().unwrap();
+        let window = ExchangeQuery {
+            from: outcome.first_exchange,
+            through: outcome.exchange,
+            limit: 10,
+            messages: true,
+        };
+        assert_eq!(store.exchanges(&long, window).await.unwrap().len(), 10);
+        store
+            .versions(
+                &long,
+                VersionQuery {
+                    before: None,
+                    limit: 10,
+                },
+            )
+            .await
+            .unwrap();
+        store.agents(Some(&long), 10).await.unwrap();
+        // Only the oldest of those that are pending.
+        let pending_before = Timestamp(1_767_225_600_000).plus_ms(101 * round);
+        store.reconcile(pending_before, NOW).await.unwrap();
+        store.release(&leases, NOW).await.unwrap();
+    }
+}
+
+/// A turn that begins an exchange and puts the window of a hundred exchanges over its budget.
+fn next_turn(agent: &AgentId, round: i64) -> AppendRequest {
+    let text = format!("Question {round}");
+    let mut request = append(agent, vec![said("user", &text, 400, NOW)]);
+    request.rules.budget = Budget::new(40_000, 1.0);
+    request
+}
+
+/// What is wrong with a plan: a table that is read from one end to the other, or more pages than its rows need. Pages are
+/// held against all scans together, because a subquery that runs when it is first asked counts for the scan that asks.
+fn complaint(plan: &Plan) -> Option<String> {
+    let worst = plan
+        .scans
+        .iter()
+        .find(|scan| scan.is_sequential && scan.pages > 0 || scan.rows > ROWS_MAX);
+    if let Some(scan) = worst {
+        return Some(format!("{plan}\n  because of {scan:?}"));
+    }
+    let pages: i64 = plan.scans.iter().map(|scan| scan.pages).sum();
+    let allowed: i64 = plan
+        .scans
+        .iter()
+        .map(|scan| PAGES_MAX * scan.loops + scan.rows)
+        .sum();
+    (pages > allowed).then(|| format!("{plan}\n  because {pages} pages are more than {allowed}"))
+}
