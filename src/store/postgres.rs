@@ -18,6 +18,7 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use tokio::sync::Mutex;
+use tracing::warn;
 
 use super::{
     ClaimRequest, StoreResult,
@@ -58,9 +59,15 @@ pub enum Clock {
     Caller,
 }
 
+const SNAPSHOT: &str = "-- postgres/postgres.snapshot\nBEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+/// How long a replica is waited for before the server itself answers.
+const REPLICA_PATIENCE: Duration = Duration::from_secs(1);
+
 /// An open database.
 pub(super) struct Postgres {
     pool: PgPool,
+    /// Of a server that is a moment behind, for reads that may be.
+    replica: Option<PgPool>,
     clock: Clock,
     /// Tokens that are reserved for this process and not given out.
     tokens: Mutex<Range<i64>>,
@@ -85,6 +92,11 @@ impl Postgres {
     async fn over(settings: &PostgresSettings) -> StoreResult<Self> {
         Ok(Self {
             pool: pool(settings, &settings.url).await?,
+            replica: settings
+                .read_url
+                .as_deref()
+                .map(|url| replica(settings, url))
+                .transpose()?,
             clock: settings.clock,
             tokens: Mutex::new(0..0),
         })
@@ -145,8 +157,18 @@ impl Postgres {
     }
 
     pub(super) async fn snapshot(&self) -> StoreResult<Connection> {
-        let begin = "-- postgres/postgres.snapshot\nBEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-        Ok(Connection::from(self.pool.begin_with(begin).await?).judged_by(self.clock))
+        Ok(Connection::from(self.pool.begin_with(SNAPSHOT).await?).judged_by(self.clock))
+    }
+
+    /// As [`Self::snapshot`], of a state that may be a moment old. The replica answers if there is one that can.
+    pub(super) async fn past_snapshot(&self) -> StoreResult<Connection> {
+        if let Some(replica) = &self.replica {
+            match replica.begin_with(SNAPSHOT).await {
+                Ok(tx) => return Ok(Connection::from(tx).judged_by(self.clock)),
+                Err(error) => warn!(%error, "replica.away"),
+            }
+        }
+        self.snapshot().await
     }
 
     pub(super) async fn bell(&self) -> StoreResult<Box<dyn Bell>> {
@@ -167,6 +189,9 @@ impl Postgres {
 
     pub(super) async fn close(self) {
         self.pool.close().await;
+        if let Some(replica) = self.replica {
+            replica.close().await;
+        }
     }
 }
 
@@ -204,6 +229,14 @@ fn options(settings: &PostgresSettings, url: &str) -> StoreResult<PgConnectOptio
             ("statement_timeout", timeout.as_str()),
             ("idle_in_transaction_session_timeout", timeout.as_str()),
         ]))
+}
+
+/// It connects when it is needed: nobody waits for a replica to start.
+fn replica(settings: &PostgresSettings, url: &str) -> StoreResult<PgPool> {
+    Ok(PgPoolOptions::new()
+        .max_connections(settings.connections.max(1))
+        .acquire_timeout(REPLICA_PATIENCE)
+        .connect_lazy_with(options(settings, url)?))
 }
 
 async fn pool(settings: &PostgresSettings, url: &str) -> StoreResult<PgPool> {

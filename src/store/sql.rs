@@ -176,7 +176,7 @@ impl Store for SqlStore {
     }
 
     async fn search(&self, agent: &AgentId, query: &Query) -> StoreResult<Option<Searched>> {
-        recall::search(&mut self.snapshot().await?, agent, query).await
+        recall::search(&mut self.past_snapshot().await?, agent, query).await
     }
 
     async fn expand(
@@ -185,7 +185,7 @@ impl Store for SqlStore {
         exchange: i64,
         range: MessageRange,
     ) -> StoreResult<Option<Expanded>> {
-        recall::expand(&mut self.snapshot().await?, agent, exchange, range).await
+        recall::expand(&mut self.past_snapshot().await?, agent, exchange, range).await
     }
 
     async fn index_messages(&self, messages_max: i64) -> StoreResult<i64> {
@@ -229,11 +229,11 @@ impl Store for SqlStore {
     }
 
     async fn versions(&self, agent: &AgentId, query: VersionQuery) -> StoreResult<Vec<VersionFigures>> {
-        version::list(&mut self.reader().await?, agent, query).await
+        version::list(&mut self.past_snapshot().await?, agent, query).await
     }
 
     async fn version(&self, agent: &AgentId, version: i64) -> StoreResult<Option<Version>> {
-        version::load(&mut self.reader().await?, agent, version).await
+        version::load(&mut self.past_snapshot().await?, agent, version).await
     }
 
     async fn roll_back(&self, request: RollbackRequest) -> StoreResult<Revised> {
@@ -276,7 +276,7 @@ impl Store for SqlStore {
     }
 
     async fn projects(&self, after: Option<&ProjectId>, limit: i64) -> StoreResult<Vec<ProjectFigures>> {
-        project::list(&mut self.reader().await?, after.cloned(), limit).await
+        project::list(&mut self.past_snapshot().await?, after.cloned(), limit).await
     }
 
     async fn project_stamp(&self, project: &ProjectId) -> StoreResult<Option<ProjectStamp>> {
@@ -473,7 +473,7 @@ impl Store for SqlStore {
     }
 
     async fn sample(&self, now: Timestamp, window_ms: i64) -> StoreResult<Sample> {
-        let mut tx = self.snapshot().await?;
+        let mut tx = self.past_snapshot().await?;
         schedule::sample(&mut tx, now, window_ms).await
     }
 

@@ -163,6 +163,15 @@ impl SqlStore {
         }
     }
 
+    /// As [`Self::snapshot`], for those who can do with a state that is a moment old: what they wrote themselves just now may
+    /// be missing.
+    pub(super) async fn past_snapshot(&self) -> StoreResult<Connection> {
+        match &self.database {
+            Database::Sqlite(sqlite) => sqlite.snapshot().await,
+            Database::Postgres(postgres) => postgres.past_snapshot().await,
+        }
+    }
+
     /// A bell that rings when somebody inserts into the inbox.
     pub(super) async fn bell(&self) -> StoreResult<Box<dyn Bell>> {
         match &self.database {
