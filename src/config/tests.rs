@@ -152,6 +152,7 @@ fn the_reference_is_the_default() {
     queue.debounce_ms = 2000
     queue.lease_ms = 15000
     queue.max_wait_ms = 120000
+    queue.owner = ""
     queue.poll_ms = 1000
     queue.reconcile_ms = 300000
     queue.revive_after_ms = 600000
@@ -281,7 +282,7 @@ fn every_value_in_the_comments_is_accepted_and_no_other() {
             assert!(error.contains(&format!("`{value}`")), "{error}");
         }
     }
-    assert_eq!(choices, 14);
+    assert_eq!(choices, 15);
 }
 
 #[test]
