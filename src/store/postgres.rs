@@ -59,7 +59,7 @@ pub enum Clock {
     Caller,
 }
 
-const SNAPSHOT: &str = "-- postgres/postgres.snapshot\nBEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 /// How long a replica is waited for before the server itself answers.
 const REPLICA_PATIENCE: Duration = Duration::from_secs(1);
 

@@ -93,7 +93,7 @@ impl Connection {
         if let Some(known) = self.now {
             return Ok(known);
         }
-        let now = query(sql!("-- sql/connection.now\nSELECT now()"))
+        let now = query(sql!("-- postgres/connection.now\nSELECT now()"))
             .fetch_one(self)
             .await?
             .try_get(0)?;

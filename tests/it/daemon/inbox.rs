@@ -2,7 +2,7 @@
 
 use std::{process::Stdio, time::Duration};
 
-use sqlx::{AssertSqlSafe, Connection as _, Row as _, SqliteConnection, postgres::PgConnectOptions};
+use sqlx::{AssertSqlSafe, Connection as _, Row as _, SqliteConnection};
 
 use super::{AGENT, Daemon, started};
 use crate::support::{fake_provider::FakeProvider, postgres::Database};
@@ -103,15 +103,7 @@ async fn a_bad_insert_stands_in_nobodys_way() {
 async fn inserts_into_postgres_are_taken_in_whatever_kills_the_daemon() {
     let fake = FakeProvider::start();
     let database = Database::create().await;
-    let address = database.url();
-    let options: PgConnectOptions = address.parse().unwrap();
-    let (user, host, port) = (options.get_username(), options.get_host(), options.get_port());
-    let url = format!("database.url=postgres://{user}@{host}:{port}/{}", database.name());
-    // postgres://USER:PASSWORD@…; the configuration takes no password.
-    let password = address.split(['@', ':']).nth(2).unwrap();
-    let environment = [("PGPASSWORD", password)];
-    let settings = [url.as_str(), SETTINGS[0], SETTINGS[1]];
-    let mut daemon = Daemon::start_with(&fake, &settings, &environment, Stdio::inherit());
+    let mut daemon = Daemon::start_on(Some(&database), &fake, &SETTINGS, &[], Stdio::inherit());
     daemon.until_ready().await;
     let said = async || {
         let rows = sqlx::query(SAID).fetch_all(&mut database.connect().await).await;

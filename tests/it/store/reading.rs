@@ -250,7 +250,9 @@ pub(crate) async fn impossible_data_is_named(db: &dyn Backend) {
     db.raw("UPDATE exchange_log SET headline = 'gone' WHERE exchange = 2")
         .await;
     let error = db.store().agent(&agent("a")).await.unwrap_err();
-    insta::assert_snapshot!(error, @"table exchange_log, exchange 2: column headline holds `gone`");
+    insta::allow_duplicates!(
+        insta::assert_snapshot!(error, @"table exchange_log, exchange 2: column headline holds `gone`")
+    );
     db.raw("UPDATE exchange_log SET headline = '{\"title\":\"\",\"tools\":[],\"answer\":\"\"}'")
         .await;
     db.raw("UPDATE message_log SET format = 'telex' WHERE seq = 1")
@@ -262,7 +264,9 @@ pub(crate) async fn impossible_data_is_named(db: &dyn Backend) {
         messages: true,
     };
     let error = db.store().exchanges(&agent("a"), query).await.unwrap_err();
-    insta::assert_snapshot!(error, @"table message_log, seq 1: column format holds `telex`");
+    insta::allow_duplicates!(
+        insta::assert_snapshot!(error, @"table message_log, seq 1: column format holds `telex`")
+    );
     let unknown = matches!(
         db.store().verify(&agent("b")).await,
         Err(StoreError::UnknownAgent(_))
