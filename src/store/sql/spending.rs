@@ -14,6 +14,20 @@ use crate::domain::{
     work::{Lease, Priority, Reason},
 };
 
+/// The most that is waited when the daemon's clock and the one that judges differ so much that nothing can be told.
+const UNSURE_MS: i64 = 1_000;
+
+/// A time by a daemon's clock, which showed `finished_at`, as a time by the clock that judges and shows `now`. The daemon's
+/// may be wrong, and may have jumped since it named the time: of two readings the nearer one counts.
+fn by_its_clock(until: Timestamp, finished_at: Timestamp, now: Timestamp) -> Timestamp {
+    let (own_ms, seen_ms) = (until.0 - finished_at.0, until.0 - now.0);
+    now.plus_ms(if seen_ms < 0 && own_ms > seen_ms {
+        own_ms.clamp(0, UNSURE_MS)
+    } else {
+        own_ms.min(seen_ms)
+    })
+}
+
 /// See [`super::super::Store::postpone`].
 pub(super) async fn postpone(
     tx: &mut Connection,
@@ -21,10 +35,7 @@ pub(super) async fn postpone(
     postponement: Postponement,
 ) -> StoreResult<()> {
     let Postponement { until, limit, run } = postponement;
-    let until = tx
-        .now(run.finished_at)
-        .await?
-        .plus_ms(until.0 - run.finished_at.0);
+    let until = by_its_clock(until, run.finished_at, tx.now(run.finished_at).await?);
     let sql = sql!(
         "-- sql/spending.postpone\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
                leased_at = NULL, attempts = {max}(attempts - 1, 0), visible_at = $3, \
@@ -221,4 +232,26 @@ pub(super) async fn enqueue_revisits(tx: &mut Connection, now: Timestamp, limit:
         .execute(tx)
         .await?;
     Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_wrong_clock_makes_a_row_wait_for_long() {
+        let hour = 3_600_000;
+        for (until, finished_at, now, waits_ms) in [
+            // The clocks agree; the daemon's is ahead, is behind, jumped back, jumped ahead.
+            (hour + 500, hour, hour, 500),
+            (2 * hour + 500, 2 * hour, hour, 500),
+            (hour + 500, hour, 2 * hour, 500),
+            (hour + 9_000, hour, 2 * hour, UNSURE_MS),
+            (hour + 500, 0, hour, 500),
+            (hour + 500, 2 * hour, hour, 500 - hour),
+        ] {
+            let at = by_its_clock(Timestamp(until), Timestamp(finished_at), Timestamp(now));
+            assert_eq!(at.0 - now, waits_ms, "{until} {finished_at} {now}");
+        }
+    }
 }
