@@ -17,13 +17,13 @@ pub(in crate::store) struct Connection {
     clock: Clock,
     now: Option<Timestamp>,
     fairness: Fairness,
-    misses_agent: bool,
 }
 
 enum Link {
     Sqlite(SqliteConnection),
     SqlitePooled(PoolConnection<Sqlite>),
     SqliteTransaction(Transaction<'static, Sqlite>),
+    Postgres(PgConnection),
     PostgresPooled(PoolConnection<Postgres>),
     PostgresTransaction(Transaction<'static, Postgres>),
 }
@@ -43,6 +43,7 @@ impl Connection {
             Link::Sqlite(connection) => Half::Sqlite(connection),
             Link::SqlitePooled(connection) => Half::Sqlite(connection),
             Link::SqliteTransaction(connection) => Half::Sqlite(connection),
+            Link::Postgres(connection) => Half::Postgres(connection),
             Link::PostgresPooled(connection) => Half::Postgres(connection),
             Link::PostgresTransaction(connection) => Half::Postgres(connection),
         }
@@ -52,7 +53,7 @@ impl Connection {
     pub(in crate::store) fn dialect(&self) -> Dialect {
         match &self.link {
             Link::Sqlite(_) | Link::SqlitePooled(_) | Link::SqliteTransaction(_) => Dialect::Sqlite,
-            Link::PostgresPooled(_) | Link::PostgresTransaction(_) => Dialect::Postgres,
+            Link::Postgres(_) | Link::PostgresPooled(_) | Link::PostgresTransaction(_) => Dialect::Postgres,
         }
     }
 
@@ -61,26 +62,13 @@ impl Connection {
         match self.link {
             Link::SqliteTransaction(transaction) => transaction.commit().await,
             Link::PostgresTransaction(transaction) => transaction.commit().await,
-            Link::Sqlite(_) | Link::SqlitePooled(_) | Link::PostgresPooled(_) => Ok(()),
+            Link::Sqlite(_) | Link::SqlitePooled(_) | Link::Postgres(_) | Link::PostgresPooled(_) => Ok(()),
         }
     }
 
     /// The same, with leases and backoffs judged by that clock.
     pub(in crate::store) fn judged_by(self, clock: Clock) -> Self {
         Self { clock, ..self }
-    }
-
-    /// The same, where the agent whose row should be locked had none. It may have one by now, made by somebody else.
-    pub(in crate::store) fn without_agent(self) -> Self {
-        Self {
-            misses_agent: true,
-            ..self
-        }
-    }
-
-    /// Whether there was no row to lock when the transaction began.
-    pub(in crate::store) fn misses_agent(&self) -> bool {
-        self.misses_agent
     }
 
     /// Places rows of the queue by that from now on.
@@ -125,7 +113,6 @@ macro_rules! links {
                     clock: Clock::Caller,
                     now: None,
                     fairness: Fairness::default(),
-                    misses_agent: false,
                 }
             }
         }
@@ -135,6 +122,7 @@ links!(
     Sqlite: SqliteConnection,
     SqlitePooled: PoolConnection<Sqlite>,
     SqliteTransaction: Transaction<'static, Sqlite>,
+    Postgres: PgConnection,
     PostgresPooled: PoolConnection<Postgres>,
     PostgresTransaction: Transaction<'static, Postgres>,
 );
