@@ -290,15 +290,11 @@ async fn renew_free(tx: &mut Connection, leases: &[Lease], visible_at: Timestamp
         .iter()
         .map(|lease| (lease.agent.as_str(), lease.token))
         .collect();
-    let found = query(sql)
+    Ok(query(sql)
         .bind(serde_json::json!(asked).to_string())
         .bind(visible_at)
-        .fetch_all(tx)
-        .await?;
-    Ok(found
-        .iter()
-        .map(|row| row.try_get(0))
-        .collect::<Result<_, sqlx::Error>>()?)
+        .fetch_column(tx)
+        .await?)
 }
 
 /// Gives a lease back after a failure. Retries lose their urgency: a failing agent must not hold up the others. A row that
