@@ -6,5 +6,6 @@ ALTER TABLE summary_update_queue ADD COLUMN project_id text COLLATE "C";
 ALTER TABLE summary_update_queue ADD COLUMN behind_ms bigint NOT NULL DEFAULT 0;
 UPDATE summary_update_queue q SET project_id = a.project_id FROM agents a
   WHERE a.agent_id = q.agent_id AND a.project_id IS NOT NULL;
-CREATE INDEX summary_update_queue_project ON summary_update_queue (project_id, priority)
+-- With all that is looked at, so that counting doesn't read the rows.
+CREATE INDEX summary_update_queue_project ON summary_update_queue (project_id, priority, parked_at)
   WHERE project_id IS NOT NULL AND parked_at IS NULL;

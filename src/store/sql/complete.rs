@@ -398,8 +398,8 @@ async fn rearm(tx: &mut Connection, lease: &Lease, wait_ms: i64, now: Timestamp)
                leased_at = NULL, attempts = 0, crashes = 0, last_error = NULL, queued_at = $3, priority = $4, \
                visible_at = $5, project_id = p.project_id, behind_ms = p.behind, due_at = $6 + p.behind {ms} \
                FROM (SELECT a.project_id, CASE WHEN a.project_id IS NULL THEN 0 ELSE $7 * ",
-        rows_ahead!("$4", "$8"),
-        " END AS behind FROM agents a WHERE a.agent_id = $1) p WHERE q.agent_id = $1 AND q.lease_token = $2"
+        rows_ahead!("$4", "AND w.agent_id <> a.agent_id", "$8"),
+        " END AS behind FROM agents a WHERE a.agent_id = $1 LIMIT 1) p WHERE q.agent_id = $1 AND q.lease_token = $2"
     );
     let done = query(sql)
         .bind(lease.agent.as_str())

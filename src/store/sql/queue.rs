@@ -51,8 +51,8 @@ pub(super) async fn enqueue(tx: &mut Connection, agent: &AgentId, wake: Wake) ->
                SELECT agent_id, project_id, $2, $3, $4, $5, behind, $6 + behind {ms} FROM (SELECT a.agent_id, a.project_id, \
                CASE WHEN a.project_id IS NULL THEN 0 ELSE coalesce((SELECT o.behind_ms FROM summary_update_queue o \
                WHERE o.agent_id = a.agent_id AND o.priority >= $2), $8 * ",
-        rows_ahead!("$2", "$9"),
-        ") END AS behind FROM agents a WHERE a.agent_id = $1 {for_share}) place WHERE true \
+        rows_ahead!("$2", "", "$9"),
+        ") END AS behind FROM agents a WHERE a.agent_id = $1 LIMIT 1 {for_share}) place WHERE true \
                ON CONFLICT (agent_id) DO UPDATE SET wake_seq = q.wake_seq + 1, reasons = q.reasons | excluded.reasons, \
                priority = {max}(q.priority, excluded.priority), due_at = {min}(q.due_at, excluded.due_at), \
                behind_ms = {min}(q.behind_ms, excluded.behind_ms), \
