@@ -14,7 +14,7 @@ pub use member::{Heard, Member, PULSE};
 
 use futures::future::BoxFuture;
 use sqlx::{
-    ConnectOptions as _, PgConnection, PgPool,
+    ConnectOptions as _, Connection as _, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgListener, PgPoolOptions},
 };
 use tokio::sync::Mutex;
@@ -66,6 +66,8 @@ const TRIES_MAX: u32 = 4;
 const FAMILIES: &str = "recapd families";
 /// How long a replica is waited for before the server itself answers.
 const REPLICA_PATIENCE: Duration = Duration::from_secs(1);
+/// A connection that was used within this time is taken to be alive.
+const TRUSTED: Duration = Duration::from_secs(1);
 
 /// An open database.
 pub(super) struct Postgres {
@@ -271,16 +273,24 @@ async fn listener(options: &PgConnectOptions, channels: &[&str]) -> Result<PgLis
 
 /// It connects when it is needed: nobody waits for a replica to start.
 fn replica(settings: &PostgresSettings, url: &str) -> StoreResult<PgPool> {
-    Ok(PgPoolOptions::new()
-        .max_connections(settings.connections.max(1))
+    Ok(pooled(settings)
         .acquire_timeout(REPLICA_PATIENCE)
         .connect_lazy_with(options(settings, url)?))
 }
 
 async fn pool(settings: &PostgresSettings, url: &str) -> StoreResult<PgPool> {
-    Ok(PgPoolOptions::new()
-        .max_connections(settings.connections.max(1))
+    Ok(pooled(settings)
         .acquire_timeout(Duration::from_millis(settings.acquire_timeout_ms))
         .connect_with(options(settings, url)?)
         .await?)
+}
+
+/// To ask each connection whether it lives before each use would be a round trip per statement.
+fn pooled(settings: &PostgresSettings) -> PgPoolOptions {
+    PgPoolOptions::new()
+        .max_connections(settings.connections.max(1))
+        .test_before_acquire(false)
+        .before_acquire(|connection, meta| {
+            Box::pin(async move { Ok(meta.idle_for < TRUSTED || connection.ping().await.is_ok()) })
+        })
 }
