@@ -44,7 +44,7 @@ macro_rules! enqueue_all {
              INSERT INTO summary_update_queue AS q \
              (agent_id, project_id, priority, reasons, queued_at, visible_at, behind_ms, due_at) \
              SELECT agent_id, project_id, $2, $3, $4, $5, behind, $6 + behind {ms} FROM placed \
-             WHERE true ORDER BY agent_id ON CONFLICT (agent_id) DO ",
+             WHERE true ORDER BY agent_id ON CONFLICT (agent_id) ",
             $conflict
         )
     };

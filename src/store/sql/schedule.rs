@@ -20,7 +20,7 @@ pub(super) async fn enqueue_ageing(tx: &mut Connection, now: Timestamp, limit: i
          WHERE s.next_ageing_at <= $1 AND s.next_ageing_at <= coalesce(a.as_of, $1) \
          AND (o.agent_id IS NULL OR (o.reasons & $3) = 0 OR o.wake_seq = o.claimed_wake) \
          ORDER BY s.next_ageing_at LIMIT $9)",
-        "UPDATE SET wake_seq = q.wake_seq + 1, reasons = q.reasons | excluded.reasons"
+        "DO UPDATE SET wake_seq = q.wake_seq + 1, reasons = q.reasons | excluded.reasons"
     ));
     let newcomers = Newcomers {
         by: now,

@@ -219,7 +219,7 @@ pub(super) async fn enqueue_revisits(tx: &mut Connection, now: Timestamp, limit:
          FROM summary_items i JOIN agents a ON a.agent_id = i.agent_id \
          WHERE i.provisional = {true} AND i.removed_version IS NULL AND i.dropped_version IS NULL \
          AND NOT EXISTS (SELECT 1 FROM summary_update_queue o WHERE o.agent_id = i.agent_id) ORDER BY i.agent_id LIMIT $9)",
-        "NOTHING"
+        "DO NOTHING"
     ));
     let newcomers = Newcomers {
         by: now,
