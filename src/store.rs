@@ -197,6 +197,9 @@ impl std::fmt::Display for Fence {
 /// The result of a store's operation.
 pub type StoreResult<T> = Result<T, StoreError>;
 
+/// A clock that is behind by less has not been set back: clocks are adjusted all the time.
+pub const SETBACK_MS_MIN: i64 = 1_000;
+
 /// The database, as recapd uses it.
 #[async_trait]
 pub trait Store: Send + Sync {
@@ -466,6 +469,11 @@ pub trait Store: Send + Sync {
 
     /// Makes the leases of `owner` from an earlier life due at once. Only for the holder of the owner's lock.
     async fn reclaim(&self, owner: &str, now: Timestamp) -> StoreResult<u64>;
+
+    /// Brings nearer what a clock that ran ahead of `now` has put off, by `ahead_ms`, or if that isn't known, by as much
+    /// as the newest rows tell; never to before `now`. Nothing where the database's own clock judges. Returns how many
+    /// rows of the queue.
+    async fn set_back(&self, ahead_ms: Option<i64>, now: Timestamp) -> StoreResult<u64>;
 
     /// Makes queue rows for agents whose pending exchanges have none. Returns how many were missing.
     async fn reconcile(&self, pending_before: Timestamp, now: Timestamp) -> StoreResult<u64>;

@@ -40,13 +40,14 @@ use crate::{
         redaction::Redactor,
         spend::DailyLimits,
         summary::compaction::SummaryPolicy,
+        time::Timestamp,
         tokens::TokenCounter,
         transcript::TranscriptLimits,
         work::{Lease, RetryPolicy},
     },
     llm::ChatModel,
     notice::Notices,
-    store::{ClaimRequest, MaterialLimits, Store, StoreResult},
+    store::{ClaimRequest, MaterialLimits, SETBACK_MS_MIN, Store, StoreResult},
     telemetry::metrics::{
         Metrics,
         labels::{DbErrorClass, FailureReason, UpdatePath},
@@ -153,6 +154,8 @@ pub struct Worker {
     unpriced: Arc<Mutex<BTreeSet<String>>>,
     batching: Option<Batching>,
     in_vain: Arc<InVain>,
+    /// What the clock showed when the queue was looked at last.
+    seen: Arc<Mutex<Option<Timestamp>>>,
 }
 
 impl Worker {
@@ -169,6 +172,7 @@ impl Worker {
             unpriced: Arc::default(),
             batching: None,
             in_vain: Arc::default(),
+            seen: Arc::default(),
         }
     }
 
@@ -212,6 +216,7 @@ impl Worker {
             // Armed before the look, so that a wake-up between the look and the wait isn't lost.
             let mut woken = Box::pin(self.parts.notices.queue_woken());
             woken.as_mut().enable();
+            self.mind_clock().await;
             let free = places.available_permits();
             let leases = if free > 0 {
                 self.claim_or_warn(free).await
@@ -287,6 +292,29 @@ impl Worker {
             .queue
             .leases_expired(i64::try_from(crashed).unwrap_or(i64::MAX));
         Ok(leases)
+    }
+
+    /// Sees when the clock was set back. What the time before has put off would wait until the clock is there again.
+    async fn mind_clock(&self) {
+        let now = self.parts.clock.now();
+        let before = self.last_seen().replace(now);
+        let ahead_ms = before.map_or(0, |before| before.since_ms(now));
+        if ahead_ms < SETBACK_MS_MIN {
+            return;
+        }
+        match self.parts.store.set_back(Some(ahead_ms), now).await {
+            Ok(rows) => warn!(ahead_ms, rows, "clock.set_back"),
+            Err(error) => {
+                warn!(ahead_ms, %error, "clock.set_back_unheeded");
+                *self.last_seen() = before;
+            }
+        }
+    }
+
+    fn last_seen(&self) -> std::sync::MutexGuard<'_, Option<Timestamp>> {
+        self.seen
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     async fn claim_or_warn(&self, limit: usize) -> Vec<Lease> {

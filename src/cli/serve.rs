@@ -102,6 +102,8 @@ async fn serve(
         .with_journal(journal)
         .with_batches(config, store.clone(), batch_model);
     let reclaimed = store.reclaim(&owner, parts.clock.now()).await?;
+    // The clock may have been ahead in an earlier life.
+    store.set_back(None, parts.clock.now()).await?;
     // Their limits may be others by now.
     store.resume_paused(parts.clock.now()).await?;
     if let Err(error) = parts.keeper.recall_calibrations().await {

@@ -437,6 +437,13 @@ impl Store for SqlStore {
             .await
     }
 
+    async fn set_back(&self, ahead_ms: Option<i64>, now: Timestamp) -> StoreResult<u64> {
+        self.write(Lock::Nothing, move |tx| {
+            Box::pin(queue::set_back(tx, ahead_ms, now))
+        })
+        .await
+    }
+
     async fn reconcile(&self, pending_before: Timestamp, now: Timestamp) -> StoreResult<u64> {
         let mut made = 0;
         loop {

@@ -96,7 +96,7 @@ macro_rules! every_test {
                 a_row_that_goes_on_stands_behind_the_others, rows_made_together_stand_behind_each_other,
                 no_crowd_puts_a_row_back_without_a_limit;
             lease: an_expired_lease_is_an_ordinary_claim, a_renewal_tells_which_leases_hold,
-                a_release_burns_no_attempt, an_earlier_life_is_reclaimed, tokens_are_never_used_again,
+                a_release_burns_no_attempt, an_earlier_life_is_reclaimed, a_clock_that_was_set_back_puts_nothing_off, tokens_are_never_used_again,
                 the_last_write_does_not_win, processing_does_not_stick;
             protocol: the_protocol_holds;
             fences: a_lost_lease_is_fenced, an_old_version_is_fenced, a_moved_watermark_is_fenced,

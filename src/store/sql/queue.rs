@@ -4,8 +4,8 @@ use crate::store::sql::{Connection, Row, query, sql};
 
 use super::{
     super::{
-        AttemptError, ClaimRequest, ERROR_CHARS_MAX, Enqueued, Failure, Fence, RunRecord, StoreError,
-        StoreResult,
+        AttemptError, ClaimRequest, ERROR_CHARS_MAX, Enqueued, Failure, Fence, RunRecord, SETBACK_MS_MIN,
+        StoreError, StoreResult,
     },
     batch,
     fairness::{Newcomers, enqueue_all, rows_ahead},
@@ -367,6 +367,37 @@ pub(super) async fn reclaim(tx: &mut Connection, owner: String, now: Timestamp) 
                 ORDER BY agent_id {for_update})"
     );
     Ok(query(sql).bind(owner).bind(now).execute(tx).await?)
+}
+
+/// See [`super::super::Store::set_back`].
+pub(super) async fn set_back(tx: &mut Connection, ahead_ms: Option<i64>, now: Timestamp) -> StoreResult<u64> {
+    let Some(now) = tx.judging(now) else {
+        return Ok(0);
+    };
+    let ahead_ms = match ahead_ms {
+        Some(ahead_ms) => ahead_ms,
+        None => newest(tx).await?.map_or(0, |newest| newest.since_ms(now)),
+    };
+    if ahead_ms < SETBACK_MS_MIN {
+        return Ok(0);
+    }
+    let sql = sql!(
+        "-- sql/queue.set_back\nUPDATE summary_update_queue SET visible_at = {max}(visible_at - $2 {ms}, $1), \
+               due_at = {max}(due_at - $2 {ms}, $1), paused_until = CASE WHEN paused_until IS NOT NULL \
+               THEN {max}(paused_until - $2 {ms}, $1) END \
+               WHERE parked_at IS NULL AND visible_at > $1 AND (lease_token IS NULL OR leased_at > $1)"
+    );
+    Ok(query(sql).bind(now).bind(ahead_ms).execute(tx).await?)
+}
+
+/// The latest time at which something was done that left a trace.
+async fn newest(tx: &mut Connection) -> StoreResult<Option<Timestamp>> {
+    let sql = sql!(
+        "-- sql/queue.newest\nSELECT max(at) FROM (SELECT max(queued_at) AS at FROM summary_update_queue \
+               UNION ALL SELECT max(leased_at) FROM summary_update_queue \
+               UNION ALL SELECT finished_at FROM (SELECT finished_at FROM update_runs ORDER BY run DESC LIMIT 1) last) times"
+    );
+    Ok(query(sql).fetch_one(tx).await?.try_get(0)?)
 }
 
 /// Makes rows that are missing, at most `limit`, for who is pending longest. None should ever be missing: each one made is

@@ -125,6 +125,48 @@ pub(crate) async fn an_earlier_life_is_reclaimed(db: &dyn Backend) {
     assert_eq!(told, [("a", 1), ("c", 1)]);
 }
 
+pub(crate) async fn a_clock_that_was_set_back_puts_nothing_off(db: &dyn Backend) {
+    const HOUR_MS: i64 = 3_600_000;
+    let (store, ahead) = (db.store(), T0.plus_ms(HOUR_MS));
+    for (name, delay_ms, at) in [("put-off", 60_000, ahead), ("leased", 0, ahead), ("held", 0, T0)] {
+        make(db, name).await;
+        store
+            .enqueue(&agent(name), Reason::Eviction, delay_ms, at)
+            .await
+            .unwrap();
+        store.claim(claim("me", 1, at)).await.unwrap();
+    }
+    let wait_ms = async |name: &str| {
+        let due = format!("SELECT visible_at FROM summary_update_queue WHERE agent_id = '{name}'");
+        db.number(&due).await.unwrap() - T0.0
+    };
+    let leased_ms = wait_ms("leased").await - HOUR_MS;
+    let held_ms = wait_ms("held").await;
+    // Nobody saw the clock; the newest rows tell.
+    assert_eq!(
+        store.set_back(None, ahead).await.unwrap(),
+        0,
+        "it's as late as it seems"
+    );
+    assert_eq!(store.set_back(None, T0).await.unwrap(), 2);
+    assert_eq!(
+        [wait_ms("put-off").await, wait_ms("leased").await],
+        [60_000, leased_ms]
+    );
+    // Somebody saw it.
+    assert_eq!(store.set_back(Some(30_000), T0).await.unwrap(), 2);
+    assert_eq!(
+        [wait_ms("put-off").await, wait_ms("leased").await],
+        [30_000, (leased_ms - 30_000).max(0)]
+    );
+    assert_eq!(
+        store.set_back(Some(999), T0).await.unwrap(),
+        0,
+        "clocks are adjusted all the time"
+    );
+    assert_eq!(wait_ms("held").await, held_ms, "a lease from before holds");
+}
+
 pub(crate) async fn tokens_are_never_used_again(db: &dyn Backend) {
     let mut last = 0;
     for minutes in 0..5 {

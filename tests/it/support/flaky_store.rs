@@ -180,6 +180,7 @@ pass! {
     fn paused(agent: &AgentId) -> Option<Paused>;
     fn enqueue_revisits(now: Timestamp, limit: i64) -> u64;
     fn reclaim(owner: &str, now: Timestamp) -> u64;
+    fn set_back(ahead_ms: Option<i64>, now: Timestamp) -> u64;
     fn reconcile(pending_before: Timestamp, now: Timestamp) -> u64;
     fn probe_parked(parked_before: Timestamp, attempts_max: i64, now: Timestamp) -> u64;
     fn enqueue_ageing(now: Timestamp, limit: i64) -> u64;

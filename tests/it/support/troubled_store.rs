@@ -348,6 +348,10 @@ impl Store for TroubledStore {
         self.enter("reclaim").await?.reclaim(owner, now).await
     }
 
+    async fn set_back(&self, ahead_ms: Option<i64>, now: Timestamp) -> StoreResult<u64> {
+        self.enter("set_back").await?.set_back(ahead_ms, now).await
+    }
+
     async fn reconcile(&self, pending_before: Timestamp, now: Timestamp) -> StoreResult<u64> {
         self.enter("reconcile")
             .await?

@@ -2,7 +2,7 @@
 
 use std::{future::Future, time::Duration};
 
-use recapd::worker::Outcome;
+use recapd::{clock::Clock as _, domain::work::Reason, worker::Outcome};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::support::{
@@ -156,6 +156,43 @@ async fn a_soft_stop_finishes_what_it_holds_and_claims_nothing_more() {
     let untouched = "SELECT count(*) FROM summary_update_queue WHERE agent_id = 'b' AND attempts = 0";
     assert_eq!(rig.db.number(untouched).await, Some(1));
     rig.verify().await;
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_puts_nothing_off() {
+    const HOUR_MS: i64 = 3_600_000;
+    let mut config = config();
+    config.queue.poll_ms = 5;
+    let rig = Rig::new(&config).await;
+    rig.say(1).await;
+    let (store, begun) = (rig.db.store(), rig.clock.now());
+    rig.clock.advance_ms(HOUR_MS);
+    let wake = async |delay_ms| {
+        let (agent, now) = (agent("a"), rig.clock.now());
+        store
+            .enqueue(&agent, Reason::Manual, delay_ms, now)
+            .await
+            .unwrap();
+    };
+    wake(0).await;
+    let running = run(&rig);
+    soon(async {
+        while rig.db.number("SELECT count(*) FROM summary_update_queue").await != Some(0) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    wake(60_000).await;
+    rig.clock.advance_ms(-HOUR_MS);
+    let due_at = Some(begun.0 + 60_000);
+    soon(async {
+        while rig.db.number("SELECT visible_at FROM summary_update_queue").await != due_at {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    running.soft.cancel();
+    soon(running.tasks.wait()).await;
 }
 
 #[tokio::test]
