@@ -119,7 +119,12 @@ fn directives(level: LogLevel) -> String {
         LogLevel::Debug | LogLevel::Trace => LogLevel::Info,
         level => level,
     };
-    format!("{},recapd={}", others.name(), level.name())
+    // It says in three lines what each client of the Model Context Protocol does, and warns of every error answered.
+    let mcp = match level {
+        LogLevel::Debug | LogLevel::Trace => LogLevel::Info,
+        _ => LogLevel::Error,
+    };
+    format!("{},recapd={},rmcp={}", others.name(), level.name(), mcp.name())
 }
 
 /// One line for each event, with a priority in front as `sd-daemon(3)` has it. The journal adds the time itself.
