@@ -119,12 +119,12 @@ fn directives(level: LogLevel) -> String {
         LogLevel::Debug | LogLevel::Trace => LogLevel::Info,
         level => level,
     };
-    // It says in three lines what each client of the Model Context Protocol does, and warns of every error answered.
-    let mcp = match level {
-        LogLevel::Debug | LogLevel::Trace => LogLevel::Info,
-        _ => LogLevel::Error,
+    // It tells of each client that comes and goes, and of each question that can't be answered.
+    let protocol = match level {
+        LogLevel::Debug | LogLevel::Trace => "info",
+        _ => "off",
     };
-    format!("{},recapd={},rmcp={}", others.name(), level.name(), mcp.name())
+    format!("{},recapd={},rmcp={protocol}", others.name(), level.name())
 }
 
 /// One line for each event, with a priority in front as `sd-daemon(3)` has it. The journal adds the time itself.

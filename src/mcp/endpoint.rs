@@ -5,7 +5,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use axum::{body::Body, extract::Request, http::HeaderName, response::Response};
+use axum::{
+    body::Body,
+    extract::Request,
+    http::{HeaderMap, HeaderName, Method, StatusCode},
+    response::Response,
+};
 use rmcp::transport::streamable_http_server::{
     StreamableHttpServerConfig, StreamableHttpService,
     session::{
@@ -18,6 +23,9 @@ use tokio_util::sync::CancellationToken;
 use super::{MESSAGE_BYTES_MAX, SESSION_IDLE_SECONDS, SESSIONS_MAX, Server, Shared};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// The first version of the protocol that has no sessions; versions are dates.
+const FIRST_WITHOUT_SESSIONS: &str = "2026-07-28";
 /// Names of this machine, from this machine.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
@@ -37,29 +45,25 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Answers from `shared` until `stop`.
+    /// Answers from `shared`. Sessions end with `stop`; requests that stand alone end by themselves.
     pub fn new(shared: &Arc<Shared>, settings: &EndpointSettings, stop: &CancellationToken) -> Self {
-        let mut session = SessionConfig::default();
-        session.keep_alive = Some(Duration::from_secs(SESSION_IDLE_SECONDS));
-        let mut manager = LocalSessionManager::default();
-        manager.session_config = session;
-        let sessions = Arc::new(manager);
+        let sessions = Arc::new(session_manager());
         let named = LOOPBACK.into_iter().map(str::to_owned);
         let config = StreamableHttpServerConfig::default()
             .with_allowed_hosts(named.chain(settings.allowed_hosts.iter().cloned()))
             // Browsers name the page that asks, other clients name nothing: no page is welcome.
             .enforce_origin_validation()
             .with_json_response(true)
-            .with_max_request_body_bytes(MESSAGE_BYTES_MAX)
-            .with_cancellation_token(stop.child_token());
-        let serve = |shared: &Arc<Shared>| {
-            let shared = Arc::clone(shared);
-            move || Ok(Server::new(&shared))
-        };
+            .with_max_request_body_bytes(MESSAGE_BYTES_MAX);
+        let (of_session, alone) = (Arc::clone(shared), Arc::clone(shared));
         Self {
-            with_sessions: StreamableHttpService::new(serve(shared), Arc::clone(&sessions), config.clone()),
+            with_sessions: StreamableHttpService::new(
+                move || Ok(Server::new(&of_session)),
+                Arc::clone(&sessions),
+                config.clone().with_cancellation_token(stop.child_token()),
+            ),
             without: StreamableHttpService::new(
-                serve(shared),
+                move || Ok(Server::without_session(&alone)),
                 Arc::new(NeverSessionManager::default()),
                 config.with_legacy_session_mode(false),
             ),
@@ -69,12 +73,34 @@ impl Endpoint {
 
     /// Answers a request.
     pub async fn answer(&self, request: Request) -> Response {
-        let is_full = !request.headers().contains_key(SESSION)
-            && self.sessions.sessions.read().await.len() >= SESSIONS_MAX;
-        if is_full {
-            self.without.handle(request).await.map(Body::new)
-        } else {
-            self.with_sessions.handle(request).await.map(Body::new)
+        if stands_alone(request.headers()) || !self.has_session_for(request.headers()).await {
+            return self.without.handle(request).await.map(Body::new);
         }
+        let ends = request.method() == Method::DELETE;
+        let mut response = self.with_sessions.handle(request).await.map(Body::new);
+        // The session is gone, not about to go; some clients warn of the difference.
+        if ends && response.status() == StatusCode::ACCEPTED {
+            *response.status_mut() = StatusCode::NO_CONTENT;
+        }
+        response
     }
+
+    /// Whether a request has a session, or could get one.
+    async fn has_session_for(&self, headers: &HeaderMap) -> bool {
+        headers.contains_key(SESSION) || self.sessions.sessions.read().await.len() < SESSIONS_MAX
+    }
+}
+
+/// Whether a request is one of the era without sessions, by its version.
+fn stands_alone(headers: &HeaderMap) -> bool {
+    let version = headers.get(VERSION).and_then(|version| version.to_str().ok());
+    version.is_some_and(|version| version >= FIRST_WITHOUT_SESSIONS)
+}
+
+fn session_manager() -> LocalSessionManager {
+    let mut config = SessionConfig::default();
+    config.keep_alive = Some(Duration::from_secs(SESSION_IDLE_SECONDS));
+    let mut manager = LocalSessionManager::default();
+    manager.session_config = config;
+    manager
 }

@@ -73,6 +73,8 @@ impl Shared {
 /// One client's server.
 pub struct Server {
     shared: Arc<Shared>,
+    /// Whether the client can be told anything but answers.
+    has_session: bool,
     /// What the client has subscribed to in the earlier era, by URI. It ends with the server.
     watches: Mutex<HashMap<String, AbortOnDropHandle<()>>>,
 }
@@ -82,7 +84,16 @@ impl Server {
     pub fn new(shared: &Arc<Shared>) -> Self {
         Self {
             shared: Arc::clone(shared),
+            has_session: true,
             watches: Mutex::default(),
+        }
+    }
+
+    /// A server for one request, which hears nothing afterwards.
+    pub fn without_session(shared: &Arc<Shared>) -> Self {
+        Self {
+            has_session: false,
+            ..Self::new(shared)
         }
     }
 
@@ -240,6 +251,11 @@ impl ServerHandler for Server {
     ) -> Result<(), ErrorData> {
         let (uri, peer) = (request.uri, context.peer);
         let name = resources::named(&uri)?;
+        if !self.has_session {
+            let text =
+                "there is no session to be told of changes in: ask for one later, there are too many now";
+            return Err(ErrorData::invalid_request(text, None));
+        }
         if !self.has_room(&uri) {
             let text = format!("a client may subscribe to {WATCHES_MAX} resources: unsubscribe from some");
             return Err(ErrorData::invalid_request(text, None));

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{EARLIER, Events, SUMMARY, answered, message, posted, small};
 use crate::support::server::{Reply, Server};
-use recapd::mcp::SESSIONS_MAX;
+use recapd::mcp::{SESSIONS_MAX, SUBSCRIPTIONS_MAX, WATCHES_MAX};
 
 async fn initialize(server: &Server) -> Reply {
     let params = json!({
@@ -78,7 +78,7 @@ async fn a_subscriber_hears_of_a_new_version_until_it_has_enough() {
     .await;
     assert_eq!(ended["result"], json!({}), "{ended}");
     let ended = Reply::of(in_session(server.request(Method::DELETE, "/mcp"), &session)).await;
-    assert!((200..300).contains(&ended.status), "{}", ended.status);
+    assert_eq!(ended.status, 204);
     let gone = Reply::of(in_session(
         posted(&server, &message("tools/list", Value::Null)),
         &session,
@@ -113,5 +113,41 @@ async fn when_there_are_too_many_sessions_further_clients_are_served_without() {
     let request = posted(&server, &message("tools/call", params)).header("mcp-protocol-version", EARLIER);
     let answer = answered(&Reply::of(request).await);
     assert_eq!(answer["result"]["isError"], false, "{answer}");
+    let params = json!({ "uri": "recapd://agents/coder/summary.md" });
+    let request =
+        posted(&server, &message("resources/subscribe", params)).header("mcp-protocol-version", EARLIER);
+    let answer = answered(&Reply::of(request).await);
+    assert_eq!(answer["error"]["code"], -32_600, "{answer}");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn subscriptions_are_limited_and_end_with_their_session() {
+    let server = small().await;
+    let mut uris = Vec::new();
+    for number in 0..26 {
+        server.converse(&format!("a{number}"), 1..=1).await;
+        uris.extend(
+            ["summary.md", "history.md", "window.json"]
+                .map(|file| format!("recapd://agents/a{number}/{file}")),
+        );
+        uris.push(format!("ikigai:///summaries/a{number}.md"));
+    }
+    for _ in 0..(SUBSCRIPTIONS_MAX / WATCHES_MAX + 1) {
+        let session = session(&server).await;
+        for uri in uris.iter().take(WATCHES_MAX) {
+            let subscribed = ask(&server, &session, "resources/subscribe", json!({ "uri": uri })).await;
+            assert_eq!(subscribed["result"], json!({}), "{subscribed}");
+        }
+        let further = json!({ "uri": uris.last() });
+        let refused = ask(&server, &session, "resources/subscribe", further.clone()).await;
+        assert_eq!(refused["error"]["code"], -32_600, "{refused}");
+        let first = json!({ "uri": uris.first() });
+        ask(&server, &session, "resources/unsubscribe", first).await;
+        let subscribed = ask(&server, &session, "resources/subscribe", further).await;
+        assert_eq!(subscribed["result"], json!({}), "{subscribed}");
+        let ended = Reply::of(in_session(server.request(Method::DELETE, "/mcp"), &session)).await;
+        assert_eq!(ended.status, 204);
+    }
     server.end().await;
 }

@@ -37,7 +37,9 @@ async fn an_unknown_version_is_refused_with_those_that_are_known() {
     let server = small().await;
     let mut message = super::message("tools/list", json!({}));
     message["params"]["_meta"] = meta("2031-01-01");
-    let request = super::posted(&server, &message).header("mcp-protocol-version", "2031-01-01");
+    let request = super::posted(&server, &message)
+        .header("mcp-protocol-version", "2031-01-01")
+        .header("mcp-method", "tools/list");
     let answer = answered(&Reply::of(request).await);
     assert_eq!(answer["error"]["code"], -32_022, "{answer}");
     assert!(answer["error"]["data"].to_string().contains(LATER), "{answer}");
