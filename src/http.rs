@@ -192,7 +192,7 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
         requests: AtomicU64::new(0),
     });
     observe::announce(&app.parts.metrics);
-    mcp::mount(&app)
+    mcp::mount(Router::new(), &app)
         .route("/v1/agents", get(agents::list))
         .route(
             "/v1/agents/{id}",

@@ -13,6 +13,7 @@
 mod arguments;
 mod endpoint;
 mod expand;
+mod listing;
 mod local;
 mod remote;
 mod resources;

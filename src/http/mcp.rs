@@ -4,15 +4,15 @@ use axum::Router;
 
 use super::SharedApp;
 
-/// The route, if this daemon has it.
+/// `routes` with this one, if this daemon has it. It isn't in the `OpenAPI` document: the protocol describes itself.
 #[cfg(not(feature = "mcp"))]
-pub(super) fn mount(_app: &SharedApp) -> Router<SharedApp> {
-    Router::new()
+pub(super) fn mount(routes: Router<SharedApp>, _app: &SharedApp) -> Router<SharedApp> {
+    routes
 }
 
-/// The route, if this daemon has it.
+/// `routes` with this one, if this daemon has it. It isn't in the `OpenAPI` document: the protocol describes itself.
 #[cfg(feature = "mcp")]
-pub(super) fn mount(app: &SharedApp) -> Router<SharedApp> {
+pub(super) fn mount(routes: Router<SharedApp>, app: &SharedApp) -> Router<SharedApp> {
     use std::sync::Arc;
 
     use axum::{extract::Request, routing::any};
@@ -43,5 +43,5 @@ pub(super) fn mount(app: &SharedApp) -> Router<SharedApp> {
         let endpoint = Arc::clone(&endpoint);
         async move { endpoint.answer(request).await }
     };
-    Router::new().route("/mcp", any(answer))
+    routes.route("/mcp", any(answer))
 }

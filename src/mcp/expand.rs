@@ -17,7 +17,7 @@ pub(super) struct Shown {
     pub(super) agent_id: AgentId,
     pub(super) exchanges: Vec<ShownExchange>,
     /// Exchanges for which there was no room.
-    pub(super) not_shown: Vec<i64>,
+    pub(super) left_out: Vec<i64>,
     /// Exchanges that don't exist.
     pub(super) unknown: Vec<i64>,
     #[serde(skip)]
@@ -43,7 +43,7 @@ impl Shown {
         Self {
             agent_id,
             exchanges: Vec::new(),
-            not_shown: Vec::new(),
+            left_out: Vec::new(),
             unknown: Vec::new(),
             room: chars_max,
         }
@@ -73,10 +73,10 @@ impl Shown {
                 )
             }));
         }
-        if !self.not_shown.is_empty() {
+        if !self.left_out.is_empty() {
             pieces.push(format!(
                 "(no room for {}: ask for them next)\n",
-                numbers(&self.not_shown)
+                numbers(&self.left_out)
             ));
         }
         if !self.unknown.is_empty() {
@@ -157,7 +157,7 @@ mod tests {
                 if shown.has_room() {
                     shown.add(reply(lengths));
                 } else {
-                    shown.not_shown.push(7);
+                    shown.left_out.push(7);
                 }
             }
             // What is left out is told in a few words more.

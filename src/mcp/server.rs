@@ -19,10 +19,13 @@ use rmcp::{
     service::{RequestContext, SubscriptionContext},
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tokio_util::{
+    sync::CancellationToken,
+    task::{AbortOnDropHandle, TaskTracker},
+};
 
 use super::{
-    SUBSCRIPTIONS_MAX, TTL_MS, WATCHES_MAX,
+    SUBSCRIPTIONS_MAX, TTL_MS, WATCHES_MAX, listing,
     resources::{self, failed},
     source::Source,
     tools::{self, Refusal},
@@ -45,6 +48,7 @@ pub struct Shared {
     /// Cancelled when the daemon ends: nobody waits for a change any more.
     stop: CancellationToken,
     places: Arc<Semaphore>,
+    tasks: TaskTracker,
 }
 
 impl Shared {
@@ -54,6 +58,7 @@ impl Shared {
             way,
             stop,
             places: Arc::new(Semaphore::new(SUBSCRIPTIONS_MAX)),
+            tasks: TaskTracker::new(),
         })
     }
 
@@ -133,13 +138,13 @@ impl ServerHandler for Server {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(tools::list())
+        Ok(ListToolsResult::with_all_items(listing::list())
             .with_ttl_ms(TTL_MS)
             .with_cache_scope(CacheScope::Private))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        tools::list().into_iter().find(|tool| tool.name == name)
+        listing::list().into_iter().find(|tool| tool.name == name)
     }
 
     async fn call_tool(
@@ -281,7 +286,7 @@ impl ServerHandler for Server {
                 () = shared.stop.cancelled() => {}
             }
         };
-        self.watch(uri, AbortOnDropHandle::new(tokio::spawn(follow)));
+        self.watch(uri, AbortOnDropHandle::new(self.shared.tasks.spawn(follow)));
         Ok(())
     }
 

@@ -1,11 +1,11 @@
-//! The tools, in an order that never changes: hosts keep their list in the cached head of each prompt.
+//! Calling the tools.
 
-use rmcp::model::{CallToolResult, ContentBlock, JsonObject, MetaObject, Tool, ToolAnnotations};
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    RESULT_CHARS_MAX, STATUS_AGENTS, SUMMARY_TOKENS, TEXT_CHARS_MAX,
+    STATUS_AGENTS, SUMMARY_TOKENS, TEXT_CHARS_MAX,
     arguments::{Arguments, Wrong},
     expand::{Shown, numbers},
     source::{Document, Source, SourceError},
@@ -17,11 +17,11 @@ use crate::{
 };
 
 /// The least and the most tokens of a summary that can be asked for.
-const SUMMARY_TOKENS_MIN: i64 = 100;
-const SUMMARY_TOKENS_MAX: i64 = 25_000;
+pub(super) const SUMMARY_TOKENS_MIN: i64 = 100;
+pub(super) const SUMMARY_TOKENS_MAX: i64 = 25_000;
 /// Exchanges that a search answers with unless told otherwise, and at most.
-const FOUND: i64 = 10;
-const FOUND_MAX: i64 = 20;
+pub(super) const FOUND: i64 = 10;
+pub(super) const FOUND_MAX: i64 = 20;
 /// The most exchanges that are expanded at once.
 const EXPANDED_MAX: usize = 100;
 /// What an agent without a summary has.
@@ -56,170 +56,6 @@ impl From<SourceError> for Refusal {
             SourceError::Refused(_) | SourceError::Unavailable(_) => error.to_string(),
         })
     }
-}
-
-/// The tools.
-pub(super) fn list() -> Vec<Tool> {
-    vec![
-        tool(
-            "summary_get",
-            "Summary of an agent",
-            "The summary of everything that left an agent's context window: decisions, constraints, work done and open, \
-             each line with its time and the numbers of its exchanges (#n).",
-            &json!({
-                "type": "object",
-                "properties": {
-                    "agent": agent_schema(),
-                    "max_tokens": {
-                        "type": "integer", "minimum": SUMMARY_TOKENS_MIN, "maximum": SUMMARY_TOKENS_MAX,
-                        "default": SUMMARY_TOKENS, "description": "The longest summary; what is oldest gives way",
-                    },
-                },
-                "required": ["agent"],
-                "additionalProperties": false,
-            }),
-            &object(
-                &json!({
-                    "agent_id": { "type": "string" },
-                    "content": { "type": "string", "description": "Markdown; empty while nothing has left the window" },
-                    "tokens": { "type": "integer" },
-                    "version": { "type": "integer" },
-                    "updated_at": time_schema(),
-                    "covers_through": { "type": "integer", "description": "The last exchange it covers" },
-                    "first_exchange": { "type": "integer", "description": "The first exchange in the window" },
-                    "pending_exchanges": { "type": "integer" },
-                    "pending_since": time_schema(),
-                    "stale_since": time_schema(),
-                    "shortened": { "type": "boolean", "description": "There is more than max_tokens allows" },
-                }),
-                &["agent_id", "content", "tokens", "version", "shortened"],
-            ),
-        ),
-        tool(
-            "recall",
-            "Search an archive",
-            "Searches all that was ever said to and by an agent, its tools included, also what has long left its window. \
-             Answers with exchanges and excerpts, best first.",
-            &json!({
-                "type": "object",
-                "properties": {
-                    "agent": agent_schema(),
-                    "query": {
-                        "type": "string",
-                        "description": "Words, and phrases in quotation marks; a word of three letters or more finds \
-                                        every word that begins with it",
-                    },
-                    "limit": {
-                        "type": "integer", "minimum": 1, "maximum": FOUND_MAX, "default": FOUND,
-                        "description": "Exchanges to show",
-                    },
-                },
-                "required": ["agent", "query"],
-                "additionalProperties": false,
-            }),
-            &object(
-                &json!({
-                    "agent_id": { "type": "string" },
-                    "terms": { "type": "array", "items": { "type": "string" } },
-                    "found": { "type": "array", "items": { "type": "object" } },
-                    "has_more": { "type": "boolean" },
-                    "unsearched_messages": { "type": "integer" },
-                }),
-                &["agent_id", "terms", "found", "has_more"],
-            ),
-        ),
-        tool(
-            "expand",
-            "Read exchanges",
-            "Exchanges as they were, verbatim: those that a line of a summary or of recall names behind a #.",
-            &json!({
-                "type": "object",
-                "properties": {
-                    "agent": agent_schema(),
-                    "exchanges": {
-                        "type": "string", "description": "Their numbers, such as \"38\" or \"#12–#14, #20\"",
-                    },
-                    "after": {
-                        "type": "integer", "minimum": 0, "default": 0,
-                        "description": "To go on in a long exchange: the number of the last message that was shown",
-                    },
-                },
-                "required": ["agent", "exchanges"],
-                "additionalProperties": false,
-            }),
-            &object(
-                &json!({
-                    "agent_id": { "type": "string" },
-                    "exchanges": { "type": "array", "items": { "type": "object" } },
-                    "not_shown": { "type": "array", "items": { "type": "integer" } },
-                    "unknown": { "type": "array", "items": { "type": "integer" } },
-                }),
-                &["agent_id", "exchanges", "not_shown", "unknown"],
-            ),
-        ),
-        tool(
-            "status",
-            "Status",
-            "How full an agent's window is and how fresh its summary. Without an agent: which agents there are, and how \
-             the updates are doing.",
-            &json!({
-                "type": "object",
-                "properties": { "agent": agent_schema() },
-                "additionalProperties": false,
-            }),
-            &object(
-                &json!({
-                    "agent_id": { "type": "string" },
-                    "summary": { "type": "object" },
-                    "window": { "type": "object" },
-                    "archived_exchanges": { "type": ["integer", "null"] },
-                    "pending_exchanges": { "type": "integer" },
-                    "pending_since": time_schema(),
-                    "agents": { "type": "array", "items": { "type": "object" } },
-                    "has_more_agents": { "type": "boolean" },
-                    "queue": { "type": "object" },
-                    "updates": { "type": "object" },
-                }),
-                &[],
-            ),
-        ),
-    ]
-}
-
-fn agent_schema() -> Value {
-    json!({ "type": "string", "description": "The id under which the agent's messages are stored" })
-}
-
-fn time_schema() -> Value {
-    json!({ "type": ["string", "null"], "description": "RFC 3339" })
-}
-
-fn object(properties: &Value, required: &[&str]) -> Value {
-    json!({ "type": "object", "properties": properties, "required": required })
-}
-
-fn map(value: &Value) -> JsonObject {
-    value.as_object().cloned().unwrap_or_default()
-}
-
-fn tool(
-    name: &'static str,
-    title: &'static str,
-    description: &'static str,
-    input: &Value,
-    output: &Value,
-) -> Tool {
-    let hints = ToolAnnotations::with_title(title)
-        .read_only(true)
-        .destructive(false)
-        .idempotent(true)
-        .open_world(false);
-    let longest = json!({ "anthropic/maxResultSizeChars": RESULT_CHARS_MAX });
-    Tool::new(name, description, map(input))
-        .with_title(title)
-        .with_raw_output_schema(map(output).into())
-        .with_annotations(hints)
-        .with_meta(MetaObject(map(&longest)))
 }
 
 /// The agent that a prompt is about.
@@ -265,7 +101,7 @@ async fn summary(source: &dyn Source, arguments: Arguments) -> Result<CallToolRe
     let whole = source.summary(&agent).await?;
     let is_shortened = whole.tokens > max_tokens;
     let shown = if is_shortened {
-        shortened(whole, max_tokens)
+        shortened(whole, max_tokens).await?
     } else {
         whole
     };
@@ -275,23 +111,32 @@ async fn summary(source: &dyn Source, arguments: Arguments) -> Result<CallToolRe
         content => content.to_owned(),
     };
     if let Some(since) = shown.stale_since {
-        text.push_str(&format!(
-            "\n\n(the database is away: this is the copy of {since})"
-        ));
+        let since = since.to_string();
+        text.extend(["\n\n(the database is away: this is the copy of ", &since, ")"]);
+    }
+    if is_shortened {
+        text.push_str("\n\n(shortened: ask with a larger max_tokens for the rest)");
     }
     let mut data = data(&shown);
     data["shortened"] = is_shortened.into();
     Ok(answer(text, data))
 }
 
-fn shortened(whole: Document, max_tokens: i64) -> Document {
-    let counter = tokenizer::ceiling_counter();
-    let (content, tokens) = with_pending(&whole.content, &[], max_tokens, counter.as_ref());
-    Document {
-        content,
-        tokens,
-        ..whole
-    }
+/// As much of a summary as may be shown, counted on another thread: it takes some milliseconds.
+async fn shortened(whole: Document, tokens_max: i64) -> Result<Document, Refusal> {
+    let cut = tokio::task::spawn_blocking(move || {
+        let counter = tokenizer::ceiling_counter();
+        let (content, tokens) = with_pending(&whole.content, &[], tokens_max, counter.as_ref());
+        Document {
+            content,
+            tokens,
+            ..whole
+        }
+    });
+    cut.await.map_err(|error| {
+        tracing::error!(%error, "mcp.excerpt_panicked");
+        Refusal::Told("recapd failed; its log says why".to_owned())
+    })
 }
 
 async fn search(source: &dyn Source, arguments: Arguments) -> Result<CallToolResult, Refusal> {
@@ -331,7 +176,7 @@ async fn expand(source: &dyn Source, arguments: Arguments) -> Result<CallToolRes
     let mut shown = Shown::new(agent.clone(), TEXT_CHARS_MAX);
     for &exchange in &wanted {
         if !shown.has_room() {
-            shown.not_shown.push(exchange);
+            shown.left_out.push(exchange);
             continue;
         }
         match source.expand(&agent, exchange, query).await {

@@ -100,8 +100,8 @@ fn text(result: &Value) -> &str {
 fn answered(reply: &Reply) -> Value {
     if reply.header("content-type").starts_with("text/event-stream") {
         let events = reply.body.lines().filter_map(|line| line.strip_prefix("data:"));
-        let messages = events.filter_map(|data| serde_json::from_str(data.trim()).ok());
-        return messages.last().unwrap();
+        let mut messages = events.filter_map(|data| serde_json::from_str(data.trim()).ok());
+        return messages.next_back().unwrap();
     }
     reply.json()
 }
@@ -129,7 +129,8 @@ impl Events {
                 if let Some((event, rest)) = self.read.split_once("\n\n") {
                     let data = event.lines().find_map(|line| line.strip_prefix("data:"));
                     let message = data.and_then(|data| serde_json::from_str(data.trim()).ok());
-                    self.read = rest.to_owned();
+                    let rest = rest.to_owned();
+                    self.read = rest;
                     if let Some(message) = message {
                         return message;
                     }

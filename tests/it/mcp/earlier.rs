@@ -133,7 +133,7 @@ async fn subscriptions_are_limited_and_end_with_their_session() {
         );
         uris.push(format!("ikigai:///summaries/a{number}.md"));
     }
-    for _ in 0..(SUBSCRIPTIONS_MAX / WATCHES_MAX + 1) {
+    for _ in 0..=(SUBSCRIPTIONS_MAX / WATCHES_MAX) {
         let session = session(&server).await;
         for uri in uris.iter().take(WATCHES_MAX) {
             let subscribed = ask(&server, &session, "resources/subscribe", json!({ "uri": uri })).await;

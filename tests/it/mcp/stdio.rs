@@ -77,7 +77,7 @@ impl Host {
         self.ask(method, params)
     }
 
-    fn call(&mut self, tool: &str, arguments: Value) -> Value {
+    fn call(&mut self, tool: &str, arguments: &Value) -> Value {
         self.ask("tools/call", json!({ "name": tool, "arguments": arguments }))["result"].clone()
     }
 
@@ -137,16 +137,16 @@ fn a_host_reads_a_database_in_the_manner_of_the_earlier_era() {
     let document = read["result"]["contents"][0]["text"].as_str().unwrap().to_owned();
     assert!(document.contains("Fix bug 1"), "{read}");
     assert_eq!(
-        text(&host.call("summary_get", json!({ "agent": "chat" }))),
+        text(&host.call("summary_get", &json!({ "agent": "chat" }))),
         document.trim_end()
     );
-    let found = host.call("recall", json!({ "agent": "chat", "query": "bug 7" }));
+    let found = host.call("recall", &json!({ "agent": "chat", "query": "bug 7" }));
     assert!(text(&found).contains("Fix bug 7"), "{found}");
-    let shown = host.call("expand", json!({ "agent": "chat", "exchanges": "8" }));
+    let shown = host.call("expand", &json!({ "agent": "chat", "exchanges": "8" }));
     assert!(text(&shown).contains("Fixed bug 7."), "{shown}");
-    let wrong = host.call("expand", json!({ "agent": "nobody", "exchanges": "8" }));
+    let wrong = host.call("expand", &json!({ "agent": "nobody", "exchanges": "8" }));
     assert_eq!(wrong["isError"], true, "{wrong}");
-    let status = host.call("status", json!({}));
+    let status = host.call("status", &json!({}));
     assert_eq!(
         status["structuredContent"]["agents"][0]["agent_id"], "chat",
         "{status}"
@@ -212,7 +212,7 @@ async fn a_host_finds_the_daemon_by_itself_and_the_database_when_it_is_gone() {
     );
     let mut host = Host::start(&["--set", &listen, "--set", &url], folder.path());
     host.initialize();
-    let status = host.call("status", json!({}));
+    let status = host.call("status", &json!({}));
     assert_eq!(
         status["structuredContent"]["agents"][0]["agent_id"], "coder",
         "{status}"
@@ -223,7 +223,7 @@ async fn a_host_finds_the_daemon_by_itself_and_the_database_when_it_is_gone() {
         ("recall", json!({ "agent": "coder", "query": "bug" })),
         ("expand", json!({ "agent": "coder", "exchanges": "1" })),
     ] {
-        let answer = host.call(tool, arguments);
+        let answer = host.call(tool, &arguments);
         assert_eq!(answer["isError"], false, "{tool}: {answer}");
     }
     for uri in [
@@ -238,13 +238,13 @@ async fn a_host_finds_the_daemon_by_itself_and_the_database_when_it_is_gone() {
             "{read}"
         );
     }
-    let unknown = host.call("expand", json!({ "agent": "coder", "exchanges": "99" }));
+    let unknown = host.call("expand", &json!({ "agent": "coder", "exchanges": "99" }));
     assert!(
         text(&unknown).starts_with("`exchanges`: agent `coder` has no #99"),
         "{unknown}"
     );
     server.end().await;
-    let status = host.call("status", json!({}));
+    let status = host.call("status", &json!({}));
     assert_eq!(
         status["structuredContent"]["agents"][0]["agent_id"], "chat",
         "{status}"
@@ -256,7 +256,7 @@ fn without_daemon_and_database_a_host_is_told_so() {
     let folder = tempfile::tempdir().unwrap();
     let mut host = Host::start(&["--set", "http.listen=127.0.0.1:9"], folder.path());
     host.initialize();
-    let status = host.call("status", json!({}));
+    let status = host.call("status", &json!({}));
     assert_eq!(status["isError"], true, "{status}");
     assert!(text(&status).contains("is that the right database?"), "{status}");
     host.end();
