@@ -14,6 +14,8 @@ mod history;
 mod import;
 mod items;
 mod lineage;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod migrate;
 mod open;
 mod output;
@@ -75,7 +77,7 @@ struct Shared {
     db: Option<String>,
     /// Ask the daemon there, e.g. `http://127.0.0.1:7411`, instead of opening the database (agents, project, summary,
     /// versions, diff, rollback, rebuild, items, context, mark, rewind, clear, fork, pin, unpin, pins, history, recall,
-    /// expand, forget, status)
+    /// expand, forget, mcp, status)
     #[arg(long, global = true, value_name = "URL", conflicts_with = "db")]
     server: Option<String>,
     /// Print JSON for programs
@@ -137,6 +139,9 @@ enum Command {
     Copy(copy::Copy),
     /// Show which version the database's tables have, and bring them up to date
     Migrate(migrate::Migrate),
+    /// Serve summaries and the archive to agents' hosts by the Model Context Protocol, on standard input and output
+    #[cfg(feature = "mcp")]
+    Mcp(mcp::Mcp),
     /// Print how the queue and the updates are doing
     Status(status::Status),
     /// Count the tokens of a request body, and where they come from
@@ -192,6 +197,8 @@ fn run(cli: Cli, environment: &Environment) -> Result<ExitCode, Failed> {
         Command::Import(import) => import.run(&loaded.config, &shared),
         Command::Copy(copy) => copy.run(&loaded.config, &shared),
         Command::Migrate(migrate) => migrate.run(&loaded.config, &shared),
+        #[cfg(feature = "mcp")]
+        Command::Mcp(mcp) => mcp.run(&loaded.config, &shared, environment),
         Command::Status(status) => status.run(&loaded.config, &shared),
         Command::Count(count) => count.run(&loaded.config, &shared),
         Command::Config(command) => command.run(&loaded, &shared, environment),

@@ -25,6 +25,7 @@ mod health;
 mod history;
 mod items;
 mod lineage;
+mod mcp;
 mod messages;
 mod negotiate;
 mod observe;
@@ -102,6 +103,8 @@ pub struct HttpSettings {
     pub request_timeout_ms: u64,
     /// The most messages in one request.
     pub batch_messages_max: usize,
+    /// Names under which `/mcp` may be asked, beside those of a loopback address.
+    pub allowed_hosts: Vec<String>,
     /// The ceiling of a summary, to be shown beside its size.
     pub summary_tokens_max: i64,
     /// What all agents together may spend in a day, to be shown beside what they did.
@@ -131,6 +134,7 @@ impl From<&Config> for HttpSettings {
             body_bytes_max: config.http.body_bytes_max,
             request_timeout_ms: config.http.request_timeout_ms,
             batch_messages_max: config.http.batch_messages_max,
+            allowed_hosts: config.http.hosts(),
             summary_tokens_max: config.summary.max_tokens,
             spend: config.spend.limits().all,
             configured: Configured {
@@ -188,7 +192,7 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
         requests: AtomicU64::new(0),
     });
     observe::announce(&app.parts.metrics);
-    Router::new()
+    mcp::mount(Router::new(), &app)
         .route("/v1/agents", get(agents::list))
         .route(
             "/v1/agents/{id}",

@@ -26,11 +26,12 @@
 //!   the command line and HTTP alike.
 //! - `assembly`: from configuration to parts.
 //! - `faults`: real daemons, with faults on purpose.
+//! - `mcp`: summaries and the archive by the Model Context Protocol, for `http` and `cli`.
 //! - `http`, `cli`: the ways in.
 //! - `config`, `crontab`, `telemetry`, `lifecycle`, `clock`, `notice`: the surroundings.
 //!
 //! Dependency rule, enforced by `tests/tidy.rs`:
-//! `domain <- {formats, tokenizer} <- {store, llm} <- journal <- {keeper, worker, schedule, snapshot, fleet} <- {history, context, recall, assembly} <- {http, cli} <- main`.
+//! `domain <- {formats, tokenizer} <- {store, llm} <- journal <- {keeper, worker, schedule, snapshot, fleet} <- {history, context, recall, assembly} <- mcp <- {http, cli} <- main`.
 //!
 //! Without the default feature `daemon` only the first four exist: a library for agents that manage their own
 //! window.
@@ -70,6 +71,8 @@ pub mod keeper;
 pub mod lifecycle;
 #[cfg(feature = "daemon")]
 pub mod llm;
+#[cfg(feature = "mcp")]
+pub mod mcp;
 #[cfg(feature = "daemon")]
 pub mod notice;
 #[cfg(feature = "daemon")]

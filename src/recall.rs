@@ -1,6 +1,7 @@
 //! Recall and expand: the archive, found by words or by the number that a line of a summary names. One function each for
 //! the command line and for HTTP.
 
+mod range;
 mod text;
 
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,8 @@ use crate::{
     tokenizer,
 };
 
-pub use text::{expanded_text, found_text};
+pub use range::{RANGE_MAX, Range};
+pub use text::{expanded_text, found_list, found_text};
 
 /// Exchanges shown unless more are asked for.
 pub const FOUND_SHOWN: i64 = 10;

@@ -262,6 +262,17 @@ impl Snapshots {
         Ok(row.map(|row| render(&row, self.tokens_max, self.counter.as_ref(), &self.redactor)))
     }
 
+    /// The summary of `agent` from the database, past what is held here: for who hears of no changes. `None` if there is
+    /// no such agent.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn from_database(&self, agent: &AgentId) -> StoreResult<Option<Snapshot>> {
+        let row = self.store.summary(agent).await?;
+        let row = row.map(|row| row.told_by(self.ageing));
+        Ok(row.map(|row| render(&row, self.tokens_max, self.counter.as_ref(), &self.redactor)))
+    }
+
     async fn load(&self, agent: &AgentId) -> StoreResult<Option<Arc<Snapshot>>> {
         let read_at = self.clock.now();
         let changes = self.changes.load(Ordering::SeqCst);

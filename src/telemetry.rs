@@ -119,7 +119,12 @@ fn directives(level: LogLevel) -> String {
         LogLevel::Debug | LogLevel::Trace => LogLevel::Info,
         level => level,
     };
-    format!("{},recapd={}", others.name(), level.name())
+    // It tells of each client that comes and goes, and of each question that can't be answered.
+    let protocol = match level {
+        LogLevel::Debug | LogLevel::Trace => "info",
+        _ => "off",
+    };
+    format!("{},recapd={},rmcp={protocol}", others.name(), level.name())
 }
 
 /// One line for each event, with a priority in front as `sd-daemon(3)` has it. The journal adds the time itself.

@@ -49,9 +49,14 @@ impl Failed {
         }
     }
 
+    /// What is wrong, in one line.
+    pub(super) fn text(&self) -> String {
+        format!("{:#}", self.error)
+    }
+
     /// Prints the error and tells the exit code.
     pub(super) fn report(&self) -> ExitCode {
-        output::error(&format!("recapd: {:#}", self.error));
+        output::error(&format!("recapd: {}", self.text()));
         ExitCode::from(self.code)
     }
 }

@@ -6,12 +6,13 @@ use clap::Args;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::{Shared, exit::Failed, lineage, open, output, recall::Range, remote::Remote};
+use super::{Shared, exit::Failed, lineage, open, output, remote::Remote};
 use crate::{
     assembly,
     config::Config,
     domain::agent::AgentId,
     keeper::{DeleteReply, ForgetReply, Keeper},
+    recall::Range,
     store::{FORGET_EXCHANGES_MAX, Forgettable},
 };
 

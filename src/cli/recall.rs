@@ -17,13 +17,11 @@ use crate::{
     domain::{agent::AgentId, recall::Query},
     formats::outgoing::RequestFormat,
     recall::{
-        self, ExpandQuery, ExpandReply, FOUND_MAX, FOUND_SHOWN, MESSAGES_MAX, MESSAGES_SHOWN, RecallReply,
+        self, ExpandQuery, ExpandReply, FOUND_MAX, FOUND_SHOWN, MESSAGES_MAX, MESSAGES_SHOWN, Range,
+        RecallReply,
     },
     store::Store as _,
 };
-
-/// Exchanges of one range, at most.
-const RANGE_MAX: i64 = 100;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -64,40 +62,6 @@ pub(super) struct Expand {
     /// Messages of each exchange to show
     #[arg(long, default_value_t = MESSAGES_SHOWN, value_parser = clap::value_parser!(i64).range(1..=MESSAGES_MAX))]
     limit: i64,
-}
-
-/// Numbers of exchanges.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Range {
-    first: i64,
-    last: i64,
-}
-
-impl Range {
-    /// `38`, `#38`, `12-14`, `#12–#14`.
-    pub(super) fn read(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` names no exchange: give 38, '#38', or '#12–#14'");
-        let number = |text: &str| {
-            text.trim()
-                .trim_start_matches('#')
-                .parse::<i64>()
-                .ok()
-                .filter(|n| *n >= 0)
-        };
-        let (first, last) = text.split_once(['-', '–']).unwrap_or((text, text));
-        let (first, last) = (number(first).ok_or_else(wrong)?, number(last).ok_or_else(wrong)?);
-        if last < first || last - first >= RANGE_MAX {
-            return Err(format!(
-                "`{text}` must ascend and name at most {RANGE_MAX} exchanges"
-            ));
-        }
-        Ok(Self { first, last })
-    }
-
-    /// The numbers.
-    pub(super) fn numbers(self) -> impl Iterator<Item = i64> {
-        self.first..=self.last
-    }
 }
 
 fn request_format(name: &str) -> Result<RequestFormat, String> {
@@ -219,21 +183,6 @@ async fn ask<T: DeserializeOwned>(server: &str, path: &str) -> Result<T, Failed>
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn exchanges_are_named_as_summaries_name_them() {
-        for (text, first, last) in [
-            ("38", 38, 38),
-            ("#38", 38, 38),
-            ("12-14", 12, 14),
-            ("#12–#14", 12, 14),
-        ] {
-            assert_eq!(Range::read(text), Ok(Range { first, last }));
-        }
-        for text in ["", "#", "x", "14-12", "1-101", "-3", "1-2-3"] {
-            assert!(Range::read(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn an_argument_with_blanks_is_a_phrase() {

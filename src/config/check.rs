@@ -12,6 +12,9 @@ use crate::domain::{settings::PARTICIPANTS_BYTES_MAX, spend::USD_PER_DAY_MAX, zo
 const HUMAN_TAG_BYTES_MAX: usize = 128;
 /// The longest name of a daemon in leases, in bytes.
 const OWNER_BYTES_MAX: usize = 128;
+/// The most names of hosts, and the longest one in bytes.
+const HOSTS_MAX: usize = 100;
+const HOST_BYTES_MAX: usize = 261;
 /// Keys that are shares: above 0, at most 1.
 pub(super) const SHARES: [&str; 3] = ["window.low_water", "summary.append_below", "summary.merge_below"];
 /// Keys of which the first must be less than the second.
@@ -57,6 +60,7 @@ impl Config {
         found.extend(self.talk());
         found.extend(self.unkeepable_spending());
         found.extend(self.batchless());
+        found.extend(self.hosts());
         if Zone::parse(&self.summary.time_zone).is_none() {
             let text = format!(
                 "summary.time_zone must be a name of the IANA database such as `Europe/Berlin` or `UTC`, not `{}`",
@@ -69,6 +73,26 @@ impl Config {
             found.push(Violation::new(&["summary.redact_patterns"], text));
         }
         found
+    }
+
+    /// Names that no client can ask under.
+    fn hosts(&self) -> Option<Violation> {
+        const KEY: &str = "http.allowed_hosts";
+        let hosts = &self.http.allowed_hosts;
+        let is_host = |host: &str| {
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
+            !host.is_empty() && host.len() <= HOST_BYTES_MAX && host.bytes().all(is_plain)
+        };
+        if hosts.len() > HOSTS_MAX {
+            let text = format!("{KEY} must name at most {HOSTS_MAX} hosts, not {}", hosts.len());
+            return Some(Violation::new(&[KEY], text));
+        }
+        let wrong = hosts.iter().find(|host| !is_host(host))?;
+        let text = format!(
+            "{KEY}: `{wrong}` is no host name: give it as clients write it, such as `recapd.example.com` or \
+             `recapd.example.com:8443`"
+        );
+        Some(Violation::new(&[KEY], text))
     }
 
     /// What can't be about conversations of several speakers, and texts that are too long.

@@ -508,6 +508,20 @@ pub struct HttpConfig {
     pub request_timeout_ms: u64,
     /// The most messages in one request.
     pub batch_messages_max: usize,
+    /// Further names under which clients may ask `/mcp`.
+    pub allowed_hosts: Vec<String>,
+}
+
+impl HttpConfig {
+    /// The names under which clients may ask, beside those of a loopback address: those configured, and the address
+    /// listened on if it is one.
+    pub fn hosts(&self) -> Vec<String> {
+        let address = self.listen.ip();
+        let own = (!address.is_unspecified()).then(|| address.to_string());
+        own.into_iter()
+            .chain(self.allowed_hosts.iter().cloned())
+            .collect()
+    }
 }
 
 fn listen_address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {

@@ -66,7 +66,7 @@ pub async fn send(request: RequestBuilder) -> Result<HttpReply, LlmError> {
 }
 
 /// As [`send`], for answers of at most `bytes_max` bytes.
-pub(super) async fn send_for(request: RequestBuilder, bytes_max: usize) -> Result<HttpReply, LlmError> {
+pub async fn send_for(request: RequestBuilder, bytes_max: usize) -> Result<HttpReply, LlmError> {
     let mut response = request.send().await.map_err(unanswered)?;
     let mut reply = HttpReply {
         status: response.status(),

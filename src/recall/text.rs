@@ -11,12 +11,19 @@ use crate::{
     formats,
 };
 
+/// What a search found, without a word on what to do with it.
+pub fn found_list(reply: &RecallReply) -> String {
+    if reply.found.is_empty() {
+        return format!("(nothing found for {})", reply.terms.join(", "));
+    }
+    let lines: Vec<String> = reply.found.iter().flat_map(found_lines).collect();
+    lines.join("\n")
+}
+
 /// What a search found.
 pub fn found_text(reply: &RecallReply) -> String {
-    let mut lines: Vec<String> = reply.found.iter().flat_map(found_lines).collect();
-    if reply.found.is_empty() {
-        lines.push(format!("(nothing found for {})", reply.terms.join(", ")));
-    } else {
+    let mut lines = vec![found_list(reply)];
+    if !reply.found.is_empty() {
         lines.push(format!(
             "recapd expand {} '#N' shows an exchange as it was",
             reply.agent_id

@@ -17,6 +17,8 @@ mod journal;
 mod keeper;
 mod kill;
 mod llm;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod postgres;
 mod scale;
 mod store;

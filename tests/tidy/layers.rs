@@ -28,8 +28,8 @@ const IMPURE: &[&str] = &[
 /// No database, no network.
 const OUTSIDE: &[&str] = &["sqlx::", "reqwest::", "axum::", "hyper::"];
 
-/// `domain <- {formats, tokenizer} <- {store, llm} <- {keeper, worker, schedule, snapshot} <- assembly <- {http, cli} <-
-/// main`, and the surroundings. A new top-level module needs a row.
+/// `domain <- {formats, tokenizer} <- {store, llm} <- {keeper, worker, schedule, snapshot} <- assembly <- mcp <- {http,
+/// cli} <- main`, and the surroundings. A new top-level module needs a row.
 #[rustfmt::skip]
 const LAYERS: &[Layer] = &[
     Layer { module: "domain", may_use: &[], banned: IMPURE },
@@ -97,10 +97,15 @@ const LAYERS: &[Layer] = &[
         banned: OUTSIDE,
     },
     Layer {
+        module: "mcp",
+        may_use: &["domain", "tokenizer", "clock", "store", "llm", "snapshot", "history", "recall"],
+        banned: &["sqlx::"],
+    },
+    Layer {
         module: "http",
         may_use: &[
             "domain", "formats", "clock", "config", "telemetry", "store", "keeper", "snapshot", "history", "context",
-            "recall",
+            "recall", "mcp",
         ],
         banned: &["sqlx::", "reqwest::"],
     },
@@ -108,7 +113,7 @@ const LAYERS: &[Layer] = &[
         module: "cli",
         may_use: &[
             "domain", "formats", "tokenizer", "validator", "clock", "config", "telemetry", "lifecycle", "store", "llm",
-            "journal", "keeper", "snapshot", "history", "context", "recall", "selftest", "faults", "assembly", "http",
+            "journal", "keeper", "snapshot", "history", "context", "recall", "selftest", "faults", "assembly", "mcp", "http",
         ],
         banned: &["sqlx::", "axum::"],
     },

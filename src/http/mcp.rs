@@ -1,0 +1,47 @@
+//! `/mcp`: the Model Context Protocol over the daemon's own parts.
+
+use axum::Router;
+
+use super::SharedApp;
+
+/// `routes` with this one, if this daemon has it. It isn't in the `OpenAPI` document: the protocol describes itself.
+#[cfg(not(feature = "mcp"))]
+pub(super) fn mount(routes: Router<SharedApp>, _app: &SharedApp) -> Router<SharedApp> {
+    routes
+}
+
+/// `routes` with this one, if this daemon has it. It isn't in the `OpenAPI` document: the protocol describes itself.
+#[cfg(feature = "mcp")]
+pub(super) fn mount(routes: Router<SharedApp>, app: &SharedApp) -> Router<SharedApp> {
+    use std::sync::Arc;
+
+    use axum::{extract::Request, routing::any};
+
+    use crate::{
+        history::HistoryQuery,
+        mcp::{Endpoint, EndpointSettings, Local, Shared, Way},
+    };
+
+    let (parts, settings) = (&app.parts, &app.settings);
+    let source = Local {
+        store: Arc::clone(&parts.store),
+        snapshots: Arc::clone(&parts.snapshots),
+        clock: Arc::clone(&parts.clock),
+        history: HistoryQuery {
+            summary_tokens_max: settings.summary_tokens_max,
+            convergence: settings.configured.convergence,
+            ..HistoryQuery::default()
+        },
+        followed: Some(parts.stop.clone()),
+    };
+    let shared = Shared::new(Way::Fixed(Arc::new(source)), parts.stop.clone());
+    let named = EndpointSettings {
+        allowed_hosts: settings.allowed_hosts.clone(),
+    };
+    let endpoint = Arc::new(Endpoint::new(&shared, &named, &parts.stop));
+    let answer = move |request: Request| {
+        let endpoint = Arc::clone(&endpoint);
+        async move { endpoint.answer(request).await }
+    };
+    routes.route("/mcp", any(answer))
+}

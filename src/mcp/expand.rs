@@ -1,0 +1,175 @@
+//! Exchanges as they were, as many and as long as fit an answer.
+
+use serde::Serialize;
+
+use crate::{
+    domain::{agent::AgentId, text::head_tail, time::Timestamp},
+    recall::{self, ExpandReply},
+    store::Place,
+};
+
+/// A further exchange isn't begun with less room than this, in characters.
+const ROOM_MIN: usize = 1_000;
+
+/// What of some exchanges fits an answer.
+#[derive(Debug, Serialize)]
+pub(super) struct Shown {
+    pub(super) agent_id: AgentId,
+    pub(super) exchanges: Vec<ShownExchange>,
+    /// Exchanges for which there was no room.
+    pub(super) left_out: Vec<i64>,
+    /// Exchanges that don't exist.
+    pub(super) unknown: Vec<i64>,
+    #[serde(skip)]
+    room: usize,
+}
+
+/// What of an exchange fits.
+#[derive(Debug, Serialize)]
+pub(super) struct ShownExchange {
+    exchange: i64,
+    place: Place,
+    started_at: Timestamp,
+    ended_at: Timestamp,
+    tokens: i64,
+    text: String,
+    /// Set if messages follow that had no room: the number after which they do.
+    next_after: Option<i64>,
+}
+
+impl Shown {
+    /// An answer of at most `chars_max` characters, still empty.
+    pub(super) fn new(agent_id: AgentId, chars_max: usize) -> Self {
+        Self {
+            agent_id,
+            exchanges: Vec::new(),
+            left_out: Vec::new(),
+            unknown: Vec::new(),
+            room: chars_max,
+        }
+    }
+
+    /// Whether a further exchange has room.
+    pub(super) fn has_room(&self) -> bool {
+        self.exchanges.is_empty() || self.room >= ROOM_MIN
+    }
+
+    /// Adds as much of an exchange as fits.
+    pub(super) fn add(&mut self, reply: ExpandReply) {
+        let shown = fitted(reply, self.room);
+        self.room = self.room.saturating_sub(shown.text.chars().count());
+        self.exchanges.push(shown);
+    }
+
+    /// All of it as one text, with what to ask for next.
+    pub(super) fn text(&self) -> String {
+        let mut pieces: Vec<String> = Vec::new();
+        for shown in &self.exchanges {
+            pieces.push(shown.text.clone());
+            pieces.extend(shown.next_after.map(|after| {
+                format!(
+                    "(more follows: call expand with exchanges \"{}\" and after {after})\n",
+                    shown.exchange
+                )
+            }));
+        }
+        if !self.left_out.is_empty() {
+            pieces.push(format!(
+                "(no room for {}: ask for them next)\n",
+                numbers(&self.left_out)
+            ));
+        }
+        if !self.unknown.is_empty() {
+            pieces.push(format!("({} has no {})\n", self.agent_id, numbers(&self.unknown)));
+        }
+        pieces.join("\n")
+    }
+}
+
+/// `#3, #5`
+pub(super) fn numbers(numbers: &[i64]) -> String {
+    let numbers: Vec<String> = numbers.iter().map(|number| format!("#{number}")).collect();
+    numbers.join(", ")
+}
+
+/// The first messages of an exchange, as many as fit into `room` characters; one that is too long alone loses its middle.
+fn fitted(mut reply: ExpandReply, room: usize) -> ShownExchange {
+    let mut next_after = reply.next_after.take();
+    let text = loop {
+        let text = recall::expanded_text(&reply);
+        let chars = text.chars().count();
+        if chars <= room {
+            break text;
+        }
+        let count = reply.messages.len();
+        if count <= 1 {
+            break head_tail(&text, room / 3 * 2, room / 3);
+        }
+        // Each round shows less by a quarter or more, so that a long exchange costs few of them.
+        let kept = (count * room / chars).clamp(1, (count * 3 / 4).max(1));
+        reply.messages.truncate(kept);
+        next_after = reply.messages.last().map(|last| last.seq);
+    };
+    ShownExchange {
+        exchange: reply.exchange,
+        place: reply.place,
+        started_at: reply.started_at,
+        ended_at: reply.ended_at,
+        tokens: reply.tokens,
+        text,
+        next_after,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn reply(lengths: &[usize]) -> ExpandReply {
+        let messages: Vec<_> = lengths
+            .iter()
+            .zip(1..)
+            .map(|(length, seq)| {
+                json!({
+                    "seq": seq, "kind": "user", "said_at": "2026-11-20T08:40:00Z", "tokens": 1, "format": "native",
+                    "payload": { "kind": "user", "content": "ä".repeat(*length) },
+                })
+            })
+            .collect();
+        serde_json::from_value(json!({
+            "agent_id": "a", "exchange": 7, "source_agent_id": "a", "place": "covered", "state": "closed",
+            "started_at": "2026-11-20T08:40:00Z", "ended_at": "2026-11-20T08:40:00Z", "tokens": 9, "evicted_at": null,
+            "summary_version": null, "messages": messages, "next_after": null,
+        }))
+        .unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn an_answer_never_has_more_characters_than_it_may_and_says_where_to_go_on(
+            exchanges in prop::collection::vec(prop::collection::vec(1_usize..9_000, 1..12), 1..6),
+        ) {
+            let mut shown = Shown::new("a".parse().unwrap(), 10_000);
+            for lengths in &exchanges {
+                if shown.has_room() {
+                    shown.add(reply(lengths));
+                } else {
+                    shown.left_out.push(7);
+                }
+            }
+            // What is left out is told in a few words more.
+            prop_assert!(shown.text().chars().count() <= 10_000 + 150 * exchanges.len());
+            for (one, lengths) in shown.exchanges.iter().zip(&exchanges) {
+                let last = i64::try_from(lengths.len()).unwrap();
+                let last_shown = one.next_after.unwrap_or(last);
+                let marker = format!("\n[{last_shown}] ");
+                prop_assert!(one.text.contains(&marker), "{} of {last}", last_shown);
+                let following = format!("\n[{}] ", last_shown + 1);
+                prop_assert!(!one.text.contains(&following));
+            }
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! A source that is a daemon elsewhere, by its HTTP interface.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::{
+    Client, RequestBuilder, StatusCode, Url,
+    header::{ACCEPT, ETAG, IF_NONE_MATCH},
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{
+    WAIT_SECONDS,
+    source::{AgentsPage, Document, Source, SourceError},
+};
+use crate::{
+    domain::agent::AgentId,
+    llm::http::{HttpReply, HttpSettings, client, send_for},
+    recall::{ExpandQuery, ExpandReply, RecallReply},
+    store::Sample,
+};
+
+/// How long the daemon may take to answer.
+const TIMEOUT_MS: u64 = 10_000;
+/// How long connecting to it may take.
+const CONNECT_TIMEOUT_MS: u64 = 1_000;
+/// How long a daemon may take to say that it is there.
+const ALIVE_TIMEOUT_MS: u64 = 1_000;
+/// The longest answer that is read, in bytes: an exchange has up to 8 MB of payloads.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+
+const JSON: &str = "application/json";
+
+/// A daemon somewhere.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    base: Url,
+    client: Client,
+}
+
+impl Remote {
+    /// The daemon at `base`, such as `http://127.0.0.1:7411`.
+    ///
+    /// # Errors
+    /// [`SourceError::Refused`] if that is no address.
+    pub fn new(base: &str) -> Result<Self, SourceError> {
+        let refused = |error: String| {
+            SourceError::Refused(format!(
+                "`{base}` is no address of a daemon, such as http://127.0.0.1:7411: {error}"
+            ))
+        };
+        let url = Url::parse(base).map_err(|error| refused(error.to_string()))?;
+        if url.cannot_be_a_base() {
+            return Err(refused("it has no host".to_owned()));
+        }
+        let settings = HttpSettings {
+            timeout_ms: TIMEOUT_MS,
+            connect_timeout_ms: CONNECT_TIMEOUT_MS,
+            proxy_url: None,
+        };
+        Ok(Self {
+            base: url,
+            client: client(&settings).map_err(|error| refused(error.to_string()))?,
+        })
+    }
+
+    /// Whether a daemon is there.
+    pub async fn is_alive(&self) -> bool {
+        let asked = self
+            .client
+            .get(self.url(&["livez"], &[]))
+            .timeout(Duration::from_millis(ALIVE_TIMEOUT_MS));
+        let answer = asked.send().await;
+        answer.is_ok_and(|answer| answer.status() == StatusCode::OK)
+    }
+
+    fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Url {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(path);
+        }
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        url
+    }
+
+    fn of_agent(&self, agent: &AgentId, path: &[&str], query: &[(&str, &str)]) -> Url {
+        let path = [&["v1", "agents", agent.as_str()], path].concat();
+        self.url(&path, query)
+    }
+
+    async fn ask(&self, request: RequestBuilder, about: Asked<'_>) -> Result<HttpReply, SourceError> {
+        let reply = send_for(request, ANSWER_BYTES_MAX).await.map_err(|error| {
+            tracing::warn!(%error, base = %self.base, "mcp.daemon_unreachable");
+            SourceError::Unavailable(format!(
+                "the daemon at {} doesn't answer; is it running?",
+                self.base
+            ))
+        })?;
+        if reply.status.is_success() || reply.status == StatusCode::NOT_MODIFIED {
+            return Ok(reply);
+        }
+        Err(about.error(&reply))
+    }
+
+    async fn json<T: DeserializeOwned>(&self, url: Url, about: Asked<'_>) -> Result<T, SourceError> {
+        let reply = self.ask(self.client.get(url).header(ACCEPT, JSON), about).await?;
+        serde_json::from_slice(&reply.body).map_err(|error| {
+            tracing::error!(%error, base = %self.base, "mcp.answer_unreadable");
+            let cure = "has it the version of this recapd?";
+            SourceError::Unavailable(format!(
+                "the daemon at {} answers something else: {cure}",
+                self.base
+            ))
+        })
+    }
+}
+
+/// What a request was about, to tell what is unknown.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    agent: Option<&'a AgentId>,
+    exchange: i64,
+}
+
+impl<'a> Asked<'a> {
+    const ALL: Self = Self {
+        agent: None,
+        exchange: 0,
+    };
+
+    fn of(agent: &'a AgentId) -> Self {
+        Self {
+            agent: Some(agent),
+            exchange: 0,
+        }
+    }
+
+    fn error(self, reply: &HttpReply) -> SourceError {
+        let problem: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+        let member = |name: &str| problem.get(name).and_then(Value::as_str).unwrap_or_default();
+        match (self.agent.cloned(), member("code")) {
+            (Some(agent), "unknown_agent") => SourceError::UnknownAgent(agent),
+            (Some(agent), "unknown_exchange") => SourceError::UnknownExchange {
+                agent,
+                exchange: self.exchange,
+            },
+            _ if reply.status.is_client_error() => {
+                SourceError::Refused(format!("{}; {}", member("detail"), member("hint")))
+            }
+            _ => SourceError::Unavailable(format!(
+                "the daemon answers {}: {}",
+                reply.status,
+                member("detail")
+            )),
+        }
+    }
+}
+
+#[async_trait]
+impl Source for Remote {
+    async fn agents(&self, after: Option<&AgentId>, limit: i64) -> Result<AgentsPage, SourceError> {
+        let limit = limit.to_string();
+        let mut query = vec![("limit", limit.as_str())];
+        query.extend(after.map(|after| ("cursor", after.as_str())));
+        self.json(self.url(&["v1", "agents"], &query), Asked::ALL).await
+    }
+
+    async fn summary(&self, agent: &AgentId) -> Result<Document, SourceError> {
+        self.json(self.of_agent(agent, &["summary"], &[]), Asked::of(agent))
+            .await
+    }
+
+    async fn tag(&self, agent: &AgentId, known: Option<&str>) -> Result<Option<String>, SourceError> {
+        let wait = WAIT_SECONDS.to_string();
+        let url = self.of_agent(agent, &["summary"], &[("wait", &wait)]);
+        let patience = Duration::from_secs(WAIT_SECONDS) + Duration::from_millis(TIMEOUT_MS);
+        let mut request = self.client.get(url).timeout(patience);
+        if let Some(known) = known {
+            request = request.header(IF_NONE_MATCH, known);
+        }
+        match self.ask(request, Asked::of(agent)).await {
+            Err(SourceError::UnknownAgent(_)) => Ok(None),
+            Err(error) => Err(error),
+            Ok(reply) => {
+                let tag = reply.headers.get(ETAG).and_then(|tag| tag.to_str().ok());
+                Ok(tag.map(str::to_owned))
+            }
+        }
+    }
+
+    async fn history(&self, agent: &AgentId) -> Result<String, SourceError> {
+        let url = self.of_agent(agent, &["history"], &[]);
+        let request = self.client.get(url).header(ACCEPT, "text/plain");
+        let reply = self.ask(request, Asked::of(agent)).await?;
+        Ok(String::from_utf8_lossy(&reply.body).into_owned())
+    }
+
+    async fn window(&self, agent: &AgentId) -> Result<Value, SourceError> {
+        self.json(
+            self.of_agent(agent, &["history"], &[("archived", "0")]),
+            Asked::of(agent),
+        )
+        .await
+    }
+
+    async fn recall(&self, agent: &AgentId, words: &str, limit: i64) -> Result<RecallReply, SourceError> {
+        let limit = limit.to_string();
+        let url = self.of_agent(agent, &["recall"], &[("limit", &limit), ("q", words)]);
+        self.json(url, Asked::of(agent)).await
+    }
+
+    async fn expand(
+        &self,
+        agent: &AgentId,
+        exchange: i64,
+        query: ExpandQuery,
+    ) -> Result<ExpandReply, SourceError> {
+        let (number, after, limit) = (
+            exchange.to_string(),
+            query.after_seq.to_string(),
+            query.limit.to_string(),
+        );
+        let mut parameters = vec![("after", after.as_str()), ("limit", limit.as_str())];
+        parameters.extend(query.format.map(|format| ("format", format.name())));
+        let about = Asked {
+            agent: Some(agent),
+            exchange,
+        };
+        self.json(self.of_agent(agent, &["exchanges", &number], &parameters), about)
+            .await
+    }
+
+    async fn sample(&self) -> Result<Sample, SourceError> {
+        self.json(self.url(&["v1", "status"], &[]), Asked::ALL).await
+    }
+}

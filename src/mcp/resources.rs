@@ -1,0 +1,186 @@
+//! Resources: an agent's summary, history and window, by URI.
+
+use rmcp::{
+    ErrorData,
+    model::{
+        Annotations, CacheScope, CompletionInfo, ListResourceTemplatesResult, ListResourcesResult,
+        ReadResourceResult, Resource, ResourceContents, ResourceTemplate, Role,
+    },
+};
+
+use super::{
+    AGENTS_SHOWN, TTL_MS,
+    source::{Document, Source, SourceError},
+    uri::{self, Kind, Name},
+};
+use crate::domain::{agent::AgentId, time::Timestamp};
+
+/// How much it matters that a model sees a summary, from 0 to 1.
+const SUMMARY_PRIORITY: f32 = 0.9;
+/// Histories and windows hold what a model sees anyway, or can look up.
+const OTHER_PRIORITY: f32 = 0.3;
+
+/// A page of resources: the summaries of agents, in order of their ids. The other kinds are found by the templates.
+pub(super) async fn list(
+    source: &dyn Source,
+    cursor: Option<&str>,
+) -> Result<ListResourcesResult, ErrorData> {
+    let after: Option<AgentId> = match cursor {
+        Some(cursor) => Some(cursor.parse().map_err(|_| {
+            ErrorData::invalid_params("`cursor` can't be used: give a `nextCursor` as it came", None)
+        })?),
+        None => None,
+    };
+    let page = source
+        .agents(after.as_ref(), AGENTS_SHOWN)
+        .await
+        .map_err(failed)?;
+    let mut resources = Vec::new();
+    for line in page.agents {
+        match source.summary(&line.agent_id).await {
+            Ok(document) => resources.push(resource(&document)),
+            // It was deleted meanwhile.
+            Err(SourceError::UnknownAgent(_)) => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    let mut result = ListResourcesResult::with_all_items(resources)
+        .with_ttl_ms(TTL_MS)
+        .with_cache_scope(CacheScope::Private);
+    result.next_cursor = page.next_cursor.map(|next| next.as_str().to_owned());
+    Ok(result)
+}
+
+fn resource(document: &Document) -> Resource {
+    let agent = &document.agent_id;
+    let described = match document.version {
+        0 => "no summary yet: nothing has left the window, or it waits to be summarised".to_owned(),
+        version => format!(
+            "version {version}, {} tokens, covers through #{}",
+            document.tokens, document.covers_through
+        ),
+    };
+    Resource::new(
+        uri::of(agent.as_str(), Kind::Summary),
+        format!("{agent}/summary.md"),
+    )
+    .with_title(format!("Summary of {agent}"))
+    .with_description(described)
+    .with_mime_type(Kind::Summary.mime_type())
+    .with_size(u64::try_from(document.content.len()).unwrap_or(u64::MAX))
+    .with_annotations(annotations(SUMMARY_PRIORITY, document.updated_at))
+}
+
+fn annotations(priority: f32, updated_at: Option<Timestamp>) -> Annotations {
+    let mut annotations = Annotations::default()
+        .with_audience(vec![Role::Assistant])
+        .with_priority(priority);
+    annotations.last_modified = updated_at.map(|at| at.to_string());
+    annotations
+}
+
+/// The templates of all resources, the alias last.
+pub(super) fn templates() -> ListResourceTemplatesResult {
+    let template = |uri: String, kind: Kind, title: &str, description: &str| {
+        let priority = if kind == Kind::Summary {
+            SUMMARY_PRIORITY
+        } else {
+            OTHER_PRIORITY
+        };
+        ResourceTemplate::new(uri, kind.file())
+            .with_title(title)
+            .with_description(description)
+            .with_mime_type(kind.mime_type())
+            .with_annotations(annotations(priority, None))
+    };
+    let summary = "What left an agent's context window, at most 10,000 tokens";
+    ListResourceTemplatesResult::with_all_items(vec![
+        template(uri::template(Kind::Summary), Kind::Summary, "Summary", summary),
+        template(
+            uri::template(Kind::History),
+            Kind::History,
+            "History",
+            "An agent's newest exchanges, with the rule between what the model sees and what it doesn't",
+        ),
+        template(
+            uri::template(Kind::Window),
+            Kind::Window,
+            "Window",
+            "What an agent's model sees: budget, boundary and the exchanges in the window",
+        ),
+        template(uri::ALIAS.to_owned(), Kind::Summary, "Summary (alias)", summary),
+    ])
+    .with_ttl_ms(TTL_MS)
+    .with_cache_scope(CacheScope::Private)
+}
+
+/// Reads a resource.
+pub(super) async fn read(source: &dyn Source, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+    let name = named(uri)?;
+    let agent = &name.agent;
+    let text = match name.kind {
+        Kind::Summary => source.summary(agent).await.map(|document| document.content),
+        // It is drawn for columns of one width. Nothing in it begins a line with tildes.
+        Kind::History => source
+            .history(agent)
+            .await
+            .map(|drawn| format!("# History of {agent}\n\n~~~~text\n{}\n~~~~\n", drawn.trim_end())),
+        Kind::Window => source.window(agent).await.map(|view| format!("{view:#}")),
+    };
+    let text = text.map_err(failed)?;
+    let contents = ResourceContents::text(text, uri).with_mime_type(name.kind.mime_type());
+    Ok(ReadResourceResult::new(vec![contents])
+        .with_ttl_ms(TTL_MS)
+        .with_cache_scope(CacheScope::Private))
+}
+
+/// The resource of that URI.
+pub(super) fn named(uri: &str) -> Result<Name, ErrorData> {
+    Name::read(uri).ok_or_else(|| {
+        ErrorData::resource_not_found(
+            format!(
+                "`uri`: there is nothing at `{uri}`; resources are {}, {}, {} and {}",
+                uri::template(Kind::Summary),
+                uri::template(Kind::History),
+                uri::template(Kind::Window),
+                uri::ALIAS
+            ),
+            None,
+        )
+    })
+}
+
+/// Ids of agents that begin with `prefix`.
+pub(super) async fn complete(source: &dyn Source, prefix: &str) -> Result<CompletionInfo, ErrorData> {
+    let most = i64::try_from(CompletionInfo::MAX_VALUES).unwrap_or(i64::MAX);
+    let agent: Option<AgentId> = prefix.parse().ok();
+    if agent.is_none() && !prefix.is_empty() {
+        return Ok(CompletionInfo::default());
+    }
+    let mut ids = Vec::new();
+    if let Some(agent) = &agent {
+        match source.summary(agent).await {
+            Ok(_) => ids.push(agent.as_str().to_owned()),
+            Err(SourceError::UnknownAgent(_)) => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    let page = source.agents(agent.as_ref(), most).await.map_err(failed)?;
+    let further = page.agents.iter().map(|line| line.agent_id.as_str().to_owned());
+    ids.extend(further.take_while(|id| id.starts_with(prefix)));
+    let has_more = page.next_cursor.is_some() && ids.len() >= CompletionInfo::MAX_VALUES;
+    ids.truncate(CompletionInfo::MAX_VALUES);
+    Ok(CompletionInfo::with_pagination(ids, None, has_more).unwrap_or_default())
+}
+
+/// What a client is told of a failure.
+pub(super) fn failed(error: SourceError) -> ErrorData {
+    match error {
+        SourceError::UnknownAgent(_) | SourceError::UnknownExchange { .. } => ErrorData::resource_not_found(
+            format!("{error}; resources/list names those that are known"),
+            None,
+        ),
+        SourceError::Refused(text) => ErrorData::invalid_params(text, None),
+        SourceError::Unavailable(text) => ErrorData::internal_error(text, None),
+    }
+}

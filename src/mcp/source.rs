@@ -1,0 +1,119 @@
+//! Where answers come from: the parts of a daemon, a daemon elsewhere, or the database. The server asks one seam.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    domain::{agent::AgentId, time::Timestamp},
+    recall::{ExpandQuery, ExpandReply, RecallReply},
+    store::Sample,
+};
+
+/// What can be read of agents.
+#[async_trait]
+pub trait Source: Send + Sync {
+    /// Agents in order of their ids, after `after`, at most `limit`.
+    async fn agents(&self, after: Option<&AgentId>, limit: i64) -> Result<AgentsPage, SourceError>;
+
+    /// An agent's summary.
+    async fn summary(&self, agent: &AgentId) -> Result<Document, SourceError>;
+
+    /// The tag of an agent's summary, which changes whenever its text does; none for an unknown agent. A source that
+    /// can waits until it isn't `known` any more, for half a minute at most; the others answer at once.
+    async fn tag(&self, agent: &AgentId, known: Option<&str>) -> Result<Option<String>, SourceError>;
+
+    /// An agent's exchanges around the boundary, drawn as text.
+    async fn history(&self, agent: &AgentId) -> Result<String, SourceError>;
+
+    /// An agent's window: budget, boundary and the exchanges in it, as `GET /v1/agents/{id}/history?archived=0` has it.
+    async fn window(&self, agent: &AgentId) -> Result<Value, SourceError>;
+
+    /// Exchanges of an agent's archive in which `words` stand.
+    async fn recall(&self, agent: &AgentId, words: &str, limit: i64) -> Result<RecallReply, SourceError>;
+
+    /// One exchange as it was.
+    async fn expand(
+        &self,
+        agent: &AgentId,
+        exchange: i64,
+        query: ExpandQuery,
+    ) -> Result<ExpandReply, SourceError>;
+
+    /// All agents together, in figures.
+    async fn sample(&self) -> Result<Sample, SourceError>;
+}
+
+/// Why a source has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SourceError {
+    /// Ask for another agent.
+    #[error("agent `{0}` is unknown")]
+    UnknownAgent(AgentId),
+    /// Ask for another exchange.
+    #[error("agent `{agent}` has no exchange #{exchange}")]
+    UnknownExchange {
+        /// The agent, who exists.
+        agent: AgentId,
+        /// The number asked for.
+        exchange: i64,
+    },
+    /// What was asked for can't be; the text says what can.
+    #[error("{0}")]
+    Refused(String),
+    /// Ask again later.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// A page of agents.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AgentsPage {
+    /// The agents.
+    pub agents: Vec<AgentLine>,
+    /// Where the next page begins; none on the last one.
+    pub next_cursor: Option<AgentId>,
+}
+
+/// An agent in figures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AgentLine {
+    /// Its id.
+    pub agent_id: AgentId,
+    /// Exchanges so far.
+    pub exchanges: i64,
+    /// Exchanges that wait to be summarised.
+    pub pending_exchanges: i64,
+    /// What is in its window.
+    pub window_tokens: i64,
+    /// The version of its summary; 0 before the first.
+    pub version: i64,
+    /// When something was last written of it.
+    pub updated_at: Timestamp,
+}
+
+/// A summary. The members are those of `GET /v1/agents/{id}/summary` as JSON.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Document {
+    /// Whose.
+    pub agent_id: AgentId,
+    /// Markdown; empty while nothing has left the window.
+    pub content: String,
+    /// Its tokens.
+    pub tokens: i64,
+    /// Its version; 0 before the first.
+    pub version: i64,
+    /// When that was written.
+    pub updated_at: Option<Timestamp>,
+    /// The last exchange it covers.
+    pub covers_through: i64,
+    /// The first exchange in the window.
+    pub first_exchange: i64,
+    /// Exchanges that wait to be summarised.
+    pub pending_exchanges: i64,
+    /// Since when.
+    pub pending_since: Option<Timestamp>,
+    /// Set while the database is away: since when the copy is known to be right.
+    #[serde(default)]
+    pub stale_since: Option<Timestamp>,
+}

@@ -1,0 +1,276 @@
+//! Calling the tools.
+
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{
+    STATUS_AGENTS, SUMMARY_TOKENS, TEXT_CHARS_MAX,
+    arguments::{Arguments, Wrong},
+    expand::{Shown, numbers},
+    source::{Document, Source, SourceError},
+};
+use crate::{
+    domain::{agent::AgentId, summary::pending::with_pending},
+    recall::{self, ExpandQuery, MESSAGES_SHOWN},
+    tokenizer,
+};
+
+/// The least and the most tokens of a summary that can be asked for.
+pub(super) const SUMMARY_TOKENS_MIN: i64 = 100;
+pub(super) const SUMMARY_TOKENS_MAX: i64 = 25_000;
+/// Exchanges that a search answers with unless told otherwise, and at most.
+pub(super) const FOUND: i64 = 10;
+pub(super) const FOUND_MAX: i64 = 20;
+/// The most exchanges that are expanded at once.
+const EXPANDED_MAX: usize = 100;
+/// What an agent without a summary has.
+const NOTHING_YET: &str = "(no summary yet: nothing has left the window)";
+
+/// Why a call has no answer.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// There is no such tool.
+    UnknownTool,
+    /// The model is told, and may try again.
+    Told(String),
+}
+
+impl From<Wrong> for Refusal {
+    fn from(Wrong(text): Wrong) -> Self {
+        Self::Told(text)
+    }
+}
+
+impl From<SourceError> for Refusal {
+    fn from(error: SourceError) -> Self {
+        Self::Told(match &error {
+            SourceError::UnknownAgent(_) => {
+                format!("`agent`: {error}; call status without an agent to see which there are")
+            }
+            SourceError::UnknownExchange { .. } => {
+                format!(
+                    "`exchanges`: {error}; a summary names them behind a #, and recall finds them by words"
+                )
+            }
+            SourceError::Refused(_) | SourceError::Unavailable(_) => error.to_string(),
+        })
+    }
+}
+
+/// The agent that a prompt is about.
+pub(super) fn prompt_arguments(given: Option<JsonObject>) -> Result<AgentId, String> {
+    let arguments = Arguments::read(given, &["agent"]);
+    let agent = arguments.and_then(|arguments| arguments.agent());
+    agent.map_err(|Wrong(text)| text)
+}
+
+/// Calls a tool.
+pub(super) async fn call(
+    source: &dyn Source,
+    name: &str,
+    given: Option<JsonObject>,
+) -> Result<CallToolResult, Refusal> {
+    match name {
+        "summary_get" => summary(source, Arguments::read(given, &["agent", "max_tokens"])?).await,
+        "recall" => search(source, Arguments::read(given, &["agent", "query", "limit"])?).await,
+        "expand" => expand(source, Arguments::read(given, &["agent", "exchanges", "after"])?).await,
+        "status" => match Arguments::read(given, &["agent"])?.agent_if_any()? {
+            Some(agent) => status_of(source, &agent).await,
+            None => status(source).await,
+        },
+        _ => Err(Refusal::UnknownTool),
+    }
+}
+
+/// An answer as text for the model and as data for the host.
+fn answer(text: impl Into<String>, data: Value) -> CallToolResult {
+    let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
+    result.structured_content = Some(data);
+    result
+}
+
+fn data(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).unwrap_or_default()
+}
+
+async fn summary(source: &dyn Source, arguments: Arguments) -> Result<CallToolResult, Refusal> {
+    let agent = arguments.agent()?;
+    let range = SUMMARY_TOKENS_MIN..=SUMMARY_TOKENS_MAX;
+    let max_tokens = arguments.integer("max_tokens", range)?.unwrap_or(SUMMARY_TOKENS);
+    let whole = source.summary(&agent).await?;
+    let is_shortened = whole.tokens > max_tokens;
+    let shown = if is_shortened {
+        shortened(whole, max_tokens).await?
+    } else {
+        whole
+    };
+    let mut text = match shown.content.trim_end() {
+        "" if is_shortened => "(no room: ask with a larger max_tokens)".to_owned(),
+        "" => NOTHING_YET.to_owned(),
+        content => content.to_owned(),
+    };
+    if let Some(since) = shown.stale_since {
+        let since = since.to_string();
+        text.extend(["\n\n(the database is away: this is the copy of ", &since, ")"]);
+    }
+    if is_shortened {
+        text.push_str("\n\n(shortened: ask with a larger max_tokens for the rest)");
+    }
+    let mut data = data(&shown);
+    data["shortened"] = is_shortened.into();
+    Ok(answer(text, data))
+}
+
+/// As much of a summary as may be shown, counted on another thread: it takes some milliseconds.
+async fn shortened(whole: Document, tokens_max: i64) -> Result<Document, Refusal> {
+    let cut = tokio::task::spawn_blocking(move || {
+        let counter = tokenizer::ceiling_counter();
+        let (content, tokens) = with_pending(&whole.content, &[], tokens_max, counter.as_ref());
+        Document {
+            content,
+            tokens,
+            ..whole
+        }
+    });
+    cut.await.map_err(|error| {
+        tracing::error!(%error, "mcp.excerpt_panicked");
+        Refusal::Told("recapd failed; its log says why".to_owned())
+    })
+}
+
+async fn search(source: &dyn Source, arguments: Arguments) -> Result<CallToolResult, Refusal> {
+    let agent = arguments.agent()?;
+    let cure = "give the words to look for, and phrases in quotation marks";
+    let words = arguments
+        .text("query")?
+        .ok_or_else(|| Wrong::new("query", "is missing", cure))?;
+    let limit = arguments.integer("limit", 1..=FOUND_MAX)?.unwrap_or(FOUND);
+    let found = source.recall(&agent, words, limit).await;
+    let mut reply = found.map_err(|error| match error {
+        SourceError::Refused(text) => Refusal::Told(format!("`query`: {text}")),
+        error => error.into(),
+    })?;
+    while data(&reply).to_string().chars().count() > TEXT_CHARS_MAX && reply.found.pop().is_some() {
+        reply.has_more = true;
+    }
+    let mut text = recall::found_list(&reply);
+    if !reply.found.is_empty() {
+        text.push_str("\nexpand shows an exchange as it was");
+    }
+    if reply.has_more {
+        text.push_str("\n(more was found: give more words, or a larger limit)");
+    }
+    Ok(answer(text, data(&reply)))
+}
+
+async fn expand(source: &dyn Source, arguments: Arguments) -> Result<CallToolResult, Refusal> {
+    let agent = arguments.agent()?;
+    let wanted = arguments.exchanges("exchanges", EXPANDED_MAX)?;
+    let after_seq = arguments.integer("after", 0..=i64::MAX)?.unwrap_or(0);
+    let query = ExpandQuery {
+        after_seq,
+        limit: MESSAGES_SHOWN,
+        format: None,
+    };
+    let mut shown = Shown::new(agent.clone(), TEXT_CHARS_MAX);
+    for &exchange in &wanted {
+        if !shown.has_room() {
+            shown.left_out.push(exchange);
+            continue;
+        }
+        match source.expand(&agent, exchange, query).await {
+            Ok(reply) => shown.add(reply),
+            Err(SourceError::UnknownExchange { .. }) => shown.unknown.push(exchange),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if shown.exchanges.is_empty() {
+        return Err(Refusal::Told(format!(
+            "`exchanges`: agent `{agent}` has no {}; a summary names them behind a #, and recall finds them by words",
+            numbers(&wanted)
+        )));
+    }
+    Ok(answer(shown.text(), data(&shown)))
+}
+
+async fn status_of(source: &dyn Source, agent: &AgentId) -> Result<CallToolResult, Refusal> {
+    let document = source.summary(agent).await?;
+    let view = source.window(agent).await?;
+    let (tokens, budget) = (&view["window"]["tokens"], &view["budget_tokens"]);
+    let updated_at = document.updated_at;
+    let text = format!(
+        "window: {tokens} of {budget} tokens, {} exchanges from #{} on\nsummary: {}\npending: {} exchanges{}",
+        view["window_total"],
+        document.first_exchange,
+        updated_at.map_or_else(
+            || NOTHING_YET.to_owned(),
+            |at| format!(
+                "version {} of {at}, {} tokens, covers through #{}",
+                document.version, document.tokens, document.covers_through
+            )
+        ),
+        document.pending_exchanges,
+        document
+            .pending_since
+            .map_or_else(String::new, |since| format!(" since {since}")),
+    );
+    let data = json!({
+        "agent_id": agent,
+        "summary": {
+            "version": document.version,
+            "tokens": document.tokens,
+            "updated_at": updated_at,
+            "covers_through": document.covers_through,
+            "stale_since": document.stale_since,
+        },
+        "window": {
+            "tokens": tokens,
+            "budget_tokens": budget,
+            "exchanges": view["window_total"],
+            "first_exchange": document.first_exchange,
+        },
+        "archived_exchanges": view["archived_total"],
+        "pending_exchanges": document.pending_exchanges,
+        "pending_since": document.pending_since,
+    });
+    Ok(answer(text, data))
+}
+
+async fn status(source: &dyn Source) -> Result<CallToolResult, Refusal> {
+    let page = source.agents(None, STATUS_AGENTS).await?;
+    let sample = source.sample().await?;
+    let mut lines: Vec<String> = page
+        .agents
+        .iter()
+        .map(|agent| {
+            format!(
+                "{}: {} exchanges, window of {} tokens, summary version {}, {} pending",
+                agent.agent_id, agent.exchanges, agent.window_tokens, agent.version, agent.pending_exchanges
+            )
+        })
+        .collect();
+    if lines.is_empty() {
+        lines.push("(no agents yet: one is made by its first message)".to_owned());
+    }
+    if page.next_cursor.is_some() {
+        lines.push("(there are more agents than these)".to_owned());
+    }
+    lines.push(format!(
+        "queue: {} ready, {} running, {} parked; last 24 hours: {} updates, {} failed attempts",
+        sample.ready, sample.running, sample.parked, sample.completed, sample.failed
+    ));
+    let data = json!({
+        "agents": page.agents,
+        "has_more_agents": page.next_cursor.is_some(),
+        "queue": {
+            "ready": sample.ready,
+            "scheduled": sample.scheduled,
+            "running": sample.running,
+            "parked": sample.parked,
+        },
+        "updates": { "hours": 24, "completed": sample.completed, "failed": sample.failed },
+        "pending_since": sample.oldest_pending_at,
+    });
+    Ok(answer(lines.join("\n"), data))
+}

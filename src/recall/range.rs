@@ -1,0 +1,61 @@
+//! Exchanges as a line of a summary names them.
+
+/// Exchanges of one range, at most.
+pub const RANGE_MAX: i64 = 100;
+
+/// Numbers of exchanges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    first: i64,
+    last: i64,
+}
+
+impl Range {
+    /// `38`, `#38`, `12-14`, `#12–#14`.
+    ///
+    /// # Errors
+    /// With what would be right, if `text` names nothing or more than [`RANGE_MAX`] exchanges.
+    pub fn read(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` names no exchange: give 38, '#38', or '#12–#14'");
+        let number = |text: &str| {
+            text.trim()
+                .trim_start_matches('#')
+                .parse::<i64>()
+                .ok()
+                .filter(|n| *n >= 0)
+        };
+        let (first, last) = text.split_once(['-', '–']).unwrap_or((text, text));
+        let (first, last) = (number(first).ok_or_else(wrong)?, number(last).ok_or_else(wrong)?);
+        if last < first || last - first >= RANGE_MAX {
+            return Err(format!(
+                "`{text}` must ascend and name at most {RANGE_MAX} exchanges"
+            ));
+        }
+        Ok(Self { first, last })
+    }
+
+    /// The numbers, ascending.
+    pub fn numbers(self) -> impl Iterator<Item = i64> {
+        self.first..=self.last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exchanges_are_named_as_summaries_name_them() {
+        for (text, first, last) in [
+            ("38", 38, 38),
+            ("#38", 38, 38),
+            ("12-14", 12, 14),
+            ("#12–#14", 12, 14),
+        ] {
+            assert_eq!(Range::read(text), Ok(Range { first, last }));
+        }
+        for text in ["", "#", "x", "14-12", "1-101", "-3", "1-2-3"] {
+            assert!(Range::read(text).is_err(), "{text}");
+        }
+    }
+}

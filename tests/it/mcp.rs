@@ -1,0 +1,152 @@
+//! The Model Context Protocol, from outside, in both eras: over HTTP against the real server, over standard input and
+//! output against the real binary.
+
+mod earlier;
+mod http;
+mod later;
+mod stdio;
+
+use std::time::Duration;
+
+use reqwest::{Method, RequestBuilder, Response};
+use serde_json::{Value, json};
+
+use crate::support::server::{Reply, Server};
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+const EARLIER: &str = "2025-06-18";
+const LATER: &str = "2026-07-28";
+const SUMMARY: &str = "recapd://agents/coder/summary.md";
+
+/// A server with a small window.
+async fn small() -> Server {
+    Server::start(|config| {
+        config.window.budget_tokens = 200;
+        config.window.low_water = 0.5;
+    })
+    .await
+}
+
+/// The server, with exchanges of which some are summarised.
+async fn summarised() -> Server {
+    let server = small().await;
+    server.converse("coder", 1..=8).await;
+    server.summarise().await;
+    server
+}
+
+fn message(method: &str, params: Value) -> Value {
+    let mut message = json!({ "jsonrpc": "2.0", "id": 1, "method": method });
+    if !params.is_null() {
+        message["params"] = params;
+    }
+    message
+}
+
+fn posted(server: &Server, message: &Value) -> RequestBuilder {
+    server
+        .request(Method::POST, "/mcp")
+        .header("content-type", "application/json")
+        .header("accept", "application/json, text/event-stream")
+        .body(message.to_string())
+}
+
+/// A request of the later era, which stands alone.
+fn later(server: &Server, method: &str, mut params: Value) -> RequestBuilder {
+    params["_meta"] = meta(LATER);
+    let name = ["name", "uri"]
+        .into_iter()
+        .find_map(|key| params[key].as_str().map(str::to_owned));
+    let request = posted(server, &message(method, params))
+        .header("mcp-protocol-version", LATER)
+        .header("mcp-method", method);
+    match name {
+        Some(name) => request.header("mcp-name", name),
+        None => request,
+    }
+}
+
+/// What each request of the later era says of its client.
+fn meta(version: &str) -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": version,
+        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+    })
+}
+
+async fn ask(server: &Server, method: &str, params: Value) -> Value {
+    let answer = answered(&Reply::of(later(server, method, params)).await);
+    assert_eq!(answer["error"], Value::Null, "{answer}");
+    answer["result"].clone()
+}
+
+async fn call(server: &Server, tool: &str, arguments: Value) -> Value {
+    ask(
+        server,
+        "tools/call",
+        json!({ "name": tool, "arguments": arguments }),
+    )
+    .await
+}
+
+/// The text of a tool's answer.
+fn text(result: &Value) -> &str {
+    result["content"][0]["text"].as_str().unwrap()
+}
+
+/// The message in an answer, which is JSON or a stream of events.
+fn answered(reply: &Reply) -> Value {
+    if reply.header("content-type").starts_with("text/event-stream") {
+        let events = reply.body.lines().filter_map(|line| line.strip_prefix("data:"));
+        let mut messages = events.filter_map(|data| serde_json::from_str(data.trim()).ok());
+        return messages.next_back().unwrap();
+    }
+    reply.json()
+}
+
+/// A stream of events that stays open.
+struct Events {
+    response: Response,
+    read: String,
+}
+
+impl Events {
+    async fn open(request: RequestBuilder) -> Self {
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        Self {
+            response,
+            read: String::new(),
+        }
+    }
+
+    /// The next message.
+    async fn next(&mut self) -> Value {
+        let reading = async {
+            loop {
+                if let Some((event, rest)) = self.read.split_once("\n\n") {
+                    let data = event.lines().find_map(|line| line.strip_prefix("data:"));
+                    let message = data.and_then(|data| serde_json::from_str(data.trim()).ok());
+                    let rest = rest.to_owned();
+                    self.read = rest;
+                    if let Some(message) = message {
+                        return message;
+                    }
+                    continue;
+                }
+                let chunk = self
+                    .response
+                    .chunk()
+                    .await
+                    .unwrap()
+                    .expect("the stream stays open");
+                self.read.push_str(std::str::from_utf8(&chunk).unwrap());
+            }
+        };
+        tokio::time::timeout(PATIENCE, reading)
+            .await
+            .expect("it comes soon")
+    }
+}

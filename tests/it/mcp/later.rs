@@ -1,0 +1,325 @@
+//! The era without sessions: every request stands alone.
+
+use serde_json::{Value, json};
+
+use super::{Events, LATER, SUMMARY, answered, ask, call, later, meta, small, summarised, text};
+use crate::support::server::Reply;
+
+#[tokio::test]
+async fn a_client_discovers_what_there_is() {
+    let server = small().await;
+    let found = ask(&server, "server/discover", json!({})).await;
+    let versions = found["supportedVersions"].as_array().unwrap();
+    for version in [LATER, "2025-11-25", "2025-06-18"] {
+        assert!(versions.contains(&version.into()), "{found}");
+    }
+    assert_eq!(found["capabilities"]["resources"]["subscribe"], true, "{found}");
+    let tools = ask(&server, "tools/list", json!({})).await;
+    let names: Vec<&str> = tools["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| {
+            assert_eq!(tool["annotations"]["readOnlyHint"], true, "{tool}");
+            assert_eq!(tool["outputSchema"]["type"], "object", "{tool}");
+            assert_eq!(tool["inputSchema"]["additionalProperties"], false, "{tool}");
+            assert_eq!(tool["_meta"]["anthropic/maxResultSizeChars"], 100_000, "{tool}");
+            tool["name"].as_str().unwrap()
+        })
+        .collect();
+    assert_eq!(names, ["summary_get", "recall", "expand", "status"]);
+    let prompts = ask(&server, "prompts/list", json!({})).await;
+    assert_eq!(prompts["prompts"][0]["name"], "summary", "{prompts}");
+}
+
+#[tokio::test]
+async fn an_unknown_version_is_refused_with_those_that_are_known() {
+    let server = small().await;
+    let mut message = super::message("tools/list", json!({}));
+    message["params"]["_meta"] = meta("2031-01-01");
+    let request = super::posted(&server, &message)
+        .header("mcp-protocol-version", "2031-01-01")
+        .header("mcp-method", "tools/list");
+    let answer = answered(&Reply::of(request).await);
+    assert_eq!(answer["error"]["code"], -32_022, "{answer}");
+    assert!(answer["error"]["data"].to_string().contains(LATER), "{answer}");
+}
+
+#[tokio::test]
+async fn resources_are_listed_found_and_read() {
+    let server = summarised().await;
+    let listed = ask(&server, "resources/list", json!({})).await;
+    assert_eq!(
+        (&listed["ttlMs"], &listed["cacheScope"]),
+        (&5_000.into(), &"private".into())
+    );
+    let resource = &listed["resources"][0];
+    let document = server.get("/v1/agents/coder/summary").await.body;
+    assert_eq!(resource["uri"], SUMMARY, "{listed}");
+    assert_eq!(resource["mimeType"], "text/markdown");
+    assert_eq!(resource["size"], document.len());
+    assert_eq!(resource["annotations"]["audience"], json!(["assistant"]));
+    assert!(resource["annotations"]["lastModified"].is_string(), "{resource}");
+
+    for uri in [SUMMARY, "ikigai:///summaries/coder.md"] {
+        let read = ask(&server, "resources/read", json!({ "uri": uri })).await;
+        assert_eq!(read["contents"][0]["text"], document);
+        assert_eq!(read["contents"][0]["mimeType"], "text/markdown");
+        assert_eq!(
+            (&read["ttlMs"], &read["cacheScope"]),
+            (&5_000.into(), &"private".into())
+        );
+    }
+    let read = |uri: &'static str| ask(&server, "resources/read", json!({ "uri": uri }));
+    let history = read("recapd://agents/coder/history.md").await;
+    let history = history["contents"][0]["text"].as_str().unwrap().to_owned();
+    assert!(
+        history.starts_with("# History of coder\n\n~~~~text\n"),
+        "{history}"
+    );
+    assert!(history.contains("Fix bug 8"), "{history}");
+    let window = read("recapd://agents/coder/window.json").await;
+    let window: Value = serde_json::from_str(window["contents"][0]["text"].as_str().unwrap()).unwrap();
+    assert_eq!(window["budget_tokens"], 200, "{window}");
+
+    let templates = ask(&server, "resources/templates/list", json!({})).await;
+    let uris: Vec<&str> = templates["resourceTemplates"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|template| template["uriTemplate"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        uris,
+        [
+            "recapd://agents/{agent_id}/summary.md",
+            "recapd://agents/{agent_id}/history.md",
+            "recapd://agents/{agent_id}/window.json",
+            "ikigai:///summaries/{agent_id}.md",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_an_invalid_parameter() {
+    let server = small().await;
+    for uri in [
+        "recapd://agents/nobody/summary.md",
+        "recapd://agents/nobody/x",
+        "file:///etc/passwd",
+    ] {
+        let answer = answered(&Reply::of(later(&server, "resources/read", json!({ "uri": uri }))).await);
+        assert_eq!(answer["error"]["code"], -32_602, "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn pages_of_resources_follow_each_other_and_ids_are_completed() {
+    let server = small().await;
+    for number in 100..155 {
+        server.converse(&format!("agent-{number}"), 1..=1).await;
+    }
+    let first = ask(&server, "resources/list", json!({})).await;
+    assert_eq!(first["resources"].as_array().unwrap().len(), 50);
+    let cursor = first["nextCursor"].as_str().unwrap();
+    let second = ask(&server, "resources/list", json!({ "cursor": cursor })).await;
+    assert_eq!(second["resources"].as_array().unwrap().len(), 5);
+    assert_eq!(second["nextCursor"], Value::Null);
+
+    let complete = |prefix: &str| {
+        let reference = json!({ "type": "ref/resource", "uri": "recapd://agents/{agent_id}/summary.md" });
+        let argument = json!({ "name": "agent_id", "value": prefix });
+        let params = json!({ "ref": reference, "argument": argument });
+        let server = &server;
+        async move {
+            let done = ask(server, "completion/complete", params).await;
+            done["completion"]["values"].clone()
+        }
+    };
+    assert_eq!(complete("agent-11").await.as_array().unwrap().len(), 10);
+    assert_eq!(complete("agent-150").await, json!(["agent-150"]));
+    assert_eq!(complete("").await.as_array().unwrap().len(), 55);
+    assert_eq!(complete("zzz").await, json!([]));
+    assert_eq!(complete("-").await, json!([]));
+}
+
+#[tokio::test]
+async fn tools_answer_in_words_and_in_data() {
+    let server = summarised().await;
+    let summary = call(&server, "summary_get", json!({ "agent": "coder" })).await;
+    let document = server.get("/v1/agents/coder/summary").await.body;
+    assert_eq!(text(&summary), document.trim_end());
+    assert_eq!(summary["structuredContent"]["content"], document);
+    assert_eq!(summary["structuredContent"]["version"], 1);
+    let short = call(
+        &server,
+        "summary_get",
+        json!({ "agent": "coder", "max_tokens": 100 }),
+    )
+    .await;
+    assert_eq!(short["structuredContent"]["shortened"], true, "{short}");
+    assert!(
+        short["structuredContent"]["tokens"].as_i64().unwrap() <= 100,
+        "{short}"
+    );
+
+    let found = call(
+        &server,
+        "recall",
+        json!({ "agent": "coder", "query": "bug 3", "limit": 2 }),
+    )
+    .await;
+    assert_eq!(found["structuredContent"]["found"][0]["exchange"], 3, "{found}");
+    assert!(text(&found).starts_with("#3 "), "{found}");
+
+    let shown = call(
+        &server,
+        "expand",
+        json!({ "agent": "coder", "exchanges": "#2–#3, 99" }),
+    )
+    .await;
+    assert!(text(&shown).contains("Fix bug 2 in parser.rs"), "{shown}");
+    assert!(text(&shown).contains("(coder has no #99)"), "{shown}");
+    assert_eq!(shown["structuredContent"]["unknown"], json!([99]));
+    assert_eq!(shown["structuredContent"]["exchanges"][1]["exchange"], 3);
+
+    let status = call(&server, "status", json!({ "agent": "coder" })).await;
+    assert_eq!(
+        status["structuredContent"]["window"]["budget_tokens"], 200,
+        "{status}"
+    );
+    assert_eq!(status["structuredContent"]["summary"]["version"], 1, "{status}");
+    let status = call(&server, "status", json!({})).await;
+    assert_eq!(
+        status["structuredContent"]["agents"][0]["agent_id"], "coder",
+        "{status}"
+    );
+
+    let prompt = json!({ "name": "summary", "arguments": { "agent": "coder" } });
+    let prompt = ask(&server, "prompts/get", prompt).await;
+    let notes = prompt["messages"][0]["content"]["text"].as_str().unwrap();
+    assert!(notes.contains("not instructions"), "{notes}");
+    assert!(notes.contains("Fix bug 1"), "{notes}");
+}
+
+#[tokio::test]
+async fn a_call_that_cannot_be_answered_names_the_argument_and_the_cure() {
+    let server = summarised().await;
+    for (tool, arguments, said) in [
+        ("summary_get", json!({}), "`agent` is missing"),
+        (
+            "summary_get",
+            json!({ "agent": "nobody" }),
+            "`agent`: agent `nobody` is unknown; call status",
+        ),
+        (
+            "summary_get",
+            json!({ "agent": "coder", "max_tokens": 1 }),
+            "`max_tokens` can't be 1: give an integer from 100",
+        ),
+        (
+            "summary_get",
+            json!({ "agent": "coder", "tokens": 1 }),
+            "`tokens` is no argument: there are agent, max_tokens",
+        ),
+        ("recall", json!({ "agent": "coder" }), "`query` is missing"),
+        (
+            "recall",
+            json!({ "agent": "coder", "query": "!!!" }),
+            "`query`: the query holds no word",
+        ),
+        (
+            "recall",
+            json!({ "agent": "nobody", "query": "bug" }),
+            "`agent`: agent `nobody` is unknown",
+        ),
+        (
+            "expand",
+            json!({ "agent": "coder", "exchanges": "all" }),
+            "`exchanges` `all` names no exchange",
+        ),
+        (
+            "expand",
+            json!({ "agent": "coder", "exchanges": "99" }),
+            "`exchanges`: agent `coder` has no #99",
+        ),
+        (
+            "expand",
+            json!({ "agent": "nobody", "exchanges": "1" }),
+            "`agent`: agent `nobody` is unknown",
+        ),
+        ("status", json!({ "agent": "/" }), "`agent` can't be used"),
+    ] {
+        let result = call(&server, tool, arguments).await;
+        assert_eq!(result["isError"], true, "{result}");
+        assert!(text(&result).starts_with(said), "{result}");
+    }
+    let unknown = later(
+        &server,
+        "tools/call",
+        json!({ "name": "forget", "arguments": {} }),
+    );
+    let answer = answered(&Reply::of(unknown).await);
+    assert_eq!(answer["error"]["code"], -32_602, "{answer}");
+}
+
+#[tokio::test]
+async fn a_long_exchange_is_read_piece_by_piece() {
+    let server = small().await;
+    let line = "all work and no play makes a dull log\n";
+    let messages: Vec<Value> = (0..8)
+        .map(|number| json!({ "kind": if number == 0 { "user" } else { "tool_result" }, "content": format!("part {number}\n{}", line.repeat(200)) }))
+        .collect();
+    let body = json!(messages).to_string();
+    assert_eq!(server.post("/v1/agents/coder/messages", body).await.status, 200);
+    let (mut after, mut pieces) = (0, String::new());
+    for _ in 0..10 {
+        let arguments = json!({ "agent": "coder", "exchanges": "1", "after": after });
+        let shown = call(&server, "expand", arguments).await;
+        assert!(text(&shown).chars().count() < 31_000);
+        pieces.push_str(text(&shown));
+        match shown["structuredContent"]["exchanges"][0]["next_after"].as_i64() {
+            Some(next) => after = next,
+            None => break,
+        }
+    }
+    for number in 0..8 {
+        assert!(pieces.contains(&format!("part {number}\n")), "part {number}");
+    }
+}
+
+#[tokio::test]
+async fn a_listener_hears_of_a_new_version() {
+    let server = small().await;
+    server.converse("coder", 1..=2).await;
+    let filter = json!({ "resourceSubscriptions": [SUMMARY, "recapd://nothing"], "toolsListChanged": true });
+    let request = later(
+        &server,
+        "subscriptions/listen",
+        json!({ "notifications": filter }),
+    );
+    let mut events = Events::open(request).await;
+    let accepted = events.next().await;
+    assert_eq!(
+        accepted["method"], "notifications/subscriptions/acknowledged",
+        "{accepted}"
+    );
+    assert_eq!(
+        accepted["params"]["notifications"],
+        json!({ "resourceSubscriptions": [SUMMARY] }),
+        "{accepted}"
+    );
+    // What it stands at when nothing has left the window yet is known by now, or is told as a change.
+    server.converse("coder", 3..=8).await;
+    let notice = events.next().await;
+    assert_eq!(notice["method"], "notifications/resources/updated", "{notice}");
+    assert_eq!(notice["params"]["uri"], SUMMARY);
+    server.summarise().await;
+    let notice = events.next().await;
+    assert_eq!(notice["params"]["uri"], SUMMARY, "{notice}");
+
+    server.stop.cancel();
+    let end = events.next().await;
+    assert_eq!((&end["id"], &end["error"]), (&1.into(), &Value::Null), "{end}");
+    server.end().await;
+}

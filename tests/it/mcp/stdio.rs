@@ -1,0 +1,263 @@
+//! `recapd mcp`: the binary, line by line.
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    path::Path,
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::mpsc::{Receiver, channel},
+    thread,
+};
+
+use recapd::mcp::MESSAGE_BYTES_MAX;
+use serde_json::{Value, json};
+
+use super::{EARLIER, LATER, PATIENCE, SUMMARY, message, meta, small, text};
+
+/// A host that started it.
+struct Host {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<Value>,
+}
+
+impl Host {
+    fn start(arguments: &[&str], folder: &Path) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_recapd"))
+            .arg("mcp")
+            .args(arguments)
+            .current_dir(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            for line in output.lines() {
+                // Whatever isn't a message is no business of this stream.
+                sender.send(serde_json::from_str(&line.unwrap()).unwrap()).ok();
+            }
+        });
+        Self {
+            input: child.stdin.take(),
+            child,
+            lines,
+        }
+    }
+
+    fn send(&mut self, message: &Value) {
+        let input = self.input.as_mut().unwrap();
+        writeln!(input, "{message}").unwrap();
+    }
+
+    fn next(&self) -> Value {
+        self.lines.recv_timeout(PATIENCE).unwrap()
+    }
+
+    fn ask(&mut self, method: &str, params: Value) -> Value {
+        self.send(&message(method, params));
+        self.next()
+    }
+
+    /// Greets in the manner of the earlier era.
+    fn initialize(&mut self) {
+        let params = json!({
+            "protocolVersion": EARLIER,
+            "capabilities": {},
+            "clientInfo": { "name": "test", "version": "1" },
+        });
+        let answer = self.ask("initialize", params);
+        assert_eq!(answer["result"]["protocolVersion"], EARLIER, "{answer}");
+        self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    }
+
+    /// Asks in the manner of the later one.
+    fn ask_alone(&mut self, method: &str, mut params: Value) -> Value {
+        params["_meta"] = meta(LATER);
+        self.ask(method, params)
+    }
+
+    fn call(&mut self, tool: &str, arguments: &Value) -> Value {
+        self.ask("tools/call", json!({ "name": tool, "arguments": arguments }))["result"].clone()
+    }
+
+    /// It ends when its host goes away.
+    fn end(mut self) {
+        drop(self.input.take());
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+    }
+}
+
+/// A database with one agent, `chat`, of whom something is summarised.
+fn database(folder: &Path) -> String {
+    let lines: Vec<String> = (0..30)
+        .map(|number| {
+            let at = format!("2026-03-02T08:{number:02}:00Z");
+            let asked = json!({ "kind": "user", "content": format!("Fix bug {number}\n{}", "please ".repeat(30)), "created_at": at });
+            let answered = json!({ "kind": "assistant", "content": format!("Fixed bug {number}."), "created_at": at });
+            format!("{asked}\n{answered}\n")
+        })
+        .collect();
+    std::fs::write(folder.join("chat.jsonl"), lines.concat()).unwrap();
+    let replay = Command::new(env!("CARGO_BIN_EXE_recapd"))
+        .args([
+            "replay",
+            "chat.jsonl",
+            "--db",
+            "chat.db",
+            "--set",
+            "window.budget_tokens=300",
+        ])
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    assert!(
+        replay.status.success(),
+        "{}",
+        String::from_utf8_lossy(&replay.stderr)
+    );
+    "chat.db".to_owned()
+}
+
+#[test]
+fn a_host_reads_a_database_in_the_manner_of_the_earlier_era() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut host = Host::start(&["--db", &database(folder.path())], folder.path());
+    host.initialize();
+    let listed = host.ask("resources/list", Value::Null);
+    let uri = &listed["result"]["resources"][0]["uri"];
+    assert_eq!(uri, "recapd://agents/chat/summary.md", "{listed}");
+    let read = host.ask("resources/read", json!({ "uri": uri }));
+    let document = read["result"]["contents"][0]["text"].as_str().unwrap().to_owned();
+    assert!(document.contains("Fix bug 1"), "{read}");
+    assert_eq!(
+        text(&host.call("summary_get", &json!({ "agent": "chat" }))),
+        document.trim_end()
+    );
+    let found = host.call("recall", &json!({ "agent": "chat", "query": "bug 7" }));
+    assert!(text(&found).contains("Fix bug 7"), "{found}");
+    let shown = host.call("expand", &json!({ "agent": "chat", "exchanges": "8" }));
+    assert!(text(&shown).contains("Fixed bug 7."), "{shown}");
+    let wrong = host.call("expand", &json!({ "agent": "nobody", "exchanges": "8" }));
+    assert_eq!(wrong["isError"], true, "{wrong}");
+    let status = host.call("status", &json!({}));
+    assert_eq!(
+        status["structuredContent"]["agents"][0]["agent_id"], "chat",
+        "{status}"
+    );
+    host.end();
+}
+
+#[test]
+fn an_oversized_line_is_dropped_and_the_next_one_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut host = Host::start(&["--db", &database(folder.path())], folder.path());
+    host.initialize();
+    host.send(&json!({ "jsonrpc": "2.0", "id": 7, "method": "x".repeat(MESSAGE_BYTES_MAX) }));
+    host.send(&json!({ "jsonrpc": "2.0", "id": 8, "method": "tools/list" }));
+    let mut answer = host.next();
+    if answer["id"] != 8 {
+        assert_ne!(answer["error"], Value::Null, "{answer}");
+        answer = host.next();
+    }
+    assert_eq!(answer["result"]["tools"].as_array().unwrap().len(), 4, "{answer}");
+    host.end();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_asks_a_daemon_in_the_manner_of_the_later_era_and_hears_of_a_new_version() {
+    let server = small().await;
+    server.converse("coder", 1..=2).await;
+    let folder = tempfile::tempdir().unwrap();
+    let address = format!("http://{}", server.address);
+    let mut host = Host::start(&["--server", &address], folder.path());
+    let found = host.ask_alone("server/discover", json!({}));
+    assert_eq!(
+        found["result"]["capabilities"]["resources"]["subscribe"], true,
+        "{found}"
+    );
+    let wrong = host.ask_alone(
+        "resources/read",
+        json!({ "uri": "recapd://agents/nobody/summary.md" }),
+    );
+    assert_eq!(wrong["error"]["code"], -32_602, "{wrong}");
+    let listened = host.ask_alone(
+        "subscriptions/listen",
+        json!({ "notifications": { "resourceSubscriptions": [SUMMARY] } }),
+    );
+    assert_eq!(
+        listened["method"], "notifications/subscriptions/acknowledged",
+        "{listened}"
+    );
+    server.converse("coder", 3..=8).await;
+    let notice = tokio::task::block_in_place(|| host.next());
+    assert_eq!(notice["method"], "notifications/resources/updated", "{notice}");
+    assert_eq!(notice["params"]["uri"], SUMMARY, "{notice}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_finds_the_daemon_by_itself_and_the_database_when_it_is_gone() {
+    let server = small().await;
+    server.converse("coder", 1..=2).await;
+    let folder = tempfile::tempdir().unwrap();
+    let (listen, url) = (
+        format!("http.listen={}", server.address),
+        format!("database.url=sqlite:{}", database(folder.path())),
+    );
+    let mut host = Host::start(&["--set", &listen, "--set", &url], folder.path());
+    host.initialize();
+    let status = host.call("status", &json!({}));
+    assert_eq!(
+        status["structuredContent"]["agents"][0]["agent_id"], "coder",
+        "{status}"
+    );
+    for (tool, arguments) in [
+        ("summary_get", json!({ "agent": "coder" })),
+        ("status", json!({ "agent": "coder" })),
+        ("recall", json!({ "agent": "coder", "query": "bug" })),
+        ("expand", json!({ "agent": "coder", "exchanges": "1" })),
+    ] {
+        let answer = host.call(tool, &arguments);
+        assert_eq!(answer["isError"], false, "{tool}: {answer}");
+    }
+    for uri in [
+        "recapd://agents/coder/history.md",
+        "recapd://agents/coder/window.json",
+    ] {
+        let read = host.ask("resources/read", json!({ "uri": uri }));
+        assert!(
+            read["result"]["contents"][0]["text"]
+                .to_string()
+                .contains("Fix bug 2"),
+            "{read}"
+        );
+    }
+    let unknown = host.call("expand", &json!({ "agent": "coder", "exchanges": "99" }));
+    assert!(
+        text(&unknown).starts_with("`exchanges`: agent `coder` has no #99"),
+        "{unknown}"
+    );
+    server.end().await;
+    let status = host.call("status", &json!({}));
+    assert_eq!(
+        status["structuredContent"]["agents"][0]["agent_id"], "chat",
+        "{status}"
+    );
+}
+
+#[test]
+fn without_daemon_and_database_a_host_is_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut host = Host::start(&["--set", "http.listen=127.0.0.1:9"], folder.path());
+    host.initialize();
+    let status = host.call("status", &json!({}));
+    assert_eq!(status["isError"], true, "{status}");
+    assert!(text(&status).contains("is that the right database?"), "{status}");
+    host.end();
+}
