@@ -38,7 +38,8 @@ pub const MESSAGES_MAX: i64 = 1_000;
 const MESSAGES_BYTES_MAX: usize = 8_000_000;
 
 /// What a search found, best first.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = Recall)]
 pub struct RecallReply {
     /// Whose archive.
     pub agent_id: AgentId,
@@ -53,7 +54,8 @@ pub struct RecallReply {
 }
 
 /// An exchange in which something was found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = FoundExchange)]
 pub struct Found {
     /// Its number.
     pub exchange: i64,
@@ -78,7 +80,7 @@ pub struct Found {
 }
 
 /// A piece of a message.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Excerpt {
     /// The message's number.
     pub seq: i64,
@@ -91,7 +93,8 @@ pub struct Excerpt {
 }
 
 /// An exchange as it was.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = Expanded)]
 pub struct ExpandReply {
     /// Who asked.
     pub agent_id: AgentId,
@@ -126,7 +129,7 @@ pub struct ExpandReply {
 }
 
 /// A message, verbatim.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ShownMessage {
     /// Its number.
     pub seq: i64,
@@ -145,6 +148,7 @@ pub struct ShownMessage {
     /// How `payload` is written.
     pub format: String,
     /// What the client sent.
+    #[schema(value_type = Value)]
     pub payload: Box<RawValue>,
 }
 

@@ -8,6 +8,7 @@ mod history;
 mod limits;
 mod lineage;
 mod messages;
+mod openapi;
 mod pins;
 mod problems;
 mod projects;

@@ -99,3 +99,38 @@ pub(in super::super) const DATABASE_UNAVAILABLE: Kind = kind(
 pub(in super::super) const NOT_READY: Kind = kind(StatusCode::SERVICE_UNAVAILABLE, "not_ready", "Not ready");
 pub(in super::super) const TIMED_OUT: Kind =
     kind(StatusCode::SERVICE_UNAVAILABLE, "timed_out", "Took too long");
+
+/// All of them.
+pub(super) const ALL: [Kind; 31] = [
+    INVALID_BODY,
+    INVALID_MESSAGE,
+    INVALID_AGENT_ID,
+    UNKNOWN_PARAMETER,
+    INVALID_PARAMETER,
+    UNKNOWN_AGENT,
+    INVALID_PROJECT_ID,
+    UNKNOWN_PROJECT,
+    UNKNOWN_MARK,
+    UNKNOWN_MESSAGE,
+    UNKNOWN_VERSION,
+    UNKNOWN_ITEM,
+    INVALID_EDIT,
+    UNKNOWN_EXCHANGE,
+    HAS_FORKS,
+    PINS_FULL,
+    UNKNOWN_SPEAKER,
+    UNKNOWN_ROUTE,
+    WRONG_METHOD,
+    AGENT_EXISTS,
+    CLIENT_ID_REUSED,
+    WOULD_OVERFLOW,
+    INVALID_SETTING,
+    BODY_TOO_SLOW,
+    BODY_TOO_LARGE,
+    TOO_MANY_MESSAGES,
+    UNSUPPORTED_BODY,
+    INTERNAL,
+    DATABASE_UNAVAILABLE,
+    NOT_READY,
+    TIMED_OUT,
+];
