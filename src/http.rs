@@ -33,13 +33,16 @@ mod openapi;
 mod pins;
 mod problem;
 mod projects;
+mod queue;
 mod recall;
 mod routes;
+mod runs;
 mod sessions;
 mod settings;
 mod status;
 mod summary;
 mod versions;
+mod window;
 
 use std::{
     future::Future,
@@ -62,7 +65,7 @@ use crate::{
         context::ContextOptions, convergence::Rules, perspective::Telling, preset::Basis,
         settings::AgentSettings, spend::SpendLimits, time::Timestamp,
     },
-    keeper::Keeper,
+    keeper::{Keeper, Operator},
     snapshot::{Snapshots, project::ProjectSnapshots},
     store::{Store, StoreResult},
     telemetry::metrics::Metrics,
@@ -81,6 +84,8 @@ pub struct HttpState {
     pub snapshots: Arc<Snapshots>,
     /// Answers readers of projects' summaries.
     pub projects: Arc<ProjectSnapshots>,
+    /// Works on the queue by hand, and tells what came of updates.
+    pub operator: Operator,
     /// Answers everybody else.
     pub store: Arc<dyn Store>,
     /// Counts requests, and shows what others count.
@@ -189,7 +194,7 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
         parts: state,
         settings,
         requests: AtomicU64::new(0),
-        openapi: openapi::bytes(&openapi::completed(api)),
+        openapi: openapi::bytes(&openapi::completed(&api)),
     });
     observe::announce(&app.parts.metrics);
     routes

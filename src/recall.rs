@@ -2,6 +2,7 @@
 //! the command line and for HTTP.
 
 mod text;
+pub mod window;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
@@ -344,14 +345,14 @@ fn reply(agent: &AgentId, expanded: &Expanded, format: Option<RequestFormat>) ->
         tokens: exchange.tokens,
         evicted_at: placed.evicted_at,
         summary_version: placed.summary_version,
-        messages: expanded.messages.iter().map(shown).collect(),
+        messages: expanded.messages.iter().map(shown_message).collect(),
         next_after: last.map(|last| last.seq),
         body,
         notes,
     }
 }
 
-fn shown(stored: &StoredMessage) -> ShownMessage {
+fn shown_message(stored: &StoredMessage) -> ShownMessage {
     let message = &stored.message;
     // What programs wrote past recapd may be no JSON; it is shown as text then.
     let payload = RawValue::from_string(message.payload.clone())

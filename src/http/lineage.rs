@@ -9,7 +9,7 @@ use axum::{
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{
-    SharedApp, body,
+    App, SharedApp, body,
     extract::{Agent, Parameters},
     openapi::{answers, parameters::AgentPath},
     problem::{INVALID_BODY, Problem},
@@ -19,11 +19,11 @@ use crate::{
     keeper::{ForkReply, StepReply},
 };
 
-/// The body of a clear.
+/// The body of a step that nothing needs to be said about.
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = EmptyBody)]
-struct Nothing {}
+pub(super) struct Nothing {}
 
 /// The body of a mark.
 #[derive(Deserialize, utoipa::ToSchema)]
@@ -55,7 +55,7 @@ struct Child {
     params(AgentPath),
     request_body(content = Nothing, example = json!({})),
     responses((status = 200, description = "What it did.", body = StepReply),
-        answers::Always,
+        answers::Always, answers::OfAgent,
         answers::Conflicting,
         answers::WithBody),
 )]
@@ -74,7 +74,7 @@ pub(super) async fn clear(
     params(AgentPath),
     request_body(content = Labelled, example = json!({"label": "before the refactoring"})),
     responses((status = 200, description = "What it did.", body = StepReply),
-        answers::Always,
+        answers::Always, answers::OfAgent,
         answers::Conflicting,
         answers::WithBody),
 )]
@@ -134,15 +134,19 @@ pub(super) async fn fork(
 
 /// The body of `request`, such as `example`; an empty one stands for `{}`.
 pub(super) async fn read<T: DeserializeOwned>(
-    app: &SharedApp,
+    app: &App,
     request: Request,
     example: &str,
 ) -> Result<T, Problem> {
     Parameters::read(request.uri(), &[])?;
     let (_, bytes) = body::read(&app.settings, request).await?;
     let text = if bytes.is_empty() { b"{}" } else { bytes.as_ref() };
-    serde_json::from_slice(text)
-        .map_err(|error| Problem::new(INVALID_BODY, error.to_string()).hint(format!("send `{example}`")))
+    let invalid = |detail: String| Problem::new(INVALID_BODY, detail).hint(format!("send `{example}`"));
+    // An array would do, too, member by member in an order that nobody knows.
+    if !text.trim_ascii_start().starts_with(b"{") {
+        return Err(invalid("the body is no JSON object".to_owned()));
+    }
+    serde_json::from_slice(text).map_err(|error| invalid(error.to_string()))
 }
 
 async fn take(app: &SharedApp, agent: AgentId, step: Step) -> Result<Json<StepReply>, Problem> {

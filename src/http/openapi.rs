@@ -72,11 +72,11 @@ pub(super) fn frame() -> OpenApi {
 
 /// The whole description.
 pub fn document() -> Value {
-    completed(routes::routes().into_openapi())
+    completed(routes::routes().get_openapi())
 }
 
 /// `api` with what every operation has, as JSON.
-pub(super) fn completed(api: OpenApi) -> Value {
+pub(super) fn completed(api: &OpenApi) -> Value {
     let mut document = json!(api);
     let operations = document
         .get_mut("paths")

@@ -217,8 +217,8 @@ pub(super) struct Wire<'a> {
 }
 
 /// The codes of all kinds.
-pub(super) fn codes() -> [&'static str; ALL.len()] {
-    ALL.map(|kind| kind.code)
+pub(super) fn codes() -> Vec<&'static str> {
+    ALL.iter().map(|kind| kind.code).collect()
 }
 
 /// `response` with its problem written out, if it has one. `request_id` names the occurrence.

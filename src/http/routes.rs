@@ -4,7 +4,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     SharedApp, agents, context, forget, health, history, items, lineage, messages, openapi, pins, projects,
-    recall, sessions, settings, status, summary, versions,
+    queue, recall, runs, sessions, settings, status, summary, versions, window,
 };
 
 /// All routes. What stands at a path stands in one line: the methods of a path are one router.
@@ -36,6 +36,20 @@ pub(super) fn routes() -> OpenApiRouter<SharedApp> {
         .routes(routes!(projects::list))
         .routes(routes!(projects::summary))
         .routes(routes!(projects::join, projects::leave))
+        .routes(routes!(window::read))
+        .routes(routes!(queue::refresh))
+        .routes(routes!(queue::pause_agent))
+        .routes(routes!(queue::resume_agent))
+        .routes(routes!(queue::list))
+        .routes(routes!(queue::pause))
+        .routes(routes!(queue::resume))
+        .routes(routes!(queue::read))
+        .routes(routes!(queue::retry))
+        .routes(routes!(queue::cancel))
+        .routes(routes!(runs::list))
+        .routes(routes!(runs::read))
+        .routes(routes!(runs::stats))
+        .routes(routes!(status::version))
         .routes(routes!(status::read))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))

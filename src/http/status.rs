@@ -31,6 +31,26 @@ pub(super) struct Status {
     circuits: Vec<Circuit>,
 }
 
+/// Which recapd this is.
+#[derive(Serialize, utoipa::ToSchema)]
+pub(super) struct Version {
+    name: &'static str,
+    version: &'static str,
+}
+
+/// Tells which recapd this is.
+#[utoipa::path(
+    get, path = "/version", operation_id = "get_daemon_version", tag = "daemon",
+    responses((status = 200, description = "Name and version.", body = inline(Version)), answers::Always),
+)]
+pub(super) async fn version(uri: Uri) -> Result<Json<Version>, Problem> {
+    Parameters::read(&uri, &[])?;
+    Ok(Json(Version {
+        name: env!("CARGO_PKG_NAME"),
+        version: env!("CARGO_PKG_VERSION"),
+    }))
+}
+
 /// Tells how it stands.
 #[utoipa::path(
     get, path = "/v1/status", operation_id = "get_status", tag = "daemon",

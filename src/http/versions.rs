@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     SharedApp,
     extract::{Agent, Numbered, Parameters},
-    lineage,
+    lineage::{self, Nothing},
     negotiate::preferred,
     openapi::{
         answers,
@@ -56,12 +56,6 @@ struct Shown {
 struct Target {
     version: i64,
 }
-
-/// The body of a rebuild.
-#[derive(Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = EmptyBody)]
-struct Nothing {}
 
 /// Lists the versions that are kept.
 #[utoipa::path(

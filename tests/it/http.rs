@@ -12,6 +12,7 @@ mod openapi;
 mod pins;
 mod problems;
 mod projects;
+mod queue;
 mod recall;
 mod settings;
 mod summary;

@@ -21,6 +21,7 @@ use crate::{
         time::Timestamp,
     },
     formats::outgoing::RequestFormat,
+    store::operate::RunOutcome,
 };
 
 /// What ids of agents and projects look like.
@@ -216,5 +217,6 @@ pub(super) fn named_elsewhere() -> Components {
         .schema_from::<MessageFormat>()
         .schema_from::<RequestFormat>()
         .schema_from::<Alternation>()
+        .schema_from::<RunOutcome>()
         .build()
 }

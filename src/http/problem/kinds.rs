@@ -50,6 +50,9 @@ pub(in super::super) const INVALID_EDIT: Kind = kind(
     "invalid_edit",
     "Invalid change of an item",
 );
+pub(in super::super) const UNKNOWN_QUEUE_ROW: Kind =
+    kind(StatusCode::NOT_FOUND, "unknown_queue_row", "Not in the queue");
+pub(in super::super) const UNKNOWN_RUN: Kind = kind(StatusCode::NOT_FOUND, "unknown_run", "Unknown run");
 pub(in super::super) const UNKNOWN_EXCHANGE: Kind =
     kind(StatusCode::NOT_FOUND, "unknown_exchange", "Unknown exchange");
 pub(in super::super) const HAS_FORKS: Kind = kind(StatusCode::CONFLICT, "has_forks", "Agent has forks");
@@ -101,7 +104,9 @@ pub(in super::super) const TIMED_OUT: Kind =
     kind(StatusCode::SERVICE_UNAVAILABLE, "timed_out", "Took too long");
 
 /// All of them.
-pub(super) const ALL: [Kind; 31] = [
+pub(super) const ALL: [Kind; 33] = [
+    UNKNOWN_QUEUE_ROW,
+    UNKNOWN_RUN,
     INVALID_BODY,
     INVALID_MESSAGE,
     INVALID_AGENT_ID,

@@ -42,7 +42,7 @@ fn resolve<'d>(document: &'d Value, value: &'d Value) -> &'d Value {
 }
 
 /// Fails unless `reply` is one that `document` says `method path` may give.
-fn assert_described(document: &Value, method: &Method, path: &str, reply: &Reply) {
+pub(crate) fn assert_described(document: &Value, method: &Method, path: &str, reply: &Reply) {
     let operation = &document["paths"][path][method.as_str().to_lowercase()];
     let answer = resolve(document, &operation["responses"][reply.status.to_string()]);
     assert!(
@@ -194,6 +194,125 @@ async fn every_path_of_the_document_is_a_route() {
     }
 }
 
+/// Route, path and body.
+const POSTS: [(&str, &str, &str); 13] = [
+    (
+        "/v1/agents/{id}/messages",
+        "/v1/agents/coder/messages",
+        r#"[{"role":"user","content":"And now?"}]"#,
+    ),
+    (
+        "/v1/agents/{id}/messages",
+        "/v1/agents/coder/messages",
+        r#"[{"colour":"red"}]"#,
+    ),
+    (
+        "/v1/agents/{id}/mark",
+        "/v1/agents/coder/mark",
+        r#"{"label":"here"}"#,
+    ),
+    (
+        "/v1/agents/{id}/rewind",
+        "/v1/agents/coder/rewind",
+        r#"{"to":"here"}"#,
+    ),
+    (
+        "/v1/agents/{id}/rewind",
+        "/v1/agents/coder/rewind",
+        r#"{"to":"nowhere"}"#,
+    ),
+    (
+        "/v1/agents/{id}/fork",
+        "/v1/agents/coder/fork",
+        r#"{"child":"branch"}"#,
+    ),
+    (
+        "/v1/agents/{id}/fork",
+        "/v1/agents/coder/fork",
+        r#"{"child":"branch"}"#,
+    ),
+    ("/v1/agents/{id}/pin", "/v1/agents/coder/pin", r#"{"seq":60}"#),
+    (
+        "/v1/agents/{id}/sessions/end",
+        "/v1/agents/branch/sessions/end",
+        "{}",
+    ),
+    ("/v1/agents/{id}/rebuild", "/v1/agents/branch/rebuild", "{}"),
+    (
+        "/v1/agents/{id}/rollback",
+        "/v1/agents/coder/rollback",
+        r#"{"version":1}"#,
+    ),
+    ("/v1/agents/{id}/clear", "/v1/agents/branch/clear", "{}"),
+    (
+        "/v1/agents/{id}/forget",
+        "/v1/agents/coder/forget",
+        r#"{"exchanges":[2]}"#,
+    ),
+];
+
+/// Method, route, path and body.
+const CHANGES: [(&str, &str, &str, &str); 4] = [
+    (
+        "PATCH",
+        "/v1/agents/{id}",
+        "/v1/agents/coder",
+        r#"{"budget_tokens":900,"model":"gpt-5"}"#,
+    ),
+    (
+        "PATCH",
+        "/v1/agents/{id}",
+        "/v1/agents/coder",
+        r#"{"budget_tokens":"much"}"#,
+    ),
+    (
+        "PATCH",
+        "/v1/agents/{id}/items/{item}",
+        "/v1/agents/coder/items/1",
+        r#"{"pinned":true}"#,
+    ),
+    (
+        "PUT",
+        "/v1/projects/{id}/agents/{agent}",
+        "/v1/projects/web/agents/coder",
+        "{}",
+    ),
+];
+
+/// Route and path.
+const GETS: [(&str, &str); 18] = [
+    ("/v1/agents", "/v1/agents?limit=1"),
+    ("/v1/agents/{id}", "/v1/agents/coder"),
+    ("/v1/agents/{id}", "/v1/agents/nobody"),
+    ("/v1/agents/{id}/summary", "/v1/agents/coder/summary"),
+    (
+        "/v1/agents/{id}/summary/versions",
+        "/v1/agents/coder/summary/versions",
+    ),
+    (
+        "/v1/agents/{id}/summary/versions/{version}",
+        "/v1/agents/coder/summary/versions/1",
+    ),
+    ("/v1/agents/{id}/items", "/v1/agents/coder/items?all"),
+    (
+        "/v1/agents/{id}/context",
+        "/v1/agents/coder/context?format=openai",
+    ),
+    ("/v1/agents/{id}/history", "/v1/agents/coder/history?all=1"),
+    ("/v1/agents/{id}/recall", "/v1/agents/coder/recall?q=parser"),
+    (
+        "/v1/agents/{id}/exchanges/{n}",
+        "/v1/agents/coder/exchanges/30?format=anthropic",
+    ),
+    ("/v1/agents/{id}/pins", "/v1/agents/coder/pins"),
+    ("/v1/projects", "/v1/projects"),
+    ("/v1/projects/{id}/summary", "/v1/projects/web/summary"),
+    ("/v1/status", "/v1/status"),
+    ("/livez", "/livez"),
+    ("/readyz", "/readyz"),
+    ("/metrics", "/metrics"),
+];
+
 /// A life that meets most routes; each answer is as its schema says.
 #[tokio::test]
 async fn live_answers_are_as_described() {
@@ -201,135 +320,20 @@ async fn live_answers_are_as_described() {
     let document = openapi_document();
     server.converse("coder", 1..=30).await;
     server.summarise().await;
-    server
-        .get_until("/v1/agents/coder/summary", |reply| {
-            reply.header("recapd-version") != "0"
-        })
-        .await;
-    let posts = [
-        (
-            "/v1/agents/{id}/messages",
-            "/v1/agents/coder/messages",
-            r#"[{"role":"user","content":"And now?"}]"#,
-        ),
-        (
-            "/v1/agents/{id}/messages",
-            "/v1/agents/coder/messages",
-            r#"[{"colour":"red"}]"#,
-        ),
-        (
-            "/v1/agents/{id}/mark",
-            "/v1/agents/coder/mark",
-            r#"{"label":"here"}"#,
-        ),
-        (
-            "/v1/agents/{id}/rewind",
-            "/v1/agents/coder/rewind",
-            r#"{"to":"here"}"#,
-        ),
-        (
-            "/v1/agents/{id}/rewind",
-            "/v1/agents/coder/rewind",
-            r#"{"to":"nowhere"}"#,
-        ),
-        (
-            "/v1/agents/{id}/fork",
-            "/v1/agents/coder/fork",
-            r#"{"child":"branch"}"#,
-        ),
-        (
-            "/v1/agents/{id}/fork",
-            "/v1/agents/coder/fork",
-            r#"{"child":"branch"}"#,
-        ),
-        ("/v1/agents/{id}/pin", "/v1/agents/coder/pin", r#"{"seq":60}"#),
-        (
-            "/v1/agents/{id}/sessions/end",
-            "/v1/agents/branch/sessions/end",
-            "{}",
-        ),
-        ("/v1/agents/{id}/rebuild", "/v1/agents/branch/rebuild", "{}"),
-        (
-            "/v1/agents/{id}/rollback",
-            "/v1/agents/coder/rollback",
-            r#"{"version":1}"#,
-        ),
-        ("/v1/agents/{id}/clear", "/v1/agents/branch/clear", "{}"),
-        (
-            "/v1/agents/{id}/forget",
-            "/v1/agents/coder/forget",
-            r#"{"exchanges":[2]}"#,
-        ),
-    ];
-    for (path, concrete, body) in posts {
+    let is_written = |reply: &Reply| reply.header("recapd-version") != "0";
+    server.get_until("/v1/agents/coder/summary", is_written).await;
+    for (path, concrete, body) in POSTS {
         assert_described(&document, &Method::POST, path, &server.post(concrete, body).await);
     }
-    let others = [
-        (
-            Method::PATCH,
-            "/v1/agents/{id}",
-            "/v1/agents/coder",
-            r#"{"budget_tokens":900,"model":"gpt-5"}"#,
-        ),
-        (
-            Method::PATCH,
-            "/v1/agents/{id}",
-            "/v1/agents/coder",
-            r#"{"budget_tokens":"much"}"#,
-        ),
-        (
-            Method::PATCH,
-            "/v1/agents/{id}/items/{item}",
-            "/v1/agents/coder/items/1",
-            r#"{"pinned":true}"#,
-        ),
-        (
-            Method::PUT,
-            "/v1/projects/{id}/agents/{agent}",
-            "/v1/projects/web/agents/coder",
-            "{}",
-        ),
-    ];
-    for (method, path, concrete, body) in others {
+    for (method, path, concrete, body) in CHANGES {
+        let method: Method = method.parse().unwrap();
         let request = server
             .request(method.clone(), concrete)
             .header("content-type", "application/json");
         let reply = Reply::of(request.body(body)).await;
         assert_described(&document, &method, path, &reply);
     }
-    let gets = [
-        ("/v1/agents", "/v1/agents?limit=1"),
-        ("/v1/agents/{id}", "/v1/agents/coder"),
-        ("/v1/agents/{id}", "/v1/agents/nobody"),
-        ("/v1/agents/{id}/summary", "/v1/agents/coder/summary"),
-        (
-            "/v1/agents/{id}/summary/versions",
-            "/v1/agents/coder/summary/versions",
-        ),
-        (
-            "/v1/agents/{id}/summary/versions/{version}",
-            "/v1/agents/coder/summary/versions/1",
-        ),
-        ("/v1/agents/{id}/items", "/v1/agents/coder/items?all"),
-        (
-            "/v1/agents/{id}/context",
-            "/v1/agents/coder/context?format=openai",
-        ),
-        ("/v1/agents/{id}/history", "/v1/agents/coder/history?all=1"),
-        ("/v1/agents/{id}/recall", "/v1/agents/coder/recall?q=parser"),
-        (
-            "/v1/agents/{id}/exchanges/{n}",
-            "/v1/agents/coder/exchanges/30?format=anthropic",
-        ),
-        ("/v1/agents/{id}/pins", "/v1/agents/coder/pins"),
-        ("/v1/projects", "/v1/projects"),
-        ("/v1/projects/{id}/summary", "/v1/projects/web/summary"),
-        ("/v1/status", "/v1/status"),
-        ("/livez", "/livez"),
-        ("/readyz", "/readyz"),
-        ("/metrics", "/metrics"),
-    ];
-    for (path, concrete) in gets {
+    for (path, concrete) in GETS {
         for accept in ["application/json", "*/*"] {
             let reply = server.get_as(concrete, accept).await;
             assert_described(&document, &Method::GET, path, &reply);
