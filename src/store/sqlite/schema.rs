@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 11] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 12] = [
     (
         1,
         "schema",
@@ -51,6 +51,11 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 11] = [
         11,
         "direct sql",
         include_str!("../../../migrations/sqlite/0011_direct_sql.sql"),
+    ),
+    (
+        12,
+        "fairness",
+        include_str!("../../../migrations/sqlite/0012_fairness.sql"),
     ),
     (
         13,

@@ -87,8 +87,8 @@ pub(super) async fn pause_agent(tx: &mut Connection, agent: &AgentId, now: Times
     let until = now.plus_ms(NEVER_MS);
     let sql = sql!(
         "-- sql/operate.pause_agent\nINSERT INTO summary_update_queue \
-               (agent_id, priority, reasons, queued_at, visible_at, due_at, paused_until, paused_for) \
-               SELECT agent_id, 0, $2, $3, $4, $4, $4, $5 FROM agents WHERE agent_id = $1 {for_share} \
+               (agent_id, project_id, priority, reasons, queued_at, visible_at, due_at, paused_until, paused_for) \
+               SELECT agent_id, project_id, 0, $2, $3, $4, $4, $4, $5 FROM agents WHERE agent_id = $1 {for_share} \
                ON CONFLICT (agent_id) DO UPDATE SET visible_at = excluded.visible_at, due_at = excluded.due_at, \
                paused_until = excluded.paused_until, paused_for = excluded.paused_for, parked_at = NULL, attempts = 0, \
                deferred_at = NULL, lease_token = NULL, lease_owner = NULL, leased_at = NULL"
