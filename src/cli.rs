@@ -18,6 +18,7 @@ mod lineage;
 mod mcp;
 mod migrate;
 mod open;
+mod openapi;
 mod output;
 mod pins;
 mod project;
@@ -148,6 +149,8 @@ enum Command {
     Count(count::Count),
     /// Check the configuration, and print what is in force and where it comes from
     Config(config_file::ConfigCommand),
+    /// Print the description of the HTTP interface (OpenAPI 3.1), for generating clients
+    Openapi(openapi::Openapi),
     /// Check the invariants on the data; exits 1 if one is broken
     Verify(verify::Verify),
     /// Test recapd on your own conversations
@@ -202,6 +205,7 @@ fn run(cli: Cli, environment: &Environment) -> Result<ExitCode, Failed> {
         Command::Status(status) => status.run(&loaded.config, &shared),
         Command::Count(count) => count.run(&loaded.config, &shared),
         Command::Config(command) => command.run(&loaded, &shared, environment),
+        Command::Openapi(openapi) => openapi.run(),
         Command::Verify(verify) => verify.run(&loaded.config, &shared),
         Command::Selftest(selftest) => selftest.run(&loaded.config, &shared),
         Command::CheckRequest(check) => check.run(&shared),

@@ -15,9 +15,11 @@ use tokio::time::Instant;
 use super::{
     SharedApp,
     document::{Document, Form, insert, unavailable},
+    excerpt::{self, Excerpt, Wanted},
     extract::{Agent, Parameters},
     negotiate::is_known,
     observe,
+    openapi::{answers, parameters::AgentPath, values::View},
     problem::Problem,
 };
 use crate::{
@@ -33,7 +35,7 @@ const VERSION: HeaderName = HeaderName::from_static("recapd-version");
 const PENDING: HeaderName = HeaderName::from_static("recapd-pending-exchanges");
 
 /// The summary as JSON.
-#[derive(Serialize)]
+#[derive(Serialize, utoipa::ToSchema)]
 struct Summary<'a> {
     agent_id: &'a AgentId,
     content: &'a str,
@@ -57,6 +59,20 @@ impl AsRef<[u8]> for Markdown {
 }
 
 /// Reads a summary.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/summary", operation_id = "get_summary", tag = "summary",
+    params(AgentPath,
+        ("view" = Option<View>, Query, description = "`brief`: the newest lines first, at most 9,000 characters and 2,300 tokens, ending in a line that says where the whole is."),
+        ("max_tokens" = Option<i64>, Query, minimum = 1, maximum = 1_000_000, description = "Only the newest lines, of at most so many tokens."),
+        ("max_chars" = Option<i64>, Query, minimum = 1, maximum = 10_000_000, description = "Only the newest lines, of at most so many characters."),
+        ("wait" = Option<String>, Query, pattern = "^[0-9]{1,2}s?$", description = "With `If-None-Match`: answer when the summary changes, at the latest after so many seconds, at most 60.", example = "30s"),
+        ("if-none-match" = Option<String>, Header, description = "The `etag` of what is known already.")),
+    responses((status = 200, description = "The document. Without a summary yet it is empty and has version 0.", content((Summary<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document does."), ("recapd-version" = i64, description = "The summary's version."), ("recapd-pending-exchanges" = i64, description = "Exchanges that wait to be summarised."), ("recapd-stale" = String, description = "While the database is away: the age of this copy, such as `41s`."))),
+        (status = 304, description = "It is known already."),
+        (status = 503, description = "There is no copy and no database. As Markdown, the text is one that can be shown to a model.", content((super::problem::Wire<'static> = "application/problem+json"), (String = "text/markdown"))),
+        answers::Faults,
+        answers::OfAgent),
+)]
 pub(super) async fn read(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -64,7 +80,11 @@ pub(super) async fn read(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let began = Instant::now();
-    let parameters = Parameters::read(&uri, &["wait"])?;
+    let parameters = Parameters::read(
+        &uri,
+        &["wait", excerpt::VIEW, excerpt::MAX_TOKENS, excerpt::MAX_CHARS],
+    )?;
+    let wanted = Wanted::read(&parameters)?;
     let wait = parameters
         .seconds("wait", WAIT_SECONDS_MAX)?
         .map(Duration::from_secs);
@@ -82,14 +102,25 @@ pub(super) async fn read(
     let took = wait.is_none().then(|| began.elapsed());
     let (result, answer) = match read {
         Ok(None) => return Err(Problem::unknown_agent(&agent)),
-        Ok(Some(reading)) => document(&agent, &reading).answer(form, &headers, app.parts.clock.now()),
+        Ok(Some(reading)) => {
+            let excerpt = match wanted {
+                None => None,
+                Some(wanted) => Some(wanted.of(&app, &agent, Arc::clone(&reading.snapshot)).await?),
+            };
+            let document = document(&agent, &reading, excerpt.as_ref());
+            document.answer(form, &headers, app.parts.clock.now())
+        }
         Err(error) => unavailable(error, form),
     };
     observe::observe_read(&app.parts.metrics, result, took);
     Ok(answer)
 }
 
-fn document<'a>(agent: &'a AgentId, reading: &'a Reading) -> Document<Summary<'a>> {
+fn document<'a>(
+    agent: &'a AgentId,
+    reading: &'a Reading,
+    excerpt: Option<&'a Excerpt>,
+) -> Document<Summary<'a>> {
     let snapshot = &reading.snapshot;
     let mut headers = HeaderMap::new();
     headers.insert(VERSION, snapshot.version.into());
@@ -101,11 +132,14 @@ fn document<'a>(agent: &'a AgentId, reading: &'a Reading) -> Document<Summary<'a
     }
     Document {
         etag: snapshot.etag.clone(),
-        bytes: Bytes::from_owner(Markdown(Arc::clone(snapshot))),
+        bytes: excerpt.map_or_else(
+            || Bytes::from_owner(Markdown(Arc::clone(snapshot))),
+            |excerpt| Bytes::copy_from_slice(excerpt.text.as_bytes()),
+        ),
         json: Summary {
             agent_id: agent,
-            content: &snapshot.markdown,
-            tokens: snapshot.tokens,
+            content: excerpt.map_or(&snapshot.markdown, |excerpt| &excerpt.text),
+            tokens: excerpt.map_or(snapshot.tokens, |excerpt| excerpt.tokens),
             version: snapshot.version,
             updated_at,
             covers_through: snapshot.covers_through,

@@ -19,6 +19,7 @@ mod fork;
 mod hold;
 mod inbox;
 mod lineage;
+mod operate;
 mod project;
 pub(super) mod query;
 pub(super) mod queue;

@@ -196,7 +196,7 @@ pub struct Prune {
 }
 
 /// Figures of the moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Sample {
     /// Agents known.
     pub agents: i64,

@@ -18,6 +18,7 @@ mod inbox;
 mod lease;
 mod lineage;
 pub(crate) mod lineage_scripts;
+mod operate;
 mod pins;
 mod postgres;
 mod project;
@@ -146,6 +147,9 @@ macro_rules! every_test {
                 views_can_only_be_read, what_is_too_much_is_refused_at_once, a_bell_rings_for_an_insert,
                 the_keeper_takes_in_what_it_can, a_thousand_rows_keep_their_order, keepers_share_an_inbox,
                 an_agent_goes_with_what_waits_for_it;
+            operate: a_row_says_where_it_stands_and_what_it_waits_for, the_queue_comes_in_pages,
+                a_hand_hastens_what_waits, a_cancelled_update_waits_for_a_hand, an_agent_is_paused_until_it_is_resumed,
+                while_the_queue_is_paused_nothing_is_claimed, runs_are_told_newest_first_and_in_figures;
             project: agents_join_and_leave_projects, a_project_reads_what_its_agents_documents_are_made_of,
                 a_stamp_tells_every_change_of_a_project, of_very_many_agents_the_last_active_ones_speak;
             lineage_scripts: a_replay_ends_where_living_ended;
