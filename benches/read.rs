@@ -23,6 +23,7 @@ use measure::{Sample, Table, ratio, show, size};
 use messages::Messages;
 use place::Place;
 use recapd::{
+    access::Access,
     assembly,
     config::{Config, DatabaseConfig, Synchronous},
     domain::agent::AgentId,
@@ -255,8 +256,10 @@ async fn serve(
         ..Config::default().database
     };
     let store = SqlStore::open(&assembly::database_settings(&database)).await?;
+    let store = Arc::new(store);
     let state = HttpState {
-        operator: parts.operator(Arc::new(store)),
+        access: Arc::new(Access::new(store.clone(), Arc::clone(&parts.clock), false)),
+        operator: parts.operator(store),
         keeper: parts.keeper.clone(),
         projects: Arc::clone(&parts.projects),
         snapshots: Arc::clone(&parts.snapshots),

@@ -29,15 +29,18 @@ mod selftest;
 mod serve;
 mod status;
 mod summary;
+mod token;
 mod verify;
 mod versions;
 
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand};
+use secrecy::SecretString;
 
 use crate::config::{self, Environment, Loaded, Loader};
 use exit::Failed;
+use remote::Server;
 
 /// Keeps LLM agents' context windows in budget, and a short, true, always-ready summary of everything that fell out.
 #[derive(Debug, Parser)]
@@ -80,7 +83,13 @@ struct Shared {
     /// versions, diff, rollback, rebuild, items, context, mark, rewind, clear, fork, pin, unpin, pins, history, recall,
     /// expand, forget, mcp, status)
     #[arg(long, global = true, value_name = "URL", conflicts_with = "db")]
-    server: Option<String>,
+    server: Option<Server>,
+    /// File with the token for that daemon, on one line [default: the variable RECAPD_TOKEN]
+    #[arg(long, global = true, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// What the file or the variable holds
+    #[arg(skip)]
+    token: Option<SecretString>,
     /// Print JSON for programs
     #[arg(long, global = true)]
     json: bool,
@@ -143,6 +152,8 @@ enum Command {
     /// Serve summaries and the archive to agents' hosts by the Model Context Protocol, on standard input and output
     #[cfg(feature = "mcp")]
     Mcp(mcp::Mcp),
+    /// Make, list and revoke the tokens that the daemon's HTTP interface asks for
+    Token(token::Token),
     /// Print how the queue and the updates are doing
     Status(status::Status),
     /// Count the tokens of a request body, and where they come from
@@ -171,7 +182,11 @@ pub fn main() -> ExitCode {
 }
 
 fn run(cli: Cli, environment: &Environment) -> Result<ExitCode, Failed> {
-    let Cli { shared, command } = cli;
+    let Cli { mut shared, command } = cli;
+    shared.token = remote::token(shared.token_file.as_deref(), environment)?;
+    shared.server = shared
+        .server
+        .map(|server| server.with_token(shared.token.clone()));
     let loaded = load(&shared, &command, environment)?;
     match command {
         Command::Serve(serve) => serve.run(&loaded, environment),
@@ -202,6 +217,7 @@ fn run(cli: Cli, environment: &Environment) -> Result<ExitCode, Failed> {
         Command::Migrate(migrate) => migrate.run(&loaded.config, &shared),
         #[cfg(feature = "mcp")]
         Command::Mcp(mcp) => mcp.run(&loaded.config, &shared, environment),
+        Command::Token(token) => token.run(&loaded.config, &shared),
         Command::Status(status) => status.run(&loaded.config, &shared),
         Command::Count(count) => count.run(&loaded.config, &shared),
         Command::Config(command) => command.run(&loaded, &shared, environment),

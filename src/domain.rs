@@ -2,6 +2,7 @@
 //!
 //! Invariant: nothing in here reads the time, draws a random number or waits. Whoever calls passes the time in.
 
+pub mod access;
 pub mod agent;
 pub mod batch;
 pub mod calibration;

@@ -1,7 +1,7 @@
 //! The HTTP interface, version 1.
 //!
 //! ```text
-//! request ─► frame: id, metrics, problems ─► panics caught ─► time limit ─► route ─► keeper, snapshots, store
+//! request ─► frame: id, metrics, problems ─► panics caught ─► time limit ─► guard ─► route ─► keeper, snapshots, store
 //! ```
 //!
 //! It asks the keeper, the snapshots and the store, and never the worker: no request waits for a model. Handlers
@@ -9,9 +9,10 @@
 //!
 //! Invariant: an append is stored whole or not at all, and goes on to its end when its client goes away.
 //!
-//! There is no authentication yet, so it belongs on a loopback address. Web pages can't append there all the same: a
-//! body needs a content type that browsers send to strangers only after asking, and nobody here says yes.
+//! On a loopback address where no token was ever made, everybody may do everything; else a token says what
+//! ([`crate::access`]). Web pages can't append even there: they are refused by what browsers say of them.
 
+mod access;
 mod agents;
 mod batch;
 mod body;
@@ -60,6 +61,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 
 use crate::{
+    access::Access,
     clock::Clock,
     config::Config,
     domain::{
@@ -87,6 +89,8 @@ pub struct HttpState {
     pub projects: Arc<ProjectSnapshots>,
     /// Works on the queue by hand, and tells what came of updates.
     pub operator: Operator,
+    /// Knows who asks, and what they may do.
+    pub access: Arc<Access>,
     /// Answers everybody else.
     pub store: Arc<dyn Store>,
     /// Counts requests, and shows what others count.
@@ -108,7 +112,7 @@ pub struct HttpSettings {
     pub request_timeout_ms: u64,
     /// The most messages in one request.
     pub batch_messages_max: usize,
-    /// Names under which `/mcp` may be asked, beside those of a loopback address.
+    /// Names under which the daemon may be asked without a token, and `/mcp`, beside those of a loopback address.
     pub allowed_hosts: Vec<String>,
     /// The ceiling of a summary, to be shown beside its size.
     pub summary_tokens_max: i64,
@@ -203,6 +207,7 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
     observe::announce(&app.parts.metrics);
     mcp::mount(routes, &app)
         .fallback(frame::unknown_route)
+        .layer(from_fn_with_state(Arc::clone(&app), access::guard))
         .layer(DefaultBodyLimit::max(body_bytes_max))
         .layer(too_late)
         .layer(CatchPanicLayer::custom(frame::panicked))

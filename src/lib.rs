@@ -24,6 +24,7 @@
 //! - `fleet`: what other daemons on the same database did.
 //! - `history`, `context`, `recall`: reading a history, what to send to a model, and the archive by words or numbers, for
 //!   the command line and HTTP alike.
+//! - `access`: who asks over HTTP, and what they may do.
 //! - `assembly`: from configuration to parts.
 //! - `faults`: real daemons, with faults on purpose.
 //! - `mcp`: summaries and the archive by the Model Context Protocol, for `http` and `cli`.
@@ -31,7 +32,7 @@
 //! - `config`, `crontab`, `telemetry`, `lifecycle`, `clock`, `notice`: the surroundings.
 //!
 //! Dependency rule, enforced by `tests/tidy.rs`:
-//! `domain <- {formats, tokenizer} <- {store, llm} <- journal <- {keeper, worker, schedule, snapshot, fleet} <- {history, context, recall, assembly} <- mcp <- {http, cli} <- main`.
+//! `domain <- {formats, tokenizer} <- {store, llm} <- journal <- {keeper, worker, schedule, snapshot, fleet} <- {history, context, recall, access, assembly} <- mcp <- {http, cli} <- main`.
 //!
 //! Without the default feature `daemon` only the first four exist: a library for agents that manage their own
 //! window.
@@ -43,6 +44,8 @@ pub mod selftest;
 pub mod tokenizer;
 pub mod validator;
 
+#[cfg(feature = "daemon")]
+pub mod access;
 #[cfg(feature = "daemon")]
 pub mod assembly;
 #[cfg(feature = "daemon")]

@@ -6,6 +6,7 @@
 //!
 //! Every implementation passes the one conformance suite in `tests/it/store`.
 
+pub mod access;
 pub mod archive;
 pub mod batch;
 pub mod copy;

@@ -10,7 +10,7 @@ use super::{
     Shared,
     exit::{Failed, UNAVAILABLE},
     open, output,
-    remote::Remote,
+    remote::{Remote, Server},
 };
 use crate::{
     assembly,
@@ -166,7 +166,7 @@ pub(super) async fn open_with_store(
 }
 
 pub(super) async fn ask(
-    server: &str,
+    server: &Server,
     agent: &AgentId,
     (action, body): (&str, Value),
 ) -> Result<Value, Failed> {

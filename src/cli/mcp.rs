@@ -63,13 +63,17 @@ impl Mcp {
 async fn way(config: &Config, shared: &Shared) -> Result<Way, Failed> {
     let refused = |error: SourceError| Failed::usage(error.to_string());
     if let Some(server) = &shared.server {
-        let daemon = Remote::new(server).map_err(refused)?;
+        let daemon = Remote::new(&server.base)
+            .map_err(refused)?
+            .with_token(shared.token.clone());
         return Ok(Way::Fixed(Arc::new(daemon)));
     }
     if shared.db.is_some() {
         return Ok(Way::Fixed(look(config.clone()).await?));
     }
-    let daemon = Remote::new(&address(config)).map_err(refused)?;
+    let daemon = Remote::new(&address(config))
+        .map_err(refused)?
+        .with_token(shared.token.clone());
     let config = config.clone();
     let open = move || {
         let looking = look(config.clone());

@@ -9,7 +9,7 @@ use super::{
     Shared,
     exit::Failed,
     open, output,
-    remote::{Remote, escaped},
+    remote::{Remote, Server, escaped},
 };
 use crate::{
     assembly,
@@ -136,7 +136,7 @@ impl Expand {
         self.exchanges.iter().flat_map(|range| range.numbers())
     }
 
-    async fn ask(&self, server: &str) -> Result<Vec<ExpandReply>, Failed> {
+    async fn ask(&self, server: &Server) -> Result<Vec<ExpandReply>, Failed> {
         let mut replies = Vec::new();
         for number in self.numbers() {
             let format = self
@@ -175,7 +175,7 @@ impl Expand {
     }
 }
 
-async fn ask<T: DeserializeOwned>(server: &str, path: &str) -> Result<T, Failed> {
+async fn ask<T: DeserializeOwned>(server: &Server, path: &str) -> Result<T, Failed> {
     let text = Remote::new(server)?.get(path, "application/json").await?;
     Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
 }

@@ -1,24 +1,86 @@
 //! Asking a running daemon instead of reading its database.
 
+use std::{convert::Infallible, path::Path, str::FromStr};
+
 use reqwest::{Client, RequestBuilder, StatusCode, header::ACCEPT};
 
+use secrecy::{ExposeSecret as _, SecretString};
+
 use super::exit::{Failed, UNAVAILABLE};
-use crate::llm::http::{HttpSettings, client};
+use crate::{
+    config::Environment,
+    llm::http::{HttpSettings, client},
+};
 
 /// How long the daemon may take to answer.
 const TIMEOUT_MS: u64 = 10_000;
 /// How long connecting to it may take.
 const CONNECT_TIMEOUT_MS: u64 = 2_000;
 
+/// The variable that may hold a token.
+const TOKEN_VARIABLE: &str = "RECAPD_TOKEN";
+
+/// Where a daemon is, and the token that opens it.
+#[derive(Clone, Debug)]
+pub(super) struct Server {
+    pub(super) base: String,
+    token: Option<SecretString>,
+}
+
+impl FromStr for Server {
+    type Err = Infallible;
+
+    fn from_str(base: &str) -> Result<Self, Infallible> {
+        Ok(Self {
+            base: base.to_owned(),
+            token: None,
+        })
+    }
+}
+
+impl Server {
+    pub(super) fn with_token(self, token: Option<SecretString>) -> Self {
+        Self { token, ..self }
+    }
+}
+
+/// The token in `file`, else in the environment. It never stands on the command line, which others can see.
+pub(super) fn token(file: Option<&Path>, environment: &Environment) -> Result<Option<SecretString>, Failed> {
+    let text = match file {
+        None => environment.get(TOKEN_VARIABLE).map(str::to_owned),
+        Some(file) => {
+            let unreadable =
+                |error: std::io::Error| Failed::usage(format!("--token-file {}: {error}", file.display()));
+            Some(std::fs::read_to_string(file).map_err(unreadable)?)
+        }
+    };
+    let Some(text) = text else {
+        return Ok(None);
+    };
+    let token = text.trim();
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let from = if file.is_some() {
+            "--token-file"
+        } else {
+            TOKEN_VARIABLE
+        };
+        return Err(Failed::usage(format!(
+            "{from} holds no token: expected one line such as rcp_…, as `recapd token create` printed it"
+        )));
+    }
+    Ok(Some(token.into()))
+}
+
 /// A daemon somewhere.
 pub(super) struct Remote {
     base: String,
+    token: Option<SecretString>,
     client: Client,
 }
 
 impl Remote {
-    /// The daemon at `base`, such as `http://127.0.0.1:7411`.
-    pub(super) fn new(base: &str) -> Result<Self, Failed> {
+    /// The daemon there.
+    pub(super) fn new(server: &Server) -> Result<Self, Failed> {
         let settings = HttpSettings {
             timeout_ms: TIMEOUT_MS,
             connect_timeout_ms: CONNECT_TIMEOUT_MS,
@@ -26,7 +88,8 @@ impl Remote {
         };
         let client = client(&settings).map_err(anyhow::Error::new)?;
         Ok(Self {
-            base: base.trim_end_matches('/').to_owned(),
+            base: server.base.trim_end_matches('/').to_owned(),
+            token: server.token.clone(),
             client,
         })
     }
@@ -69,12 +132,22 @@ impl Remote {
                 anyhow::Error::new(error).context(format!("{}: {cure}", self.base)),
             )
         };
+        let request = match &self.token {
+            Some(token) => request.bearer_auth(token.expose_secret()),
+            None => request,
+        };
         let response = request.send().await.map_err(unreachable)?;
         let status = response.status();
         let text = response.text().await.map_err(unreachable)?;
         match status {
             StatusCode::NOT_FOUND => Err(Failed::not_found(detail(&text))),
             status if status.is_success() => Ok(text),
+            StatusCode::UNAUTHORIZED => Err(anyhow::anyhow!(
+                "{}; put one into {TOKEN_VARIABLE} or --token-file",
+                detail(&text)
+            )
+            .into()),
+            StatusCode::FORBIDDEN => Err(anyhow::anyhow!("{}", detail(&text)).into()),
             // What was asked for can't be, there or here.
             StatusCode::CONFLICT => Err(anyhow::anyhow!("{}", detail(&text)).into()),
             status => Err(Failed::new(

@@ -10,13 +10,14 @@ use tracing::{error, info, warn};
 
 use super::{exit::Failed, open};
 use crate::{
+    access::Access,
     assembly::{self, Parts},
     clock::{Clock, OffsetClock, SystemClock},
     config::{self, Config, Environment, Loaded},
     http::{self, HttpSettings, HttpState},
     keeper::Operator,
     lifecycle::{Lifecycle, signals},
-    store::{SqlStore, Store, StoreError, postgres::Member},
+    store::{SqlStore, Store, StoreError, access::AccessStore, postgres::Member},
     telemetry::{self, Surroundings},
 };
 
@@ -85,6 +86,7 @@ async fn serve(
     let batch_model = assembly::batch_model(config, key).map_err(anyhow::Error::new)?;
     let store = Arc::new(open_database(config).await?);
     let owner = config.owner();
+    let access = Arc::new(access(config, store.clone(), &clock).await?);
     let member = store.join(&owner).await?;
     let listener = tokio::net::TcpListener::bind(config.http.listen)
         .await
@@ -112,7 +114,11 @@ async fn serve(
     }
     let lifecycle = Lifecycle::new();
     let operator = parts.operator(store.clone());
-    start(&lifecycle, &parts, operator, config, listener);
+    lifecycle.spawn_vital("access", {
+        let (access, soft) = (Arc::clone(&access), lifecycle.soft().clone());
+        async move { access.follow(soft).await }
+    });
+    start(&lifecycle, &parts, (operator, access), config, listener);
     lifecycle.spawn_vital("inbox", {
         let (keeper, soft) = (parts.keeper.clone(), lifecycle.soft().clone());
         async move { keeper.take_in_inbox(store, soft).await }
@@ -149,6 +155,28 @@ async fn open_database(config: &Config) -> Result<SqlStore, StoreError> {
     }
 }
 
+/// The tokens. Beyond loopback there have to be some: what others can reach must not be open.
+async fn access(
+    config: &Config,
+    store: Arc<dyn AccessStore>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Access, Failed> {
+    let is_near = config.http.listen.ip().is_loopback();
+    let access = Access::new(store, Arc::clone(clock), config.http.require_token || !is_near);
+    access.refresh().await?;
+    if is_near || access.has_tokens() {
+        return Ok(access);
+    }
+    Err(Failed::new(
+        super::exit::CONFIGURATION,
+        anyhow::anyhow!(
+            "http.listen is {}, which others can reach, and there are no tokens: make one with `recapd token create NAME \
+             --scope admin`, or listen on a loopback address such as 127.0.0.1:7411",
+            config.http.listen
+        ),
+    ))
+}
+
 /// Hears the other daemons, if there may be any.
 async fn follow_fleet(parts: &Parts, member: Option<Member>) -> Infallible {
     match member {
@@ -160,7 +188,7 @@ async fn follow_fleet(parts: &Parts, member: Option<Member>) -> Infallible {
 fn start(
     lifecycle: &Lifecycle,
     parts: &Parts,
-    operator: Operator,
+    (operator, access): (Operator, Arc<Access>),
     config: &Config,
     listener: tokio::net::TcpListener,
 ) {
@@ -191,6 +219,7 @@ fn start(
         projects: Arc::clone(&parts.projects),
         snapshots: Arc::clone(&parts.snapshots),
         operator,
+        access,
         store: Arc::clone(&parts.store),
         metrics: parts.metrics.clone(),
         clock: Arc::clone(&parts.clock),

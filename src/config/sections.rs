@@ -508,8 +508,10 @@ pub struct HttpConfig {
     pub request_timeout_ms: u64,
     /// The most messages in one request.
     pub batch_messages_max: usize,
-    /// Further names under which clients may ask `/mcp`.
+    /// Further names under which clients may ask.
     pub allowed_hosts: Vec<String>,
+    /// Requests need a token even if none was ever made.
+    pub require_token: bool,
 }
 
 impl HttpConfig {

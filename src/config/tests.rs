@@ -117,6 +117,7 @@ fn the_reference_is_the_default() {
     fallback.requests_per_minute = 0
     fallback.tokens_per_minute = 0
     http.allowed_hosts = []
+    http.require_token = false
     http.batch_messages_max = 10000
     http.body_bytes_max = 33554432
     http.listen = "127.0.0.1:7411"

@@ -1,17 +1,19 @@
 //! `GET /v1/agents`: all agents in figures, page by page.
 
-use axum::{Json, extract::State, http::Uri};
+use axum::{Extension, Json, extract::State, http::Uri};
 use serde::Serialize;
 
 use super::{
-    SharedApp,
+    App, SharedApp,
+    access::Asking,
     extract::{Parameters, invalid},
     openapi::{answers, parameters::Paging},
     problem::Problem,
 };
 use crate::{
+    access::Caller,
     domain::{agent::AgentId, time::Timestamp},
-    store::AgentRow,
+    store::{AgentRow, StoreResult},
 };
 
 /// Agents on a page, and at most.
@@ -50,12 +52,16 @@ pub(super) struct AgentFigures {
     responses((status = 200, description = "A page of agents, by id.", body = Page),
         answers::Always),
 )]
-pub(super) async fn list(State(app): State<SharedApp>, uri: Uri) -> Result<Json<Page>, Problem> {
+pub(super) async fn list(
+    State(app): State<SharedApp>,
+    Extension(caller): Asking,
+    uri: Uri,
+) -> Result<Json<Page>, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
     let limit = parameters.integer("limit", 1..=LIMIT_MAX)?.unwrap_or(LIMIT);
     let after = parameters.text("cursor").map(cursor).transpose()?;
     // One more than asked for tells whether there is a next page.
-    let rows = app.parts.store.agents(after.as_ref(), limit + 1).await?;
+    let rows = rows(&app, &caller, after.as_ref(), limit + 1).await?;
     let shown = usize::try_from(limit).unwrap_or(usize::MAX);
     let has_more = rows.len() > shown;
     let agents: Vec<AgentFigures> = rows.into_iter().take(shown).map(AgentFigures::from).collect();
@@ -64,6 +70,19 @@ pub(super) async fn list(State(app): State<SharedApp>, uri: Uri) -> Result<Json<
         agents,
         next_cursor: last.filter(|_| has_more),
     }))
+}
+
+/// Agents that `caller` may see.
+async fn rows(app: &App, caller: &Caller, after: Option<&AgentId>, limit: i64) -> StoreResult<Vec<AgentRow>> {
+    let store = &app.parts.store;
+    let Some(seen) = app.parts.access.seen(caller, after, limit).await? else {
+        return store.agents(after, limit).await;
+    };
+    let mut rows = Vec::new();
+    for agent in &seen {
+        rows.extend(store.agent(agent).await?);
+    }
+    Ok(rows)
 }
 
 fn cursor(text: &str) -> Result<AgentId, Problem> {

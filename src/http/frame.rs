@@ -11,7 +11,7 @@ use axum::{
 use tokio::time::Instant;
 
 use super::{
-    App, SharedApp, observe,
+    App, SharedApp, access, observe,
     problem::{Problem, UNKNOWN_ROUTE, written},
 };
 
@@ -50,6 +50,7 @@ pub(super) async fn around(State(app): State<SharedApp>, request: Request, next:
         began.elapsed(),
     );
     response.headers_mut().insert(REQUEST_ID, id);
+    access::keep_private(response.headers_mut());
     response
 }
 

@@ -2,14 +2,16 @@
 //! fork, and here with a clear error when one can't be taken.
 
 use axum::{
-    Json,
+    Extension, Json,
     extract::{Request, State},
     http::StatusCode,
 };
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{
-    App, SharedApp, body,
+    App, SharedApp,
+    access::{self, Asking},
+    body,
     extract::{Agent, Parameters},
     openapi::{answers, parameters::AgentPath},
     problem::{INVALID_BODY, Problem},
@@ -120,10 +122,12 @@ pub(super) async fn rewind(
 )]
 pub(super) async fn fork(
     State(app): State<SharedApp>,
+    Extension(caller): Asking,
     Agent(parent): Agent,
     request: Request,
 ) -> Result<(StatusCode, Json<ForkReply>), Problem> {
     let Child { child } = read(&app, request, r#"{"child": "a-new-agent"}"#).await?;
+    access::check_may_make(&caller, &child)?;
     let keeper = app.parts.keeper.clone();
     let (from, to) = (parent.clone(), child.clone());
     let forked = app

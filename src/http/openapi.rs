@@ -86,8 +86,13 @@ pub(super) fn completed(api: &OpenApi) -> Value {
         .filter_map(Value::as_object_mut)
         .flat_map(|methods| methods.values_mut());
     operations.for_each(complete);
+    if let Some(document) = document.as_object_mut() {
+        // Either nothing or a token: which, the daemon's own settings say.
+        document.insert("security".to_owned(), json!([{}, { "token": [] }]));
+    }
     if let Some(components) = document.pointer_mut("/components").and_then(Value::as_object_mut) {
         components.insert("responses".to_owned(), answers::components());
+        components.insert("securitySchemes".to_owned(), tokens());
         if let Some(code) = components
             .get_mut("schemas")
             .and_then(|schemas| schemas.pointer_mut("/Problem/properties/code"))
@@ -97,6 +102,13 @@ pub(super) fn completed(api: &OpenApi) -> Value {
         }
     }
     document
+}
+
+/// How a token is sent.
+fn tokens() -> Value {
+    let description =
+        "Needed where a token was ever made, and beyond loopback; `recapd token create` makes one.";
+    json!({ "token": { "type": "http", "scheme": "bearer", "description": description } })
 }
 
 fn complete(operation: &mut Value) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{
-    Json,
+    Extension, Json,
     body::Bytes,
     extract::{FromRequestParts, Path, State},
     http::{HeaderMap, Uri, request::Parts},
@@ -13,7 +13,8 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::{
-    SharedApp,
+    App, SharedApp,
+    access::Asking,
     document::{Document, Form, unavailable},
     extract::{Parameters, invalid},
     observe,
@@ -24,11 +25,13 @@ use super::{
     problem::{INVALID_AGENT_ID, INVALID_PROJECT_ID, Problem, UNKNOWN_PROJECT},
 };
 use crate::{
+    access::Caller,
     domain::{agent::AgentId, project::ProjectId, time::Timestamp},
     snapshot::{
         Reading,
         project::{MemberFigures, ProjectSnapshot},
     },
+    store::{ProjectFigures, StoreResult},
 };
 
 /// Projects on a page, and at most.
@@ -67,13 +70,13 @@ impl<S: Send + Sync> FromRequestParts<S> for Membership {
     }
 }
 
-fn project_id(text: &str) -> Result<ProjectId, Problem> {
+pub(super) fn project_id(text: &str) -> Result<ProjectId, Problem> {
     text.parse::<ProjectId>().map_err(|error| {
         Problem::new(INVALID_PROJECT_ID, error.to_string()).hint("name the project by such an id")
     })
 }
 
-fn unknown(project: &ProjectId) -> Problem {
+pub(super) fn unknown(project: &ProjectId) -> Problem {
     Problem::new(
         UNKNOWN_PROJECT,
         format!("project `{project}` is unknown: no agent belongs to it"),
@@ -105,7 +108,11 @@ struct Figures {
     responses((status = 200, description = "A page of projects, by name.", body = Page),
         answers::Always),
 )]
-pub(super) async fn list(State(app): State<SharedApp>, uri: Uri) -> Result<Json<Page>, Problem> {
+pub(super) async fn list(
+    State(app): State<SharedApp>,
+    Extension(caller): Asking,
+    uri: Uri,
+) -> Result<Json<Page>, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
     let limit = parameters.integer("limit", 1..=LIMIT_MAX)?.unwrap_or(LIMIT);
     let cursor = parameters.text("cursor").map(|text| {
@@ -119,11 +126,7 @@ pub(super) async fn list(State(app): State<SharedApp>, uri: Uri) -> Result<Json<
         })
     });
     // One more than asked for tells whether there is a next page.
-    let found = app
-        .parts
-        .store
-        .projects(cursor.transpose()?.as_ref(), limit + 1)
-        .await?;
+    let found = figures(&app, &caller, cursor.transpose()?.as_ref(), limit + 1).await?;
     let shown = usize::try_from(limit).unwrap_or(usize::MAX);
     let has_more = found.len() > shown;
     let projects: Vec<Figures> = found
@@ -140,6 +143,33 @@ pub(super) async fn list(State(app): State<SharedApp>, uri: Uri) -> Result<Json<
         projects,
         next_cursor: last.filter(|_| has_more),
     }))
+}
+
+/// Projects that `caller` may see, by name, after `after`.
+async fn figures(
+    app: &App,
+    caller: &Caller,
+    after: Option<&ProjectId>,
+    limit: i64,
+) -> StoreResult<Vec<ProjectFigures>> {
+    let store = &app.parts.store;
+    let Some(seen) = app.parts.access.seen_projects(caller) else {
+        return store.projects(after, limit).await;
+    };
+    let mut found = Vec::new();
+    for project in seen.iter().filter(|project| Some(*project) > after) {
+        if i64::try_from(found.len()).is_ok_and(|found| limit <= found) {
+            break;
+        }
+        if let Some(stamp) = store.project_stamp(project).await? {
+            found.push(ProjectFigures {
+                project: project.clone(),
+                agents: stamp.agents,
+                updated_at: stamp.updated_at,
+            });
+        }
+    }
+    Ok(found)
 }
 
 /// Who belongs where.

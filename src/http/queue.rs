@@ -1,7 +1,7 @@
 //! The updates that are to be made: `GET /v1/queue`, its rows, and what a hand does to them.
 
 use axum::{
-    Json,
+    Extension, Json,
     extract::{Request, State},
     http::{HeaderValue, StatusCode, Uri, header::LOCATION},
     response::{IntoResponse, Response},
@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::{
     App, SharedApp,
+    access::Asking,
     extract::{Agent, Parameters, invalid},
     lineage::{self, Nothing},
     openapi::{
@@ -20,6 +21,7 @@ use super::{
 };
 use crate::{
     domain::{agent::AgentId, time::Timestamp},
+    keeper::Operator,
     store::operate::{Handled, QueueRow},
 };
 
@@ -60,11 +62,18 @@ pub(super) struct AgentPause {
     params(Paging),
     responses((status = 200, description = "A page of the queue, by agent.", body = Page), answers::Always),
 )]
-pub(super) async fn list(State(app): State<SharedApp>, uri: Uri) -> Result<Json<Page>, Problem> {
+pub(super) async fn list(
+    State(app): State<SharedApp>,
+    Extension(caller): Asking,
+    uri: Uri,
+) -> Result<Json<Page>, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
     let limit = parameters.integer("limit", 1..=LIMIT_MAX)?.unwrap_or(LIMIT);
     let after = parameters.text("cursor").map(cursor).transpose()?;
     let operator = &app.parts.operator;
+    if let Some(agents) = app.parts.access.seen(&caller, after.as_ref(), limit).await? {
+        return some(operator, agents, limit).await;
+    }
     // One more than asked for tells whether there is a next page.
     let mut rows = operator.queue(after.as_ref(), limit + 1).await?;
     let shown = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -74,6 +83,20 @@ pub(super) async fn list(State(app): State<SharedApp>, uri: Uri) -> Result<Json<
     Ok(Json(Page {
         paused_since: operator.paused_since().await?,
         next_cursor: last.filter(|_| has_more),
+        rows,
+    }))
+}
+
+/// A page of the rows of `agents`, which may be fewer than a page holds although further ones follow.
+async fn some(operator: &Operator, agents: Vec<AgentId>, limit: i64) -> Result<Json<Page>, Problem> {
+    let is_full = i64::try_from(agents.len()).is_ok_and(|found| found == limit);
+    let mut rows = Vec::new();
+    for agent in &agents {
+        rows.extend(operator.row(agent).await?);
+    }
+    Ok(Json(Page {
+        paused_since: operator.paused_since().await?,
+        next_cursor: agents.into_iter().last().filter(|_| is_full),
         rows,
     }))
 }

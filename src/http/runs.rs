@@ -1,7 +1,7 @@
 //! What came of updates: `GET /v1/runs`, `GET /v1/runs/{n}`, `GET /v1/stats`.
 
 use axum::{
-    Json,
+    Extension, Json,
     extract::{FromRequestParts, Path, State},
     http::{Uri, request::Parts},
 };
@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::{
     SharedApp,
+    access::{self, Asking},
     extract::{Parameters, agent_id, invalid},
     openapi::{answers, parameters::Paging},
     problem::{INVALID_PARAMETER, Problem, UNKNOWN_RUN},
@@ -69,7 +70,11 @@ pub(super) struct Stats {
         ("outcome" = Option<RunOutcome>, Query, description = "Only those that ended so.")),
     responses((status = 200, description = "The runs that are kept, newest first.", body = Page), answers::Always),
 )]
-pub(super) async fn list(State(app): State<SharedApp>, uri: Uri) -> Result<Json<Page>, Problem> {
+pub(super) async fn list(
+    State(app): State<SharedApp>,
+    Extension(caller): Asking,
+    uri: Uri,
+) -> Result<Json<Page>, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor", "agent", "outcome"])?;
     let limit = parameters.integer("limit", 1..=LIMIT_MAX)?.unwrap_or(LIMIT);
     let outcome = |name| {
@@ -82,6 +87,11 @@ pub(super) async fn list(State(app): State<SharedApp>, uri: Uri) -> Result<Json<
         before: parameters.integer("cursor", 1..=i64::MAX)?,
         limit: limit + 1,
     };
+    match &query.agent {
+        Some(agent) => access::see(&app, &caller, agent).await?,
+        None if caller.reach.named().is_some() => return Err(which_agent()),
+        None => {}
+    }
     let mut runs = app.parts.operator.runs(query).await?;
     let shown = usize::try_from(limit).unwrap_or(usize::MAX);
     let has_more = runs.len() > shown;
@@ -91,6 +101,15 @@ pub(super) async fn list(State(app): State<SharedApp>, uri: Uri) -> Result<Json<
         next_cursor: last.filter(|_| has_more),
         runs,
     }))
+}
+
+/// A token for some agents asks for all.
+fn which_agent() -> Problem {
+    invalid(
+        "agent",
+        "is missing",
+        "name the agent: this token is for some agents only",
+    )
 }
 
 /// The number of the path.
@@ -119,12 +138,17 @@ impl<S: Send + Sync> FromRequestParts<S> for Number {
 )]
 pub(super) async fn read(
     State(app): State<SharedApp>,
+    Extension(caller): Asking,
     Number(number): Number,
     uri: Uri,
 ) -> Result<Json<Run>, Problem> {
     Parameters::read(&uri, &[])?;
     let run = app.parts.operator.run(number).await?;
-    run.map(Json).ok_or_else(|| {
+    let seen = match run {
+        Some(run) if app.parts.access.sees(&caller, &run.agent_id).await? => Some(run),
+        _ => None,
+    };
+    seen.map(Json).ok_or_else(|| {
         Problem::new(UNKNOWN_RUN, format!("there is no run {number}"))
             .hint("GET /v1/runs lists those that are kept")
     })

@@ -7,6 +7,7 @@ use reqwest::{
     Client, RequestBuilder, StatusCode, Url,
     header::{ACCEPT, ETAG, IF_NONE_MATCH},
 };
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -37,6 +38,7 @@ const JSON: &str = "application/json";
 pub struct Remote {
     base: Url,
     client: Client,
+    token: Option<SecretString>,
 }
 
 impl Remote {
@@ -62,7 +64,22 @@ impl Remote {
         Ok(Self {
             base: url,
             client: client(&settings).map_err(|error| refused(error.to_string()))?,
+            token: None,
         })
+    }
+
+    /// The same, asked with this token.
+    #[must_use]
+    pub fn with_token(self, token: Option<SecretString>) -> Self {
+        Self { token, ..self }
+    }
+
+    fn get(&self, url: Url) -> RequestBuilder {
+        let request = self.client.get(url);
+        match &self.token {
+            Some(token) => request.bearer_auth(token.expose_secret()),
+            None => request,
+        }
     }
 
     /// Whether a daemon is there.
@@ -106,7 +123,7 @@ impl Remote {
     }
 
     async fn json<T: DeserializeOwned>(&self, url: Url, about: Asked<'_>) -> Result<T, SourceError> {
-        let reply = self.ask(self.client.get(url).header(ACCEPT, JSON), about).await?;
+        let reply = self.ask(self.get(url).header(ACCEPT, JSON), about).await?;
         serde_json::from_slice(&reply.body).map_err(|error| {
             tracing::error!(%error, base = %self.base, "mcp.answer_unreadable");
             let cure = "has it the version of this recapd?";
@@ -177,7 +194,7 @@ impl Source for Remote {
         let wait = WAIT_SECONDS.to_string();
         let url = self.of_agent(agent, &["summary"], &[("wait", &wait)]);
         let patience = Duration::from_secs(WAIT_SECONDS) + Duration::from_millis(TIMEOUT_MS);
-        let mut request = self.client.get(url).timeout(patience);
+        let mut request = self.get(url).timeout(patience);
         if let Some(known) = known {
             request = request.header(IF_NONE_MATCH, known);
         }
@@ -193,7 +210,7 @@ impl Source for Remote {
 
     async fn history(&self, agent: &AgentId) -> Result<String, SourceError> {
         let url = self.of_agent(agent, &["history"], &[]);
-        let request = self.client.get(url).header(ACCEPT, "text/plain");
+        let request = self.get(url).header(ACCEPT, "text/plain");
         let reply = self.ask(request, Asked::of(agent)).await?;
         Ok(String::from_utf8_lossy(&reply.body).into_owned())
     }

@@ -3,6 +3,7 @@
 //! What differs is named where it differs: words in [`statement`], values in [`value`], opening and writing in
 //! [`super::sqlite`] and [`super::postgres`].
 
+mod access;
 pub(super) mod agent;
 mod append;
 mod archive;

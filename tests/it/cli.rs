@@ -15,6 +15,7 @@ mod project;
 mod recall;
 mod replay;
 mod selftest;
+mod token;
 mod versions;
 
 use std::{

@@ -14,6 +14,7 @@ mod problems;
 mod projects;
 mod queue;
 mod recall;
+mod security;
 mod settings;
 mod summary;
 mod versions;

@@ -2,6 +2,7 @@
 //!
 //! Each test is a function of a fresh database. [`every_test!`] lists them once; a backend runs them all by one line.
 
+mod access;
 mod append;
 mod archive;
 mod batch;
@@ -147,6 +148,8 @@ macro_rules! every_test {
                 views_can_only_be_read, what_is_too_much_is_refused_at_once, a_bell_rings_for_an_insert,
                 the_keeper_takes_in_what_it_can, a_thousand_rows_keep_their_order, keepers_share_an_inbox,
                 an_agent_goes_with_what_waits_for_it;
+            access: a_token_is_kept_until_it_is_revoked, a_token_remembers_its_last_use, there_are_so_many_tokens,
+                a_token_reaches_agents_by_name_and_by_project;
             operate: a_row_says_where_it_stands_and_what_it_waits_for, the_queue_comes_in_pages,
                 a_hand_hastens_what_waits, a_cancelled_update_waits_for_a_hand, an_agent_is_paused_until_it_is_resumed,
                 while_the_queue_is_paused_nothing_is_claimed, runs_are_told_newest_first_and_in_figures;

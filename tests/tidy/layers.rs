@@ -88,6 +88,7 @@ const LAYERS: &[Layer] = &[
         may_use: &["domain", "clock", "store", "llm", "selftest"],
         banned: &["sqlx::"],
     },
+    Layer { module: "access", may_use: &["domain", "clock", "store"], banned: OUTSIDE },
     Layer {
         module: "assembly",
         may_use: &[
@@ -105,7 +106,7 @@ const LAYERS: &[Layer] = &[
         module: "http",
         may_use: &[
             "domain", "formats", "clock", "config", "telemetry", "store", "keeper", "snapshot", "history", "context",
-            "recall", "mcp",
+            "recall", "access", "mcp",
         ],
         banned: &["sqlx::", "reqwest::"],
     },
@@ -113,7 +114,7 @@ const LAYERS: &[Layer] = &[
         module: "cli",
         may_use: &[
             "domain", "formats", "tokenizer", "validator", "clock", "config", "telemetry", "lifecycle", "store", "llm",
-            "journal", "keeper", "snapshot", "history", "context", "recall", "selftest", "faults", "assembly", "mcp", "http",
+            "journal", "keeper", "snapshot", "history", "context", "recall", "selftest", "faults", "access", "assembly", "mcp", "http",
         ],
         banned: &["sqlx::", "axum::"],
     },

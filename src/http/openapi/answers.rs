@@ -30,6 +30,28 @@ const BAD_REQUEST: Answer = Answer {
         "did you mean `limit`?",
     ],
 };
+const UNAUTHORIZED: Answer = Answer {
+    name: "Unauthorized",
+    status: 401,
+    description: "This daemon asks for tokens, and none came that opens anything.",
+    example: [
+        "unauthorized",
+        "Token needed",
+        "this needs a token: none came, or it is unknown, expired or revoked",
+        "send header `authorization: Bearer rcp_…`; `recapd token create` makes a token",
+    ],
+};
+const FORBIDDEN: Answer = Answer {
+    name: "Forbidden",
+    status: 403,
+    description: "The token is for less than this, or a web page asks. Nothing was changed.",
+    example: [
+        "forbidden",
+        "Not allowed",
+        "this needs a token of scope `write`, and this one has `read`; nothing was changed",
+        "`recapd token create NAME --scope SCOPE` makes one",
+    ],
+};
 const NOT_FOUND: Answer = Answer {
     name: "NotFound",
     status: 404,
@@ -108,8 +130,10 @@ const UNAVAILABLE: Answer = Answer {
     ],
 };
 
-const ALL: [Answer; 8] = [
+const ALL: [Answer; 10] = [
     BAD_REQUEST,
+    UNAUTHORIZED,
+    FORBIDDEN,
     NOT_FOUND,
     TOO_SLOW,
     CONFLICT,
@@ -135,9 +159,9 @@ macro_rules! sets {
 
 sets! {
     /// Of every route.
-    Always: BAD_REQUEST, INTERNAL, UNAVAILABLE;
+    Always: BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, INTERNAL, UNAVAILABLE;
     /// Of a route that has another answer while the database is away.
-    Faults: BAD_REQUEST, INTERNAL;
+    Faults: BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, INTERNAL;
     /// Of a route about something that may not exist.
     OfAgent: NOT_FOUND;
     /// Of a route that something may stand against.

@@ -103,8 +103,19 @@ pub(in super::super) const NOT_READY: Kind = kind(StatusCode::SERVICE_UNAVAILABL
 pub(in super::super) const TIMED_OUT: Kind =
     kind(StatusCode::SERVICE_UNAVAILABLE, "timed_out", "Took too long");
 
+pub(in super::super) const UNAUTHORIZED: Kind =
+    kind(StatusCode::UNAUTHORIZED, "unauthorized", "Token needed");
+pub(in super::super) const FORBIDDEN: Kind = kind(StatusCode::FORBIDDEN, "forbidden", "Not allowed");
+pub(in super::super) const FOREIGN_ORIGIN: Kind =
+    kind(StatusCode::FORBIDDEN, "foreign_origin", "Request of a web page");
+pub(in super::super) const FOREIGN_HOST: Kind = kind(StatusCode::FORBIDDEN, "foreign_host", "Unknown host");
+
 /// All of them.
-pub(super) const ALL: [Kind; 33] = [
+pub(super) const ALL: [Kind; 37] = [
+    UNAUTHORIZED,
+    FORBIDDEN,
+    FOREIGN_ORIGIN,
+    FOREIGN_HOST,
     UNKNOWN_QUEUE_ROW,
     UNKNOWN_RUN,
     INVALID_BODY,

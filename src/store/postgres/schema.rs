@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 5] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 6] = [
     (
         1,
         "schema",
@@ -26,5 +26,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 5] = [
         5,
         "queue pauses",
         include_str!("../../../migrations/postgres/0005_queue_pauses.sql"),
+    ),
+    (
+        6,
+        "access tokens",
+        include_str!("../../../migrations/postgres/0006_access_tokens.sql"),
     ),
 ];

@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 12] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 13] = [
     (
         1,
         "schema",
@@ -61,5 +61,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 12] = [
         13,
         "queue pauses",
         include_str!("../../../migrations/sqlite/0013_queue_pauses.sql"),
+    ),
+    (
+        14,
+        "access tokens",
+        include_str!("../../../migrations/sqlite/0014_access_tokens.sql"),
     ),
 ];

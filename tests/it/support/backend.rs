@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use recapd::store::{
     SqlStore, Store,
+    access::AccessStore,
     archive::Archive,
     batch::BatchStore,
     inbox::InboxStore,
@@ -35,7 +36,7 @@ pub(crate) const STATEMENT_LOG: &str = "RECAPD_TEST_STATEMENT_LOG";
 
 /// The tables whose contents make up a store's state. Not among them: the counter of lease tokens, which moves with
 /// every look at the queue.
-pub(crate) const TABLES: [&str; 20] = [
+pub(crate) const TABLES: [&str; 21] = [
     "agents",
     "message_log",
     "recounts",
@@ -54,6 +55,7 @@ pub(crate) const TABLES: [&str; 20] = [
     "update_runs",
     "schedule_slots",
     "queue_pauses",
+    "access_tokens",
     "provider_batches",
     "batch_requests",
 ];
@@ -82,6 +84,11 @@ pub(crate) trait Backend: Send + Sync {
 
     /// The same store, as a place for what agents insert.
     fn inbox(&self) -> Arc<dyn InboxStore> {
+        self.target()
+    }
+
+    /// The same store, as a place for tokens.
+    fn access(&self) -> Arc<dyn AccessStore> {
         self.target()
     }
 

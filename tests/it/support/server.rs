@@ -1,8 +1,9 @@
 //! The HTTP interface on a free port of 127.0.0.1, over a SQLite database of its own.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use recapd::{
+    access::Access,
     assembly::{self, Parts},
     clock::{Clock, ManualClock},
     config::Config,
@@ -31,13 +32,15 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) parts: Parts,
+    pub(crate) access: Arc<Access>,
+    pub(crate) target: Arc<SqlStore>,
     pub(crate) store: Arc<TroubledStore>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
     pub(crate) writes: TaskTracker,
     client: Client,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Server {
@@ -60,11 +63,18 @@ impl Server {
             7,
         );
         let (stop, tasks, writes) = (CancellationToken::new(), TaskTracker::new(), TaskTracker::new());
+        let access = Access::new(
+            Arc::clone(&inner) as _,
+            Arc::clone(&clock) as _,
+            config.http.require_token,
+        );
+        let access = Arc::new(access);
         let state = HttpState {
+            access: Arc::clone(&access),
             keeper: parts.keeper.clone(),
             projects: Arc::clone(&parts.projects),
             snapshots: Arc::clone(&parts.snapshots),
-            operator: parts.operator(inner),
+            operator: parts.operator(Arc::clone(&inner) as _),
             store: Arc::clone(&parts.store),
             metrics: parts.metrics.clone(),
             clock: Arc::clone(&parts.clock),
@@ -80,14 +90,21 @@ impl Server {
         Self {
             address,
             parts,
+            access,
+            target: inner,
             store,
             clock,
             stop,
             tasks,
             writes,
             client: client(&HttpSettings::default()).unwrap(),
-            _folder: folder,
+            folder,
         }
+    }
+
+    /// The file that all is in.
+    pub(crate) fn database(&self) -> PathBuf {
+        self.folder.path().join("recapd.db")
     }
 
     /// A request to `path`, not sent yet.
@@ -189,6 +206,13 @@ impl Reply {
     /// A header's value; empty if it is missing.
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// All headers, by name and value, in the order in which they came.
+    pub(crate) fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
     }
 
     pub(crate) fn json(&self) -> Value {

@@ -1,0 +1,268 @@
+//! Who asks, and what they may do: tokens, as a daemon knows them.
+//!
+//! ```text
+//! access_tokens ──► refresh, every two seconds ──► copy in memory ──► identify: no query per request
+//! ```
+//!
+//! A token is `rcp_` and 64 hexadecimal digits, 256 random bits. What is kept is its SHA-256: a slow hash guards
+//! passwords, which can be guessed; nobody guesses 256 bits, and a slow hash would cost each request what a guess costs.
+//!
+//! Invariant: without a token only who may be anybody gets in, and nobody may be anybody where a token was ever made, where
+//! the configuration demands tokens, or beyond loopback.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use crate::{
+    clock::Clock,
+    domain::{
+        access::{Reach, Scope, TokenName},
+        agent::AgentId,
+        project::ProjectId,
+        time::{HOUR_MS, Timestamp},
+    },
+    store::{
+        StoreResult,
+        access::{AccessStore, Token},
+    },
+};
+
+/// What every token begins with, so that those who scan code for secrets know one.
+pub const PREFIX: &str = "rcp_";
+/// How old the copy may get: a revoked token works so long at most, while the database answers.
+const REFRESH: Duration = Duration::from_secs(2);
+/// A use is noted if the one that is noted is older.
+const USE_NOTED_AFTER_MS: i64 = HOUR_MS;
+/// Random bytes of a token.
+pub const SECRET_BYTES: usize = 32;
+/// Of a digest, so many digits find the token. Its holder can't choose them, so finding tells nothing.
+const FINDING_DIGITS: usize = 16;
+
+/// The text of a token made of random bytes.
+pub fn token_text(secret: &[u8; SECRET_BYTES]) -> String {
+    format!("{PREFIX}{}", hexadecimal(secret))
+}
+
+/// What is kept of a token: the SHA-256 of its text, in hexadecimal digits.
+pub fn digest_of(token: &str) -> String {
+    hexadecimal(&Sha256::digest(token.as_bytes()))
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The token's name; none if everybody may do everything.
+    pub token: Option<TokenName>,
+    /// What they may do.
+    pub scope: Scope,
+    /// With what.
+    pub reach: Reach,
+}
+
+impl Caller {
+    /// Anybody, where everybody may do everything.
+    pub fn anybody() -> Self {
+        Self {
+            token: None,
+            scope: Scope::Admin,
+            reach: Reach::All,
+        }
+    }
+}
+
+/// There is no token, or none that opens anything. Why is told to nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stranger;
+
+/// A token that opens something.
+struct Known {
+    digest: String,
+    expires_at: Option<Timestamp>,
+    caller: Arc<Caller>,
+    noted_at: Option<Timestamp>,
+    /// Milliseconds; the lowest number before the first use.
+    used_at: AtomicI64,
+}
+
+/// The copy of all tokens.
+#[derive(Default)]
+struct Tokens {
+    by_digits: HashMap<String, Known>,
+    were_made: bool,
+}
+
+/// The tokens of this database.
+pub struct Access {
+    store: Arc<dyn AccessStore>,
+    clock: Arc<dyn Clock>,
+    demanded: bool,
+    anybody: Arc<Caller>,
+    tokens: RwLock<Arc<Tokens>>,
+}
+
+impl Access {
+    /// No tokens yet: [`Self::refresh`] reads them. `demanded` says that requests need one even if none was ever made.
+    pub fn new(store: Arc<dyn AccessStore>, clock: Arc<dyn Clock>, demanded: bool) -> Self {
+        Self {
+            store,
+            clock,
+            demanded,
+            anybody: Arc::new(Caller::anybody()),
+            tokens: RwLock::default(),
+        }
+    }
+
+    fn held(&self) -> Arc<Tokens> {
+        Arc::clone(&self.tokens.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether a token was ever made here.
+    pub fn has_tokens(&self) -> bool {
+        self.held().were_made
+    }
+
+    /// Who asks with this token.
+    ///
+    /// # Errors
+    /// [`Stranger`].
+    pub fn identify(&self, token: Option<&str>) -> Result<Arc<Caller>, Stranger> {
+        let tokens = self.held();
+        if !tokens.were_made && !self.demanded {
+            return Ok(Arc::clone(&self.anybody));
+        }
+        let digest = digest_of(token.ok_or(Stranger)?);
+        let found = digest
+            .get(..FINDING_DIGITS)
+            .and_then(|digits| tokens.by_digits.get(digits));
+        let known = found.ok_or(Stranger)?;
+        let now = self.clock.now();
+        let is_same = bool::from(known.digest.as_bytes().ct_eq(digest.as_bytes()));
+        if !is_same || known.expires_at.is_some_and(|at| at <= now) {
+            return Err(Stranger);
+        }
+        known.used_at.fetch_max(now.0, Ordering::Relaxed);
+        Ok(Arc::clone(&known.caller))
+    }
+
+    /// Whether `caller` may see `agent`, which may not exist. Only for who may see projects the database is asked.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`](crate::store::StoreError::Unavailable).
+    pub async fn sees(&self, caller: &Caller, agent: &AgentId) -> StoreResult<bool> {
+        let Some(named) = caller.reach.named() else {
+            return Ok(true);
+        };
+        if named.agents.contains(agent) || named.projects.is_empty() {
+            return Ok(named.agents.contains(agent));
+        }
+        let project = self.store.project_of(agent).await?;
+        Ok(project.is_some_and(|project| named.projects.contains(&project)))
+    }
+
+    /// The agents that `caller` may see, by id, after `after`; none if those are simply all.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`](crate::store::StoreError::Unavailable).
+    pub async fn seen(
+        &self,
+        caller: &Caller,
+        after: Option<&AgentId>,
+        limit: i64,
+    ) -> StoreResult<Option<Vec<AgentId>>> {
+        match caller.reach.named() {
+            None => Ok(None),
+            Some(named) => self.store.named_agents(named, after, limit).await.map(Some),
+        }
+    }
+
+    /// The projects that `caller` may see, by name; none if those are simply all.
+    pub fn seen_projects<'c>(&self, caller: &'c Caller) -> Option<&'c BTreeSet<ProjectId>> {
+        caller.reach.named().map(|named| &named.projects)
+    }
+
+    /// Reads the tokens, and notes which were used.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`](crate::store::StoreError::Unavailable), and the copy stays as it was.
+    pub async fn refresh(&self) -> StoreResult<()> {
+        let before = self.held();
+        let kept = self.store.tokens().await?;
+        let tokens = Tokens {
+            were_made: !kept.is_empty(),
+            by_digits: kept
+                .into_iter()
+                .filter(|token| token.revoked_at.is_none())
+                .filter_map(|token| known(token, &before))
+                .collect(),
+        };
+        let tokens = Arc::new(tokens);
+        *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&tokens);
+        self.note_uses(&tokens).await
+    }
+
+    async fn note_uses(&self, tokens: &Tokens) -> StoreResult<()> {
+        for known in tokens.by_digits.values() {
+            let used = known.used_at.load(Ordering::Relaxed);
+            let noted = known.noted_at.map_or(i64::MIN, |at| at.0);
+            if let (Some(name), true) = (
+                &known.caller.token,
+                used > noted.saturating_add(USE_NOTED_AFTER_MS),
+            ) {
+                self.store.note_token_use(name, Timestamp(used)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the copy fresh until `stop`.
+    pub async fn follow(&self, stop: CancellationToken) {
+        let mut is_away = false;
+        while stop
+            .run_until_cancelled(tokio::time::sleep(REFRESH))
+            .await
+            .is_some()
+        {
+            let refreshed = self.refresh().await;
+            if let (Err(error), false) = (&refreshed, is_away) {
+                warn!(%error, "access.unreadable: the tokens known so far stay in force");
+            }
+            is_away = refreshed.is_err();
+        }
+    }
+}
+
+/// A token for the copy, with what `before` knows of its last use.
+fn known(token: Token, before: &Tokens) -> Option<(String, Known)> {
+    let digits = token.digest.get(..FINDING_DIGITS)?.to_owned();
+    let used = before
+        .by_digits
+        .get(&digits)
+        .map_or(i64::MIN, |known| known.used_at.load(Ordering::Relaxed));
+    let known = Known {
+        digest: token.digest,
+        expires_at: token.expires_at,
+        noted_at: token.last_used_at,
+        used_at: AtomicI64::new(used),
+        caller: Arc::new(Caller {
+            token: Some(token.name),
+            scope: token.scope,
+            reach: token.reach,
+        }),
+    };
+    Some((digits, known))
+}

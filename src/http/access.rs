@@ -1,0 +1,170 @@
+//! Who may ask for what, decided before a handler sees the request, and before anything of a body is read.
+//!
+//! ```text
+//! rule of the route ─► page of others? ─► who asks ─► may they see whom it is about? 404 ─► may they do it? 403 ─► handler
+//! ```
+//!
+//! Invariant: what a token may not see is answered exactly like what doesn't exist, by the same code, and without a look
+//! at it; with tokens of projects after one look that is the same for both.
+
+mod origin;
+mod rules;
+
+use std::sync::Arc;
+
+use axum::{
+    Extension,
+    extract::{FromRequestParts as _, MatchedPath, RawPathParams, Request, State},
+    http::{
+        HeaderMap, HeaderValue, StatusCode,
+        header::{AUTHORIZATION, CACHE_CONTROL, HeaderName, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS},
+        request::Parts,
+    },
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+
+use self::rules::{Rule, Whose};
+use super::{
+    App, SharedApp,
+    extract::agent_id,
+    problem::{FORBIDDEN, Problem, UNAUTHORIZED},
+    projects,
+};
+use crate::{
+    access::Caller,
+    domain::{access::Scope, agent::AgentId},
+};
+
+const SCHEME: &str = "bearer ";
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+
+/// Who asks, for handlers.
+pub(super) type Asking = Extension<Arc<Caller>>;
+
+/// Lets a request through to its handler, or answers it.
+pub(super) async fn guard(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    match admit(&app, &mut parts).await {
+        Ok(caller) => {
+            parts.extensions.insert(caller);
+            next.run(Request::from_parts(parts, body)).await
+        }
+        Err(problem) => {
+            let mut response = problem.into_response();
+            if response.status() == StatusCode::UNAUTHORIZED {
+                let scheme = HeaderValue::from_static("Bearer realm=\"recapd\"");
+                response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+            }
+            response
+        }
+    }
+}
+
+async fn admit(app: &App, parts: &mut Parts) -> Result<Arc<Caller>, Problem> {
+    let path = parts.extensions.get::<MatchedPath>().cloned();
+    let rule = rules::of(&parts.method, path.as_ref().map(MatchedPath::as_str));
+    if rule.whose == Whose::Open {
+        return Ok(Arc::new(Caller::anybody()));
+    }
+    origin::check_origin(&parts.uri, &parts.headers)?;
+    let identified = app.parts.access.identify(bearer(&parts.headers));
+    let caller = identified.map_err(|_| stranger())?;
+    if caller.token.is_none() {
+        origin::check_host(&parts.uri, &parts.headers, &app.settings.allowed_hosts)?;
+    }
+    check_reach(app, &caller, rule, parts).await?;
+    check_scope(&caller, rule.scope)?;
+    Ok(caller)
+}
+
+/// The token that a request brings along.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_at_checked(SCHEME.len())?;
+    scheme.eq_ignore_ascii_case(SCHEME).then(|| token.trim())
+}
+
+/// Whether what the route is about may be seen.
+async fn check_reach(app: &App, caller: &Caller, rule: Rule, parts: &mut Parts) -> Result<(), Problem> {
+    let Some(named) = caller.reach.named() else {
+        return Ok(());
+    };
+    match rule.whose {
+        Whose::Open | Whose::Caller => Ok(()),
+        Whose::All => Err(
+            Problem::new(FORBIDDEN, "this token is for some agents, and this concerns all")
+                .hint("use a token for all agents: `recapd token create` without --agent and --project"),
+        ),
+        Whose::Agent => {
+            let agent = agent_id(&path_id(parts).await?)?;
+            see(app, caller, &agent).await
+        }
+        Whose::Project => {
+            let project = projects::project_id(&path_id(parts).await?)?;
+            if named.projects.contains(&project) {
+                Ok(())
+            } else {
+                Err(projects::unknown(&project))
+            }
+        }
+    }
+}
+
+/// The problem of an agent that doesn't exist, unless `caller` may see this one.
+pub(super) async fn see(app: &App, caller: &Caller, agent: &AgentId) -> Result<(), Problem> {
+    if app.parts.access.sees(caller, agent).await? {
+        Ok(())
+    } else {
+        Err(Problem::unknown_agent(agent))
+    }
+}
+
+/// Refuses to make an agent that `caller` could not see; whether it exists already is not told.
+pub(super) fn check_may_make(caller: &Caller, agent: &AgentId) -> Result<(), Problem> {
+    if caller.reach.includes_new(agent) {
+        return Ok(());
+    }
+    Err(
+        Problem::new(FORBIDDEN, format!("this token isn't for an agent `{agent}`"))
+            .hint("name an agent that the token is for, or use a token for all agents"),
+    )
+}
+
+/// What stands for `{id}` in the path.
+async fn path_id(parts: &mut Parts) -> Result<String, Problem> {
+    let parameters = RawPathParams::from_request_parts(parts, &()).await;
+    let parameters = parameters.map_err(|_| Problem::internal())?;
+    let id = parameters.iter().find(|(name, _)| *name == "id");
+    id.map(|(_, id)| id.to_owned()).ok_or_else(Problem::internal)
+}
+
+fn check_scope(caller: &Caller, needed: Scope) -> Result<(), Problem> {
+    if needed <= caller.scope {
+        return Ok(());
+    }
+    let (needed, has) = (needed.name(), caller.scope.name());
+    Err(Problem::new(
+        FORBIDDEN,
+        format!("this needs a token of scope `{needed}`, and this one has `{has}`; nothing was changed"),
+    )
+    .hint("`recapd token create NAME --scope SCOPE` makes one"))
+}
+
+/// One answer for all who have no token that opens anything.
+fn stranger() -> Problem {
+    Problem::new(
+        UNAUTHORIZED,
+        "this needs a token: none came, or it is unknown, expired or revoked",
+    )
+    .hint("send header `authorization: Bearer rcp_…`; `recapd token create` makes a token")
+}
+
+/// Keeps answers private: no cache may share them, no page may embed them, none is taken for something else.
+pub(super) fn keep_private(headers: &mut HeaderMap) {
+    headers
+        .entry(CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("private, no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
+}

@@ -1,0 +1,165 @@
+//! What each route demands: one table. A route that isn't in it is for administrators of everything, and a test fails.
+
+use axum::http::Method;
+
+use crate::domain::access::Scope::{self, Admin, Read, Write};
+
+/// Whom a route is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Whose {
+    /// Nobody: it tells nothing, to anybody.
+    Open,
+    /// The agent `{id}` of the path.
+    Agent,
+    /// The project `{id}` of the path.
+    Project,
+    /// Who asks: the handler shows what they may see.
+    Caller,
+    /// All agents: only for a token that reaches everything.
+    All,
+}
+use Whose::{Agent, All, Caller, Open, Project};
+
+/// What a route demands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Rule {
+    pub(in super::super) scope: Scope,
+    pub(in super::super) whose: Whose,
+}
+
+/// A method that stands for all of them.
+const ANY: &str = "*";
+
+/// Method and path, as they are registered; what they demand.
+///
+/// To forget takes from forks, too, and who deletes an agent is told of its forks, so both reach beyond an agent. Settings
+/// decide what an agent costs, so they are no business of the agent itself.
+#[rustfmt::skip]
+pub(super) const RULES: &[(&str, &str, Scope, Whose)] = &[
+    ("GET", "/v1/agents", Read, Caller),
+    ("GET", "/v1/agents/{id}", Read, Agent),
+    ("PATCH", "/v1/agents/{id}", Admin, Agent),
+    ("DELETE", "/v1/agents/{id}", Admin, All),
+    ("POST", "/v1/agents/{id}/messages", Write, Agent),
+    ("GET", "/v1/agents/{id}/summary", Read, Agent),
+    ("GET", "/v1/agents/{id}/summary/versions", Read, Agent),
+    ("GET", "/v1/agents/{id}/summary/versions/{version}", Read, Agent),
+    ("POST", "/v1/agents/{id}/rollback", Write, Agent),
+    ("POST", "/v1/agents/{id}/rebuild", Admin, Agent),
+    ("GET", "/v1/agents/{id}/items", Read, Agent),
+    ("PATCH", "/v1/agents/{id}/items/{item}", Write, Agent),
+    ("GET", "/v1/agents/{id}/context", Read, Agent),
+    ("GET", "/v1/agents/{id}/history", Read, Agent),
+    ("GET", "/v1/agents/{id}/window", Read, Agent),
+    ("GET", "/v1/agents/{id}/recall", Read, Agent),
+    ("GET", "/v1/agents/{id}/exchanges/{n}", Read, Agent),
+    ("POST", "/v1/agents/{id}/forget", Admin, All),
+    ("POST", "/v1/agents/{id}/clear", Write, Agent),
+    ("POST", "/v1/agents/{id}/mark", Write, Agent),
+    ("POST", "/v1/agents/{id}/rewind", Write, Agent),
+    ("POST", "/v1/agents/{id}/fork", Write, Agent),
+    ("POST", "/v1/agents/{id}/pin", Write, Agent),
+    ("POST", "/v1/agents/{id}/unpin", Write, Agent),
+    ("GET", "/v1/agents/{id}/pins", Read, Agent),
+    ("POST", "/v1/agents/{id}/sessions/end", Write, Agent),
+    ("POST", "/v1/agents/{id}/refresh", Write, Agent),
+    ("POST", "/v1/agents/{id}/pause", Admin, Agent),
+    ("POST", "/v1/agents/{id}/resume", Admin, Agent),
+    ("GET", "/v1/projects", Read, Caller),
+    ("GET", "/v1/projects/{id}/summary", Read, Project),
+    ("PUT", "/v1/projects/{id}/agents/{agent}", Admin, All),
+    ("DELETE", "/v1/projects/{id}/agents/{agent}", Admin, All),
+    ("GET", "/v1/queue", Read, Caller),
+    ("POST", "/v1/queue/pause", Admin, All),
+    ("POST", "/v1/queue/resume", Admin, All),
+    ("GET", "/v1/queue/{id}", Read, Agent),
+    ("POST", "/v1/queue/{id}/retry", Write, Agent),
+    ("POST", "/v1/queue/{id}/cancel", Write, Agent),
+    ("GET", "/v1/runs", Read, Caller),
+    ("GET", "/v1/runs/{n}", Read, Caller),
+    ("GET", "/v1/stats", Read, All),
+    ("GET", "/v1/status", Read, All),
+    ("GET", "/v1/openapi.json", Read, Caller),
+    ("GET", "/version", Read, Caller),
+    ("GET", "/metrics", Read, All),
+    ("GET", "/livez", Read, Open),
+    ("GET", "/readyz", Read, Open),
+    // It names agents in its bodies, which only it reads.
+    (ANY, "/mcp", Read, All),
+];
+
+/// What a request demands. `path` is the route's; none where there is no route, which only strangers aren't told.
+pub(super) fn of(method: &Method, path: Option<&str>) -> Rule {
+    let Some(path) = path else {
+        return Rule {
+            scope: Read,
+            whose: Caller,
+        };
+    };
+    let method = if method == Method::HEAD {
+        "GET"
+    } else {
+        method.as_str()
+    };
+    let mut rules = RULES.iter();
+    let found = rules.find(|(of, at, ..)| (*of == method || *of == ANY) && *at == path);
+    found.map_or(
+        Rule {
+            scope: Admin,
+            whose: All,
+        },
+        |&(_, _, scope, whose)| Rule { scope, whose },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::http::openapi_document;
+
+    #[test]
+    fn each_route_has_one_rule_and_each_rule_a_route() {
+        let document = openapi_document();
+        let paths = document["paths"].as_object().unwrap();
+        let mut routes: BTreeSet<(String, String)> = BTreeSet::from([(ANY.to_owned(), "/mcp".to_owned())]);
+        for (path, methods) in paths {
+            let methods = methods.as_object().unwrap().keys();
+            routes.extend(methods.map(|method| (method.to_uppercase(), path.clone())));
+        }
+        let rules: Vec<_> = RULES
+            .iter()
+            .map(|(method, path, ..)| ((*method).to_owned(), (*path).to_owned()))
+            .collect();
+        assert_eq!(rules.iter().cloned().collect::<BTreeSet<_>>(), routes);
+        assert_eq!(rules.len(), routes.len());
+    }
+
+    #[test]
+    fn a_rule_fits_its_route() {
+        for (method, path, scope, whose) in RULES {
+            let is_look = *method == "GET" || *method == ANY;
+            assert_eq!(is_look, *scope == Read, "{method} {path}");
+            if matches!(whose, Agent | Project) {
+                assert!(path.contains("{id}"), "{method} {path}");
+            }
+            assert_eq!(path.starts_with("/v1/projects/{id}/summary"), *whose == Project);
+        }
+    }
+
+    #[test]
+    fn what_is_not_in_the_table_is_for_administrators_of_everything() {
+        let strict = Rule {
+            scope: Admin,
+            whose: All,
+        };
+        assert_eq!(of(&Method::GET, Some("/v1/new")), strict);
+        assert_eq!(of(&Method::PUT, Some("/v1/agents")), strict);
+        assert_eq!(
+            of(&Method::HEAD, Some("/v1/agents")),
+            of(&Method::GET, Some("/v1/agents"))
+        );
+        assert_eq!(of(&Method::DELETE, Some("/mcp")).whose, All);
+    }
+}

@@ -1,0 +1,430 @@
+//! Who gets in, and what they see: every route of the interface is tried with every kind of token.
+
+use std::collections::BTreeSet;
+
+use recapd::{
+    access::digest_of,
+    domain::access::{Named, Reach, Scope},
+    http::openapi_document,
+    store::access::{AccessStore as _, Kept, NewToken},
+};
+use reqwest::Method;
+use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};
+
+use crate::support::{
+    backend::{TABLES, assert_same},
+    server::{Reply, START, Server},
+};
+
+/// What only the victim has said.
+const SECRET: &str = "Fix bug";
+/// An id as long as the victim's, of nobody.
+const NOBODY: &str = "nobody";
+const VICTIM: &str = "victim";
+
+/// Every operation: method, path with `{id}`, and a body that does something.
+fn operations() -> Vec<(Method, String, String)> {
+    let document = openapi_document();
+    let paths = document["paths"].as_object().unwrap();
+    let mut all = vec![(Method::POST, "/mcp".to_owned(), "{}".to_owned())];
+    for (path, methods) in paths {
+        for method in methods.as_object().unwrap().keys() {
+            let method: Method = method.to_uppercase().parse().unwrap();
+            let mut concrete = path.replace("{agent}", VICTIM);
+            for number in ["{version}", "{item}", "{n}"] {
+                concrete = concrete.replace(number, "1");
+            }
+            if method == Method::DELETE && path == "/v1/agents/{id}" {
+                concrete.push_str("?confirm={id}");
+            }
+            if path.ends_with("/recall") {
+                concrete.push_str("?q=parser");
+            }
+            let body = body(&method, path).to_owned();
+            all.push((method, concrete, body));
+        }
+    }
+    all
+}
+
+fn body(method: &Method, path: &str) -> &'static str {
+    match path.rsplit('/').next().unwrap() {
+        "messages" => r#"[{"role":"user","content":"Let me in"}]"#,
+        "mark" => r#"{"label":"mine"}"#,
+        "fork" => r#"{"child":"sneaky"}"#,
+        "pin" | "unpin" => r#"{"seq":1}"#,
+        "rollback" => r#"{"version":1}"#,
+        "forget" => r#"{"exchanges":[1]}"#,
+        "{item}" => r#"{"pinned":true}"#,
+        "{id}" if method == Method::PATCH => r#"{"budget_tokens":5}"#,
+        _ => "{}",
+    }
+}
+
+/// Two agents with a past, of which one belongs to project `web`, and tokens for them.
+async fn server() -> Server {
+    let server = Server::start(|config| {
+        config.window.budget_tokens = 200;
+        config.window.low_water = 0.5;
+    })
+    .await;
+    server.converse(VICTIM, 1..=6).await;
+    let own = r#"[{"role":"user","content":"Hello"},{"role":"assistant","content":"Hi"}]"#;
+    server.post("/v1/agents/coder/messages", own).await;
+    server.summarise().await;
+    let join = server.request(Method::PUT, "/v1/projects/web/agents/victim");
+    assert_eq!(Reply::of(join).await.status, 200);
+    let written = |reply: &Reply| reply.header("recapd-version") != "0";
+    server.get_until("/v1/agents/victim/summary", written).await;
+
+    let only = |agents: &[&str], projects: &[&str]| {
+        Reach::Only(Named {
+            agents: agents.iter().map(|id| id.parse().unwrap()).collect(),
+            projects: projects.iter().map(|id| id.parse().unwrap()).collect(),
+        })
+    };
+    for (name, scope, reach) in [
+        ("root", Scope::Admin, Reach::All),
+        ("reader", Scope::Read, Reach::All),
+        ("writer", Scope::Write, Reach::All),
+        ("coder-read", Scope::Read, only(&["coder"], &[])),
+        ("coder-admin", Scope::Admin, only(&["coder"], &["other"])),
+        ("web", Scope::Write, only(&[], &["web"])),
+        ("expired", Scope::Admin, Reach::All),
+        ("revoked", Scope::Admin, Reach::All),
+    ] {
+        keep(&server, name, scope, reach).await;
+    }
+    let revoked = "revoked".parse().unwrap();
+    server.target.revoke_token(&revoked, now()).await.unwrap();
+    server.access.refresh().await.unwrap();
+    server
+}
+
+/// Keeps the token `rcp_NAME`; that called `expired` is.
+async fn keep(server: &Server, name: &str, scope: Scope, reach: Reach) {
+    let token = NewToken {
+        name: name.parse().unwrap(),
+        digest: digest_of(&format!("rcp_{name}")),
+        scope,
+        reach,
+        expires_at: (name == "expired").then(now),
+    };
+    let kept = server.target.keep_token(token, now()).await.unwrap();
+    assert_eq!(kept, Kept::Done);
+}
+
+fn now() -> recapd::domain::time::Timestamp {
+    recapd::domain::time::Timestamp::parse(START).unwrap()
+}
+
+async fn ask(server: &Server, token: Option<&str>, (method, path, body): (&Method, &str, &str)) -> Reply {
+    let mut request = server.request(method.clone(), path);
+    if let Some(token) = token {
+        request = request.bearer_auth(format!("rcp_{token}"));
+    }
+    if method != Method::GET && method != Method::DELETE {
+        request = request
+            .header("content-type", "application/json")
+            .body(body.to_owned());
+    }
+    Reply::of(request).await
+}
+
+/// Everything in the database.
+async fn dump(server: &Server) -> String {
+    let options = SqliteConnectOptions::new().filename(server.database());
+    let mut past = SqliteConnection::connect_with(&options).await.unwrap();
+    let mut lines = Vec::new();
+    for table in TABLES {
+        let columns = format!("SELECT group_concat(name) FROM pragma_table_info('{table}')");
+        let columns: String = sqlx::query_scalar(AssertSqlSafe(columns))
+            .fetch_one(&mut past)
+            .await
+            .unwrap();
+        let rows = format!("SELECT json_array({columns}) FROM {table} ORDER BY 1");
+        let rows: Vec<String> = sqlx::query_scalar(AssertSqlSafe(rows))
+            .fetch_all(&mut past)
+            .await
+            .unwrap();
+        lines.extend(rows.into_iter().map(|row| format!("{table} {row}\n")));
+    }
+    lines.concat()
+}
+
+/// An answer without what it repeats of the request.
+fn told(reply: &Reply, id: &str) -> (u16, String, Vec<String>) {
+    let headers = reply.headers().filter(|(name, _)| *name != "date");
+    let headers = headers.map(|(name, value)| format!("{name}: {value}"));
+    (reply.status, reply.body.replace(id, "ID"), headers.collect())
+}
+
+#[tokio::test]
+async fn strangers_all_get_one_answer_and_change_nothing() {
+    let server = server().await;
+    let before = dump(&server).await;
+    let mut answers = BTreeSet::new();
+    for (method, path, body) in operations() {
+        let path = path.replace("{id}", VICTIM);
+        let is_open = path == "/livez" || path == "/readyz";
+        for token in [None, Some("unknown"), Some("expired"), Some("revoked"), Some("")] {
+            let reply = ask(&server, token, (&method, &path, &body)).await;
+            if is_open {
+                assert_eq!((reply.status, reply.body.as_str()), (200, "ok\n"));
+            } else {
+                assert_eq!(reply.status, 401, "{method} {path} {token:?}: {}", reply.body);
+                reply.problem(401, "unauthorized");
+                assert_eq!(reply.header("www-authenticate"), "Bearer realm=\"recapd\"");
+                answers.insert(told(&reply, ""));
+            }
+        }
+    }
+    // Neither what is nowhere, nor a method that a route doesn't have, is told from what is there.
+    for (method, path) in [(Method::GET, "/v1/nowhere"), (Method::PUT, "/v1/agents")] {
+        let reply = ask(&server, None, (&method, path, "{}")).await;
+        answers.insert(told(&reply, ""));
+    }
+    assert_eq!(answers.len(), 1, "{answers:#?}");
+    assert_same(&before, &dump(&server).await, "strangers");
+}
+
+#[tokio::test]
+async fn an_agent_of_others_answers_as_one_that_does_not_exist() {
+    let server = server().await;
+    let before = dump(&server).await;
+    for (method, path, body) in operations() {
+        for token in ["coder-read", "coder-admin"] {
+            let of = async |id: &str| {
+                let path = path.replace("{id}", id);
+                let reply = ask(&server, Some(token), (&method, &path, &body)).await;
+                assert!(
+                    !reply.body.contains(SECRET) && (id != NOBODY || !reply.body.contains(VICTIM)),
+                    "{method} {path}: {}",
+                    reply.body
+                );
+                told(&reply, id)
+            };
+            let (victim, nobody) = (of(VICTIM).await, of(NOBODY).await);
+            assert_eq!(victim, nobody, "{method} {path} with {token}");
+            if path.contains("/agents/{id}") || path.contains("/queue/{id}") {
+                assert!([403, 404].contains(&victim.0), "{method} {path}: {}", victim.0);
+            }
+        }
+    }
+    assert_same(&before, &dump(&server).await, "tokens of others");
+
+    // What names an agent elsewhere than at the beginning of the path.
+    for (method, path, body) in [
+        (Method::GET, "/v1/runs?agent={id}", ""),
+        (Method::POST, "/v1/agents/coder/fork", r#"{"child":"{id}"}"#),
+    ] {
+        let of = async |id: &str| {
+            let (path, body) = (path.replace("{id}", id), body.replace("{id}", id));
+            told(
+                &ask(&server, Some("coder-admin"), (&method, &path, &body)).await,
+                id,
+            )
+        };
+        let (victim, nobody) = (of(VICTIM).await, of(NOBODY).await);
+        assert_eq!(victim, nobody, "{method} {path}");
+        assert!([403, 404].contains(&victim.0), "{path}: {}", victim.0);
+    }
+    let of = async |run: &str| {
+        let path = format!("/v1/runs/{run}");
+        told(
+            &ask(&server, Some("coder-admin"), (&Method::GET, &path, "")).await,
+            run,
+        )
+    };
+    assert_eq!(of("1").await, of("9").await);
+    assert_same(&before, &dump(&server).await, "tokens of others");
+}
+
+#[tokio::test]
+async fn who_may_read_changes_nothing() {
+    let server = server().await;
+    let before = dump(&server).await;
+    for (method, path, body) in operations() {
+        let needs_more = method != Method::GET && path != "/mcp";
+        for (token, own, others) in [("reader", VICTIM, NOBODY), ("coder-read", "coder", "coder")] {
+            if !needs_more {
+                continue;
+            }
+            let mut replies = Vec::new();
+            for id in [own, others] {
+                let path = path.replace("{id}", id);
+                let reply = ask(&server, Some(token), (&method, &path, &body)).await;
+                reply.problem(403, "forbidden");
+                replies.push(told(&reply, id));
+            }
+            assert_eq!(replies[0], replies[1], "{method} {path} with {token}");
+        }
+    }
+    assert_same(&before, &dump(&server).await, "readers");
+}
+
+#[tokio::test]
+async fn who_may_write_does_not_administrate() {
+    let server = server().await;
+    for (method, path, body, status) in [
+        (
+            "POST",
+            "/v1/agents/coder/messages",
+            r#"[{"role":"user","content":"More"}]"#,
+            200,
+        ),
+        ("POST", "/v1/agents/coder/mark", r#"{"label":"here"}"#, 200),
+        ("PATCH", "/v1/agents/coder", r#"{"budget_tokens":5}"#, 403),
+        ("POST", "/v1/agents/coder/forget", r#"{"exchanges":[1]}"#, 403),
+        ("DELETE", "/v1/agents/coder?confirm=coder", "", 403),
+        ("POST", "/v1/queue/pause", "{}", 403),
+        ("PUT", "/v1/projects/web/agents/coder", "{}", 403),
+    ] {
+        let method: Method = method.parse().unwrap();
+        let reply = ask(&server, Some("writer"), (&method, path, body)).await;
+        assert_eq!(reply.status, status, "{method} {path}: {}", reply.body);
+        if status == 403 {
+            let reply = ask(&server, Some("root"), (&method, path, body)).await;
+            assert_eq!(reply.status, 200, "{method} {path}: {}", reply.body);
+        }
+    }
+}
+
+#[tokio::test]
+async fn lists_show_what_may_be_seen() {
+    let server = server().await;
+    let get = async |token, path: &str| {
+        let reply = ask(&server, Some(token), (&Method::GET, path, "")).await;
+        assert_eq!(reply.status, 200, "{path}: {}", reply.body);
+        reply.json()
+    };
+    let ids = |page: &serde_json::Value, list: &str, name: &str| -> Vec<String> {
+        let rows = page[list].as_array().unwrap();
+        rows.iter()
+            .map(|row| row[name].as_str().unwrap().to_owned())
+            .collect()
+    };
+    for (token, agents, projects) in [
+        ("root", vec!["coder", "victim"], vec!["web"]),
+        ("coder-read", vec!["coder"], vec![]),
+        ("web", vec!["victim"], vec!["web"]),
+    ] {
+        let page = get(token, "/v1/agents").await;
+        assert_eq!(ids(&page, "agents", "agent_id"), agents, "{token}");
+        let page = get(token, "/v1/agents?limit=1").await;
+        assert_eq!(ids(&page, "agents", "agent_id"), agents[..1], "{token}");
+        let page = get(token, "/v1/projects").await;
+        assert_eq!(ids(&page, "projects", "project_id"), projects, "{token}");
+    }
+    let refresh = (&Method::POST, "/v1/agents/victim/refresh", "{}");
+    assert_eq!(ask(&server, Some("web"), refresh).await.status, 202);
+    for (token, rows) in [("root", 1), ("web", 1), ("coder-read", 0)] {
+        let page = get(token, "/v1/queue").await;
+        assert_eq!(page["rows"].as_array().unwrap().len(), rows, "{token}: {page}");
+    }
+    let summary = ask(
+        &server,
+        Some("web"),
+        (&Method::GET, "/v1/projects/web/summary", ""),
+    )
+    .await;
+    assert!(summary.body.contains(SECRET), "{}", summary.body);
+    let runs = ask(&server, Some("web"), (&Method::GET, "/v1/runs", "")).await;
+    runs.problem(400, "invalid_parameter");
+    assert_eq!(
+        get("web", "/v1/runs?agent=victim").await["runs"][0]["agent_id"],
+        VICTIM
+    );
+    assert_eq!(get("web", "/v1/runs/1").await["agent_id"], VICTIM);
+
+    // An agent that leaves the project takes its past along.
+    let leave = (&Method::DELETE, "/v1/projects/web/agents/victim", "");
+    assert_eq!(ask(&server, Some("root"), leave).await.status, 200);
+    let left = ask(
+        &server,
+        Some("web"),
+        (&Method::GET, "/v1/agents/victim/summary", ""),
+    )
+    .await;
+    left.problem(404, "unknown_agent");
+}
+
+#[tokio::test]
+async fn a_revoked_token_opens_nothing_and_nothing_opens_by_it() {
+    let server = server().await;
+    let get = async |token| ask(&server, token, (&Method::GET, "/v1/agents", "")).await.status;
+    assert_eq!(get(Some("root")).await, 200);
+    server.access.refresh().await.unwrap();
+    let uses = async |name: &str| {
+        let tokens = server.target.tokens().await.unwrap();
+        tokens
+            .into_iter()
+            .find(|token| token.name.as_str() == name)
+            .unwrap()
+            .last_used_at
+    };
+    assert!(uses("root").await.is_some());
+    assert_eq!(uses("writer").await, None);
+    for token in server.target.tokens().await.unwrap() {
+        server.target.revoke_token(&token.name, now()).await.unwrap();
+    }
+    server.access.refresh().await.unwrap();
+    assert_eq!((get(Some("root")).await, get(None).await), (401, 401));
+    server.target.reset_tokens().await.unwrap();
+    server.access.refresh().await.unwrap();
+    assert_eq!(get(None).await, 200);
+}
+
+#[tokio::test]
+async fn tokens_can_be_demanded_before_there_are_any() {
+    let server = Server::start(|config| config.http.require_token = true).await;
+    server.get("/v1/agents").await.problem(401, "unauthorized");
+    server.get("/livez").await;
+}
+
+#[tokio::test]
+async fn web_pages_get_nothing() {
+    let server =
+        Server::start(|config| config.http.allowed_hosts = vec!["recapd.example.com".to_owned()]).await;
+    let ask = async |header: &str, value: &str| {
+        let request = server.request(Method::GET, "/v1/agents").header(header, value);
+        Reply::of(request).await
+    };
+    ask("host", "evil.example:7411")
+        .await
+        .problem(403, "foreign_host");
+    ask("origin", "http://evil.example")
+        .await
+        .problem(403, "foreign_origin");
+    ask("origin", "null").await.problem(403, "foreign_origin");
+    for host in ["localhost:7411", "recapd.example.com"] {
+        let reply = ask("host", host).await;
+        assert_eq!(reply.status, 200, "{host}");
+        assert_eq!(reply.header("access-control-allow-origin"), "");
+    }
+    let own = format!("http://{}", server.address);
+    assert_eq!(ask("origin", &own).await.status, 200);
+}
+
+#[tokio::test]
+async fn answers_are_private() {
+    let server = Server::start(|_| {}).await;
+    server.converse("coder", 1..=1).await;
+    for path in [
+        "/v1/agents",
+        "/v1/agents/coder/summary",
+        "/v1/nowhere",
+        "/livez",
+        "/metrics",
+    ] {
+        let reply = server.get(path).await;
+        let cache = reply.header("cache-control");
+        assert!(cache.starts_with("private, no-"), "{path}: {cache}");
+        assert_eq!(reply.header("x-content-type-options"), "nosniff", "{path}");
+        assert_eq!(
+            reply.header("cross-origin-resource-policy"),
+            "same-origin",
+            "{path}"
+        );
+    }
+}
