@@ -1,4 +1,6 @@
-//! What is PostgreSQL's alone: several daemons on one database.
+//! What is PostgreSQL's alone: several daemons on one database, and a standby that is read.
+
+mod replica;
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -10,7 +12,7 @@ use recapd::{
         work::{Lease, Reason},
     },
     store::{
-        ClaimRequest, Material, MessageRange, Prune, Settle, SqlStore, Store as _, StoreError,
+        ClaimRequest, Material, Prune, Settle, SqlStore, Store as _, StoreError,
         batch::{BatchEnd, BatchLine, BatchMove, BatchQuestion, BatchReply, BatchStore as _, Gather},
         postgres::{Clock, Heard, Member, PostgresSettings},
     },
@@ -299,30 +301,4 @@ fn reply(line: BatchLine) -> BatchReply {
         output_tokens: 1,
         cost_microusd: None,
     }
-}
-
-/// The replica stands for one that is behind: a database of its own, which no write reaches.
-#[tokio::test]
-async fn a_replica_answers_what_may_be_a_moment_old() {
-    let (database, replica) = (Database::create().await, Database::create().await);
-    let settings = PostgresSettings {
-        read_url: Some(replica.url()),
-        ..postgres_settings(database.url())
-    };
-    let store = SqlStore::open(&settings.into()).await.unwrap();
-    let a = agent("a");
-    store.append(append(&a, turns(1..=2))).await.unwrap();
-    assert!(store.agent(&a).await.unwrap().is_some());
-    assert!(store.summary(&a).await.unwrap().is_some());
-    let range = MessageRange {
-        after_seq: 0,
-        messages_max: 10,
-        bytes_max: 10_000,
-    };
-    assert_eq!(store.expand(&a, 1, range).await.unwrap(), None);
-    assert_eq!(store.sample(T0, HOUR_MS).await.unwrap().agents, 0);
-    // One that is away is stood in for.
-    drop(replica);
-    assert!(store.expand(&a, 1, range).await.unwrap().is_some());
-    assert_eq!(store.sample(T0, HOUR_MS).await.unwrap().agents, 1);
 }
