@@ -86,24 +86,33 @@ async fn turns() -> anyhow::Result<()> {
     }
     let (mut together, wall) = concurrent(keeper).await?;
     let one = commits.p50();
-    let columns = ["p50", "p99", "per second", "× bare commit (p50)"];
-    let mut table = Table::new(
-        "durable append of a 2-message turn (synchronous = full)",
-        &columns,
-    );
-    for (name, sample) in [
+    let alone = [
         ("fsync of 4 KiB", &mut fsyncs),
         ("bare SQLite commit of one row", &mut commits),
         ("append, one agent", &mut appends),
-    ] {
+    ];
+    let title = "durable append of a 2-message turn (synchronous = full)";
+    print_turns(title, one, alone, (&mut together, wall));
+    Ok(())
+}
+
+/// Turns of one agent, and of all at once; `one` is a bare commit.
+fn print_turns<const N: usize>(
+    title: &str,
+    one: Duration,
+    alone: [(&str, &mut Sample); N],
+    (together, wall): (&mut Sample, Duration),
+) {
+    let columns = ["p50", "p99", "per second", "× bare commit (p50)"];
+    let mut table = Table::new(title, &columns);
+    for (name, sample) in alone {
         let rate = 1.0 / sample.p50().as_secs_f64();
         table.row(name, &figures(sample, rate, one));
     }
     let turns = f64::from(AGENTS * size(ROUNDS / 5));
     let name = format!("append, {AGENTS} agents at once");
-    table.row(&name, &figures(&mut together, turns / wall.as_secs_f64(), one));
+    table.row(&name, &figures(together, turns / wall.as_secs_f64(), one));
     table.print();
-    Ok(())
 }
 
 /// The same on PostgreSQL, each turn a transaction of the server's.
@@ -131,19 +140,12 @@ async fn turns_on_postgres() -> anyhow::Result<()> {
     }
     let (mut together, wall) = concurrent(&served.parts.keeper).await?;
     let one = commits.p50();
-    let columns = ["p50", "p99", "per second", "× bare commit (p50)"];
-    let mut table = Table::new("append of a 2-message turn, PostgreSQL", &columns);
-    for (name, sample) in [
+    let alone = [
         ("bare PostgreSQL commit of one row", &mut commits),
         ("append, one agent", &mut appends),
-    ] {
-        let rate = 1.0 / sample.p50().as_secs_f64();
-        table.row(name, &figures(sample, rate, one));
-    }
-    let turns = f64::from(AGENTS * size(ROUNDS / 5));
-    let name = format!("append, {AGENTS} agents at once");
-    table.row(&name, &figures(&mut together, turns / wall.as_secs_f64(), one));
-    table.print();
+    ];
+    let title = "append of a 2-message turn, PostgreSQL";
+    print_turns(title, one, alone, (&mut together, wall));
     served.remove().await
 }
 

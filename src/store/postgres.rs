@@ -17,8 +17,8 @@ pub(super) use replica::Replica;
 
 use futures::future::BoxFuture;
 use sqlx::{
-    ConnectOptions as _, Connection as _, PgConnection, PgPool,
-    postgres::{PgConnectOptions, PgPoolOptions},
+    ConnectOptions as _, PgConnection, PgPool,
+    postgres::{PgConnectOptions, PgListener, PgPoolOptions},
 };
 use tokio::sync::Mutex;
 
@@ -31,7 +31,7 @@ use super::{
         sql,
     },
 };
-use crate::domain::work::Lease;
+use crate::domain::{agent::AgentId, work::Lease};
 
 pub(super) use schema::MIGRATIONS;
 
@@ -64,6 +64,8 @@ pub enum Clock {
 }
 
 const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+/// Who holds this makes no fork, and locks a whole family; who shares it makes forks.
+const FAMILIES: &str = "recapd families";
 
 /// An open database.
 pub(super) struct Postgres {
@@ -78,8 +80,6 @@ pub(super) struct Postgres {
 impl Postgres {
     /// Connects, and brings the schema up to date.
     pub(super) async fn open(settings: &PostgresSettings) -> StoreResult<Self> {
-        // Of a pool one hears only that it waited in vain; of a connection, why.
-        options(settings, &settings.url)?.connect().await?.close().await?;
         super::schema::migrate(&mut alone(settings, super::schema::STATEMENT_MS_MAX).await?).await?;
         Self::over(settings).await
     }
@@ -112,13 +112,15 @@ impl Postgres {
         let mut tx = Connection::from(self.pool.begin().await?).judged_by(self.clock);
         match &lock {
             Lock::Nothing => {}
-            Lock::Agent(agent) => {
-                if !agent::lock(&mut tx, agent).await? {
-                    tx = tx.without_agent();
-                }
+            Lock::Agent(agent) => lock_agent(&mut tx, agent).await?,
+            Lock::Parent(agent) => {
+                let sql =
+                    sql!("-- postgres/postgres.share\nSELECT pg_advisory_xact_lock_shared(hashtext($1))");
+                query(sql).bind(FAMILIES).execute(&mut tx).await?;
+                lock_agent(&mut tx, agent).await?;
             }
             Lock::Family(agent) => {
-                lock_name(&mut tx, "recapd family").await?;
+                lock_name(&mut tx, FAMILIES).await?;
                 agent::lock_family(&mut tx, agent).await?;
             }
             Lock::Batches => lock_name(&mut tx, "recapd batches").await?,
@@ -131,7 +133,7 @@ impl Postgres {
 
     /// Leases what is due, in one statement that commits by itself.
     pub(super) async fn claim(&self, claim: &ClaimRequest) -> StoreResult<Vec<Lease>> {
-        let mut connection = self.statement().await?;
+        let mut connection = self.reader().await?;
         let first = self.take_tokens(&mut connection, claim.limit).await?;
         queue::claim_at_once(&mut connection, claim, first).await
     }
@@ -149,11 +151,7 @@ impl Postgres {
         Ok(first)
     }
 
-    /// A connection for a single statement, which commits by itself.
-    pub(super) async fn statement(&self) -> StoreResult<Connection> {
-        Ok(Connection::from(self.pool.acquire().await?).judged_by(self.clock))
-    }
-
+    /// A connection for single statements, each of which commits by itself.
     pub(super) async fn reader(&self) -> StoreResult<Connection> {
         Ok(Connection::from(self.pool.acquire().await?).judged_by(self.clock))
     }
@@ -194,11 +192,11 @@ impl Postgres {
 /// One connection, whatever the schema is; statements may take so long.
 pub(super) async fn alone(settings: &PostgresSettings, statement_ms_max: u64) -> StoreResult<Connection> {
     let settings = PostgresSettings {
-        connections: 1,
         statement_timeout_ms: statement_ms_max,
         ..settings.clone()
     };
-    Ok(pool(&settings, &settings.url).await?.acquire().await?.into())
+    // Of a pool one hears only that it waited in vain; of a connection, why.
+    Ok(options(&settings, &settings.url)?.connect().await?.into())
 }
 
 /// How long statements of a connection wait for locks from now on.
@@ -208,6 +206,15 @@ pub(super) async fn wait_at_most(connection: &mut PgConnection, lock_ms_max: u64
         .bind(lock_ms_max.to_string())
         .execute(connection)
         .await?;
+    Ok(())
+}
+
+/// Locks the agent's row. Where there is none, those who would make one come one after the other.
+async fn lock_agent(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
+    if !agent::lock(tx, agent).await? {
+        lock_name(tx, &format!("recapd agent {agent}")).await?;
+        agent::lock(tx, agent).await?;
+    }
     Ok(())
 }
 
@@ -225,6 +232,20 @@ fn options(settings: &PostgresSettings, url: &str) -> StoreResult<PgConnectOptio
             ("statement_timeout", timeout.as_str()),
             ("idle_in_transaction_session_timeout", timeout.as_str()),
         ]))
+}
+
+/// A connection of its own, which hears these channels.
+async fn listener(options: &PgConnectOptions, channels: &[&str]) -> Result<PgListener, sqlx::Error> {
+    let pool = PgPoolOptions::new()
+        .max_connections(1)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .acquire_timeout(PULSE)
+        .connect_with(options.clone())
+        .await?;
+    let mut listener = PgListener::connect_with(&pool).await?;
+    listener.listen_all(channels.iter().copied()).await?;
+    Ok(listener)
 }
 
 async fn pool(settings: &PostgresSettings, url: &str) -> StoreResult<PgPool> {

@@ -83,7 +83,7 @@ impl Store for SqlStore {
 
     async fn fork(&self, parent: &AgentId, child: &AgentId, now: Timestamp) -> StoreResult<Forked> {
         let (parent, child) = (parent.clone(), child.clone());
-        self.write(Lock::Agent(parent.clone()), move |tx| {
+        self.write(Lock::Parent(parent.clone()), move |tx| {
             Box::pin(fork::fork(tx, parent, child, now))
         })
         .await
@@ -369,7 +369,7 @@ impl Store for SqlStore {
     async fn settle(&self, lease: &Lease, settle: Settle) -> StoreResult<Completed> {
         if let Some(postgres) = self.postgres()
             && let Some(completed) =
-                complete::settle_at_once(&mut postgres.statement().await?, lease, &settle).await?
+                complete::settle_at_once(&mut postgres.reader().await?, lease, &settle).await?
         {
             return Ok(completed);
         }

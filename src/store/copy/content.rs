@@ -154,23 +154,20 @@ impl<'p> Batch<'p> {
         if records.is_empty() {
             return Ok(0);
         }
+        let dialect = target.dialect();
         let mut places = 1..;
         let tuple = || {
             let places = self.pair.columns.iter().zip(&mut places);
             let places: Vec<String> = places
-                .map(|((_, kind), place)| match kind {
-                    Kind::Json => format!("${place}{{::json}}"),
+                .map(|((_, kind), place)| match (dialect, kind) {
+                    (Dialect::Postgres, Kind::Json) => format!("${place}::json"),
                     _ => format!("${place}"),
                 })
                 .collect();
             format!("({})", places.join(", "))
         };
         let tuples: Vec<String> = std::iter::repeat_with(tuple).take(records.len()).collect();
-        let sql = format!(
-            "{} VALUES {}",
-            self.pair.insert(target.dialect()),
-            tuples.join(", ")
-        );
+        let sql = format!("{} VALUES {}", self.pair.insert(dialect), tuples.join(", "));
         let values = records.into_iter().flat_map(|record| record.0);
         let mut query = query_made(sql);
         for value in values {

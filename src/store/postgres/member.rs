@@ -9,11 +9,14 @@ use std::time::Duration;
 
 use sqlx::{
     Row as _,
-    postgres::{PgConnectOptions, PgListener, PgPoolOptions},
+    postgres::{PgConnectOptions, PgListener},
 };
 use tokio::time::{sleep, timeout};
 
-use super::super::{StoreError, StoreResult};
+use super::{
+    super::{StoreError, StoreResult},
+    listener,
+};
 use crate::domain::agent::AgentId;
 
 /// Tells that a row of the queue can be claimed.
@@ -124,19 +127,11 @@ impl Member {
     }
 }
 
-/// A connection of its own, which hears.
+/// A connection that hears what others do.
 async fn listen(options: &PgConnectOptions) -> Result<PgListener, sqlx::Error> {
-    let pool = PgPoolOptions::new()
-        .max_connections(1)
-        .idle_timeout(None)
-        .max_lifetime(None)
-        .acquire_timeout(PULSE)
-        .connect_with(options.clone())
-        .await?;
-    let mut listener = PgListener::connect_with(&pool).await?;
+    let mut listener = listener(options, &[QUEUE, AGENT]).await?;
     // A gap has to be known.
     listener.eager_reconnect(false);
-    listener.listen_all([QUEUE, AGENT]).await?;
     Ok(listener)
 }
 

@@ -55,12 +55,8 @@ pub(super) async fn append(
     steps_required: bool,
 ) -> StoreResult<AppendOutcome> {
     let mut found = agent::load(tx, &request.agent).await?;
-    let is_unlocked = match &found {
-        None => !write::create(tx, &request.agent, request.now).await?,
-        // Somebody else made it after the look for a row to lock and before this one.
-        Some(_) => tx.misses_agent(),
-    };
-    if is_unlocked {
+    // By a fork it can be made at any moment.
+    if found.is_none() && !write::create(tx, &request.agent, request.now).await? {
         agent::lock(tx, &request.agent).await?;
         found = agent::load(tx, &request.agent).await?;
     }

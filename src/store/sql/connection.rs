@@ -13,13 +13,13 @@ pub(in crate::store) struct Connection {
     link: Link,
     clock: Clock,
     now: Option<Timestamp>,
-    misses_agent: bool,
 }
 
 enum Link {
     Sqlite(SqliteConnection),
     SqlitePooled(PoolConnection<Sqlite>),
     SqliteTransaction(Transaction<'static, Sqlite>),
+    Postgres(PgConnection),
     PostgresPooled(PoolConnection<Postgres>),
     PostgresTransaction(Transaction<'static, Postgres>),
 }
@@ -39,6 +39,7 @@ impl Connection {
             Link::Sqlite(connection) => Half::Sqlite(connection),
             Link::SqlitePooled(connection) => Half::Sqlite(connection),
             Link::SqliteTransaction(connection) => Half::Sqlite(connection),
+            Link::Postgres(connection) => Half::Postgres(connection),
             Link::PostgresPooled(connection) => Half::Postgres(connection),
             Link::PostgresTransaction(connection) => Half::Postgres(connection),
         }
@@ -48,7 +49,7 @@ impl Connection {
     pub(in crate::store) fn dialect(&self) -> Dialect {
         match &self.link {
             Link::Sqlite(_) | Link::SqlitePooled(_) | Link::SqliteTransaction(_) => Dialect::Sqlite,
-            Link::PostgresPooled(_) | Link::PostgresTransaction(_) => Dialect::Postgres,
+            Link::Postgres(_) | Link::PostgresPooled(_) | Link::PostgresTransaction(_) => Dialect::Postgres,
         }
     }
 
@@ -57,26 +58,13 @@ impl Connection {
         match self.link {
             Link::SqliteTransaction(transaction) => transaction.commit().await,
             Link::PostgresTransaction(transaction) => transaction.commit().await,
-            Link::Sqlite(_) | Link::SqlitePooled(_) | Link::PostgresPooled(_) => Ok(()),
+            Link::Sqlite(_) | Link::SqlitePooled(_) | Link::Postgres(_) | Link::PostgresPooled(_) => Ok(()),
         }
     }
 
     /// The same, with leases and backoffs judged by that clock.
     pub(in crate::store) fn judged_by(self, clock: Clock) -> Self {
         Self { clock, ..self }
-    }
-
-    /// The same, where the agent whose row should be locked had none. It may have one by now, made by somebody else.
-    pub(in crate::store) fn without_agent(self) -> Self {
-        Self {
-            misses_agent: true,
-            ..self
-        }
-    }
-
-    /// Whether there was no row to lock when the transaction began.
-    pub(in crate::store) fn misses_agent(&self) -> bool {
-        self.misses_agent
     }
 
     /// The caller's time where it judges leases and backoffs; none where the database's does.
@@ -110,7 +98,6 @@ macro_rules! links {
                     link: Link::$link(connection),
                     clock: Clock::Caller,
                     now: None,
-                    misses_agent: false,
                 }
             }
         }
@@ -120,6 +107,7 @@ links!(
     Sqlite: SqliteConnection,
     SqlitePooled: PoolConnection<Sqlite>,
     SqliteTransaction: Transaction<'static, Sqlite>,
+    Postgres: PgConnection,
     PostgresPooled: PoolConnection<Postgres>,
     PostgresTransaction: Transaction<'static, Postgres>,
 );

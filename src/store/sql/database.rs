@@ -44,6 +44,8 @@ pub(in crate::store) enum Lock {
     Agent(AgentId),
     /// The rows of all agents that may share messages with this one by forks, in the order of their names.
     Family(AgentId),
+    /// The row of an agent that another one is forked from: its family isn't locked as a whole meanwhile.
+    Parent(AgentId),
     /// The batches at providers, all of them.
     Batches,
     /// What was learned about counters.

@@ -12,13 +12,12 @@ mod purge;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::store::sql::{Connection, query, sql, statement::Dialect};
+use crate::store::sql::{Connection, query, sql};
 
 use super::{
     super::{
         FORGET_EXCHANGES_MAX, Forget, Forgettable, Forgotten, Place, PlacedExchange, StoreError, StoreResult,
     },
-    agent,
     recall::{self, Line},
 };
 use crate::domain::{
@@ -53,7 +52,6 @@ struct Touched {
 
 /// See [`super::super::Store::forget`].
 pub(super) async fn forget(tx: &mut Connection, request: Forget) -> StoreResult<Forgotten> {
-    lock_family(tx, &request).await?;
     let line = Line::of(tx, &request.agent).await?;
     let line = line.ok_or_else(|| StoreError::UnknownAgent(request.agent.clone()))?;
     let mut forgotten = Forgotten::default();
@@ -104,33 +102,6 @@ pub(super) async fn forget(tx: &mut Connection, request: Forget) -> StoreResult<
     forgotten.agents = agents.into_iter().collect();
     forgotten.messages = i64::try_from(buried.len()).unwrap_or(i64::MAX);
     Ok(forgotten)
-}
-
-/// Where others may write at the same time, locks all agents that share what is to be forgotten. One forgets at a time
-/// ([`Lock::Family`](super::Lock)), and nobody else who holds an agent waits for another one, so that none waits in a
-/// circle. An agent that is locked gets no more forks.
-async fn lock_family(tx: &mut Connection, request: &Forget) -> StoreResult<()> {
-    if tx.dialect() == Dialect::Sqlite {
-        return Ok(());
-    }
-    let Some(line) = Line::of(tx, &request.agent).await? else {
-        return Ok(());
-    };
-    let mut locked = BTreeSet::from([request.agent.clone()]);
-    for target in targets(tx, &line, &request.what).await? {
-        let first_seq = target.seq.unwrap_or(target.placed.exchange.first_seq);
-        loop {
-            let mut family = sharers(tx, &target.placed.source, first_seq).await?;
-            family.retain(|agent| locked.insert(agent.clone()));
-            if family.is_empty() {
-                break;
-            }
-            for agent in &family {
-                agent::lock(tx, agent).await?;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// The numbers of the messages, by whose they are.

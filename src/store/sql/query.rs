@@ -5,8 +5,8 @@ use sqlx::{AssertSqlSafe, Executor as _, SqlStr, postgres::PgArguments, sqlite::
 
 use super::{
     connection::{Connection, Half},
-    statement::{Dialect, Statement, translate},
-    value::{Row, Value},
+    statement::{Dialect, Statement},
+    value::{Column, Row, Value},
 };
 
 /// A statement and what it is given.
@@ -17,6 +17,7 @@ pub(in crate::store) struct Query<'q> {
 
 enum Text {
     Fixed(&'static Statement),
+    Rows(&'static Statement, String, &'static Statement),
     Made(String),
 }
 
@@ -37,7 +38,11 @@ pub(in crate::store) fn query_made<'q>(sql: String) -> Query<'q> {
 }
 
 /// An `INSERT` of several rows: `head` ends before, `tail` begins behind the rows.
-pub(in crate::store) fn insert<'q>(head: &str, rows: Vec<Vec<Value<'q>>>, tail: &str) -> Query<'q> {
+pub(in crate::store) fn insert<'q>(
+    head: &'static Statement,
+    rows: Vec<Vec<Value<'q>>>,
+    tail: &'static Statement,
+) -> Query<'q> {
     let mut next = 1..;
     let tuples: Vec<String> = rows
         .iter()
@@ -51,7 +56,7 @@ pub(in crate::store) fn insert<'q>(head: &str, rows: Vec<Vec<Value<'q>>>, tail: 
         })
         .collect();
     Query {
-        text: Text::Made(format!("{head} VALUES {} {tail}", tuples.join(", "))),
+        text: Text::Rows(head, tuples.join(", "), tail),
         values: rows.into_iter().flatten().collect(),
     }
 }
@@ -67,7 +72,11 @@ impl<'q> Query<'q> {
         use sqlx::SqlSafeStr as _;
         match &self.text {
             Text::Fixed(statement) => statement.text(dialect).into_sql_str(),
-            Text::Made(text) => AssertSqlSafe(translate(text, dialect)).into_sql_str(),
+            Text::Rows(head, tuples, tail) => {
+                let (head, tail) = (head.text(dialect), tail.text(dialect));
+                AssertSqlSafe(format!("{head} VALUES {tuples} {tail}")).into_sql_str()
+            }
+            Text::Made(text) => AssertSqlSafe(text.clone()).into_sql_str(),
         }
     }
 
@@ -122,6 +131,15 @@ impl<'q> Query<'q> {
         connection: &mut Connection,
     ) -> Result<Vec<Row>, sqlx::Error> {
         self.fetch(connection)?.try_collect().await
+    }
+
+    /// The first column of all rows.
+    pub(in crate::store) async fn fetch_column<T: Column>(
+        self,
+        connection: &mut Connection,
+    ) -> Result<Vec<T>, sqlx::Error> {
+        let rows = self.fetch_all(connection).await?;
+        rows.iter().map(|row| row.try_get(0)).collect()
     }
 
     /// One row after the other.

@@ -81,7 +81,7 @@ impl Statement {
 }
 
 /// Replaces the placeholders.
-pub(super) fn translate(sql: &str, dialect: Dialect) -> String {
+fn translate(sql: &str, dialect: Dialect) -> String {
     let replace = |text: String, (word, sqlite, postgres): &(&str, &str, &str)| match dialect {
         Dialect::Sqlite => text.replace(word, sqlite),
         Dialect::Postgres => text.replace(word, postgres),

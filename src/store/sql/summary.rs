@@ -279,11 +279,7 @@ async fn fixed_items(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<i6
         "-- sql/summary.fixed_items\nSELECT item FROM summary_items WHERE agent_id = $1 \
                AND removed_version IS NULL AND dropped_version IS NULL AND source_agent_id IS NOT NULL ORDER BY item"
     );
-    let found = query(sql).bind(agent.as_str()).fetch_all(tx).await?;
-    Ok(found
-        .iter()
-        .map(|row| row.try_get(0))
-        .collect::<Result<_, sqlx::Error>>()?)
+    Ok(query(sql).bind(agent.as_str()).fetch_column(tx).await?)
 }
 
 /// A journalled answer.

@@ -61,31 +61,53 @@ pub(crate) const TABLES: [&str; 19] = [
 #[async_trait]
 pub(crate) trait Backend: Send + Sync {
     /// The store over it.
-    fn store(&self) -> Arc<dyn Store>;
+    fn target(&self) -> Arc<SqlStore>;
+
+    /// The same, as what the daemon works on.
+    fn store(&self) -> Arc<dyn Store> {
+        self.target()
+    }
 
     /// The same store, as a place for whole histories.
-    fn archive(&self) -> Arc<dyn Archive>;
+    fn archive(&self) -> Arc<dyn Archive> {
+        self.target()
+    }
 
     /// The same store, as a place for questions in batches.
-    fn batches(&self) -> Arc<dyn BatchStore>;
+    fn batches(&self) -> Arc<dyn BatchStore> {
+        self.target()
+    }
 
     /// The same store, as a place for what agents insert.
-    fn inbox(&self) -> Arc<dyn InboxStore>;
+    fn inbox(&self) -> Arc<dyn InboxStore> {
+        self.target()
+    }
 
     /// Runs a statement as an agent does that speaks SQL; the refusal, if it is refused.
     async fn speak(&self, sql: &str) -> Result<u64, String>;
 
     /// Runs a statement past the store. Returns how many rows it changed.
-    async fn raw(&self, sql: &str) -> u64;
+    async fn raw(&self, sql: &str) -> u64 {
+        let done = self.speak(sql).await;
+        done.map_err(|error| format!("{sql}: {error}")).unwrap()
+    }
 
     /// The first column of the first row; `None` if there is no row or it holds NULL.
     async fn number(&self, sql: &str) -> Option<i64>;
 
+    /// The first column of all rows.
+    async fn column(&self, sql: &str) -> Vec<Option<String>>;
+
     /// As [`Self::number`], for text.
-    async fn text(&self, sql: &str) -> Option<String>;
+    async fn text(&self, sql: &str) -> Option<String> {
+        self.column(sql).await.into_iter().next().flatten()
+    }
 
     /// As [`Self::text`], of all rows, joined by `separator`.
-    async fn texts(&self, sql: &str, separator: &str) -> String;
+    async fn texts(&self, sql: &str, separator: &str) -> String {
+        let texts: Vec<String> = self.column(sql).await.into_iter().map(Option::unwrap).collect();
+        texts.join(separator)
+    }
 
     /// The function that makes a JSON array of its arguments.
     fn json_array(&self) -> &'static str;
@@ -130,11 +152,6 @@ pub(crate) struct SqliteBackend {
 }
 
 impl SqliteBackend {
-    /// The store, as what histories are imported into.
-    pub(crate) fn target(&self) -> Arc<SqlStore> {
-        Arc::clone(&self.store)
-    }
-
     /// Its file.
     pub(crate) fn path(&self) -> std::path::PathBuf {
         self.folder.path().join("recapd.db")
@@ -264,20 +281,8 @@ fn as_number(row: &PgRow) -> Option<i64> {
 
 #[async_trait]
 impl Backend for PostgresBackend {
-    fn store(&self) -> Arc<dyn Store> {
-        Arc::<SqlStore>::clone(&self.store)
-    }
-
-    fn archive(&self) -> Arc<dyn Archive> {
-        Arc::<SqlStore>::clone(&self.store)
-    }
-
-    fn batches(&self) -> Arc<dyn BatchStore> {
-        Arc::<SqlStore>::clone(&self.store)
-    }
-
-    fn inbox(&self) -> Arc<dyn InboxStore> {
-        Arc::<SqlStore>::clone(&self.store)
+    fn target(&self) -> Arc<SqlStore> {
+        Arc::clone(&self.store)
     }
 
     async fn speak(&self, sql: &str) -> Result<u64, String> {
@@ -287,12 +292,12 @@ impl Backend for PostgresBackend {
             .map_err(|error| error.to_string())
     }
 
+    // Not as an agent speaks: here neither triggers nor foreign keys are in the way.
     async fn raw(&self, sql: &str) -> u64 {
         let mut past = self.past.lock().await;
         let done = sqlx::query(AssertSqlSafe(sql)).execute(&mut *past).await;
-        done.map_err(|error| format!("{sql}: {error}"))
-            .unwrap()
-            .rows_affected()
+        let done = done.map_err(|error| format!("{sql}: {error}")).unwrap();
+        done.rows_affected()
     }
 
     async fn number(&self, sql: &str) -> Option<i64> {
@@ -302,25 +307,17 @@ impl Backend for PostgresBackend {
         as_number(&row)
     }
 
-    async fn text(&self, sql: &str) -> Option<String> {
+    async fn column(&self, sql: &str) -> Vec<Option<String>> {
         let mut past = self.past.lock().await;
-        let found = sqlx::query(AssertSqlSafe(sql)).fetch_optional(&mut *past).await;
-        let row = found.map_err(|error| format!("{sql}: {error}")).unwrap()?;
-        row.try_get(0).unwrap()
+        let found = sqlx::query(AssertSqlSafe(sql)).fetch_all(&mut *past).await;
+        let rows = found.map_err(|error| format!("{sql}: {error}")).unwrap();
+        rows.iter().map(|row| row.try_get(0).unwrap()).collect()
     }
 
     async fn indexed(&self, word: Option<&str>) -> i64 {
         let held = word.map_or_else(String::new, |word| format!("WHERE words @@ '{word}'::tsquery"));
         let sql = format!("SELECT count(*) FROM message_words {held}");
         self.number(&sql).await.unwrap()
-    }
-
-    async fn texts(&self, sql: &str, separator: &str) -> String {
-        let mut past = self.past.lock().await;
-        let found = sqlx::query(AssertSqlSafe(sql)).fetch_all(&mut *past).await;
-        let rows = found.map_err(|error| format!("{sql}: {error}")).unwrap();
-        let texts: Vec<String> = rows.iter().map(|row| row.try_get(0).unwrap()).collect();
-        texts.join(separator)
     }
 
     fn json_array(&self) -> &'static str {
@@ -333,12 +330,7 @@ impl Backend for PostgresBackend {
 
     async fn rows(&self, table: &str) -> Vec<String> {
         let sql = format!("SELECT CAST(row_to_json(t) AS text) FROM {table} t ORDER BY 1");
-        let mut past = self.past.lock().await;
-        let found = sqlx::query(AssertSqlSafe(sql))
-            .fetch_all(&mut *past)
-            .await
-            .unwrap();
-        found.iter().map(|row| row.try_get(0).unwrap()).collect()
+        self.column(&sql).await.into_iter().flatten().collect()
     }
 }
 
@@ -357,20 +349,8 @@ fn log_statements() {
 
 #[async_trait]
 impl Backend for SqliteBackend {
-    fn store(&self) -> Arc<dyn Store> {
-        Arc::<SqlStore>::clone(&self.store)
-    }
-
-    fn archive(&self) -> Arc<dyn Archive> {
-        Arc::<SqlStore>::clone(&self.store)
-    }
-
-    fn batches(&self) -> Arc<dyn BatchStore> {
-        Arc::<SqlStore>::clone(&self.store)
-    }
-
-    fn inbox(&self) -> Arc<dyn InboxStore> {
-        Arc::<SqlStore>::clone(&self.store)
+    fn target(&self) -> Arc<SqlStore> {
+        Arc::clone(&self.store)
     }
 
     async fn speak(&self, sql: &str) -> Result<u64, String> {
@@ -380,14 +360,6 @@ impl Backend for SqliteBackend {
             .map_err(|error| error.to_string())
     }
 
-    async fn raw(&self, sql: &str) -> u64 {
-        let mut past = self.past.lock().await;
-        let done = sqlx::query(AssertSqlSafe(sql)).execute(&mut *past).await;
-        done.map_err(|error| format!("{sql}: {error}"))
-            .unwrap()
-            .rows_affected()
-    }
-
     async fn number(&self, sql: &str) -> Option<i64> {
         let mut past = self.past.lock().await;
         let found = sqlx::query(AssertSqlSafe(sql)).fetch_optional(&mut *past).await;
@@ -395,25 +367,17 @@ impl Backend for SqliteBackend {
         row.try_get(0).unwrap()
     }
 
-    async fn text(&self, sql: &str) -> Option<String> {
+    async fn column(&self, sql: &str) -> Vec<Option<String>> {
         let mut past = self.past.lock().await;
-        let found = sqlx::query(AssertSqlSafe(sql)).fetch_optional(&mut *past).await;
-        let row = found.map_err(|error| format!("{sql}: {error}")).unwrap()?;
-        row.try_get(0).unwrap()
+        let found = sqlx::query(AssertSqlSafe(sql)).fetch_all(&mut *past).await;
+        let rows = found.map_err(|error| format!("{sql}: {error}")).unwrap();
+        rows.iter().map(|row| row.try_get(0).unwrap()).collect()
     }
 
     async fn indexed(&self, word: Option<&str>) -> i64 {
         let held = word.map_or_else(String::new, |word| format!("WHERE recall_index MATCH '{word}'"));
         let sql = format!("SELECT count(*) FROM recall_index {held}");
         self.number(&sql).await.unwrap()
-    }
-
-    async fn texts(&self, sql: &str, separator: &str) -> String {
-        let mut past = self.past.lock().await;
-        let found = sqlx::query(AssertSqlSafe(sql)).fetch_all(&mut *past).await;
-        let rows = found.map_err(|error| format!("{sql}: {error}")).unwrap();
-        let texts: Vec<String> = rows.iter().map(|row| row.try_get(0).unwrap()).collect();
-        texts.join(separator)
     }
 
     fn json_array(&self) -> &'static str {
@@ -428,11 +392,6 @@ impl Backend for SqliteBackend {
         let columns = format!("SELECT group_concat(name) FROM pragma_table_info('{table}')");
         let columns = self.text(&columns).await.unwrap();
         let sql = format!("SELECT json_array({columns}) FROM {table} ORDER BY 1");
-        let mut past = self.past.lock().await;
-        let found = sqlx::query(AssertSqlSafe(sql))
-            .fetch_all(&mut *past)
-            .await
-            .unwrap();
-        found.iter().map(|row| row.try_get(0).unwrap()).collect()
+        self.column(&sql).await.into_iter().flatten().collect()
     }
 }

@@ -82,9 +82,11 @@ pub(in super::super) fn runs<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
 async fn insert_messages(tx: &mut Connection, request: &AppendRequest, written: &Written) -> StoreResult<()> {
     for run in runs(&written.messages) {
         let rows = run.iter().filter_map(|placed| message_row(request, placed));
-        let head = "-- sql/append.messages\n{noting}INSERT INTO message_log (agent_id, seq, exchange, kind, speaker, format, \
-                    payload, tokens, count_method, client_id, said_at, received_at)";
-        insert(head, rows.collect(), "").execute(&mut *tx).await?;
+        let head = sql!(
+            "-- sql/append.messages\n{noting}INSERT INTO message_log (agent_id, seq, exchange, kind, speaker, format, \
+                    payload, tokens, count_method, client_id, said_at, received_at)"
+        );
+        insert(head, rows.collect(), sql!("")).execute(&mut *tx).await?;
     }
     Ok(())
 }
@@ -163,12 +165,16 @@ pub(in super::super) async fn upsert_exchanges(
             serde_json::json!(exchange.headline).to_string().into(),
         ]
     };
-    let head = "-- sql/append.exchanges\nINSERT INTO exchange_log (agent_id, exchange, role, session, source_agent_id, \
-                first_seq, last_seq, messages, tokens, tokens_before, state, opened_at, last_at, headline)";
-    let tail = "ON CONFLICT (agent_id, exchange) DO UPDATE SET last_seq = excluded.last_seq, \
+    let head = sql!(
+        "-- sql/append.exchanges\nINSERT INTO exchange_log (agent_id, exchange, role, session, source_agent_id, \
+                first_seq, last_seq, messages, tokens, tokens_before, state, opened_at, last_at, headline)"
+    );
+    let tail = sql!(
+        "ON CONFLICT (agent_id, exchange) DO UPDATE SET last_seq = excluded.last_seq, \
                 messages = excluded.messages, tokens = excluded.tokens, \
                 state = excluded.state, opened_at = excluded.opened_at, last_at = excluded.last_at, \
-                headline = excluded.headline";
+                headline = excluded.headline"
+    );
     insert(head, exchanges.iter().map(row).collect(), tail)
         .execute(tx)
         .await?;

@@ -308,12 +308,14 @@ async fn write_state(
 }
 
 async fn insert_messages(tx: &mut Connection, agent: &AgentId, run: &[Recorded]) -> StoreResult<()> {
-    let head = "-- sql/archive.messages\n{noting}INSERT INTO message_log (agent_id, seq, exchange, kind, speaker, format, payload, \
-                tokens, count_method, client_id, said_at, received_at, forgotten_at)";
+    let head = sql!(
+        "-- sql/archive.messages\n{noting}INSERT INTO message_log (agent_id, seq, exchange, kind, speaker, format, payload, \
+                tokens, count_method, client_id, said_at, received_at, forgotten_at)"
+    );
     insert(
         head,
         run.iter().map(|recorded| row(agent, recorded)).collect(),
-        "",
+        sql!(""),
     )
     .execute(tx)
     .await?;

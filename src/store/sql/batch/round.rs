@@ -467,15 +467,11 @@ pub(super) async fn known(
         "-- sql/round.known\nSELECT provider_id FROM provider_batches \
                WHERE provider = $1 AND provider_id IS NOT NULL ORDER BY batch DESC LIMIT $2"
     );
-    let found = query(sql)
+    Ok(query(sql)
         .bind(provider)
         .bind(limit)
-        .fetch_all(connection)
-        .await?;
-    Ok(found
-        .iter()
-        .map(|row| row.try_get(0))
-        .collect::<Result<_, sqlx::Error>>()?)
+        .fetch_column(connection)
+        .await?)
 }
 
 /// Batches in figures.

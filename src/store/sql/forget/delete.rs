@@ -38,8 +38,7 @@ pub(in super::super) async fn delete(tx: &mut Connection, agent: &AgentId) -> St
                    WHERE c.column_name = 'agent_id' AND c.table_schema = current_schema() \
                    AND t.table_type = 'BASE TABLE' ORDER BY 1",
     );
-    for table in query(tables).fetch_all(&mut *tx).await? {
-        let table: String = table.try_get(0)?;
+    for table in query(tables).fetch_column::<String>(&mut *tx).await? {
         // The name is one of the schema's own.
         let sql = format!("-- sql/forget.rows\nDELETE FROM \"{table}\" WHERE agent_id = $1");
         query_made(sql).bind(agent.as_str()).execute(&mut *tx).await?;
@@ -52,13 +51,9 @@ async fn forks(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<String>>
     let sql = sql!(
         "-- sql/forget.forks\nSELECT agent_id FROM agents WHERE parent_agent_id = $1 ORDER BY agent_id LIMIT $2"
     );
-    let found = query(sql)
+    Ok(query(sql)
         .bind(agent.as_str())
         .bind(FORKS_NAMED)
-        .fetch_all(tx)
-        .await?;
-    Ok(found
-        .iter()
-        .map(|row| row.try_get(0))
-        .collect::<Result<_, sqlx::Error>>()?)
+        .fetch_column(tx)
+        .await?)
 }

@@ -184,16 +184,12 @@ impl Purge<'_> {
                    JOIN {each}($2{::jsonb}) n ON CAST(n.value AS bigint) BETWEEN r.first_exchange AND r.last_exchange \
                    WHERE r.agent_id = i.agent_id AND r.item = i.item) ORDER BY i.item"
         );
-        let found = query(sql)
+        Ok(query(sql)
             .bind(self.agent.as_str())
             .bind(self.numbers())
             .bind(inherited)
-            .fetch_all(tx)
-            .await?;
-        Ok(found
-            .iter()
-            .map(|row| row.try_get(0))
-            .collect::<Result<_, sqlx::Error>>()?)
+            .fetch_column(tx)
+            .await?)
     }
 
     /// Has an inherited item say what the headlines of its exchanges say now. Its number, times and tokens stay.

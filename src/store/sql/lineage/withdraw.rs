@@ -58,15 +58,11 @@ async fn reaching_beyond(tx: &mut Connection, agent: &AgentId, through: i64) -> 
                WHERE i.agent_id = $1 AND i.removed_version IS NULL AND EXISTS (SELECT 1 FROM summary_item_ranges r \
                WHERE r.agent_id = i.agent_id AND r.item = i.item AND r.last_exchange > $2) ORDER BY i.item"
     );
-    let found = query(sql)
+    Ok(query(sql)
         .bind(agent.as_str())
         .bind(through)
-        .fetch_all(tx)
-        .await?;
-    Ok(found
-        .iter()
-        .map(|row| row.try_get(0))
-        .collect::<Result<_, sqlx::Error>>()?)
+        .fetch_column(tx)
+        .await?)
 }
 
 /// The live exchanges up to `through` that `items` stand for.

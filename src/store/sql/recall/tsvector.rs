@@ -64,22 +64,20 @@ async fn index_some(tx: &mut Connection, messages_max: i64) -> StoreResult<i64> 
         "-- postgres/recall.claim\nSELECT agent_id FROM recall_pending ORDER BY turn LIMIT $1 \
                FOR UPDATE SKIP LOCKED"
     );
-    let found = query(sql).bind(AGENTS_MAX).fetch_all(&mut *tx).await?;
-    if found.is_empty() {
+    let claimed: Vec<String> = query(sql).bind(AGENTS_MAX).fetch_column(&mut *tx).await?;
+    if claimed.is_empty() {
         return Ok(0);
     }
-    let claimed = names(&found)?;
     let messages = unindexed_messages(tx, &claimed, messages_max).await?;
     // Words were made without the agents' locks, so that no append waits for that.
     let sql = sql!(
         "-- postgres/recall.lock\nSELECT agent_id FROM agents WHERE agent_id IN \
                (SELECT value FROM jsonb_array_elements_text($1::jsonb)) FOR NO KEY UPDATE SKIP LOCKED"
     );
-    let locked = query(sql)
+    let locked: Vec<String> = query(sql)
         .bind(json!(claimed).to_string())
-        .fetch_all(&mut *tx)
+        .fetch_column(&mut *tx)
         .await?;
-    let locked = names(&locked)?;
     let messages: Vec<Indexed> = messages
         .into_iter()
         .filter(|message| locked.contains(&message.agent_id))
@@ -87,13 +85,6 @@ async fn index_some(tx: &mut Connection, messages_max: i64) -> StoreResult<i64> 
     write(tx, &messages).await?;
     release(tx, &locked, &messages).await?;
     Ok(i64::try_from(messages.len()).unwrap_or(i64::MAX))
-}
-
-fn names(found: &[crate::store::sql::Row]) -> StoreResult<Vec<String>> {
-    Ok(found
-        .iter()
-        .map(|row| row.try_get(0))
-        .collect::<Result<_, sqlx::Error>>()?)
 }
 
 /// What lies behind the marks of these agents, agent by agent.
