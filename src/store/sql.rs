@@ -31,6 +31,7 @@ mod schedule;
 mod session;
 mod spending;
 pub(super) mod statement;
+mod stock;
 mod summary;
 pub(super) mod value;
 mod verify;
