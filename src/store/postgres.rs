@@ -17,7 +17,7 @@ pub(super) use replica::Replica;
 
 use futures::future::BoxFuture;
 use sqlx::{
-    ConnectOptions as _, PgConnection, PgPool,
+    ConnectOptions as _, Connection as _, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgListener, PgPoolOptions},
 };
 use tokio::sync::Mutex;
@@ -66,6 +66,8 @@ pub enum Clock {
 const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 /// Who holds this makes no fork, and locks a whole family; who shares it makes forks.
 const FAMILIES: &str = "recapd families";
+/// A connection that was used within this time is taken to be alive.
+const TRUSTED: Duration = Duration::from_secs(1);
 
 /// An open database.
 pub(super) struct Postgres {
@@ -249,9 +251,18 @@ async fn listener(options: &PgConnectOptions, channels: &[&str]) -> Result<PgLis
 }
 
 async fn pool(settings: &PostgresSettings, url: &str) -> StoreResult<PgPool> {
-    Ok(PgPoolOptions::new()
-        .max_connections(settings.connections.max(1))
+    Ok(pooled(settings)
         .acquire_timeout(Duration::from_millis(settings.acquire_timeout_ms))
         .connect_with(options(settings, url)?)
         .await?)
+}
+
+/// To ask each connection whether it lives before each use would be a round trip per statement.
+fn pooled(settings: &PostgresSettings) -> PgPoolOptions {
+    PgPoolOptions::new()
+        .max_connections(settings.connections.max(1))
+        .test_before_acquire(false)
+        .before_acquire(|connection, meta| {
+            Box::pin(async move { Ok(meta.idle_for < TRUSTED || connection.ping().await.is_ok()) })
+        })
 }

@@ -7,11 +7,11 @@ use std::{
     time::Duration,
 };
 
-use sqlx::{PgPool, postgres::PgPoolOptions};
+use sqlx::PgPool;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
-use super::{Clock, PostgresSettings, SNAPSHOT, options};
+use super::{Clock, PostgresSettings, SNAPSHOT, options, pooled};
 use crate::store::{
     StoreError, StoreResult,
     sql::{Connection, query, sql},
@@ -35,8 +35,7 @@ pub(in crate::store) struct Replica {
 impl Replica {
     /// The one at `url`. It is connected to when it is needed: nobody waits for a standby to start.
     pub(super) fn of(settings: &PostgresSettings, url: &str) -> StoreResult<Self> {
-        let pool = PgPoolOptions::new()
-            .max_connections(settings.connections.max(1))
+        let pool = pooled(settings)
             .acquire_timeout(PATIENCE)
             .connect_lazy_with(options(settings, url)?);
         Ok(Self {
