@@ -47,9 +47,10 @@ impl Replica {
     }
 
     /// What it answers; none while it rests, and if it doesn't answer as it should.
-    pub(in crate::store) async fn read<T, F>(&self, read: impl FnOnce(Connection) -> F) -> Option<T>
+    pub(in crate::store) async fn read<T, F>(&self, read: impl FnOnce(Connection) -> F + Send) -> Option<T>
     where
-        F: Future<Output = StoreResult<T>>,
+        F: Future<Output = StoreResult<T>> + Send,
+        T: Send,
     {
         if !self.rest.is_over(Instant::now()) {
             return None;
@@ -65,9 +66,10 @@ impl Replica {
         None
     }
 
-    async fn try_read<T, F>(&self, read: impl FnOnce(Connection) -> F) -> Result<T, Unfit>
+    async fn try_read<T, F>(&self, read: impl FnOnce(Connection) -> F + Send) -> Result<T, Unfit>
     where
-        F: Future<Output = StoreResult<T>>,
+        F: Future<Output = StoreResult<T>> + Send,
+        T: Send,
     {
         let tx = timeout(PATIENCE, self.snapshot()).await??;
         timeout(READ_MAX, read(tx)).await?.map_err(|error| match error {

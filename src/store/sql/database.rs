@@ -167,9 +167,10 @@ impl SqlStore {
 
     /// Reads from one state, which may be a moment old: what the reader wrote just now may be missing. A standby answers
     /// if there is one that can.
-    pub(super) async fn past<T, F>(&self, read: impl Fn(Connection) -> F) -> StoreResult<T>
+    pub(super) async fn past<T, F>(&self, read: impl Fn(Connection) -> F + Send + Sync) -> StoreResult<T>
     where
-        F: Future<Output = StoreResult<T>>,
+        F: Future<Output = StoreResult<T>> + Send,
+        T: Send,
     {
         if let Some(replica) = self.postgres().and_then(Postgres::replica)
             && let Some(answer) = replica.read(&read).await
@@ -180,9 +181,13 @@ impl SqlStore {
     }
 
     /// As [`Self::past`], for what is there or isn't: what the standby doesn't know may be there by now.
-    pub(super) async fn past_found<T, F>(&self, read: impl Fn(Connection) -> F) -> StoreResult<Option<T>>
+    pub(super) async fn past_found<T, F>(
+        &self,
+        read: impl Fn(Connection) -> F + Send + Sync,
+    ) -> StoreResult<Option<T>>
     where
-        F: Future<Output = StoreResult<Option<T>>>,
+        F: Future<Output = StoreResult<Option<T>>> + Send,
+        T: Send,
     {
         if let Some(replica) = self.postgres().and_then(Postgres::replica)
             && let Some(Some(answer)) = replica.read(&read).await

@@ -90,21 +90,7 @@ async fn live_once(
                 store.defer(&lease, question(&material), now, now).await?;
             }
         }
-        5 => {
-            let leases = store.claim(claim("daemon", 10, now)).await?;
-            drop(store.renew(&leases, now, LEASE_MS).await?);
-            for lease in &leases {
-                let material = store.material(lease, ALL).await?;
-                if material.exchanges.is_empty() {
-                    let (lo, hi) = (material.lo, material.hi);
-                    store.settle(lease, Settle { lo, hi, now }).await?;
-                } else {
-                    store
-                        .complete(lease, patch(&material, items(&material), now))
-                        .await?;
-                }
-            }
-        }
+        5 => work(store, now).await?,
         6 => {
             store.reconcile(now, now).await?;
         }
@@ -151,6 +137,24 @@ async fn live_once(
                 limit: 10,
             };
             store.prune(prune).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Claims, renews, and does what is due.
+async fn work(store: &SqlStore, now: Timestamp) -> Result<(), StoreError> {
+    let leases = store.claim(claim("daemon", 10, now)).await?;
+    drop(store.renew(&leases, now, LEASE_MS).await?);
+    for lease in &leases {
+        let material = store.material(lease, ALL).await?;
+        if material.exchanges.is_empty() {
+            let (lo, hi) = (material.lo, material.hi);
+            store.settle(lease, Settle { lo, hi, now }).await?;
+        } else {
+            store
+                .complete(lease, patch(&material, items(&material), now))
+                .await?;
         }
     }
     Ok(())

@@ -7,6 +7,7 @@ use recapd::{
     store::{MessageRange, SqlStore, Store as _, VersionQuery, postgres::PostgresSettings},
 };
 use sqlx::{AssertSqlSafe, PgConnection};
+use tokio::task::JoinSet;
 
 use crate::support::{
     backend::postgres_settings,
@@ -134,7 +135,8 @@ async fn what_a_standby_breaks_off_the_server_answers() {
         )
         .await;
         until_replayed(&servers).await;
-        let reading = tokio::spawn({
+        let mut reading = JoinSet::new();
+        reading.spawn({
             let (store, a) = (Arc::clone(&store), a.clone());
             async move { sees(&store, &a, 1).await }
         });
@@ -156,7 +158,7 @@ async fn what_a_standby_breaks_off_the_server_answers() {
         until(&mut primary, waits).await;
         execute(&mut second, "ROLLBACK").await;
         execute(&mut first, "ROLLBACK").await;
-        assert!(reading.await.unwrap());
+        assert_eq!(reading.join_all().await, [true]);
     }
     let conflict = "sum(confl_lock) > 0 FROM pg_stat_database_conflicts";
     until(&mut servers.connect(Standby).await, conflict).await;
