@@ -104,6 +104,7 @@ fn the_reference_is_the_default() {
     database.connections = 16
     database.group_commit_max = 256
     database.migrate = "auto"
+    database.read_lag_ms_max = 10000
     database.read_url = ""
     database.readers = 4
     database.statement_timeout_ms = 30000

@@ -27,4 +27,9 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 5] = [
         "queue pauses",
         include_str!("../../../migrations/postgres/0005_queue_pauses.sql"),
     ),
+    (
+        6,
+        "item ranges",
+        include_str!("../../../migrations/postgres/0006_item_ranges.sql"),
+    ),
 ];
