@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 5] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 6] = [
     (
         1,
         "schema",
