@@ -165,16 +165,16 @@ fn text(newest: &[Line<'_>], order: Order, closing: &str) -> String {
     for line in lines {
         if line.section != above.0 {
             text.push_str(if text.is_empty() { "" } else { "\n" });
-            text.push_str(&format!("{SECTION_MARK}{}\n", line.section));
+            text.extend([SECTION_MARK, line.section, "\n"]);
             above = (line.section, None);
         }
         if let Some(day) = line.day.filter(|_| line.day != above.1) {
-            text.push_str(&format!("{DAY_MARK}{day}\n"));
+            text.extend([DAY_MARK, day, "\n"]);
         }
         above.1 = line.day;
-        text.push_str(&format!("- {}\n", line.text));
+        text.extend(["- ", line.text, "\n"]);
     }
-    text.push_str(&format!("\n{closing}\n"));
+    text.extend(["\n", closing, "\n"]);
     text
 }
 
@@ -317,7 +317,8 @@ mod tests {
         #[test]
         fn a_brief_ends_with_where_the_whole_is(document in any_document()) {
             let text = brief(&document, CLOSING, &Bytes);
-            prop_assert!(text.trim().is_empty() || text.ends_with(&format!("{CLOSING}\n")));
+            let last = format!("{CLOSING}\n");
+            prop_assert!(text.trim().is_empty() || text.ends_with(&last));
             prop_assert!(text.chars().count() <= BRIEF_DOCUMENT_CHARS_MAX);
         }
     }
