@@ -241,12 +241,13 @@ pub fn database_settings(config: &config::DatabaseConfig) -> DatabaseSettings {
 ///
 /// # Errors
 /// What the store fails with.
-pub async fn open_store(config: &config::DatabaseConfig) -> StoreResult<SqlStore> {
-    let settings = database_settings(config);
-    match config.migrate {
+pub async fn open_store(config: &Config) -> StoreResult<SqlStore> {
+    let settings = database_settings(&config.database);
+    let store = match config.database.migrate {
         config::Migrate::Auto => SqlStore::open(&settings).await,
         config::Migrate::Manual => SqlStore::open_as_is(&settings).await,
-    }
+    }?;
+    Ok(store.with_fairness(config.queue.fairness()))
 }
 
 fn sqlite_settings(config: &config::DatabaseConfig) -> SqliteSettings {

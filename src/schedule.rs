@@ -137,9 +137,15 @@ impl Schedule {
     /// # Errors
     /// What the store fails with.
     pub async fn age(&self) -> StoreResult<u64> {
-        let woken = self.store.enqueue_ageing(self.clock.now(), i64::MAX).await?;
-        self.notices.wake_queue();
-        Ok(woken)
+        let (now, mut woken) = (self.clock.now(), 0);
+        loop {
+            let step = self.store.enqueue_ageing(now, STEP_ROWS_MAX).await?;
+            woken += step;
+            self.notices.wake_queue();
+            if step < STEP_ROWS_MAX.unsigned_abs() {
+                return Ok(woken);
+            }
+        }
     }
 
     /// Deletes what is too old, in steps. Returns how many rows.

@@ -136,6 +136,10 @@ pub enum StoreError {
     /// Another daemon holds this database.
     #[error("{0} is in use by another recapd")]
     InUse(String),
+    /// The database undid the change, again and again, because others were in each other's way: nothing is wrong, and
+    /// nothing was changed.
+    #[error("the database undid the change for the sake of another one: {0}")]
+    Contended(String),
     /// The database is unreachable, full, busy or broken: try again later.
     #[error("the database fails: {0}")]
     Unavailable(String),
@@ -425,7 +429,7 @@ pub trait Store: Send + Sync {
     /// [`StoreError::Fenced`].
     async fn settle(&self, lease: &Lease, settle: Settle) -> StoreResult<Completed>;
 
-    /// Gives a lease back after a failure, to be tried again after a wait, or parked.
+    /// Gives a lease back after a failure, to be tried again after a wait, or parked. What was woken meanwhile isn't parked.
     ///
     /// # Errors
     /// [`StoreError::Fenced`] when the lease is no longer held.
@@ -474,7 +478,8 @@ pub trait Store: Send + Sync {
         now: Timestamp,
     ) -> StoreResult<u64>;
 
-    /// Wakes the queue for agents of which an item has outgrown its section. Returns how many.
+    /// Wakes the queue for at most `limit` agents of which an item has outgrown its section and whose rows don't wait for that
+    /// already. Returns how many.
     async fn enqueue_ageing(&self, now: Timestamp, limit: i64) -> StoreResult<u64>;
 
     /// Takes a schedule's slot. True for the one caller who fires it.

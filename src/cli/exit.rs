@@ -83,7 +83,7 @@ impl From<KeyError> for Failed {
 impl From<StoreError> for Failed {
     fn from(error: StoreError) -> Self {
         let code = match error {
-            StoreError::Unavailable(_) | StoreError::InUse(_) => UNAVAILABLE,
+            StoreError::Unavailable(_) | StoreError::Contended(_) | StoreError::InUse(_) => UNAVAILABLE,
             StoreError::UnknownAgent(_)
             | StoreError::UnknownMark(_)
             | StoreError::UnknownMessage(_)

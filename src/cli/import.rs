@@ -87,7 +87,7 @@ impl Import {
         let settings = assembly::database_settings(&config.database);
         let clock = Arc::new(SystemClock);
         if !self.dry_run {
-            let store = Arc::new(assembly::open_store(&config.database).await?);
+            let store = Arc::new(assembly::open_store(config).await?);
             return Ok((import::Import::new(Arc::clone(&store) as _, clock), Some(store)));
         }
         match SqlStore::look(&settings).await {

@@ -149,15 +149,13 @@ pub(super) async fn open_with_store(
 ) -> Result<(Keeper, Arc<SqlStore>), Failed> {
     // A database that isn't there is not made.
     open::look(config).await?;
-    let store = assembly::open_store(&config.database)
-        .await
-        .map_err(|error| match error {
-            StoreError::InUse(_) => {
-                let hint = "ask the daemon that runs there: --server http://127.0.0.1:7411";
-                Failed::new(UNAVAILABLE, anyhow::anyhow!("{error}; {hint}"))
-            }
-            error => error.into(),
-        })?;
+    let store = assembly::open_store(config).await.map_err(|error| match error {
+        StoreError::InUse(_) => {
+            let hint = "ask the daemon that runs there: --server http://127.0.0.1:7411";
+            Failed::new(UNAVAILABLE, anyhow::anyhow!("{error}; {hint}"))
+        }
+        error => error.into(),
+    })?;
     let store = Arc::new(store);
     if store.agent(agent).await?.is_none() {
         return Err(open::unknown(store.as_ref(), agent).await);

@@ -36,9 +36,9 @@ pub(super) fn models(
 /// Opens the database of the configuration beside a daemon that may be running.
 pub(super) async fn look(config: &Config) -> Result<SqlStore, Failed> {
     let settings = assembly::database_settings(&config.database);
-    SqlStore::look(&settings)
-        .await
-        .map_err(|error| named(&config.database.url, error))
+    let store = SqlStore::look(&settings).await;
+    let store = store.map_err(|error| named(&config.database.url, error))?;
+    Ok(store.with_fairness(config.queue.fairness()))
 }
 
 /// What is wrong with a database, and with which.

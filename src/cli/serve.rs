@@ -132,7 +132,7 @@ async fn open_database(config: &Config) -> Result<SqlStore, StoreError> {
     let patience = Instant::now() + SERVER_PATIENCE;
     let mut wait = SERVER_WAIT_FIRST;
     loop {
-        match assembly::open_store(&config.database).await {
+        match assembly::open_store(config).await {
             Err(StoreError::Unavailable(reason))
                 if config.database.is_postgres() && Instant::now() + wait < patience =>
             {

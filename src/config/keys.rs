@@ -43,6 +43,7 @@ pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
     ("queue.backoff_max_ms", 1, 86_400_000),
     ("queue.revive_after_ms", 0, 86_400_000),
     ("queue.reconcile_ms", 1_000, 86_400_000),
+    ("queue.project_spacing_ms", 0, 60_000),
     ("worker.concurrency", 1, 256),
     ("worker.input_tokens_max", 1_000, 1_000_000),
     ("worker.batch_exchanges_max", 1, 1_000),

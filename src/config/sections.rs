@@ -14,7 +14,7 @@ use crate::{
         redaction::{PatternError, Redactor},
         settings::OnOverflow,
         window::Budget,
-        work::RetryPolicy,
+        work::{Fairness, RetryPolicy},
     },
 };
 
@@ -250,6 +250,8 @@ pub struct QueueConfig {
     pub revive_after_ms: i64,
     /// How often missing rows are looked for.
     pub reconcile_ms: u64,
+    /// How far an agent's update is put behind its time for each one of its project that waits already.
+    pub project_spacing_ms: i64,
     /// PostgreSQL: this daemon's name in leases; empty: made of the machine's name and the address.
     pub owner: String,
 }
@@ -262,6 +264,13 @@ impl QueueConfig {
             crashes_max: self.crashes_max,
             backoff_base_ms: self.backoff_base_ms,
             backoff_max_ms: self.backoff_max_ms,
+        }
+    }
+
+    /// Where rows of a project stand.
+    pub fn fairness(&self) -> Fairness {
+        Fairness {
+            project_spacing_ms: self.project_spacing_ms,
         }
     }
 }

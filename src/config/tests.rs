@@ -154,6 +154,7 @@ fn the_reference_is_the_default() {
     queue.max_wait_ms = 120000
     queue.owner = ""
     queue.poll_ms = 1000
+    queue.project_spacing_ms = 10000
     queue.reconcile_ms = 300000
     queue.revive_after_ms = 600000
     schedule.ageing = "0 3 * * *"

@@ -113,6 +113,43 @@ impl Priority {
     }
 }
 
+/// Fairness between projects: a row stands behind the rows of its project that wait already, so that a project that asks
+/// for very much is served in turn with the others. The place is a delay of `due_at`, the order of claims; when a row may be
+/// claimed (`visible_at`) stays as it is, so that nobody waits while nobody else has work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fairness {
+    /// How far behind each of them; 0: all rows are taken as they come.
+    pub project_spacing_ms: i64,
+}
+
+impl Default for Fairness {
+    fn default() -> Self {
+        Self {
+            project_spacing_ms: 10 * SECOND_MS,
+        }
+    }
+}
+
+impl Fairness {
+    /// No row stands behind more of its project's: what is counted, and what is waited, has a limit.
+    pub const ROWS_AHEAD_MAX: i64 = 1_000;
+
+    /// The most rows that are worth counting.
+    pub fn rows_counted_max(self) -> i64 {
+        if self.project_spacing_ms > 0 {
+            Self::ROWS_AHEAD_MAX
+        } else {
+            0
+        }
+    }
+
+    /// How far a row is put behind its time, where so many of its project are ahead of it.
+    pub fn behind_ms(self, rows_ahead: i64) -> i64 {
+        let rows_ahead = rows_ahead.clamp(0, self.rows_counted_max());
+        rows_ahead.saturating_mul(self.project_spacing_ms)
+    }
+}
+
 /// A claimed queue row. Only its holder can complete, fail, renew or release it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
@@ -131,6 +168,9 @@ pub struct Lease {
     /// Since when it could have been claimed.
     pub ready_at: Timestamp,
 }
+
+/// A row that was woken during its last attempt is tried once more, not before so long.
+pub const WOKEN_RETRY_MS_MIN: i64 = MINUTE_MS;
 
 /// When a failed piece of work is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,7 +225,23 @@ impl RetryPolicy {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn no_crowd_puts_a_row_back_without_a_limit(
+            spacing_ms in 0..=60_000_i64, ahead in any::<i64>(), more in 0..5_000_i64,
+        ) {
+            let fairness = Fairness { project_spacing_ms: spacing_ms };
+            let (behind, farther) = (fairness.behind_ms(ahead), fairness.behind_ms(ahead.saturating_add(more)));
+            prop_assert!(0 <= behind && behind <= farther);
+            prop_assert!(farther <= Fairness::ROWS_AHEAD_MAX * spacing_ms);
+            prop_assert_eq!(fairness.behind_ms(0), 0);
+            prop_assert_eq!(fairness.behind_ms(1), spacing_ms);
+        }
+    }
 
     #[test]
     fn backoff_grows_and_is_capped() {

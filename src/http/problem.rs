@@ -176,7 +176,7 @@ impl From<StoreError> for Problem {
                 "unpin something: POST /v1/agents/{id}/unpin; or raise context.pins_max_tokens, of which at most a \
                  quarter of a request is used",
             ),
-            StoreError::Unavailable(_) => {
+            StoreError::Unavailable(_) | StoreError::Contended(_) => {
                 tracing::warn!(%error, "http.database_unavailable");
                 Self::new(
                     DATABASE_UNAVAILABLE,

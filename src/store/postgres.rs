@@ -21,7 +21,7 @@ use tokio::sync::Mutex;
 use tracing::warn;
 
 use super::{
-    ClaimRequest, StoreResult,
+    ClaimRequest, StoreError, StoreResult,
     inbox::Bell,
     sql::{
         Connection, Lock, agent, query,
@@ -60,6 +60,8 @@ pub enum Clock {
 }
 
 const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+/// So often a transaction is tried that the server undoes for the sake of another one.
+const TRIES_MAX: u32 = 4;
 /// Who holds this makes no fork, and locks a whole family; who shares it makes forks.
 const FAMILIES: &str = "recapd families";
 /// How long a replica is waited for before the server itself answers.
@@ -104,13 +106,28 @@ impl Postgres {
         })
     }
 
+    /// Runs `work` in a transaction, and again if the server undid it for the sake of another one.
     pub(super) async fn write<F, T>(&self, lock: Lock, work: F) -> StoreResult<T>
+    where
+        F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Clone + Send + 'static,
+        T: Send + 'static,
+    {
+        for try_number in 1..TRIES_MAX {
+            match self.try_to_write(&lock, work.clone()).await {
+                Err(StoreError::Contended(reason)) => warn!(reason, try_number, "store.contended"),
+                outcome => return outcome,
+            }
+        }
+        self.try_to_write(&lock, work).await
+    }
+
+    async fn try_to_write<F, T>(&self, lock: &Lock, work: F) -> StoreResult<T>
     where
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send + 'static,
         T: Send + 'static,
     {
         let mut tx = Connection::from(self.pool.begin().await?).judged_by(self.clock);
-        match &lock {
+        match lock {
             Lock::Nothing => {}
             Lock::Agent(agent) => lock_agent(&mut tx, agent).await?,
             Lock::Parent(agent) => {

@@ -13,6 +13,7 @@ pub(super) mod connection;
 mod database;
 mod edit;
 mod exchange;
+mod fairness;
 mod forget;
 mod fork;
 mod hold;
@@ -62,6 +63,9 @@ pub(super) use statement::sql;
 pub(super) use value::{Row, Value};
 
 pub use database::{DatabaseSettings, SqlStore};
+
+/// Missing rows of the queue are made so many in a transaction.
+const RECONCILED_MAX: i64 = 1_000;
 
 #[async_trait]
 impl Store for SqlStore {
@@ -434,10 +438,18 @@ impl Store for SqlStore {
     }
 
     async fn reconcile(&self, pending_before: Timestamp, now: Timestamp) -> StoreResult<u64> {
-        self.write(Lock::Nothing, move |tx| {
-            Box::pin(queue::reconcile(tx, pending_before, now))
-        })
-        .await
+        let mut made = 0;
+        loop {
+            let step = self
+                .write(Lock::Nothing, move |tx| {
+                    Box::pin(queue::reconcile(tx, pending_before, now, RECONCILED_MAX))
+                })
+                .await?;
+            made += step;
+            if step < RECONCILED_MAX.unsigned_abs() {
+                return Ok(made);
+            }
+        }
     }
 
     async fn probe_parked(

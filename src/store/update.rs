@@ -176,7 +176,7 @@ pub struct Failure {
     pub error: AttemptError,
     /// The row may be claimed again after so long.
     pub backoff_ms: i64,
-    /// Nothing helps but a hand or the next eviction.
+    /// Nothing helps but a hand or the next eviction. One that came during the attempt counts, too.
     pub park: bool,
     /// For the runs table.
     pub run: RunRecord,

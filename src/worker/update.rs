@@ -385,6 +385,11 @@ impl Worker {
                 self.give_back(lease).await;
                 self.superseded(lease, run).await
             }
+            StoreError::Contended(reason) => {
+                info!(agent_id = %lease.agent, reason, "update.contended");
+                self.give_back(lease).await;
+                self.superseded(lease, run).await
+            }
             error => {
                 self.parts.metrics.service.db_error(DbErrorClass::Other);
                 // A database that is away comes back; what it refuses is a defect, and not tried for ever.

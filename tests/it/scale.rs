@@ -39,8 +39,10 @@ const ROWS_MAX: i64 = 250;
 const NOW: Timestamp = Timestamp(1_795_000_000_000);
 
 /// The statements that must be among those that ran: what the queue, the window and readers live on.
-const LABELS: [&str; 8] = [
+const LABELS: [&str; 10] = [
     "postgres/queue.claim",
+    "postgres/queue.renew",
+    "sql/queue.enqueue",
     "sql/queue.reconcile",
     "sql/append.find_cut",
     "sql/summary.read",

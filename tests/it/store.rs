@@ -9,6 +9,7 @@ mod complete;
 mod copy;
 mod documented;
 mod edit;
+mod fairness;
 mod fences;
 mod forget;
 mod fork;
@@ -88,7 +89,12 @@ macro_rules! every_test {
                 a_low_row_is_not_starved, each_row_is_claimed_once, a_failure_backs_off, a_failure_is_recorded,
                 a_parked_row_waits_for_a_hand, an_eviction_revives_at_most_once_in_ten_minutes,
                 after_a_third_crash_there_is_one_more_try, the_reconciler_makes_missing_rows_once,
-                a_parked_row_is_probed_after_a_while;
+                a_parked_row_is_probed_after_a_while, a_wake_during_the_last_attempt_is_served,
+                the_reconciler_makes_all_that_are_missing_in_steps;
+            fairness: a_flood_of_one_project_holds_nobody_up, two_floods_share_the_claims,
+                a_low_row_of_a_project_is_not_starved, a_row_keeps_its_place, failures_and_waits_keep_the_place,
+                a_row_that_goes_on_stands_behind_the_others, rows_made_together_stand_behind_each_other,
+                no_crowd_puts_a_row_back_without_a_limit;
             lease: an_expired_lease_is_an_ordinary_claim, a_renewal_tells_which_leases_hold,
                 a_release_burns_no_attempt, an_earlier_life_is_reclaimed, tokens_are_never_used_again,
                 the_last_write_does_not_win, processing_does_not_stick;
@@ -99,7 +105,7 @@ macro_rules! every_test {
             complete: an_update_moves_everything_at_once, old_and_new_exchanges_may_share_an_item, a_partial_batch_rearms, a_rest_waits_for_company,
                 an_urgent_wake_during_work_is_served_at_once, a_wake_during_work_is_not_lost,
                 ageing_writes_a_version_over_nothing, items_leave_the_document, provisional_items_are_condensed_again, replaced_items_cover_no_more,
-                a_parked_update_is_applied, material_is_limited, material_takes_holes_along,
+                a_parked_update_is_applied, what_came_during_the_last_attempt_gets_another, material_is_limited, material_takes_holes_along,
                 an_unknown_agent_has_no_material, answers_are_journalled;
             settle: nothing_pending_settles, set_aside_exchanges_settle, live_exchanges_do_not_settle,
                 a_wake_before_the_settlement_is_not_lost;

@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 3] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 4] = [
     (
         1,
         "schema",
@@ -16,5 +16,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 3] = [
         3,
         "notices",
         include_str!("../../../migrations/postgres/0003_notices.sql"),
+    ),
+    (
+        4,
+        "fairness",
+        include_str!("../../../migrations/postgres/0004_fairness.sql"),
     ),
 ];

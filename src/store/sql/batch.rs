@@ -128,7 +128,7 @@ async fn defer(
     }
     let sql = sql!(
         "-- sql/batch.defer\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
-               leased_at = NULL, attempts = {max}(attempts - 1, 0), visible_at = $3, due_at = $4, deferred_at = $5 \
+               leased_at = NULL, attempts = {max}(attempts - 1, 0), visible_at = $3, due_at = $4 + behind_ms {ms}, deferred_at = $5 \
                WHERE agent_id = $1 AND lease_token = $2"
     );
     let until = tx.now(now).await?.plus_ms(until.0 - now.0);
@@ -177,7 +177,7 @@ async fn write(
 pub(super) async fn wait_no_longer(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/batch.wait_no_longer\nUPDATE summary_update_queue SET deferred_at = NULL, visible_at = $2, \
-               due_at = {min}(due_at, $2) WHERE agent_id = $1 AND deferred_at IS NOT NULL"
+               due_at = {min}(due_at, $2 + behind_ms {ms}) WHERE agent_id = $1 AND deferred_at IS NOT NULL"
     );
     let now = tx.now(now).await?;
     query(sql).bind(agent.as_str()).bind(now).execute(tx).await?;

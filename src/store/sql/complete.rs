@@ -4,6 +4,7 @@ use crate::store::sql::{Connection, query, sql};
 
 use super::{
     super::{Completed, Fence, Patch, Settle, StoreError, StoreResult},
+    fairness::rows_ahead,
     hold,
     queue::{self, RunOutcome},
 };
@@ -11,7 +12,7 @@ use crate::domain::{
     agent::AgentId,
     summary::item::Item,
     time::Timestamp,
-    work::{Lease, Priority},
+    work::{Lease, Priority, WOKEN_RETRY_MS_MIN},
 };
 
 /// Applies an update. The guards stand in the order lease, version, watermark, exchanges; any that doesn't hold
@@ -30,7 +31,7 @@ pub(super) async fn complete(tx: &mut Connection, lease: Lease, patch: Patch) ->
     record(tx, &lease, &patch).await?;
     let now = tx.now(patch.run.finished_at).await?;
     let rearmed = match &patch.park {
-        Some(error) => park(tx, &lease, queue::error_text(error), now).await?,
+        Some(error) => park(tx, &lease, &patch, queue::error_text(error), now).await?,
         None => finish(tx, &lease, boundary, &patch, now).await?,
     };
     Ok(Completed {
@@ -304,16 +305,34 @@ async fn record(tx: &mut Connection, lease: &Lease, patch: &Patch) -> StoreResul
     queue::record_run(tx, lease, outcome, &patch.run, details).await
 }
 
-async fn park(tx: &mut Connection, lease: &Lease, error: String, now: Timestamp) -> StoreResult<bool> {
+/// Parks the row after its last attempt. One that was woken meanwhile is tried once more after the longest wait, since nobody
+/// may wake it again: what left the window during the attempt would be pending until then.
+async fn park(
+    tx: &mut Connection,
+    lease: &Lease,
+    patch: &Patch,
+    error: String,
+    now: Timestamp,
+) -> StoreResult<bool> {
+    let low = Priority::Low.level();
+    let again_at = now.plus_ms(patch.rearm_wait_ms.max(WOKEN_RETRY_MS_MIN));
     let sql = sql!(
         "-- sql/complete.park\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
-               leased_at = NULL, parked_at = $3, last_error = $4 WHERE agent_id = $1 AND lease_token = $2"
+               leased_at = NULL, last_error = $4, parked_at = CASE WHEN wake_seq = $5 THEN $3 END, \
+               priority = CASE WHEN wake_seq = $5 THEN priority ELSE $6 END, \
+               visible_at = CASE WHEN wake_seq = $5 THEN visible_at ELSE $7 END, \
+               due_at = CASE WHEN wake_seq = $5 THEN due_at ELSE $8 + behind_ms {ms} END \
+               WHERE agent_id = $1 AND lease_token = $2"
     );
     query(sql)
         .bind(lease.agent.as_str())
         .bind(lease.token)
         .bind(now)
         .bind(error)
+        .bind(lease.claimed_wake)
+        .bind(low)
+        .bind(again_at)
+        .bind(again_at.plus_ms(Priority::slack_ms(low)))
         .execute(tx)
         .await?;
     Ok(true)
@@ -373,10 +392,14 @@ async fn delete_row(tx: &mut Connection, lease: &Lease) -> StoreResult<bool> {
 async fn rearm(tx: &mut Connection, lease: &Lease, wait_ms: i64, now: Timestamp) -> StoreResult<()> {
     let visible_at = now.plus_ms(wait_ms);
     let normal = Priority::Normal.level();
+    let fairness = tx.fairness();
     let sql = sql!(
-        "-- sql/complete.rearm\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
+        "-- sql/complete.rearm\nUPDATE summary_update_queue AS q SET lease_token = NULL, lease_owner = NULL, \
                leased_at = NULL, attempts = 0, crashes = 0, last_error = NULL, queued_at = $3, priority = $4, \
-               visible_at = $5, due_at = $6 WHERE agent_id = $1 AND lease_token = $2"
+               visible_at = $5, project_id = p.project_id, behind_ms = p.behind, due_at = $6 + p.behind {ms} \
+               FROM (SELECT a.project_id, CASE WHEN a.project_id IS NULL THEN 0 ELSE $7 * ",
+        rows_ahead!("$4", "AND w.agent_id <> a.agent_id", "$8"),
+        " END AS behind FROM agents a WHERE a.agent_id = $1 LIMIT 1) p WHERE q.agent_id = $1 AND q.lease_token = $2"
     );
     let done = query(sql)
         .bind(lease.agent.as_str())
@@ -385,6 +408,8 @@ async fn rearm(tx: &mut Connection, lease: &Lease, wait_ms: i64, now: Timestamp)
         .bind(normal)
         .bind(visible_at)
         .bind(visible_at.plus_ms(Priority::slack_ms(normal)))
+        .bind(fairness.project_spacing_ms)
+        .bind(fairness.rows_counted_max())
         .execute(tx)
         .await?;
     if done == 1 {

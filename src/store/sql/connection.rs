@@ -6,13 +6,17 @@ use super::{
     query::query,
     statement::{Dialect, sql},
 };
-use crate::{domain::time::Timestamp, store::postgres::Clock};
+use crate::{
+    domain::{time::Timestamp, work::Fairness},
+    store::postgres::Clock,
+};
 
 /// Where statements run: a connection, or a transaction that is undone when it is dropped without a commit.
 pub(in crate::store) struct Connection {
     link: Link,
     clock: Clock,
     now: Option<Timestamp>,
+    fairness: Fairness,
 }
 
 enum Link {
@@ -67,6 +71,16 @@ impl Connection {
         Self { clock, ..self }
     }
 
+    /// Places rows of the queue by that from now on.
+    pub(in crate::store) fn be_fair(&mut self, fairness: Fairness) {
+        self.fairness = fairness;
+    }
+
+    /// How rows of the queue are placed.
+    pub(in crate::store) fn fairness(&self) -> Fairness {
+        self.fairness
+    }
+
     /// The caller's time where it judges leases and backoffs; none where the database's does.
     pub(in crate::store) fn judging(&self, callers: Timestamp) -> Option<Timestamp> {
         (self.clock == Clock::Caller).then_some(callers)
@@ -98,6 +112,7 @@ macro_rules! links {
                     link: Link::$link(connection),
                     clock: Clock::Caller,
                     now: None,
+                    fairness: Fairness::default(),
                 }
             }
         }

@@ -7,7 +7,7 @@ use super::{
     Connection,
     statement::Dialect,
 };
-use crate::domain::agent::AgentId;
+use crate::domain::{agent::AgentId, work::Fairness};
 use crate::store::{
     postgres::{Member, Postgres, PostgresSettings},
     sqlite::{Sqlite, SqliteSettings},
@@ -55,6 +55,7 @@ pub(in crate::store) enum Lock {
 /// The store over SQLite or PostgreSQL.
 pub struct SqlStore {
     database: Database,
+    fairness: Fairness,
 }
 
 enum Database {
@@ -76,7 +77,7 @@ impl SqlStore {
                 Database::Postgres(Box::new(Postgres::open(settings).await?))
             }
         };
-        Ok(Self { database })
+        Ok(Self::over(database))
     }
 
     /// As [`Self::open`], but the schema has to be up to date already: somebody else sees to that.
@@ -92,7 +93,7 @@ impl SqlStore {
                 Database::Postgres(Box::new(Postgres::look(settings).await?))
             }
         };
-        Ok(Self { database })
+        Ok(Self::over(database))
     }
 
     /// Opens an existing database beside a running daemon, to look at it.
@@ -106,7 +107,18 @@ impl SqlStore {
                 Database::Postgres(Box::new(Postgres::look(settings).await?))
             }
         };
-        Ok(Self { database })
+        Ok(Self::over(database))
+    }
+
+    fn over(database: Database) -> Self {
+        let fairness = Fairness::default();
+        Self { database, fairness }
+    }
+
+    /// The same, with rows of the queue placed by that.
+    #[must_use]
+    pub fn with_fairness(self, fairness: Fairness) -> Self {
+        Self { fairness, ..self }
     }
 
     /// Takes the name `owner` among the daemons that share this database; none where a daemon is always alone.
@@ -132,9 +144,10 @@ impl SqlStore {
     /// Runs `work` in a transaction and answers after its commit.
     pub(super) async fn write<F, T>(&self, lock: Lock, work: F) -> StoreResult<T>
     where
-        F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send + 'static,
+        F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Clone + Send + 'static,
         T: Send + 'static,
     {
+        let work = fairly(self.fairness, work);
         match &self.database {
             Database::Sqlite(sqlite) => sqlite.write(work).await,
             Database::Postgres(postgres) => postgres.write(lock, work).await,
@@ -207,5 +220,20 @@ impl SqlStore {
             Database::Sqlite(sqlite) => sqlite.close().await,
             Database::Postgres(postgres) => postgres.close().await,
         }
+    }
+}
+
+/// `work`, told how rows of the queue are placed.
+fn fairly<F, T>(
+    fairness: Fairness,
+    work: F,
+) -> impl for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Clone + Send + 'static
+where
+    F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Clone + Send + 'static,
+    T: Send + 'static,
+{
+    move |tx| {
+        tx.be_fair(fairness);
+        work(tx)
     }
 }

@@ -21,13 +21,21 @@ pub(super) async fn set(
         sql!("-- sql/project.set\nUPDATE agents SET project_id = $2, updated_at = $3 WHERE agent_id = $1");
     let done = query(sql)
         .bind(agent.as_str())
-        .bind(project.map(String::from))
+        .bind(project.as_ref().map(ProjectId::as_str))
         .bind(now)
-        .execute(tx)
+        .execute(&mut *tx)
         .await?;
     if done == 0 {
         return Err(StoreError::UnknownAgent(agent.clone()));
     }
+    // Its row counts for that project from now on, and keeps its place.
+    let sql =
+        sql!("-- sql/project.set_row\nUPDATE summary_update_queue SET project_id = $2 WHERE agent_id = $1");
+    query(sql)
+        .bind(agent.as_str())
+        .bind(project.as_ref().map(ProjectId::as_str))
+        .execute(tx)
+        .await?;
     Ok(())
 }
 

@@ -8,6 +8,8 @@ use super::{
         StoreResult,
     },
     batch,
+    fairness::{Newcomers, enqueue_all, rows_ahead},
+    statement::Dialect,
 };
 use crate::domain::{
     agent::AgentId,
@@ -30,7 +32,8 @@ pub(super) struct Wake {
 }
 
 /// Makes the row, or moves its wake counter on. Never shortens a lease, a backoff or a pause, never lowers the urgency. A
-/// row that waits for a batch's answer goes on waiting, unless it is urgent now.
+/// row that waits for a batch's answer goes on waiting, unless it is urgent now. A new row stands behind those of its project
+/// that wait already; one that is woken keeps its place, and if it is more urgent now, gets that of a new one.
 pub(super) async fn enqueue(tx: &mut Connection, agent: &AgentId, wake: Wake) -> StoreResult<Enqueued> {
     let Wake {
         reason,
@@ -41,12 +44,18 @@ pub(super) async fn enqueue(tx: &mut Connection, agent: &AgentId, wake: Wake) ->
     let now = tx.now(now).await?;
     let level = reason.priority().level();
     let visible_at = now.plus_ms(delay_ms);
+    let fairness = tx.fairness();
     let sql = sql!(
         "-- sql/queue.enqueue\nINSERT INTO summary_update_queue AS q \
-               (agent_id, priority, reasons, queued_at, visible_at, due_at) \
-               SELECT agent_id, $2, $3, $4, $5, $6 FROM agents WHERE agent_id = $1 {for_share} \
+               (agent_id, project_id, priority, reasons, queued_at, visible_at, behind_ms, due_at) \
+               SELECT agent_id, project_id, $2, $3, $4, $5, behind, $6 + behind {ms} FROM (SELECT a.agent_id, a.project_id, \
+               CASE WHEN a.project_id IS NULL THEN 0 ELSE coalesce((SELECT o.behind_ms FROM summary_update_queue o \
+               WHERE o.agent_id = a.agent_id AND o.priority >= $2), $8 * ",
+        rows_ahead!("$2", "", "$9"),
+        ") END AS behind FROM agents a WHERE a.agent_id = $1 LIMIT 1 {for_share}) place WHERE true \
                ON CONFLICT (agent_id) DO UPDATE SET wake_seq = q.wake_seq + 1, reasons = q.reasons | excluded.reasons, \
                priority = {max}(q.priority, excluded.priority), due_at = {min}(q.due_at, excluded.due_at), \
+               behind_ms = {min}(q.behind_ms, excluded.behind_ms), \
                visible_at = CASE WHEN q.lease_token IS NULL AND q.attempts = 0 AND q.paused_until IS NULL \
                                  AND (q.deferred_at IS NULL OR excluded.priority >= $7) \
                                  THEN {min}(q.visible_at, excluded.visible_at) ELSE q.visible_at END \
@@ -60,6 +69,8 @@ pub(super) async fn enqueue(tx: &mut Connection, agent: &AgentId, wake: Wake) ->
         .bind(visible_at)
         .bind(visible_at.plus_ms(Priority::slack_ms(level)))
         .bind(Priority::High.level())
+        .bind(fairness.project_spacing_ms)
+        .bind(fairness.rows_counted_max())
         .fetch_optional(&mut *tx)
         .await?
         .ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
@@ -83,7 +94,7 @@ async fn revive(
 ) -> StoreResult<bool> {
     let sql = sql!(
         "-- sql/queue.revive\nUPDATE summary_update_queue SET parked_at = NULL, attempts = 0, \
-               crashes = {min}(crashes, 2), revived_at = $2, visible_at = $2, due_at = $3 \
+               crashes = {min}(crashes, 2), revived_at = $2, visible_at = $2, due_at = $3 + behind_ms {ms} \
                WHERE agent_id = $1 AND parked_at IS NOT NULL AND (revived_at IS NULL OR revived_at <= $4)"
     );
     let done = query(sql)
@@ -237,12 +248,20 @@ pub(super) async fn renew(
 ) -> StoreResult<Vec<i64>> {
     in_order(&mut leases);
     let visible_at = tx.now(now).await?.plus_ms(lease_ms);
+    match tx.dialect() {
+        Dialect::Sqlite => renew_each(tx, &leases, visible_at).await,
+        Dialect::Postgres => renew_free(tx, &leases, visible_at).await,
+    }
+}
+
+/// With one writer, row by row.
+async fn renew_each(tx: &mut Connection, leases: &[Lease], visible_at: Timestamp) -> StoreResult<Vec<i64>> {
     let sql = sql!(
-        "-- sql/queue.renew\nUPDATE summary_update_queue SET visible_at = $3 \
+        "-- sqlite/queue.renew\nUPDATE summary_update_queue SET visible_at = $3 \
                WHERE agent_id = $1 AND lease_token = $2"
     );
     let mut held = Vec::new();
-    for lease in &leases {
+    for lease in leases {
         let done = query(sql)
             .bind(lease.agent.as_str())
             .bind(lease.token)
@@ -254,15 +273,40 @@ pub(super) async fn renew(
     Ok(held)
 }
 
-/// Gives a lease back after a failure. Retries lose their urgency: a failing agent must not hold up the others.
+/// With many writers: past the rows that somebody is writing, so that one long transaction doesn't cost all leases. Such a row
+/// counts as what was last committed says, and is prolonged at a later beat; until then no claim takes it either.
+async fn renew_free(tx: &mut Connection, leases: &[Lease], visible_at: Timestamp) -> StoreResult<Vec<i64>> {
+    let sql = sql!(
+        "-- postgres/queue.renew\nWITH asked AS MATERIALIZED (SELECT value ->> 0 AS agent_id, \
+               CAST(value ->> 1 AS bigint) AS token FROM jsonb_array_elements($1::jsonb)), \
+               free AS MATERIALIZED (SELECT q.agent_id FROM asked l JOIN summary_update_queue q \
+               ON q.agent_id = l.agent_id AND q.lease_token = l.token \
+               ORDER BY q.agent_id FOR NO KEY UPDATE OF q SKIP LOCKED), \
+               renewed AS (UPDATE summary_update_queue q SET visible_at = $2 FROM free f WHERE q.agent_id = f.agent_id) \
+               SELECT q.lease_token FROM asked l JOIN summary_update_queue q \
+               ON q.agent_id = l.agent_id AND q.lease_token = l.token ORDER BY q.agent_id"
+    );
+    let asked: Vec<(&str, i64)> = leases
+        .iter()
+        .map(|lease| (lease.agent.as_str(), lease.token))
+        .collect();
+    Ok(query(sql)
+        .bind(serde_json::json!(asked).to_string())
+        .bind(visible_at)
+        .fetch_column(tx)
+        .await?)
+}
+
+/// Gives a lease back after a failure. Retries lose their urgency: a failing agent must not hold up the others. A row that
+/// was woken during the attempt isn't parked but tried once more after the wait, since nobody may wake it again.
 pub(super) async fn fail(tx: &mut Connection, lease: Lease, failure: Failure) -> StoreResult<()> {
     let now = tx.now(failure.run.finished_at).await?;
     let visible_at = now.plus_ms(failure.backoff_ms);
     let low = Priority::Low.level();
     let sql = sql!(
         "-- sql/queue.fail\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
-               leased_at = NULL, last_error = $3, priority = {min}(priority, $4), visible_at = $5, due_at = $6, \
-               parked_at = CASE WHEN $7 THEN $8 END WHERE agent_id = $1 AND lease_token = $2"
+               leased_at = NULL, last_error = $3, priority = {min}(priority, $4), visible_at = $5, due_at = $6 + behind_ms {ms}, \
+               parked_at = CASE WHEN $7 AND wake_seq = claimed_wake THEN $8 END WHERE agent_id = $1 AND lease_token = $2"
     );
     let done = query(sql)
         .bind(lease.agent.as_str())
@@ -325,29 +369,28 @@ pub(super) async fn reclaim(tx: &mut Connection, owner: String, now: Timestamp) 
     Ok(query(sql).bind(owner).bind(now).execute(tx).await?)
 }
 
-/// Makes the rows that are missing. None should ever be: each one made is counted and alerted on.
+/// Makes rows that are missing, at most `limit`, for who is pending longest. None should ever be missing: each one made is
+/// counted and alerted on.
 pub(super) async fn reconcile(
     tx: &mut Connection,
     pending_before: Timestamp,
     now: Timestamp,
+    limit: i64,
 ) -> StoreResult<u64> {
-    let now = tx.now(now).await?;
-    let normal = Priority::Normal.level();
-    let sql = sql!(
-        "-- sql/queue.reconcile\nINSERT INTO summary_update_queue \
-               (agent_id, priority, reasons, queued_at, visible_at, due_at) \
-               SELECT agent_id, $2, $3, $4, $4, $5 FROM agents WHERE pending_since < $1 ORDER BY agent_id {for_share} \
-               ON CONFLICT (agent_id) DO NOTHING"
-    );
-    let done = query(sql)
-        .bind(pending_before)
-        .bind(normal)
-        .bind(Reason::Reconcile.bit())
-        .bind(now)
-        .bind(now.plus_ms(Priority::slack_ms(normal)))
-        .execute(tx)
-        .await?;
-    Ok(done)
+    let sql = sql!(enqueue_all!(
+        "-- sql/queue.reconcile\nWITH newcomers AS (SELECT a.agent_id, a.project_id, {false} AS is_queued FROM agents a \
+         WHERE a.pending_since < $1 AND NOT EXISTS (SELECT 1 FROM summary_update_queue o WHERE o.agent_id = a.agent_id) \
+         ORDER BY a.pending_since LIMIT $9 {for_share})",
+        "DO NOTHING"
+    ));
+    let newcomers = Newcomers {
+        by: pending_before,
+        reason: Reason::Reconcile,
+        priority: Priority::Normal,
+        now,
+        limit,
+    };
+    newcomers.enqueue(tx, sql).await
 }
 
 /// Half-opens what was parked long ago: one try, and parked again if it fails.
@@ -361,7 +404,7 @@ pub(super) async fn probe_parked(
     let low = Priority::Low.level();
     let sql = sql!(
         "-- sql/queue.probe_parked\nUPDATE summary_update_queue SET parked_at = NULL, attempts = $2, \
-               crashes = {min}(crashes, 2), revived_at = $3, visible_at = $3, due_at = $4 \
+               crashes = {min}(crashes, 2), revived_at = $3, visible_at = $3, due_at = $4 + behind_ms {ms} \
                WHERE parked_at < $1 AND agent_id IN (SELECT agent_id FROM summary_update_queue WHERE parked_at < $1 \
                ORDER BY agent_id {for_update})"
     );

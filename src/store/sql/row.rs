@@ -17,9 +17,16 @@ use crate::{
     formats,
 };
 
+/// PostgreSQL's words for a transaction that it undid for the sake of another one: `serialization_failure`,
+/// `deadlock_detected`. As a whole it can be tried again at once.
+const UNDONE: [&str; 2] = ["40001", "40P01"];
+
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
         match error.as_database_error() {
+            Some(refusal) if refusal.code().is_some_and(|code| UNDONE.contains(&code.as_ref())) => {
+                Self::Contended(error.to_string())
+            }
             // What the schema refuses today it refuses tomorrow: a defect, and no reason to try again.
             Some(refusal) if refusal.kind() != ErrorKind::Other => Self::Refused(error.to_string()),
             _ => Self::Unavailable(error.to_string()),

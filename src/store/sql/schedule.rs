@@ -4,38 +4,32 @@ use crate::store::sql::{Connection, Value, query, sql};
 
 use super::{
     super::{CalibrationFigures, Prune, Sample, StoreResult},
-    batch, calibration, row, spending,
+    batch, calibration,
+    fairness::{Newcomers, enqueue_all},
+    row, spending,
 };
-use crate::domain::{
-    spend::day_start,
-    time::Timestamp,
-    work::{Priority, Reason},
-};
+use crate::domain::{spend::day_start, time::Timestamp, work::Reason};
 
 /// Wakes the queue for documents of which an item has outgrown its section. The index knows them, so the job costs
-/// what it changes, not what there is.
+/// what it changes, not what there is. Who waits for the same already isn't woken again.
 pub(super) async fn enqueue_ageing(tx: &mut Connection, now: Timestamp, limit: i64) -> StoreResult<u64> {
-    let level = Reason::Ageing.priority().level();
-    let sql = sql!(
-        "-- sql/schedule.enqueue_ageing\nINSERT INTO summary_update_queue AS q \
-               (agent_id, priority, reasons, queued_at, visible_at, due_at) \
-               SELECT agent_id, $2, $3, $6, $6, $4 FROM (SELECT s.agent_id FROM summaries s \
-               JOIN agents a ON a.agent_id = s.agent_id \
-               WHERE s.next_ageing_at <= $1 AND s.next_ageing_at <= coalesce(a.as_of, $1) \
-               ORDER BY s.next_ageing_at LIMIT $5) aged WHERE true ORDER BY agent_id \
-               ON CONFLICT (agent_id) DO UPDATE SET wake_seq = q.wake_seq + 1, reasons = q.reasons | excluded.reasons"
-    );
-    let visible_at = tx.now(now).await?;
-    let done = query(sql)
-        .bind(now)
-        .bind(level)
-        .bind(Reason::Ageing.bit())
-        .bind(visible_at.plus_ms(Priority::slack_ms(level)))
-        .bind(limit)
-        .bind(visible_at)
-        .execute(tx)
-        .await?;
-    Ok(done)
+    let sql = sql!(enqueue_all!(
+        "-- sql/schedule.enqueue_ageing\nWITH newcomers AS (SELECT s.agent_id, a.project_id, \
+         o.agent_id IS NOT NULL AS is_queued FROM summaries s JOIN agents a ON a.agent_id = s.agent_id \
+         LEFT JOIN summary_update_queue o ON o.agent_id = s.agent_id \
+         WHERE s.next_ageing_at <= $1 AND s.next_ageing_at <= coalesce(a.as_of, $1) \
+         AND (o.agent_id IS NULL OR (o.reasons & $3) = 0 OR o.wake_seq = o.claimed_wake) \
+         ORDER BY s.next_ageing_at LIMIT $9)",
+        "DO UPDATE SET wake_seq = q.wake_seq + 1, reasons = q.reasons | excluded.reasons"
+    ));
+    let newcomers = Newcomers {
+        by: now,
+        reason: Reason::Ageing,
+        priority: Reason::Ageing.priority(),
+        now,
+        limit,
+    };
+    newcomers.enqueue(tx, sql).await
 }
 
 /// Takes a slot: the primary key lets one caller win.

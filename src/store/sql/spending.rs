@@ -4,6 +4,7 @@ use crate::store::sql::{Connection, Row, query, sql};
 
 use super::{
     super::{Fence, LastRun, Paused, Postponement, RunRecord, Spending, StoreError, StoreResult},
+    fairness::{Newcomers, enqueue_all},
     queue::{self, RunOutcome},
     row,
 };
@@ -39,7 +40,7 @@ pub(super) async fn postpone(
     let sql = sql!(
         "-- sql/spending.postpone\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
                leased_at = NULL, attempts = {max}(attempts - 1, 0), visible_at = $3, \
-               due_at = CASE WHEN priority >= $6 THEN $3 WHEN priority >= $7 THEN $8 ELSE $9 END, \
+               due_at = CASE WHEN priority >= $6 THEN $3 WHEN priority >= $7 THEN $8 ELSE $9 END + behind_ms {ms}, \
                paused_until = CASE WHEN CAST($4 AS text) IS NOT NULL THEN $5 END, paused_for = $4 \
                WHERE agent_id = $1 AND lease_token = $2"
     );
@@ -82,7 +83,7 @@ pub(super) async fn record_run(tx: &mut Connection, lease: Lease, run: RunRecord
 pub(super) async fn resume_paused(tx: &mut Connection, now: Timestamp) -> StoreResult<u64> {
     let sql = sql!(
         "-- sql/spending.resume_paused\nUPDATE summary_update_queue SET visible_at = {min}(visible_at, $1), \
-               due_at = {min}(due_at, $1), paused_until = NULL, paused_for = NULL \
+               due_at = {min}(due_at, $1 + behind_ms {ms}), paused_until = NULL, paused_for = NULL \
                WHERE paused_until IS NOT NULL AND agent_id IN (SELECT agent_id FROM summary_update_queue \
                WHERE paused_until IS NOT NULL ORDER BY agent_id {for_update})"
     );
@@ -94,7 +95,7 @@ pub(super) async fn resume_paused(tx: &mut Connection, now: Timestamp) -> StoreR
 pub(super) async fn resume_agent(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/spending.resume_agent\nUPDATE summary_update_queue SET visible_at = {min}(visible_at, $2), \
-               due_at = {min}(due_at, $2), paused_until = NULL, paused_for = NULL \
+               due_at = {min}(due_at, $2 + behind_ms {ms}), paused_until = NULL, paused_for = NULL \
                WHERE agent_id = $1 AND paused_until IS NOT NULL"
     );
     let now = tx.now(now).await?;
@@ -213,25 +214,21 @@ pub(super) async fn last_run(tx: &mut Connection) -> StoreResult<Option<LastRun>
 
 /// See [`super::super::Store::enqueue_revisits`].
 pub(super) async fn enqueue_revisits(tx: &mut Connection, now: Timestamp, limit: i64) -> StoreResult<u64> {
-    let now = tx.now(now).await?;
-    let level = Priority::Low.level();
-    let sql = sql!(
-        "-- sql/spending.enqueue_revisits\nINSERT INTO summary_update_queue \
-               (agent_id, priority, reasons, queued_at, visible_at, due_at) \
-               SELECT DISTINCT i.agent_id, $2, $3, $1, $1, $4 FROM summary_items i \
-               WHERE i.provisional = {true} AND i.removed_version IS NULL AND i.dropped_version IS NULL \
-               AND NOT EXISTS (SELECT 1 FROM summary_update_queue q WHERE q.agent_id = i.agent_id) ORDER BY i.agent_id LIMIT $5 \
-               ON CONFLICT (agent_id) DO NOTHING"
-    );
-    let done = query(sql)
-        .bind(now)
-        .bind(level)
-        .bind(Reason::Reconcile.bit())
-        .bind(now.plus_ms(Priority::slack_ms(level)))
-        .bind(limit)
-        .execute(tx)
-        .await?;
-    Ok(done)
+    let sql = sql!(enqueue_all!(
+        "-- sql/spending.enqueue_revisits\nWITH newcomers AS (SELECT DISTINCT i.agent_id, a.project_id, {false} AS is_queued \
+         FROM summary_items i JOIN agents a ON a.agent_id = i.agent_id \
+         WHERE i.provisional = {true} AND i.removed_version IS NULL AND i.dropped_version IS NULL \
+         AND NOT EXISTS (SELECT 1 FROM summary_update_queue o WHERE o.agent_id = i.agent_id) ORDER BY i.agent_id LIMIT $9)",
+        "DO NOTHING"
+    ));
+    let newcomers = Newcomers {
+        by: now,
+        reason: Reason::Reconcile,
+        priority: Priority::Low,
+        now,
+        limit,
+    };
+    newcomers.enqueue(tx, sql).await
 }
 
 #[cfg(test)]

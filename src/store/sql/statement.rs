@@ -15,7 +15,7 @@ pub(in crate::store) enum Dialect {
 }
 
 /// Placeholder, SQLite's word, PostgreSQL's word.
-const WORDS: [(&str, &str, &str); 16] = [
+const WORDS: [(&str, &str, &str); 17] = [
     // Of two values; neither may be NULL, which the databases treat differently.
     ("{max}", "max", "greatest"),
     ("{min}", "min", "least"),
@@ -31,6 +31,8 @@ const WORDS: [(&str, &str, &str); 16] = [
     // Flags are numbers in SQLite, also in the conditions of partial indexes.
     ("{true}", "1", "true"),
     ("{false}", "0", "false"),
+    // Behind a number: so many milliseconds, to be added to a time.
+    ("{ms}", "", "* interval '1 millisecond'"),
     // SQLite takes the tables in the order of CROSS JOINs, whatever its statistics say.
     ("{join}", "CROSS JOIN", "JOIN"),
     // SQLite has one writer: a row that was read can't change before the commit.

@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 10] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 11] = [
     (
         1,
         "schema",
@@ -51,5 +51,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 10] = [
         11,
         "direct sql",
         include_str!("../../../migrations/sqlite/0011_direct_sql.sql"),
+    ),
+    (
+        12,
+        "fairness",
+        include_str!("../../../migrations/sqlite/0012_fairness.sql"),
     ),
 ];

@@ -3,6 +3,7 @@
 --
 -- Exchanges have four messages of 100 tokens. Of most agents the first one is summarised and the second is the window;
 -- every tenth has the first one pending, and a row in the queue unless its number ends in 00; half of the rows back off.
+-- The first 2000 and the long ones belong to one project.
 -- The long ones have a window of a hundred exchanges, three pending ones, and an item for every hundred exchanges.
 SET session_replication_role = replica;
 SET synchronous_commit = off;
@@ -13,16 +14,16 @@ CREATE TEMP TABLE sizes AS
         FROM (SELECT current_setting('scale.agents')::bigint AS agents) given) counted;
 
 CREATE TEMP TABLE lives AS
-  SELECT 'agent-' || lpad(n::text, 8, '0') COLLATE "C" AS agent_id, n, 2::bigint AS exchanges, 2::bigint AS first_exchange,
+  SELECT 'agent-' || lpad(n::text, 8, '0') COLLATE "C" AS agent_id, n, CASE WHEN n <= 2000 THEN 'crowd' END COLLATE "C" AS project_id, 2::bigint AS exchanges, 2::bigint AS first_exchange,
          CASE WHEN n % 10 = 0 THEN 0 ELSE 1 END::bigint AS summarized_through
   FROM sizes, generate_series(1, agents) AS n
   UNION ALL
-  SELECT 'long-' || lpad(n::text, 4, '0'), n, long_exchanges, long_exchanges - 99, long_exchanges - 103
+  SELECT 'long-' || lpad(n::text, 4, '0'), n, 'crowd', long_exchanges, long_exchanges - 99, long_exchanges - 103
   FROM sizes, generate_series(1, long_agents) AS n;
 
-INSERT INTO agents (agent_id, created_at, updated_at, last_seq, last_exchange, newest_exchange, last_item, last_eviction,
+INSERT INTO agents (agent_id, project_id, created_at, updated_at, last_seq, last_exchange, newest_exchange, last_item, last_eviction,
                     first_exchange, tokens_before_window, summarized_through, pending_since, budget_tokens)
-  SELECT agent_id, began, began, 4 * exchanges, exchanges, exchanges, 1, 2, first_exchange, 400 * (first_exchange - 1),
+  SELECT agent_id, project_id, began, began, 4 * exchanges, exchanges, exchanges, 1, 2, first_exchange, 400 * (first_exchange - 1),
          summarized_through, CASE WHEN summarized_through < first_exchange - 1 THEN began + n * interval '1 ms' END, 400
   FROM lives, sizes;
 
@@ -49,9 +50,9 @@ INSERT INTO evictions (agent_id, eviction, from_exchange, through_exchange, toke
          began + interval '2 min'
   FROM lives, sizes WHERE summarized_through < first_exchange - 1;
 
-INSERT INTO summary_update_queue (agent_id, queued_at, visible_at, due_at)
-  SELECT agent_id, began, visible_at, visible_at + interval '2 min'
-  FROM (SELECT agent_id, began, began + n * interval '1 ms' + CASE WHEN n % 20 = 0 THEN interval '100 years' ELSE interval '0' END
+INSERT INTO summary_update_queue (agent_id, project_id, queued_at, visible_at, due_at)
+  SELECT agent_id, project_id, began, visible_at, visible_at + interval '2 min'
+  FROM (SELECT agent_id, project_id, began, began + n * interval '1 ms' + CASE WHEN n % 20 = 0 THEN interval '100 years' ELSE interval '0' END
                AS visible_at
         FROM lives, sizes WHERE summarized_through < first_exchange - 1 AND n % 100 <> 0) AS due;
 

@@ -3,7 +3,7 @@
 use recapd::{
     domain::{
         summary::item::{ExchangeRange, Item, Origin},
-        work::{Lease, Reason},
+        work::{Lease, Reason, WOKEN_RETRY_MS_MIN},
     },
     store::{AttemptError, JournalledAnswer, Material, MaterialLimits, Patch, StoreError},
 };
@@ -272,6 +272,30 @@ pub(crate) async fn replaced_items_cover_no_more(db: &dyn Backend) {
             .await,
         Some(2)
     );
+}
+
+pub(crate) async fn what_came_during_the_last_attempt_gets_another(db: &dyn Backend) {
+    let (lease, material) = ready(db, 4, 3).await;
+    db.store()
+        .enqueue(&agent("a"), Reason::Eviction, 0, minute(9))
+        .await
+        .unwrap();
+    let update = Patch {
+        park: Some(AttemptError {
+            class: "provider_auth".to_owned(),
+            message: "no such key".to_owned(),
+        }),
+        ..patch(&material, items(&material), minute(10))
+    };
+    let wait_ms = update.rearm_wait_ms.max(WOKEN_RETRY_MS_MIN);
+    db.store().complete(&lease, update).await.unwrap();
+    let again_at = minute(10).plus_ms(wait_ms);
+    let early = db.store().claim(claim("daemon", 1, again_at.plus_ms(-1))).await;
+    assert_eq!(early.unwrap(), []);
+    let again = the_lease(db, again_at).await;
+    assert_eq!(again.attempt, lease.attempt + 1);
+    let material = db.store().material(&again, ALL).await.unwrap();
+    assert_eq!((material.lo, material.hi), (3, 4));
 }
 
 pub(crate) async fn a_parked_update_is_applied(db: &dyn Backend) {

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use crate::support::{
     backend::postgres_settings,
     conversation::{ALL, LEASE_MS, T0, agent, append, claim, items, minute, numbers, patch, turns},
-    postgres::Database,
+    postgres::{Database, execute},
 };
 
 /// A daemon's store, judged by the server's clock.
@@ -325,4 +325,73 @@ async fn a_replica_answers_what_may_be_a_moment_old() {
     drop(replica);
     assert!(store.expand(&a, 1, range).await.unwrap().is_some());
     assert_eq!(store.sample(T0, HOUR_MS).await.unwrap().agents, 1);
+}
+
+/// Whoever holds an agent for long (a `forget` of very much) holds up no other lease, and doesn't cost that agent its own.
+#[tokio::test]
+async fn a_row_that_is_held_does_not_hold_the_heartbeat() {
+    let database = Database::create().await;
+    let store = SqlStore::open(&postgres_settings(database.url()).into())
+        .await
+        .unwrap();
+    for name in ["a", "b", "c"] {
+        wake(&store, name, T0).await;
+    }
+    let leases = store.claim(at("daemon", LEASE_MS, T0)).await.unwrap();
+    let tokens: Vec<i64> = leases.iter().map(|lease| lease.token).collect();
+    let mut past = database.connect().await;
+    execute(
+        &mut past,
+        "BEGIN; SELECT 1 FROM summary_update_queue WHERE agent_id = 'b' FOR UPDATE",
+    )
+    .await;
+    assert_eq!(store.renew(&leases, minute(1), LEASE_MS).await.unwrap(), tokens);
+    // The others are prolonged; the one that is held can't be claimed either.
+    let later = minute(1).plus_ms(LEASE_MS - 1);
+    assert_eq!(store.claim(at("other", LEASE_MS, later)).await.unwrap(), []);
+    execute(&mut past, "ROLLBACK").await;
+    assert_eq!(store.renew(&leases, minute(1), LEASE_MS).await.unwrap(), tokens);
+    assert_eq!(store.claim(at("other", LEASE_MS, later)).await.unwrap(), []);
+    // One that was lost while it was held is told at the next beat.
+    let lost = "BEGIN; UPDATE summary_update_queue SET lease_token = NULL WHERE agent_id = 'b'";
+    execute(&mut past, lost).await;
+    assert_eq!(store.renew(&leases, minute(2), LEASE_MS).await.unwrap(), tokens);
+    execute(&mut past, "COMMIT").await;
+    assert_eq!(
+        store.renew(&leases, minute(2), LEASE_MS).await.unwrap(),
+        [tokens[0], tokens[2]]
+    );
+}
+
+/// The server ends a deadlock by undoing one of the transactions. Here it is the store's, because the other one waits longer
+/// before it looks for one.
+#[tokio::test]
+async fn what_a_deadlock_undid_is_done_again() {
+    let database = Database::create().await;
+    let store = SqlStore::open(&postgres_settings(database.url()).into())
+        .await
+        .unwrap();
+    let a = agent("a");
+    store.append(append(&a, turns(1..=2))).await.unwrap();
+    let (mut past, mut look) = (database.connect().await, database.connect().await);
+    execute(&mut past, "SET deadlock_timeout = '60s'; BEGIN; SELECT 1 FROM summary_update_queue WHERE agent_id = 'a' FOR UPDATE").await;
+    // The append holds the agent, and waits for its row of the queue; the other way round for the agent.
+    let other = async {
+        let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid IN \
+                       (SELECT pid FROM pg_stat_activity WHERE datname = current_database())";
+        while sqlx::query_scalar::<_, i64>(waiting)
+            .fetch_one(&mut look)
+            .await
+            .unwrap()
+            == 0
+        {}
+        execute(
+            &mut past,
+            "SELECT 1 FROM agents WHERE agent_id = 'a' FOR UPDATE; COMMIT",
+        )
+        .await;
+    };
+    let (outcome, ()) = tokio::join!(store.append(append(&a, turns(3..=3))), other);
+    assert_eq!(outcome.unwrap().first_exchange, 3);
+    assert!(store.verify(&a).await.unwrap().breaches.is_empty());
 }

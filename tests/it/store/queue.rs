@@ -31,7 +31,7 @@ async fn claimed(db: &dyn Backend, limit: i64, now: Timestamp) -> Vec<String> {
     leases.into_iter().map(|lease| lease.agent.to_string()).collect()
 }
 
-fn failure(now: Timestamp, backoff_ms: i64, park: bool) -> Failure {
+pub(super) fn failure(now: Timestamp, backoff_ms: i64, park: bool) -> Failure {
     Failure {
         error: AttemptError {
             class: "provider_timeout".to_owned(),
@@ -367,4 +367,28 @@ pub(crate) async fn a_parked_row_is_probed_after_a_while(db: &dyn Backend) {
     );
     let again = the_lease(db, minute(60)).await;
     assert_eq!(again.attempt, 5, "the last of five");
+}
+
+pub(crate) async fn a_wake_during_the_last_attempt_is_served(db: &dyn Backend) {
+    wake(db, "a", Reason::Eviction, 0, T0).await;
+    let lease = the_lease(db, T0).await;
+    wake(db, "a", Reason::Eviction, 0, T0).await;
+    fail(db, &lease, T0, MINUTE_MS, true).await;
+    assert_eq!(claimed(db, 1, minute(1).plus_ms(-1)).await, [""; 0]);
+    // One more try, as late in the series as it was; nobody has woken it since, so that it is parked if that fails.
+    let lease = the_lease(db, minute(1)).await;
+    assert_eq!(lease.attempt, 2);
+    fail(db, &lease, minute(1), 0, true).await;
+    assert_eq!(claimed(db, 1, minute(1_000)).await, [""; 0]);
+}
+
+pub(crate) async fn the_reconciler_makes_all_that_are_missing_in_steps(db: &dyn Backend) {
+    let agents = 1_001;
+    for number in 0..agents {
+        with_pending(db, &format!("agent-{number}"), 1).await;
+    }
+    db.raw("DELETE FROM summary_update_queue").await;
+    let after = T0.plus_ms(1);
+    assert_eq!(db.store().reconcile(after, minute(5)).await.unwrap(), agents);
+    assert_eq!(db.store().reconcile(after, minute(5)).await.unwrap(), 0);
 }

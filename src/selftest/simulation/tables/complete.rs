@@ -5,7 +5,7 @@ use crate::{
     domain::{
         summary::item::Item,
         time::Timestamp,
-        work::{Lease, Priority},
+        work::{Lease, Priority, WOKEN_RETRY_MS_MIN},
     },
     store::{Completed, Fence, Patch, Settle, StoreError, StoreResult},
 };
@@ -81,6 +81,18 @@ impl Kept {
     }
 }
 
+/// Parks a row, unless it was woken during the last attempt: what came in then gets one more.
+fn give_up(row: &mut Row, lease: &Lease, patch: &Patch, now: Timestamp) {
+    row.let_go();
+    if row.wake_seq == lease.claimed_wake {
+        row.parked_at = Some(now);
+        return;
+    }
+    row.priority = Priority::Low.level();
+    row.visible_at = now.plus_ms(patch.rearm_wait_ms.max(WOKEN_RETRY_MS_MIN));
+    row.due_at = row.visible_at.plus_ms(Priority::slack_ms(row.priority));
+}
+
 fn rearm(row: &mut Row, wait_ms: i64, now: Timestamp) {
     row.let_go();
     row.attempts = 0;
@@ -120,10 +132,7 @@ impl Tables {
             });
             let rearmed = if patch.park.is_some() {
                 let row = kept.row.iter_mut();
-                row.for_each(|row| {
-                    row.let_go();
-                    row.parked_at = Some(now);
-                });
+                row.for_each(|row| give_up(row, lease, &patch, now));
                 true
             } else {
                 kept.finish(lease, &patch, has_rearm, now)

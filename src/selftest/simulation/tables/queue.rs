@@ -68,6 +68,11 @@ impl Row {
         self.attempts = (self.attempts - 1).max(0);
     }
 
+    /// Whether a wake for `reason` is still to be served.
+    fn waits_for(&self, reason: Reason) -> bool {
+        self.reasons & reason.bit() != 0 && self.wake_seq != self.claimed_wake
+    }
+
     fn may_be_claimed(&self, now: Timestamp) -> bool {
         self.parked_at.is_none() && self.visible_at <= now
     }
@@ -241,7 +246,9 @@ impl Tables {
             row.priority = row.priority.min(Priority::Low.level());
             row.visible_at = now.plus_ms(failure.backoff_ms);
             row.due_at = row.visible_at.plus_ms(Priority::slack_ms(row.priority));
-            row.parked_at = failure.park.then_some(now);
+            // Nobody may wake it again for what came in meanwhile.
+            let is_woken = row.wake_seq != lease.claimed_wake;
+            row.parked_at = (failure.park && !is_woken).then_some(now);
             Ok(())
         })
     }
@@ -362,6 +369,8 @@ impl Tables {
         for agent in &agents {
             self.change(agent, |kept| {
                 match &mut kept.row {
+                    // It will see to that anyway.
+                    Some(row) if row.waits_for(Reason::Ageing) => {}
                     Some(row) => {
                         row.wake_seq += 1;
                         row.reasons |= Reason::Ageing.bit();

@@ -79,7 +79,7 @@ async fn withdraw_outdated(tx: &mut Connection, now: Timestamp) -> StoreResult<(
     // Whose question is gone waits for nothing.
     let rows = sql!(
         "-- sql/round.wake_outdated\nUPDATE summary_update_queue AS q SET visible_at = {min}(visible_at, $1), \
-                due_at = {min}(due_at, $1), deferred_at = NULL WHERE deferred_at IS NOT NULL AND lease_token IS NULL \
+                due_at = {min}(due_at, $1 + behind_ms {ms}), deferred_at = NULL WHERE deferred_at IS NOT NULL AND lease_token IS NULL \
                 AND NOT EXISTS (SELECT 1 FROM batch_requests r WHERE r.agent_id = q.agent_id AND r.ended_at IS NULL) \
                 AND agent_id IN (SELECT agent_id FROM summary_update_queue \
                  WHERE deferred_at IS NOT NULL AND lease_token IS NULL ORDER BY agent_id {for_update})"
@@ -409,7 +409,7 @@ async fn settle(
 /// is now is still on its way.
 async fn wake(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
-        "-- sql/round.wake\nUPDATE summary_update_queue SET visible_at = $2, due_at = $2, deferred_at = NULL, \
+        "-- sql/round.wake\nUPDATE summary_update_queue SET visible_at = $2, due_at = $2 + behind_ms {ms}, deferred_at = NULL, \
                paused_until = NULL, paused_for = NULL \
                WHERE agent_id = $1 AND (deferred_at IS NOT NULL OR paused_until IS NOT NULL) AND lease_token IS NULL \
                AND NOT EXISTS (SELECT 1 FROM batch_requests r JOIN agents a ON a.agent_id = r.agent_id \

@@ -23,7 +23,7 @@ const RANKED_MAX: i64 = 3_000;
 const MERGE_PAGES: i64 = 16;
 
 /// Messages on their way into the index.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Batch {
     after: i64,
     through: i64,
@@ -31,7 +31,7 @@ struct Batch {
     rows: Vec<IndexRow>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct IndexRow {
     id: i64,
     who: String,
