@@ -444,3 +444,34 @@ async fn people_can_try_what_a_session_would_be_given() {
         );
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn codex_is_served_as_well() {
+    let server = server().await;
+    let session = Session::new(server.address);
+    let call = |event: &str| {
+        let mut arguments = session.arguments(event);
+        arguments.retain(|word| word != "--host" && word != "claude-code");
+        let input = session.input(&json!({ "turn_id": "t", "model": "gpt-5.4", "source": "compact" }));
+        let output = block_in_place(|| session.run(&arguments, input));
+        assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let item = |role: &str, kind: &str, text: &str| {
+        let content = json!([{ "type": kind, "text": text }]);
+        let payload = json!({ "type": "message", "role": role, "content": content });
+        let line =
+            json!({ "timestamp": "2026-11-20T08:40:00.000Z", "type": "response_item", "payload": payload });
+        format!("{line}\n")
+    };
+    // Lines without ids, some of them alike.
+    let turn = item("user", "input_text", "again") + &item("assistant", "output_text", "done");
+    fs::write(session.transcript(), &turn).unwrap();
+    assert_eq!(call("Stop"), "");
+    fs::write(session.transcript(), turn.repeat(3)).unwrap();
+    assert_eq!(call("Stop"), "");
+    assert_eq!(call("PreCompact"), "");
+    assert_eq!(messages(&server).await, 7);
+    let given = call("SessionStart");
+    assert!(given.contains("again") && given.len() <= 10_000, "{given}");
+}
