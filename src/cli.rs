@@ -33,7 +33,7 @@ mod versions;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, error::ErrorKind};
 use tokio::time::Instant;
 
 use crate::config::{self, Environment, Loaded, Loader};
@@ -179,10 +179,18 @@ pub fn main() -> ExitCode {
 /// Whatever is wrong, an agent isn't to be disturbed by it; `recapd hook test` tells it to people.
 fn called_by_host(environment: &Environment, began: Instant) -> ExitCode {
     hook::end_in_time(environment);
-    if !crate::hook::is_off(environment)
-        && let Ok(cli) = Cli::try_parse()
-    {
-        run(cli, environment, began).ok();
+    if crate::hook::is_off(environment) {
+        return ExitCode::SUCCESS;
+    }
+    match Cli::try_parse() {
+        Ok(cli) => {
+            run(cli, environment, began).ok();
+        }
+        // A person asks.
+        Err(error) if error.kind() == ErrorKind::DisplayHelp => {
+            error.print().ok();
+        }
+        Err(_) => {}
     }
     ExitCode::SUCCESS
 }

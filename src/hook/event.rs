@@ -104,7 +104,7 @@ pub struct Input {
     /// An agent called by the model runs the hook, not the session itself.
     pub is_subagent: bool,
     /// It has what only Codex says.
-    is_codex: bool,
+    pub(super) is_codex: bool,
 }
 
 impl Input {
