@@ -122,17 +122,16 @@ impl Commands {
         {
             return Err(InstallError::Unsafe(word.clone()));
         }
-        let options: String = self
-            .options
-            .iter()
-            .map(|word| format!(" {}", quoted(word)))
-            .collect();
-        let command = format!(
-            "{} hook {} --host {}{options}",
-            self.program,
+        let call = [
+            self.program.as_str(),
+            "hook",
             event.name(),
-            self.host.name()
-        );
+            "--host",
+            self.host.name(),
+        ];
+        let words = call.into_iter().map(str::to_owned);
+        let words = words.chain(self.options.iter().map(String::as_str).map(quoted));
+        let command = words.collect::<Vec<String>>().join(" ");
         Ok(Group {
             matcher: (event == Event::SessionStart).then_some(SESSION_STARTS),
             hooks: [Handler {

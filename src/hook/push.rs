@@ -7,7 +7,10 @@
 //! Killed between two of these steps a hook leaves something to be done twice, which the messages' ids make harmless,
 //! and nothing to be done never.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -100,7 +103,7 @@ impl Gathering<'_> {
 
     /// Moves what is new in one transcript. Tells how far it reaches; none if there is more than there was time or room
     /// for.
-    fn take(&self, spool: &Spool, file: &PathBuf, cursor: Cursor) -> io::Result<Option<u64>> {
+    fn take(&self, spool: &Spool, file: &Path, cursor: Cursor) -> io::Result<Option<u64>> {
         let mut transcript = Transcript::open(cursor)?;
         while let Some(lines) = transcript.next_block()? {
             if !spool.add(&lines)? {
@@ -129,7 +132,7 @@ impl Gathering<'_> {
             .collect()
     }
 
-    fn cursor_file(&self, transcript: &std::path::Path) -> PathBuf {
+    fn cursor_file(&self, transcript: &Path) -> PathBuf {
         let name = hash(&[transcript.as_os_str().as_encoded_bytes()]);
         self.folder.cursors().join(format!("{name}.json"))
     }

@@ -88,7 +88,7 @@ impl Segment {
         }
         let text: String = rest
             .iter()
-            .map(|(format, json)| format!("{format} {json}\n"))
+            .flat_map(|(format, json)| [format, " ", json, "\n"])
             .collect();
         replace(&self.path, text.as_bytes())
     }

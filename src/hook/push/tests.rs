@@ -4,7 +4,6 @@ use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
     fs,
-    path::Path,
     time::Duration,
 };
 
