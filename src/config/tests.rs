@@ -117,6 +117,8 @@ fn the_reference_is_the_default() {
     fallback.model = ""
     fallback.requests_per_minute = 0
     fallback.tokens_per_minute = 0
+    hook.announce = false
+    hook.max_chars = 6000
     http.allowed_hosts = []
     http.batch_messages_max = 10000
     http.body_bytes_max = 33554432
