@@ -79,7 +79,7 @@ fn other_options_replace_the_entries() {
     assert_eq!(uninstalled(&changed).unwrap(), OTHERS);
     let lines = diff(&text, &changed);
     assert!(
-        lines.contains("-") && lines.lines().any(|line| line.starts_with('+')),
+        lines.contains('-') && lines.lines().any(|line| line.starts_with('+')),
         "{lines}"
     );
 }

@@ -88,7 +88,7 @@ impl Hooks {
             folder: &folder,
             agent: &self.agent,
             host: Host::ClaudeCode,
-            deadline: Instant::now() + Duration::from_secs(60),
+            deadline: Instant::now() + Duration::from_mins(1),
         };
         gathering.gather(&self.input(session), mark).unwrap();
     }
