@@ -274,6 +274,7 @@ fn postgres_settings(config: &config::DatabaseConfig) -> PostgresSettings {
     PostgresSettings {
         url: config.url.clone(),
         read_url: Some(config.read_url.clone()).filter(|url| !url.is_empty()),
+        read_lag_ms_max: config.read_lag_ms_max,
         connections: config.connections,
         acquire_timeout_ms: config.busy_timeout_ms,
         statement_timeout_ms: config.statement_timeout_ms,

@@ -199,9 +199,6 @@ impl std::fmt::Display for Fence {
 /// The result of a store's operation.
 pub type StoreResult<T> = Result<T, StoreError>;
 
-/// A clock that is behind by less has not been set back: clocks are adjusted all the time.
-pub const SETBACK_MS_MIN: i64 = 1_000;
-
 /// The database, as recapd uses it.
 #[async_trait]
 pub trait Store: Send + Sync {

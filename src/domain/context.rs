@@ -37,7 +37,7 @@ use super::{
 };
 pub use copies::{COPIES_MAX, LeftCopy, SourceCopy};
 pub use elide::Elision;
-pub use fence::fence;
+pub use fence::{fence, fence_copy};
 pub use last_n::{is_safe_boundary, last_n};
 #[cfg(test)]
 pub(crate) use passes::Pass;

@@ -13,6 +13,8 @@ pub const MINUTE_MS: i64 = 60 * SECOND_MS;
 pub const HOUR_MS: i64 = 60 * MINUTE_MS;
 /// See [`SECOND_MS`].
 pub const DAY_MS: i64 = 24 * HOUR_MS;
+/// A clock that is behind by less has not been set back: clocks are adjusted all the time.
+pub const SETBACK_MS_MIN: i64 = 1_000;
 
 /// A point in time, in milliseconds since 1970-01-01 UTC. Shown and read as RFC 3339.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

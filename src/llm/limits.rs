@@ -89,7 +89,7 @@ impl Limited {
                     shared.minute.correct(id, took);
                 }
                 if let Some(rest) = answer.rest {
-                    shared.minute.rest(now.plus_ms(millis(rest)));
+                    shared.minute.rest(now, millis(rest));
                 }
                 Ok(answer)
             }
@@ -97,7 +97,7 @@ impl Limited {
                 let wait = retry_after.unwrap_or_else(|| refused_wait(shared.refused));
                 shared.refused = shared.refused.saturating_add(1);
                 shared.minute.correct(id, 0);
-                shared.minute.rest(now.plus_ms(millis(wait)));
+                shared.minute.rest(now, millis(wait));
                 Err(LlmError::RateLimited {
                     retry_after: Some(wait),
                     message,

@@ -7,6 +7,7 @@ mod config;
 mod count;
 mod database;
 mod forget;
+mod hook;
 mod journal;
 mod lineage;
 mod migrate;
@@ -77,6 +78,7 @@ fn help_teaches() {
         "copy",
         "verify",
         "check-request",
+        "hook",
         "count",
         "Examples:",
         "Exit codes:",

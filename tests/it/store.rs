@@ -14,6 +14,7 @@ mod fairness;
 mod fences;
 mod forget;
 mod fork;
+mod hammer;
 mod hands;
 mod inbox;
 mod lease;
@@ -132,7 +133,8 @@ macro_rules! every_test {
                 all_that_was_paid_is_spent, what_stands_in_is_woken_once;
             schedule: a_slot_is_taken_once, aged_documents_are_enqueued, another_zone_ages_anew,
                 ageing_follows_the_replay,
-                old_rows_are_pruned, the_latest_slot_is_kept, a_sample_counts_everything;
+                old_rows_are_pruned, the_latest_slot_is_kept, a_sample_counts_everything,
+                a_sample_of_very_many_agents_is_an_estimate;
             lineage: a_clear_closes_the_session, a_later_preamble_is_never_summarised, clearing_nothing_leaves_nothing,
                 a_rewind_sets_later_exchanges_aside, the_exchange_with_the_mark_stays_whole,
                 a_mark_in_the_preamble_leads_to_the_beginning, marks_are_found_by_name_or_the_newest,

@@ -1,6 +1,6 @@
 //! The states of a circuit, as a function of what calls came to and the time.
 
-use crate::domain::time::{DAY_MS, MINUTE_MS, Timestamp};
+use crate::domain::time::{MINUTE_MS, SETBACK_MS_MIN, Timestamp};
 
 /// The longest rest to which failing probes lead, if the first one isn't longer.
 const REST_MS_MAX: i64 = 10 * MINUTE_MS;
@@ -61,6 +61,8 @@ pub(super) struct Circuit {
     failures: i64,
     /// The rest that the next opening leads to.
     rest_ms: i64,
+    /// The rest that the last opening led to.
+    resting_ms: i64,
 }
 
 impl Circuit {
@@ -70,6 +72,7 @@ impl Circuit {
             state: CircuitState::Closed,
             failures: 0,
             rest_ms: settings.rest_ms,
+            resting_ms: 0,
         }
     }
 
@@ -81,8 +84,10 @@ impl Circuit {
     pub(super) fn ask(&mut self, now: Timestamp) -> Result<Asked, i64> {
         match self.state {
             CircuitState::Closed => Ok(Asked::Ordinary),
-            // No rest is longer than a day: the clock was turned back, or nobody would be asked for too long.
-            CircuitState::Open { until } if now < until && until.since_ms(now) <= DAY_MS => {
+            // More than the whole rest is left only if the clock was turned back.
+            CircuitState::Open { until }
+                if now < until && until.since_ms(now) < self.resting_ms.saturating_add(SETBACK_MS_MIN) =>
+            {
                 Err(until.since_ms(now))
             }
             CircuitState::Open { .. } => {
@@ -126,7 +131,8 @@ impl Circuit {
     }
 
     fn open(&mut self, now: Timestamp, rest_ms: i64) {
-        let until = now.plus_ms(self.rest_ms.max(rest_ms));
+        self.resting_ms = self.rest_ms.max(rest_ms);
+        let until = now.plus_ms(self.resting_ms);
         self.state = CircuitState::Open { until };
         let longest = REST_MS_MAX.max(self.settings.rest_ms);
         self.rest_ms = self.rest_ms.saturating_mul(2).min(longest);
@@ -250,7 +256,8 @@ mod tests {
             assert_eq!(call(&mut off, 0, verdict), Some(CircuitState::Closed));
         }
         let mut circuit = circuit();
-        call(&mut circuit, 30 * DAY_MS, Verdict::Refused);
-        assert_eq!(circuit.ask(Timestamp(0)), Ok(Asked::Probe));
+        call(&mut circuit, 10_000, Verdict::Refused);
+        assert_eq!(circuit.ask(Timestamp(10_000)), Err(30_000));
+        assert_eq!(circuit.ask(Timestamp(9_000)), Ok(Asked::Probe));
     }
 }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use crate::domain::{
     agent::AgentId,
-    time::{DAY_MS, MINUTE_MS, Timestamp},
+    time::{MINUTE_MS, SETBACK_MS_MIN, Timestamp},
 };
 
 /// The most turns that are kept. Beyond it calls wait without one.
@@ -37,6 +37,8 @@ pub(super) struct Minute {
     last_id: u64,
     /// The provider said so.
     not_before: Timestamp,
+    /// How long that was when it said so.
+    rest_ms: i64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +74,7 @@ impl Minute {
             turns: VecDeque::new(),
             last_id: 0,
             not_before: Timestamp(0),
+            rest_ms: 0,
         }
     }
 
@@ -113,9 +116,12 @@ impl Minute {
         }
     }
 
-    /// No call before `until`.
-    pub(super) fn rest(&mut self, until: Timestamp) {
-        self.not_before = self.not_before.max(until);
+    /// No call for so long.
+    pub(super) fn rest(&mut self, now: Timestamp, rest_ms: i64) {
+        let until = now.plus_ms(rest_ms);
+        if until > self.not_before {
+            (self.not_before, self.rest_ms) = (until, rest_ms);
+        }
     }
 
     /// Calls older than a minute count no more; those of a clock that was turned back since can't be compared.
@@ -134,7 +140,9 @@ impl Minute {
         {
             self.calls.pop_front();
         }
-        self.not_before = self.not_before.min(now.plus_ms(DAY_MS));
+        if self.not_before.since_ms(now) >= self.rest_ms.saturating_add(SETBACK_MS_MIN) {
+            self.not_before = now;
+        }
         self.turns
             .retain(|turn| turn.asked_at <= now && now <= turn.until);
     }
@@ -283,13 +291,22 @@ mod tests {
     #[test]
     fn the_providers_time_is_kept_and_a_clock_turned_back_is_no_prison() {
         let mut calls = minute(0, 0);
-        calls.rest(Timestamp(30_000));
+        calls.rest(Timestamp(0), 30_000);
         assert_eq!(wait(&mut calls, 1_000, 1), Err(29_000));
         assert_eq!(wait(&mut calls, 26_000, 1), Ok(4_000));
         assert_eq!(wait(&mut calls, 30_000, 1), Ok(0));
 
+        let mut calls = minute(0, 0);
+        calls.rest(Timestamp(90_000), 30_000);
+        assert_eq!(wait(&mut calls, 90_000, 1), Err(30_000));
+        assert_eq!(
+            wait(&mut calls, 89_000, 1),
+            Ok(0),
+            "it rests no longer than it was told"
+        );
+
         let mut calls = minute(1, 0);
-        assert_eq!(wait(&mut calls, 10 * DAY_MS, 1), Ok(0));
+        assert_eq!(wait(&mut calls, 60 * MINUTE_MS, 1), Ok(0));
         assert_eq!(
             wait(&mut calls, 0, 1),
             Ok(0),

@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 6] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 7] = [
     (
         1,
         "schema",
@@ -29,7 +29,12 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 6] = [
     ),
     (
         6,
+        "item ranges",
+        include_str!("../../../migrations/postgres/0006_item_ranges.sql"),
+    ),
+    (
+        7,
         "access tokens",
-        include_str!("../../../migrations/postgres/0006_access_tokens.sql"),
+        include_str!("../../../migrations/postgres/0007_access_tokens.sql"),
     ),
 ];

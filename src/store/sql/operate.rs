@@ -90,15 +90,21 @@ impl OperatorStore for SqlStore {
     }
 
     async fn runs(&self, query: RunQuery) -> StoreResult<Vec<Run>> {
-        runs::list(&mut self.past_snapshot().await?, query).await
+        self.past(|mut tx| {
+            let query = query.clone();
+            async move { runs::list(&mut tx, query).await }
+        })
+        .await
     }
 
     async fn run(&self, run: i64) -> StoreResult<Option<Run>> {
-        runs::load(&mut self.past_snapshot().await?, run).await
+        self.past_found(|mut tx| async move { runs::load(&mut tx, run).await })
+            .await
     }
 
     async fn run_figures(&self, since: Timestamp) -> StoreResult<RunFigures> {
-        runs::figures(&mut self.past_snapshot().await?, since).await
+        self.past(|mut tx| async move { runs::figures(&mut tx, since).await })
+            .await
     }
 }
 

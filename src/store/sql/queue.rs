@@ -4,8 +4,8 @@ use crate::store::sql::{Connection, Row, query, sql};
 
 use super::{
     super::{
-        AttemptError, ClaimRequest, ERROR_CHARS_MAX, Enqueued, Failure, Fence, RunRecord, SETBACK_MS_MIN,
-        StoreError, StoreResult,
+        AttemptError, ClaimRequest, ERROR_CHARS_MAX, Enqueued, Failure, Fence, RunRecord, StoreError,
+        StoreResult,
     },
     batch,
     fairness::{Newcomers, enqueue_all, rows_ahead},
@@ -14,7 +14,7 @@ use super::{
 use crate::domain::{
     agent::AgentId,
     text::cut,
-    time::Timestamp,
+    time::{SETBACK_MS_MIN, Timestamp},
     work::{Lease, Priority, Reason},
 };
 

@@ -272,6 +272,7 @@ pub(crate) fn postgres_settings(url: String) -> PostgresSettings {
     PostgresSettings {
         url,
         read_url: None,
+        read_lag_ms_max: 10_000,
         connections: 8,
         acquire_timeout_ms: 30_000,
         statement_timeout_ms: 30_000,
