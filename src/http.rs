@@ -221,6 +221,7 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
 /// # Errors
 /// None at present: a connection that fails is its client's affair.
 pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) -> io::Result<()> {
-    connection::serve(connection::Limited::new(listener), router, stop).await;
-    Ok(())
+    axum::serve(connection::Limited::new(listener), router)
+        .with_graceful_shutdown(stop.cancelled_owned())
+        .await
 }
