@@ -86,7 +86,7 @@ struct Shared {
     /// expand, forget, mcp, status)
     #[arg(long, global = true, value_name = "URL", conflicts_with = "db")]
     server: Option<Server>,
-    /// File with the token for that daemon, on one line [default: the variable RECAPD_TOKEN]
+    /// File with the token for that daemon, on one line [default: the variable `RECAPD_TOKEN`]
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// What the file or the variable holds

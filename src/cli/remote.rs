@@ -147,9 +147,8 @@ impl Remote {
                 detail(&text)
             )
             .into()),
-            StatusCode::FORBIDDEN => Err(anyhow::anyhow!("{}", detail(&text)).into()),
-            // What was asked for can't be, there or here.
-            StatusCode::CONFLICT => Err(anyhow::anyhow!("{}", detail(&text)).into()),
+            // What was asked for can't be, there or here, or isn't for this token.
+            StatusCode::CONFLICT | StatusCode::FORBIDDEN => Err(anyhow::anyhow!("{}", detail(&text)).into()),
             status => Err(Failed::new(
                 UNAVAILABLE,
                 anyhow::anyhow!("{status}: {}", detail(&text)),

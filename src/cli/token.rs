@@ -173,7 +173,7 @@ async fn list(store: &dyn AccessStore, shared: &Shared) -> Result<(), Failed> {
         .tokens()
         .await?
         .into_iter()
-        .map(|token| shown(token, now))
+        .map(|token| shown(&token, now))
         .collect();
     if shared.json {
         output::json(&tokens)?;
@@ -188,7 +188,7 @@ async fn list(store: &dyn AccessStore, shared: &Shared) -> Result<(), Failed> {
     Ok(())
 }
 
-fn shown(token: KeptToken, now: Timestamp) -> Value {
+fn shown(token: &KeptToken, now: Timestamp) -> Value {
     let state = match (token.revoked_at, token.expires_at) {
         (Some(_), _) => "revoked",
         (None, Some(at)) if at <= now => "expired",
