@@ -120,11 +120,11 @@ fn the_reference_is_the_default() {
     hook.announce = false
     hook.max_chars = 6000
     http.allowed_hosts = []
-    http.require_token = false
     http.batch_messages_max = 10000
     http.body_bytes_max = 33554432
     http.listen = "127.0.0.1:7411"
     http.request_timeout_ms = 30000
+    http.require_token = false
     journal.dir = ""
     log.format = "auto"
     log.level = "info"
