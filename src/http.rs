@@ -30,6 +30,7 @@ mod messages;
 mod negotiate;
 mod observe;
 mod pins;
+mod prepared;
 mod problem;
 mod projects;
 mod recall;

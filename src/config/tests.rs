@@ -121,6 +121,7 @@ fn the_reference_is_the_default() {
     http.body_bytes_max = 33554432
     http.listen = "127.0.0.1:7411"
     http.request_timeout_ms = 30000
+    http.snapshot_bytes_max = 134217728
     journal.dir = ""
     log.format = "auto"
     log.level = "info"

@@ -47,31 +47,20 @@ struct Summary<'a> {
     stale_since: Option<Timestamp>,
 }
 
-/// The bytes of a snapshot's document, shared with the snapshot.
-struct Markdown(Arc<Snapshot>);
-
-impl AsRef<[u8]> for Markdown {
-    fn as_ref(&self) -> &[u8] {
-        self.0.markdown.as_bytes()
-    }
-}
-
 /// Reads a summary.
 pub(super) async fn read(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
-    uri: Uri,
-    headers: HeaderMap,
+    request: Request,
 ) -> Result<Response, Problem> {
     let began = Instant::now();
-    let parameters = Parameters::read(&uri, &["wait"])?;
-    let wait = parameters
-        .seconds("wait", WAIT_SECONDS_MAX)?
-        .map(Duration::from_secs);
-    // The answer must be on its way before the request's time is up.
-    let wait = wait.map(|wait| wait.min(app.settings.request_timeout().mul_f64(WAIT_SHARE)));
-    let form = Form::wanted(&headers);
-    let (snapshots, is_known) = (&app.parts.snapshots, |etag: &str| is_known(&headers, etag));
+    let headers = request.headers();
+    let wait = match request.uri().query() {
+        None => None,
+        Some(_) => wait(&app, &Parameters::read(request.uri(), &["wait"])?)?,
+    };
+    let form = Form::wanted(headers);
+    let (snapshots, is_known) = (&app.parts.snapshots, |etag: &str| is_known(headers, etag));
     let read = match wait {
         None => snapshots.get(&agent).await,
         Some(wait) => {
@@ -82,39 +71,71 @@ pub(super) async fn read(
     let took = wait.is_none().then(|| began.elapsed());
     let (result, answer) = match read {
         Ok(None) => return Err(Problem::unknown_agent(&agent)),
-        Ok(Some(reading)) => document(&agent, &reading).answer(form, &headers, app.parts.clock.now()),
+        Ok(Some(reading)) => whole(&app, &agent, &reading, (form, headers)),
         Err(error) => unavailable(error, form),
     };
     observe::observe_read(&app.parts.metrics, result, took);
     Ok(answer)
 }
 
-fn document<'a>(agent: &'a AgentId, reading: &'a Reading) -> Document<Summary<'a>> {
+/// How long the request may wait: it must be on its way before its time is up.
+fn wait(app: &SharedApp, parameters: &Parameters) -> Result<Option<Duration>, Problem> {
+    let wait = parameters
+        .seconds("wait", WAIT_SECONDS_MAX)?
+        .map(Duration::from_secs);
+    Ok(wait.map(|wait| wait.min(app.settings.request_timeout().mul_f64(WAIT_SHARE))))
+}
+
+/// The whole document, by what is prepared.
+fn whole(
+    app: &SharedApp,
+    agent: &AgentId,
+    reading: &Reading,
+    (form, asked): (Form, &HeaderMap),
+) -> (ReadResult, Response) {
+    let (snapshots, now) = (&app.parts.snapshots, app.parts.clock.now());
     let snapshot = &reading.snapshot;
+    let prepare = || Prepared::new(&snapshot.etag, own_headers(snapshot));
+    let Some(prepared) = snapshot.kept.get_or_make(prepare) else {
+        return document(agent, reading).answer(form, asked, now);
+    };
+    prepared.answer(reading, snapshots, (form, asked), now, || {
+        let make = || json(agent, reading);
+        match reading.stale_since {
+            None => prepared.json(snapshots, snapshot, make),
+            // It says since when.
+            Some(_) => make().into(),
+        }
+    })
+}
+
+fn json(agent: &AgentId, reading: &Reading) -> Vec<u8> {
+    serde_json::to_vec(&summary(agent, reading)).expect("texts and numbers can be written as JSON")
+}
+
+fn own_headers(snapshot: &Snapshot) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(VERSION, snapshot.version.into());
     headers.insert(PENDING, snapshot.pending_exchanges.into());
-    let updated_at = (snapshot.version > 0).then_some(snapshot.updated_at);
-    if let Some(updated_at) = updated_at {
-        let http_date = updated_at.format("%a, %d %b %Y %H:%M:%S GMT");
+    if snapshot.version > 0 {
+        let http_date = snapshot.updated_at.format("%a, %d %b %Y %H:%M:%S GMT");
         insert(&mut headers, LAST_MODIFIED, http_date);
     }
-    Document {
-        etag: snapshot.etag.clone(),
-        bytes: Bytes::from_owner(Markdown(Arc::clone(snapshot))),
-        json: Summary {
-            agent_id: agent,
-            content: &snapshot.markdown,
-            tokens: snapshot.tokens,
-            version: snapshot.version,
-            updated_at,
-            covers_through: snapshot.covers_through,
-            first_exchange: snapshot.first_exchange,
-            pending_exchanges: snapshot.pending_exchanges,
-            pending_since: snapshot.pending_since,
-            stale_since: reading.stale_since,
-        },
+    headers
+}
+
+fn summary<'a>(agent: &'a AgentId, reading: &'a Reading) -> Summary<'a> {
+    let snapshot = &reading.snapshot;
+    Summary {
+        agent_id: agent,
+        content: &snapshot.markdown,
+        tokens: snapshot.tokens,
+        version: snapshot.version,
+        updated_at: (snapshot.version > 0).then_some(snapshot.updated_at),
+        covers_through: snapshot.covers_through,
+        first_exchange: snapshot.first_exchange,
+        pending_exchanges: snapshot.pending_exchanges,
+        pending_since: snapshot.pending_since,
         stale_since: reading.stale_since,
-        headers,
     }
 }
