@@ -23,10 +23,12 @@ use measure::{Sample, Table, ratio, show, size};
 use messages::Messages;
 use place::Place;
 use recapd::{
-    config::{Config, Synchronous},
+    assembly,
+    config::{Config, DatabaseConfig, Synchronous},
     domain::agent::AgentId,
     http::{self, HttpSettings, HttpState},
     keeper::Keeper,
+    store::SqlStore,
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -247,7 +249,14 @@ async fn serve(
     stop: &CancellationToken,
 ) -> anyhow::Result<SocketAddr> {
     let parts = &place.parts;
+    let database = place.folder.path().join(place::DATABASE);
+    let database = DatabaseConfig {
+        url: format!("sqlite:{}", database.display()),
+        ..Config::default().database
+    };
+    let store = SqlStore::open(&assembly::database_settings(&database)).await?;
     let state = HttpState {
+        operator: parts.operator(Arc::new(store)),
         keeper: parts.keeper.clone(),
         projects: Arc::clone(&parts.projects),
         snapshots: Arc::clone(&parts.snapshots),

@@ -19,7 +19,7 @@ use crate::{
     },
     fleet,
     journal::live::{Journal, LiveJournal},
-    keeper::Keeper,
+    keeper::{Keeper, Operator},
     llm::{
         ChatModel,
         batch::{BatchModel, RESULTS_BYTES_MAX},
@@ -32,6 +32,7 @@ use crate::{
         AppendRules, DatabaseSettings, MaterialLimits, SqlStore, Store, StoreResult,
         archive::Archive,
         batch::BatchStore,
+        operate::OperatorStore,
         postgres::{self, Member, PostgresSettings},
         sqlite::{SqliteSettings, Synchronous},
     },
@@ -75,6 +76,11 @@ pub struct Parts {
 }
 
 impl Parts {
+    /// An operator of `store`, who rings this daemon's bells. It must be the database that these parts work on.
+    pub fn operator(&self, store: Arc<dyn OperatorStore>) -> Operator {
+        Operator::new(store, Arc::clone(&self.clock), self.notices.clone())
+    }
+
     /// Puts the parts together. `owner` names this daemon over restarts, `seed` feeds jitter and nonces.
     pub fn new(
         config: &Config,
@@ -269,6 +275,7 @@ fn postgres_settings(config: &config::DatabaseConfig) -> PostgresSettings {
     PostgresSettings {
         url: config.url.clone(),
         read_url: Some(config.read_url.clone()).filter(|url| !url.is_empty()),
+        read_lag_ms_max: config.read_lag_ms_max,
         connections: config.connections,
         acquire_timeout_ms: config.busy_timeout_ms,
         statement_timeout_ms: config.statement_timeout_ms,

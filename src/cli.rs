@@ -11,6 +11,7 @@ mod export;
 mod files;
 mod forget;
 mod history;
+mod hook;
 mod import;
 mod items;
 mod lineage;
@@ -18,6 +19,7 @@ mod lineage;
 mod mcp;
 mod migrate;
 mod open;
+mod openapi;
 mod output;
 mod pins;
 mod project;
@@ -33,7 +35,8 @@ mod versions;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, error::ErrorKind};
+use tokio::time::Instant;
 
 use crate::config::{self, Environment, Loaded, Loader};
 use exit::Failed;
@@ -148,8 +151,12 @@ enum Command {
     Count(count::Count),
     /// Check the configuration, and print what is in force and where it comes from
     Config(config_file::ConfigCommand),
+    /// Print the description of the HTTP interface (OpenAPI 3.1), for generating clients
+    Openapi(openapi::Openapi),
     /// Check the invariants on the data; exits 1 if one is broken
     Verify(verify::Verify),
+    /// Run inside of the hooks of Claude Code and Codex, and put these into their settings
+    Hook(hook::Hook),
     /// Test recapd on your own conversations
     Selftest(selftest::Selftest),
     /// Say what a provider would refuse in a request, in its own words; exits 1 if there is anything
@@ -158,16 +165,42 @@ enum Command {
 
 /// Runs the command line.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let began = Instant::now();
     let environment = config::from_process_environment();
+    let arguments: Vec<String> = std::env::args_os()
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect();
+    if hook::is_call(&arguments) {
+        return called_by_host(&environment, began);
+    }
+    let cli = Cli::parse();
     output::adapt(&environment);
-    match run(cli, &environment) {
+    match run(cli, &environment, began) {
         Ok(code) => code,
         Err(failed) => failed.report(),
     }
 }
 
-fn run(cli: Cli, environment: &Environment) -> Result<ExitCode, Failed> {
+/// Whatever is wrong, an agent isn't to be disturbed by it; `recapd hook test` tells it to people.
+fn called_by_host(environment: &Environment, began: Instant) -> ExitCode {
+    hook::end_in_time(environment);
+    if crate::hook::is_off(environment) {
+        return ExitCode::SUCCESS;
+    }
+    match Cli::try_parse() {
+        Ok(cli) => {
+            run(cli, environment, began).ok();
+        }
+        // A person asks.
+        Err(error) if error.kind() == ErrorKind::DisplayHelp => {
+            error.print().ok();
+        }
+        Err(_) => {}
+    }
+    ExitCode::SUCCESS
+}
+
+fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, Failed> {
     let Cli { shared, command } = cli;
     let loaded = load(&shared, &command, environment)?;
     match command {
@@ -202,7 +235,9 @@ fn run(cli: Cli, environment: &Environment) -> Result<ExitCode, Failed> {
         Command::Status(status) => status.run(&loaded.config, &shared),
         Command::Count(count) => count.run(&loaded.config, &shared),
         Command::Config(command) => command.run(&loaded, &shared, environment),
+        Command::Openapi(openapi) => openapi.run(),
         Command::Verify(verify) => verify.run(&loaded.config, &shared),
+        Command::Hook(hook) => hook.run(&loaded.config, &shared, environment, began),
         Command::Selftest(selftest) => selftest.run(&loaded.config, &shared),
         Command::CheckRequest(check) => check.run(&shared),
     }

@@ -36,9 +36,10 @@ pub use loader::{Entry, Loaded, Loader, SYSTEM_FILE};
 pub use reference::json_schema;
 pub use secret::{KeyError, api_key, fallback_api_key};
 pub use sections::{
-    Ageing, AnthropicVersion, ContextConfig, ConvergenceConfig, Effort, HttpConfig, JournalConfig, LogConfig,
-    LogFormat, LogLevel, ModelConfig, ModelMode, OutputLimitField, PerspectiveConfig, ProfileName,
-    QueueConfig, ScheduleConfig, SessionConfig, SummaryConfig, WindowConfig, WorkerConfig,
+    Ageing, AnthropicVersion, ContextConfig, ConvergenceConfig, Effort, HookConfig, HttpConfig,
+    JournalConfig, LogConfig, LogFormat, LogLevel, ModelConfig, ModelMode, OutputLimitField,
+    PerspectiveConfig, ProfileName, QueueConfig, ScheduleConfig, SessionConfig, SummaryConfig, WindowConfig,
+    WorkerConfig,
 };
 pub use spend::{PricesError, SpendConfig, shipped_prices};
 
@@ -81,6 +82,8 @@ pub struct Config {
     pub journal: JournalConfig,
     /// The HTTP interface.
     pub http: HttpConfig,
+    /// Hooks of coding agents.
+    pub hook: HookConfig,
     /// Logs.
     pub log: LogConfig,
 }

@@ -95,7 +95,8 @@ pub struct ContextMaterial {
 }
 
 /// A context, ready to be sent.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
+#[schema(as = Context)]
 pub struct ContextReply {
     /// Whose.
     pub agent_id: AgentId,

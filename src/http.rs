@@ -18,6 +18,7 @@ mod body;
 mod connection;
 mod context;
 mod document;
+mod excerpt;
 mod extract;
 mod forget;
 mod frame;
@@ -29,16 +30,21 @@ mod mcp;
 mod messages;
 mod negotiate;
 mod observe;
+mod openapi;
 mod pins;
 mod prepared;
 mod problem;
 mod projects;
+mod queue;
 mod recall;
+mod routes;
+mod runs;
 mod sessions;
 mod settings;
 mod status;
 mod summary;
 mod versions;
+mod window;
 
 use std::{
     future::Future,
@@ -48,11 +54,7 @@ use std::{
 };
 
 use axum::{
-    Router,
-    extract::DefaultBodyLimit,
-    http::StatusCode,
-    middleware::from_fn_with_state,
-    routing::{get, patch, post, put},
+    Router, body::Bytes, extract::DefaultBodyLimit, http::StatusCode, middleware::from_fn_with_state,
 };
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -65,7 +67,7 @@ use crate::{
         context::ContextOptions, convergence::Rules, perspective::Telling, preset::Basis,
         settings::AgentSettings, spend::SpendLimits, time::Timestamp,
     },
-    keeper::Keeper,
+    keeper::{Keeper, Operator},
     snapshot::{Snapshots, project::ProjectSnapshots},
     store::{Store, StoreResult},
     telemetry::metrics::Metrics,
@@ -73,6 +75,7 @@ use crate::{
 use problem::Problem;
 
 pub use connection::CONNECTIONS_MAX;
+pub use openapi::document as openapi_document;
 
 /// What the interface is made of.
 #[derive(Clone)]
@@ -83,6 +86,8 @@ pub struct HttpState {
     pub snapshots: Arc<Snapshots>,
     /// Answers readers of projects' summaries.
     pub projects: Arc<ProjectSnapshots>,
+    /// Works on the queue by hand, and tells what came of updates.
+    pub operator: Operator,
     /// Answers everybody else.
     pub store: Arc<dyn Store>,
     /// Counts requests, and shows what others count.
@@ -161,6 +166,8 @@ struct App {
     settings: HttpSettings,
     started_at: Timestamp,
     requests: AtomicU64,
+    /// The description of the interface, as it is served.
+    openapi: Bytes,
 }
 
 type SharedApp = Arc<App>;
@@ -186,55 +193,24 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
     let too_late =
         TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, settings.request_timeout());
     let body_bytes_max = settings.body_bytes_max;
+    let (routes, api) = routes::routes().split_for_parts();
     let app = Arc::new(App {
         started_at: state.clock.now(),
         parts: state,
         settings,
         requests: AtomicU64::new(0),
+        openapi: openapi::bytes(&openapi::completed(&api)),
     });
     observe::announce(&app.parts.metrics);
-    mcp::mount(Router::new(), &app)
-        .route("/v1/agents", get(agents::list))
-        .route(
-            "/v1/agents/{id}",
-            get(settings::show).patch(settings::change).delete(forget::delete),
-        )
-        .route("/v1/agents/{id}/messages", post(messages::append))
-        .route("/v1/agents/{id}/summary", get(summary::read))
-        .route("/v1/agents/{id}/summary/versions", get(versions::list))
-        .route("/v1/agents/{id}/summary/versions/{version}", get(versions::read))
-        .route("/v1/agents/{id}/rollback", post(versions::roll_back))
-        .route("/v1/agents/{id}/rebuild", post(versions::rebuild))
-        .route("/v1/agents/{id}/items", get(items::list))
-        .route("/v1/agents/{id}/items/{item}", patch(items::change))
-        .route("/v1/agents/{id}/context", get(context::read))
-        .route("/v1/agents/{id}/history", get(history::read))
-        .route("/v1/agents/{id}/recall", get(recall::search))
-        .route("/v1/agents/{id}/exchanges/{n}", get(recall::expand))
-        .route("/v1/agents/{id}/forget", post(forget::forget))
-        .route("/v1/agents/{id}/clear", post(lineage::clear))
-        .route("/v1/agents/{id}/mark", post(lineage::mark))
-        .route("/v1/agents/{id}/rewind", post(lineage::rewind))
-        .route("/v1/agents/{id}/fork", post(lineage::fork))
-        .route("/v1/agents/{id}/pin", post(pins::pin))
-        .route("/v1/agents/{id}/unpin", post(pins::unpin))
-        .route("/v1/agents/{id}/pins", get(pins::list))
-        .route("/v1/agents/{id}/sessions/end", post(sessions::end))
-        .route("/v1/projects", get(projects::list))
-        .route("/v1/projects/{id}/summary", get(projects::summary))
-        .route(
-            "/v1/projects/{id}/agents/{agent}",
-            put(projects::join).delete(projects::leave),
-        )
-        .route("/v1/status", get(status::read))
-        .route("/livez", get(health::live))
-        .route("/readyz", get(health::ready))
-        .route("/metrics", get(health::metrics))
+    mcp::mount(routes, &app)
         .fallback(frame::unknown_route)
-        .layer(DefaultBodyLimit::max(body_bytes_max))
-        .layer(too_late)
-        .layer(CatchPanicLayer::custom(frame::panicked))
-        .layer(from_fn_with_state(Arc::clone(&app), frame::around))
+        // As one layer, the first outermost: each by itself would be a box to be copied at every request.
+        .layer((
+            from_fn_with_state(Arc::clone(&app), frame::around),
+            CatchPanicLayer::custom(frame::panicked),
+            too_late,
+            DefaultBodyLimit::max(body_bytes_max),
+        ))
         .with_state(app)
 }
 

@@ -9,6 +9,7 @@ mod forgetting;
 mod indexing;
 mod intake;
 mod learning;
+mod operating;
 mod step;
 mod tending;
 mod versions;
@@ -48,6 +49,7 @@ pub use counters::FindCounter;
 use counters::{Counters, Counting};
 pub use forgetting::{DeleteReply, ForgetReply};
 use learning::{Learning, seen};
+pub use operating::Operator;
 pub use step::{ForkReply, StepReply};
 pub use versions::{EditedReply, ItemReply, RevisedReply};
 

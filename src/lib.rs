@@ -27,11 +27,12 @@
 //! - `assembly`: from configuration to parts.
 //! - `faults`: real daemons, with faults on purpose.
 //! - `mcp`: summaries and the archive by the Model Context Protocol, for `http` and `cli`.
+//! - `hook`: what runs inside of the hooks of Claude Code and Codex, as a client of the daemon.
 //! - `http`, `cli`: the ways in.
 //! - `config`, `crontab`, `telemetry`, `lifecycle`, `clock`, `notice`: the surroundings.
 //!
 //! Dependency rule, enforced by `tests/tidy.rs`:
-//! `domain <- {formats, tokenizer} <- {store, llm} <- journal <- {keeper, worker, schedule, snapshot, fleet} <- {history, context, recall, assembly} <- mcp <- {http, cli} <- main`.
+//! `domain <- {formats, tokenizer} <- {store, llm} <- journal <- {keeper, worker, schedule, snapshot, fleet} <- {history, context, recall, assembly} <- mcp <- {http, hook, cli} <- main`.
 //!
 //! Without the default feature `daemon` only the first four exist: a library for agents that manage their own
 //! window.
@@ -61,6 +62,8 @@ pub mod faults;
 pub mod fleet;
 #[cfg(feature = "daemon")]
 pub mod history;
+#[cfg(feature = "daemon")]
+pub mod hook;
 #[cfg(feature = "daemon")]
 pub mod http;
 #[cfg(feature = "daemon")]

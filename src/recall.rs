@@ -3,6 +3,7 @@
 
 mod range;
 mod text;
+pub mod window;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
@@ -40,7 +41,8 @@ pub const MESSAGES_MAX: i64 = 1_000;
 const MESSAGES_BYTES_MAX: usize = 8_000_000;
 
 /// What a search found, best first.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = Recall)]
 pub struct RecallReply {
     /// Whose archive.
     pub agent_id: AgentId,
@@ -55,7 +57,8 @@ pub struct RecallReply {
 }
 
 /// An exchange in which something was found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = FoundExchange)]
 pub struct Found {
     /// Its number.
     pub exchange: i64,
@@ -80,7 +83,7 @@ pub struct Found {
 }
 
 /// A piece of a message.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Excerpt {
     /// The message's number.
     pub seq: i64,
@@ -93,7 +96,8 @@ pub struct Excerpt {
 }
 
 /// An exchange as it was.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = Expanded)]
 pub struct ExpandReply {
     /// Who asked.
     pub agent_id: AgentId,
@@ -128,7 +132,7 @@ pub struct ExpandReply {
 }
 
 /// A message, verbatim.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ShownMessage {
     /// Its number.
     pub seq: i64,
@@ -147,6 +151,7 @@ pub struct ShownMessage {
     /// How `payload` is written.
     pub format: String,
     /// What the client sent.
+    #[schema(value_type = Value)]
     pub payload: Box<RawValue>,
 }
 
@@ -342,14 +347,14 @@ fn reply(agent: &AgentId, expanded: &Expanded, format: Option<RequestFormat>) ->
         tokens: exchange.tokens,
         evicted_at: placed.evicted_at,
         summary_version: placed.summary_version,
-        messages: expanded.messages.iter().map(shown).collect(),
+        messages: expanded.messages.iter().map(shown_message).collect(),
         next_after: last.map(|last| last.seq),
         body,
         notes,
     }
 }
 
-fn shown(stored: &StoredMessage) -> ShownMessage {
+fn shown_message(stored: &StoredMessage) -> ShownMessage {
     let message = &stored.message;
     // What programs wrote past recapd may be no JSON; it is shown as text then.
     let payload = RawValue::from_string(message.payload.clone())

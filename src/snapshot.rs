@@ -177,6 +177,11 @@ impl Snapshots {
         &self.redactor
     }
 
+    /// Counts the documents' tokens.
+    pub fn counter(&self) -> &Arc<dyn TokenCounter> {
+        &self.counter
+    }
+
     /// The same snapshots, of documents that age like that.
     #[must_use]
     pub fn ageing(self, ageing: Ageing) -> Self {

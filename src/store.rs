@@ -11,6 +11,7 @@ pub mod batch;
 pub mod copy;
 pub mod forget;
 pub mod inbox;
+pub mod operate;
 pub mod postgres;
 mod project;
 pub mod recall;

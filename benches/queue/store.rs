@@ -90,6 +90,7 @@ async fn open(database: &Database) -> anyhow::Result<SqlStore> {
     let settings = PostgresSettings {
         url: database.url(),
         read_url: None,
+        read_lag_ms_max: 10_000,
         connections: WORKERS,
         acquire_timeout_ms: TIMEOUT_MS,
         statement_timeout_ms: TIMEOUT_MS,

@@ -14,6 +14,7 @@ use crate::{
     clock::{Clock, OffsetClock, SystemClock},
     config::{self, Config, Environment, Loaded},
     http::{self, HttpSettings, HttpState},
+    keeper::Operator,
     lifecycle::{Lifecycle, signals},
     store::{SqlStore, Store, StoreError, postgres::Member},
     telemetry::{self, Surroundings},
@@ -110,7 +111,8 @@ async fn serve(
         warn!(%error, "calibration.unreadable");
     }
     let lifecycle = Lifecycle::new();
-    start(&lifecycle, &parts, config, listener);
+    let operator = parts.operator(store.clone());
+    start(&lifecycle, &parts, operator, config, listener);
     lifecycle.spawn_vital("inbox", {
         let (keeper, soft) = (parts.keeper.clone(), lifecycle.soft().clone());
         async move { keeper.take_in_inbox(store, soft).await }
@@ -155,7 +157,13 @@ async fn follow_fleet(parts: &Parts, member: Option<Member>) -> Infallible {
     }
 }
 
-fn start(lifecycle: &Lifecycle, parts: &Parts, config: &Config, listener: tokio::net::TcpListener) {
+fn start(
+    lifecycle: &Lifecycle,
+    parts: &Parts,
+    operator: Operator,
+    config: &Config,
+    listener: tokio::net::TcpListener,
+) {
     let (soft, hard) = (lifecycle.soft().clone(), lifecycle.hard().clone());
     lifecycle.spawn_vital("worker", {
         let (worker, soft) = (parts.worker.clone(), soft.clone());
@@ -182,6 +190,7 @@ fn start(lifecycle: &Lifecycle, parts: &Parts, config: &Config, listener: tokio:
         keeper: parts.keeper.clone(),
         projects: Arc::clone(&parts.projects),
         snapshots: Arc::clone(&parts.snapshots),
+        operator,
         store: Arc::clone(&parts.store),
         metrics: parts.metrics.clone(),
         clock: Arc::clone(&parts.clock),

@@ -214,10 +214,15 @@ fn text(figures: &Figures, now: Timestamp, tokens_max: i64) -> String {
             thousands(sample.output_tokens)
         ),
         format!(
-            "{} agents, {} summaries of {} tokens",
+            "{} agents, {} summaries of {} tokens{}",
             sample.agents,
             sample.documents,
-            thousands(sample.documents_tokens)
+            thousands(sample.documents_tokens),
+            if sample.stock_is_estimated {
+                " (estimated)"
+            } else {
+                ""
+            }
         ),
     ];
     let spending = spend::lines(sample, &figures.circuits, now);

@@ -10,6 +10,8 @@ pub struct DatabaseConfig {
     pub url: String,
     /// PostgreSQL: a replica for reads that may be a moment old; empty: the same server.
     pub read_url: String,
+    /// PostgreSQL: how far behind that replica may be.
+    pub read_lag_ms_max: u64,
     /// Who brings the tables up to date.
     pub migrate: Migrate,
     /// PostgreSQL: the most connections.

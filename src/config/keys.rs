@@ -16,6 +16,7 @@ const SHOWN_CHARS_MAX: usize = 40;
 /// The limits of the integers, both ends included. `config.toml` states the same (a test compares).
 pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
     ("database.connections", 2, 1_000),
+    ("database.read_lag_ms_max", 0, 3_600_000),
     ("database.statement_timeout_ms", 100, 3_600_000),
     ("database.group_commit_max", 1, 10_000),
     ("database.readers", 1, 64),
@@ -79,6 +80,7 @@ pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
     ("http.request_timeout_ms", 100, 3_600_000),
     ("http.batch_messages_max", 1, 1_000_000),
     ("http.snapshot_bytes_max", 1_048_576, 68_719_476_736),
+    ("hook.max_chars", 500, 9_000),
 ];
 
 /// What somebody gave for a key: text from the environment or `--set`, a value from a file.

@@ -535,6 +535,16 @@ fn listen_address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAd
     })
 }
 
+/// `[hook]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HookConfig {
+    /// The longest brief that a session is given.
+    pub max_chars: usize,
+    /// Whether a session is told that there is a newer version.
+    pub announce: bool,
+}
+
 /// `[log]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

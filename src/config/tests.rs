@@ -104,6 +104,7 @@ fn the_reference_is_the_default() {
     database.connections = 16
     database.group_commit_max = 256
     database.migrate = "auto"
+    database.read_lag_ms_max = 10000
     database.read_url = ""
     database.readers = 4
     database.statement_timeout_ms = 30000
@@ -116,6 +117,8 @@ fn the_reference_is_the_default() {
     fallback.model = ""
     fallback.requests_per_minute = 0
     fallback.tokens_per_minute = 0
+    hook.announce = false
+    hook.max_chars = 6000
     http.allowed_hosts = []
     http.batch_messages_max = 10000
     http.body_bytes_max = 33554432

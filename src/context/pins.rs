@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// A message that stays in view.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ShownPin {
     /// Its number.
     pub seq: i64,
@@ -28,7 +28,8 @@ pub struct ShownPin {
 }
 
 /// An agent's pins, in order of their messages.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = Pins)]
 pub struct PinsReply {
     /// Whose.
     pub agent_id: AgentId,

@@ -37,7 +37,7 @@ use super::{
 };
 pub use copies::{COPIES_MAX, LeftCopy, SourceCopy};
 pub use elide::Elision;
-pub use fence::fence;
+pub use fence::{fence, fence_copy};
 pub use last_n::{is_safe_boundary, last_n};
 #[cfg(test)]
 pub(crate) use passes::Pass;
@@ -130,6 +130,7 @@ pub struct Turn<'a> {
 /// How two neighbouring turns of one side are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema))]
 pub enum Alternation {
     /// A short turn of the other side is put between them (seed 004).
     Ack,

@@ -30,6 +30,7 @@ const WEIGHTS_TOLERANCE: f64 = 0.001;
 
 /// How alike, in five ways, each from 0 to 1; also how much each weighs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema), schema(as = ConvergenceComponents))]
 pub struct Components {
     /// The last texts: the same words.
     pub content: f64,
@@ -198,6 +199,7 @@ impl Default for Rules {
 /// What a score calls for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema), schema(as = ConvergenceState))]
 pub enum State {
     /// Nothing.
     Ok,
@@ -221,6 +223,7 @@ impl State {
 /// Where the last scores go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema), schema(as = ConvergenceTrend))]
 pub enum Trend {
     /// Fewer than three scores.
     InsufficientData,
@@ -249,6 +252,7 @@ impl Trend {
 
 /// How alike two speakers sound after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema), schema(as = ConvergenceScore))]
 pub struct Score {
     /// From 0 (nothing alike) to 1 (the same), rounded to two decimals.
     pub score: f64,
@@ -273,6 +277,7 @@ pub struct Said {
 
 /// What the end of a conversation comes to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema), schema(as = Convergence))]
 pub struct Reading {
     /// Who is compared: the two that spoke last.
     pub speakers: [String; 2],

@@ -28,6 +28,7 @@ pub const FORGOTTEN_TITLE: &str = "(forgotten)";
 /// Whether more is expected in an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema))]
 pub enum ExchangeState {
     /// The model is still working, or the user has just asked.
     Open,

@@ -41,6 +41,7 @@ pub struct HistoryExchange {
 
 /// The newest summary in figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema))]
 pub struct HistorySummary {
     /// Its version.
     pub version: i64,
@@ -206,6 +207,7 @@ fn voice_name(voice: Voice) -> &'static str {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema), schema(as = History))]
 struct WireHistory<'a> {
     agent_id: &'a AgentId,
     budget_tokens: i64,
@@ -220,12 +222,14 @@ struct WireHistory<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema), schema(as = HistoryWindow))]
 struct WireWindow {
     tokens: i64,
     fill_ratio: Option<f64>,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema), schema(as = HistoryBoundary))]
 struct WireBoundary {
     first_exchange: i64,
     after_exchange: Option<i64>,
@@ -233,6 +237,7 @@ struct WireBoundary {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema), schema(as = HistoryExchange))]
 struct WireExchange<'a> {
     n: i64,
     title: String,
@@ -247,6 +252,7 @@ struct WireExchange<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema), schema(as = HistoryLine))]
 struct WireLine<'a> {
     voice: &'static str,
     text: &'a str,
@@ -263,3 +269,30 @@ impl<'a> WireLine<'a> {
 
 #[cfg(test)]
 mod tests;
+
+/// The shape that a view is written in, for those who describe it.
+#[cfg(feature = "daemon")]
+mod schema {
+    use utoipa::{
+        PartialSchema, ToSchema,
+        openapi::{RefOr, schema::Schema},
+    };
+
+    use super::{HistoryView, WireHistory};
+
+    impl PartialSchema for HistoryView {
+        fn schema() -> RefOr<Schema> {
+            WireHistory::schema()
+        }
+    }
+
+    impl ToSchema for HistoryView {
+        fn name() -> std::borrow::Cow<'static, str> {
+            WireHistory::name()
+        }
+
+        fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+            WireHistory::schemas(schemas);
+        }
+    }
+}

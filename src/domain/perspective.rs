@@ -50,6 +50,7 @@ const FOR_THE_OTHER: [(&str, &str); 4] = [
 /// What kind of conversation it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema), schema(as = ConversationMode))]
 pub enum Mode {
     /// Speakers with names that were given to them.
     #[default]

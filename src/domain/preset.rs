@@ -30,6 +30,7 @@ const PIDGIN_SAFETY_PERCENT: i64 = 90;
 /// A name for a set of values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema))]
 pub enum Preset {
     /// Nothing.
     #[default]

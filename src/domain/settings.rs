@@ -31,6 +31,7 @@ pub const PARTICIPANTS_BYTES_MAX: usize = 4_096;
 /// What an agent overrides. What is absent is the configuration's.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema))]
 pub struct AgentSettings {
     /// What the origins' windows come to: values for what isn't said here.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,6 +95,7 @@ pub struct AgentSettings {
 /// What happens when the window is over budget although only the newest exchange is left in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema))]
 pub enum OnOverflow {
     /// It stays, and is reported as over budget.
     #[default]

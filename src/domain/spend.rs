@@ -22,6 +22,7 @@ pub const USD_PER_DAY_MAX: f64 = 1_000_000.0;
 
 /// What may be spent in a day; 0 is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema))]
 pub struct SpendLimits {
     /// Calls to models, failed ones too.
     pub calls: i64,
@@ -42,6 +43,7 @@ pub struct DailyLimits {
 
 /// What was spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema))]
 pub struct Spent {
     /// Calls to models.
     pub calls: i64,
@@ -56,6 +58,7 @@ pub struct Spent {
 /// A limit that is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema))]
 pub enum SpendLimit {
     /// The calls of all agents together.
     Calls,

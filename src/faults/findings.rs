@@ -140,8 +140,10 @@ impl Found for FaultFindings {
     }
 }
 
-/// The middle one of sorted spans, and the longest; none of none.
-pub fn median_and_max(sorted_ms: &[u64]) -> Option<(u64, u64)> {
+/// The middle one of spans in any order (a run tells them as they happened), and the longest; none of none.
+pub fn median_and_max(spans_ms: &[u64]) -> Option<(u64, u64)> {
+    let mut sorted_ms = spans_ms.to_vec();
+    sorted_ms.sort_unstable();
     Some((*sorted_ms.get(sorted_ms.len() / 2)?, *sorted_ms.last()?))
 }
 
@@ -164,6 +166,12 @@ mod tests {
         assert_eq!((one.runs, one.faults()), (2, 4));
         assert_eq!(median_and_max(&one.restarted_ms), Some((30, 30)));
         assert_eq!(median_and_max(&[]), None);
+    }
+
+    #[test]
+    fn spans_of_a_single_run_come_as_they_happened() {
+        assert_eq!(median_and_max(&[20, 900, 10]), Some((20, 900)));
+        assert_eq!(median_and_max(&[900, 10]), Some((900, 900)));
     }
 
     #[test]

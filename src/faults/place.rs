@@ -107,6 +107,7 @@ impl Place {
         PostgresSettings {
             url,
             read_url: None,
+            read_lag_ms_max: 10_000,
             connections: 2,
             acquire_timeout_ms: 20_000,
             statement_timeout_ms: 60_000,

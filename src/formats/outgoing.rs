@@ -28,6 +28,7 @@ const TEXT_SEPARATOR: &str = "\n\n";
 /// Whose request is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema))]
 pub enum RequestFormat {
     /// Anthropic Messages: `{system, messages}`.
     Anthropic,

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::{
     SharedApp,
     extract::{Parameters, invalid},
+    openapi::{answers, parameters::Paging},
     problem::Problem,
 };
 use crate::{
@@ -18,14 +19,15 @@ const LIMIT: i64 = 50;
 const LIMIT_MAX: i64 = 200;
 
 /// A page of agents, by id.
-#[derive(Serialize)]
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = AgentPage)]
 pub(super) struct Page {
     agents: Vec<AgentFigures>,
     /// Where the next page begins; none on the last one.
     next_cursor: Option<AgentId>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, utoipa::ToSchema)]
 pub(super) struct AgentFigures {
     agent_id: AgentId,
     project_id: Option<String>,
@@ -42,6 +44,12 @@ pub(super) struct AgentFigures {
 }
 
 /// Lists agents.
+#[utoipa::path(
+    get, path = "/v1/agents", operation_id = "list_agents", tag = "agents",
+    params(Paging),
+    responses((status = 200, description = "A page of agents, by id.", body = Page),
+        answers::Always),
+)]
 pub(super) async fn list(State(app): State<SharedApp>, uri: Uri) -> Result<Json<Page>, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
     let limit = parameters.integer("limit", 1..=LIMIT_MAX)?.unwrap_or(LIMIT);

@@ -5,6 +5,7 @@ use axum::{Json, extract::State, http::Uri};
 use super::{
     SharedApp,
     extract::{Agent, Parameters, invalid},
+    openapi::{answers, parameters::AgentPath},
     problem::{Problem, UNKNOWN_SPEAKER},
 };
 use crate::{
@@ -17,6 +18,17 @@ use crate::{
 const BUDGET_TOKENS_MAX: i64 = 100_000_000;
 
 /// Builds a context.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/context", operation_id = "get_context", tag = "messages",
+    params(AgentPath,
+        ("format" = RequestFormat, Query, description = "The provider to write it for."),
+        ("budget" = Option<i64>, Query, minimum = 0, maximum = 100_000_000, description = "The most tokens; 0 is no limit."),
+        ("alternation" = Option<Alternation>, Query, description = "What happens to neighbouring turns of one side."),
+        ("as" = Option<String>, Query, description = "In a shared conversation: by which speaker it is seen.")),
+    responses((status = 200, description = "The context.", body = ContextReply),
+        answers::Always,
+        answers::OfAgent),
+)]
 pub(super) async fn read(
     State(app): State<SharedApp>,
     Agent(agent): Agent,

@@ -11,6 +11,7 @@ use super::{
     SharedApp,
     extract::{Agent, Parameters, invalid},
     lineage,
+    openapi::{answers, parameters::AgentPath},
     problem::{INVALID_BODY, Problem},
 };
 use crate::{
@@ -21,14 +22,24 @@ use crate::{
 const EXAMPLE: &str = r#"{"exchanges": [12, 13]}` or `{"message": 38}"#;
 
 /// The body of a forget.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = ForgetBody)]
 struct Wish {
     exchanges: Option<Vec<i64>>,
     message: Option<i64>,
 }
 
 /// Forgets exchanges, or one message.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/forget", operation_id = "forget", tag = "history",
+    params(AgentPath),
+    request_body(content = Wish, description = "Either exchanges or one message.", example = json!({"exchanges": [12, 13]})),
+    responses((status = 200, description = "What was forgotten.", body = ForgetReply),
+        answers::Always,
+        answers::OfAgent,
+        answers::WithBody),
+)]
 pub(super) async fn forget(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -55,6 +66,15 @@ pub(super) async fn forget(
 }
 
 /// Deletes an agent with all that is known of it.
+#[utoipa::path(
+    delete, path = "/v1/agents/{id}", operation_id = "delete_agent", tag = "agents",
+    params(AgentPath,
+        ("confirm" = String, Query, description = "The agent's id once more: nothing brings it back.")),
+    responses((status = 200, description = "It is gone.", body = DeleteReply),
+        answers::Always,
+        answers::OfAgent,
+        answers::Conflicting),
+)]
 pub(super) async fn delete(
     State(app): State<SharedApp>,
     Agent(agent): Agent,

@@ -15,6 +15,9 @@ use super::{
     problem::{Problem, UNKNOWN_ROUTE, written},
 };
 
+const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
+/// Hexadecimal digits of its parts: version, trace, span, flags (W3C Trace Context, 3.2).
+const TRACE_PARENT_DIGITS: [usize; 4] = [2, 32, 16, 2];
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest id of a request that is taken from a client, in characters.
 const REQUEST_ID_CHARS_MAX: usize = 128;
@@ -29,9 +32,16 @@ pub(super) async fn around(State(app): State<SharedApp>, request: Request, next:
     let id = taken_id(request.headers()).unwrap_or_else(|| app.made_id());
     let route = request.extensions().get::<MatchedPath>().cloned();
     let method = request.method().clone();
+    let trace = trace_id(request.headers());
     let mut response = written(next.run(request).await, id.to_str().unwrap_or_default());
     let route = route.as_ref().map_or(UNKNOWN, MatchedPath::as_str);
-    log(route, &method, &response, &id, began.elapsed());
+    log(
+        route,
+        &method,
+        &response,
+        (&id, trace.as_deref()),
+        began.elapsed(),
+    );
     observe::observe_request(
         &app.parts.metrics,
         route,
@@ -43,7 +53,13 @@ pub(super) async fn around(State(app): State<SharedApp>, request: Request, next:
     response
 }
 
-fn log(route: &str, method: &Method, response: &Response, id: &HeaderValue, took: Duration) {
+fn log(
+    route: &str,
+    method: &Method,
+    response: &Response,
+    (id, trace): (&HeaderValue, Option<&str>),
+    took: Duration,
+) {
     if UNLOGGED.contains(&route) {
         return;
     }
@@ -52,9 +68,24 @@ fn log(route: &str, method: &Method, response: &Response, id: &HeaderValue, took
         http.method = %method,
         http.status = response.status().as_u16(),
         request_id = id.to_str().unwrap_or_default(),
+        trace_id = trace,
         duration_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
         "http.answered"
     );
+}
+
+/// The trace that the request belongs to, if the client says so in a way that can be believed.
+fn trace_id(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get(&TRACE_PARENT)?.to_str().ok()?;
+    let parts: Vec<&str> = text.split('-').collect();
+    let is_hexadecimal = |part: &str| part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let is_fine = parts.iter().map(|part| part.len()).eq(TRACE_PARENT_DIGITS)
+        && parts.iter().all(|part| is_hexadecimal(part))
+        && parts.first() != Some(&"ff");
+    let trace = parts
+        .get(1)
+        .filter(|trace| trace.bytes().any(|digit| digit != b'0'));
+    trace.filter(|_| is_fine).map(|trace| (*trace).to_owned())
 }
 
 /// The id that the client gave, if it is one to repeat in logs and headers.
@@ -84,4 +115,26 @@ pub(super) async fn unknown_route(uri: Uri) -> Problem {
 pub(super) fn panicked(_panic: Box<dyn Any + Send + 'static>) -> Response {
     tracing::error!("http.panicked");
     Problem::internal().into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_is_believed_if_it_is_one() {
+        let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+        let cases = [
+            (format!("00-{trace}-00f067aa0ba902b7-01"), Some(trace)),
+            (format!("ff-{trace}-00f067aa0ba902b7-01"), None),
+            (format!("00-{trace}-00f067aa0ba902b7"), None),
+            (format!("00-{}-00f067aa0ba902b7-01", trace.to_uppercase()), None),
+            (format!("00-{}-00f067aa0ba902b7-01", "0".repeat(32)), None),
+            ("hello".to_owned(), None),
+        ];
+        for (given, expected) in cases {
+            let headers = HeaderMap::from_iter([(TRACE_PARENT, given.parse().unwrap())]);
+            assert_eq!(trace_id(&headers).as_deref(), expected, "{given}");
+        }
+    }
 }

@@ -16,6 +16,7 @@ use axum::{
 use super::{
     SharedApp,
     extract::Parameters,
+    openapi::{answers, values::Switch},
     problem::{NOT_READY, Problem},
 };
 
@@ -23,12 +24,23 @@ use super::{
 const PING_MS_MAX: u64 = 2_000;
 
 /// Requests are answered.
+#[utoipa::path(
+    get, path = "/livez", operation_id = "live", tag = "daemon",
+    responses((status = 200, description = "Requests are answered.", body = String, content_type = "text/plain"),
+        answers::Always),
+)]
 pub(super) async fn live(uri: Uri) -> Result<&'static str, Problem> {
     Parameters::read(&uri, &[])?;
     Ok("ok\n")
 }
 
 /// Requests are answered usefully. With `?verbose`, each check has a line.
+#[utoipa::path(
+    get, path = "/readyz", operation_id = "ready", tag = "daemon",
+    params(("verbose" = Option<Switch>, Query, description = "A line for each check.")),
+    responses((status = 200, description = "Requests are answered usefully.", body = String, content_type = "text/plain"),
+        answers::Always),
+)]
 pub(super) async fn ready(State(app): State<SharedApp>, uri: Uri) -> Result<String, Problem> {
     let is_verbose = Parameters::read(&uri, &["verbose"])?.flag("verbose")?;
     let ping = tokio::time::timeout(Duration::from_millis(PING_MS_MAX), app.parts.store.ping());
@@ -57,6 +69,11 @@ pub(super) async fn ready(State(app): State<SharedApp>, uri: Uri) -> Result<Stri
 }
 
 /// The metrics, in the form that the scraper asks for.
+#[utoipa::path(
+    get, path = "/metrics", operation_id = "metrics", tag = "daemon",
+    responses((status = 200, description = "The metrics.", content((String = "text/plain"), (String = "application/openmetrics-text"))),
+        answers::Always),
+)]
 pub(super) async fn metrics(
     State(app): State<SharedApp>,
     uri: Uri,

@@ -11,10 +11,11 @@ use super::{
     SharedApp,
     extract::{Agent, Parameters},
     negotiate::preferred,
+    openapi::{answers, parameters::AgentPath, values::Switch},
     problem::Problem,
 };
 use crate::{
-    domain::history::render_text,
+    domain::history::{HistoryView, render_text},
     history::{self, ARCHIVE_SHOWN, ARCHIVE_SHOWN_MAX, HistoryQuery},
 };
 
@@ -24,6 +25,15 @@ const TEXT: &str = "text/plain";
 const TEXT_COLUMNS: usize = 80;
 
 /// Shows a history.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/history", operation_id = "get_history", tag = "history",
+    params(AgentPath,
+        ("archived" = Option<i64>, Query, minimum = 0, maximum = 10_000, description = "The most exchanges before the window."),
+        ("all" = Option<Switch>, Query, description = "As many exchanges as can be shown.")),
+    responses((status = 200, description = "The history.", content((HistoryView = "application/json"), (String = "text/plain"))),
+        answers::Always,
+        answers::OfAgent),
+)]
 pub(super) async fn read(
     State(app): State<SharedApp>,
     Agent(agent): Agent,

@@ -12,6 +12,11 @@ use serde_json::Value;
 use super::{
     SharedApp, body,
     extract::{Agent, Numbered, Parameters, proposal},
+    openapi::{
+        answers,
+        parameters::{AgentPath, Paging},
+        values::{EditBody, Switch},
+    },
     problem::{Finding, INVALID_BODY, INVALID_EDIT, Place, Problem},
     versions::known,
 };
@@ -27,7 +32,8 @@ const LIMIT_MAX: i64 = 200;
 const EXAMPLE: &str = r#"send an object such as {"text": "Chose RS256 for the tokens", "pinned": true}"#;
 
 /// A page of items, by their numbers.
-#[derive(Serialize)]
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = ItemPage)]
 pub(super) struct Page {
     items: Vec<ItemReply>,
     /// Where the next page begins; none on the last one.
@@ -35,6 +41,15 @@ pub(super) struct Page {
 }
 
 /// Lists the items of the document; with `all` those too that aren't in it any more.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/items", operation_id = "list_items", tag = "summary",
+    params(AgentPath,
+        Paging,
+        ("all" = Option<Switch>, Query, description = "Also items that aren't in the document any more.")),
+    responses((status = 200, description = "Items, by their numbers.", body = Page),
+        answers::Always,
+        answers::OfAgent),
+)]
 pub(super) async fn list(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -60,6 +75,17 @@ pub(super) async fn list(
 }
 
 /// Changes an item.
+#[utoipa::path(
+    patch, path = "/v1/agents/{id}/items/{item}", operation_id = "change_item", tag = "summary",
+    params(AgentPath,
+        ("item" = i64, Path, description = "The item's number.", minimum = 1)),
+    request_body(content = EditBody, example = json!({"text": "Chose RS256 for the tokens", "pinned": true})),
+    responses((status = 200, description = "The item now.", body = EditedReply),
+        answers::Always,
+        answers::OfAgent,
+        answers::Conflicting,
+        answers::WithBody),
+)]
 pub(super) async fn change(
     State(app): State<SharedApp>,
     Numbered(agent, item): Numbered,

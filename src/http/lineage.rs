@@ -9,8 +9,9 @@ use axum::{
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{
-    SharedApp, body,
+    App, SharedApp, body,
     extract::{Agent, Parameters},
+    openapi::{answers, parameters::AgentPath},
     problem::{INVALID_BODY, Problem},
 };
 use crate::{
@@ -18,33 +19,46 @@ use crate::{
     keeper::{ForkReply, StepReply},
 };
 
-/// The body of a clear.
-#[derive(Deserialize)]
+/// The body of a step that nothing needs to be said about.
+#[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+#[schema(as = EmptyBody)]
+pub(super) struct Nothing {}
 
 /// The body of a mark.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = MarkBody)]
 struct Labelled {
     label: Option<String>,
 }
 
 /// The body of a rewind.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = RewindBody)]
 struct Target {
     to: Option<String>,
 }
 
 /// The body of a fork.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = ForkBody)]
 struct Child {
     child: AgentId,
 }
 
 /// Closes the session and empties the window.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/clear", operation_id = "clear", tag = "lineage",
+    params(AgentPath),
+    request_body(content = Nothing, example = json!({})),
+    responses((status = 200, description = "What it did.", body = StepReply),
+        answers::Always, answers::OfAgent,
+        answers::Conflicting,
+        answers::WithBody),
+)]
 pub(super) async fn clear(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -55,6 +69,15 @@ pub(super) async fn clear(
 }
 
 /// Sets a mark.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/mark", operation_id = "mark", tag = "lineage",
+    params(AgentPath),
+    request_body(content = Labelled, example = json!({"label": "before the refactoring"})),
+    responses((status = 200, description = "What it did.", body = StepReply),
+        answers::Always, answers::OfAgent,
+        answers::Conflicting,
+        answers::WithBody),
+)]
 pub(super) async fn mark(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -65,6 +88,16 @@ pub(super) async fn mark(
 }
 
 /// Goes back to a mark.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/rewind", operation_id = "rewind", tag = "lineage",
+    params(AgentPath),
+    request_body(content = Target, example = json!({"to": "before the refactoring"})),
+    responses((status = 200, description = "What it did.", body = StepReply),
+        answers::Always,
+        answers::OfAgent,
+        answers::Conflicting,
+        answers::WithBody),
+)]
 pub(super) async fn rewind(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -75,6 +108,16 @@ pub(super) async fn rewind(
 }
 
 /// Makes an agent that begins where this one stands.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/fork", operation_id = "fork", tag = "lineage",
+    params(AgentPath),
+    request_body(content = Child, example = json!({"child": "a-new-agent"})),
+    responses((status = 201, description = "The new agent.", body = ForkReply),
+        answers::Always,
+        answers::OfAgent,
+        answers::Conflicting,
+        answers::WithBody),
+)]
 pub(super) async fn fork(
     State(app): State<SharedApp>,
     Agent(parent): Agent,
@@ -91,15 +134,19 @@ pub(super) async fn fork(
 
 /// The body of `request`, such as `example`; an empty one stands for `{}`.
 pub(super) async fn read<T: DeserializeOwned>(
-    app: &SharedApp,
+    app: &App,
     request: Request,
     example: &str,
 ) -> Result<T, Problem> {
     Parameters::read(request.uri(), &[])?;
     let (_, bytes) = body::read(&app.settings, request).await?;
     let text = if bytes.is_empty() { b"{}" } else { bytes.as_ref() };
-    serde_json::from_slice(text)
-        .map_err(|error| Problem::new(INVALID_BODY, error.to_string()).hint(format!("send `{example}`")))
+    let invalid = |detail: String| Problem::new(INVALID_BODY, detail).hint(format!("send `{example}`"));
+    // An array would do, too, member by member in an order that nobody knows.
+    if !text.trim_ascii_start().starts_with(b"{") {
+        return Err(invalid("the body is no JSON object".to_owned()));
+    }
+    serde_json::from_slice(text).map_err(|error| invalid(error.to_string()))
 }
 
 async fn take(app: &SharedApp, agent: AgentId, step: Step) -> Result<Json<StepReply>, Problem> {

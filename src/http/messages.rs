@@ -12,6 +12,11 @@ use super::{
     batch::{self, Batch},
     body::{self, Writing},
     extract::{Agent, Parameters, invalid},
+    openapi::{
+        answers,
+        parameters::AgentPath,
+        values::{MessageFormat, MessagesBody},
+    },
     problem::Problem,
 };
 use crate::{
@@ -23,7 +28,7 @@ use crate::{
 const PARSE_INLINE_BYTES_MAX: usize = 256 * 1_024;
 
 /// What an append did.
-#[derive(Serialize)]
+#[derive(Serialize, utoipa::ToSchema)]
 pub(super) struct Appended {
     accepted: i64,
     duplicates: i64,
@@ -43,7 +48,7 @@ pub(super) struct Appended {
 }
 
 /// The window after it. Without a budget, 0, there is no ratio and nothing until an eviction.
-#[derive(Serialize)]
+#[derive(Serialize, utoipa::ToSchema)]
 struct WindowFigures {
     tokens: i64,
     budget_tokens: i64,
@@ -51,20 +56,31 @@ struct WindowFigures {
     tokens_until_eviction: Option<i64>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = Moved)]
 struct Evicted {
     from_exchange: i64,
     through_exchange: i64,
     tokens: i64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, utoipa::ToSchema)]
 struct SummaryFigures {
     pending_exchanges: i64,
     covers_through: i64,
 }
 
 /// Stores messages, and answers what that did to the window.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/messages", operation_id = "append_messages", tag = "messages",
+    params(AgentPath,
+        ("format" = Option<MessageFormat>, Query, description = "How the messages are written; detected if it isn't said.")),
+    request_body(description = "Messages in order, each in a form that `format` names: one, an array, `{messages, usage}`, or one on each line.", content((MessagesBody = "application/json", examples(("turn" = (summary = "A finished turn", value = json!([{"role": "user", "content": "Fix the parser"}, {"role": "assistant", "content": "Fixed: the loop ended too early."}]))), ("once" = (summary = "Messages that may be sent again", value = json!([{"id": "m-1", "kind": "user", "content": "Fix the parser"}]))))), (String = "application/x-ndjson"))),
+    responses((status = 200, description = "They are stored, and this is what they did to the window.", body = Appended),
+        answers::Always,
+        answers::Conflicting,
+        answers::WithBody),
+)]
 pub(super) async fn append(
     State(app): State<SharedApp>,
     Agent(agent): Agent,

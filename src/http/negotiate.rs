@@ -28,7 +28,9 @@ pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
             .find(|(coding, _)| coding.eq_ignore_ascii_case(name))
             .map(|(_, weight)| weight)
     };
-    let gzip = weight("gzip").or_else(|| weight("x-gzip")).or_else(|| weight("*"));
+    let gzip = weight("gzip")
+        .or_else(|| weight("x-gzip"))
+        .or_else(|| weight("*"));
     gzip.is_some_and(|gzip| gzip > 0.0 && gzip >= weight("identity").unwrap_or(0.0))
 }
 
@@ -67,10 +69,16 @@ fn range(text: &str) -> Option<(&str, f32)> {
 /// How much the client wants `offer`: the most specific range counts.
 fn quality(headers: &HeaderMap, offer: &str) -> f32 {
     let kind = offer.split('/').next().unwrap_or_default();
-    let is_of_kind = |range: &str| range.strip_suffix("/*").is_some_and(|of| of.eq_ignore_ascii_case(kind));
+    let is_of_kind = |range: &str| {
+        range
+            .strip_suffix("/*")
+            .is_some_and(|of| of.eq_ignore_ascii_case(kind))
+    };
     let weight = |is_wanted: &dyn Fn(&str) -> bool| {
         let mut ranges = values(headers, ACCEPT.as_str()).filter_map(range);
-        ranges.find(|(range, _)| is_wanted(range)).map(|(_, weight)| weight)
+        ranges
+            .find(|(range, _)| is_wanted(range))
+            .map(|(_, weight)| weight)
     };
     weight(&|range| range.eq_ignore_ascii_case(offer))
         .or_else(|| weight(&is_of_kind))

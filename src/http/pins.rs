@@ -11,6 +11,7 @@ use super::{
     SharedApp,
     extract::{Agent, Parameters},
     lineage,
+    openapi::{answers, parameters::AgentPath},
     problem::Problem,
 };
 use crate::{
@@ -19,14 +20,16 @@ use crate::{
 };
 
 /// The body of both.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = PinBody)]
 struct Numbered {
     seq: i64,
 }
 
 /// What a pin or an unpin did.
-#[derive(Serialize)]
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = Pinned)]
 pub(super) struct Done {
     /// The message.
     seq: i64,
@@ -36,6 +39,16 @@ pub(super) struct Done {
 }
 
 /// Keeps a message in view.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/pin", operation_id = "pin", tag = "lineage",
+    params(AgentPath),
+    request_body(content = Numbered, example = json!({"seq": 12})),
+    responses((status = 200, description = "What it did.", body = Done),
+        answers::Always,
+        answers::OfAgent,
+        answers::Conflicting,
+        answers::WithBody),
+)]
 pub(super) async fn pin(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -46,6 +59,16 @@ pub(super) async fn pin(
 }
 
 /// No longer does.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/unpin", operation_id = "unpin", tag = "lineage",
+    params(AgentPath),
+    request_body(content = Numbered, example = json!({"seq": 12})),
+    responses((status = 200, description = "What it did.", body = Done),
+        answers::Always,
+        answers::OfAgent,
+        answers::Conflicting,
+        answers::WithBody),
+)]
 pub(super) async fn unpin(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -56,6 +79,13 @@ pub(super) async fn unpin(
 }
 
 /// Shows what stays in view.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/pins", operation_id = "list_pins", tag = "lineage",
+    params(AgentPath),
+    responses((status = 200, description = "What stays in view.", body = PinsReply),
+        answers::Always,
+        answers::OfAgent),
+)]
 pub(super) async fn list(
     State(app): State<SharedApp>,
     Agent(agent): Agent,

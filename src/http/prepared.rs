@@ -73,8 +73,13 @@ pub(super) fn markdown(snapshot: &Arc<Snapshot>) -> Bytes {
 }
 
 impl Prepared {
-    /// Answers of the document that `etag` names, with headers of its `own`.
-    pub(super) fn new(etag: &str, own: HeaderMap) -> Self {
+    /// The answers of `snapshot`, prepared now if they weren't before, with its `own` headers.
+    pub(super) fn of(snapshot: &Snapshot, own: impl FnOnce() -> HeaderMap) -> &Self {
+        let kept = snapshot.kept.get_or_make(|| Self::new(&snapshot.etag, own()));
+        kept.expect("nobody else keeps anything with a snapshot")
+    }
+
+    fn new(etag: &str, own: HeaderMap) -> Self {
         let value = |text: String| HeaderValue::try_from(text).ok();
         let said = etag.trim_matches('"');
         Self {

@@ -32,7 +32,8 @@ pub(super) struct Problem {
 }
 
 /// One thing that is wrong with a request.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = ProblemFinding)]
 pub(super) struct Finding {
     /// Where.
     #[serde(flatten)]
@@ -42,8 +43,9 @@ pub(super) struct Finding {
 }
 
 /// A place in a request.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = ProblemPlace)]
 pub(super) enum Place {
     /// A JSON pointer into the body (RFC 6901).
     Pointer(String),
@@ -190,18 +192,33 @@ impl From<StoreError> for Problem {
     }
 }
 
-#[derive(Serialize)]
-struct Wire<'a> {
+/// Something went wrong (RFC 9457).
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = Problem)]
+pub(super) struct Wire<'a> {
+    /// `urn:recapd:problem:` and the code.
     r#type: String,
+    /// The kind of problem, for people.
     title: &'a str,
+    /// The status of the answer.
     status: u16,
+    /// What went wrong this time.
     detail: &'a str,
+    /// `urn:recapd:request:` and the request's id.
     instance: String,
+    /// The kind of problem, for programs.
     code: &'a str,
+    /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<&'a str>,
+    /// What is wrong with the request, one by one.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     errors: &'a [Finding],
+}
+
+/// The codes of all kinds.
+pub(super) fn codes() -> Vec<&'static str> {
+    ALL.iter().map(|kind| kind.code).collect()
 }
 
 /// `response` with its problem written out, if it has one. `request_id` names the occurrence.

@@ -17,6 +17,10 @@ use super::{
     document::{Document, Form, unavailable},
     extract::{Parameters, invalid},
     observe,
+    openapi::{
+        answers,
+        parameters::{Paging, ProjectPath},
+    },
     problem::{INVALID_AGENT_ID, INVALID_PROJECT_ID, Problem, UNKNOWN_PROJECT},
 };
 use crate::{
@@ -78,14 +82,16 @@ fn unknown(project: &ProjectId) -> Problem {
 }
 
 /// A page of projects, by name.
-#[derive(Serialize)]
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = ProjectPage)]
 pub(super) struct Page {
     projects: Vec<Figures>,
     /// Where the next page begins; none on the last one.
     next_cursor: Option<ProjectId>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = ProjectFigures)]
 struct Figures {
     project_id: ProjectId,
     agents: i64,
@@ -93,6 +99,12 @@ struct Figures {
 }
 
 /// Lists projects.
+#[utoipa::path(
+    get, path = "/v1/projects", operation_id = "list_projects", tag = "projects",
+    params(Paging),
+    responses((status = 200, description = "A page of projects, by name.", body = Page),
+        answers::Always),
+)]
 pub(super) async fn list(State(app): State<SharedApp>, uri: Uri) -> Result<Json<Page>, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
     let limit = parameters.integer("limit", 1..=LIMIT_MAX)?.unwrap_or(LIMIT);
@@ -131,13 +143,22 @@ pub(super) async fn list(State(app): State<SharedApp>, uri: Uri) -> Result<Json<
 }
 
 /// Who belongs where.
-#[derive(Serialize)]
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = Membership)]
 pub(super) struct Belongs {
     agent_id: AgentId,
     project_id: Option<ProjectId>,
 }
 
 /// Makes an agent one of the project, whatever it belonged to.
+#[utoipa::path(
+    put, path = "/v1/projects/{id}/agents/{agent}", operation_id = "join_project", tag = "projects",
+    params(ProjectPath,
+        ("agent" = AgentId, Path, description = "The agent.")),
+    responses((status = 200, description = "Who belongs where.", body = Belongs),
+        answers::Always,
+        answers::OfAgent),
+)]
 pub(super) async fn join(
     State(app): State<SharedApp>,
     Membership(project, agent): Membership,
@@ -154,6 +175,14 @@ pub(super) async fn join(
 }
 
 /// Takes an agent out of the project.
+#[utoipa::path(
+    delete, path = "/v1/projects/{id}/agents/{agent}", operation_id = "leave_project", tag = "projects",
+    params(ProjectPath,
+        ("agent" = AgentId, Path, description = "The agent.")),
+    responses((status = 200, description = "Who belongs where.", body = Belongs),
+        answers::Always,
+        answers::OfAgent),
+)]
 pub(super) async fn leave(
     State(app): State<SharedApp>,
     Membership(project, agent): Membership,
@@ -178,7 +207,8 @@ pub(super) async fn leave(
 }
 
 /// A project's summary as JSON.
-#[derive(Serialize)]
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = ProjectSummary)]
 struct Summary<'a> {
     project_id: &'a ProjectId,
     content: &'a str,
@@ -199,6 +229,16 @@ impl AsRef<[u8]> for Markdown {
 }
 
 /// Reads the summary that the agents of a project share.
+#[utoipa::path(
+    get, path = "/v1/projects/{id}/summary", operation_id = "get_project_summary", tag = "projects",
+    params(ProjectPath,
+        ("if-none-match" = Option<String>, Header, description = "The `etag` of what is known already.")),
+    responses((status = 200, description = "The document.", content((Summary<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document does."), ("recapd-stale" = String, description = "While the database is away: the age of this copy, such as `41s`."))),
+        (status = 304, description = "It is known already."),
+        (status = 503, description = "There is no copy and no database.", content((super::problem::Wire<'static> = "application/problem+json"), (String = "text/markdown"))),
+        answers::Faults,
+        answers::OfAgent),
+)]
 pub(super) async fn summary(
     State(app): State<SharedApp>,
     Project(project): Project,

@@ -12,18 +12,30 @@ use super::{
     SharedApp,
     extract::{Agent, Parameters, agent_id, invalid},
     negotiate::preferred,
+    openapi::{answers, parameters::AgentPath},
     problem::{INVALID_PARAMETER, Problem, UNKNOWN_EXCHANGE},
 };
 use crate::{
     domain::{agent::AgentId, recall::Query},
     formats::outgoing::RequestFormat,
-    recall::{self, ExpandQuery, FOUND_MAX, FOUND_SHOWN, MESSAGES_MAX, MESSAGES_SHOWN},
+    recall::{
+        self, ExpandQuery, ExpandReply, FOUND_MAX, FOUND_SHOWN, MESSAGES_MAX, MESSAGES_SHOWN, RecallReply,
+    },
 };
 
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain";
 
 /// Searches an archive.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/recall", operation_id = "recall", tag = "history",
+    params(AgentPath,
+        ("q" = String, Query, min_length = 1, description = "Words, and phrases in quotation marks.", example = "jwt \"refresh token\""),
+        ("limit" = Option<i64>, Query, minimum = 1, maximum = 50, description = "The most exchanges.")),
+    responses((status = 200, description = "What was found.", content((RecallReply = "application/json"), (String = "text/plain"))),
+        answers::Always,
+        answers::OfAgent),
+)]
 pub(super) async fn search(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -70,6 +82,17 @@ impl<S: Send + Sync> FromRequestParts<S> for Numbered {
 }
 
 /// Shows an exchange as it was.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/exchanges/{n}", operation_id = "get_exchange", tag = "history",
+    params(AgentPath,
+        ("n" = i64, Path, description = "The exchange's number, as it stands behind the # in a summary.", minimum = 0),
+        ("after" = Option<i64>, Query, minimum = 0, description = "Only messages after this number."),
+        ("limit" = Option<i64>, Query, minimum = 1, maximum = 1000, description = "The most messages."),
+        ("format" = Option<RequestFormat>, Query, description = "Also as content of this provider's request.")),
+    responses((status = 200, description = "The exchange.", content((ExpandReply = "application/json"), (String = "text/plain"))),
+        answers::Always,
+        answers::OfAgent),
+)]
 pub(super) async fn expand(
     State(app): State<SharedApp>,
     Numbered { agent, exchange }: Numbered,

@@ -6,11 +6,13 @@ use serde::Serialize;
 use super::{
     SharedApp,
     extract::{Agent, Parameters},
+    openapi::{answers, parameters::AgentPath},
     problem::Problem,
 };
 
 /// What the end of a session did.
-#[derive(Serialize)]
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = SessionEnded)]
 pub(super) struct Ended {
     /// The session that ended.
     session: i64,
@@ -19,6 +21,13 @@ pub(super) struct Ended {
 }
 
 /// Ends the running session.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/sessions/end", operation_id = "end_session", tag = "lineage",
+    params(AgentPath),
+    responses((status = 200, description = "What it did.", body = Ended),
+        answers::Always,
+        answers::OfAgent),
+)]
 pub(super) async fn end(
     State(app): State<SharedApp>,
     Agent(agent): Agent,

@@ -13,6 +13,7 @@ use super::{
     agents::AgentFigures,
     body,
     extract::{Agent, Parameters, proposal},
+    openapi::{answers, parameters::AgentPath},
     problem::{Finding, INVALID_BODY, INVALID_SETTING, Place, Problem},
 };
 use crate::{
@@ -21,7 +22,8 @@ use crate::{
 };
 
 /// An agent.
-#[derive(Serialize)]
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = Agent)]
 pub(super) struct Shown {
     #[serde(flatten)]
     figures: AgentFigures,
@@ -34,6 +36,13 @@ pub(super) struct Shown {
 }
 
 /// Shows an agent.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}", operation_id = "get_agent", tag = "agents",
+    params(AgentPath),
+    responses((status = 200, description = "The agent.", body = Shown),
+        answers::Always,
+        answers::OfAgent),
+)]
 pub(super) async fn show(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -52,6 +61,15 @@ pub(super) async fn show(
 }
 
 /// Changes settings by a merge patch (RFC 7396), from the next append on. Answers with all the agent overrides.
+#[utoipa::path(
+    patch, path = "/v1/agents/{id}", operation_id = "change_agent", tag = "agents",
+    params(AgentPath),
+    request_body(description = "A merge patch (RFC 7396): null takes a setting back.", content((AgentSettings = "application/json", example = json!({"budget_tokens": 50000, "model": null})), (AgentSettings = "application/merge-patch+json"))),
+    responses((status = 200, description = "All that the agent overrides now.", body = AgentSettings),
+        answers::Always,
+        answers::OfAgent,
+        answers::WithBody),
+)]
 pub(super) async fn change(
     State(app): State<SharedApp>,
     Agent(agent): Agent,

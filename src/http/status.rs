@@ -3,7 +3,7 @@
 use axum::{Json, extract::State, http::Uri};
 use serde::Serialize;
 
-use super::{SharedApp, extract::Parameters, problem::Problem};
+use super::{SharedApp, extract::Parameters, openapi::answers, problem::Problem};
 use crate::{
     domain::{
         spend::SpendLimits,
@@ -17,7 +17,7 @@ use crate::{
 const WINDOW_MS: i64 = DAY_MS;
 
 /// The daemon's figures: the store's sample, with what runs.
-#[derive(Serialize)]
+#[derive(Serialize, utoipa::ToSchema)]
 pub(super) struct Status {
     version: &'static str,
     started_at: Timestamp,
@@ -31,7 +31,32 @@ pub(super) struct Status {
     circuits: Vec<Circuit>,
 }
 
+/// Which recapd this is.
+#[derive(Serialize, utoipa::ToSchema)]
+pub(super) struct Version {
+    name: &'static str,
+    version: &'static str,
+}
+
+/// Tells which recapd this is.
+#[utoipa::path(
+    get, path = "/version", operation_id = "get_daemon_version", tag = "daemon",
+    responses((status = 200, description = "Name and version.", body = inline(Version)), answers::Always),
+)]
+pub(super) async fn version(uri: Uri) -> Result<Json<Version>, Problem> {
+    Parameters::read(&uri, &[])?;
+    Ok(Json(Version {
+        name: env!("CARGO_PKG_NAME"),
+        version: env!("CARGO_PKG_VERSION"),
+    }))
+}
+
 /// Tells how it stands.
+#[utoipa::path(
+    get, path = "/v1/status", operation_id = "get_status", tag = "daemon",
+    responses((status = 200, description = "How it stands.", body = Status),
+        answers::Always),
+)]
 pub(super) async fn read(State(app): State<SharedApp>, uri: Uri) -> Result<Json<Status>, Problem> {
     Parameters::read(&uri, &[])?;
     let now = app.parts.clock.now();

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{
     body::Bytes,
-    extract::State,
+    extract::{Request, State},
     http::{HeaderMap, HeaderName, Uri, header::LAST_MODIFIED},
     response::Response,
 };
@@ -15,14 +15,18 @@ use tokio::time::Instant;
 use super::{
     SharedApp,
     document::{Document, Form, insert, unavailable},
+    excerpt::{self, Excerpt, Wanted},
     extract::{Agent, Parameters},
     negotiate::is_known,
     observe,
+    openapi::{answers, parameters::AgentPath, values::View},
+    prepared::Prepared,
     problem::Problem,
 };
 use crate::{
     domain::{agent::AgentId, time::Timestamp},
     snapshot::{Reading, Snapshot},
+    telemetry::metrics::labels::ReadResult,
 };
 
 /// The longest wait that can be asked for, in seconds.
@@ -33,7 +37,7 @@ const VERSION: HeaderName = HeaderName::from_static("recapd-version");
 const PENDING: HeaderName = HeaderName::from_static("recapd-pending-exchanges");
 
 /// The summary as JSON.
-#[derive(Serialize)]
+#[derive(Serialize, utoipa::ToSchema)]
 struct Summary<'a> {
     agent_id: &'a AgentId,
     content: &'a str,
@@ -48,6 +52,21 @@ struct Summary<'a> {
 }
 
 /// Reads a summary.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/summary", operation_id = "get_summary", tag = "summary",
+    params(AgentPath,
+        ("view" = Option<View>, Query, description = "`brief`: the newest lines first, at most 9,000 characters and 2,300 tokens, ending in a line that says where the whole is."),
+        ("max_tokens" = Option<i64>, Query, minimum = 1, maximum = 1_000_000, description = "Only the newest lines, of at most so many tokens."),
+        ("max_chars" = Option<i64>, Query, minimum = 1, maximum = 10_000_000, description = "Only the newest lines, of at most so many characters."),
+        ("wait" = Option<String>, Query, pattern = "^[0-9]{1,2}s?$", description = "With `If-None-Match`: answer when the summary changes, at the latest after so many seconds, at most 60.", example = "30s"),
+        ("if-none-match" = Option<String>, Header, description = "The `etag` of what is known already."),
+        ("accept-encoding" = Option<String>, Header, description = "`gzip`: compressed, where that was made already. The `etag` is another one then; each of them stands for both.")),
+    responses((status = 200, description = "The document. Without a summary yet it is empty and has version 0.", content((Summary<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document does."), ("recapd-version" = i64, description = "The summary's version."), ("recapd-pending-exchanges" = i64, description = "Exchanges that wait to be summarised."), ("recapd-stale" = String, description = "While the database is away: the age of this copy, such as `41s`."))),
+        (status = 304, description = "It is known already."),
+        (status = 503, description = "There is no copy and no database. As Markdown, the text is one that can be shown to a model.", content((super::problem::Wire<'static> = "application/problem+json"), (String = "text/markdown"))),
+        answers::Faults,
+        answers::OfAgent),
+)]
 pub(super) async fn read(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -55,10 +74,7 @@ pub(super) async fn read(
 ) -> Result<Response, Problem> {
     let began = Instant::now();
     let headers = request.headers();
-    let wait = match request.uri().query() {
-        None => None,
-        Some(_) => wait(&app, &Parameters::read(request.uri(), &["wait"])?)?,
-    };
+    let Asked { wanted, wait } = Asked::read(&app, request.uri())?;
     let form = Form::wanted(headers);
     let (snapshots, is_known) = (&app.parts.snapshots, |etag: &str| is_known(headers, etag));
     let read = match wait {
@@ -69,37 +85,55 @@ pub(super) async fn read(
         }
     };
     let took = wait.is_none().then(|| began.elapsed());
-    let (result, answer) = match read {
-        Ok(None) => return Err(Problem::unknown_agent(&agent)),
-        Ok(Some(reading)) => whole(&app, &agent, &reading, (form, headers)),
-        Err(error) => unavailable(error, form),
+    let (result, answer) = match (read, wanted) {
+        (Ok(None), _) => return Err(Problem::unknown_agent(&agent)),
+        (Ok(Some(reading)), None) => whole(&app, &agent, &reading, (form, headers)),
+        (Ok(Some(reading)), Some(wanted)) => {
+            let excerpt = wanted.of(&app, &agent, Arc::clone(&reading.snapshot)).await?;
+            document(&agent, &reading, &excerpt).answer(form, headers, app.parts.clock.now())
+        }
+        (Err(error), _) => unavailable(error, form),
     };
     observe::observe_read(&app.parts.metrics, result, took);
     Ok(answer)
 }
 
-/// How long the request may wait: it must be on its way before its time is up.
-fn wait(app: &SharedApp, parameters: &Parameters) -> Result<Option<Duration>, Problem> {
-    let wait = parameters
-        .seconds("wait", WAIT_SECONDS_MAX)?
-        .map(Duration::from_secs);
-    Ok(wait.map(|wait| wait.min(app.settings.request_timeout().mul_f64(WAIT_SHARE))))
+/// What the parameters ask for.
+#[derive(Default)]
+struct Asked {
+    wanted: Option<Wanted>,
+    wait: Option<Duration>,
 }
 
-/// The whole document, by what is prepared.
+impl Asked {
+    fn read(app: &SharedApp, uri: &Uri) -> Result<Self, Problem> {
+        if uri.query().is_none() {
+            return Ok(Self::default());
+        }
+        let known = ["wait", excerpt::VIEW, excerpt::MAX_TOKENS, excerpt::MAX_CHARS];
+        let parameters = Parameters::read(uri, &known)?;
+        let wait = parameters
+            .seconds("wait", WAIT_SECONDS_MAX)?
+            .map(Duration::from_secs);
+        // The answer must be on its way before the request's time is up.
+        let wait_max = app.settings.request_timeout().mul_f64(WAIT_SHARE);
+        Ok(Self {
+            wanted: Wanted::read(&parameters)?,
+            wait: wait.map(|wait| wait.min(wait_max)),
+        })
+    }
+}
+
+/// The whole document as an answer, by what is prepared of it.
 fn whole(
     app: &SharedApp,
     agent: &AgentId,
     reading: &Reading,
-    (form, asked): (Form, &HeaderMap),
+    asked: (Form, &HeaderMap),
 ) -> (ReadResult, Response) {
-    let (snapshots, now) = (&app.parts.snapshots, app.parts.clock.now());
-    let snapshot = &reading.snapshot;
-    let prepare = || Prepared::new(&snapshot.etag, own_headers(snapshot));
-    let Some(prepared) = snapshot.kept.get_or_make(prepare) else {
-        return document(agent, reading).answer(form, asked, now);
-    };
-    prepared.answer(reading, snapshots, (form, asked), now, || {
+    let (snapshots, snapshot) = (&app.parts.snapshots, &reading.snapshot);
+    let prepared = Prepared::of(snapshot, || own_headers(snapshot));
+    prepared.answer(reading, snapshots, asked, app.parts.clock.now(), || {
         let make = || json(agent, reading);
         match reading.stale_since {
             None => prepared.json(snapshots, snapshot, make),
@@ -110,7 +144,20 @@ fn whole(
 }
 
 fn json(agent: &AgentId, reading: &Reading) -> Vec<u8> {
-    serde_json::to_vec(&summary(agent, reading)).expect("texts and numbers can be written as JSON")
+    let snapshot = &reading.snapshot;
+    let summary = summary(agent, reading, (&snapshot.markdown, snapshot.tokens));
+    serde_json::to_vec(&summary).expect("texts and numbers can be written as JSON")
+}
+
+/// A part of the document.
+fn document<'a>(agent: &'a AgentId, reading: &'a Reading, excerpt: &'a Excerpt) -> Document<Summary<'a>> {
+    Document {
+        etag: reading.snapshot.etag.clone(),
+        bytes: Bytes::copy_from_slice(excerpt.text.as_bytes()),
+        json: summary(agent, reading, (&excerpt.text, excerpt.tokens)),
+        stale_since: reading.stale_since,
+        headers: own_headers(&reading.snapshot),
+    }
 }
 
 fn own_headers(snapshot: &Snapshot) -> HeaderMap {
@@ -124,12 +171,12 @@ fn own_headers(snapshot: &Snapshot) -> HeaderMap {
     headers
 }
 
-fn summary<'a>(agent: &'a AgentId, reading: &'a Reading) -> Summary<'a> {
+fn summary<'a>(agent: &'a AgentId, reading: &Reading, (content, tokens): (&'a str, i64)) -> Summary<'a> {
     let snapshot = &reading.snapshot;
     Summary {
         agent_id: agent,
-        content: &snapshot.markdown,
-        tokens: snapshot.tokens,
+        content,
+        tokens,
         version: snapshot.version,
         updated_at: (snapshot.version > 0).then_some(snapshot.updated_at),
         covers_through: snapshot.covers_through,

@@ -11,8 +11,12 @@ use serde::{Deserialize, Serialize};
 use super::{
     SharedApp,
     extract::{Agent, Numbered, Parameters},
-    lineage,
+    lineage::{self, Nothing},
     negotiate::preferred,
+    openapi::{
+        answers,
+        parameters::{AgentPath, Paging},
+    },
     problem::Problem,
 };
 use crate::{
@@ -28,7 +32,8 @@ const LIMIT: i64 = 50;
 const LIMIT_MAX: i64 = 200;
 
 /// A page of versions, newest first.
-#[derive(Serialize)]
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = VersionPage)]
 pub(super) struct Page {
     versions: Vec<VersionFigures>,
     /// Where the next page begins; none on the last one.
@@ -36,7 +41,8 @@ pub(super) struct Page {
 }
 
 /// A version with its text.
-#[derive(Serialize)]
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = Version)]
 struct Shown {
     #[serde(flatten)]
     figures: VersionFigures,
@@ -44,18 +50,22 @@ struct Shown {
 }
 
 /// The body of a rollback.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = RollbackBody)]
 struct Target {
     version: i64,
 }
 
-/// The body of a rebuild.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Nothing {}
-
 /// Lists the versions that are kept.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/summary/versions", operation_id = "list_versions", tag = "summary",
+    params(AgentPath,
+        Paging),
+    responses((status = 200, description = "The versions that are kept, newest first.", body = Page),
+        answers::Always,
+        answers::OfAgent),
+)]
 pub(super) async fn list(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -82,6 +92,14 @@ pub(super) async fn list(
 }
 
 /// Reads one version: its document, or what is known of it.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/summary/versions/{version}", operation_id = "get_version", tag = "summary",
+    params(AgentPath,
+        ("version" = i64, Path, description = "The version.", minimum = 1)),
+    responses((status = 200, description = "The version.", content((Shown = "application/json"), (String = "text/markdown"))),
+        answers::Always,
+        answers::OfAgent),
+)]
 pub(super) async fn read(
     State(app): State<SharedApp>,
     Numbered(agent, number): Numbered,
@@ -101,6 +119,15 @@ pub(super) async fn read(
 }
 
 /// Goes back to a version.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/rollback", operation_id = "roll_back", tag = "summary",
+    params(AgentPath),
+    request_body(content = Target, example = json!({"version": 12})),
+    responses((status = 200, description = "What it did.", body = RevisedReply),
+        answers::Always,
+        answers::OfAgent,
+        answers::WithBody),
+)]
 pub(super) async fn roll_back(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -113,6 +140,15 @@ pub(super) async fn roll_back(
 }
 
 /// Has everything summarised again.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/rebuild", operation_id = "rebuild", tag = "summary",
+    params(AgentPath),
+    request_body(content = Nothing, example = json!({})),
+    responses((status = 200, description = "What it did.", body = RevisedReply),
+        answers::Always,
+        answers::OfAgent,
+        answers::WithBody),
+)]
 pub(super) async fn rebuild(
     State(app): State<SharedApp>,
     Agent(agent): Agent,

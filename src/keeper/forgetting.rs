@@ -10,7 +10,8 @@ use crate::{
 };
 
 /// What forgetting did, over HTTP and on the command line alike.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = Forgotten)]
 pub struct ForgetReply {
     /// Messages that are tombstones now and weren't before.
     pub messages: i64,
@@ -29,7 +30,8 @@ pub struct ForgetReply {
 }
 
 /// What the deletion of an agent did.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = Deleted)]
 pub struct DeleteReply {
     /// The agent.
     pub agent_id: AgentId,

@@ -8,7 +8,8 @@ use crate::{
 };
 
 /// What a step did.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
+#[schema(as = Stepped)]
 pub struct StepReply {
     /// The newest exchange; 0 if there is none.
     pub exchange: i64,
@@ -19,7 +20,27 @@ pub struct StepReply {
     /// Tokens of the window.
     pub window_tokens: i64,
     #[serde(flatten)]
+    #[schema(value_type = SteppedFigures)]
     figures: Option<Figures>,
+}
+
+/// What the members that [`Figures`] adds look like: of each step its own.
+#[derive(utoipa::ToSchema)]
+#[expect(
+    dead_code,
+    reason = "only described: a step answers with those of them that it has"
+)]
+struct SteppedFigures {
+    /// The new session; of a clear.
+    session: Option<i64>,
+    /// The mark's name; of a mark.
+    label: Option<String>,
+    /// The exchange that holds the mark; of a mark and a rewind.
+    marked_exchange: Option<i64>,
+    /// How many exchanges were set aside; of a rewind.
+    set_aside: Option<i64>,
+    /// The summary's new version, if it had to change; of a rewind.
+    version: Option<i64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -73,7 +94,8 @@ impl From<AppendOutcome> for StepReply {
 }
 
 /// What a fork made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = Forked)]
 pub struct ForkReply {
     /// The new agent.
     pub agent_id: AgentId,

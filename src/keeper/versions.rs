@@ -14,7 +14,8 @@ use crate::{
 };
 
 /// What a rollback or a rebuild answers, over HTTP and on the command line alike.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = Revised)]
 pub struct RevisedReply {
     /// Whose document.
     pub agent_id: AgentId,
@@ -47,7 +48,8 @@ impl RevisedReply {
 }
 
 /// An item as operators see it, over HTTP and on the command line alike.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = Item)]
 pub struct ItemReply {
     /// The item.
     #[serde(flatten)]
@@ -72,7 +74,8 @@ impl From<ItemRow> for ItemReply {
 }
 
 /// What a change of an item answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = EditedItem)]
 pub struct EditedReply {
     /// The document's new version.
     pub version: i64,

@@ -4,7 +4,9 @@
 
 use std::{error::Error as _, time::Duration};
 
-use reqwest::{Client, Proxy, RequestBuilder, StatusCode, header::HeaderMap, redirect::Policy};
+use reqwest::{
+    Client, ClientBuilder, Proxy, RequestBuilder, StatusCode, header::HeaderMap, redirect::Policy,
+};
 
 use super::{Cause, Fault, LlmError};
 
@@ -45,6 +47,16 @@ pub struct HttpReply {
 
 /// A client with these settings. It doesn't follow redirects: a key belongs to the host it was given for.
 pub fn client(settings: &HttpSettings) -> Result<Client, LlmError> {
+    builder(settings)?.build().map_err(unsendable)
+}
+
+/// As [`client`], for addresses without TLS alone: it reads no certificates, of which a system has hundreds.
+pub fn plain_client(settings: &HttpSettings) -> Result<Client, LlmError> {
+    let builder = builder(settings)?.tls_certs_only(std::iter::empty());
+    builder.build().map_err(unsendable)
+}
+
+fn builder(settings: &HttpSettings) -> Result<ClientBuilder, LlmError> {
     // An error says that a provider is installed already, which is what is wanted.
     rustls::crypto::ring::default_provider().install_default().ok();
     let builder = Client::builder()
@@ -52,11 +64,10 @@ pub fn client(settings: &HttpSettings) -> Result<Client, LlmError> {
         .connect_timeout(Duration::from_millis(settings.connect_timeout_ms))
         .redirect(Policy::none())
         .user_agent(concat!("recapd/", env!("CARGO_PKG_VERSION")));
-    let builder = match &settings.proxy_url {
+    Ok(match &settings.proxy_url {
         Some(url) => builder.proxy(Proxy::all(url).map_err(unsendable)?),
         None => builder.no_proxy(),
-    };
-    builder.build().map_err(unsendable)
+    })
 }
 
 /// Sends a request and reads the answer, whatever its status. Fails as [`LlmError::Transient`] when none comes, comes

@@ -160,7 +160,9 @@ impl Copies {
 
     fn shrunk(&self, bytes: usize) {
         let less = |sum: usize| Some(sum.saturating_sub(bytes));
-        let shrunk = self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        let shrunk = self
+            .bytes
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         debug_assert!(shrunk.is_ok());
     }
 

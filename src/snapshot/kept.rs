@@ -53,6 +53,9 @@ impl Eq for Kept {}
 
 impl fmt::Debug for Kept {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Kept").field("bytes", &self.bytes).finish()
+        formatter
+            .debug_struct("Kept")
+            .field("bytes", &self.bytes)
+            .finish()
     }
 }

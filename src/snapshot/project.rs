@@ -59,7 +59,7 @@ pub struct ProjectSnapshot {
 }
 
 /// What an agent contributes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct MemberFigures {
     /// Who.
     pub agent_id: AgentId,

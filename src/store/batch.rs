@@ -167,7 +167,7 @@ pub struct BatchedAnswer {
 }
 
 /// Batches in figures.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct BatchFigures {
     /// Batches written down, of which the provider may not know yet.
     pub intents: i64,

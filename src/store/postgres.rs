@@ -5,12 +5,15 @@
 
 mod bell;
 mod member;
+mod replica;
 mod schema;
 mod vacuum;
 
 use std::{ops::Range, str::FromStr, time::Duration};
 
 pub use member::{Heard, Member, PULSE};
+
+pub(super) use replica::Replica;
 
 use futures::future::BoxFuture;
 use sqlx::{
@@ -38,8 +41,10 @@ pub(super) use schema::MIGRATIONS;
 pub struct PostgresSettings {
     /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE?OPTIONS`.
     pub url: String,
-    /// A replica that answers what only reads and may be a moment old; none: the same server.
+    /// A standby that answers what only reads and may be a moment old; none: the same server.
     pub read_url: Option<String>,
+    /// How far behind that one may be.
+    pub read_lag_ms_max: u64,
     /// The most connections to each server.
     pub connections: u32,
     /// How long an operation waits for a connection.
@@ -64,8 +69,6 @@ const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 const TRIES_MAX: u32 = 4;
 /// Who holds this makes no fork, and locks a whole family; who shares it makes forks.
 const FAMILIES: &str = "recapd families";
-/// How long a replica is waited for before the server itself answers.
-const REPLICA_PATIENCE: Duration = Duration::from_secs(1);
 /// A connection that was used within this time is taken to be alive.
 const TRUSTED: Duration = Duration::from_secs(1);
 
@@ -73,7 +76,7 @@ const TRUSTED: Duration = Duration::from_secs(1);
 pub(super) struct Postgres {
     pool: PgPool,
     /// Of a server that is a moment behind, for reads that may be.
-    replica: Option<PgPool>,
+    replica: Option<Replica>,
     clock: Clock,
     /// Tokens that are reserved for this process and not given out.
     tokens: Mutex<Range<i64>>,
@@ -99,7 +102,7 @@ impl Postgres {
             replica: settings
                 .read_url
                 .as_deref()
-                .map(|url| replica(settings, url))
+                .map(|url| Replica::of(settings, url))
                 .transpose()?,
             clock: settings.clock,
             tokens: Mutex::new(0..0),
@@ -177,15 +180,9 @@ impl Postgres {
         Ok(Connection::from(self.pool.begin_with(SNAPSHOT).await?).judged_by(self.clock))
     }
 
-    /// As [`Self::snapshot`], of a state that may be a moment old. The replica answers if there is one that can.
-    pub(super) async fn past_snapshot(&self) -> StoreResult<Connection> {
-        if let Some(replica) = &self.replica {
-            match replica.begin_with(SNAPSHOT).await {
-                Ok(tx) => return Ok(Connection::from(tx).judged_by(self.clock)),
-                Err(error) => warn!(%error, "replica.away"),
-            }
-        }
-        self.snapshot().await
+    /// The standby that may be asked instead, if there is one.
+    pub(super) fn replica(&self) -> Option<&Replica> {
+        self.replica.as_ref()
     }
 
     pub(super) async fn bell(&self) -> StoreResult<Box<dyn Bell>> {
@@ -269,13 +266,6 @@ async fn listener(options: &PgConnectOptions, channels: &[&str]) -> Result<PgLis
     let mut listener = PgListener::connect_with(&pool).await?;
     listener.listen_all(channels.iter().copied()).await?;
     Ok(listener)
-}
-
-/// It connects when it is needed: nobody waits for a replica to start.
-fn replica(settings: &PostgresSettings, url: &str) -> StoreResult<PgPool> {
-    Ok(pooled(settings)
-        .acquire_timeout(REPLICA_PATIENCE)
-        .connect_lazy_with(options(settings, url)?))
 }
 
 async fn pool(settings: &PostgresSettings, url: &str) -> StoreResult<PgPool> {

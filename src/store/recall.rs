@@ -11,8 +11,9 @@ pub const HITS_MAX: usize = 300;
 pub const TAIL_MESSAGES_MAX: i64 = 20_000;
 
 /// Where an exchange stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = ExchangePlace)]
 pub enum Place {
     /// Leading instructions, always in view.
     Preamble,

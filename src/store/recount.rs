@@ -21,7 +21,7 @@ pub struct KeptCalibration {
 }
 
 /// What a calibration comes to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct CalibrationFigures {
     /// The provider.
     pub provider: String,

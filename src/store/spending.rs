@@ -32,7 +32,7 @@ pub struct Spending {
 }
 
 /// Updates of an agent wait for the next day.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Paused {
     /// For which limit.
     pub limit: SpendLimit,
@@ -41,7 +41,7 @@ pub struct Paused {
 }
 
 /// The newest update that asked a model.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct LastRun {
     /// The model's provider.
     pub provider: String,

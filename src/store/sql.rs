@@ -19,6 +19,7 @@ mod fork;
 mod hold;
 mod inbox;
 mod lineage;
+mod operate;
 mod project;
 pub(super) mod query;
 pub(super) mod queue;
@@ -32,6 +33,7 @@ mod schedule;
 mod session;
 mod spending;
 pub(super) mod statement;
+mod stock;
 mod summary;
 pub(super) mod value;
 mod verify;
@@ -180,7 +182,8 @@ impl Store for SqlStore {
     }
 
     async fn search(&self, agent: &AgentId, query: &Query) -> StoreResult<Option<Searched>> {
-        recall::search(&mut self.past_snapshot().await?, agent, query).await
+        self.past_found(|mut tx| async move { recall::search(&mut tx, agent, query).await })
+            .await
     }
 
     async fn expand(
@@ -189,7 +192,8 @@ impl Store for SqlStore {
         exchange: i64,
         range: MessageRange,
     ) -> StoreResult<Option<Expanded>> {
-        recall::expand(&mut self.past_snapshot().await?, agent, exchange, range).await
+        self.past_found(|mut tx| async move { recall::expand(&mut tx, agent, exchange, range).await })
+            .await
     }
 
     async fn index_messages(&self, messages_max: i64) -> StoreResult<i64> {
@@ -233,11 +237,13 @@ impl Store for SqlStore {
     }
 
     async fn versions(&self, agent: &AgentId, query: VersionQuery) -> StoreResult<Vec<VersionFigures>> {
-        version::list(&mut self.past_snapshot().await?, agent, query).await
+        self.past(|mut tx| async move { version::list(&mut tx, agent, query).await })
+            .await
     }
 
     async fn version(&self, agent: &AgentId, version: i64) -> StoreResult<Option<Version>> {
-        version::load(&mut self.past_snapshot().await?, agent, version).await
+        self.past_found(|mut tx| async move { version::load(&mut tx, agent, version).await })
+            .await
     }
 
     async fn roll_back(&self, request: RollbackRequest) -> StoreResult<Revised> {
@@ -280,7 +286,8 @@ impl Store for SqlStore {
     }
 
     async fn projects(&self, after: Option<&ProjectId>, limit: i64) -> StoreResult<Vec<ProjectFigures>> {
-        project::list(&mut self.past_snapshot().await?, after.cloned(), limit).await
+        self.past(|mut tx| async move { project::list(&mut tx, after.cloned(), limit).await })
+            .await
     }
 
     async fn project_stamp(&self, project: &ProjectId) -> StoreResult<Option<ProjectStamp>> {
@@ -492,8 +499,8 @@ impl Store for SqlStore {
     }
 
     async fn sample(&self, now: Timestamp, window_ms: i64) -> StoreResult<Sample> {
-        let mut tx = self.past_snapshot().await?;
-        schedule::sample(&mut tx, now, window_ms).await
+        self.past(|mut tx| async move { schedule::sample(&mut tx, now, window_ms).await })
+            .await
     }
 
     async fn verify(&self, agent: &AgentId) -> StoreResult<AgentReport> {

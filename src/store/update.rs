@@ -196,7 +196,7 @@ pub struct Prune {
 }
 
 /// Figures of the moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Sample {
     /// Agents known.
     pub agents: i64,
@@ -216,6 +216,10 @@ pub struct Sample {
     pub documents: i64,
     /// Their tokens.
     pub documents_tokens: i64,
+    /// Agents, summaries and their tokens are too many to be counted at each look: on PostgreSQL these are estimates, some
+    /// percent off; on SQLite there are at least so many.
+    #[serde(default)]
+    pub stock_is_estimated: bool,
     /// Updates completed in the window of time asked for.
     pub completed: i64,
     /// Attempts failed in it.

@@ -20,7 +20,7 @@ pub struct VersionQuery {
 }
 
 /// A version of a document, but for its text.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct VersionFigures {
     /// Its number.
     pub version: i64,

@@ -7,6 +7,7 @@ mod config;
 mod count;
 mod database;
 mod forget;
+mod hook;
 mod journal;
 mod lineage;
 mod migrate;
@@ -76,6 +77,7 @@ fn help_teaches() {
         "copy",
         "verify",
         "check-request",
+        "hook",
         "count",
         "Examples:",
         "Exit codes:",

@@ -13,11 +13,13 @@ mod fairness;
 mod fences;
 mod forget;
 mod fork;
+mod hammer;
 mod hands;
 mod inbox;
 mod lease;
 mod lineage;
 pub(crate) mod lineage_scripts;
+mod operate;
 mod pins;
 mod postgres;
 mod project;
@@ -130,7 +132,8 @@ macro_rules! every_test {
                 all_that_was_paid_is_spent, what_stands_in_is_woken_once;
             schedule: a_slot_is_taken_once, aged_documents_are_enqueued, another_zone_ages_anew,
                 ageing_follows_the_replay,
-                old_rows_are_pruned, the_latest_slot_is_kept, a_sample_counts_everything;
+                old_rows_are_pruned, the_latest_slot_is_kept, a_sample_counts_everything,
+                a_sample_of_very_many_agents_is_an_estimate;
             lineage: a_clear_closes_the_session, a_later_preamble_is_never_summarised, clearing_nothing_leaves_nothing,
                 a_rewind_sets_later_exchanges_aside, the_exchange_with_the_mark_stays_whole,
                 a_mark_in_the_preamble_leads_to_the_beginning, marks_are_found_by_name_or_the_newest,
@@ -146,6 +149,9 @@ macro_rules! every_test {
                 views_can_only_be_read, what_is_too_much_is_refused_at_once, a_bell_rings_for_an_insert,
                 the_keeper_takes_in_what_it_can, a_thousand_rows_keep_their_order, keepers_share_an_inbox,
                 an_agent_goes_with_what_waits_for_it;
+            operate: a_row_says_where_it_stands_and_what_it_waits_for, the_queue_comes_in_pages,
+                a_hand_hastens_what_waits, a_cancelled_update_waits_for_a_hand, an_agent_is_paused_until_it_is_resumed,
+                while_the_queue_is_paused_nothing_is_claimed, runs_are_told_newest_first_and_in_figures;
             project: agents_join_and_leave_projects, a_project_reads_what_its_agents_documents_are_made_of,
                 a_stamp_tells_every_change_of_a_project, of_very_many_agents_the_last_active_ones_speak;
             lineage_scripts: a_replay_ends_where_living_ended;

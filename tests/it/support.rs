@@ -10,4 +10,5 @@ pub(crate) mod postgres;
 pub(crate) mod rig;
 pub(crate) mod scripted;
 pub(crate) mod server;
+pub(crate) mod standby;
 pub(crate) mod troubled_store;

@@ -109,11 +109,18 @@ const LAYERS: &[Layer] = &[
         ],
         banned: &["sqlx::", "reqwest::"],
     },
+    // It is a client of the daemon, and knows nothing of what is behind HTTP.
+    Layer {
+        module: "hook",
+        may_use: &["domain", "formats", "clock", "config", "llm"],
+        banned: &["sqlx::", "axum::", "hyper::"],
+    },
     Layer {
         module: "cli",
         may_use: &[
             "domain", "formats", "tokenizer", "validator", "clock", "config", "telemetry", "lifecycle", "store", "llm",
             "journal", "keeper", "snapshot", "history", "context", "recall", "selftest", "faults", "assembly", "mcp", "http",
+            "hook",
         ],
         banned: &["sqlx::", "axum::"],
     },

@@ -13,6 +13,7 @@ const CHARS_PER_TOKEN_MAX: i64 = 8;
 
 /// A tool result that was shortened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema))]
 pub struct Elision {
     /// The exchange it stands in: its handle, `#n`.
     pub exchange: i64,

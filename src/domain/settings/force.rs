@@ -9,6 +9,7 @@ use crate::domain::preset::Basis;
 /// Where a value in force comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema), schema(as = SettingSource))]
 pub enum Source {
     /// The agent says so.
     Agent,
@@ -20,6 +21,7 @@ pub enum Source {
 
 /// A value in force.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema), schema(as = SettingInForce))]
 pub struct InForce {
     /// The setting's name.
     pub name: &'static str,

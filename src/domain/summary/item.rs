@@ -14,6 +14,7 @@ pub const GIST_CHARS_MAX: usize = 110;
 /// How much an item matters, least first (seed 003, "Dropping Low-Importance Items").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema))]
 pub enum Importance {
     /// Small talk, trivial changes: dropped first.
     Trivial,
@@ -61,6 +62,7 @@ impl Importance {
 /// Where an item's texts come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema), schema(as = ItemOrigin))]
 pub enum Origin {
     /// Written by a model.
     Model,
@@ -93,6 +95,7 @@ impl Origin {
 
 /// Exchanges `first` to `last`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema))]
 pub struct ExchangeRange {
     /// The first exchange.
     pub first: i64,
@@ -124,6 +127,7 @@ pub struct ItemDraft {
 
 /// One line of the summary, in its three lengths, and what it stands for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema), schema(as = ItemFigures))]
 pub struct Item {
     /// Number within the agent, never reused. 0 until it is stored.
     pub item: i64,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 /// What wrote a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema))]
 pub enum VersionKind {
     /// An update: exchanges were summarised, or items grew older.
     Update,

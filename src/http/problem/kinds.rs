@@ -50,6 +50,9 @@ pub(in super::super) const INVALID_EDIT: Kind = kind(
     "invalid_edit",
     "Invalid change of an item",
 );
+pub(in super::super) const UNKNOWN_QUEUE_ROW: Kind =
+    kind(StatusCode::NOT_FOUND, "unknown_queue_row", "Not in the queue");
+pub(in super::super) const UNKNOWN_RUN: Kind = kind(StatusCode::NOT_FOUND, "unknown_run", "Unknown run");
 pub(in super::super) const UNKNOWN_EXCHANGE: Kind =
     kind(StatusCode::NOT_FOUND, "unknown_exchange", "Unknown exchange");
 pub(in super::super) const HAS_FORKS: Kind = kind(StatusCode::CONFLICT, "has_forks", "Agent has forks");
@@ -99,3 +102,40 @@ pub(in super::super) const DATABASE_UNAVAILABLE: Kind = kind(
 pub(in super::super) const NOT_READY: Kind = kind(StatusCode::SERVICE_UNAVAILABLE, "not_ready", "Not ready");
 pub(in super::super) const TIMED_OUT: Kind =
     kind(StatusCode::SERVICE_UNAVAILABLE, "timed_out", "Took too long");
+
+/// All of them.
+pub(super) const ALL: [Kind; 33] = [
+    UNKNOWN_QUEUE_ROW,
+    UNKNOWN_RUN,
+    INVALID_BODY,
+    INVALID_MESSAGE,
+    INVALID_AGENT_ID,
+    UNKNOWN_PARAMETER,
+    INVALID_PARAMETER,
+    UNKNOWN_AGENT,
+    INVALID_PROJECT_ID,
+    UNKNOWN_PROJECT,
+    UNKNOWN_MARK,
+    UNKNOWN_MESSAGE,
+    UNKNOWN_VERSION,
+    UNKNOWN_ITEM,
+    INVALID_EDIT,
+    UNKNOWN_EXCHANGE,
+    HAS_FORKS,
+    PINS_FULL,
+    UNKNOWN_SPEAKER,
+    UNKNOWN_ROUTE,
+    WRONG_METHOD,
+    AGENT_EXISTS,
+    CLIENT_ID_REUSED,
+    WOULD_OVERFLOW,
+    INVALID_SETTING,
+    BODY_TOO_SLOW,
+    BODY_TOO_LARGE,
+    TOO_MANY_MESSAGES,
+    UNSUPPORTED_BODY,
+    INTERNAL,
+    DATABASE_UNAVAILABLE,
+    NOT_READY,
+    TIMED_OUT,
+];

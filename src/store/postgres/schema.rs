@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 4] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 6] = [
     (
         1,
         "schema",
@@ -21,5 +21,15 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 4] = [
         4,
         "fairness",
         include_str!("../../../migrations/postgres/0004_fairness.sql"),
+    ),
+    (
+        5,
+        "queue pauses",
+        include_str!("../../../migrations/postgres/0005_queue_pauses.sql"),
+    ),
+    (
+        6,
+        "item ranges",
+        include_str!("../../../migrations/postgres/0006_item_ranges.sql"),
     ),
 ];

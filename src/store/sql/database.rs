@@ -178,13 +178,36 @@ impl SqlStore {
         }
     }
 
-    /// As [`Self::snapshot`], for those who can do with a state that is a moment old: what they wrote themselves just now may
-    /// be missing.
-    pub(super) async fn past_snapshot(&self) -> StoreResult<Connection> {
-        match &self.database {
-            Database::Sqlite(sqlite) => sqlite.snapshot().await,
-            Database::Postgres(postgres) => postgres.past_snapshot().await,
+    /// Reads from one state, which may be a moment old: what the reader wrote just now may be missing. A standby answers
+    /// if there is one that can.
+    pub(super) async fn past<T, F>(&self, read: impl Fn(Connection) -> F + Send + Sync) -> StoreResult<T>
+    where
+        F: Future<Output = StoreResult<T>> + Send,
+        T: Send,
+    {
+        if let Some(replica) = self.postgres().and_then(Postgres::replica)
+            && let Some(answer) = replica.read(&read).await
+        {
+            return Ok(answer);
         }
+        read(self.snapshot().await?).await
+    }
+
+    /// As [`Self::past`], for what is there or isn't: what the standby doesn't know may be there by now.
+    pub(super) async fn past_found<T, F>(
+        &self,
+        read: impl Fn(Connection) -> F + Send + Sync,
+    ) -> StoreResult<Option<T>>
+    where
+        F: Future<Output = StoreResult<Option<T>>> + Send,
+        T: Send,
+    {
+        if let Some(replica) = self.postgres().and_then(Postgres::replica)
+            && let Some(Some(answer)) = replica.read(&read).await
+        {
+            return Ok(Some(answer));
+        }
+        read(self.snapshot().await?).await
     }
 
     /// A bell that rings when somebody inserts into the inbox.

@@ -107,12 +107,12 @@ async fn revive(
     Ok(done == 1)
 }
 
-/// Whether a claim would find anything.
+/// Whether a claim would find anything. Nothing is found while all updates are paused.
 pub(super) async fn is_any_due(connection: &mut Connection, now: Timestamp) -> StoreResult<bool> {
     let now = connection.now(now).await?;
     let sql = sql!(
         "-- sql/queue.is_any_due\nSELECT 1 FROM summary_update_queue \
-               WHERE parked_at IS NULL AND visible_at <= $1 LIMIT 1"
+               WHERE parked_at IS NULL AND visible_at <= $1 AND NOT EXISTS (SELECT 1 FROM queue_pauses) LIMIT 1"
     );
     Ok(query(sql).bind(now).fetch_optional(connection).await?.is_some())
 }
@@ -164,6 +164,7 @@ pub(in crate::store) async fn claim_at_once(
     let sql = sql!(
         "-- postgres/queue.claim\nWITH due AS MATERIALIZED (SELECT agent_id, visible_at, due_at \
                FROM summary_update_queue WHERE parked_at IS NULL AND visible_at <= coalesce($1, now()) \
+               AND NOT EXISTS (SELECT 1 FROM queue_pauses) \
                ORDER BY due_at, visible_at, agent_id LIMIT $2 FOR UPDATE SKIP LOCKED), \
                numbered AS (SELECT d.*, row_number() OVER (ORDER BY due_at, visible_at, agent_id) AS number FROM due d) \
                UPDATE summary_update_queue q SET lease_token = $5 - 1 + n.number, lease_owner = $3, \

@@ -6,7 +6,7 @@ use super::{
     super::{CalibrationFigures, Prune, Sample, StoreResult},
     batch, calibration,
     fairness::{Newcomers, enqueue_all},
-    row, spending,
+    row, spending, stock,
 };
 use crate::domain::{spend::day_start, time::Timestamp, work::Reason};
 
@@ -107,12 +107,7 @@ pub(super) async fn sample(tx: &mut Connection, now: Timestamp, window_ms: i64) 
                  FROM summary_update_queue"
     );
     let queue = query(queue).bind(now).fetch_one(&mut *tx).await?;
-    let stock = sql!(
-        "-- sql/schedule.sample_stock\nSELECT (SELECT count(*) FROM agents), \
-                 (SELECT min(pending_since) FROM agents WHERE pending_since IS NOT NULL), \
-                 count(*), coalesce(CAST(sum(token_count) AS bigint), 0) FROM summaries WHERE version > 0"
-    );
-    let stock = query(stock).fetch_one(&mut *tx).await?;
+    let stock = stock::stock(&mut *tx).await?;
     let runs = sql!(
         sqlite: sample_runs!("avg(finished_at - started_at)"),
         postgres: sample_runs!("extract(epoch FROM avg(finished_at - started_at)) * 1000")
@@ -133,10 +128,11 @@ pub(super) async fn sample(tx: &mut Connection, now: Timestamp, window_ms: i64) 
         running: queue.try_get(2)?,
         parked: queue.try_get(3)?,
         oldest_ready_at: row::time(&queue, 4)?,
-        agents: stock.try_get(0)?,
-        oldest_pending_at: row::time(&stock, 1)?,
-        documents: stock.try_get(2)?,
-        documents_tokens: stock.try_get(3)?,
+        agents: stock.agents,
+        oldest_pending_at: stock.oldest_pending_at,
+        documents: stock.documents,
+        documents_tokens: stock.documents_tokens,
+        stock_is_estimated: stock.is_estimated,
         completed: runs.try_get(0)?,
         failed: runs.try_get(1)?,
         mean_duration_ms: runs.try_get(2)?,

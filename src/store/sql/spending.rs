@@ -84,8 +84,8 @@ pub(super) async fn resume_paused(tx: &mut Connection, now: Timestamp) -> StoreR
     let sql = sql!(
         "-- sql/spending.resume_paused\nUPDATE summary_update_queue SET visible_at = {min}(visible_at, $1), \
                due_at = {min}(due_at, $1 + behind_ms {ms}), paused_until = NULL, paused_for = NULL \
-               WHERE paused_until IS NOT NULL AND agent_id IN (SELECT agent_id FROM summary_update_queue \
-               WHERE paused_until IS NOT NULL ORDER BY agent_id {for_update})"
+               WHERE paused_until IS NOT NULL AND paused_for <> 'hand' AND agent_id IN (SELECT agent_id FROM summary_update_queue \
+               WHERE paused_until IS NOT NULL AND paused_for <> 'hand' ORDER BY agent_id {for_update})"
     );
     let now = tx.now(now).await?;
     Ok(query(sql).bind(now).execute(tx).await?)
@@ -96,7 +96,7 @@ pub(super) async fn resume_agent(tx: &mut Connection, agent: &AgentId, now: Time
     let sql = sql!(
         "-- sql/spending.resume_agent\nUPDATE summary_update_queue SET visible_at = {min}(visible_at, $2), \
                due_at = {min}(due_at, $2 + behind_ms {ms}), paused_until = NULL, paused_for = NULL \
-               WHERE agent_id = $1 AND paused_until IS NOT NULL"
+               WHERE agent_id = $1 AND paused_for <> 'hand'"
     );
     let now = tx.now(now).await?;
     query(sql).bind(agent.as_str()).bind(now).execute(tx).await?;
@@ -168,7 +168,7 @@ fn spent(row: &Row) -> StoreResult<Spent> {
 pub(super) async fn paused(tx: &mut Connection) -> StoreResult<(i64, Option<Timestamp>)> {
     let sql = sql!(
         "-- sql/spending.paused\nSELECT count(*), min(paused_until) FROM summary_update_queue \
-               WHERE paused_until IS NOT NULL"
+               WHERE paused_until IS NOT NULL AND paused_for <> 'hand'"
     );
     let row = query(sql).fetch_one(tx).await?;
     Ok((row.try_get(0)?, row::time(&row, 1)?))
@@ -181,7 +181,7 @@ pub(super) async fn paused_agent(
 ) -> StoreResult<Option<Paused>> {
     let sql = sql!(
         "-- sql/spending.paused_agent\nSELECT paused_for, paused_until FROM summary_update_queue \
-               WHERE agent_id = $1 AND paused_until IS NOT NULL"
+               WHERE agent_id = $1 AND paused_until IS NOT NULL AND paused_for <> 'hand'"
     );
     let found = query(sql).bind(agent.as_str()).fetch_optional(connection).await?;
     let Some(row) = found else { return Ok(None) };

@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 11] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 12] = [
     (
         1,
         "schema",
@@ -56,5 +56,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 11] = [
         12,
         "fairness",
         include_str!("../../../migrations/sqlite/0012_fairness.sql"),
+    ),
+    (
+        13,
+        "queue pauses",
+        include_str!("../../../migrations/sqlite/0013_queue_pauses.sql"),
     ),
 ];

@@ -47,7 +47,7 @@ struct ProviderLabels {
 }
 
 /// How a provider's circuit stands, as `status` shows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Circuit {
     /// The provider.
     pub provider: String,

@@ -91,11 +91,17 @@ impl Queue {
                 "oldest_unsummarized_timestamp_seconds",
                 "When the oldest exchange that is in no summary was evicted (sampled); 0 is none",
             ),
-            documents: to.gauge("documents", "Summaries (sampled)"),
-            documents_tokens: to.gauge("documents_tokens", "Tokens of all summaries (sampled)"),
+            documents: to.gauge(
+                "documents",
+                "Summaries (sampled; beyond some thousands an estimate)",
+            ),
+            documents_tokens: to.gauge(
+                "documents_tokens",
+                "Tokens of all summaries (sampled; as documents)",
+            ),
             agents: to.gauges(
                 "agents",
-                "Agents (sampled)",
+                "Agents (sampled; beyond some thousands an estimate)",
                 AgentState::ALL.iter().map(|&state| AgentLabels { state }),
             ),
             sampled_at: to.seconds(

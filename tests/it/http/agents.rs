@@ -111,6 +111,7 @@ async fn the_status_shows_the_last_day() {
         "tokens": 0
       },
       "started_at": "2026-11-20T08:40:00Z",
+      "stock_is_estimated": false,
       "today": {
         "calls": 0,
         "cost_microusd": 0,

@@ -3,6 +3,22 @@
 use crate::support::server::Server;
 
 #[tokio::test]
+async fn a_body_is_an_object() {
+    let server = Server::start(|_| {}).await;
+    server.converse("coder", 1..=1).await;
+    for (action, body) in [
+        ("clear", "[]"),
+        ("mark", r#"["here"]"#),
+        ("pin", "[1]"),
+        ("rebuild", "null"),
+    ] {
+        let reply = server.post(&format!("/v1/agents/coder/{action}"), body).await;
+        let problem = reply.problem(400, "invalid_body");
+        assert_ne!(problem["hint"], "", "{action}");
+    }
+}
+
+#[tokio::test]
 async fn an_agent_is_marked_rewound_cleared_and_forked() {
     let server = Server::start(|_| {}).await;
     server.converse("coder", 1..=2).await;

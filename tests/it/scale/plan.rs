@@ -27,7 +27,8 @@ pub(super) struct Plan {
 /// A table or index that is read.
 #[derive(Clone, Debug)]
 pub(super) struct Scan {
-    name: String,
+    /// The index's, else the table's.
+    pub(super) name: String,
     pub(super) is_sequential: bool,
     /// Over all loops, without those of its subqueries.
     pub(super) pages: i64,

@@ -1,25 +1,23 @@
-//! What is PostgreSQL's alone: several daemons on one database.
+//! What is PostgreSQL's alone: several daemons on one database, and a standby that is read.
 
-use std::{collections::BTreeSet, sync::Arc};
+mod replica;
+
+use std::sync::Arc;
 
 use recapd::{
     domain::{
-        agent::AgentId,
-        batch::BatchState,
         time::{HOUR_MS, Timestamp},
         work::{Lease, Reason},
     },
     store::{
-        ClaimRequest, Material, MessageRange, Prune, Settle, SqlStore, Store as _, StoreError,
-        batch::{BatchEnd, BatchLine, BatchMove, BatchQuestion, BatchReply, BatchStore as _, Gather},
+        ClaimRequest, SqlStore, Store as _, StoreError,
         postgres::{Clock, Heard, Member, PostgresSettings},
     },
 };
-use tokio::task::JoinSet;
 
 use crate::support::{
     backend::postgres_settings,
-    conversation::{ALL, LEASE_MS, T0, agent, append, claim, items, minute, numbers, patch, turns},
+    conversation::{ALL, LEASE_MS, T0, agent, append, claim, items, minute, patch, turns},
     postgres::{Database, execute},
 };
 
@@ -142,189 +140,10 @@ async fn a_cut_connection_is_noticed_and_mended() {
     assert_eq!(ears.hear().await, Heard::Queue);
 }
 
-/// Appends, enqueues, claims, completions, renewals, batches from question to answer, and all that the clock does, at the
-/// same time, on few agents: nobody waits for another in a circle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nobody_waits_for_another_in_a_circle() {
     let database = Database::create().await;
-    let store = daemon(&database).await;
-    let parent = agent("agent-1");
-    store.append(append(&parent, turns(1..=6))).await.unwrap();
-    // Akin, and neither in the order of their names nor of their births.
-    for child in ["agent-2", "agent-0"] {
-        store.fork(&parent, &agent(child), T0).await.unwrap();
-    }
-    let mut lives = JoinSet::new();
-    for seed in 0..8 {
-        let store = Arc::clone(&store);
-        lives.spawn(async move { hammer(store.as_ref(), seed).await });
-    }
-    let wrong: BTreeSet<String> = lives.join_all().await.into_iter().flatten().collect();
-    assert_eq!(wrong, BTreeSet::new());
-    for number in 0..4 {
-        let agent = agent(&format!("agent-{number}"));
-        if store.agent(&agent).await.unwrap().is_some() {
-            assert_eq!(store.verify(&agent).await.unwrap().breaches, [], "{agent}");
-        }
-    }
-}
-
-/// What went wrong that shouldn't.
-async fn hammer(store: &SqlStore, seed: u64) -> BTreeSet<String> {
-    let mut random = fastrand::Rng::with_seed(seed);
-    let mut wrong = BTreeSet::new();
-    for step in 0..40 {
-        let agent = agent(&format!("agent-{}", random.u8(0..4)));
-        let now = minute(step);
-        let outcome = hammer_once(store, &agent, random.u8(0..12), now).await;
-        if let Err(error) = outcome
-            && !is_expected(&error)
-        {
-            wrong.insert(error.to_string());
-        }
-    }
-    wrong
-}
-
-fn is_expected(error: &StoreError) -> bool {
-    matches!(
-        error,
-        StoreError::Fenced(_) | StoreError::UnknownAgent(_) | StoreError::UnknownExchange(_)
-    )
-}
-
-async fn hammer_once(store: &SqlStore, agent: &AgentId, what: u8, now: Timestamp) -> Result<(), StoreError> {
-    match what {
-        0..=2 => drop(store.append(append(agent, turns(1..=2))).await?),
-        3 => drop(store.enqueue(agent, Reason::Manual, 0, now).await?),
-        4 => {
-            for lease in store.claim(at("daemon", LEASE_MS, now)).await? {
-                let material = store.material(&lease, ALL).await?;
-                store.defer(&lease, question(&material), now, now).await?;
-            }
-        }
-        5 => {
-            let leases = store.claim(at("daemon", LEASE_MS, now)).await?;
-            drop(store.renew(&leases, now, LEASE_MS).await?);
-            for lease in &leases {
-                let material = store.material(lease, ALL).await?;
-                if material.exchanges.is_empty() {
-                    let (lo, hi) = (material.lo, material.hi);
-                    store.settle(lease, Settle { lo, hi, now }).await?;
-                } else {
-                    store
-                        .complete(lease, patch(&material, items(&material), now))
-                        .await?;
-                }
-            }
-        }
-        6 => {
-            store.reconcile(now, now).await?;
-        }
-        7 => {
-            store.enqueue_ageing(now.plus_ms(400 * HOUR_MS), 100).await?;
-        }
-        8 => {
-            store.reclaim("daemon", now).await?;
-            store.resume_paused(now).await?;
-            store.probe_parked(now, 5, now).await?;
-            store.enqueue_revisits(now, 100).await?;
-        }
-        9 => round(store, now).await?,
-        10 => drop(store.end_session(agent, now).await?),
-        _ => {
-            let prune = Prune {
-                runs_before: now,
-                answers_before: now,
-                versions_keep: 1,
-                limit: 10,
-            };
-            store.prune(prune).await?;
-        }
-    }
-    Ok(())
-}
-
-fn question(material: &Material) -> BatchQuestion {
-    BatchQuestion {
-        key: format!("{:032x}", fastrand::u128(..)),
-        version: material.version,
-        lo: material.lo,
-        hi: material.hi,
-        exchanges: numbers(material),
-        revisited: Vec::new(),
-        provider: "openai".to_owned(),
-        model: "m".to_owned(),
-        body: "{}".to_owned(),
-    }
-}
-
-/// Gathers what waits, sends it and hears of it.
-async fn round(store: &SqlStore, now: Timestamp) -> Result<(), StoreError> {
-    let gather = Gather {
-        name: format!("{:032x}", fastrand::u128(..)),
-        provider: "openai".to_owned(),
-        model: "m".to_owned(),
-        requests_max: 10,
-        bytes_max: 1_000,
-        open_max: 100,
-        waiting_before: minute(1_000),
-        now,
-        next_at: now,
-    };
-    let Some(open) = store.gather(gather).await? else {
-        return Ok(());
-    };
-    let step = BatchMove {
-        from: BatchState::Intent,
-        submitted_as: Some(open.wanted.name),
-        next_at: now,
-    };
-    store.move_batch(open.batch, step).await?;
-    let lines = store.batch_lines(open.batch).await?;
-    let end = BatchEnd {
-        results: lines.into_iter().map(reply).collect(),
-        otherwise: "expired".to_owned(),
-        now,
-    };
-    store.close_batch(open.batch, end).await?;
-    Ok(())
-}
-
-fn reply(line: BatchLine) -> BatchReply {
-    BatchReply {
-        key: line.key,
-        answer: Ok("{}".to_owned()),
-        input_tokens: 1,
-        output_tokens: 1,
-        cost_microusd: None,
-    }
-}
-
-/// The replica stands for one that is behind: a database of its own, which no write reaches.
-#[tokio::test]
-async fn a_replica_answers_what_may_be_a_moment_old() {
-    let (database, replica) = (Database::create().await, Database::create().await);
-    let settings = PostgresSettings {
-        read_url: Some(replica.url()),
-        ..postgres_settings(database.url())
-    };
-    let store = SqlStore::open(&settings.into()).await.unwrap();
-    let a = agent("a");
-    store.append(append(&a, turns(1..=2))).await.unwrap();
-    assert!(store.agent(&a).await.unwrap().is_some());
-    assert!(store.summary(&a).await.unwrap().is_some());
-    let range = MessageRange {
-        after_seq: 0,
-        messages_max: 10,
-        bytes_max: 10_000,
-    };
-    assert_eq!(store.expand(&a, 1, range).await.unwrap(), None);
-    assert_eq!(store.sample(T0, HOUR_MS).await.unwrap().agents, 0);
-    // One that is away is stood in for.
-    drop(replica);
-    assert!(store.expand(&a, 1, range).await.unwrap().is_some());
-    assert_eq!(store.sample(T0, HOUR_MS).await.unwrap().agents, 1);
+    super::hammer::hammer(daemon(&database).await).await;
 }
 
 /// Whoever holds an agent for long (a `forget` of very much) holds up no other lease, and doesn't cost that agent its own.

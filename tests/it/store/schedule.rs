@@ -271,3 +271,28 @@ pub(crate) async fn a_sample_counts_everything(db: &dyn Backend) {
     );
     assert_eq!((later.ready, later.scheduled), (2, 0));
 }
+
+/// More than are counted: rows on SQLite, pages on PostgreSQL.
+pub(crate) async fn a_sample_of_very_many_agents_is_an_estimate(db: &dyn Backend) {
+    let store = db.store();
+    with_pending(db, "a", 1).await;
+    assert!(!store.sample(T0, HOUR_MS).await.unwrap().stock_is_estimated);
+    let note = "x".repeat(500);
+    db.raw(&format!(
+        "INSERT INTO agents (agent_id, settings, created_at, updated_at) \
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 12000) \
+         SELECT 'agent-' || i, '{{\"note\":\"{note}\"}}', created_at, updated_at FROM n, agents WHERE agent_id = 'a'"
+    ))
+    .await;
+    db.raw(&format!(
+        "INSERT INTO summaries (agent_id, version, content, token_count, updated_at) \
+         SELECT agent_id, 1, '{note}', 10, updated_at FROM agents WHERE agent_id LIKE 'agent-%'"
+    ))
+    .await;
+    let sample = store.sample(T0, HOUR_MS).await.unwrap();
+    assert!(sample.stock_is_estimated);
+    for counted in [sample.agents, sample.documents, sample.documents_tokens / 10] {
+        assert!((9_999..14_000).contains(&counted), "{sample:?}");
+    }
+    assert_eq!(sample.oldest_pending_at, Some(T0));
+}

@@ -17,6 +17,11 @@ fn refusal(opened: Result<SqlStore, StoreError>) -> StoreError {
     opened.err().expect("it opened")
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_happens_at_the_same_time_keeps_everything_sound() {
+    super::hammer::hammer(SqliteBackend::fresh().await.target()).await;
+}
+
 #[tokio::test]
 async fn one_daemon_holds_a_database() {
     let folder = TempDir::new().unwrap();

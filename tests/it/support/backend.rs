@@ -12,6 +12,7 @@ use recapd::store::{
     archive::Archive,
     batch::BatchStore,
     inbox::InboxStore,
+    operate::OperatorStore,
     postgres::{Clock, PostgresSettings},
     sqlite::{SqliteSettings, Synchronous},
 };
@@ -34,7 +35,7 @@ pub(crate) const STATEMENT_LOG: &str = "RECAPD_TEST_STATEMENT_LOG";
 
 /// The tables whose contents make up a store's state. Not among them: the counter of lease tokens, which moves with
 /// every look at the queue.
-pub(crate) const TABLES: [&str; 19] = [
+pub(crate) const TABLES: [&str; 20] = [
     "agents",
     "message_log",
     "recounts",
@@ -52,6 +53,7 @@ pub(crate) const TABLES: [&str; 19] = [
     "model_answers",
     "update_runs",
     "schedule_slots",
+    "queue_pauses",
     "provider_batches",
     "batch_requests",
 ];
@@ -80,6 +82,11 @@ pub(crate) trait Backend: Send + Sync {
 
     /// The same store, as a place for what agents insert.
     fn inbox(&self) -> Arc<dyn InboxStore> {
+        self.target()
+    }
+
+    /// The same store, in operators' hands.
+    fn operator(&self) -> Arc<dyn OperatorStore> {
         self.target()
     }
 
@@ -258,6 +265,7 @@ pub(crate) fn postgres_settings(url: String) -> PostgresSettings {
     PostgresSettings {
         url,
         read_url: None,
+        read_lag_ms_max: 10_000,
         connections: 8,
         acquire_timeout_ms: 30_000,
         statement_timeout_ms: 30_000,

@@ -49,7 +49,7 @@ impl Server {
         configure(&mut config);
         let settings = assembly::database_settings(&config.database);
         let inner = Arc::new(SqlStore::open(&settings).await.unwrap());
-        let store = Arc::new(TroubledStore::new(inner));
+        let store = Arc::new(TroubledStore::new(Arc::clone(&inner) as _));
         let clock = Arc::new(ManualClock::new(Timestamp::parse(START).unwrap()));
         let parts = Parts::new(
             &config,
@@ -64,6 +64,7 @@ impl Server {
             keeper: parts.keeper.clone(),
             projects: Arc::clone(&parts.projects),
             snapshots: Arc::clone(&parts.snapshots),
+            operator: parts.operator(inner),
             store: Arc::clone(&parts.store),
             metrics: parts.metrics.clone(),
             clock: Arc::clone(&parts.clock),

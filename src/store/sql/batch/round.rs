@@ -412,6 +412,7 @@ async fn wake(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResu
         "-- sql/round.wake\nUPDATE summary_update_queue SET visible_at = $2, due_at = $2 + behind_ms {ms}, deferred_at = NULL, \
                paused_until = NULL, paused_for = NULL \
                WHERE agent_id = $1 AND (deferred_at IS NOT NULL OR paused_until IS NOT NULL) AND lease_token IS NULL \
+               AND coalesce(paused_for, '') <> 'hand' \
                AND NOT EXISTS (SELECT 1 FROM batch_requests r JOIN agents a ON a.agent_id = r.agent_id \
                JOIN summaries s ON s.agent_id = r.agent_id WHERE r.agent_id = $1 AND r.ended_at IS NULL \
                AND s.version = r.version AND a.summarized_through = r.covers_after)"

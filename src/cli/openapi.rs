@@ -1,0 +1,23 @@
+//! `recapd openapi`: the description of the HTTP interface, as a daemon of this version serves it.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::{exit::Failed, output};
+use crate::http;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  recapd openapi > openapi.json
+A daemon serves the same at /v1/openapi.json.")]
+pub(super) struct Openapi {}
+
+impl Openapi {
+    pub(super) fn run(self) -> Result<ExitCode, Failed> {
+        let Self {} = self;
+        output::json(&http::openapi_document())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,325 @@
+//! Less of a document, for readers that have no room for it: its newest lines, and where the rest is.
+//!
+//! Hooks hold back what is too long for them, whole: Claude Code beyond 10,000 characters, Codex beyond 2,500 tokens. The
+//! brief stays below both.
+//!
+//! Invariant: the text never exceeds the limits it is given.
+
+use super::pending::PENDING_HEADING;
+use super::render::FOOTER;
+use crate::domain::{text::cut, tokens::TokenCounter};
+
+/// The longest brief, in characters.
+pub const BRIEF_DOCUMENT_CHARS_MAX: usize = 9_000;
+/// The longest brief, in tokens.
+pub const BRIEF_DOCUMENT_TOKENS_MAX: i64 = 2_300;
+/// What marks the heading of a section, and that of a day.
+const SECTION_MARK: &str = "## ";
+const DAY_MARK: &str = "### ";
+/// The shortest piece of a line that is worth showing, in characters.
+const PIECE_CHARS_MIN: usize = 40;
+
+/// How long a text may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// In characters.
+    pub chars_max: usize,
+    /// In tokens.
+    pub tokens_max: i64,
+}
+
+impl Limits {
+    /// Those of the brief.
+    pub const BRIEF: Self = Self {
+        chars_max: BRIEF_DOCUMENT_CHARS_MAX,
+        tokens_max: BRIEF_DOCUMENT_TOKENS_MAX,
+    };
+}
+
+/// In which order lines stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// As in the document: by section, the oldest one of each first.
+    Document,
+    /// The newest one first.
+    NewestFirst,
+}
+
+/// A line of the document, with the headings above it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Line<'d> {
+    section: &'d str,
+    day: Option<&'d str>,
+    /// Without its number.
+    text: &'d str,
+}
+
+/// The brief of `document`: newest lines first, within [`Limits::BRIEF`]. Its last line is `closing`, which says where
+/// the whole is. Of an empty document it is empty.
+pub fn brief(document: &str, closing: &str, counter: &dyn TokenCounter) -> String {
+    excerpt(document, closing, Order::NewestFirst, Limits::BRIEF, counter)
+}
+
+/// The newest lines of `document`, as many as `limits` allow, and `closing` as the last one. A document within the limits
+/// stays as it is where the order is its own. Where there is no room for `closing` the text is empty.
+pub fn excerpt(
+    document: &str,
+    closing: &str,
+    order: Order,
+    limits: Limits,
+    counter: &dyn TokenCounter,
+) -> String {
+    let fits =
+        |text: &str| text.chars().count() <= limits.chars_max && counter.count(text) <= limits.tokens_max;
+    if document.trim().is_empty() || (order == Order::Document && fits(document)) {
+        return document.to_owned();
+    }
+    let newest = newest_first(document);
+    let most = fitting(&newest, closing, limits, counter);
+    (1..=most)
+        .rev()
+        .map(|kept| text(newest.get(..kept).unwrap_or_default(), order, closing))
+        .find(|text| fits(text))
+        .or_else(|| piece(newest.first()?, closing, limits, counter))
+        .or_else(|| Some(format!("{closing}\n")).filter(|text| fits(text)))
+        .unwrap_or_default()
+}
+
+/// How many lines may fit, by their sum; a few too many rather than too few.
+fn fitting(lines: &[Line<'_>], closing: &str, limits: Limits, counter: &dyn TokenCounter) -> usize {
+    let mut room = (limits.chars_max, limits.tokens_max - counter.count(closing));
+    lines
+        .iter()
+        .take_while(|line| {
+            let chars = room.0.checked_sub(line.text.chars().count());
+            room = (chars.unwrap_or_default(), room.1 - counter.count(line.text));
+            chars.is_some() && room.1 >= 0
+        })
+        .count()
+}
+
+/// As much of the newest line as fits, when not even that one does.
+fn piece(line: &Line<'_>, closing: &str, limits: Limits, counter: &dyn TokenCounter) -> Option<String> {
+    let lengths = std::iter::successors(Some(limits.chars_max.min(line.text.chars().count())), |chars| {
+        Some(chars / 2).filter(|chars| *chars >= PIECE_CHARS_MIN)
+    });
+    lengths
+        .map(|chars| {
+            let shorter = cut(line.text, chars);
+            let line = Line {
+                text: &shorter,
+                ..*line
+            };
+            text(&[line], Order::NewestFirst, closing)
+        })
+        .find(|text| text.chars().count() <= limits.chars_max && counter.count(text) <= limits.tokens_max)
+}
+
+/// The lines of a document, the newest one first: what has just left the window stands behind the sections, of which the
+/// first is the newest; in each the last line is.
+fn newest_first(document: &str) -> Vec<Line<'_>> {
+    let lines = lines(document);
+    let (pending, summarised): (Vec<_>, Vec<_>) = lines
+        .into_iter()
+        .partition(|line| line.section == PENDING_HEADING);
+    let sections = summarised.chunk_by(|one, next| one.section == next.section);
+    pending
+        .into_iter()
+        .rev()
+        .chain(sections.flat_map(|section| section.iter().rev().copied()))
+        .collect()
+}
+
+fn lines(document: &str) -> Vec<Line<'_>> {
+    let (mut section, mut day, mut found) = ("", None, Vec::new());
+    for line in document.lines() {
+        if let Some(heading) = line.strip_prefix(DAY_MARK) {
+            day = Some(heading);
+        } else if let Some(heading) = line.strip_prefix(SECTION_MARK) {
+            (section, day) = (heading, None);
+        } else if !line.trim().is_empty() && line != FOOTER {
+            found.push(Line {
+                section,
+                day,
+                text: bare(line),
+            });
+        }
+    }
+    found
+}
+
+/// `12. Fixed it` and `- Fixed it` without what numbers them.
+fn bare(line: &str) -> &str {
+    let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
+    let numbered = rest.strip_prefix(". ").filter(|_| rest.len() < line.len());
+    numbered.or_else(|| line.strip_prefix("- ")).unwrap_or(line)
+}
+
+/// Writes `newest` with their headings, and `closing` behind them.
+fn text(newest: &[Line<'_>], order: Order, closing: &str) -> String {
+    let lines = match order {
+        Order::NewestFirst => newest.to_vec(),
+        Order::Document => in_order(newest),
+    };
+    let (mut text, mut above) = (String::new(), ("", None));
+    for line in lines {
+        if line.section != above.0 {
+            text.push_str(if text.is_empty() { "" } else { "\n" });
+            text.extend([SECTION_MARK, line.section, "\n"]);
+            above = (line.section, None);
+        }
+        if let Some(day) = line.day.filter(|_| line.day != above.1) {
+            text.extend([DAY_MARK, day, "\n"]);
+        }
+        above.1 = line.day;
+        text.extend(["- ", line.text, "\n"]);
+    }
+    text.extend(["\n", closing, "\n"]);
+    text
+}
+
+/// Lines that are the newest ones, in the document's order again.
+fn in_order<'d>(newest: &[Line<'d>]) -> Vec<Line<'d>> {
+    let sections: Vec<&[Line<'d>]> = newest.chunk_by(|one, next| one.section == next.section).collect();
+    let (pending, summarised): (Vec<_>, Vec<_>) = sections.into_iter().partition(|section| {
+        section
+            .first()
+            .is_some_and(|line| line.section == PENDING_HEADING)
+    });
+    summarised
+        .into_iter()
+        .chain(pending)
+        .flat_map(|section| section.iter().rev().copied())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    struct Bytes;
+
+    impl TokenCounter for Bytes {
+        fn count(&self, text: &str) -> i64 {
+            i64::try_from(text.len().div_ceil(3)).unwrap()
+        }
+
+        fn method(&self) -> &'static str {
+            "bytes/3"
+        }
+    }
+
+    const CLOSING: &str = "*The whole: `recapd summary coder`.*";
+    const DOCUMENT: &str = "\
+## Previously in This Session
+### 8 May 2023
+- Asked for X (#5)
+- Did Y (#6)
+
+### 9 May 2023
+- Found Z (#7)
+
+## Yesterday
+1. Chose SQLite (#3)
+2. Chose WAL (#4)
+
+## Just Left the Window
+1. Asked for tests (#8)
+2. Ran them (#9)
+
+*Older history is archived: look up any #n with recall.*
+";
+
+    #[test]
+    fn the_newest_come_first() {
+        insta::assert_snapshot!(brief(DOCUMENT, CLOSING, &Bytes), @r"
+        ## Just Left the Window
+        - Ran them (#9)
+        - Asked for tests (#8)
+
+        ## Previously in This Session
+        ### 9 May 2023
+        - Found Z (#7)
+        ### 8 May 2023
+        - Did Y (#6)
+        - Asked for X (#5)
+
+        ## Yesterday
+        - Chose WAL (#4)
+        - Chose SQLite (#3)
+
+        *The whole: `recapd summary coder`.*
+        ");
+    }
+
+    #[test]
+    fn a_shorter_document_keeps_its_order() {
+        let limits = Limits {
+            chars_max: 200,
+            tokens_max: 1_000,
+        };
+        insta::assert_snapshot!(excerpt(DOCUMENT, CLOSING, Order::Document, limits, &Bytes), @r"
+        ## Previously in This Session
+        ### 8 May 2023
+        - Did Y (#6)
+        ### 9 May 2023
+        - Found Z (#7)
+
+        ## Just Left the Window
+        - Asked for tests (#8)
+        - Ran them (#9)
+
+        *The whole: `recapd summary coder`.*
+        ");
+        let enough = Limits::BRIEF;
+        assert_eq!(
+            excerpt(DOCUMENT, CLOSING, Order::Document, enough, &Bytes),
+            DOCUMENT
+        );
+        assert_eq!(brief("", CLOSING, &Bytes), "");
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_cut() {
+        let document = format!("## Yesterday\n1. {}\n", "word ".repeat(5_000));
+        let text = brief(&document, CLOSING, &Bytes);
+        assert!(
+            text.contains("word…") && text.ends_with(&format!("{CLOSING}\n")),
+            "{text}"
+        );
+    }
+
+    fn any_document() -> impl Strategy<Value = String> {
+        let line = prop_oneof![
+            4 => "- [a-zé ]{1,200}",
+            2 => "[1-9]\\. [a-z😀 ]{1,900}",
+            1 => Just("## Yesterday".to_owned()),
+            1 => Just(format!("## {PENDING_HEADING}")),
+            1 => "### [0-9]{1,2} May",
+            1 => Just(String::new()),
+        ];
+        proptest::collection::vec(line, 0..120).prop_map(|lines| lines.join("\n"))
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_exceeds_its_limits(document in any_document(), chars_max in 1_usize..12_000, tokens_max in 1_i64..3_000) {
+            for order in [Order::Document, Order::NewestFirst] {
+                let limits = Limits { chars_max, tokens_max };
+                let text = excerpt(&document, CLOSING, order, limits, &Bytes);
+                prop_assert!(document.trim().is_empty() || text.chars().count() <= chars_max);
+                prop_assert!(document.trim().is_empty() || Bytes.count(&text) <= tokens_max);
+            }
+        }
+
+        #[test]
+        fn a_brief_ends_with_where_the_whole_is(document in any_document()) {
+            let text = brief(&document, CLOSING, &Bytes);
+            let last = format!("{CLOSING}\n");
+            prop_assert!(text.trim().is_empty() || text.ends_with(&last));
+            prop_assert!(text.chars().count() <= BRIEF_DOCUMENT_CHARS_MAX);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What runs inside of the hooks of Claude Code and Codex: it hands their transcripts to the daemon, and gives new
+//! sessions the brief of what was done before them.
+//!
+//! ```text
+//! transcript ──► delta from the saved offset ──► spool ──► daemon ──► brief ──► cache ──► session
+//! ```
+//!
+//! Every message takes the way through the spool, so a daemon that is down or slow is no case of its own: what was
+//! sent is taken out, the rest waits for the next hook. A transcript stays where it is until its offset moves, so a
+//! full spool loses nothing.
+//!
+//! Invariants: a hook is over after [`TIME_MAX`], whatever hangs. Each message carries an id, so that one that is sent
+//! twice is stored once. Files are named by hashes. The daemon is never started, and no tokenizer is loaded.
+
+mod agent;
+mod brief;
+mod daemon;
+mod delta;
+mod event;
+mod folder;
+pub mod install;
+mod push;
+mod spool;
+mod status;
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::{
+    clock::Clock,
+    config::{Config, Environment},
+    domain::agent::AgentId,
+};
+pub use brief::Injection;
+use daemon::Http;
+pub use event::{Event, Host, INPUT_BYTES_MAX, Input};
+use folder::StateFolder;
+use push::Mark;
+pub use status::{AgentStatus, statuses};
+
+/// How long a hook may take in all.
+pub const TIME_MAX: Duration = Duration::from_millis(290);
+/// How long the daemon may take of it.
+const NETWORK_TIME_MAX: Duration = Duration::from_millis(200);
+/// How long reading transcripts may take of it, before the daemon is asked.
+const GATHER_TIME_MAX: Duration = Duration::from_millis(120);
+
+/// The variable that switches hooks off, by the value `off`.
+const SWITCH: &str = "RECAPD_HOOK";
+/// The variable by which tests on busy machines allow hooks so many times their time, and the most that it allows.
+const PATIENCE: &str = "RECAPD_HOOK_PATIENCE";
+const PATIENCE_MAX: u32 = 100;
+
+/// A hook that was called.
+pub struct Call<'a> {
+    /// Which one.
+    pub event: Event,
+    /// By whom; found out from the input if it isn't said.
+    pub host: Option<Host>,
+    /// Whose history it is: an agent's id, in which `{host}`, `{project}` and `{session}` stand for what they say.
+    pub agent: Option<&'a str>,
+    /// Where the daemon answers, such as `http://127.0.0.1:7411`.
+    pub server: String,
+    /// Limits and options.
+    pub config: &'a Config,
+    /// Where files belong.
+    pub environment: &'a Environment,
+    /// The time.
+    pub clock: &'a dyn Clock,
+    /// When the process began.
+    pub began: Instant,
+}
+
+/// Whether hooks are switched off.
+pub fn is_off(environment: &Environment) -> bool {
+    environment
+        .get(SWITCH)
+        .is_some_and(|value| value.eq_ignore_ascii_case("off"))
+}
+
+/// How often its time a hook may take: once, but in tests.
+pub fn patience(environment: &Environment) -> u32 {
+    let given = environment.get(PATIENCE).and_then(|times| times.parse().ok());
+    given.unwrap_or(1).clamp(1, PATIENCE_MAX)
+}
+
+impl Call<'_> {
+    /// Does what the hook is for, and says what is to be printed for the host. Whatever fails stays undone: the next
+    /// hook makes up for it.
+    pub fn run(&self, input: &Input, print: impl FnOnce(&str)) {
+        let Some(folder) = StateFolder::of(self.environment) else {
+            return;
+        };
+        let agent = self.agent(input);
+        match self.event {
+            Event::SessionStart | Event::UserPromptSubmit => {
+                let told = match self.event {
+                    Event::SessionStart => self.injection(&folder, &agent, input),
+                    _ => self.announcement(&folder, &agent, input),
+                };
+                if let Some(injection) = told {
+                    print(&injection.output);
+                    injection.remember(&folder, &agent, input, self.clock.now());
+                }
+            }
+            event => self.push(&folder, &agent, input, mark(event)),
+        }
+    }
+
+    /// What a `SessionStart` would be given now; remembers nothing.
+    pub fn preview(&self, input: &Input) -> Option<Injection> {
+        let folder = StateFolder::of(self.environment)?;
+        self.injection(&folder, &self.agent(input), input)
+    }
+
+    /// Whose history this is.
+    pub fn agent(&self, input: &Input) -> AgentId {
+        agent::name(self.agent, self.host(input), input, self.environment)
+    }
+
+    /// The host that called.
+    pub fn host(&self, input: &Input) -> Host {
+        self.host.unwrap_or_else(|| input.host())
+    }
+
+    fn push(&self, folder: &StateFolder, agent: &AgentId, input: &Input, mark: Option<Mark>) {
+        let agent_folder = folder.agent(agent);
+        if mark == Some(Mark::Clear) {
+            // What the session was given leaves the model's view with the rest.
+            brief::forget(folder, agent, input);
+        }
+        let gathering = push::Gathering {
+            folder: &agent_folder,
+            agent,
+            host: self.host(input),
+            deadline: self.began + GATHER_TIME_MAX * patience(self.environment),
+        };
+        // What can't be gathered now is still in the transcript.
+        gathering.gather(input, mark).ok();
+        if let Some(daemon) = self.daemon() {
+            push::drain(&agent_folder, agent, &daemon, self.clock.now()).ok();
+        }
+        if self.event == Event::SessionEnd {
+            folder.prune(agent, self.clock.now());
+        }
+    }
+
+    fn daemon(&self) -> Option<Http> {
+        let time = NETWORK_TIME_MAX * patience(self.environment);
+        Http::new(&self.server, self.began + time, time)
+    }
+}
+
+/// What an event means beyond what stands in the transcript.
+fn mark(event: Event) -> Option<Mark> {
+    match event {
+        // What the model sees verbatim is gone after both.
+        Event::PreCompact | Event::SessionEnd => Some(Mark::Clear),
+        Event::StopFailure => Some(Mark::Interrupted),
+        _ => None,
+    }
+}

@@ -1,0 +1,145 @@
+//! The daemon, asked in what is left of a hook's time.
+
+use std::time::Duration;
+
+use tokio::{runtime::Runtime, time::Instant};
+
+use crate::{
+    domain::agent::AgentId,
+    llm::{
+        LlmError,
+        http::{HttpReply, HttpSettings, client, plain_client, send},
+    },
+};
+
+/// With less time than this left nothing is asked.
+const TIME_MIN: Duration = Duration::from_millis(3);
+/// Answers by which the daemon says that a message can't be taken, now or ever.
+const REFUSALS: [u16; 4] = [400, 409, 413, 422];
+const PROBLEM: &str = "application/problem+json";
+
+/// Why messages aren't stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unsent {
+    /// The daemon can't be reached, or not now.
+    Away(String),
+    /// It doesn't take them, and won't later.
+    Refused(String),
+}
+
+/// Who takes messages.
+pub(super) trait Daemon {
+    /// Stores messages of a `format`, one per line: all or none.
+    fn append(&self, agent: &AgentId, format: &str, lines: String) -> Result<(), Unsent>;
+}
+
+/// What the daemon says of an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Its brief, and of which version.
+    Brief {
+        text: String,
+        version: i64,
+        /// The daemon itself hasn't reached its database.
+        is_stale: bool,
+    },
+    /// It doesn't know the agent.
+    Unknown,
+    /// It can't be asked.
+    Away,
+}
+
+/// A daemon behind an address.
+pub(super) struct Http {
+    base: String,
+    client: reqwest::Client,
+    runtime: Runtime,
+    deadline: Instant,
+}
+
+impl Http {
+    /// The daemon at `base`, which may be asked until `deadline`; no call may take longer than `time_max`.
+    pub(super) fn new(base: &str, deadline: Instant, time_max: Duration) -> Option<Self> {
+        let timeout_ms = u64::try_from(time_max.as_millis()).ok()?;
+        let settings = HttpSettings {
+            timeout_ms,
+            connect_timeout_ms: timeout_ms,
+            proxy_url: None,
+        };
+        let client = if base.starts_with("https:") {
+            client(&settings)
+        } else {
+            plain_client(&settings)
+        };
+        Some(Self {
+            base: base.trim_end_matches('/').to_owned(),
+            client: client.ok()?,
+            runtime: tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .ok()?,
+            deadline,
+        })
+    }
+
+    /// The brief of `agent`, of at most so many characters and tokens.
+    pub(super) fn brief(&self, agent: &AgentId, chars_max: usize, tokens_max: i64) -> Told {
+        let path =
+            format!("/v1/agents/{agent}/summary?view=brief&max_chars={chars_max}&max_tokens={tokens_max}");
+        let request = self.client.get(self.url(&path)).header("accept", "text/markdown");
+        match self.ask(request) {
+            Ok(reply) if reply.status == 404 && is_problem(&reply) => Told::Unknown,
+            Ok(reply) if reply.status == 200 => Told::Brief {
+                version: header(&reply, "recapd-version")
+                    .and_then(|text| text.parse().ok())
+                    .unwrap_or_default(),
+                is_stale: header(&reply, "recapd-stale").is_some(),
+                text: String::from_utf8_lossy(&reply.body).into_owned(),
+            },
+            _ => Told::Away,
+        }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
+    }
+
+    fn ask(&self, request: reqwest::RequestBuilder) -> Result<HttpReply, String> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left < TIME_MIN {
+            return Err("no time is left".to_owned());
+        }
+        let answered = self.runtime.block_on(send(request.timeout(left)));
+        answered.map_err(|error| match error {
+            LlmError::Transient(fault) => fault.to_string(),
+            error => error.to_string(),
+        })
+    }
+}
+
+impl Daemon for Http {
+    fn append(&self, agent: &AgentId, format: &str, lines: String) -> Result<(), Unsent> {
+        let path = format!("/v1/agents/{agent}/messages?format={format}");
+        let request = self
+            .client
+            .post(self.url(&path))
+            .header("content-type", "application/x-ndjson")
+            .body(lines);
+        let reply = self.ask(request).map_err(Unsent::Away)?;
+        let said = || format!("{}: {}", reply.status, String::from_utf8_lossy(&reply.body));
+        match reply.status.as_u16() {
+            200..300 => Ok(()),
+            status if REFUSALS.contains(&status) && is_problem(&reply) => Err(Unsent::Refused(said())),
+            _ => Err(Unsent::Away(said())),
+        }
+    }
+}
+
+/// Whether it is the daemon that answers, and not something else on its port.
+fn is_problem(reply: &HttpReply) -> bool {
+    header(reply, "content-type").is_some_and(|kind| kind.starts_with(PROBLEM))
+}
+
+fn header<'r>(reply: &'r HttpReply, name: &str) -> Option<&'r str> {
+    reply.headers.get(name)?.to_str().ok()
+}

@@ -1,0 +1,184 @@
+//! What hosts tell their hooks.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::domain::message::Format;
+
+/// The longest input that is read, in bytes: prompts and last answers stand in it.
+pub const INPUT_BYTES_MAX: u64 = 8 << 20;
+
+/// Whose hook it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Host {
+    /// Anthropic's.
+    ClaudeCode,
+    /// OpenAI's.
+    Codex,
+}
+
+impl Host {
+    /// The name, as on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ClaudeCode => "claude-code",
+            Self::Codex => "codex",
+        }
+    }
+
+    /// How its transcripts are written.
+    pub(super) fn format(self) -> Format {
+        match self {
+            Self::ClaudeCode => Format::ClaudeCode,
+            Self::Codex => Format::Codex,
+        }
+    }
+}
+
+/// The events that recapd has hooks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A session begins, or goes on after its context was emptied.
+    SessionStart,
+    /// The user said something.
+    UserPromptSubmit,
+    /// The model finished its turn.
+    Stop,
+    /// An agent that the model called finished.
+    SubagentStop,
+    /// The turn ended in an error.
+    StopFailure,
+    /// The host is about to compact the context.
+    PreCompact,
+    /// The host did.
+    PostCompact,
+    /// The session is over.
+    SessionEnd,
+}
+
+impl Event {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::SessionStart,
+        Self::UserPromptSubmit,
+        Self::Stop,
+        Self::SubagentStop,
+        Self::StopFailure,
+        Self::PreCompact,
+        Self::PostCompact,
+        Self::SessionEnd,
+    ];
+
+    /// The name that hosts give it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SessionStart => "SessionStart",
+            Self::UserPromptSubmit => "UserPromptSubmit",
+            Self::Stop => "Stop",
+            Self::SubagentStop => "SubagentStop",
+            Self::StopFailure => "StopFailure",
+            Self::PreCompact => "PreCompact",
+            Self::PostCompact => "PostCompact",
+            Self::SessionEnd => "SessionEnd",
+        }
+    }
+
+    /// The event of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|event| event.name() == name)
+    }
+}
+
+/// What stands in a hook's input, as far as it matters. What is missing or of another type counts as not said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Input {
+    /// The host's id of the session.
+    pub session: String,
+    /// Where the session is written down.
+    pub transcript: Option<PathBuf>,
+    /// Where the agent works.
+    pub folder: Option<PathBuf>,
+    /// Why a session starts: `startup`, `resume`, `clear`, `compact`.
+    pub source: Option<String>,
+    /// An agent called by the model runs the hook, not the session itself.
+    pub is_subagent: bool,
+    /// It has what only Codex says.
+    pub(super) is_codex: bool,
+}
+
+impl Input {
+    /// Reads an input; none if it is no JSON object that names a session.
+    pub fn read(json: &str) -> Option<Self> {
+        let fields: Value = serde_json::from_str(json).ok()?;
+        let text = |name: &str| {
+            let value = fields.get(name).and_then(Value::as_str);
+            value.filter(|text| !text.is_empty()).map(str::to_owned)
+        };
+        let transcript = text("transcript_path").map(PathBuf::from);
+        let is_rollout = transcript.as_ref().is_some_and(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with("rollout-") || path.components().any(|part| part.as_os_str() == ".codex")
+        });
+        Some(Self {
+            session: text("session_id")?,
+            transcript,
+            folder: text("cwd").map(PathBuf::from),
+            source: text("source"),
+            is_subagent: text("agent_id").is_some(),
+            is_codex: is_rollout || text("turn_id").is_some(),
+        })
+    }
+
+    pub(super) fn host(&self) -> Host {
+        if self.is_codex {
+            Host::Codex
+        } else {
+            Host::ClaudeCode
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_told_apart_by_their_input() {
+        for (json, expected) in [
+            (
+                r#"{"session_id":"s","transcript_path":"/home/a/.claude/projects/x/s.jsonl"}"#,
+                Host::ClaudeCode,
+            ),
+            (r#"{"session_id":"s"}"#, Host::ClaudeCode),
+            (r#"{"session_id":"s","turn_id":"t"}"#, Host::Codex),
+            (
+                r#"{"session_id":"s","transcript_path":"/x/sessions/2026/11/20/rollout-2026.jsonl"}"#,
+                Host::Codex,
+            ),
+            (
+                r#"{"session_id":"s","transcript_path":"/home/a/.codex/x.jsonl"}"#,
+                Host::Codex,
+            ),
+        ] {
+            assert_eq!(Input::read(json).unwrap().host(), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn an_input_is_read_as_far_as_it_makes_sense() {
+        for nothing in [
+            "",
+            "[]",
+            "{}",
+            "null",
+            r#"{"session_id":7}"#,
+            r#"{"session_id":""}"#,
+            "{",
+        ] {
+            assert_eq!(Input::read(nothing), None, "{nothing}");
+        }
+        let input = Input::read(r#"{"session_id":"s","cwd":7,"source":null,"agent_id":"a"}"#).unwrap();
+        assert!(input.is_subagent && input.folder.is_none() && input.source.is_none());
+    }
+}

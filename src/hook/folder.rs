@@ -1,0 +1,194 @@
+//! The files that hooks keep between calls, below `$XDG_STATE_HOME/recapd`: for the user alone, named by hashes.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
+
+use crate::{
+    config::Environment,
+    domain::{
+        agent::AgentId,
+        time::{DAY_MS, Timestamp},
+    },
+};
+
+/// The longest file of these that is read, in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// What wasn't touched for so long is removed.
+const KEEP_MS: i64 = 60 * DAY_MS;
+/// At most so many files of a folder are looked at.
+const FILES_MAX: usize = 4_096;
+/// How often a lock is tried for.
+const LOCK_EVERY: Duration = Duration::from_millis(3);
+
+/// Half of SHA-256 over `parts`, each with its length, in hexadecimal digits.
+pub(super) fn hash(parts: &[&[u8]]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let digest: [u8; 32] = hash.finalize().into();
+    let half = digest.iter().take(16);
+    format!(
+        "{:032x}",
+        half.fold(0_u128, |hash, &byte| hash << 8 | u128::from(byte))
+    )
+}
+
+/// Where everything stands.
+#[derive(Clone, Debug)]
+pub(super) struct StateFolder(PathBuf);
+
+/// What belongs to one agent.
+#[derive(Clone, Debug)]
+pub(super) struct AgentFolder(PathBuf);
+
+impl StateFolder {
+    /// The folder of the user; none where the environment names no home.
+    pub(super) fn of(environment: &Environment) -> Option<Self> {
+        let state = environment.get("XDG_STATE_HOME").map(PathBuf::from);
+        let state = state.filter(|path| path.is_absolute());
+        let home = || Some(Path::new(environment.get("HOME")?).join(".local/state"));
+        Some(Self(state.or_else(home)?.join("recapd")))
+    }
+
+    /// The last brief of `agent`.
+    pub(super) fn cache(&self, agent: &AgentId) -> PathBuf {
+        let name = hash(&[agent.as_str().as_bytes()]);
+        self.0.join("cache").join(format!("{name}.md"))
+    }
+
+    pub(super) fn agent(&self, agent: &AgentId) -> AgentFolder {
+        AgentFolder(self.0.join("hooks").join(hash(&[agent.as_str().as_bytes()])))
+    }
+
+    /// The folders of all agents.
+    pub(super) fn agents(&self) -> Vec<AgentFolder> {
+        let folders = files(&self.0.join("hooks"));
+        folders.into_iter().map(AgentFolder).collect()
+    }
+
+    /// Removes what nobody needs any more of `agent`'s.
+    pub(super) fn prune(&self, agent: &AgentId, now: Timestamp) {
+        let folder = self.agent(agent);
+        for file in [folder.cursors(), folder.sessions()]
+            .iter()
+            .flat_map(|folder| files(folder))
+        {
+            if touched_at(&file).is_some_and(|at| now.since_ms(at) > KEEP_MS) {
+                // Another hook may have been faster.
+                fs::remove_file(file).ok();
+            }
+        }
+    }
+}
+
+impl AgentFolder {
+    pub(super) fn cursors(&self) -> PathBuf {
+        self.0.join("cursors")
+    }
+
+    pub(super) fn sessions(&self) -> PathBuf {
+        self.0.join("sessions")
+    }
+
+    pub(super) fn session(&self, session: &str) -> PathBuf {
+        let name = hash(&[session.as_bytes()]);
+        self.sessions().join(format!("{name}.json"))
+    }
+
+    pub(super) fn spool(&self) -> PathBuf {
+        self.0.join("spool")
+    }
+
+    /// What was last gathered.
+    pub(super) fn gathered(&self) -> PathBuf {
+        self.0.join("gathered.json")
+    }
+
+    /// What was last sent.
+    pub(super) fn sent(&self) -> PathBuf {
+        self.0.join("sent.json")
+    }
+
+    /// Waits for the lock of that `name` until `deadline`; none if somebody else holds it for longer.
+    pub(super) fn lock(&self, name: &str, deadline: Instant) -> io::Result<Option<File>> {
+        create_folder(&self.0)?;
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(self.0.join(name))?;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Some(file)),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => std::thread::sleep(LOCK_EVERY),
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Writes a file whole or not at all.
+pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    create_folder(folder)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(content)?;
+    file.persist(path)?;
+    Ok(())
+}
+
+pub(super) fn replace_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
+    replace(path, &serde_json::to_vec(value).map_err(io::Error::other)?)
+}
+
+/// What stands in a file; none if it is missing, too long, or no such thing.
+pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    serde_json::from_str(&read_text(path)?).ok()
+}
+
+pub(super) fn read_text(path: &Path) -> Option<String> {
+    let is_short = fs::metadata(path).ok()?.len() <= FILE_BYTES_MAX;
+    is_short.then(|| fs::read_to_string(path).ok())?
+}
+
+/// What stands in a folder, in the order of its names; without the files that somebody is writing or left half-written.
+pub(super) fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().take(FILES_MAX);
+    let mut paths: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| {
+            !path
+                .file_name()
+                .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+        })
+        .collect();
+    paths.sort();
+    paths
+}
+
+/// When a file was last written.
+pub(super) fn touched_at(path: &Path) -> Option<Timestamp> {
+    let since_epoch = fs::metadata(path)
+        .ok()?
+        .modified()
+        .ok()?
+        .duration_since(std::time::UNIX_EPOCH);
+    Some(Timestamp(i64::try_from(since_epoch.ok()?.as_millis()).ok()?))
+}
+
+fn create_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}

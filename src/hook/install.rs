@@ -1,0 +1,264 @@
+//! Entries in the settings of a host: put in and taken out by editing the text, so that everything else stays as it is,
+//! byte for byte.
+//!
+//! Invariant: what isn't recapd's is never changed, and taking out what was put in gives the text as it was.
+
+mod diff;
+mod json;
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use self::json::{Container, InvalidJson};
+use super::{Event, Host};
+use crate::config::Environment;
+
+pub use diff::diff;
+
+/// Settings of more bytes than this aren't read.
+pub const SETTINGS_BYTES_MAX: u64 = 4 << 20;
+/// The name under which both hosts keep hooks.
+const HOOKS: &str = "hooks";
+/// All ways in which a session starts; one that is left out gets no brief.
+const SESSION_STARTS: &str = "startup|resume|clear|compact";
+/// When a host gives a hook up, in seconds. Hooks end long before; Codex allows no more at a session's end.
+const TIMEOUT_SECONDS: u32 = 3;
+/// What indents a settings file that shows no habit of its own.
+const INDENT: &str = "  ";
+
+/// What the settings call when something happens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commands {
+    /// Whose settings.
+    pub host: Host,
+    /// The program, as the host's shell finds it.
+    pub program: String,
+    /// What is handed on to each call, such as `--agent me`.
+    pub options: Vec<String>,
+    /// Whether sessions are told of newer versions.
+    pub announces: bool,
+}
+
+/// Why settings stay as they are.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    /// They can't be taken apart.
+    #[error("the settings can't be edited: {0}; mend them, or add the hooks by hand")]
+    Invalid(#[from] InvalidJson),
+    /// A word can't stand in a shell command as it is.
+    #[error("`{0}` can't stand in a hook's command; use letters, digits and -_.:/{{}}=@+ only")]
+    Unsafe(String),
+}
+
+/// A group of handlers in the settings.
+#[derive(Serialize)]
+struct Group {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    matcher: Option<&'static str>,
+    hooks: [Handler; 1],
+}
+
+#[derive(Serialize)]
+struct Handler {
+    r#type: &'static str,
+    command: String,
+    timeout: u32,
+}
+
+/// Where the hooks of `host` are set: for the project in `folder`, or for the user.
+pub fn settings_file(host: Host, folder: Option<&Path>, environment: &Environment) -> Option<PathBuf> {
+    let (place, name, variable) = match host {
+        Host::ClaudeCode => (".claude", "settings.json", "CLAUDE_CONFIG_DIR"),
+        Host::Codex => (".codex", "hooks.json", "CODEX_HOME"),
+    };
+    let folder = match folder {
+        Some(folder) => folder.join(place),
+        None => match environment.get(variable) {
+            Some(own) => PathBuf::from(own),
+            None => Path::new(environment.get("HOME")?).join(place),
+        },
+    };
+    Some(folder.join(name))
+}
+
+/// The settings with the hooks in them. Entries of recapd's that are there already and as wanted stay.
+pub fn installed(settings: &str, commands: &Commands) -> Result<String, InstallError> {
+    let mut text = if settings.trim().is_empty() {
+        "{}\n".to_owned()
+    } else {
+        settings.to_owned()
+    };
+    for event in Event::ALL {
+        let wanted = match event {
+            Event::UserPromptSubmit if !commands.announces => None,
+            _ => Some(commands.group(event)?),
+        };
+        text = with_event(&text, event, wanted.as_ref())?;
+    }
+    Ok(text)
+}
+
+/// The settings without recapd's hooks.
+pub fn uninstalled(settings: &str) -> Result<String, InstallError> {
+    let mut text = settings.to_owned();
+    if text.trim().is_empty() {
+        return Ok(text);
+    }
+    for event in Event::ALL {
+        text = with_event(&text, event, None)?;
+    }
+    Ok(text)
+}
+
+impl Commands {
+    fn group(&self, event: Event) -> Result<Group, InstallError> {
+        let is_safe = |c: char| c.is_ascii_alphanumeric() || "-_.:/{}=@+".contains(c);
+        let words = std::iter::once(&self.program).chain(&self.options);
+        if let Some(word) = words
+            .into_iter()
+            .find(|word| word.is_empty() || !word.chars().all(is_safe))
+        {
+            return Err(InstallError::Unsafe(word.clone()));
+        }
+        let call = [
+            self.program.as_str(),
+            "hook",
+            event.name(),
+            "--host",
+            self.host.name(),
+        ];
+        let words = call.into_iter().map(str::to_owned);
+        let words = words.chain(self.options.iter().map(String::as_str).map(quoted));
+        let command = words.collect::<Vec<String>>().join(" ");
+        Ok(Group {
+            matcher: (event == Event::SessionStart).then_some(SESSION_STARTS),
+            hooks: [Handler {
+                r#type: "command",
+                command,
+                timeout: TIMEOUT_SECONDS,
+            }],
+        })
+    }
+}
+
+/// A shell would take braces apart.
+fn quoted(word: &str) -> String {
+    if word.contains(['{', '}']) {
+        format!("'{word}'")
+    } else {
+        word.to_owned()
+    }
+}
+
+/// The text with `wanted` as recapd's only entry for `event`.
+fn with_event(text: &str, event: Event, wanted: Option<&Group>) -> Result<String, InstallError> {
+    let is_there = wanted
+        .map(|group| is_there(text, event, group))
+        .transpose()?
+        .unwrap_or(false);
+    if is_there {
+        return Ok(text.to_owned());
+    }
+    let text = without_own(text, event)?;
+    match wanted {
+        None => Ok(text),
+        Some(group) => Ok(with_group(&text, event, group)?),
+    }
+}
+
+/// Whether what is recapd's for `event` is just this group.
+fn is_there(text: &str, event: Event, group: &Group) -> Result<bool, InvalidJson> {
+    let root: Value = serde_json::from_str(text).map_err(|error| InvalidJson::new(&error))?;
+    let groups = root
+        .get(HOOKS)
+        .and_then(|hooks| hooks.get(event.name())?.as_array());
+    let own: Vec<&Value> = groups
+        .into_iter()
+        .flatten()
+        .filter(|group| has_own(group))
+        .collect();
+    Ok(own == [&serde_json::to_value(group).unwrap_or_default()])
+}
+
+fn has_own(group: &Value) -> bool {
+    let handlers = group.get(HOOKS).and_then(Value::as_array);
+    handlers.into_iter().flatten().any(is_own)
+}
+
+/// Whether a handler is recapd's: it calls a program of that name, and its command `hook`.
+fn is_own(handler: &Value) -> bool {
+    let command = handler.get("command").and_then(Value::as_str).unwrap_or_default();
+    let mut words = command.split_whitespace();
+    let program = words.next().unwrap_or_default().trim_matches(['"', '\'']);
+    let is_recapd = Path::new(program)
+        .file_name()
+        .is_some_and(|name| name == "recapd");
+    let second = words.next();
+    let event = words.next().and_then(Event::from_name);
+    is_recapd && second == Some("hook") && event.is_some()
+}
+
+/// Takes recapd's handlers out of `event`, with the groups, the event and the hooks that are empty then.
+fn without_own(text: &str, event: Event) -> Result<String, InvalidJson> {
+    let mut text = text.to_owned();
+    while let Some(shorter) = without_one(&text, event)? {
+        text = shorter;
+    }
+    Ok(text)
+}
+
+fn without_one(text: &str, event: Event) -> Result<Option<String>, InvalidJson> {
+    let root = Container::root(text)?;
+    let Some(hooks) = root.member(HOOKS)? else {
+        return Ok(None);
+    };
+    let Some(groups) = hooks.member(event.name())? else {
+        return Ok(None);
+    };
+    for (place, group) in groups.elements()?.into_iter().enumerate() {
+        let Some(handlers) = group.member(HOOKS)? else {
+            continue;
+        };
+        let handlers_all = handlers.elements()?;
+        let Some(own) = handlers_all.iter().position(|handler| is_own(&handler.value())) else {
+            continue;
+        };
+        return Ok(Some(
+            match (handlers_all.len(), groups.elements()?.len(), hooks.keys()?.len()) {
+                (2.., _, _) => handlers.without_element(own)?,
+                (_, 2.., _) => groups.without_element(place)?,
+                (_, _, 2..) => hooks.without_member(event.name())?,
+                _ => root.without_member(HOOKS)?,
+            },
+        ));
+    }
+    Ok(None)
+}
+
+fn with_group(text: &str, event: Event, group: &Group) -> Result<String, InvalidJson> {
+    let indent = indent(text);
+    let root = Container::root(text)?;
+    let Some(hooks) = root.member(HOOKS)? else {
+        let text = root.with_member(HOOKS, "{}", &indent, 1)?;
+        return with_group(&text, event, group);
+    };
+    let Some(groups) = hooks.member(event.name())? else {
+        let text = hooks.with_member(event.name(), "[]", &indent, 2)?;
+        return with_group(&text, event, group);
+    };
+    groups.with_element(&json::pretty(group, &indent, 3), &indent, 3)
+}
+
+/// What the first indented line begins with.
+fn indent(text: &str) -> String {
+    let blank = |line: &str| -> String { line.chars().take_while(|c| *c == ' ' || *c == '\t').collect() };
+    text.lines()
+        .map(blank)
+        .find(|blank| !blank.is_empty())
+        .unwrap_or_else(|| INDENT.to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,61 @@
+//! What would change in a text, line by line.
+
+/// Lines around a change that are shown.
+const CONTEXT_LINES: usize = 2;
+
+/// The lines that only `before` has with `-`, those that only `after` has with `+`, and a few around them. Everything
+/// between the first and the last change counts as changed if it is moved.
+pub fn diff(before: &str, after: &str) -> String {
+    let (before, after): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
+    let alike = before
+        .iter()
+        .zip(&after)
+        .take_while(|(one, other)| one == other)
+        .count();
+    let (old, new) = (
+        before.get(alike..).unwrap_or_default(),
+        after.get(alike..).unwrap_or_default(),
+    );
+    let alike_at_end = old
+        .iter()
+        .rev()
+        .zip(new.iter().rev())
+        .take_while(|(one, other)| one == other)
+        .count();
+    let (old, tail) = old.split_at(old.len() - alike_at_end);
+    let (new, _) = new.split_at(new.len() - alike_at_end);
+    if old.is_empty() && new.is_empty() {
+        return String::new();
+    }
+    let head = before
+        .get(alike.saturating_sub(CONTEXT_LINES)..alike)
+        .unwrap_or_default();
+    let mut text = String::new();
+    put(&mut text, " ", head);
+    middle(old, new, &mut text);
+    put(&mut text, " ", tail.get(..CONTEXT_LINES).unwrap_or(tail));
+    text
+}
+
+/// Lines that both have, in order, as far as they are found one after the other.
+fn middle(old: &[&str], new: &[&str], text: &mut String) {
+    let mut rest = new;
+    for line in old {
+        match rest.iter().position(|other| other == line) {
+            Some(place) => {
+                let (added, after) = rest.split_at(place);
+                put(text, "+", added);
+                put(text, " ", &[line]);
+                rest = after.get(1..).unwrap_or_default();
+            }
+            None => put(text, "-", &[line]),
+        }
+    }
+    put(text, "+", rest);
+}
+
+fn put(text: &mut String, mark: &str, lines: &[&str]) {
+    for line in lines {
+        text.extend([mark, line, "\n"]);
+    }
+}

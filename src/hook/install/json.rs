@@ -1,0 +1,194 @@
+//! Where the parts of a JSON text stand, so that one can be put in or taken out without touching the others.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use serde::Serialize;
+use serde_json::{
+    Value,
+    ser::{PrettyFormatter, Serializer},
+    value::RawValue,
+};
+
+/// Why a text isn't taken apart.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidJson(String);
+
+impl InvalidJson {
+    pub(super) fn new(error: &serde_json::Error) -> Self {
+        Self(error.to_string())
+    }
+
+    fn kind(name: &str, expected: &str) -> Self {
+        Self(format!("{name} is no {expected}"))
+    }
+}
+
+/// A value in a text.
+#[derive(Clone, Debug)]
+pub(super) struct Container<'t> {
+    text: &'t str,
+    /// Where the value stands in it.
+    range: Range<usize>,
+    name: String,
+}
+
+impl<'t> Container<'t> {
+    /// The whole text, which must be an object.
+    pub(super) fn root(text: &'t str) -> Result<Self, InvalidJson> {
+        let raw: &RawValue = serde_json::from_str(text).map_err(|error| InvalidJson::new(&error))?;
+        let root = Self::of(text, raw, "the file");
+        root.members().map(|_| root.clone())
+    }
+
+    fn of(text: &'t str, raw: &'t RawValue, name: &str) -> Self {
+        // The value is borrowed from the text, so its address tells its place.
+        let start = raw.get().as_ptr().addr() - text.as_ptr().addr();
+        Self {
+            text,
+            range: start..start + raw.get().len(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn source(&self) -> &'t str {
+        self.text.get(self.range.clone()).unwrap_or_default()
+    }
+
+    /// What it is, without its place.
+    pub(super) fn value(&self) -> Value {
+        serde_json::from_str(self.source()).unwrap_or_default()
+    }
+
+    fn members(&self) -> Result<BTreeMap<String, &'t RawValue>, InvalidJson> {
+        serde_json::from_str(self.source()).map_err(|_| InvalidJson::kind(&self.name, "object"))
+    }
+
+    /// The value under a key, if there is one.
+    pub(super) fn member(&self, key: &str) -> Result<Option<Self>, InvalidJson> {
+        let members = self.members()?;
+        Ok(members
+            .get(key)
+            .map(|raw| Self::of(self.text, raw, &format!("`{key}`"))))
+    }
+
+    /// The keys.
+    pub(super) fn keys(&self) -> Result<Vec<String>, InvalidJson> {
+        Ok(self.members()?.into_keys().collect())
+    }
+
+    /// The values of an array.
+    pub(super) fn elements(&self) -> Result<Vec<Self>, InvalidJson> {
+        let raws: Vec<&'t RawValue> =
+            serde_json::from_str(self.source()).map_err(|_| InvalidJson::kind(&self.name, "array"))?;
+        let name = format!("an element of {}", self.name);
+        Ok(raws
+            .into_iter()
+            .map(|raw| Self::of(self.text, raw, &name))
+            .collect())
+    }
+
+    /// The text with `json` under a new last key. Members stand `depth` levels deep.
+    pub(super) fn with_member(
+        &self,
+        key: &str,
+        json: &str,
+        indent: &str,
+        depth: usize,
+    ) -> Result<String, InvalidJson> {
+        let ends = self.places()?.into_iter().map(|place| place.end);
+        let key = Value::from(key).to_string();
+        Ok(self.with_last(ends.max(), &format!("{key}: {json}"), indent, depth))
+    }
+
+    /// The text with `json` as a new last element. Elements stand `depth` levels deep.
+    pub(super) fn with_element(&self, json: &str, indent: &str, depth: usize) -> Result<String, InvalidJson> {
+        let last = self.elements()?.pop();
+        Ok(self.with_last(last.map(|last| last.range.end), json, indent, depth))
+    }
+
+    /// The text with `part` behind `end`, or alone in what is empty.
+    fn with_last(&self, end: Option<usize>, part: &str, indent: &str, depth: usize) -> String {
+        let inner = indent.repeat(depth);
+        if let Some(end) = end {
+            return self.replaced(end..end, &format!(",\n{inner}{part}"));
+        }
+        let outer = indent.repeat(depth - 1);
+        let inside = self.range.start + 1..self.range.end - 1;
+        self.replaced(inside, &format!("\n{inner}{part}\n{outer}"))
+    }
+
+    /// The text without one member.
+    pub(super) fn without_member(&self, key: &str) -> Result<String, InvalidJson> {
+        let value = self
+            .members()?
+            .get(key)
+            .map(|raw| Self::of(self.text, raw, key).range);
+        let places = self.places()?;
+        let place = places
+            .iter()
+            .position(|place| Some(place.end) == value.as_ref().map(|value| value.end));
+        Ok(self.without(&places, place))
+    }
+
+    /// The text without one element.
+    pub(super) fn without_element(&self, place: usize) -> Result<String, InvalidJson> {
+        let places: Vec<Range<usize>> = self
+            .elements()?
+            .into_iter()
+            .map(|element| element.range)
+            .collect();
+        Ok(self.without(&places, Some(place)))
+    }
+
+    /// Where members stand, from the quote before the key to the end of the value, in order.
+    fn places(&self) -> Result<Vec<Range<usize>>, InvalidJson> {
+        let mut values: Vec<Range<usize>> = self
+            .members()?
+            .into_values()
+            .map(|raw| Self::of(self.text, raw, "").range)
+            .collect();
+        values.sort_by_key(|range| range.start);
+        let mut from = self.range.start + 1;
+        Ok(values
+            .into_iter()
+            .map(|value| {
+                let before = self.text.get(from..value.start).unwrap_or_default();
+                let start = from + before.find('"').unwrap_or_default();
+                from = value.end;
+                start..value.end
+            })
+            .collect())
+    }
+
+    /// The text without the part at `place`, and without the comma that parted it from its neighbour.
+    fn without(&self, places: &[Range<usize>], place: Option<usize>) -> String {
+        let Some((place, range)) = place.and_then(|place| Some((place, places.get(place)?))) else {
+            return self.text.to_owned();
+        };
+        let before = place.checked_sub(1).and_then(|place| places.get(place));
+        let cut = match (before, places.get(place + 1)) {
+            (Some(before), _) => before.end..range.end,
+            (None, Some(next)) => range.start..next.start,
+            (None, None) => self.range.start + 1..self.range.end - 1,
+        };
+        self.replaced(cut, "")
+    }
+
+    fn replaced(&self, range: Range<usize>, by: &str) -> String {
+        let mut text = self.text.to_owned();
+        text.replace_range(range, by);
+        text
+    }
+}
+
+/// `value` over several lines, of which all but the first stand `depth` levels deep.
+pub(super) fn pretty(value: &impl Serialize, indent: &str, depth: usize) -> String {
+    let mut bytes = Vec::new();
+    let formatter = PrettyFormatter::with_indent(indent.as_bytes());
+    let written = value.serialize(&mut Serializer::with_formatter(&mut bytes, formatter));
+    let text = written
+        .map(|()| String::from_utf8_lossy(&bytes).into_owned())
+        .unwrap_or_default();
+    text.replace('\n', &format!("\n{}", indent.repeat(depth)))
+}

@@ -1,0 +1,150 @@
+//! Settings of all sorts get hooks and lose them again.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn commands(host: Host) -> Commands {
+    Commands {
+        host,
+        program: "recapd".to_owned(),
+        options: Vec::new(),
+        announces: false,
+    }
+}
+
+#[test]
+fn an_empty_file_gets_all_events() {
+    let text = installed("", &commands(Host::Codex)).unwrap();
+    let settings: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        settings["hooks"]["SessionStart"],
+        json!([{
+            "matcher": "startup|resume|clear|compact",
+            "hooks": [{ "type": "command", "command": "recapd hook SessionStart --host codex", "timeout": 3 }]
+        }])
+    );
+    assert_eq!(
+        settings["hooks"].as_object().unwrap().len(),
+        Event::ALL.len() - 1,
+        "{text}"
+    );
+    assert!(settings["hooks"].get("UserPromptSubmit").is_none());
+    assert_eq!(installed(&text, &commands(Host::Codex)).unwrap(), text);
+    assert_eq!(uninstalled(&text).unwrap(), "{}\n");
+}
+
+const OTHERS: &str = r#"{
+    "model":   "opus",
+    "hooks": { "Stop": [ {"hooks": [{"type": "command", "command": "say done"}]} ],
+        "PreToolUse": [] },
+    "permissions": {"allow": ["Bash(ls:*)"]}
+}"#;
+
+#[test]
+fn what_others_wrote_stays_byte_for_byte() {
+    let text = installed(OTHERS, &commands(Host::ClaudeCode)).unwrap();
+    assert!(text.contains(r#""model":   "opus","#) && text.contains(r#""PreToolUse": []"#));
+    assert!(text.contains("say done") && text.contains("recapd hook Stop --host claude-code"));
+    assert_eq!(uninstalled(&text).unwrap(), OTHERS);
+    assert_eq!(uninstalled(OTHERS).unwrap(), OTHERS);
+}
+
+#[test]
+fn a_handler_among_others_leaves_alone() {
+    let settings = r#"{"hooks":{"Stop":[{"hooks":[{"type":"command","command":"a"},{"type":"command","command":"/usr/bin/recapd hook Stop"},{"type":"command","command":"recapd summary x"}]}]}}"#;
+    let left = r#"{"hooks":{"Stop":[{"hooks":[{"type":"command","command":"a"},{"type":"command","command":"recapd summary x"}]}]}}"#;
+    assert_eq!(uninstalled(settings).unwrap(), left);
+}
+
+#[test]
+fn other_options_replace_the_entries() {
+    let text = installed(OTHERS, &commands(Host::ClaudeCode)).unwrap();
+    let other = Commands {
+        options: vec!["--agent".to_owned(), "me-{session}".to_owned()],
+        announces: true,
+        ..commands(Host::ClaudeCode)
+    };
+    let changed = installed(&text, &other).unwrap();
+    assert_eq!(
+        changed.matches("recapd hook").count(),
+        Event::ALL.len(),
+        "{changed}"
+    );
+    assert!(
+        changed.contains("recapd hook Stop --host claude-code --agent 'me-{session}'"),
+        "{changed}"
+    );
+    assert_eq!(uninstalled(&changed).unwrap(), OTHERS);
+    let lines = diff(&text, &changed);
+    assert!(
+        lines.contains("-") && lines.lines().any(|line| line.starts_with('+')),
+        "{lines}"
+    );
+}
+
+#[test]
+fn what_cannot_be_edited_is_refused_with_a_cure() {
+    for broken in [
+        "[]",
+        "{",
+        "// notes\n{}",
+        r#"{"hooks": []}"#,
+        r#"{"hooks": {"Stop": {}}}"#,
+    ] {
+        let error = installed(broken, &commands(Host::Codex)).unwrap_err().to_string();
+        assert!(error.contains("mend them"), "{error}");
+    }
+    let unsafe_word = Commands {
+        program: "recapd; rm".to_owned(),
+        ..commands(Host::Codex)
+    };
+    assert!(installed("{}", &unsafe_word).is_err());
+}
+
+/// Values as a settings file may hold them: nothing empty on the way to recapd's entries, which would be tidied up.
+fn any_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        any::<bool>().prop_map(Value::from),
+        any::<i32>().prop_map(Value::from),
+        "[a-z\"\\\\{}\\[\\], é]{0,12}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 24, 4, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            proptest::collection::btree_map("[a-z\"{}, ]{1,6}", inner, 0..4)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn taking_out_gives_what_was_there(
+        members in proptest::collection::btree_map("[a-z\"{}, ]{1,8}", any_value(), 1..5),
+        others in proptest::collection::vec(any_value(), 0..3),
+        is_pretty in any::<bool>(),
+    ) {
+        let mut settings: serde_json::Map<String, Value> =
+            members.into_iter().filter(|(key, _)| key != HOOKS).collect();
+        prop_assume!(!settings.is_empty());
+        if !others.is_empty() {
+            let groups: Vec<Value> = others.into_iter().map(|other| json!({ "hooks": [{ "command": other }] })).collect();
+            settings.insert(HOOKS.to_owned(), json!({ "Stop": groups, "Other": [] }));
+        }
+        let text = if is_pretty {
+            serde_json::to_string_pretty(&settings).unwrap()
+        } else {
+            serde_json::to_string(&settings).unwrap()
+        };
+        let with = installed(&text, &commands(Host::ClaudeCode)).unwrap();
+        prop_assert_eq!(installed(&with, &commands(Host::ClaudeCode)).unwrap(), with.clone());
+        let mut parsed: Value = serde_json::from_str(&with).unwrap();
+        prop_assert!(parsed["hooks"]["SessionEnd"].is_array());
+        prop_assert_eq!(uninstalled(&with).unwrap(), text);
+        parsed.as_object_mut().unwrap().remove(HOOKS);
+        settings.remove(HOOKS);
+        prop_assert_eq!(parsed, Value::Object(settings));
+    }
+}

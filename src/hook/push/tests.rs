@@ -1,0 +1,312 @@
+//! Whatever happens to hooks, each message reaches the daemon, once.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    fs,
+    time::Duration,
+};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{config::Environment, formats, hook::folder::StateFolder};
+
+/// A daemon in memory: it stores a batch whole or not at all, and a message with a known id once.
+#[derive(Default)]
+struct Memory {
+    stored: RefCell<Vec<(String, String)>>,
+    is_away: Cell<bool>,
+    /// Takes what it is sent, and doesn't say so.
+    is_mute: Cell<bool>,
+    requests: Cell<usize>,
+}
+
+impl Daemon for Memory {
+    fn append(&self, _: &AgentId, format: &str, lines: String) -> Result<(), Unsent> {
+        self.requests.set(self.requests.get() + 1);
+        if self.is_away.get() {
+            return Err(Unsent::Away("away".to_owned()));
+        }
+        let mut stored = self.stored.borrow().clone();
+        let mut known: HashMap<String, String> = stored.iter().cloned().collect();
+        for line in lines.lines() {
+            let message = formats::parse(Format::from_name(format).unwrap(), line).unwrap();
+            let id = message.client_id.unwrap();
+            match known.insert(id.clone(), line.to_owned()) {
+                None => stored.push((id, line.to_owned())),
+                Some(other) if other == line => {}
+                Some(_) => return Err(Unsent::Refused("client id used before".to_owned())),
+            }
+        }
+        *self.stored.borrow_mut() = stored;
+        if self.is_mute.get() {
+            return Err(Unsent::Away("too late".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// Hooks of one agent in a folder of their own.
+struct Hooks {
+    folder: tempfile::TempDir,
+    agent: AgentId,
+    daemon: Memory,
+}
+
+impl Hooks {
+    fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            agent: "a".parse().unwrap(),
+            daemon: Memory::default(),
+        }
+    }
+
+    fn files(&self) -> AgentFolder {
+        let home = [("XDG_STATE_HOME", self.folder.path().to_str().unwrap())];
+        StateFolder::of(&home.into_iter().collect::<Environment>())
+            .unwrap()
+            .agent(&self.agent)
+    }
+
+    fn transcript(&self, session: &str) -> PathBuf {
+        self.folder.path().join(format!("{session}.jsonl"))
+    }
+
+    fn input(&self, session: &str) -> Input {
+        Input {
+            session: session.to_owned(),
+            transcript: Some(self.transcript(session)),
+            ..Input::default()
+        }
+    }
+
+    fn gather(&self, session: &str, mark: Option<Mark>) {
+        let folder = self.files();
+        let gathering = Gathering {
+            folder: &folder,
+            agent: &self.agent,
+            host: Host::ClaudeCode,
+            deadline: Instant::now() + Duration::from_secs(60),
+        };
+        gathering.gather(&self.input(session), mark).unwrap();
+    }
+
+    fn drain(&self) {
+        drain(&self.files(), &self.agent, &self.daemon, Timestamp(0)).unwrap();
+    }
+
+    fn stored(&self) -> Vec<String> {
+        self.daemon
+            .stored
+            .borrow()
+            .iter()
+            .map(|(_, line)| line.clone())
+            .collect()
+    }
+}
+
+/// A line of a transcript: some have an id of their own, some don't, some are no messages.
+fn line(number: usize, text: &str) -> String {
+    match number % 5 {
+        0 => {
+            format!(r#"{{"type":"user","uuid":"u{number}","message":{{"role":"user","content":"{text}"}}}}"#)
+        }
+        1 => format!(
+            r#"{{"type":"assistant","uuid":"u{number}","message":{{"role":"assistant","content":[{{"type":"text","text":"{text}"}}]}}}}"#
+        ),
+        2 => format!(r#"{{"type":"summary","summary":"{text}","leafUuid":"l"}}"#),
+        3 => format!("no message {text}"),
+        _ => format!(
+            r#"{{"type":"user","isSidechain":true,"uuid":"u{number}","message":{{"role":"user","content":"{text}"}}}}"#
+        ),
+    }
+}
+
+fn transcript(texts: &[String]) -> Vec<u8> {
+    let lines = texts
+        .iter()
+        .enumerate()
+        .map(|(number, text)| format!("{}\n", line(number, text)));
+    lines.collect::<String>().into_bytes()
+}
+
+/// What one look at the whole of a transcript stores.
+fn at_once(bytes: &[u8]) -> Vec<String> {
+    let hooks = Hooks::new();
+    fs::write(hooks.transcript("s"), bytes).unwrap();
+    hooks.gather("s", Some(Mark::Clear));
+    hooks.drain();
+    hooks.stored()
+}
+
+/// What happens between two hooks.
+#[derive(Clone, Debug)]
+enum Step {
+    /// The transcript has grown to this share, in thousandths.
+    Grow(usize),
+    Gather,
+    Drain,
+    Away(bool),
+    Mute(bool),
+    /// A hook was killed after a segment was written and before the cursor moved.
+    LoseCursor,
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0_usize..=1_000).prop_map(Step::Grow),
+        4 => Just(Step::Gather),
+        3 => Just(Step::Drain),
+        1 => any::<bool>().prop_map(Step::Away),
+        1 => any::<bool>().prop_map(Step::Mute),
+        1 => Just(Step::LoseCursor),
+    ]
+}
+
+fn take(hooks: &Hooks, step: &Step, bytes: &[u8], seen: &mut usize, cursors: &mut Option<Vec<u8>>) {
+    let path = hooks.transcript("s");
+    let cursor_of = |folder: AgentFolder| files(&folder.cursors()).into_iter().next();
+    match step {
+        Step::Grow(share) => {
+            *seen = (*seen).max(bytes.len() * share / 1_000);
+            fs::write(&path, &bytes[..*seen]).unwrap();
+        }
+        Step::Gather => {
+            *cursors = cursor_of(hooks.files()).map(|file| fs::read(file).unwrap());
+            hooks.gather("s", None);
+        }
+        Step::Drain => hooks.drain(),
+        Step::Away(is_away) => hooks.daemon.is_away.set(*is_away),
+        Step::Mute(is_mute) => hooks.daemon.is_mute.set(*is_mute),
+        Step::LoseCursor => {
+            if let (Some(file), Some(before)) = (cursor_of(hooks.files()), cursors.as_ref()) {
+                fs::write(file, before).unwrap();
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn whatever_is_seen_in_whatever_steps_the_same_is_stored(
+        texts in proptest::collection::vec("[a-zé😀 ]{0,20}", 0..30),
+        steps in proptest::collection::vec(any_step(), 0..30),
+    ) {
+        let bytes = transcript(&texts);
+        let hooks = Hooks::new();
+        fs::write(hooks.transcript("s"), b"").unwrap();
+        let (mut seen, mut cursors) = (0, None);
+        for step in &steps {
+            take(&hooks, step, &bytes, &mut seen, &mut cursors);
+        }
+        hooks.daemon.is_away.set(false);
+        hooks.daemon.is_mute.set(false);
+        fs::write(hooks.transcript("s"), &bytes).unwrap();
+        hooks.gather("s", Some(Mark::Clear));
+        hooks.drain();
+        prop_assert_eq!(hooks.stored(), at_once(&bytes));
+        prop_assert_eq!(Spool::new(hooks.files().spool()).figures(), (0, 0));
+    }
+}
+
+#[test]
+fn a_rewritten_or_shortened_transcript_is_read_again_and_stored_once() {
+    let texts: Vec<String> = (0..10).map(|number| format!("text {number}")).collect();
+    let bytes = transcript(&texts);
+    let hooks = Hooks::new();
+    let path = hooks.transcript("s");
+    let see = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        hooks.gather("s", None);
+        hooks.drain();
+    };
+    see(&bytes);
+    let all = hooks.stored();
+    see(&transcript(&texts[..4]));
+    assert_eq!(hooks.stored(), all);
+    // Something was put before it: messages with ids of their own are known all the same.
+    let longer = [
+        br#"{"type":"user","uuid":"first","message":{"role":"user","content":"x"}}"#,
+        &b"\n"[..],
+        &bytes,
+    ]
+    .concat();
+    see(&longer);
+    let ids = |stored: &[String]| stored.iter().filter(|line| line.contains("\"uuid\":\"u")).count();
+    assert_eq!(ids(&hooks.stored()), ids(&all));
+    assert!(hooks.stored().iter().any(|line| line.contains("\"first\"")));
+}
+
+#[test]
+fn one_message_that_is_refused_holds_nothing_up() {
+    let hooks = Hooks::new();
+    let other = r#"{"type":"user","uuid":"u5","message":{"role":"user","content":"other words"}}"#;
+    hooks
+        .daemon
+        .append(&hooks.agent, "claude-code", other.to_owned())
+        .unwrap();
+    let texts: Vec<String> = (0..50).map(|number| format!("text {number}")).collect();
+    fs::write(hooks.transcript("s"), transcript(&texts)).unwrap();
+    hooks.gather("s", None);
+    hooks.drain();
+    assert_eq!(hooks.stored().len(), 30);
+    assert!(
+        hooks.daemon.requests.get() < 20,
+        "{}",
+        hooks.daemon.requests.get()
+    );
+    let sent: Sent = read_json(&hooks.files().sent()).unwrap();
+    assert_eq!((sent.refused, sent.last_push_at), (1, Some(Timestamp(0))));
+}
+
+#[test]
+fn what_came_after_the_last_hook_of_a_session_is_taken_by_the_next_one() {
+    let hooks = Hooks::new();
+    let texts: Vec<String> = (0..6).map(|number| format!("text {number}")).collect();
+    let bytes = transcript(&texts);
+    fs::write(hooks.transcript("one"), &bytes[..bytes.len() / 2]).unwrap();
+    hooks.gather("one", Some(Mark::Clear));
+    fs::write(hooks.transcript("one"), &bytes).unwrap();
+    fs::write(hooks.transcript("two"), b"").unwrap();
+    hooks.gather("two", None);
+    hooks.drain();
+    let ids = hooks.stored().iter().filter(|line| line.contains("uuid")).count();
+    assert_eq!(
+        ids,
+        at_once(&bytes)
+            .iter()
+            .filter(|line| line.contains("uuid"))
+            .count()
+    );
+    assert!(hooks.stored().iter().any(|line| line.contains("\"clear\"")));
+}
+
+#[test]
+fn files_are_the_users_alone_and_named_by_hashes() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let hooks = Hooks::new();
+    fs::write(hooks.transcript("secret-session"), transcript(&["x".to_owned()])).unwrap();
+    hooks.gather("secret-session", None);
+    let mut folders = vec![hooks.folder.path().join("recapd")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let mode = path.metadata().unwrap().permissions().mode() & 0o077;
+            assert_eq!(mode, 0, "{}", path.display());
+            assert!(
+                !path.to_str().unwrap().replace(".jsonl", "").contains("secret"),
+                "{}",
+                path.display()
+            );
+            if path.is_dir() {
+                folders.push(path);
+            }
+        }
+    }
+    assert!(Path::new(&hooks.transcript("secret-session")).exists());
+}

@@ -1,0 +1,61 @@
+//! What hooks left behind for people to look at.
+
+use serde::Serialize;
+
+use super::{
+    brief::SessionState,
+    folder::{StateFolder, files, read_json},
+    push::{Gathered, Sent},
+    spool::Spool,
+};
+use crate::{
+    config::Environment,
+    domain::{agent::AgentId, time::Timestamp},
+};
+
+/// How the hooks of one agent are doing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AgentStatus {
+    /// Whose hooks.
+    pub agent_id: AgentId,
+    /// When the daemon last took messages.
+    pub last_push_at: Option<Timestamp>,
+    /// When a session was last given the brief.
+    pub last_injection_at: Option<Timestamp>,
+    /// What waits for the daemon.
+    pub spool_segments: usize,
+    /// The same in bytes.
+    pub spool_bytes: u64,
+    /// Messages that the daemon didn't take and never will.
+    pub refused: u64,
+    /// Why something wasn't taken the last time that this happened.
+    pub last_error: Option<String>,
+}
+
+/// All agents that hooks worked for on this machine, as this user.
+pub fn statuses(environment: &Environment) -> Vec<AgentStatus> {
+    let agents = StateFolder::of(environment).map(|folder| folder.agents());
+    let status = |folder: super::folder::AgentFolder| {
+        let gathered: Gathered = read_json(&folder.gathered())?;
+        let sent: Sent = read_json(&folder.sent()).unwrap_or_default();
+        let (spool_segments, spool_bytes) = Spool::new(folder.spool()).figures();
+        let sessions = files(&folder.sessions());
+        let injections = sessions
+            .iter()
+            .filter_map(|file| read_json::<SessionState>(file)?.at);
+        Some(AgentStatus {
+            agent_id: gathered.agent,
+            last_push_at: sent.last_push_at,
+            last_injection_at: injections.max(),
+            spool_segments,
+            spool_bytes,
+            refused: sent.refused,
+            last_error: sent.last_error,
+        })
+    };
+    agents
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(status)
+        .collect()
+}

@@ -1,0 +1,137 @@
+//! `GET /v1/openapi.json`: the description of the interface (OpenAPI 3.1), made of the handlers and of the types that they
+//! answer with.
+//!
+//! A handler carries its own description (`#[utoipa::path]`), and [`super::routes`] registers both at once, so that there is
+//! no route without one. What holds for all routes is added here.
+
+pub(super) mod answers;
+pub(super) mod parameters;
+pub(super) mod values;
+
+use axum::{
+    body::Bytes,
+    extract::State,
+    http::{Uri, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+};
+use serde_json::{Value, json};
+use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder, tag::TagBuilder};
+
+use super::{SharedApp, extract::Parameters, problem, problem::Problem, routes};
+
+const DESCRIPTION: &str = "Keeps LLM agents' context windows in budget, and a short, true, always-ready summary of \
+everything that fell out.\n\nTimes are RFC 3339 in UTC, tokens are integers, units stand last in names. Unknown query \
+parameters and unknown members of a body are refused, since a typo would lose data in silence; unknown members of an answer \
+are to be ignored: there may be more of them at any time. Every answer has an `x-request-id`, the client's own if it sent \
+one. Whatever goes wrong is answered with `application/problem+json` (RFC 9457), whose `code` is for programs and whose \
+`hint` says what to do.";
+
+/// Groups of operations, in reading order.
+const TAGS: [(&str, &str); 8] = [
+    ("messages", "What agents say, and what to send to a model."),
+    (
+        "summary",
+        "The document that stands for what has left the window.",
+    ),
+    ("agents", "Agents and their settings."),
+    ("history", "What was said, also long ago."),
+    ("lineage", "Marks, rewinds, forks, pins, sessions."),
+    ("projects", "Agents that share a summary."),
+    (
+        "updates",
+        "The queue of summaries to be written, and what came of them.",
+    ),
+    ("daemon", "The daemon itself."),
+];
+
+/// The description without its paths.
+pub(super) fn frame() -> OpenApi {
+    let info = InfoBuilder::new()
+        .title("recapd")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some(DESCRIPTION))
+        .license(Some(
+            utoipa::openapi::LicenseBuilder::new()
+                .name("MIT OR Apache-2.0")
+                .identifier(Some("MIT OR Apache-2.0"))
+                .build(),
+        ))
+        .build();
+    let tags = TAGS.map(|(name, description)| {
+        TagBuilder::new()
+            .name(name)
+            .description(Some(description))
+            .build()
+    });
+    OpenApiBuilder::new()
+        .info(info)
+        .tags(Some(tags))
+        .components(Some(values::named_elsewhere()))
+        .build()
+}
+
+/// The whole description.
+pub fn document() -> Value {
+    completed(routes::routes().get_openapi())
+}
+
+/// `api` with what every operation has, as JSON.
+pub(super) fn completed(api: &OpenApi) -> Value {
+    let mut document = json!(api);
+    let operations = document
+        .get_mut("paths")
+        .and_then(Value::as_object_mut)
+        .into_iter()
+        .flat_map(|paths| paths.values_mut())
+        .filter_map(Value::as_object_mut)
+        .flat_map(|methods| methods.values_mut());
+    operations.for_each(complete);
+    if let Some(components) = document.pointer_mut("/components").and_then(Value::as_object_mut) {
+        components.insert("responses".to_owned(), answers::components());
+        if let Some(code) = components
+            .get_mut("schemas")
+            .and_then(|schemas| schemas.pointer_mut("/Problem/properties/code"))
+            .and_then(Value::as_object_mut)
+        {
+            code.insert("examples".to_owned(), json!(problem::codes()));
+        }
+    }
+    document
+}
+
+fn complete(operation: &mut Value) {
+    let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
+    parameters.into_iter().flatten().for_each(present);
+    let answers = operation.get_mut("responses").and_then(Value::as_object_mut);
+    for answer in answers.into_iter().flat_map(|answers| answers.values_mut()) {
+        if answer.get("$ref").is_none() {
+            answers::with_request_id(answer);
+        }
+    }
+}
+
+/// A parameter is there or not; it is never null.
+fn present(parameter: &mut Value) {
+    let Some(kind) = parameter.pointer_mut("/schema/type") else {
+        return;
+    };
+    let named = kind
+        .as_array()
+        .and_then(|kinds| kinds.iter().find(|kind| *kind != "null"));
+    if let Some(named) = named.cloned() {
+        *kind = named;
+    }
+}
+
+/// The bytes that are served.
+pub(super) fn bytes(document: &Value) -> Bytes {
+    Bytes::from(format!("{document:#}\n"))
+}
+
+/// Describes this interface.
+#[utoipa::path(get, path = "/v1/openapi.json", operation_id = "openapi", tag = "daemon",
+    responses((status = 200, description = "This document.", body = Value), answers::Always))]
+pub(super) async fn serve(State(app): State<SharedApp>, uri: Uri) -> Result<Response, Problem> {
+    Parameters::read(&uri, &[])?;
+    Ok(([(CONTENT_TYPE, "application/json")], app.openapi.clone()).into_response())
+}

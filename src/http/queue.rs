@@ -1,0 +1,277 @@
+//! The updates that are to be made: `GET /v1/queue`, its rows, and what a hand does to them.
+
+use axum::{
+    Json,
+    extract::{Request, State},
+    http::{HeaderValue, StatusCode, Uri, header::LOCATION},
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+
+use super::{
+    App, SharedApp,
+    extract::{Agent, Parameters, invalid},
+    lineage::{self, Nothing},
+    openapi::{
+        answers,
+        parameters::{AgentPath, Paging},
+    },
+    problem::{Problem, UNKNOWN_QUEUE_ROW},
+};
+use crate::{
+    domain::{agent::AgentId, time::Timestamp},
+    store::operate::{Handled, QueueRow},
+};
+
+/// Rows on a page, and at most.
+const LIMIT: i64 = 50;
+const LIMIT_MAX: i64 = 200;
+
+/// A page of the queue, by agent.
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = QueuePage)]
+pub(super) struct Page {
+    /// Since when all updates are paused; null if they aren't.
+    paused_since: Option<Timestamp>,
+    rows: Vec<QueueRow>,
+    /// Where the next page begins; none on the last one.
+    next_cursor: Option<AgentId>,
+}
+
+/// Whether all updates are paused.
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = QueuePause)]
+pub(super) struct Pause {
+    /// Since when; null if they aren't.
+    paused_since: Option<Timestamp>,
+}
+
+/// Whether the updates of an agent are paused by a hand.
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = AgentPause)]
+pub(super) struct AgentPause {
+    agent_id: AgentId,
+    paused: bool,
+}
+
+/// Lists the queue.
+#[utoipa::path(
+    get, path = "/v1/queue", operation_id = "list_queue", tag = "updates",
+    params(Paging),
+    responses((status = 200, description = "A page of the queue, by agent.", body = Page), answers::Always),
+)]
+pub(super) async fn list(State(app): State<SharedApp>, uri: Uri) -> Result<Json<Page>, Problem> {
+    let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
+    let limit = parameters.integer("limit", 1..=LIMIT_MAX)?.unwrap_or(LIMIT);
+    let after = parameters.text("cursor").map(cursor).transpose()?;
+    let operator = &app.parts.operator;
+    // One more than asked for tells whether there is a next page.
+    let mut rows = operator.queue(after.as_ref(), limit + 1).await?;
+    let shown = usize::try_from(limit).unwrap_or(usize::MAX);
+    let has_more = rows.len() > shown;
+    rows.truncate(shown);
+    let last = rows.last().map(|row| row.agent_id.clone());
+    Ok(Json(Page {
+        paused_since: operator.paused_since().await?,
+        next_cursor: last.filter(|_| has_more),
+        rows,
+    }))
+}
+
+fn cursor(text: &str) -> Result<AgentId, Problem> {
+    text.parse().map_err(|_| {
+        let what = format!("can't be `{text}`");
+        invalid("cursor", &what, "give a `next_cursor` as it came")
+    })
+}
+
+/// Shows an agent's row in the queue.
+#[utoipa::path(
+    get, path = "/v1/queue/{id}", operation_id = "get_queue_row", tag = "updates",
+    params(AgentPath),
+    responses((status = 200, description = "The row.", body = QueueRow), answers::Always, answers::OfAgent),
+)]
+pub(super) async fn read(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    uri: Uri,
+) -> Result<Json<QueueRow>, Problem> {
+    Parameters::read(&uri, &[])?;
+    shown(&app, &agent).await
+}
+
+async fn shown(app: &SharedApp, agent: &AgentId) -> Result<Json<QueueRow>, Problem> {
+    let row = app.parts.operator.row(agent).await?;
+    row.map(Json).ok_or_else(|| not_queued(agent))
+}
+
+fn not_queued(agent: &AgentId) -> Problem {
+    Problem::new(UNKNOWN_QUEUE_ROW, format!("agent `{agent}` isn't in the queue"))
+        .hint("nothing is to be done for it; POST /v1/agents/{id}/refresh asks for an update")
+}
+
+/// Has an agent's summary updated now.
+///
+/// What it waits for (more exchanges, a failed attempt's backoff, a batch's answer) is waited for no longer.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/refresh", operation_id = "refresh_summary", tag = "updates",
+    params(AgentPath),
+    request_body(content = Nothing, example = json!({})),
+    responses((status = 202, description = "It is queued.", body = QueueRow,
+            headers(("location" = String, description = "Where the row can be looked at."))),
+        answers::Always, answers::OfAgent, answers::WithBody),
+)]
+pub(super) async fn refresh(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Response, Problem> {
+    let Nothing {} = lineage::read(&app, request, "{}").await?;
+    let (operator, asked) = (app.parts.operator.clone(), agent.clone());
+    let row = app
+        .see_through(async move { operator.refresh(&asked).await })
+        .await?;
+    let row = row.ok_or_else(|| not_queued(&agent))?;
+    let place = HeaderValue::try_from(format!("/v1/queue/{agent}"));
+    let mut response = (StatusCode::ACCEPTED, Json(row)).into_response();
+    if let Ok(place) = place {
+        response.headers_mut().insert(LOCATION, place);
+    }
+    Ok(response)
+}
+
+/// Makes a row due that waits, is parked or paused.
+///
+/// It gets another series of attempts. A row that a worker has right now stays as it is.
+#[utoipa::path(
+    post, path = "/v1/queue/{id}/retry", operation_id = "retry_update", tag = "updates",
+    params(AgentPath),
+    request_body(content = Nothing, example = json!({})),
+    responses((status = 200, description = "The row now.", body = QueueRow),
+        answers::Always, answers::OfAgent, answers::WithBody),
+)]
+pub(super) async fn retry(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Json<QueueRow>, Problem> {
+    let Nothing {} = lineage::read(&app, request, "{}").await?;
+    let (operator, asked) = (app.parts.operator.clone(), agent.clone());
+    let handled = app
+        .see_through(async move { operator.retry(&asked).await })
+        .await?;
+    after(&app, &agent, handled).await
+}
+
+/// Parks a row, and stops the update under way.
+///
+/// Nothing is lost: exchanges stay pending, and digests stand for them. The next eviction brings the row back, ten minutes
+/// later at the earliest, or a hand.
+#[utoipa::path(
+    post, path = "/v1/queue/{id}/cancel", operation_id = "cancel_update", tag = "updates",
+    params(AgentPath),
+    request_body(content = Nothing, example = json!({})),
+    responses((status = 200, description = "The row now.", body = QueueRow),
+        answers::Always, answers::OfAgent, answers::WithBody),
+)]
+pub(super) async fn cancel(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Json<QueueRow>, Problem> {
+    let Nothing {} = lineage::read(&app, request, "{}").await?;
+    let (operator, asked) = (app.parts.operator.clone(), agent.clone());
+    let handled = app
+        .see_through(async move { operator.cancel(&asked).await })
+        .await?;
+    after(&app, &agent, handled).await
+}
+
+async fn after(app: &SharedApp, agent: &AgentId, handled: Handled) -> Result<Json<QueueRow>, Problem> {
+    match handled {
+        Handled::Done | Handled::Running => shown(app, agent).await,
+        Handled::NoRow => Err(not_queued(agent)),
+    }
+}
+
+/// Pauses all updates.
+///
+/// Of all daemons on the database, until they are resumed, also over restarts. What runs goes on to its end.
+#[utoipa::path(
+    post, path = "/v1/queue/pause", operation_id = "pause_queue", tag = "updates",
+    request_body(content = Nothing, example = json!({})),
+    responses((status = 200, description = "They are paused.", body = Pause), answers::Always, answers::WithBody),
+)]
+pub(super) async fn pause(State(app): State<SharedApp>, request: Request) -> Result<Json<Pause>, Problem> {
+    set_paused(&app, request, true).await
+}
+
+/// Goes on with updates.
+#[utoipa::path(
+    post, path = "/v1/queue/resume", operation_id = "resume_queue", tag = "updates",
+    request_body(content = Nothing, example = json!({})),
+    responses((status = 200, description = "They go on.", body = Pause), answers::Always, answers::WithBody),
+)]
+pub(super) async fn resume(State(app): State<SharedApp>, request: Request) -> Result<Json<Pause>, Problem> {
+    set_paused(&app, request, false).await
+}
+
+async fn set_paused(app: &App, request: Request, paused: bool) -> Result<Json<Pause>, Problem> {
+    let Nothing {} = lineage::read(app, request, "{}").await?;
+    let operator = app.parts.operator.clone();
+    let paused_since = app
+        .see_through(async move { operator.set_paused(paused).await })
+        .await?;
+    Ok(Json(Pause { paused_since }))
+}
+
+/// Pauses an agent's updates.
+///
+/// Until they are resumed; the update under way is stopped. The window goes on being kept, and digests stand for what leaves
+/// it.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/pause", operation_id = "pause_agent", tag = "updates",
+    params(AgentPath),
+    request_body(content = Nothing, example = json!({})),
+    responses((status = 200, description = "They are paused.", body = AgentPause),
+        answers::Always, answers::OfAgent, answers::WithBody),
+)]
+pub(super) async fn pause_agent(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Json<AgentPause>, Problem> {
+    set_agent_paused(&app, agent, request, true).await
+}
+
+/// Goes on with an agent's updates.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/resume", operation_id = "resume_agent", tag = "updates",
+    params(AgentPath),
+    request_body(content = Nothing, example = json!({})),
+    responses((status = 200, description = "They go on.", body = AgentPause),
+        answers::Always, answers::OfAgent, answers::WithBody),
+)]
+pub(super) async fn resume_agent(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Json<AgentPause>, Problem> {
+    set_agent_paused(&app, agent, request, false).await
+}
+
+async fn set_agent_paused(
+    app: &App,
+    agent: AgentId,
+    request: Request,
+    paused: bool,
+) -> Result<Json<AgentPause>, Problem> {
+    let Nothing {} = lineage::read(app, request, "{}").await?;
+    let (operator, asked) = (app.parts.operator.clone(), agent.clone());
+    app.see_through(async move { operator.set_agent_paused(&asked, paused).await })
+        .await?;
+    Ok(Json(AgentPause {
+        agent_id: agent,
+        paused,
+    }))
+}

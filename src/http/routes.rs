@@ -1,0 +1,58 @@
+//! The routes, each with its description: the one place where both are registered.
+
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    SharedApp, agents, context, forget, health, history, items, lineage, messages, openapi, pins, projects,
+    queue, recall, runs, sessions, settings, status, summary, versions, window,
+};
+
+/// All routes. What stands at a path stands in one line: the methods of a path are one router.
+pub(super) fn routes() -> OpenApiRouter<SharedApp> {
+    OpenApiRouter::with_openapi(openapi::frame())
+        .routes(routes!(agents::list))
+        .routes(routes!(settings::show, settings::change, forget::delete))
+        .routes(routes!(messages::append))
+        .routes(routes!(summary::read))
+        .routes(routes!(versions::list))
+        .routes(routes!(versions::read))
+        .routes(routes!(versions::roll_back))
+        .routes(routes!(versions::rebuild))
+        .routes(routes!(items::list))
+        .routes(routes!(items::change))
+        .routes(routes!(context::read))
+        .routes(routes!(history::read))
+        .routes(routes!(recall::search))
+        .routes(routes!(recall::expand))
+        .routes(routes!(forget::forget))
+        .routes(routes!(lineage::clear))
+        .routes(routes!(lineage::mark))
+        .routes(routes!(lineage::rewind))
+        .routes(routes!(lineage::fork))
+        .routes(routes!(pins::pin))
+        .routes(routes!(pins::unpin))
+        .routes(routes!(pins::list))
+        .routes(routes!(sessions::end))
+        .routes(routes!(projects::list))
+        .routes(routes!(projects::summary))
+        .routes(routes!(projects::join, projects::leave))
+        .routes(routes!(window::read))
+        .routes(routes!(queue::refresh))
+        .routes(routes!(queue::pause_agent))
+        .routes(routes!(queue::resume_agent))
+        .routes(routes!(queue::list))
+        .routes(routes!(queue::pause))
+        .routes(routes!(queue::resume))
+        .routes(routes!(queue::read))
+        .routes(routes!(queue::retry))
+        .routes(routes!(queue::cancel))
+        .routes(routes!(runs::list))
+        .routes(routes!(runs::read))
+        .routes(routes!(runs::stats))
+        .routes(routes!(status::version))
+        .routes(routes!(status::read))
+        .routes(routes!(health::live))
+        .routes(routes!(health::ready))
+        .routes(routes!(health::metrics))
+        .routes(routes!(openapi::serve))
+}

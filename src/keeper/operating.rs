@@ -1,0 +1,146 @@
+//! What operators do to the updates: the store does it, and the workers are told.
+
+use std::sync::Arc;
+
+use tracing::info;
+
+use crate::{
+    clock::Clock,
+    domain::{agent::AgentId, time::Timestamp},
+    notice::Notices,
+    store::{
+        StoreResult,
+        operate::{Handled, OperatorStore, QueueRow, Run, RunFigures, RunQuery},
+    },
+};
+
+/// The queue and the runs in operators' hands; clones share them.
+#[derive(Clone)]
+pub struct Operator {
+    store: Arc<dyn OperatorStore>,
+    clock: Arc<dyn Clock>,
+    notices: Notices,
+}
+
+impl Operator {
+    /// An operator of `store`.
+    pub fn new(store: Arc<dyn OperatorStore>, clock: Arc<dyn Clock>, notices: Notices) -> Self {
+        Self {
+            store,
+            clock,
+            notices,
+        }
+    }
+
+    /// The queue's rows in order of their agents, after `after`.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn queue(&self, after: Option<&AgentId>, limit: i64) -> StoreResult<Vec<QueueRow>> {
+        self.store.queue_rows(after, limit, self.clock.now()).await
+    }
+
+    /// An agent's row, if it has one.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn row(&self, agent: &AgentId) -> StoreResult<Option<QueueRow>> {
+        self.store.queue_row(agent, self.clock.now()).await
+    }
+
+    /// Asks for an update of an agent's summary at once. Returns its row.
+    ///
+    /// # Errors
+    /// As [`OperatorStore::refresh`].
+    pub async fn refresh(&self, agent: &AgentId) -> StoreResult<Option<QueueRow>> {
+        self.store.refresh(agent, self.clock.now()).await?;
+        let row = self.row(agent).await;
+        self.notices.wake_queue();
+        row
+    }
+
+    /// Makes a row due that waits, is parked or paused.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn retry(&self, agent: &AgentId) -> StoreResult<Handled> {
+        let handled = self.store.retry(agent, self.clock.now()).await?;
+        info!(agent_id = %agent, ?handled, "queue.retried");
+        self.notices.wake_queue();
+        Ok(handled)
+    }
+
+    /// Parks a row.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn cancel(&self, agent: &AgentId) -> StoreResult<Handled> {
+        let handled = self.store.cancel(agent, self.clock.now()).await?;
+        info!(agent_id = %agent, ?handled, "queue.cancelled");
+        Ok(handled)
+    }
+
+    /// Pauses an agent's updates, or goes on with them.
+    ///
+    /// # Errors
+    /// As [`OperatorStore::pause_agent`].
+    pub async fn set_agent_paused(&self, agent: &AgentId, paused: bool) -> StoreResult<()> {
+        let now = self.clock.now();
+        if paused {
+            self.store.pause_agent(agent, now).await?;
+        } else {
+            self.store.resume_agent(agent, now).await?;
+            self.notices.wake_queue();
+        }
+        info!(agent_id = %agent, paused, "updates.paused_by_hand");
+        Ok(())
+    }
+
+    /// Pauses all updates of all daemons on the database, or goes on with them. Returns since when they are paused.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn set_paused(&self, paused: bool) -> StoreResult<Option<Timestamp>> {
+        let since = if paused {
+            Some(self.store.pause_queue(self.clock.now()).await?)
+        } else {
+            self.store.resume_queue().await?;
+            self.notices.wake_queue();
+            None
+        };
+        info!(paused, "queue.paused_by_hand");
+        Ok(since)
+    }
+
+    /// Since when all updates are paused, if they are.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn paused_since(&self) -> StoreResult<Option<Timestamp>> {
+        self.store.queue_paused_since().await
+    }
+
+    /// The newest runs, newest first.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn runs(&self, query: RunQuery) -> StoreResult<Vec<Run>> {
+        self.store.runs(query).await
+    }
+
+    /// One run.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn run(&self, run: i64) -> StoreResult<Option<Run>> {
+        self.store.run(run).await
+    }
+
+    /// The runs that ended in the last `window_ms`, in figures.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn run_figures(&self, window_ms: i64) -> StoreResult<RunFigures> {
+        self.store.run_figures(self.clock.now().plus_ms(-window_ms)).await
+    }
+}

@@ -1,0 +1,279 @@
+//! What operators see of the updates and do to them: the queue, its pauses, the runs.
+//!
+//! Invariant: none of it can lose work. The watermarks say what is pending, a row only when it is looked at.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{Enqueued, StoreResult};
+use crate::domain::{agent::AgentId, spend::Spent, time::Timestamp};
+
+/// Where a row of the queue stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum QueueState {
+    /// It may be claimed.
+    Ready,
+    /// A worker has it.
+    Running,
+    /// It waits for its time.
+    Scheduled,
+    /// It waits for a limit of spending, or for the hand that paused it.
+    Paused,
+    /// Its attempts are used up, or a hand cancelled it: the next eviction brings it back, or a hand.
+    Parked,
+}
+
+/// What a row waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum QueueWait {
+    /// More exchanges, so that one update takes them all in; or a provider that is left alone.
+    Company,
+    /// The time after a failed attempt.
+    Backoff,
+    /// The answer of a batch.
+    Batch,
+    /// The next day, for a limit of spending.
+    Limit,
+    /// A hand.
+    Hand,
+}
+
+/// A row of the queue: an agent whose summary is to be looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct QueueRow {
+    /// Whose summary; also the row's name.
+    pub agent_id: AgentId,
+    /// Where it stands.
+    pub state: QueueState,
+    /// What it waits for, if it does.
+    pub waits_for: Option<QueueWait>,
+    /// When it may be claimed next, or while it runs: when its lease ends. None if nothing but a hand or an eviction
+    /// brings it back.
+    pub next_at: Option<Timestamp>,
+    /// Why it was asked for: the most telling reason.
+    pub reason: String,
+    /// How urgent it is; larger is more urgent.
+    pub priority: i64,
+    /// Since when it is asked for.
+    pub queued_at: Timestamp,
+    /// How long that is.
+    pub age_ms: i64,
+    /// Attempts so far, the running one included.
+    pub attempts: i64,
+    /// How often whoever had it vanished.
+    pub crashes: i64,
+    /// The daemon that has it.
+    pub owner: Option<String>,
+    /// Since when.
+    pub leased_at: Option<Timestamp>,
+    /// Since when it is parked.
+    pub parked_at: Option<Timestamp>,
+    /// The limit of spending that it is paused for.
+    pub paused_for: Option<String>,
+    /// What the last attempt failed with: a class, a colon, a message.
+    pub last_error: Option<String>,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RunOutcome {
+    /// It wrote a version.
+    Completed,
+    /// It failed.
+    Failed,
+    /// Somebody else went first.
+    Superseded,
+}
+
+impl RunOutcome {
+    /// The outcome of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "completed" => Some(Self::Completed),
+            "failed" => Some(Self::Failed),
+            "superseded" => Some(Self::Superseded),
+            _ => None,
+        }
+    }
+
+    /// The name under which it is stored.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Superseded => "superseded",
+        }
+    }
+}
+
+/// One attempt to update a summary.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Run {
+    /// Its number.
+    pub run: i64,
+    /// Whose summary.
+    pub agent_id: AgentId,
+    /// Which attempt, from 1.
+    pub attempt: i64,
+    /// Why it was asked for.
+    pub reason: String,
+    /// How it ended.
+    pub outcome: RunOutcome,
+    /// How the document came to its size: `append`, `merge` or `full`.
+    pub path: Option<String>,
+    /// The version it wrote.
+    pub version: Option<i64>,
+    /// The last exchange that the summary covered before.
+    pub covers_after: Option<i64>,
+    /// The last one that it covers.
+    pub covers_through: Option<i64>,
+    /// Exchanges that were taken in.
+    pub exchanges: i64,
+    /// Items it wrote.
+    pub items_added: i64,
+    /// Items that left the document.
+    pub items_dropped: i64,
+    /// The document's tokens.
+    pub document_tokens: Option<i64>,
+    /// The document lost decisions or constraints for its size.
+    pub truncated: bool,
+    /// The provider that was asked.
+    pub provider: Option<String>,
+    /// The model.
+    pub model: Option<String>,
+    /// How often.
+    pub model_calls: i64,
+    /// Tokens it read.
+    pub input_tokens: i64,
+    /// Tokens it wrote.
+    pub output_tokens: i64,
+    /// What it cost in micro-dollars, if the price is known.
+    pub cost_microusd: Option<i64>,
+    /// The answer came from a batch.
+    pub batched: bool,
+    /// What kind of error it failed with.
+    pub error_class: Option<String>,
+    /// What it failed with.
+    pub error: Option<String>,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// When it ended.
+    pub finished_at: Timestamp,
+    /// How long it took.
+    pub duration_ms: i64,
+}
+
+/// Which runs to read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunQuery {
+    /// Of this agent only.
+    pub agent: Option<AgentId>,
+    /// Only of this outcome.
+    pub outcome: Option<RunOutcome>,
+    /// Only earlier ones than this.
+    pub before: Option<i64>,
+    /// At most so many, the newest ones.
+    pub limit: i64,
+}
+
+/// Updates in a span of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RunFigures {
+    /// Updates that wrote a version.
+    pub completed: i64,
+    /// Attempts that failed.
+    pub failed: i64,
+    /// Attempts that somebody else overtook.
+    pub superseded: i64,
+    /// Mean duration of the completed ones.
+    pub mean_duration_ms: i64,
+    /// The longest one.
+    pub max_duration_ms: i64,
+    /// Mean tokens of the documents they wrote.
+    pub mean_document_tokens: i64,
+    /// Exchanges they took in.
+    pub exchanges: i64,
+    /// Documents that lost decisions or constraints for their size.
+    pub truncated: i64,
+    /// Model tokens read.
+    pub input_tokens: i64,
+    /// Model tokens written.
+    pub output_tokens: i64,
+    /// What was spent.
+    pub spent: Spent,
+}
+
+/// What a hand did to a row of the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handled {
+    /// It is done.
+    Done,
+    /// A worker has the row right now: there is nothing to hasten.
+    Running,
+    /// There is no such row.
+    NoRow,
+}
+
+/// What operators do. Each operation is one transaction.
+#[async_trait]
+pub trait OperatorStore: Send + Sync {
+    /// The queue's rows in order of their agents, after `after`.
+    async fn queue_rows(
+        &self,
+        after: Option<&AgentId>,
+        limit: i64,
+        now: Timestamp,
+    ) -> StoreResult<Vec<QueueRow>>;
+
+    /// An agent's row, if it has one.
+    async fn queue_row(&self, agent: &AgentId, now: Timestamp) -> StoreResult<Option<QueueRow>>;
+
+    /// Asks for an update at once: makes a row, or makes the one that is there due, whatever it waits for. A row that a
+    /// hand paused stays paused.
+    ///
+    /// # Errors
+    /// [`super::StoreError::UnknownAgent`].
+    async fn refresh(&self, agent: &AgentId, now: Timestamp) -> StoreResult<Enqueued>;
+
+    /// Makes a row due that waits, is parked or paused, with another series of attempts.
+    async fn retry(&self, agent: &AgentId, now: Timestamp) -> StoreResult<Handled>;
+
+    /// Parks a row. The lease of an update under way is voided. Exchanges stay pending: the next eviction brings the row
+    /// back, ten minutes later at the earliest, or a hand.
+    async fn cancel(&self, agent: &AgentId, now: Timestamp) -> StoreResult<Handled>;
+
+    /// Pauses an agent's updates until [`Self::resume_agent`]. The lease of an update under way is voided.
+    ///
+    /// # Errors
+    /// [`super::StoreError::UnknownAgent`].
+    async fn pause_agent(&self, agent: &AgentId, now: Timestamp) -> StoreResult<()>;
+
+    /// Takes [`Self::pause_agent`] back. False if it wasn't paused by a hand.
+    ///
+    /// # Errors
+    /// [`super::StoreError::UnknownAgent`].
+    async fn resume_agent(&self, agent: &AgentId, now: Timestamp) -> StoreResult<bool>;
+
+    /// Pauses all updates, of all daemons on this database: nothing is claimed any more, and what runs goes on to its end.
+    /// Returns since when; doing it twice changes nothing.
+    async fn pause_queue(&self, now: Timestamp) -> StoreResult<Timestamp>;
+
+    /// Takes [`Self::pause_queue`] back. False if the queue wasn't paused.
+    async fn resume_queue(&self) -> StoreResult<bool>;
+
+    /// Since when all updates are paused, if they are.
+    async fn queue_paused_since(&self) -> StoreResult<Option<Timestamp>>;
+
+    /// The newest runs, newest first.
+    async fn runs(&self, query: RunQuery) -> StoreResult<Vec<Run>>;
+
+    /// One run; none if there is no such one, or it is kept no longer.
+    async fn run(&self, run: i64) -> StoreResult<Option<Run>>;
+
+    /// The runs that ended since then, in figures.
+    async fn run_figures(&self, since: Timestamp) -> StoreResult<RunFigures>;
+}

@@ -1,0 +1,197 @@
+//! What operators do: see [`OperatorStore`].
+
+mod hand;
+mod runs;
+
+use async_trait::async_trait;
+
+use super::{
+    super::{
+        Enqueued, StoreError, StoreResult,
+        operate::{Handled, OperatorStore, QueueRow, QueueState, QueueWait, Run, RunFigures, RunQuery},
+    },
+    Connection, Lock, SqlStore, query,
+    row::time,
+    sql,
+    value::Row,
+};
+use crate::domain::{agent::AgentId, time::Timestamp, work::Reason};
+
+/// `paused_for` of a row that a hand paused; other values are limits of spending.
+const HAND: &str = "hand";
+
+#[async_trait]
+impl OperatorStore for SqlStore {
+    async fn queue_rows(
+        &self,
+        after: Option<&AgentId>,
+        limit: i64,
+        now: Timestamp,
+    ) -> StoreResult<Vec<QueueRow>> {
+        rows(&mut self.reader().await?, after, limit, now).await
+    }
+
+    async fn queue_row(&self, agent: &AgentId, now: Timestamp) -> StoreResult<Option<QueueRow>> {
+        row(&mut self.reader().await?, agent, now).await
+    }
+
+    async fn refresh(&self, agent: &AgentId, now: Timestamp) -> StoreResult<Enqueued> {
+        let agent = agent.clone();
+        self.write(Lock::Agent(agent.clone()), move |tx| {
+            Box::pin(async move { hand::refresh(tx, &agent, now).await })
+        })
+        .await
+    }
+
+    async fn retry(&self, agent: &AgentId, now: Timestamp) -> StoreResult<Handled> {
+        let agent = agent.clone();
+        self.write(Lock::Agent(agent.clone()), move |tx| {
+            Box::pin(async move { hand::retry(tx, &agent, now).await })
+        })
+        .await
+    }
+
+    async fn cancel(&self, agent: &AgentId, now: Timestamp) -> StoreResult<Handled> {
+        let agent = agent.clone();
+        self.write(Lock::Agent(agent.clone()), move |tx| {
+            Box::pin(async move { hand::cancel(tx, &agent, now).await })
+        })
+        .await
+    }
+
+    async fn pause_agent(&self, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
+        let agent = agent.clone();
+        self.write(Lock::Agent(agent.clone()), move |tx| {
+            Box::pin(async move { hand::pause_agent(tx, &agent, now).await })
+        })
+        .await
+    }
+
+    async fn resume_agent(&self, agent: &AgentId, now: Timestamp) -> StoreResult<bool> {
+        let agent = agent.clone();
+        self.write(Lock::Agent(agent.clone()), move |tx| {
+            Box::pin(async move { hand::resume_agent(tx, &agent, now).await })
+        })
+        .await
+    }
+
+    async fn pause_queue(&self, now: Timestamp) -> StoreResult<Timestamp> {
+        self.write(Lock::Nothing, move |tx| Box::pin(hand::pause_queue(tx, now)))
+            .await
+    }
+
+    async fn resume_queue(&self) -> StoreResult<bool> {
+        self.write(Lock::Nothing, move |tx| Box::pin(hand::resume_queue(tx)))
+            .await
+    }
+
+    async fn queue_paused_since(&self) -> StoreResult<Option<Timestamp>> {
+        hand::paused_since(&mut self.reader().await?).await
+    }
+
+    async fn runs(&self, query: RunQuery) -> StoreResult<Vec<Run>> {
+        self.past(|mut tx| {
+            let query = query.clone();
+            async move { runs::list(&mut tx, query).await }
+        })
+        .await
+    }
+
+    async fn run(&self, run: i64) -> StoreResult<Option<Run>> {
+        self.past_found(|mut tx| async move { runs::load(&mut tx, run).await })
+            .await
+    }
+
+    async fn run_figures(&self, since: Timestamp) -> StoreResult<RunFigures> {
+        self.past(|mut tx| async move { runs::figures(&mut tx, since).await })
+            .await
+    }
+}
+
+macro_rules! row_select {
+    ($label:literal, $where:literal) => {
+        sql!(
+            $label,
+            "\nSELECT agent_id, reasons, priority, queued_at, visible_at, attempts, crashes, lease_token, lease_owner, ",
+            "leased_at, parked_at, paused_for, deferred_at, last_error FROM summary_update_queue ",
+            $where
+        )
+    };
+}
+
+async fn rows(
+    connection: &mut Connection,
+    after: Option<&AgentId>,
+    limit: i64,
+    now: Timestamp,
+) -> StoreResult<Vec<QueueRow>> {
+    let now = connection.now(now).await?;
+    let sql = row_select!(
+        "-- sql/operate.rows",
+        "WHERE agent_id > $1 ORDER BY agent_id LIMIT $2"
+    );
+    let after = after.map_or("", AgentId::as_str);
+    let found = query(sql).bind(after).bind(limit).fetch_all(connection).await?;
+    found.iter().map(|row| read(row, now)).collect()
+}
+
+async fn row(connection: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<Option<QueueRow>> {
+    let now = connection.now(now).await?;
+    let sql = row_select!("-- sql/operate.row", "WHERE agent_id = $1");
+    let found = query(sql).bind(agent.as_str()).fetch_optional(connection).await?;
+    found.map(|row| read(&row, now)).transpose()
+}
+
+fn read(row: &Row, now: Timestamp) -> StoreResult<QueueRow> {
+    let queued_at: Timestamp = row.try_get(3)?;
+    let visible_at: Timestamp = row.try_get(4)?;
+    let attempts: i64 = row.try_get(5)?;
+    let is_leased = row.try_get::<Option<i64>>(7)?.is_some();
+    let parked_at = time(row, 10)?;
+    let paused_for: Option<String> = row.try_get(11)?;
+    let by_hand = paused_for.as_deref() == Some(HAND);
+    let state = match (parked_at, &paused_for) {
+        (Some(_), _) => QueueState::Parked,
+        (None, _) if is_leased && visible_at > now => QueueState::Running,
+        (None, None) if visible_at <= now => QueueState::Ready,
+        (None, Some(_)) if visible_at > now => QueueState::Paused,
+        (None, None) => QueueState::Scheduled,
+        (None, Some(_)) => QueueState::Ready,
+    };
+    let waits_for = match state {
+        QueueState::Ready | QueueState::Running => None,
+        QueueState::Parked => Some(QueueWait::Hand),
+        QueueState::Paused if by_hand => Some(QueueWait::Hand),
+        QueueState::Paused => Some(QueueWait::Limit),
+        QueueState::Scheduled if time(row, 12)?.is_some() => Some(QueueWait::Batch),
+        QueueState::Scheduled if attempts > 0 => Some(QueueWait::Backoff),
+        QueueState::Scheduled => Some(QueueWait::Company),
+    };
+    Ok(QueueRow {
+        agent_id: agent(row, 0)?,
+        state,
+        waits_for,
+        next_at: (waits_for != Some(QueueWait::Hand)).then_some(visible_at),
+        reason: Reason::first_of(row.try_get(1)?).name().to_owned(),
+        priority: row.try_get(2)?,
+        queued_at,
+        age_ms: now.since_ms(queued_at).max(0),
+        attempts,
+        crashes: row.try_get(6)?,
+        owner: row.try_get(8)?,
+        leased_at: time(row, 9)?,
+        parked_at,
+        paused_for: paused_for.filter(|_| !by_hand),
+        last_error: row.try_get(13)?,
+    })
+}
+
+fn agent(row: &Row, column: usize) -> StoreResult<AgentId> {
+    let text: String = row.try_get(column)?;
+    text.parse().map_err(|_| StoreError::Inconsistent {
+        table: "summary_update_queue or update_runs",
+        row: text.clone(),
+        column: "agent_id",
+        value: text.clone(),
+    })
+}

@@ -1,0 +1,150 @@
+//! What a hand does to the queue.
+
+use super::{super::queue, Connection, Enqueued, HAND, Handled, StoreError, StoreResult, query, sql};
+use crate::domain::{
+    agent::AgentId,
+    time::{DAY_MS, Timestamp},
+    work::Reason,
+};
+
+/// What a row says that a hand cancelled.
+const CANCELLED: &str = "cancelled: by hand";
+/// How far away the end of a pause is that only a hand takes back.
+const NEVER_MS: i64 = 36_500 * DAY_MS;
+
+/// See [`super::OperatorStore::refresh`].
+pub(super) async fn refresh(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<Enqueued> {
+    let wake = queue::Wake {
+        reason: Reason::Manual,
+        delay_ms: 0,
+        revive_after_ms: 0,
+        now,
+    };
+    let enqueued = queue::enqueue(tx, agent, wake).await?;
+    let now = tx.now(now).await?;
+    // A row that is there keeps its backoff: it goes here.
+    let sql = sql!(
+        "-- sql/operate.hasten\nUPDATE summary_update_queue SET visible_at = {min}(visible_at, $2), \
+               due_at = {min}(due_at, $2), deferred_at = NULL, paused_until = NULL, paused_for = NULL \
+               WHERE agent_id = $1 AND lease_token IS NULL AND (paused_for IS NULL OR paused_for <> $3)"
+    );
+    let hastened = query(sql)
+        .bind(agent.as_str())
+        .bind(now)
+        .bind(HAND)
+        .execute(tx)
+        .await?;
+    let visible_at = if hastened == 1 { now } else { enqueued.visible_at };
+    Ok(Enqueued {
+        visible_at,
+        ..enqueued
+    })
+}
+
+/// See [`super::OperatorStore::retry`].
+pub(super) async fn retry(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<Handled> {
+    let now = tx.now(now).await?;
+    let sql = sql!(
+        "-- sql/operate.retry\nUPDATE summary_update_queue SET parked_at = NULL, attempts = 0, \
+               crashes = {min}(crashes, 2), revived_at = $2, visible_at = $2, due_at = $2, deferred_at = NULL, \
+               paused_until = NULL, paused_for = NULL, lease_token = NULL, lease_owner = NULL, leased_at = NULL, \
+               wake_seq = wake_seq + 1 WHERE agent_id = $1 AND (lease_token IS NULL OR visible_at <= $2)"
+    );
+    let done = query(sql)
+        .bind(agent.as_str())
+        .bind(now)
+        .execute(&mut *tx)
+        .await?;
+    if done == 1 {
+        return Ok(Handled::Done);
+    }
+    let sql = sql!("-- sql/operate.is_queued\nSELECT 1 FROM summary_update_queue WHERE agent_id = $1");
+    let found = query(sql).bind(agent.as_str()).fetch_optional(tx).await?;
+    Ok(found.map_or(Handled::NoRow, |_| Handled::Running))
+}
+
+/// See [`super::OperatorStore::cancel`].
+pub(super) async fn cancel(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<Handled> {
+    let now = tx.now(now).await?;
+    let sql = sql!(
+        "-- sql/operate.cancel\nUPDATE summary_update_queue SET parked_at = $2, revived_at = $2, last_error = $3, \
+               deferred_at = NULL, paused_until = NULL, paused_for = NULL, lease_token = NULL, lease_owner = NULL, \
+               leased_at = NULL WHERE agent_id = $1"
+    );
+    let done = query(sql)
+        .bind(agent.as_str())
+        .bind(now)
+        .bind(CANCELLED)
+        .execute(tx)
+        .await?;
+    Ok(if done == 1 { Handled::Done } else { Handled::NoRow })
+}
+
+/// See [`super::OperatorStore::pause_agent`]. The row says it: it isn't claimed before the pause ends, and no wake makes
+/// it visible while it is paused.
+pub(super) async fn pause_agent(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
+    let now = tx.now(now).await?;
+    let until = now.plus_ms(NEVER_MS);
+    let sql = sql!(
+        "-- sql/operate.pause_agent\nINSERT INTO summary_update_queue \
+               (agent_id, project_id, priority, reasons, queued_at, visible_at, due_at, paused_until, paused_for) \
+               SELECT agent_id, project_id, 0, $2, $3, $4, $4, $4, $5 FROM agents WHERE agent_id = $1 {for_share} \
+               ON CONFLICT (agent_id) DO UPDATE SET visible_at = excluded.visible_at, due_at = excluded.due_at, \
+               paused_until = excluded.paused_until, paused_for = excluded.paused_for, parked_at = NULL, attempts = 0, \
+               deferred_at = NULL, lease_token = NULL, lease_owner = NULL, leased_at = NULL"
+    );
+    let done = query(sql)
+        .bind(agent.as_str())
+        .bind(Reason::Manual.bit())
+        .bind(now)
+        .bind(until)
+        .bind(HAND)
+        .execute(tx)
+        .await?;
+    if done == 0 {
+        return Err(StoreError::UnknownAgent(agent.clone()));
+    }
+    Ok(())
+}
+
+/// See [`super::OperatorStore::resume_agent`].
+pub(super) async fn resume_agent(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<bool> {
+    let sql = sql!("-- sql/operate.is_known\nSELECT 1 FROM agents WHERE agent_id = $1");
+    let found = query(sql).bind(agent.as_str()).fetch_optional(&mut *tx).await?;
+    found.ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
+    let now = tx.now(now).await?;
+    let sql = sql!(
+        "-- sql/operate.resume_agent\nUPDATE summary_update_queue SET visible_at = $2, due_at = $2, paused_until = NULL, \
+               paused_for = NULL WHERE agent_id = $1 AND paused_for = $3"
+    );
+    let done = query(sql)
+        .bind(agent.as_str())
+        .bind(now)
+        .bind(HAND)
+        .execute(tx)
+        .await?;
+    Ok(done == 1)
+}
+
+/// See [`super::OperatorStore::pause_queue`].
+pub(super) async fn pause_queue(tx: &mut Connection, now: Timestamp) -> StoreResult<Timestamp> {
+    let now = tx.now(now).await?;
+    let sql = sql!(
+        "-- sql/operate.pause_queue\nINSERT INTO queue_pauses (name, paused_at) VALUES ('all', $1) \
+               ON CONFLICT (name) DO UPDATE SET paused_at = queue_pauses.paused_at RETURNING paused_at"
+    );
+    Ok(query(sql).bind(now).fetch_one(tx).await?.try_get(0)?)
+}
+
+/// See [`super::OperatorStore::resume_queue`].
+pub(super) async fn resume_queue(tx: &mut Connection) -> StoreResult<bool> {
+    let sql = sql!("-- sql/operate.resume_queue\nDELETE FROM queue_pauses WHERE name = 'all'");
+    Ok(query(sql).execute(tx).await? == 1)
+}
+
+/// See [`super::OperatorStore::queue_paused_since`].
+pub(super) async fn paused_since(connection: &mut Connection) -> StoreResult<Option<Timestamp>> {
+    let sql = sql!("-- sql/operate.paused_since\nSELECT paused_at FROM queue_pauses WHERE name = 'all'");
+    let found = query(sql).fetch_optional(connection).await?;
+    Ok(found.map(|row| row.try_get(0)).transpose()?)
+}

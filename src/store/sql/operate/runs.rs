@@ -1,0 +1,136 @@
+//! The runs table.
+
+use super::{Connection, Row, Run, RunFigures, RunQuery, StoreError, StoreResult, agent, query, sql};
+use crate::{
+    domain::{agent::AgentId, spend::Spent, time::Timestamp},
+    store::operate::RunOutcome,
+};
+
+macro_rules! run_select {
+    ($label:literal, $where:literal) => {
+        sql!(
+            $label,
+            "\nSELECT run, agent_id, attempt, trigger_reason, outcome, path, version, covers_after, covers_through, ",
+            "exchanges, items_added, items_dropped, document_tokens, truncated, provider, model, model_calls, ",
+            "input_tokens, output_tokens, cost_microusd, batched, error_class, error, started_at, finished_at ",
+            "FROM update_runs ",
+            $where
+        )
+    };
+}
+
+/// See [`super::OperatorStore::runs`]. Runs of one agent are found by their own index.
+pub(super) async fn list(connection: &mut Connection, wanted: RunQuery) -> StoreResult<Vec<Run>> {
+    let of_all = run_select!(
+        "-- sql/operate.runs",
+        "WHERE run < $1 AND (CAST($3 AS text) IS NULL OR outcome = $3) ORDER BY run DESC LIMIT $2"
+    );
+    let of_agent = run_select!(
+        "-- sql/operate.runs_of_agent",
+        "WHERE run < $1 AND (CAST($3 AS text) IS NULL OR outcome = $3) AND agent_id = $4 ORDER BY run DESC LIMIT $2"
+    );
+    let agent = wanted.agent.as_ref().map(AgentId::as_str);
+    let asked = query(if agent.is_some() { of_agent } else { of_all })
+        .bind(wanted.before.unwrap_or(i64::MAX))
+        .bind(wanted.limit)
+        .bind(wanted.outcome.map(RunOutcome::name));
+    let asked = match agent {
+        Some(agent) => asked.bind(agent),
+        None => asked,
+    };
+    asked.fetch_all(connection).await?.iter().map(read).collect()
+}
+
+/// See [`super::OperatorStore::run`].
+pub(super) async fn load(connection: &mut Connection, run: i64) -> StoreResult<Option<Run>> {
+    let sql = run_select!("-- sql/operate.run", "WHERE run = $1");
+    let found = query(sql).bind(run).fetch_optional(connection).await?;
+    found.as_ref().map(read).transpose()
+}
+
+fn read(row: &Row) -> StoreResult<Run> {
+    let (run, outcome): (i64, String) = (row.try_get(0)?, row.try_get(4)?);
+    let (started_at, finished_at): (Timestamp, Timestamp) = (row.try_get(23)?, row.try_get(24)?);
+    Ok(Run {
+        run,
+        agent_id: agent(row, 1)?,
+        attempt: row.try_get(2)?,
+        reason: row.try_get(3)?,
+        outcome: RunOutcome::from_name(&outcome).ok_or_else(|| StoreError::Inconsistent {
+            table: "update_runs",
+            row: format!("run {run}"),
+            column: "outcome",
+            value: outcome,
+        })?,
+        path: row.try_get(5)?,
+        version: row.try_get(6)?,
+        covers_after: row.try_get(7)?,
+        covers_through: row.try_get(8)?,
+        exchanges: row.try_get(9)?,
+        items_added: row.try_get(10)?,
+        items_dropped: row.try_get(11)?,
+        document_tokens: row.try_get(12)?,
+        truncated: row.try_get(13)?,
+        provider: row.try_get(14)?,
+        model: row.try_get(15)?,
+        model_calls: row.try_get(16)?,
+        input_tokens: row.try_get(17)?,
+        output_tokens: row.try_get(18)?,
+        cost_microusd: row.try_get(19)?,
+        batched: row.try_get(20)?,
+        error_class: row.try_get(21)?,
+        error: row.try_get(22)?,
+        started_at,
+        finished_at,
+        duration_ms: finished_at.since_ms(started_at).max(0),
+    })
+}
+
+macro_rules! figures_select {
+    ($duration_ms:literal) => {
+        concat!(
+            "-- sql/operate.run_figures\nSELECT count(*) FILTER (WHERE outcome = 'completed'), ",
+            "count(*) FILTER (WHERE outcome = 'failed'), count(*) FILTER (WHERE outcome = 'superseded'), ",
+            "coalesce(CAST(avg(",
+            $duration_ms,
+            ") FILTER (WHERE outcome = 'completed') AS bigint), 0), ",
+            "coalesce(CAST(max(",
+            $duration_ms,
+            ") FILTER (WHERE outcome = 'completed') AS bigint), 0), ",
+            "coalesce(CAST(avg(document_tokens) AS bigint), 0), coalesce(CAST(sum(exchanges) AS bigint), 0), ",
+            "count(*) FILTER (WHERE truncated), coalesce(CAST(sum(input_tokens) AS bigint), 0), ",
+            "coalesce(CAST(sum(output_tokens) AS bigint), 0), coalesce(CAST(sum(model_calls) AS bigint), 0), ",
+            "coalesce(CAST(sum(cost_microusd) AS bigint), 0), ",
+            "coalesce(CAST(sum(model_calls) FILTER (WHERE cost_microusd IS NULL) AS bigint), 0) ",
+            "FROM update_runs WHERE finished_at >= $1"
+        )
+    };
+}
+
+/// See [`super::OperatorStore::run_figures`].
+pub(super) async fn figures(connection: &mut Connection, since: Timestamp) -> StoreResult<RunFigures> {
+    let sql = sql!(
+        sqlite: figures_select!("finished_at - started_at"),
+        postgres: figures_select!("extract(epoch FROM finished_at - started_at) * 1000")
+    );
+    let row = query(sql).bind(since).fetch_one(connection).await?;
+    let (input_tokens, output_tokens): (i64, i64) = (row.try_get(8)?, row.try_get(9)?);
+    Ok(RunFigures {
+        completed: row.try_get(0)?,
+        failed: row.try_get(1)?,
+        superseded: row.try_get(2)?,
+        mean_duration_ms: row.try_get(3)?,
+        max_duration_ms: row.try_get(4)?,
+        mean_document_tokens: row.try_get(5)?,
+        exchanges: row.try_get(6)?,
+        truncated: row.try_get(7)?,
+        input_tokens,
+        output_tokens,
+        spent: Spent {
+            calls: row.try_get(10)?,
+            tokens: input_tokens + output_tokens,
+            cost_microusd: row.try_get(11)?,
+            unpriced_calls: row.try_get(12)?,
+        },
+    })
+}

@@ -1,0 +1,477 @@
+//! `recapd hook` as hosts call it, with the daemon up, down, slow, and killed in the middle.
+
+mod install;
+
+use std::{
+    fs,
+    net::{SocketAddr, TcpListener},
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tokio::{task::block_in_place, time::Instant};
+
+use super::{code, recapd, stderr, stdout};
+use crate::support::server::Server;
+
+const AGENT: &str = "coder";
+/// A hook takes 300 ms; beside that a busy machine needs time to start it.
+const SLOW_TIME_MAX: Duration = Duration::from_secs(2);
+/// So many times its time a hook is allowed where the daemon answers, however busy the machine is.
+const PATIENCE: &str = "50";
+
+/// A coding agent with a transcript, and hooks that know a daemon.
+struct Session {
+    folder: tempfile::TempDir,
+    id: &'static str,
+    server: String,
+    patience: &'static str,
+}
+
+impl Session {
+    fn new(server: SocketAddr) -> Self {
+        let session = Self {
+            folder: tempfile::tempdir().unwrap(),
+            id: "5e55-10",
+            server: format!("http://{server}"),
+            patience: PATIENCE,
+        };
+        fs::write(session.transcript(), "").unwrap();
+        session
+    }
+
+    fn transcript(&self) -> PathBuf {
+        self.folder.path().join(format!("{}.jsonl", self.id))
+    }
+
+    /// Turns of two messages each, the first one with this number.
+    fn say(&self, first: usize, turns: usize) {
+        let mut text = fs::read_to_string(self.transcript()).unwrap();
+        for turn in first..first + turns {
+            let id = self.id;
+            let question = format!("Mend parser {turn}, {}", "please ".repeat(30));
+            let lines = [
+                json!({ "type": "user", "uuid": format!("{id}-u{turn}"), "sessionId": id, "message": { "role": "user", "content": question } }),
+                json!({ "type": "assistant", "uuid": format!("{id}-a{turn}"), "sessionId": id, "message": { "role": "assistant", "content": [{ "type": "text", "text": format!("Parser {turn} is mended.") }] } }),
+            ];
+            text.extend(lines.map(|line| format!("{line}\n")));
+        }
+        fs::write(self.transcript(), text).unwrap();
+    }
+
+    fn input(&self, more: &Value) -> String {
+        let mut input = json!({
+            "session_id": self.id, "transcript_path": self.transcript(), "cwd": self.folder.path(),
+            "permission_mode": "default",
+        });
+        let fields = input.as_object_mut().unwrap();
+        fields.extend(more.as_object().unwrap().clone());
+        input.to_string()
+    }
+
+    fn arguments(&self, event: &str) -> Vec<String> {
+        let words = [
+            "hook",
+            event,
+            "--host",
+            "claude-code",
+            "--agent",
+            AGENT,
+            "--server",
+            &self.server,
+        ];
+        words.map(str::to_owned).to_vec()
+    }
+
+    /// Calls a hook, which must end well.
+    fn call(&self, event: &str, more: &Value) -> String {
+        let output = block_in_place(|| self.run(&self.arguments(event), self.input(more)));
+        assert_eq!(
+            (code(&output), stderr(&output).as_str()),
+            (Some(0), ""),
+            "{event}"
+        );
+        stdout(&output)
+    }
+
+    fn run(&self, arguments: &[String], input: String) -> Output {
+        recapd()
+            .args(arguments)
+            .env("XDG_STATE_HOME", self.folder.path())
+            .env("RECAPD_HOOK_PATIENCE", self.patience)
+            .write_stdin(input)
+            .output()
+            .unwrap()
+    }
+
+    /// What a session is given when it starts.
+    fn start(&self, source: &str) -> Option<String> {
+        let printed = self.call("SessionStart", &json!({ "source": source }));
+        if printed.is_empty() {
+            return None;
+        }
+        assert!(printed.chars().count() <= 10_000, "{printed}");
+        let output: Value = serde_json::from_str(&printed).unwrap();
+        let output = &output["hookSpecificOutput"];
+        assert_eq!(output["hookEventName"], "SessionStart");
+        Some(output["additionalContext"].as_str().unwrap().to_owned())
+    }
+
+    fn stop(&self) {
+        assert_eq!(self.call("Stop", &json!({})), "");
+    }
+
+    /// Calls a hook and doesn't wait for it.
+    fn spawn(&self, event: &str) -> Child {
+        let file = self.folder.path().join("input.json");
+        fs::write(&file, self.input(&json!({}))).unwrap();
+        Command::new(assert_cmd::cargo::cargo_bin("recapd"))
+            .args(self.arguments(event))
+            .env_clear()
+            .env("XDG_STATE_HOME", self.folder.path())
+            .env("RECAPD_HOOK_PATIENCE", self.patience)
+            .stdin(fs::File::open(file).unwrap())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap()
+    }
+
+    fn status(&self) -> Value {
+        let arguments = ["hook", "status", "--json"].map(str::to_owned);
+        let output = block_in_place(|| self.run(&arguments, String::new()));
+        let statuses: Value = serde_json::from_slice(&output.stdout).unwrap();
+        statuses[0].clone()
+    }
+}
+
+async fn server() -> Server {
+    Server::start(|_| {}).await
+}
+
+async fn messages(server: &Server) -> i64 {
+    let agents = server.get("/v1/agents").await.json();
+    agents["agents"][0]["messages"].as_i64().unwrap_or_default()
+}
+
+/// An address where nobody listens.
+fn nobody() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_round_trip_with_the_daemon_up() {
+    let server = server().await;
+    let session = Session::new(server.address);
+    assert_eq!(session.start("startup"), None);
+    session.say(1, 3);
+    session.stop();
+    session.stop();
+    assert_eq!(messages(&server).await, 6);
+    session.say(4, 1);
+    assert_eq!(session.call("SubagentStop", &json!({ "agent_id": "sub" })), "");
+    assert_eq!(session.call("PreCompact", &json!({ "trigger": "auto" })), "");
+    assert_eq!(session.call("PostCompact", &json!({ "trigger": "auto" })), "");
+    // Four turns, and that the context was emptied.
+    assert_eq!(messages(&server).await, 9);
+
+    let given = session.start("compact").expect("there is something to tell");
+    assert!(
+        given.starts_with("<summary agent=\"coder\"") && given.ends_with("</summary>"),
+        "{given}"
+    );
+    assert!(
+        given.contains("Mend parser 4") && !given.contains("stale="),
+        "{given}"
+    );
+    assert!(given.chars().count() <= 6_000);
+    assert_eq!(session.start("compact"), None, "it was told already");
+    server.summarise().await;
+    let summarised = session.start("compact").expect("it is another brief by now");
+    assert!(summarised.contains("version=\"1\""), "{summarised}");
+    assert_eq!(
+        session.call("SessionStart", &json!({ "source": "startup", "agent_id": "sub" })),
+        ""
+    );
+    assert_eq!(session.start("resume"), None);
+    let status = session.status();
+    assert_eq!(
+        (&status["agent_id"], &status["spool_segments"]),
+        (&json!(AGENT), &json!(0))
+    );
+    assert!(
+        status["last_push_at"].is_string() && status["last_injection_at"].is_string(),
+        "{status}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_turn_is_marked_and_a_session_ends_once() {
+    let server = server().await;
+    let session = Session::new(server.address);
+    session.call("SessionEnd", &json!({ "reason": "other" }));
+    assert_eq!(messages(&server).await, 0);
+    session.say(1, 1);
+    session.call("StopFailure", &json!({ "error": "rate_limit" }));
+    session.call("StopFailure", &json!({ "error": "rate_limit" }));
+    assert_eq!(messages(&server).await, 3);
+    session.call("SessionEnd", &json!({ "reason": "other" }));
+    session.call("SessionEnd", &json!({ "reason": "other" }));
+    assert_eq!(messages(&server).await, 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_the_daemon_down_everything_waits_and_a_copy_is_told() {
+    let server = server().await;
+    let mut session = Session::new(server.address);
+    session.say(1, 2);
+    session.call("SessionEnd", &json!({ "reason": "other" }));
+    let given = session.start("startup").expect("it is up");
+
+    session.server = format!("http://{}", nobody());
+    let other = Session {
+        id: "other",
+        ..session
+    };
+    fs::write(other.transcript(), "").unwrap();
+    let copy = other.start("startup").expect("there is a copy");
+    assert!(copy.contains("stale=\"true\" as_of=\"20"), "{copy}");
+    let body = |text: &str| text.split_once(">\n").unwrap().1.to_owned();
+    assert_eq!(body(&copy), body(&given));
+    other.say(1, 3);
+    other.stop();
+    other.say(4, 1);
+    other.stop();
+    let status = other.status();
+    assert_eq!(status["spool_segments"], 2, "{status}");
+    assert!(status["last_error"].is_string(), "{status}");
+    assert_eq!(messages(&server).await, 5);
+
+    let back = Session {
+        server: format!("http://{}", server.address),
+        ..other
+    };
+    back.stop();
+    assert_eq!(messages(&server).await, 13);
+    assert_eq!(back.status()["spool_segments"], 0);
+    let history = server
+        .get_as(&format!("/v1/agents/{AGENT}/history"), "text/markdown")
+        .await
+        .body;
+    assert!(!history.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_daemon_holds_nobody_up() {
+    // It accepts, and never answers.
+    let slow = TcpListener::bind("127.0.0.1:0").unwrap();
+    let session = Session {
+        patience: "1",
+        ..Session::new(slow.local_addr().unwrap())
+    };
+    session.say(1, 2);
+    for (event, more) in [
+        ("Stop", json!({})),
+        ("PreCompact", json!({ "trigger": "manual" })),
+        ("SessionStart", json!({ "source": "compact" })),
+    ] {
+        let began = Instant::now();
+        assert_eq!(session.call(event, &more), "");
+        assert!(began.elapsed() < SLOW_TIME_MAX, "{event}: {:?}", began.elapsed());
+    }
+    let server = server().await;
+    let back = Session {
+        server: format!("http://{}", server.address),
+        patience: PATIENCE,
+        ..session
+    };
+    back.stop();
+    assert_eq!(messages(&server).await, 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_in_the_middle_each_message_is_stored_once() {
+    let server = server().await;
+    let slow = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut session = Session::new(server.address);
+    for round in 0..8_usize {
+        session.say(round, 1);
+        session.server = format!(
+            "http://{}",
+            if round % 2 == 0 {
+                slow.local_addr().unwrap()
+            } else {
+                server.address
+            }
+        );
+        let mut hook = session.spawn("Stop");
+        tokio::time::timeout(
+            Duration::from_millis(5 + 9 * u64::try_from(round).unwrap()),
+            std::future::pending::<()>(),
+        )
+        .await
+        .unwrap_err();
+        hook.kill().unwrap();
+        hook.wait().unwrap();
+    }
+    session.server = format!("http://{}", server.address);
+    // A daemon may still be at what a killed hook sent it.
+    session.stop();
+    session.stop();
+    assert_eq!(messages(&server).await, 16);
+    assert_eq!(session.status()["refused"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hooks_that_run_at_once_store_each_message_once() {
+    let server = server().await;
+    let session = Session::new(server.address);
+    for round in 0..4 {
+        session.say(round, 1);
+        let hooks: Vec<Child> = (0..4).map(|_| session.spawn("Stop")).collect();
+        for mut hook in hooks {
+            assert!(block_in_place(|| hook.wait()).unwrap().success());
+        }
+    }
+    session.stop();
+    session.stop();
+    assert_eq!(messages(&server).await, 8);
+    assert_eq!(session.status()["refused"], 0);
+}
+
+#[test]
+fn a_host_is_never_disturbed() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = json!({ "session_id": "s", "source": "startup" }).to_string();
+    for (arguments, input) in [
+        (vec!["hook", "SessionStart"], "no JSON"),
+        (vec!["hook", "SessionStart"], ""),
+        (
+            vec!["hook", "Stop"],
+            r#"{"session_id":"s","transcript_path":"/nowhere/x.jsonl"}"#,
+        ),
+        (
+            vec!["hook", "Stop"],
+            r#"{"session_id":"s","transcript_path":"/dev/zero"}"#,
+        ),
+        (vec!["hook", "SomethingNew"], good.as_str()),
+        (vec!["hook", "Stop", "--no-such-option"], good.as_str()),
+        (
+            vec!["hook", "Stop", "--config", "/nowhere/recapd.toml"],
+            good.as_str(),
+        ),
+        (vec!["hook", "Stop", "--set", "http.listn=1"], good.as_str()),
+        (
+            vec!["hook", "SessionStart", "--server", "no address"],
+            good.as_str(),
+        ),
+    ] {
+        let output = recapd()
+            .args(&arguments)
+            .env("XDG_STATE_HOME", folder.path())
+            .write_stdin(input)
+            .output()
+            .unwrap();
+        let printed = (code(&output), stdout(&output), stderr(&output));
+        assert_eq!(printed, (Some(0), String::new(), String::new()), "{arguments:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_can_be_switched_off() {
+    let server = server().await;
+    let session = Session::new(server.address);
+    session.say(1, 1);
+    let output = block_in_place(|| {
+        recapd()
+            .args(session.arguments("Stop"))
+            .env("XDG_STATE_HOME", session.folder.path())
+            .env("RECAPD_HOOK", "off")
+            .write_stdin(session.input(&json!({})))
+            .output()
+            .unwrap()
+    });
+    assert_eq!(code(&output), Some(0));
+    assert_eq!(messages(&server).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newer_version_is_announced_if_that_is_wanted() {
+    let server = server().await;
+    let session = Session::new(server.address);
+    session.say(1, 2);
+    session.call("PreCompact", &json!({}));
+    session.start("compact").expect("there are digests");
+    server.summarise().await;
+    assert_eq!(session.call("UserPromptSubmit", &json!({ "prompt": "x" })), "");
+    let mut arguments = session.arguments("UserPromptSubmit");
+    arguments.extend(["--set", "hook.announce=true"].map(str::to_owned));
+    let announce = || {
+        stdout(&block_in_place(|| {
+            session.run(&arguments, session.input(&json!({})))
+        }))
+    };
+    let said = announce();
+    assert!(
+        said.contains("version 1") && said.contains("UserPromptSubmit"),
+        "{said}"
+    );
+    assert_eq!(announce(), "", "once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn people_can_try_what_a_session_would_be_given() {
+    let server = server().await;
+    let session = Session::new(server.address);
+    session.say(1, 60);
+    session.call("SessionEnd", &json!({}));
+    for (limit, host) in [("6000", "claude-code"), ("1000", "codex"), ("9000", "codex")] {
+        let mut arguments = session.arguments("test");
+        arguments.retain(|word| word != "--host" && word != "claude-code");
+        let limit_set = format!("hook.max_chars={limit}");
+        arguments.extend(["--host", host, "--set", &limit_set, "--json"].map(str::to_owned));
+        let output =
+            block_in_place(|| session.run(&arguments, session.input(&json!({ "source": "startup" }))));
+        let told: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+        let (chars, tokens) = (told["chars"].as_u64().unwrap(), told["tokens"].as_u64().unwrap());
+        assert!(chars > 400 && chars <= limit.parse().unwrap(), "{told}");
+        assert!(tokens <= 2_500, "{told}");
+        assert!(
+            told["text"].as_str().unwrap().contains("parser 60"),
+            "the newest are told: {told}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn codex_is_served_as_well() {
+    let server = server().await;
+    let session = Session::new(server.address);
+    let call = |event: &str| {
+        let mut arguments = session.arguments(event);
+        arguments.retain(|word| word != "--host" && word != "claude-code");
+        let input = session.input(&json!({ "turn_id": "t", "model": "gpt-5.4", "source": "compact" }));
+        let output = block_in_place(|| session.run(&arguments, input));
+        assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let item = |role: &str, kind: &str, text: &str| {
+        let content = json!([{ "type": kind, "text": text }]);
+        let payload = json!({ "type": "message", "role": role, "content": content });
+        let line =
+            json!({ "timestamp": "2026-11-20T08:40:00.000Z", "type": "response_item", "payload": payload });
+        format!("{line}\n")
+    };
+    // Lines without ids, some of them alike.
+    let turn = item("user", "input_text", "again") + &item("assistant", "output_text", "done");
+    fs::write(session.transcript(), &turn).unwrap();
+    assert_eq!(call("Stop"), "");
+    fs::write(session.transcript(), turn.repeat(3)).unwrap();
+    assert_eq!(call("Stop"), "");
+    assert_eq!(call("PreCompact"), "");
+    assert_eq!(messages(&server).await, 7);
+    let given = call("SessionStart");
+    assert!(given.contains("again") && given.len() <= 10_000, "{given}");
+}

@@ -1,0 +1,75 @@
+//! `recapd hook install` and `uninstall`.
+
+use std::fs;
+
+use super::super::{code, recapd, stderr, stdout};
+
+const SETTINGS: &str = "{\n\t\"model\": \"opus\",\n\t\"permissions\": { \"allow\": [] }\n}\n";
+
+#[test]
+fn hooks_are_put_in_and_taken_out_again() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join(".claude/settings.json");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, SETTINGS).unwrap();
+    let run = |args: &[&str]| {
+        let output = recapd()
+            .arg("hook")
+            .args(args)
+            .env("HOME", home.path())
+            .output()
+            .unwrap();
+        assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let shown = run(&["install", "claude-code", "--dry-run"]);
+    let taken: Vec<&str> = shown.lines().filter(|line| line.starts_with('-')).collect();
+    // Another comma.
+    assert_eq!(taken, ["-\t\"permissions\": { \"allow\": [] }"], "{shown}");
+    assert!(shown.contains("+\t\"hooks\": {"), "{shown}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), SETTINGS);
+    run(&["install", "claude-code", "--user", "--yes"]);
+    let with = fs::read_to_string(&file).unwrap();
+    assert!(
+        with.contains("recapd hook SessionStart --host claude-code\""),
+        "{with}"
+    );
+    assert!(run(&["install", "claude-code", "--yes"]).contains("nothing to change"));
+    run(&["uninstall", "claude-code", "--yes"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), SETTINGS);
+}
+
+#[test]
+fn nothing_is_written_unasked() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        recapd()
+            .arg("hook")
+            .args(args)
+            .current_dir(folder.path())
+            .output()
+            .unwrap()
+    };
+    let output = run(&["install", "codex", "--project"]);
+    assert_eq!(code(&output), Some(2));
+    assert!(stderr(&output).contains("--yes"), "{}", stderr(&output));
+    assert!(!folder.path().join(".codex/hooks.json").exists());
+    let output = run(&[
+        "install",
+        "codex",
+        "--project",
+        "--yes",
+        "--agent",
+        "me-{session}",
+    ]);
+    assert!(stdout(&output).contains("/hooks"), "{}", stderr(&output));
+    let text = fs::read_to_string(folder.path().join(".codex/hooks.json")).unwrap();
+    assert!(
+        text.contains("recapd hook Stop --host codex --agent 'me-{session}'"),
+        "{text}"
+    );
+    fs::write(folder.path().join(".codex/hooks.json"), "{ broken").unwrap();
+    let output = run(&["install", "codex", "--project", "--yes"]);
+    assert_eq!(code(&output), Some(2));
+    assert!(stderr(&output).contains("mend them"), "{}", stderr(&output));
+}

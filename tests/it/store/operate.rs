@@ -1,0 +1,287 @@
+//! What operators see of the updates and do to them.
+
+use recapd::{
+    domain::{
+        agent::AgentId,
+        spend::SpendLimit,
+        time::Timestamp,
+        work::{Lease, Reason},
+    },
+    store::{
+        AttemptError, Failure, Fence, Material, Postponement, StoreError,
+        operate::{Handled, QueueRow, QueueState, QueueWait, Run, RunOutcome, RunQuery},
+    },
+};
+
+use super::{the_lease, with_pending};
+use crate::support::{
+    backend::Backend,
+    conversation::{ALL, LEASE_MS, T0, agent, claim, items, make, minute, patch, run},
+};
+
+async fn row(db: &dyn Backend, name: &str, now: Timestamp) -> QueueRow {
+    db.operator().queue_row(&agent(name), now).await.unwrap().unwrap()
+}
+
+async fn queued(db: &dyn Backend, name: &str, delay_ms: i64) {
+    make(db, name).await;
+    let store = db.store();
+    store
+        .enqueue(&agent(name), Reason::Eviction, delay_ms, T0)
+        .await
+        .unwrap();
+}
+
+async fn claims(db: &dyn Backend, now: Timestamp) -> usize {
+    db.store().claim(claim("other", 9, now)).await.unwrap().len()
+}
+
+async fn fail(db: &dyn Backend, now: Timestamp, park: bool) {
+    let lease = the_lease(db, now).await;
+    let error = AttemptError {
+        class: "timeout".to_owned(),
+        message: "no answer".to_owned(),
+    };
+    let failure = Failure {
+        error,
+        backoff_ms: 60_000,
+        park,
+        run: run(now),
+    };
+    db.store().fail(&lease, failure).await.unwrap();
+}
+
+/// An update of `a` under way, and what it works on.
+async fn under_way(db: &dyn Backend, now: Timestamp) -> (Lease, Material) {
+    with_pending(db, "a", 4).await;
+    let lease = the_lease(db, now).await;
+    let material = db.store().material(&lease, ALL).await.unwrap();
+    (lease, material)
+}
+
+fn stands(row: &QueueRow) -> (QueueState, Option<QueueWait>, Option<Timestamp>) {
+    (row.state, row.waits_for, row.next_at)
+}
+
+pub(crate) async fn a_row_says_where_it_stands_and_what_it_waits_for(db: &dyn Backend) {
+    assert_eq!(db.operator().queue_row(&agent("a"), T0).await.unwrap(), None);
+    queued(db, "a", 5_000).await;
+    let waiting = row(db, "a", T0).await;
+    let until = T0.plus_ms(5_000);
+    assert_eq!(
+        stands(&waiting),
+        (QueueState::Scheduled, Some(QueueWait::Company), Some(until))
+    );
+    assert_eq!(
+        (waiting.reason.as_str(), waiting.attempts, waiting.queued_at),
+        ("eviction", 0, T0)
+    );
+    let ready = row(db, "a", minute(1)).await;
+    assert_eq!(
+        (ready.state, ready.waits_for, ready.age_ms),
+        (QueueState::Ready, None, 60_000)
+    );
+
+    fail(db, minute(1), false).await;
+    let failed = row(db, "a", minute(1)).await;
+    assert_eq!(
+        stands(&failed),
+        (QueueState::Scheduled, Some(QueueWait::Backoff), Some(minute(2)))
+    );
+    assert_eq!(failed.last_error.as_deref(), Some("timeout: no answer"));
+
+    let lease = the_lease(db, minute(2)).await;
+    let running = row(db, "a", minute(2)).await;
+    let end = minute(2).plus_ms(LEASE_MS);
+    assert_eq!(stands(&running), (QueueState::Running, None, Some(end)));
+    assert_eq!(
+        (running.owner.is_some(), running.leased_at, running.attempts),
+        (true, Some(minute(2)), 2)
+    );
+    assert_eq!(row(db, "a", end).await.state, QueueState::Ready);
+    let postponement = Postponement {
+        until: minute(60),
+        limit: Some(SpendLimit::Calls),
+        run: run(minute(2)),
+    };
+    db.store().postpone(&lease, postponement).await.unwrap();
+    let paused = row(db, "a", minute(3)).await;
+    assert_eq!(
+        stands(&paused),
+        (QueueState::Paused, Some(QueueWait::Limit), Some(minute(60)))
+    );
+    assert_eq!(paused.paused_for.as_deref(), Some("calls"));
+
+    fail(db, minute(60), true).await;
+    let parked = row(db, "a", minute(61)).await;
+    assert_eq!(stands(&parked), (QueueState::Parked, Some(QueueWait::Hand), None));
+    assert_eq!(parked.parked_at, Some(minute(60)));
+}
+
+pub(crate) async fn the_queue_comes_in_pages(db: &dyn Backend) {
+    for name in ["c", "a", "b"] {
+        queued(db, name, 0).await;
+    }
+    let names =
+        |rows: Vec<QueueRow>| -> Vec<String> { rows.iter().map(|row| row.agent_id.to_string()).collect() };
+    let operator = db.operator();
+    assert_eq!(names(operator.queue_rows(None, 2, T0).await.unwrap()), ["a", "b"]);
+    let after: AgentId = agent("b");
+    assert_eq!(
+        names(operator.queue_rows(Some(&after), 2, T0).await.unwrap()),
+        ["c"]
+    );
+}
+
+pub(crate) async fn a_hand_hastens_what_waits(db: &dyn Backend) {
+    let operator = db.operator();
+    let unknown = operator.refresh(&agent("a"), T0).await;
+    assert!(matches!(unknown, Err(StoreError::UnknownAgent(_))), "{unknown:?}");
+    assert_eq!(operator.retry(&agent("a"), T0).await.unwrap(), Handled::NoRow);
+    make(db, "a").await;
+    assert!(operator.refresh(&agent("a"), T0).await.unwrap().is_new);
+    assert_eq!(row(db, "a", T0).await.reason, "manual");
+    // A backoff, by a refresh.
+    fail(db, T0, false).await;
+    assert_eq!(claims(db, T0).await, 0);
+    let enqueued = operator.refresh(&agent("a"), T0).await.unwrap();
+    assert_eq!((enqueued.is_new, enqueued.visible_at), (false, T0));
+    // What runs goes on.
+    let lease = the_lease(db, T0).await;
+    assert_eq!(operator.retry(&agent("a"), T0).await.unwrap(), Handled::Running);
+    operator.refresh(&agent("a"), T0).await.unwrap();
+    let held = db
+        .store()
+        .renew(std::slice::from_ref(&lease), T0, LEASE_MS)
+        .await
+        .unwrap();
+    assert_eq!(held, [lease.token]);
+    db.store().release(&[lease], T0).await.unwrap();
+    // A parked row, by a retry, with all attempts.
+    fail(db, T0, true).await;
+    assert_eq!(claims(db, minute(5)).await, 0);
+    assert_eq!(
+        operator.retry(&agent("a"), minute(5)).await.unwrap(),
+        Handled::Done
+    );
+    assert_eq!(the_lease(db, minute(5)).await.attempt, 1);
+}
+
+pub(crate) async fn a_cancelled_update_waits_for_a_hand(db: &dyn Backend) {
+    let operator = db.operator();
+    assert_eq!(operator.cancel(&agent("a"), T0).await.unwrap(), Handled::NoRow);
+    let now = minute(1_000);
+    let (lease, material) = under_way(db, now).await;
+    assert_eq!(operator.cancel(&agent("a"), now).await.unwrap(), Handled::Done);
+    let patch = patch(&material, items(&material), now);
+    let lost = db.store().complete(&lease, patch).await;
+    assert!(matches!(lost, Err(StoreError::Fenced(Fence::Lease))), "{lost:?}");
+    let parked = row(db, "a", now).await;
+    assert_eq!(
+        (parked.state, parked.last_error.as_deref()),
+        (QueueState::Parked, Some("cancelled: by hand"))
+    );
+    assert_eq!(claims(db, now.plus_ms(24 * 3_600_000)).await, 0);
+    assert_eq!(operator.retry(&agent("a"), now).await.unwrap(), Handled::Done);
+    assert_eq!(claims(db, now).await, 1);
+}
+
+pub(crate) async fn an_agent_is_paused_until_it_is_resumed(db: &dyn Backend) {
+    let operator = db.operator();
+    let unknown = operator.pause_agent(&agent("a"), T0).await;
+    assert!(matches!(unknown, Err(StoreError::UnknownAgent(_))), "{unknown:?}");
+    let unknown = operator.resume_agent(&agent("a"), T0).await;
+    assert!(matches!(unknown, Err(StoreError::UnknownAgent(_))), "{unknown:?}");
+    make(db, "a").await;
+    operator.pause_agent(&agent("a"), T0).await.unwrap();
+    let store = db.store();
+    // Neither a wake nor another day nor another setting ends it, and it is no limit of spending.
+    for reason in Reason::ALL {
+        store.enqueue(&agent("a"), reason, 0, T0).await.unwrap();
+    }
+    operator.refresh(&agent("a"), T0).await.unwrap();
+    store.resume_paused(T0).await.unwrap();
+    let far = minute(60 * 24 * 365);
+    assert_eq!(claims(db, far).await, 0);
+    assert_eq!(store.paused(&agent("a")).await.unwrap(), None);
+    let sample = store.sample(T0, 1).await.unwrap();
+    assert_eq!((sample.paused, sample.paused_until), (0, None));
+    let paused = row(db, "a", T0).await;
+    assert_eq!(stands(&paused), (QueueState::Paused, Some(QueueWait::Hand), None));
+    assert_eq!(paused.paused_for, None);
+    assert!(operator.resume_agent(&agent("a"), T0).await.unwrap());
+    assert!(!operator.resume_agent(&agent("a"), T0).await.unwrap());
+    let lease = the_lease(db, T0).await;
+    // An update under way is stopped.
+    operator.pause_agent(&agent("a"), T0).await.unwrap();
+    assert_eq!(store.renew(&[lease], T0, LEASE_MS).await.unwrap(), [0; 0]);
+}
+
+pub(crate) async fn while_the_queue_is_paused_nothing_is_claimed(db: &dyn Backend) {
+    queued(db, "a", 0).await;
+    queued(db, "b", 0).await;
+    let operator = db.operator();
+    let lease = db.store().claim(claim("one", 1, T0)).await.unwrap();
+    assert_eq!(operator.queue_paused_since().await.unwrap(), None);
+    assert_eq!(operator.pause_queue(T0).await.unwrap(), T0);
+    assert_eq!(operator.pause_queue(minute(1)).await.unwrap(), T0);
+    assert_eq!(operator.queue_paused_since().await.unwrap(), Some(T0));
+    assert_eq!(claims(db, T0).await, 0);
+    // What runs goes on.
+    assert_eq!(db.store().renew(&lease, T0, LEASE_MS).await.unwrap().len(), 1);
+    assert!(operator.resume_queue().await.unwrap());
+    assert!(!operator.resume_queue().await.unwrap());
+    assert_eq!(claims(db, T0).await, 1);
+}
+
+pub(crate) async fn runs_are_told_newest_first_and_in_figures(db: &dyn Backend) {
+    let now = minute(1_000);
+    let (lease, material) = under_way(db, now).await;
+    let completed = patch(&material, items(&material), now);
+    db.store().complete(&lease, completed).await.unwrap();
+    queued(db, "b", 0).await;
+    fail(db, now, false).await;
+    let operator = db.operator();
+    let query = |agent_name: Option<&str>, outcome, before| RunQuery {
+        agent: agent_name.map(agent),
+        outcome,
+        before,
+        limit: 9,
+    };
+    let all: Vec<Run> = operator.runs(query(None, None, None)).await.unwrap();
+    let told: Vec<(&str, RunOutcome)> = all
+        .iter()
+        .map(|run| (run.agent_id.as_str(), run.outcome))
+        .collect();
+    assert_eq!(told, [("b", RunOutcome::Failed), ("a", RunOutcome::Completed)]);
+    let [failed, done] = all.as_slice() else {
+        panic!("{all:?}")
+    };
+    assert_eq!(
+        (failed.error_class.as_deref(), failed.error.as_deref()),
+        (Some("timeout"), Some("no answer"))
+    );
+    assert_eq!(
+        (done.version, done.duration_ms, done.exchanges > 0),
+        (Some(1), 1_000, true)
+    );
+    assert_eq!(operator.run(done.run).await.unwrap().as_ref(), Some(done));
+    assert_eq!(operator.run(done.run + 1_000).await.unwrap(), None);
+    let older = operator.runs(query(None, None, Some(failed.run))).await.unwrap();
+    assert_eq!(older, std::slice::from_ref(done));
+    let of_agent = operator.runs(query(Some("b"), None, None)).await.unwrap();
+    assert_eq!(of_agent, std::slice::from_ref(failed));
+    let of_outcome = operator
+        .runs(query(None, Some(RunOutcome::Completed), None))
+        .await
+        .unwrap();
+    assert_eq!(of_outcome, std::slice::from_ref(done));
+    let figures = operator.run_figures(now).await.unwrap();
+    assert_eq!((figures.completed, figures.failed, figures.superseded), (1, 1, 0));
+    assert_eq!(
+        (figures.mean_duration_ms, figures.max_duration_ms),
+        (1_000, 1_000)
+    );
+    assert_eq!(operator.run_figures(now.plus_ms(1)).await.unwrap().completed, 0);
+    assert_eq!(figures.spent.calls, 0);
+}

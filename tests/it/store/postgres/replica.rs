@@ -1,0 +1,195 @@
+//! `database.read_url` with a streaming standby: what it answers, and who answers when it can't.
+
+use std::sync::Arc;
+
+use recapd::{
+    domain::{agent::AgentId, time::HOUR_MS},
+    store::{MessageRange, SqlStore, Store as _, VersionQuery, postgres::PostgresSettings},
+};
+use sqlx::{AssertSqlSafe, PgConnection};
+use tokio::task::JoinSet;
+
+use crate::support::{
+    backend::postgres_settings,
+    conversation::{T0, agent, append, turns},
+    postgres::execute,
+    standby::{
+        Server::{Primary, Standby},
+        Servers,
+    },
+};
+
+/// Longer than any test takes.
+const PATIENT_MS: u64 = 3_600_000;
+
+async fn store(servers: &Servers, lag_ms_max: u64) -> SqlStore {
+    let settings = PostgresSettings {
+        read_url: Some(servers.url(Standby)),
+        read_lag_ms_max: lag_ms_max,
+        ..postgres_settings(servers.url(Primary))
+    };
+    SqlStore::open(&settings.into()).await.unwrap()
+}
+
+/// Whether a reader sees the exchange.
+async fn sees(store: &SqlStore, agent: &AgentId, exchange: i64) -> bool {
+    let range = MessageRange {
+        after_seq: 0,
+        messages_max: 10,
+        bytes_max: 10_000,
+    };
+    store.expand(agent, exchange, range).await.unwrap().is_some()
+}
+
+/// How many agents a sample counts: the standby's answer tells itself apart by it.
+async fn agents(store: &SqlStore) -> i64 {
+    store.sample(T0, HOUR_MS).await.unwrap().agents
+}
+
+async fn join(store: &SqlStore, name: &str) -> AgentId {
+    let agent = agent(name);
+    store.append(append(&agent, turns(1..=2))).await.unwrap();
+    agent
+}
+
+/// Looks until it is so.
+async fn until(connection: &mut PgConnection, condition: &str) {
+    while !holds(connection, condition).await {}
+}
+
+async fn holds(connection: &mut PgConnection, condition: &str) -> bool {
+    sqlx::query_scalar(AssertSqlSafe(format!("SELECT {condition}")))
+        .fetch_one(connection)
+        .await
+        .unwrap()
+}
+
+/// Looks until the standby has replayed all that was written.
+async fn until_replayed(servers: &Servers) {
+    let position: String = sqlx::query_scalar("SELECT pg_current_wal_insert_lsn()::text")
+        .fetch_one(&mut servers.connect(Primary).await)
+        .await
+        .unwrap();
+    // What isn't committed durably is sent when the server pleases; a switch of files pleases it.
+    execute(&mut servers.connect(Primary).await, "SELECT pg_switch_wal()").await;
+    let replayed = format!("pg_last_wal_replay_lsn() >= '{position}'::pg_lsn");
+    until(&mut servers.connect(Standby).await, &replayed).await;
+}
+
+/// Holds the standby's replay where it is.
+async fn pause(servers: &Servers) {
+    let mut standby = servers.connect(Standby).await;
+    execute(&mut standby, "SELECT pg_wal_replay_pause()").await;
+    until(&mut standby, "pg_get_wal_replay_pause_state() = 'paused'").await;
+}
+
+#[tokio::test]
+async fn a_standby_answers_what_may_be_a_moment_old_and_nothing_else() {
+    let servers = Servers::start().await;
+    let store = store(&servers, PATIENT_MS).await;
+    let a = join(&store, "a").await;
+    until_replayed(&servers).await;
+    assert!(sees(&store, &a, 1).await);
+    assert_eq!(agents(&store).await, 1);
+
+    pause(&servers).await;
+    let b = join(&store, "b").await;
+    assert_eq!(agents(&store).await, 1, "the standby's answer");
+    // An agent sees what it said.
+    assert!(store.agent(&b).await.unwrap().is_some());
+    assert!(store.summary(&b).await.unwrap().is_some());
+    // What the standby doesn't know may have come since.
+    assert!(sees(&store, &b, 1).await);
+    let query = VersionQuery {
+        before: None,
+        limit: 10,
+    };
+    assert_eq!(store.versions(&b, query).await.unwrap().len(), 0);
+    // Who wants no more than a moment doesn't ask one that stands.
+    assert_eq!(agents(&self::store(&servers, 0).await).await, 2);
+
+    execute(
+        &mut servers.connect(Standby).await,
+        "SELECT pg_wal_replay_resume()",
+    )
+    .await;
+    until_replayed(&servers).await;
+    assert_eq!(agents(&store).await, 2);
+    let none_written = "sum(n_tup_ins + n_tup_upd + n_tup_del) = 0 FROM pg_stat_user_tables";
+    assert!(holds(&mut servers.connect(Standby).await, none_written).await);
+}
+
+/// Two ways in which a read ends halfway: its connection is cut, and replay goes first.
+#[tokio::test]
+async fn what_a_standby_breaks_off_the_server_answers() {
+    let servers = Servers::start().await;
+    for (name, is_cut) in [("a", true), ("b", false)] {
+        let store = Arc::new(store(&servers, PATIENT_MS).await);
+        let a = join(&store, name).await;
+        until_replayed(&servers).await;
+        // The standby has the lock, too, so that the read stands still halfway.
+        let (mut first, mut second) = (servers.connect(Primary).await, servers.connect(Primary).await);
+        execute(
+            &mut first,
+            "BEGIN; LOCK TABLE message_log IN ACCESS EXCLUSIVE MODE",
+        )
+        .await;
+        until_replayed(&servers).await;
+        let mut reading = JoinSet::new();
+        reading.spawn({
+            let (store, a) = (Arc::clone(&store), a.clone());
+            async move { sees(&store, &a, 1).await }
+        });
+        let waits = "count(*) = 1 FROM pg_stat_activity WHERE application_name = 'recapd' AND wait_event_type = 'Lock'";
+        let (mut primary, mut standby) = (servers.connect(Primary).await, servers.connect(Standby).await);
+        until(&mut standby, waits).await;
+        if is_cut {
+            let cut =
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'recapd'";
+            execute(&mut standby, cut).await;
+        } else {
+            execute(
+                &mut second,
+                "BEGIN; LOCK TABLE exchange_log IN ACCESS EXCLUSIVE MODE",
+            )
+            .await;
+            execute(&mut primary, "SELECT pg_switch_wal()").await;
+        }
+        until(&mut primary, waits).await;
+        execute(&mut second, "ROLLBACK").await;
+        execute(&mut first, "ROLLBACK").await;
+        assert_eq!(reading.join_all().await, [true]);
+    }
+    let conflict = "sum(confl_lock) > 0 FROM pg_stat_database_conflicts";
+    until(&mut servers.connect(Standby).await, conflict).await;
+}
+
+#[tokio::test]
+async fn a_standby_that_is_away_or_on_its_own_is_stood_in_for() {
+    let servers = Servers::start().await;
+    let before = store(&servers, PATIENT_MS).await;
+    let a = join(&before, "a").await;
+    until_replayed(&servers).await;
+    assert_eq!(agents(&before).await, 1);
+    servers.stop(Standby);
+    join(&before, "b").await;
+    assert_eq!(agents(&before).await, 2, "a connection that is gone");
+    let without = store(&servers, PATIENT_MS).await;
+    assert_eq!(agents(&without).await, 2, "none to connect to");
+
+    servers.start_one(Standby);
+    until_replayed(&servers).await;
+    let after = store(&servers, PATIENT_MS).await;
+    assert_eq!(agents(&after).await, 2);
+    // On its own it knows nothing of what comes, and would take what is written.
+    servers.promote();
+    join(&after, "c").await;
+    assert_eq!(agents(&after).await, 3, "a connection from before");
+    assert_eq!(agents(&store(&servers, PATIENT_MS).await).await, 3);
+    assert!(sees(&after, &a, 1).await);
+    let mut alone = servers.connect(Standby).await;
+    assert!(holds(&mut alone, "NOT pg_is_in_recovery()").await);
+    let none_written = "sum(n_tup_ins + n_tup_upd + n_tup_del) = 0 FROM pg_stat_user_tables";
+    assert!(holds(&mut alone, none_written).await);
+    assert!(holds(&mut alone, "count(*) = 2 FROM agents").await);
+}
