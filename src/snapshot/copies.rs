@@ -111,12 +111,13 @@ impl Copies {
 
     /// Takes in a copy that was `asked` for, or else is the next one of one that is here.
     pub(super) fn hold(&self, agent: &AgentId, new: Held, is_asked: bool) {
-        let bytes = new.bytes();
-        if self.bytes.load(Ordering::Relaxed) + bytes > self.bytes_max || self.all.len() >= COPIES_MAX {
-            self.make_room(bytes);
-        }
         let all = self.all.pin();
         let had = all.get(agent);
+        let bytes = new.bytes();
+        let grown = bytes.saturating_sub(had.map_or(0, |had| had.bytes()));
+        if self.bytes.load(Ordering::Relaxed) + grown > self.bytes_max || self.all.len() >= COPIES_MAX {
+            self.make_room(bytes);
+        }
         let used_at = match had {
             Some(had) if !is_asked => had.used_at.load(Ordering::Relaxed),
             _ => self.taken.fetch_add(1, Ordering::Relaxed) + 1,
