@@ -43,7 +43,10 @@ const WARMUP_SHARE: u32 = 5;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let title = format!("{TURNS_PER_SECOND} turns/s from {AGENTS} agents for {} s", size(SECONDS));
+    let title = format!(
+        "{TURNS_PER_SECOND} turns/s from {AGENTS} agents for {} s",
+        size(SECONDS)
+    );
     let columns = ["p50", "p99", "p99.9", "slowest", "turns/s", "summaries written"];
     let mut table = Table::new(&title, &columns);
     for (name, is_summarised) in [("nobody summarises", false), ("summaries are written", true)] {

@@ -280,7 +280,10 @@ fn count_allocations(router: &Router, agent: &AgentId, etag: &str) -> anyhow::Re
                     .and_then(Result::ok)
                     .map(|answer| answer.status());
             });
-            anyhow::ensure!(status.is_some_and(|status| !status.is_server_error()), "{name}: {status:?}");
+            anyhow::ensure!(
+                status.is_some_and(|status| !status.is_server_error()),
+                "{name}: {status:?}"
+            );
             anyhow::Ok(counted)
         };
         // The first one prepares.

@@ -103,11 +103,11 @@ impl Prepared {
         if let Some(json) = self.json.get() {
             return json.clone();
         }
-        let made = Bytes::from(make());
-        if self.json.set(made.clone()).is_ok() {
-            snapshots.grew(snapshot, made.len());
+        let json = Bytes::from(make());
+        if self.json.set(json.clone()).is_ok() {
+            snapshots.grew(snapshot, json.len());
         }
-        made
+        json
     }
 
     /// The compressed document, if it was made; otherwise that begins, and whoever asks next will have it: it takes a
