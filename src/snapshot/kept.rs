@@ -2,7 +2,6 @@
 
 use std::{
     any::Any,
-    fmt,
     sync::{
         OnceLock,
         atomic::{AtomicUsize, Ordering},
@@ -11,7 +10,7 @@ use std::{
 
 /// Something made of a snapshot once, which lives as long as that. It is nothing of its own: two snapshots are the same
 /// whatever was made of them, and a copy starts without.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Kept {
     made: OnceLock<Box<dyn Any + Send + Sync>>,
     bytes: AtomicUsize,
@@ -50,12 +49,3 @@ impl PartialEq for Kept {
 }
 
 impl Eq for Kept {}
-
-impl fmt::Debug for Kept {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Kept")
-            .field("bytes", &self.bytes)
-            .finish()
-    }
-}
