@@ -304,7 +304,8 @@ fn count_allocations(router: &Router, agent: &AgentId, etag: &str) -> anyhow::Re
 
 async fn router(place: &Place, stop: &CancellationToken) -> anyhow::Result<Router> {
     let parts = &place.parts;
-    let database = place.folder.path().join(place::DATABASE);
+    // Operators ask nothing here; a database belongs to one store alone.
+    let database = place.folder.path().join("operators.db");
     let database = DatabaseConfig {
         url: format!("sqlite:{}", database.display()),
         ..Config::default().database
