@@ -1,5 +1,6 @@
 //! What a reader of a summary waits for, over HTTP on kept connections: alone, beside others, and while agents append
-//! flat out. Beside it stands a bare route that returns the same bytes; all targets take turns in short slices.
+//! flat out. Beside it stands a bare route that returns the same bytes; all targets take turns in short slices. And what
+//! a request allocates, past the network: the bytes of an answer are made once for each version, not for each reader.
 
 mod measure;
 #[path = "measure/messages.rs"]
@@ -18,7 +19,13 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router, body::Bytes, routing::get};
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::Request,
+    routing::get,
+};
+use futures::FutureExt as _;
 use measure::{Sample, Table, ratio, show, size};
 use messages::Messages;
 use place::Place;
@@ -38,6 +45,7 @@ use tokio::{
     time::Instant,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower_service::Service;
 
 /// Slices in which each target is measured.
 const SLICES: u32 = 8;
@@ -49,6 +57,10 @@ const CONNECTIONS: u32 = 16;
 const WRITERS: u32 = 8;
 /// Messages that the agent had before; most of them are pending, which makes the document long.
 const HISTORY_MESSAGES: usize = 4_000;
+/// The most allocations of an answer from what is prepared: those of the frame, which are the same for all routes.
+const ALLOCATIONS_MAX: u64 = 40;
+/// The most bytes that they have: far less than the document.
+const ALLOCATED_BYTES_MAX: u64 = 12_000;
 /// The most bytes of an answer.
 const ANSWER_BYTES_MAX: usize = 1_000_000;
 
@@ -78,10 +90,12 @@ async fn main() -> anyhow::Result<()> {
     }
     let mut tasks = JoinSet::new();
     let stop = CancellationToken::new();
-    let daemon = serve(&place, &mut tasks, &stop).await?;
+    let router = router(&place, &stop).await?;
+    let daemon = serve(&place, router.clone(), &mut tasks, &stop).await?;
     let request =
         |more: &str| format!("GET /v1/agents/{agent}/summary HTTP/1.1\r\nHost: localhost\r\n{more}\r\n");
     let (etag, document) = first_answer(daemon, &request("")).await?;
+    count_allocations(&router, &agent, &etag)?;
     let bare = serve_bare(document.clone(), &mut tasks).await?;
     let target = |name, address, more: &str, status| Target {
         name,
@@ -98,6 +112,8 @@ async fn main() -> anyhow::Result<()> {
             &format!("If-None-Match: {etag}\r\n"),
             "304",
         ),
+        target("summary, gzip", daemon, "Accept-Encoding: gzip\r\n", "200"),
+        target("summary, JSON", daemon, "Accept: application/json\r\n", "200"),
     ];
     let title = format!("summary of {} bytes over HTTP", document.len());
     let columns = ["requests/s", "p50", "p99", "× bare (requests/s)", "× idle (p99)"];
@@ -244,13 +260,53 @@ async fn first_answer(address: SocketAddr, request: &str) -> anyhow::Result<(Str
     Ok((client.header("etag").to_owned(), Bytes::copy_from_slice(document)))
 }
 
-async fn serve(
-    place: &Place,
-    tasks: &mut JoinSet<anyhow::Result<()>>,
-    stop: &CancellationToken,
-) -> anyhow::Result<SocketAddr> {
+/// What answers of a summary that is at hand allocate, in each form; fails if that is more than it may be.
+fn count_allocations(router: &Router, agent: &AgentId, etag: &str) -> anyhow::Result<()> {
+    let columns = ["allocations", "bytes"];
+    let mut table = Table::new("one request, past the network", &columns);
+    for (name, header, value) in [
+        ("summary", "x-none", ""),
+        ("summary, known already", "if-none-match", etag),
+        ("summary, gzip", "accept-encoding", "gzip"),
+        ("summary, JSON", "accept", "application/json"),
+    ] {
+        let ask = || {
+            let request = Request::get(format!("/v1/agents/{agent}/summary"));
+            let request = request.header(header, value).body(Body::empty())?;
+            let mut router = router.clone();
+            let mut status = None;
+            let counted = allocation_counter::measure(|| {
+                status = Service::call(&mut router, request)
+                    .now_or_never()
+                    .and_then(Result::ok)
+                    .map(|answer| answer.status());
+            });
+            anyhow::ensure!(
+                status.is_some_and(|status| !status.is_server_error()),
+                "{name}: {status:?}"
+            );
+            anyhow::Ok(counted)
+        };
+        // The first one prepares.
+        ask()?;
+        let counted = ask()?;
+        let figures = [counted.count_total.to_string(), counted.bytes_total.to_string()];
+        table.row(name, &figures);
+        anyhow::ensure!(
+            counted.count_total <= ALLOCATIONS_MAX && counted.bytes_total <= ALLOCATED_BYTES_MAX,
+            "{name}: {} allocations of {} bytes together",
+            counted.count_total,
+            counted.bytes_total
+        );
+    }
+    table.print();
+    Ok(())
+}
+
+async fn router(place: &Place, stop: &CancellationToken) -> anyhow::Result<Router> {
     let parts = &place.parts;
-    let database = place.folder.path().join(place::DATABASE);
+    // Operators ask nothing here; a database belongs to one store alone.
+    let database = place.folder.path().join("operators.db");
     let database = DatabaseConfig {
         url: format!("sqlite:{}", database.display()),
         ..Config::default().database
@@ -269,10 +325,18 @@ async fn serve(
         stop: stop.clone(),
         writes: TaskTracker::new(),
     };
-    let router = http::router(state, HttpSettings::from(&Config::default()));
+    Ok(http::router(state, HttpSettings::from(&Config::default())))
+}
+
+async fn serve(
+    place: &Place,
+    router: Router,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+    stop: &CancellationToken,
+) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
-    let (parts, stop_too, stop) = (parts.clone(), stop.clone(), stop.clone());
+    let (parts, stop_too, stop) = (place.parts.clone(), stop.clone(), stop.clone());
     tasks.spawn(async move {
         parts.follow_changes(stop_too).await;
         Ok(())

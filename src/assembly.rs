@@ -133,7 +133,8 @@ impl Parts {
                 Snapshots::new(shared(), ceiling, time(), config.summary.max_tokens)
                     .redacting(redactor)
                     .in_contact(notices.contact().clone())
-                    .ageing(summary_policy(config).ageing),
+                    .ageing(summary_policy(config).ageing)
+                    .within(config.http.snapshot_bytes_max),
             ),
             store,
             metrics,

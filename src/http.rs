@@ -33,6 +33,7 @@ mod negotiate;
 mod observe;
 mod openapi;
 mod pins;
+mod prepared;
 mod problem;
 mod projects;
 mod queue;
@@ -207,11 +208,14 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
     observe::announce(&app.parts.metrics);
     mcp::mount(routes, &app)
         .fallback(frame::unknown_route)
-        .layer(from_fn_with_state(Arc::clone(&app), access::guard))
-        .layer(DefaultBodyLimit::max(body_bytes_max))
-        .layer(too_late)
-        .layer(CatchPanicLayer::custom(frame::panicked))
-        .layer(from_fn_with_state(Arc::clone(&app), frame::around))
+        // As one layer, the first outermost: each by itself would be a box to be copied at every request.
+        .layer((
+            from_fn_with_state(Arc::clone(&app), frame::around),
+            CatchPanicLayer::custom(frame::panicked),
+            too_late,
+            DefaultBodyLimit::max(body_bytes_max),
+            from_fn_with_state(Arc::clone(&app), access::guard),
+        ))
         .with_state(app)
 }
 

@@ -3,15 +3,17 @@
 //! A reader never waits for a writer, a worker or a model. It gets the last good version, and its age with it; while
 //! the database is away it gets the last copy, marked stale.
 
+mod copies;
+mod kept;
 pub mod project;
 mod waiting;
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicU64, Ordering},
 };
 
-use papaya::HashMap;
+use copies::{Copies, Held};
 use tokio::{
     sync::broadcast::{Receiver, error::RecvError},
     time::Instant,
@@ -35,13 +37,13 @@ use crate::{
     store::{Store, StoreResult, SummaryRow},
 };
 
-/// The most snapshots held; beyond it they are all forgotten and read again as they are asked for.
-const SNAPSHOTS_MAX: usize = 100_000;
-/// The most bytes of text that they have together: a full document has some 40,000, so that their number alone is no limit.
+pub use kept::Kept;
+
+/// The most bytes that snapshots need together, if nobody says otherwise: a full document has some 40,000.
 const BYTES_MAX: usize = 128 << 20;
 
 /// What a reader gets.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// The document as Markdown, pending exchanges included.
     pub markdown: String,
@@ -61,6 +63,8 @@ pub struct Snapshot {
     pub pending_exchanges: i64,
     /// Since when.
     pub pending_since: Option<Timestamp>,
+    /// What a way in made of it.
+    pub kept: Kept,
 }
 
 /// A snapshot and how fresh it is.
@@ -99,37 +103,6 @@ impl<S> Reading<S> {
     }
 }
 
-struct Held {
-    snapshot: Arc<Snapshot>,
-    read_at: Timestamp,
-    outdated: bool,
-}
-
-impl Held {
-    /// What a reader gets without a wait, if there is that: the copy, or the stale one while others' changes aren't heard,
-    /// since the database may be away, too.
-    fn at_hand(&self, lost_since: Option<Timestamp>) -> Option<Reading> {
-        let stale_since = match (lost_since, self.outdated) {
-            (None, true) => return None,
-            (None, false) => None,
-            (Some(_), true) => Some(self.read_at),
-            (Some(at), false) => Some(at.max(self.read_at)),
-        };
-        Some(Reading {
-            snapshot: Arc::clone(&self.snapshot),
-            stale_since,
-        })
-    }
-
-    fn outdated(&self) -> Self {
-        Self {
-            snapshot: Arc::clone(&self.snapshot),
-            read_at: self.read_at,
-            outdated: true,
-        }
-    }
-}
-
 /// The snapshots of all agents that somebody asked for.
 pub struct Snapshots {
     store: Arc<dyn Store>,
@@ -138,10 +111,7 @@ pub struct Snapshots {
     tokens_max: i64,
     redactor: Redactor,
     ageing: Ageing,
-    held: HashMap<AgentId, Arc<Held>>,
-    /// Bytes of text read since `held` was last empty: as many as it holds, or more.
-    held_bytes: AtomicUsize,
-    bytes_max: usize,
+    copies: Copies,
     waiting: Waiting,
     /// Changes heard of so far.
     changes: AtomicU64,
@@ -163,9 +133,7 @@ impl Snapshots {
             tokens_max,
             redactor: Redactor::standard(),
             ageing: Ageing::default(),
-            held: HashMap::new(),
-            held_bytes: AtomicUsize::new(0),
-            bytes_max: BYTES_MAX,
+            copies: Copies::within(BYTES_MAX),
             waiting: Waiting::default(),
             changes: AtomicU64::new(0),
             contact: Contact::default(),
@@ -178,15 +146,23 @@ impl Snapshots {
         Self { redactor, ..self }
     }
 
-    /// The same snapshots, of which no more than about so many bytes of text are held.
+    /// The same snapshots, which need no more than about so many bytes; those not asked for the longest are forgotten.
     #[must_use]
     pub fn within(self, bytes_max: usize) -> Self {
-        Self { bytes_max, ..self }
+        Self {
+            copies: Copies::within(bytes_max),
+            ..self
+        }
+    }
+
+    /// What is kept with `snapshot` needs so many bytes more.
+    pub fn grew(&self, snapshot: &Snapshot, bytes: usize) {
+        self.copies.grew(snapshot, bytes);
     }
 
     /// How many snapshots are held.
     pub fn held(&self) -> usize {
-        self.held.len()
+        self.copies.len()
     }
 
     /// The same snapshots, of documents that other daemons change, too: while `contact` with them is lost, copies are
@@ -212,19 +188,23 @@ impl Snapshots {
         Self { ageing, ..self }
     }
 
+    /// The summary of `agent`, if it can be had without asking the database. Waits for nobody.
+    pub fn at_hand(&self, agent: &AgentId) -> Option<Reading> {
+        let lost_since = self.contact.lost_since();
+        self.copies.used(agent, |held| held.at_hand(lost_since))?
+    }
+
     /// The summary of `agent`; `None` if there is no such agent.
     ///
     /// # Errors
     /// When the database fails and there is no copy.
     pub async fn get(&self, agent: &AgentId) -> StoreResult<Option<Reading>> {
-        let held = self.held.pin().get(agent).map(Arc::clone);
-        if let Some(held) = &held
-            && let Some(reading) = held.at_hand(self.contact.lost_since())
-        {
+        if let Some(reading) = self.at_hand(agent) {
             return Ok(Some(reading));
         }
-        let copy = held.map(|held| (Arc::clone(&held.snapshot), held.read_at));
-        Reading::or_copy(self.load(agent).await, copy)
+        let loaded = self.load(agent, true).await;
+        let copy = |held: &Held| (Arc::clone(&held.snapshot), held.read_at);
+        Reading::or_copy(loaded, self.copies.used(agent, copy))
     }
 
     /// As [`Self::get`], but where the reader has that already (`is_known`, by its tag) it waits for a change, until
@@ -278,7 +258,7 @@ impl Snapshots {
         Ok(row.map(|row| render(&row, self.tokens_max, self.counter.as_ref(), &self.redactor)))
     }
 
-    async fn load(&self, agent: &AgentId) -> StoreResult<Option<Arc<Snapshot>>> {
+    async fn load(&self, agent: &AgentId, is_asked: bool) -> StoreResult<Option<Arc<Snapshot>>> {
         let read_at = self.clock.now();
         let changes = self.changes.load(Ordering::SeqCst);
         let Some(row) = self.store.summary(agent).await? else {
@@ -290,26 +270,11 @@ impl Snapshots {
             self.counter.as_ref(),
             &self.redactor,
         ));
-        let held = Held {
-            snapshot: Arc::clone(&snapshot),
-            read_at,
-            // Whoever refreshed meanwhile didn't find this copy, or is about to be overwritten by it.
-            outdated: self.changes.load(Ordering::SeqCst) != changes,
-        };
-        self.hold(agent, held);
+        // Whoever refreshed meanwhile didn't find this copy, or is about to be overwritten by it.
+        let outdated = self.changes.load(Ordering::SeqCst) != changes;
+        let held = Held::new(Arc::clone(&snapshot), read_at, outdated);
+        self.copies.hold(agent, held, is_asked);
         Ok(Some(snapshot))
-    }
-
-    fn hold(&self, agent: &AgentId, new: Held) {
-        let (bytes, held) = (new.snapshot.markdown.len(), self.held.pin());
-        let had = held.get(agent).map_or(0, |had| had.snapshot.markdown.len());
-        let grown = bytes.saturating_sub(had);
-        let sum = self.held_bytes.fetch_add(grown, Ordering::Relaxed) + grown;
-        if sum > self.bytes_max || held.len() >= SNAPSHOTS_MAX {
-            held.clear();
-            self.held_bytes.store(bytes, Ordering::Relaxed);
-        }
-        held.insert(agent.clone(), Arc::new(new));
     }
 
     /// Keeps the snapshots fresh: what changed is read again at once, so that the next reader needn't. Ends with
@@ -328,7 +293,7 @@ impl Snapshots {
                 }
                 // Nobody knows which, or there are too many at once: all are read again when asked for.
                 Ok(Change::All) | Err(RecvError::Lagged(_)) => {
-                    self.outdate_all();
+                    self.copies.outdate_all();
                     self.waiting.wake_all();
                 }
                 Err(RecvError::Closed) => return,
@@ -337,24 +302,14 @@ impl Snapshots {
     }
 
     async fn refresh(&self, agent: &AgentId) {
-        let Some(held) = self.held.pin().get(agent).map(Arc::clone) else {
+        if !self.copies.has(agent) {
             return;
-        };
-        let loaded = self.load(agent).await;
-        if matches!(loaded, Ok(None)) {
+        }
+        match self.load(agent, false).await {
+            Ok(Some(_)) => {}
             // It was deleted.
-            self.held.pin().remove(agent);
-        }
-        if loaded.is_err() {
-            self.held.pin().insert(agent.clone(), Arc::new(held.outdated()));
-        }
-    }
-
-    /// The copies stay for the time that the database may be away.
-    fn outdate_all(&self) {
-        let all = self.held.pin();
-        for (agent, held) in &all {
-            all.insert(agent.clone(), Arc::new(held.outdated()));
+            Ok(None) => self.copies.forget(agent),
+            Err(_) => self.copies.outdate(agent),
         }
     }
 }
@@ -385,6 +340,7 @@ pub fn render(
         first_exchange: row.first_exchange,
         pending_exchanges: row.pending_before.exchanges + named,
         pending_since: row.pending_since,
+        kept: Kept::default(),
     }
 }
 

@@ -34,10 +34,15 @@ impl Sample {
 
     /// The duration that `percent` of the sample don't exceed; zero for an empty sample.
     pub(crate) fn percentile(&mut self, percent: usize) -> Duration {
+        self.per_mille(percent * 10)
+    }
+
+    /// As [`Self::percentile`], of a thousand.
+    pub(crate) fn per_mille(&mut self, per_mille: usize) -> Duration {
         self.0.sort_unstable();
         let last = self.0.len().saturating_sub(1);
         self.0
-            .get((self.0.len() * percent / 100).min(last))
+            .get((self.0.len() * per_mille / 1_000).min(last))
             .copied()
             .unwrap_or_default()
     }

@@ -508,6 +508,8 @@ pub struct HttpConfig {
     pub request_timeout_ms: u64,
     /// The most messages in one request.
     pub batch_messages_max: usize,
+    /// The most bytes that summaries kept in memory for readers need together.
+    pub snapshot_bytes_max: usize,
     /// Further names under which clients may ask.
     pub allowed_hosts: Vec<String>,
     /// Requests need a token even if none was ever made.

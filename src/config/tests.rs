@@ -125,6 +125,7 @@ fn the_reference_is_the_default() {
     http.listen = "127.0.0.1:7411"
     http.request_timeout_ms = 30000
     http.require_token = false
+    http.snapshot_bytes_max = 134217728
     journal.dir = ""
     log.format = "auto"
     log.level = "info"

@@ -23,7 +23,7 @@ use crate::{
 
 const MARKDOWN: &str = "text/markdown";
 const JSON: &str = "application/json";
-const MARKDOWN_UTF8: HeaderValue = HeaderValue::from_static("text/markdown; charset=utf-8");
+pub(super) const MARKDOWN_UTF8: HeaderValue = HeaderValue::from_static("text/markdown; charset=utf-8");
 /// What a reader is to see when there is nothing better.
 const PLACEHOLDER: &str = "[Summary temporarily unavailable]";
 const STALE: HeaderName = HeaderName::from_static("recapd-stale");
@@ -66,12 +66,7 @@ impl<J: Serialize> Document<J> {
         let weak = if form == Form::Json { "W/" } else { "" };
         let etag = format!("{weak}{}", self.etag);
         let is_known = is_known(asked, &etag);
-        let result = match self.stale_since {
-            Some(_) => ReadResult::Stale,
-            None if is_known => ReadResult::NotModified,
-            None if self.bytes.is_empty() => ReadResult::Empty,
-            None => ReadResult::Hit,
-        };
+        let result = counted_as(self.stale_since, is_known, self.bytes.is_empty());
         let about = about(self.headers, etag, self.stale_since, now);
         let response = match form {
             _ if is_known => (StatusCode::NOT_MODIFIED, about).into_response(),
@@ -84,19 +79,31 @@ impl<J: Serialize> Document<J> {
     }
 }
 
+/// What to count an answer as.
+pub(super) fn counted_as(stale_since: Option<Timestamp>, is_known: bool, is_empty: bool) -> ReadResult {
+    match stale_since {
+        Some(_) => ReadResult::Stale,
+        None if is_known => ReadResult::NotModified,
+        None if is_empty => ReadResult::Empty,
+        None => ReadResult::Hit,
+    }
+}
+
 /// The headers about a document, the same with and without its text.
 fn about(mut headers: HeaderMap, etag: String, stale_since: Option<Timestamp>, now: Timestamp) -> HeaderMap {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
     headers.insert(VARY, HeaderValue::from_static("accept"));
     insert(&mut headers, ETAG, etag);
-    if let Some(since) = stale_since {
-        insert(
-            &mut headers,
-            STALE,
-            format!("{}s", now.since_ms(since).max(0) / SECOND_MS),
-        );
-    }
+    told_stale(&mut headers, stale_since, now);
     headers
+}
+
+/// Says how old a copy is that may be behind.
+pub(super) fn told_stale(headers: &mut HeaderMap, stale_since: Option<Timestamp>, now: Timestamp) {
+    if let Some(since) = stale_since {
+        let age = format!("{}s", now.since_ms(since).max(0) / SECOND_MS);
+        insert(headers, STALE, age);
+    }
 }
 
 /// Adds a header, if its value can be one.

@@ -2,15 +2,17 @@
 
 use axum::http::{
     HeaderMap,
-    header::{ACCEPT, IF_NONE_MATCH},
+    header::{ACCEPT, ACCEPT_ENCODING, IF_NONE_MATCH},
 };
+
+/// What the tag of a compressed document ends with, inside its quotes.
+pub(super) const GZIP_MARK: &str = ".gz";
 
 /// The offer that the client likes best; of several alike, and where it says nothing or wants none of them, the first.
 pub(super) fn preferred(headers: &HeaderMap, offers: &[&'static str]) -> &'static str {
-    let ranges: Vec<(&str, f32)> = values(headers, ACCEPT.as_str()).filter_map(range).collect();
     let mut best = (offers.first().copied().unwrap_or_default(), 0.0);
     for offer in offers {
-        let quality = quality(&ranges, offer);
+        let quality = quality(headers, offer);
         if quality > best.1 {
             best = (offer, quality);
         }
@@ -18,9 +20,30 @@ pub(super) fn preferred(headers: &HeaderMap, offers: &[&'static str]) -> &'stati
     best.0
 }
 
-/// Whether the client already has what `etag` names.
+/// Whether the client takes gzip, and likes it no less than the document as it is.
+pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
+    let weight = |name: &str| {
+        let mut ranges = values(headers, ACCEPT_ENCODING.as_str()).filter_map(range);
+        ranges
+            .find(|(coding, _)| coding.eq_ignore_ascii_case(name))
+            .map(|(_, weight)| weight)
+    };
+    let gzip = weight("gzip")
+        .or_else(|| weight("x-gzip"))
+        .or_else(|| weight("*"));
+    gzip.is_some_and(|gzip| gzip > 0.0 && gzip >= weight("identity").unwrap_or(0.0))
+}
+
+/// Whether the tag by which the client knows what `etag` names is that of the compressed document.
+pub(super) fn knows_gzip(headers: &HeaderMap, etag: &str) -> bool {
+    values(headers, IF_NONE_MATCH.as_str())
+        .find(|known| opaque(known) == opaque(etag))
+        .is_some_and(|known| bare(known).ends_with(GZIP_MARK))
+}
+
+/// Whether the client already has what `etag` names, compressed or not.
 pub(super) fn is_known(headers: &HeaderMap, etag: &str) -> bool {
-    values(headers, IF_NONE_MATCH.as_str()).any(|known| known == "*" || opaque(known) == opaque(etag))
+    values(headers, IF_NONE_MATCH.as_str()).any(|known| known == "*" || (opaque(known) == opaque(etag)))
 }
 
 /// The members of a header that is a list, in however many lines it comes.
@@ -44,22 +67,34 @@ fn range(text: &str) -> Option<(&str, f32)> {
 }
 
 /// How much the client wants `offer`: the most specific range counts.
-fn quality(ranges: &[(&str, f32)], offer: &str) -> f32 {
+fn quality(headers: &HeaderMap, offer: &str) -> f32 {
     let kind = offer.split('/').next().unwrap_or_default();
-    let of = |wanted: &str| {
-        ranges
-            .iter()
-            .find(|(range, _)| range.eq_ignore_ascii_case(wanted))
+    let is_of_kind = |range: &str| {
+        range
+            .strip_suffix("/*")
+            .is_some_and(|of| of.eq_ignore_ascii_case(kind))
     };
-    let found = of(offer)
-        .or_else(|| of(&format!("{kind}/*")))
-        .or_else(|| of("*/*"));
-    found.map_or(0.0, |(_, weight)| *weight)
+    let weight = |is_wanted: &dyn Fn(&str) -> bool| {
+        let mut ranges = values(headers, ACCEPT.as_str()).filter_map(range);
+        ranges
+            .find(|(range, _)| is_wanted(range))
+            .map(|(_, weight)| weight)
+    };
+    weight(&|range| range.eq_ignore_ascii_case(offer))
+        .or_else(|| weight(&is_of_kind))
+        .or_else(|| weight(&|range| range == "*/*"))
+        .unwrap_or(0.0)
 }
 
-/// A tag without its mark of weakness, which doesn't matter to a reader.
-fn opaque(etag: &str) -> &str {
-    etag.strip_prefix("W/").unwrap_or(etag)
+/// What a tag says, without its mark of weakness, its quotes and that of compression, which don't matter to who asks
+/// whether it is known.
+fn opaque(etag: &str) -> Option<&str> {
+    let is_quoted = etag.ends_with('"') && etag.strip_prefix("W/").unwrap_or(etag).starts_with('"');
+    is_quoted.then(|| bare(etag).strip_suffix(GZIP_MARK).unwrap_or_else(|| bare(etag)))
+}
+
+fn bare(etag: &str) -> &str {
+    etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"')
 }
 
 #[cfg(test)]
@@ -104,6 +139,7 @@ mod tests {
             (r#""3.1", "4.12""#, true),
             ("*", true),
             (r#""4.1""#, false),
+            (r#""4.12.gz""#, true),
             ("4.12", false),
             ("", false),
         ];
@@ -115,6 +151,40 @@ mod tests {
                     "{known}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn gzip_is_for_those_who_ask_for_it() {
+        let cases = [
+            ("", false),
+            ("gzip", true),
+            ("br, GZip;q=0.5", true),
+            ("*", true),
+            ("x-gzip", true),
+            ("gzip;q=0", false),
+            ("gzip;q=0, *", false),
+            ("identity, gzip;q=0.5", false),
+            ("identity;q=0.5, gzip", true),
+            ("br, zstd", false),
+        ];
+        for (accepted, expected) in cases {
+            assert_eq!(
+                takes_gzip(&headers("accept-encoding", accepted)),
+                expected,
+                "{accepted}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_tag_says_whether_the_compressed_document_is_known() {
+        for (known, expected) in [(r#""4.12.gz""#, true), (r#""4.12""#, false), ("*", false)] {
+            assert_eq!(
+                knows_gzip(&headers("if-none-match", known), r#""4.12""#),
+                expected,
+                "{known}"
+            );
         }
     }
 }

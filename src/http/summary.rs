@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{
     body::Bytes,
-    extract::State,
+    extract::{Request, State},
     http::{HeaderMap, HeaderName, Uri, header::LAST_MODIFIED},
     response::Response,
 };
@@ -20,11 +20,13 @@ use super::{
     negotiate::is_known,
     observe,
     openapi::{answers, parameters::AgentPath, values::View},
+    prepared::Prepared,
     problem::Problem,
 };
 use crate::{
     domain::{agent::AgentId, time::Timestamp},
     snapshot::{Reading, Snapshot},
+    telemetry::metrics::labels::ReadResult,
 };
 
 /// The longest wait that can be asked for, in seconds.
@@ -49,15 +51,6 @@ struct Summary<'a> {
     stale_since: Option<Timestamp>,
 }
 
-/// The bytes of a snapshot's document, shared with the snapshot.
-struct Markdown(Arc<Snapshot>);
-
-impl AsRef<[u8]> for Markdown {
-    fn as_ref(&self) -> &[u8] {
-        self.0.markdown.as_bytes()
-    }
-}
-
 /// Reads a summary.
 #[utoipa::path(
     get, path = "/v1/agents/{id}/summary", operation_id = "get_summary", tag = "summary",
@@ -66,7 +59,8 @@ impl AsRef<[u8]> for Markdown {
         ("max_tokens" = Option<i64>, Query, minimum = 1, maximum = 1_000_000, description = "Only the newest lines, of at most so many tokens."),
         ("max_chars" = Option<i64>, Query, minimum = 1, maximum = 10_000_000, description = "Only the newest lines, of at most so many characters."),
         ("wait" = Option<String>, Query, pattern = "^[0-9]{1,2}s?$", description = "With `If-None-Match`: answer when the summary changes, at the latest after so many seconds, at most 60.", example = "30s"),
-        ("if-none-match" = Option<String>, Header, description = "The `etag` of what is known already.")),
+        ("if-none-match" = Option<String>, Header, description = "The `etag` of what is known already."),
+        ("accept-encoding" = Option<String>, Header, description = "`gzip`: compressed, where that was made already. The `etag` is another one then; each of them stands for both.")),
     responses((status = 200, description = "The document. Without a summary yet it is empty and has version 0.", content((Summary<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document does."), ("recapd-version" = i64, description = "The summary's version."), ("recapd-pending-exchanges" = i64, description = "Exchanges that wait to be summarised."), ("recapd-stale" = String, description = "While the database is away: the age of this copy, such as `41s`."))),
         (status = 304, description = "It is known already."),
         (status = 503, description = "There is no copy and no database. As Markdown, the text is one that can be shown to a model.", content((super::problem::Wire<'static> = "application/problem+json"), (String = "text/markdown"))),
@@ -76,22 +70,13 @@ impl AsRef<[u8]> for Markdown {
 pub(super) async fn read(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
-    uri: Uri,
-    headers: HeaderMap,
+    request: Request,
 ) -> Result<Response, Problem> {
     let began = Instant::now();
-    let parameters = Parameters::read(
-        &uri,
-        &["wait", excerpt::VIEW, excerpt::MAX_TOKENS, excerpt::MAX_CHARS],
-    )?;
-    let wanted = Wanted::read(&parameters)?;
-    let wait = parameters
-        .seconds("wait", WAIT_SECONDS_MAX)?
-        .map(Duration::from_secs);
-    // The answer must be on its way before the request's time is up.
-    let wait = wait.map(|wait| wait.min(app.settings.request_timeout().mul_f64(WAIT_SHARE)));
-    let form = Form::wanted(&headers);
-    let (snapshots, is_known) = (&app.parts.snapshots, |etag: &str| is_known(&headers, etag));
+    let headers = request.headers();
+    let Asked { wanted, wait } = Asked::read(&app, request.uri())?;
+    let form = Form::wanted(headers);
+    let (snapshots, is_known) = (&app.parts.snapshots, |etag: &str| is_known(headers, etag));
     let read = match wait {
         None => snapshots.get(&agent).await,
         Some(wait) => {
@@ -100,55 +85,104 @@ pub(super) async fn read(
         }
     };
     let took = wait.is_none().then(|| began.elapsed());
-    let (result, answer) = match read {
-        Ok(None) => return Err(Problem::unknown_agent(&agent)),
-        Ok(Some(reading)) => {
-            let excerpt = match wanted {
-                None => None,
-                Some(wanted) => Some(wanted.of(&app, &agent, Arc::clone(&reading.snapshot)).await?),
-            };
-            let document = document(&agent, &reading, excerpt.as_ref());
-            document.answer(form, &headers, app.parts.clock.now())
+    let (result, answer) = match (read, wanted) {
+        (Ok(None), _) => return Err(Problem::unknown_agent(&agent)),
+        (Ok(Some(reading)), None) => whole(&app, &agent, &reading, (form, headers)),
+        (Ok(Some(reading)), Some(wanted)) => {
+            let excerpt = wanted.of(&app, &agent, Arc::clone(&reading.snapshot)).await?;
+            document(&agent, &reading, &excerpt).answer(form, headers, app.parts.clock.now())
         }
-        Err(error) => unavailable(error, form),
+        (Err(error), _) => unavailable(error, form),
     };
     observe::observe_read(&app.parts.metrics, result, took);
     Ok(answer)
 }
 
-fn document<'a>(
-    agent: &'a AgentId,
-    reading: &'a Reading,
-    excerpt: Option<&'a Excerpt>,
-) -> Document<Summary<'a>> {
+/// What the parameters ask for.
+#[derive(Default)]
+struct Asked {
+    wanted: Option<Wanted>,
+    wait: Option<Duration>,
+}
+
+impl Asked {
+    fn read(app: &SharedApp, uri: &Uri) -> Result<Self, Problem> {
+        if uri.query().is_none() {
+            return Ok(Self::default());
+        }
+        let known = ["wait", excerpt::VIEW, excerpt::MAX_TOKENS, excerpt::MAX_CHARS];
+        let parameters = Parameters::read(uri, &known)?;
+        let wait = parameters
+            .seconds("wait", WAIT_SECONDS_MAX)?
+            .map(Duration::from_secs);
+        // The answer must be on its way before the request's time is up.
+        let wait_max = app.settings.request_timeout().mul_f64(WAIT_SHARE);
+        Ok(Self {
+            wanted: Wanted::read(&parameters)?,
+            wait: wait.map(|wait| wait.min(wait_max)),
+        })
+    }
+}
+
+/// The whole document as an answer, by what is prepared of it.
+fn whole(
+    app: &SharedApp,
+    agent: &AgentId,
+    reading: &Reading,
+    asked: (Form, &HeaderMap),
+) -> (ReadResult, Response) {
+    let (snapshots, snapshot) = (&app.parts.snapshots, &reading.snapshot);
+    let prepared = Prepared::of(snapshot, || own_headers(snapshot));
+    prepared.answer(reading, snapshots, asked, app.parts.clock.now(), || {
+        let make = || json(agent, reading);
+        match reading.stale_since {
+            None => prepared.json(snapshots, snapshot, make),
+            // It says since when.
+            Some(_) => make().into(),
+        }
+    })
+}
+
+fn json(agent: &AgentId, reading: &Reading) -> Vec<u8> {
     let snapshot = &reading.snapshot;
+    let summary = summary(agent, reading, (&snapshot.markdown, snapshot.tokens));
+    serde_json::to_vec(&summary).expect("texts and numbers can be written as JSON")
+}
+
+/// A part of the document.
+fn document<'a>(agent: &'a AgentId, reading: &'a Reading, excerpt: &'a Excerpt) -> Document<Summary<'a>> {
+    Document {
+        etag: reading.snapshot.etag.clone(),
+        bytes: Bytes::copy_from_slice(excerpt.text.as_bytes()),
+        json: summary(agent, reading, (&excerpt.text, excerpt.tokens)),
+        stale_since: reading.stale_since,
+        headers: own_headers(&reading.snapshot),
+    }
+}
+
+fn own_headers(snapshot: &Snapshot) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(VERSION, snapshot.version.into());
     headers.insert(PENDING, snapshot.pending_exchanges.into());
-    let updated_at = (snapshot.version > 0).then_some(snapshot.updated_at);
-    if let Some(updated_at) = updated_at {
-        let http_date = updated_at.format("%a, %d %b %Y %H:%M:%S GMT");
+    if snapshot.version > 0 {
+        let http_date = snapshot.updated_at.format("%a, %d %b %Y %H:%M:%S GMT");
         insert(&mut headers, LAST_MODIFIED, http_date);
     }
-    Document {
-        etag: snapshot.etag.clone(),
-        bytes: excerpt.map_or_else(
-            || Bytes::from_owner(Markdown(Arc::clone(snapshot))),
-            |excerpt| Bytes::copy_from_slice(excerpt.text.as_bytes()),
-        ),
-        json: Summary {
-            agent_id: agent,
-            content: excerpt.map_or(&snapshot.markdown, |excerpt| &excerpt.text),
-            tokens: excerpt.map_or(snapshot.tokens, |excerpt| excerpt.tokens),
-            version: snapshot.version,
-            updated_at,
-            covers_through: snapshot.covers_through,
-            first_exchange: snapshot.first_exchange,
-            pending_exchanges: snapshot.pending_exchanges,
-            pending_since: snapshot.pending_since,
-            stale_since: reading.stale_since,
-        },
+    headers
+}
+
+fn summary<'a>(agent: &'a AgentId, reading: &Reading, (content, tokens): (&'a str, i64)) -> Summary<'a> {
+    let snapshot = &reading.snapshot;
+    Summary {
+        agent_id: agent,
+        content,
+        tokens,
+        version: snapshot.version,
+        updated_at: (snapshot.version > 0).then_some(snapshot.updated_at),
+        covers_through: snapshot.covers_through,
+        first_exchange: snapshot.first_exchange,
+        pending_exchanges: snapshot.pending_exchanges,
+        pending_since: snapshot.pending_since,
         stale_since: reading.stale_since,
-        headers,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use recapd::store::Store as _;
 use reqwest::Method;
 
 use crate::support::{
@@ -80,7 +81,7 @@ async fn what_just_left_the_window_is_seen_at_once_and_the_summary_when_it_is_wr
         .await;
     assert_eq!(reply.header("recapd-pending-exchanges"), "0");
     assert_eq!(reply.header("cache-control"), "private, no-cache");
-    assert_eq!(reply.header("vary"), "accept");
+    assert_eq!(reply.header("vary"), "accept, accept-encoding");
     assert_eq!(reply.header("last-modified"), "Fri, 20 Nov 2026 08:50:00 GMT");
     assert!(!reply.body.contains("Just Left the Window"), "{}", reply.body);
     let tags = [&empty, &pending, &reply].map(|reply| reply.header("etag"));
@@ -140,6 +141,62 @@ async fn who_has_it_already_gets_no_second_copy() {
     server.get_until(PATH, |reply| reply.header("etag") != tag).await;
     let request = server.request(Method::GET, PATH).header("if-none-match", &tag);
     assert_eq!(Reply::of(request).await.status, 200);
+}
+
+#[tokio::test]
+async fn who_takes_gzip_gets_it_once_it_is_made() {
+    let server = small().await;
+    server.converse("coder", 1..=40).await;
+    let ask = |accepted: &str, known: &str| {
+        let request = server
+            .request(Method::GET, PATH)
+            .header("accept-encoding", accepted);
+        Reply::of(request.header("if-none-match", known))
+    };
+    let row = server
+        .store
+        .summary(&"coder".parse().unwrap())
+        .await
+        .unwrap()
+        .unwrap();
+    let latest = format!("\"0.{}.", row.first_exchange);
+    server
+        .get_until(PATH, |reply| reply.header("etag").starts_with(&latest))
+        .await;
+    let plain = ask("identity", "").await;
+    let tag = plain.header("etag");
+    // The client takes gzip if nothing else is said, and unpacks it.
+    let packed = server
+        .get_until(PATH, |reply| reply.header("etag").ends_with(".gz\""))
+        .await;
+    assert_eq!(packed.body, plain.body);
+    assert_eq!(packed.header("content-type"), plain.header("content-type"));
+    assert_eq!(
+        packed.header("etag").replace(".gz", ""),
+        ask("gzip;q=0", "").await.header("etag")
+    );
+    assert_eq!(ask("br", "").await.header("etag"), tag);
+    assert!(
+        server
+            .get_as(PATH, "application/json")
+            .await
+            .header("etag")
+            .ends_with(&tag[1..])
+    );
+    for accepted in ["gzip", "identity"] {
+        for known in [tag, packed.header("etag")] {
+            let again = ask(accepted, known).await;
+            assert_eq!((again.status, again.header("etag")), (304, known), "{accepted}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_short_document_stays_as_it_is() {
+    let server = summarised().await;
+    for _ in 0..3 {
+        assert!(!server.get(PATH).await.header("etag").contains(".gz"));
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,151 @@
+//! Appends at a given rate, from many agents, while the offline model writes their summaries.
+//!
+//! Arrivals don't wait for answers: each turn has its moment, and how long it took is counted from that moment on, also
+//! where it had to queue. A bench that sends the next turn after the answer to the last would leave out the very waits
+//! that it looks for. `cargo bench --bench load`; the head of its table says what was asked for, the rows what came.
+
+mod measure;
+#[path = "measure/messages.rs"]
+mod messages;
+#[path = "measure/place.rs"]
+mod place;
+#[path = "measure/texts.rs"]
+mod texts;
+
+use std::{sync::Arc, time::Duration};
+
+use measure::{Sample, Table, ratio, show, size};
+use messages::Messages;
+use place::Place;
+use recapd::{
+    config::Synchronous,
+    domain::{agent::AgentId, message::Message},
+};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+/// Turns of two messages that arrive in a second.
+const TURNS_PER_SECOND: u32 = 2_000;
+/// Agents that they come from, in turns.
+const AGENTS: u32 = 500;
+/// How long they arrive, in seconds.
+const SECONDS: u32 = 30;
+/// Different turns; which one comes doesn't matter.
+const TURNS: u32 = 64;
+/// Messages that each agent had before, so that windows are full.
+const HISTORY_MESSAGES: usize = 24;
+/// A window so small that summaries are written all the time.
+const BUDGET_TOKENS: i64 = 4_000;
+/// What comes first fills caches and windows, and isn't counted: one in so many.
+const WARMUP_SHARE: u32 = 5;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let title = format!(
+        "{TURNS_PER_SECOND} turns/s from {AGENTS} agents for {} s",
+        size(SECONDS)
+    );
+    let columns = [
+        "p50",
+        "p99",
+        "× (p99)",
+        "p99.9",
+        "slowest",
+        "turns/s",
+        "summaries written",
+    ];
+    let mut table = Table::new(&title, &columns);
+    let mut first = None;
+    for (name, is_summarised) in [("nobody summarises", false), ("summaries are written", true)] {
+        let place = place::open(Synchronous::Full, |config| {
+            config.window.budget_tokens = BUDGET_TOKENS;
+        })
+        .await?;
+        let (mut took, [rate, summaries]) = loaded(&place, is_summarised).await?;
+        let p99 = took.percentile(99);
+        let alone = *first.get_or_insert(p99);
+        let figures = [
+            show(took.p50()),
+            show(p99),
+            format!("{:.2}", ratio(p99, alone)),
+            show(took.per_mille(999)),
+            show(took.percentile(100)),
+            rate,
+            summaries,
+        ];
+        table.row(name, &figures);
+        place.folder.close()?;
+    }
+    table.print();
+    Ok(())
+}
+
+/// How long appends took, how many there were in a second, and how many summaries were written.
+async fn loaded(place: &Place, is_summarised: bool) -> anyhow::Result<(Sample, [String; 2])> {
+    let stop = CancellationToken::new();
+    let mut background = JoinSet::new();
+    let follower = place.parts.clone();
+    background.spawn(follower.follow_changes(stop.clone()));
+    if is_summarised {
+        let (parts, stop) = (place.parts.clone(), stop.clone());
+        background.spawn(async move { parts.worker.run(stop.clone(), stop).await });
+    }
+    let (took, rate) = arrivals(place).await?;
+    stop.cancel();
+    while let Some(ended) = background.join_next().await {
+        ended?;
+    }
+    Ok((took, [format!("{rate:.0}"), written(place).await?.to_string()]))
+}
+
+/// Has the turns arrive, each at its moment. Returns how long those after the warm-up took, and how many were answered
+/// in a second.
+async fn arrivals(place: &Place) -> anyhow::Result<(Sample, f64)> {
+    let agents: Vec<AgentId> = (0..AGENTS)
+        .map(|number| format!("agent-{number}").parse())
+        .collect::<Result<_, _>>()?;
+    let mut source = Messages::new(1);
+    let turns: Vec<Arc<Vec<Message>>> = (0..TURNS)
+        .map(|_| source.turn().map(Arc::new))
+        .collect::<Result<_, _>>()?;
+    for agent in &agents {
+        place
+            .parts
+            .keeper
+            .append(agent, source.mix(HISTORY_MESSAGES)?)
+            .await?;
+    }
+    let (count, start) = (size(SECONDS) * TURNS_PER_SECOND, Instant::now());
+    let mut under_way: JoinSet<anyhow::Result<Option<Duration>>> = JoinSet::new();
+    let (agents, turns) = (agents.iter().cycle(), turns.iter().cycle());
+    for (number, (agent, turn)) in (0..count).zip(agents.zip(turns)) {
+        let due = start + Duration::from_secs(1) * number / TURNS_PER_SECOND;
+        sleep_until(due).await;
+        let (keeper, agent, turn) = (place.parts.keeper.clone(), agent.clone(), Arc::clone(turn));
+        under_way.spawn(async move {
+            keeper.append(&agent, turn.to_vec()).await?;
+            Ok((number >= count / WARMUP_SHARE).then(|| due.elapsed()))
+        });
+    }
+    let mut took = Sample::default();
+    while let Some(ended) = under_way.join_next().await {
+        if let Some(one) = ended?? {
+            took.add(one);
+        }
+    }
+    Ok((took, f64::from(count) / start.elapsed().as_secs_f64()))
+}
+
+/// How many versions of summaries there are by now.
+async fn written(place: &Place) -> anyhow::Result<i64> {
+    let mut versions = 0;
+    for number in 0..AGENTS {
+        let agent: AgentId = format!("agent-{number}").parse()?;
+        let summary = place.parts.store.summary(&agent).await?;
+        versions += summary.map_or(0, |summary| summary.version);
+    }
+    Ok(versions)
+}
