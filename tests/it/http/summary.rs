@@ -181,7 +181,7 @@ async fn who_takes_gzip_gets_it_once_it_is_made() {
             .get_as(PATH, "application/json")
             .await
             .header("etag")
-            .ends_with(&tag[1..])
+            .ends_with(tag.trim_start_matches('"'))
     );
     for accepted in ["gzip", "identity"] {
         for known in [tag, packed.header("etag")] {
