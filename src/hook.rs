@@ -107,7 +107,11 @@ impl Call<'_> {
                     injection.remember(&folder, &agent, input, self.clock.now());
                 }
             }
-            event => self.push(&folder, &agent, input, mark(event)),
+            event => {
+                // What ends for a subagent goes on for the session that it works for.
+                let mark = mark(event).filter(|_| !input.is_subagent);
+                self.push(&folder, &agent, input, mark);
+            }
         }
     }
 

@@ -250,7 +250,10 @@ fn figures(sample: &Sample) -> metrics::Sample {
         documents: sample.documents,
         documents_tokens: sample.documents_tokens,
         agents: vec![
-            (AgentState::Active, sample.agents - sample.parked - sample.paused),
+            (
+                AgentState::Active,
+                (sample.agents - sample.parked - sample.paused).max(0),
+            ),
             (AgentState::Paused, sample.paused),
             (AgentState::Parked, sample.parked),
         ],

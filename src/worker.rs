@@ -294,14 +294,21 @@ impl Worker {
         Ok(leases)
     }
 
-    /// Sees when the clock was set back. What the time before has put off would wait until the clock is there again.
+    /// Sees when the clock jumped. What a time that was ahead has put off would wait until the clock is there again.
     async fn mind_clock(&self) {
         let now = self.parts.clock.now();
         let before = self.last_seen().replace(now);
         let ahead_ms = before.map_or(0, |before| before.since_ms(now));
-        if ahead_ms < SETBACK_MS_MIN {
-            return;
+        if ahead_ms >= SETBACK_MS_MIN {
+            self.set_back(ahead_ms, now, before).await;
         }
+        // By the new time its own leases may seem to have run out: they are prolonged before anything is claimed.
+        if ahead_ms >= SETBACK_MS_MIN || -ahead_ms >= self.settings.lease_ms / 2 {
+            self.beat().await;
+        }
+    }
+
+    async fn set_back(&self, ahead_ms: i64, now: Timestamp, before: Option<Timestamp>) {
         match self.parts.store.set_back(Some(ahead_ms), now).await {
             Ok(rows) => warn!(ahead_ms, rows, "clock.set_back"),
             Err(error) => {

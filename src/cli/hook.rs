@@ -294,7 +294,11 @@ impl Install {
     /// The options of this call that each hook needs as well.
     fn commands(&self, config: &Config, shared: &Shared) -> install::Commands {
         let mut options = Vec::new();
-        let shown = |path: &PathBuf| path.display().to_string();
+        // Hooks run in other folders.
+        let shown = |path: &PathBuf| {
+            let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            absolute.display().to_string()
+        };
         let file = shared.config.as_ref().map(shown);
         let token_file = shared.token_file.as_ref().map(shown);
         let server = shared.server.as_ref().map(|server| server.base.clone());

@@ -79,7 +79,9 @@ impl Call<'_> {
         }
         let mark = hash(&[brief.text.as_bytes()]);
         let state: SessionState = read_json(&folder.agent(agent).session(&input.session)).unwrap_or_default();
-        if state.given.contains(&mark) {
+        // Whatever a session was given before its context was emptied isn't in view any more.
+        let is_emptied = matches!(input.source.as_deref(), Some("compact" | "clear"));
+        if !is_emptied && state.given.contains(&mark) {
             return None;
         }
         let (text, output) = self.fitted(agent, self.host(input), &brief)?;
@@ -141,7 +143,11 @@ impl Call<'_> {
                     copied_at,
                 })
             }
-            Told::Unknown => None,
+            Told::Unknown => {
+                // What was forgotten isn't told from a copy either.
+                std::fs::remove_file(&cache).ok();
+                None
+            }
             Told::Away => {
                 let text = read_text(&cache)?;
                 let (version, text) = text.strip_prefix(CACHE_HEAD.0)?.split_once(CACHE_HEAD.1)?;

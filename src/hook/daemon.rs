@@ -97,13 +97,7 @@ impl Http {
         let request = self.client.get(self.url(&path)).header("accept", "text/markdown");
         match self.ask(request) {
             Ok(reply) if reply.status == 404 && is_problem(&reply) => Told::Unknown,
-            Ok(reply) if reply.status == 200 => Told::Brief {
-                version: header(&reply, "recapd-version")
-                    .and_then(|text| text.parse().ok())
-                    .unwrap_or_default(),
-                is_stale: header(&reply, "recapd-stale").is_some(),
-                text: String::from_utf8_lossy(&reply.body).into_owned(),
-            },
+            Ok(reply) if reply.status == 200 => told(&reply).unwrap_or(Told::Away),
             _ => Told::Away,
         }
     }
@@ -140,11 +134,26 @@ impl Daemon for Http {
         let reply = self.ask(request).map_err(Unsent::Away)?;
         let said = || format!("{}: {}", reply.status, String::from_utf8_lossy(&reply.body));
         match reply.status.as_u16() {
-            200..300 => Ok(()),
+            200..300 if is_receipt(&reply) => Ok(()),
             status if REFUSALS.contains(&status) && is_problem(&reply) => Err(Unsent::Refused(said())),
             _ => Err(Unsent::Away(said())),
         }
     }
+}
+
+/// A brief; none if it isn't the daemon that answers, but something else on its port.
+fn told(reply: &HttpReply) -> Option<Told> {
+    Some(Told::Brief {
+        version: header(reply, "recapd-version")?.parse().ok()?,
+        is_stale: header(reply, "recapd-stale").is_some(),
+        text: String::from_utf8_lossy(&reply.body).into_owned(),
+    })
+}
+
+/// Whether the daemon says that messages are stored.
+fn is_receipt(reply: &HttpReply) -> bool {
+    let said: Option<serde_json::Value> = serde_json::from_slice(&reply.body).ok();
+    said.is_some_and(|said| said["accepted"].is_i64() && said["duplicates"].is_i64())
 }
 
 /// Whether it is the daemon that answers, and not something else on its port.

@@ -118,9 +118,17 @@ impl Minute {
 
     /// No call for so long.
     pub(super) fn rest(&mut self, now: Timestamp, rest_ms: i64) {
+        self.forget_rest(now);
         let until = now.plus_ms(rest_ms);
         if until > self.not_before {
             (self.not_before, self.rest_ms) = (until, rest_ms);
+        }
+    }
+
+    /// More than the whole rest is left only if the clock was turned back.
+    fn forget_rest(&mut self, now: Timestamp) {
+        if self.not_before.since_ms(now) >= self.rest_ms.saturating_add(SETBACK_MS_MIN) {
+            self.not_before = now;
         }
     }
 
@@ -140,9 +148,7 @@ impl Minute {
         {
             self.calls.pop_front();
         }
-        if self.not_before.since_ms(now) >= self.rest_ms.saturating_add(SETBACK_MS_MIN) {
-            self.not_before = now;
-        }
+        self.forget_rest(now);
         self.turns
             .retain(|turn| turn.asked_at <= now && now <= turn.until);
     }

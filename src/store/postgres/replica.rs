@@ -73,7 +73,9 @@ impl Replica {
     {
         let tx = timeout(PATIENCE, self.snapshot()).await??;
         timeout(READ_MAX, read(tx)).await?.map_err(|error| match error {
-            StoreError::Unavailable(_) | StoreError::Schema(_) => Unfit::Failing(error),
+            StoreError::Unavailable(_) | StoreError::Contended(_) | StoreError::Schema(_) => {
+                Unfit::Failing(error)
+            }
             _ => Unfit::Unaware,
         })
     }

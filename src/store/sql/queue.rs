@@ -384,11 +384,18 @@ pub(super) async fn set_back(tx: &mut Connection, ahead_ms: Option<i64>, now: Ti
     }
     let sql = sql!(
         "-- sql/queue.set_back\nUPDATE summary_update_queue SET visible_at = {max}(visible_at - $2 {ms}, $1), \
-               due_at = {max}(due_at - $2 {ms}, $1), paused_until = CASE WHEN paused_until IS NOT NULL \
+               due_at = due_at - $2 {ms}, paused_until = CASE WHEN paused_until IS NOT NULL \
                THEN {max}(paused_until - $2 {ms}, $1) END \
                WHERE parked_at IS NULL AND visible_at > $1 AND (lease_token IS NULL OR leased_at > $1)"
     );
-    Ok(query(sql).bind(now).bind(ahead_ms).execute(tx).await?)
+    let nearer = query(sql).bind(now).bind(ahead_ms).execute(&mut *tx).await?;
+    let sql = sql!(
+        "-- sql/queue.set_back_parked\nUPDATE summary_update_queue SET parked_at = {min}(parked_at, $1), \
+               revived_at = CASE WHEN revived_at > $1 THEN $1 ELSE revived_at END \
+               WHERE parked_at IS NOT NULL AND (parked_at > $1 OR revived_at > $1)"
+    );
+    query(sql).bind(now).execute(tx).await?;
+    Ok(nearer)
 }
 
 /// The latest time at which something was done that left a trace.
@@ -437,7 +444,7 @@ pub(super) async fn probe_parked(
     let sql = sql!(
         "-- sql/queue.probe_parked\nUPDATE summary_update_queue SET parked_at = NULL, attempts = $2, \
                crashes = {min}(crashes, 2), revived_at = $3, visible_at = $3, due_at = $4 + behind_ms {ms} \
-               WHERE parked_at < $1 AND agent_id IN (SELECT agent_id FROM summary_update_queue WHERE parked_at < $1 \
+               WHERE parked_at < $1 AND coalesce(last_error, '') NOT LIKE 'cancelled:%' AND agent_id IN (SELECT agent_id FROM summary_update_queue WHERE parked_at < $1 \
                ORDER BY agent_id {for_update})"
     );
     let done = query(sql)

@@ -186,7 +186,8 @@ async fn a_round_trip_with_the_daemon_up() {
         "{given}"
     );
     assert!(given.chars().count() <= 6_000);
-    assert_eq!(session.start("compact"), None, "it was told already");
+    assert_eq!(session.start("startup"), None, "it was told already");
+    assert!(session.start("compact").is_some(), "but its context was emptied");
     server.summarise().await;
     let summarised = session.start("compact").expect("it is another brief by now");
     assert!(summarised.contains("version=\"1\""), "{summarised}");

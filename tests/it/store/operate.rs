@@ -181,7 +181,10 @@ pub(crate) async fn a_cancelled_update_waits_for_a_hand(db: &dyn Backend) {
         (parked.state, parked.last_error.as_deref()),
         (QueueState::Parked, Some("cancelled: by hand"))
     );
-    assert_eq!(claims(db, now.plus_ms(24 * 3_600_000)).await, 0);
+    let tomorrow = now.plus_ms(24 * 3_600_000);
+    let probed = db.store().probe_parked(tomorrow, 5, tomorrow).await.unwrap();
+    assert_eq!(probed, 0, "a probe is for what failed");
+    assert_eq!(claims(db, tomorrow).await, 0);
     assert_eq!(operator.retry(&agent("a"), now).await.unwrap(), Handled::Done);
     assert_eq!(claims(db, now).await, 1);
 }
