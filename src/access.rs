@@ -163,6 +163,17 @@ impl Access {
         Ok(Arc::clone(&known.caller))
     }
 
+    /// Whether who was identified as `caller` still would be.
+    pub fn still_knows(&self, caller: &Caller) -> bool {
+        let (tokens, now) = (self.held(), self.clock.now());
+        if caller.token.is_none() {
+            return !tokens.were_made && !self.demanded;
+        }
+        let mut known = tokens.by_digits.values();
+        let is_same = |known: &Known| *known.caller == *caller && known.expires_at.is_none_or(|at| at > now);
+        known.any(is_same)
+    }
+
     /// Whether `caller` may see `agent`, which may not exist. Only for who may see projects the database is asked.
     ///
     /// # Errors

@@ -19,6 +19,7 @@ mod body;
 mod connection;
 mod context;
 mod document;
+mod events;
 mod excerpt;
 mod extract;
 mod forget;
@@ -56,6 +57,7 @@ use std::{
 use axum::{
     Router, body::Bytes, extract::DefaultBodyLimit, http::StatusCode, middleware::from_fn_with_state,
 };
+use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 
@@ -111,6 +113,8 @@ pub struct HttpSettings {
     pub request_timeout_ms: u64,
     /// How many connections there may be, and how slow.
     pub connections: ConnectionLimits,
+    /// The most clients that are told of events at once.
+    pub subscribers_max: usize,
     /// The most messages in one request.
     pub batch_messages_max: usize,
     /// Names under which the daemon may be asked without a token, and `/mcp`, beside those of a loopback address.
@@ -144,6 +148,7 @@ impl From<&Config> for HttpSettings {
             body_bytes_max: config.http.body_bytes_max,
             request_timeout_ms: config.http.request_timeout_ms,
             connections: (&config.http).into(),
+            subscribers_max: config.http.subscribers_max,
             batch_messages_max: config.http.batch_messages_max,
             allowed_hosts: config.http.hosts(),
             summary_tokens_max: config.summary.max_tokens,
@@ -171,6 +176,8 @@ struct App {
     settings: HttpSettings,
     started_at: Timestamp,
     requests: AtomicU64,
+    /// Places for those who are told of events.
+    subscribers: Arc<Semaphore>,
     /// The description of the interface, as it is served.
     openapi: Bytes,
 }
@@ -200,6 +207,7 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
     let body_bytes_max = settings.body_bytes_max;
     let (routes, api) = routes::routes().split_for_parts();
     let app = Arc::new(App {
+        subscribers: Arc::new(Semaphore::new(settings.subscribers_max)),
         started_at: state.clock.now(),
         parts: state,
         settings,

@@ -23,6 +23,8 @@ pub struct HttpConfig {
     pub connections_max: usize,
     /// The most connections of one address at once.
     pub connections_per_peer_max: usize,
+    /// The most clients that are told of events at once.
+    pub subscribers_max: usize,
     /// The most messages in one request.
     pub batch_messages_max: usize,
     /// The most bytes that summaries kept in memory for readers need together.

@@ -130,6 +130,7 @@ fn the_reference_is_the_default() {
     http.require_token = false
     http.snapshot_bytes_max = 134217728
     http.stall_timeout_ms = 30000
+    http.subscribers_max = 200
     journal.dir = ""
     log.format = "auto"
     log.level = "info"

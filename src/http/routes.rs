@@ -3,7 +3,7 @@
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    SharedApp, agents, context, forget, health, history, items, lineage, messages, openapi, pins, projects,
+    SharedApp, agents, context, events, forget, health, history, items, lineage, messages, openapi, pins, projects,
     queue, recall, runs, sessions, settings, status, summary, versions, window,
 };
 
@@ -33,6 +33,8 @@ pub(super) fn routes() -> OpenApiRouter<SharedApp> {
         .routes(routes!(pins::unpin))
         .routes(routes!(pins::list))
         .routes(routes!(sessions::end))
+        .routes(routes!(events::of_agent))
+        .routes(routes!(events::of_all))
         .routes(routes!(projects::list))
         .routes(routes!(projects::summary))
         .routes(routes!(projects::join, projects::leave))

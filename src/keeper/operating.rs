@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use tokio::sync::broadcast::Receiver;
 use tracing::info;
 
 use crate::{
     clock::Clock,
     domain::{agent::AgentId, time::Timestamp},
-    notice::Notices,
+    notice::{Change, Notices},
     store::{
         StoreResult,
         operate::{Handled, OperatorStore, QueueRow, Run, RunFigures, RunQuery},
@@ -30,6 +31,11 @@ impl Operator {
             clock,
             notices,
         }
+    }
+
+    /// A listener for what moves in this process: agents that say something, and rows of the queue.
+    pub fn moves(&self) -> Receiver<Change> {
+        self.notices.moves()
     }
 
     /// The queue's rows in order of their agents, after `after`.
@@ -56,6 +62,7 @@ impl Operator {
         self.store.refresh(agent, self.clock.now()).await?;
         let row = self.row(agent).await;
         self.notices.wake_queue();
+        self.notices.agent_moved(agent);
         row
     }
 
@@ -66,6 +73,7 @@ impl Operator {
     pub async fn retry(&self, agent: &AgentId) -> StoreResult<Handled> {
         let handled = self.store.retry(agent, self.clock.now()).await?;
         info!(agent_id = %agent, ?handled, "queue.retried");
+        self.notices.agent_moved(agent);
         self.notices.wake_queue();
         Ok(handled)
     }
@@ -77,6 +85,7 @@ impl Operator {
     pub async fn cancel(&self, agent: &AgentId) -> StoreResult<Handled> {
         let handled = self.store.cancel(agent, self.clock.now()).await?;
         info!(agent_id = %agent, ?handled, "queue.cancelled");
+        self.notices.agent_moved(agent);
         Ok(handled)
     }
 
@@ -93,6 +102,7 @@ impl Operator {
             self.notices.wake_queue();
         }
         info!(agent_id = %agent, paused, "updates.paused_by_hand");
+        self.notices.agent_moved(agent);
         Ok(())
     }
 

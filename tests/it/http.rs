@@ -3,6 +3,7 @@
 mod agents;
 mod connections;
 mod context;
+mod events;
 mod forget;
 mod health;
 mod history;

@@ -65,6 +65,8 @@ pub(super) const RULES: &[(&str, &str, Scope, Whose)] = &[
     ("POST", "/v1/agents/{id}/refresh", Write, Agent),
     ("POST", "/v1/agents/{id}/pause", Admin, Agent),
     ("POST", "/v1/agents/{id}/resume", Admin, Agent),
+    ("GET", "/v1/agents/{id}/events", Read, Agent),
+    ("GET", "/v1/events", Read, Caller),
     ("GET", "/v1/projects", Read, Caller),
     ("GET", "/v1/projects/{id}/summary", Read, Project),
     ("PUT", "/v1/projects/{id}/agents/{agent}", Admin, All),

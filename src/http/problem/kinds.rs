@@ -99,6 +99,11 @@ pub(in super::super) const DATABASE_UNAVAILABLE: Kind = kind(
     "database_unavailable",
     "Database unavailable",
 );
+pub(in super::super) const TOO_MANY_SUBSCRIBERS: Kind = kind(
+    StatusCode::SERVICE_UNAVAILABLE,
+    "too_many_subscribers",
+    "Too many subscribers",
+);
 pub(in super::super) const NOT_READY: Kind = kind(StatusCode::SERVICE_UNAVAILABLE, "not_ready", "Not ready");
 pub(in super::super) const TIMED_OUT: Kind =
     kind(StatusCode::SERVICE_UNAVAILABLE, "timed_out", "Took too long");
@@ -111,7 +116,7 @@ pub(in super::super) const FOREIGN_ORIGIN: Kind =
 pub(in super::super) const FOREIGN_HOST: Kind = kind(StatusCode::FORBIDDEN, "foreign_host", "Unknown host");
 
 /// All of them.
-pub(super) const ALL: [Kind; 37] = [
+pub(super) const ALL: [Kind; 38] = [
     UNAUTHORIZED,
     FORBIDDEN,
     FOREIGN_ORIGIN,
@@ -148,5 +153,6 @@ pub(super) const ALL: [Kind; 37] = [
     INTERNAL,
     DATABASE_UNAVAILABLE,
     NOT_READY,
+    TOO_MANY_SUBSCRIBERS,
     TIMED_OUT,
 ];
