@@ -33,6 +33,7 @@ mod messages;
 mod negotiate;
 mod observe;
 mod openapi;
+mod page;
 mod pins;
 mod prepared;
 mod problem;

@@ -279,7 +279,11 @@ impl Worker {
             next_ageing_at: composition.next_change,
             park,
             // What found no room has waited for company already, and more of it would find none either.
-            rearm_wait_ms: if material.takes_all { self.settings.max_wait_ms } else { 0 },
+            rearm_wait_ms: if material.takes_all {
+                self.settings.max_wait_ms
+            } else {
+                0
+            },
             batch_exchanges: self.settings.batch_exchanges,
             run: run.clone(),
         }

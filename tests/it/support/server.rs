@@ -44,6 +44,23 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// A server with a small window.
+    pub(crate) async fn small() -> Self {
+        Self::start(|config| {
+            config.window.budget_tokens = 200;
+            config.window.low_water = 0.5;
+        })
+        .await
+    }
+
+    /// A server with a small window, and with exchanges of which some are summarised.
+    pub(crate) async fn summarised() -> Self {
+        let server = Self::small().await;
+        server.converse("coder", 1..=8).await;
+        server.summarise().await;
+        server
+    }
+
     /// A server with the defaults, but for what `configure` changes.
     pub(crate) async fn start(configure: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().unwrap();
