@@ -95,7 +95,9 @@ pub(super) async fn of_agent(
     if app.parts.store.agent(&agent).await?.is_none() {
         return Err(Problem::unknown_agent(&agent));
     }
-    let last = headers.get(LAST_EVENT_ID).and_then(|id| id.to_str().ok()?.parse().ok());
+    let last = headers
+        .get(LAST_EVENT_ID)
+        .and_then(|id| id.to_str().ok()?.parse().ok());
     let known = last.map(|position: Position| (agent.clone(), position));
     let subscription = Subscription {
         known: known.into_iter().collect(),
@@ -296,8 +298,11 @@ impl Subscription {
         for (number, event) in all.iter().enumerate() {
             let event = told(event);
             let is_last = number == last && !self.watch.is_of_all();
-            self.ready
-                .push_back(if is_last { event.id(position.to_string()) } else { event });
+            self.ready.push_back(if is_last {
+                event.id(position.to_string())
+            } else {
+                event
+            });
         }
         if self.known.len() >= KNOWN_MAX && !self.known.contains_key(&agent) {
             self.known.clear();

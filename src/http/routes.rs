@@ -3,8 +3,8 @@
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    SharedApp, agents, context, events, forget, health, history, items, lineage, messages, openapi, pins, projects,
-    queue, recall, runs, sessions, settings, status, summary, versions, window,
+    SharedApp, agents, context, events, forget, health, history, items, lineage, messages, openapi, pins,
+    projects, queue, recall, runs, sessions, settings, status, summary, versions, window,
 };
 
 /// All routes. What stands at a path stands in one line: the methods of a path are one router.

@@ -159,7 +159,8 @@ pub(super) fn happened(before: &Position, after: &State) -> Vec<Happened> {
     let (now, agent_id) = (after.position(), &after.agent_id);
     let mut all = Vec::new();
     if now.last_seq != before.last_seq {
-        let data = json!({ "agent_id": agent_id, "last_seq": after.last_seq, "last_exchange": after.last_exchange });
+        let data =
+            json!({ "agent_id": agent_id, "last_seq": after.last_seq, "last_exchange": after.last_exchange });
         all.push(("turn.appended", data));
     }
     if now.first_exchange > before.first_exchange {
@@ -182,7 +183,11 @@ pub(super) fn happened(before: &Position, after: &State) -> Vec<Happened> {
         });
         all.push(("summary.updated", data));
     }
-    if let Some(row) = after.queue.as_ref().filter(|_| ![0, before.failure].contains(&now.failure)) {
+    if let Some(row) = after
+        .queue
+        .as_ref()
+        .filter(|_| ![0, before.failure].contains(&now.failure))
+    {
         let data = json!({
             "agent_id": agent_id, "attempt": failed_attempts(row), "error": row.last_error, "state": row.state,
             "next_at": row.next_at,
@@ -190,7 +195,10 @@ pub(super) fn happened(before: &Position, after: &State) -> Vec<Happened> {
         all.push(("update.failed", data));
     }
     if now.queue != before.queue {
-        all.push(("queue.changed", json!({ "agent_id": agent_id, "row": after.queue })));
+        all.push((
+            "queue.changed",
+            json!({ "agent_id": agent_id, "row": after.queue }),
+        ));
     }
     all
 }
@@ -238,7 +246,10 @@ mod tests {
         // As if the client came back with the id.
         let position: Position = before.position().to_string().parse().unwrap();
         assert_eq!(position, before.position());
-        happened(&position, after).into_iter().map(|(name, _)| name).collect()
+        happened(&position, after)
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect()
     }
 
     #[test]
@@ -287,7 +298,15 @@ mod tests {
 
     #[test]
     fn what_is_no_id_is_none() {
-        for text in ["", "1", "1.2.3.4", "1.2.3.4.5.6", "a.2.3.4.5", "1.2.3.g.5", "1.2.3.100000000.5"] {
+        for text in [
+            "",
+            "1",
+            "1.2.3.4",
+            "1.2.3.4.5.6",
+            "a.2.3.4.5",
+            "1.2.3.g.5",
+            "1.2.3.100000000.5",
+        ] {
             assert_eq!(text.parse::<Position>(), Err(NoPosition), "{text}");
         }
     }

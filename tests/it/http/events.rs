@@ -112,7 +112,10 @@ async fn an_agents_life_is_told() {
     server.converse("coder", 2..=2).await;
     let (name, _, data) = client.next().await.unwrap();
     assert_eq!(name, "turn.appended");
-    assert_eq!((&data["agent_id"], &data["last_seq"], &data["last_exchange"]), (&"coder".into(), &4.into(), &2.into()));
+    assert_eq!(
+        (&data["agent_id"], &data["last_seq"], &data["last_exchange"]),
+        (&"coder".into(), &4.into(), &2.into())
+    );
 
     server.converse("coder", 3..=8).await;
     let evicted = client.until("window.evicted").await.pop().unwrap().2;
@@ -121,7 +124,10 @@ async fn an_agents_life_is_told() {
     let events = client.until("summary.updated").await;
     assert!(names(&events).contains(&"queue.changed"), "{events:#?}");
     let updated = &events.last().unwrap().2;
-    assert_eq!((&updated["version"], &updated["covers_through"]), (&1.into(), &6.into()));
+    assert_eq!(
+        (&updated["version"], &updated["covers_through"]),
+        (&1.into(), &6.into())
+    );
 
     let delete = server.request(Method::DELETE, "/v1/agents/coder?confirm=coder");
     assert_eq!(delete.send().await.unwrap().status(), 200);
@@ -152,7 +158,10 @@ async fn who_comes_back_is_told_what_was_missed() {
     server.converse("coder", 3..=8).await;
     server.summarise().await;
     let events = again(id).await;
-    assert_eq!(names(&events), ["turn.appended", "window.evicted", "summary.updated"]);
+    assert_eq!(
+        names(&events),
+        ["turn.appended", "window.evicted", "summary.updated"]
+    );
     let ids: Vec<_> = events.iter().map(|(_, id, _)| id.is_empty()).collect();
     assert_eq!(ids, [true, true, false], "who has the id was told everything");
     assert_eq!(again(events[2].1.clone()).await, []);
@@ -179,7 +188,10 @@ async fn of_all_agents_those_are_told_that_may_be_seen() {
     let mut anybody = Listening::to(&server, "/v1/events", PLAIN).await;
     server.converse("victim", 1..=1).await;
     let (name, id, data) = anybody.next().await.unwrap();
-    assert_eq!((name.as_str(), id.as_str(), &data["agent_id"]), ("agent.changed", "", &"victim".into()));
+    assert_eq!(
+        (name.as_str(), id.as_str(), &data["agent_id"]),
+        ("agent.changed", "", &"victim".into())
+    );
     let named = Named {
         agents: ["coder".parse().unwrap()].into(),
         ..Named::default()
@@ -199,8 +211,15 @@ async fn of_all_agents_those_are_told_that_may_be_seen() {
     say("victim").await;
     say("coder").await;
     let (name, _, data) = client.next().await.unwrap();
-    assert_eq!((name.as_str(), &data["agent_id"]), ("agent.changed", &"coder".into()));
-    server.target.revoke_token(&"mine".parse().unwrap(), Timestamp::parse(START).unwrap()).await.unwrap();
+    assert_eq!(
+        (name.as_str(), &data["agent_id"]),
+        ("agent.changed", &"coder".into())
+    );
+    server
+        .target
+        .revoke_token(&"mine".parse().unwrap(), Timestamp::parse(START).unwrap())
+        .await
+        .unwrap();
     server.access.refresh().await.unwrap();
     assert_eq!(client.next().await, None);
 }
@@ -215,7 +234,9 @@ async fn there_are_so_many_places_and_the_end_is_the_end() {
     refused.problem(503, "too_many_subscribers");
     assert_eq!(refused.header("retry-after"), "5");
     drop(other);
-    server.get_until(&format!("{PATH}?for=0s"), |reply| reply.status == 200).await;
+    server
+        .get_until(&format!("{PATH}?for=0s"), |reply| reply.status == 200)
+        .await;
     one.next().await.unwrap();
     server.end().await;
     assert_eq!(one.next().await, None);
