@@ -77,7 +77,7 @@ use crate::{
 };
 use problem::Problem;
 
-pub use connection::{ConnectionLimits, Listener};
+pub use connection::{ConnectionLimits, Listener, Socket};
 pub use openapi::document as openapi_document;
 
 /// What the interface is made of.

@@ -194,7 +194,7 @@ impl Fire {
             event,
             host: self.host,
             agent: self.agent.as_deref(),
-            server: server.map_or_else(|| format!("http://{}", config.http.listen), |server| server.base),
+            server: server.map_or_else(|| config.http.listen.base(), |server| server.base),
             token: shared.token.clone(),
             config,
             environment,

@@ -9,7 +9,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::exit::{Failed, UNAVAILABLE};
 use crate::{
     config::Environment,
-    llm::http::{HttpSettings, client},
+    llm::http::{HttpSettings, daemon_client},
 };
 
 /// How long the daemon may take to answer.
@@ -73,6 +73,9 @@ pub(super) fn token(file: Option<&Path>, environment: &Environment) -> Result<Op
 
 /// A daemon somewhere.
 pub(super) struct Remote {
+    /// Where it is, as it was said.
+    named: String,
+    /// What its paths stand behind.
     base: String,
     token: Option<SecretString>,
     client: Client,
@@ -86,9 +89,10 @@ impl Remote {
             connect_timeout_ms: CONNECT_TIMEOUT_MS,
             proxy_url: None,
         };
-        let client = client(&settings).map_err(anyhow::Error::new)?;
+        let (client, base) = daemon_client(&server.base, &settings).map_err(anyhow::Error::new)?;
         Ok(Self {
-            base: server.base.trim_end_matches('/').to_owned(),
+            named: server.base.clone(),
+            base,
             token: server.token.clone(),
             client,
         })
@@ -129,7 +133,7 @@ impl Remote {
             let cure = "is the daemon running there? without --server the database is read";
             Failed::new(
                 UNAVAILABLE,
-                anyhow::Error::new(error).context(format!("{}: {cure}", self.base)),
+                anyhow::Error::new(error).context(format!("{}: {cure}", self.named)),
             )
         };
         let request = match &self.token {

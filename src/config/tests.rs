@@ -129,8 +129,10 @@ fn the_reference_is_the_default() {
     http.request_timeout_ms = 30000
     http.require_token = false
     http.snapshot_bytes_max = 134217728
+    http.socket_mode = "0660"
     http.stall_timeout_ms = 30000
     http.subscribers_max = 200
+    http.tokens_file = ""
     journal.dir = ""
     log.format = "auto"
     log.level = "info"

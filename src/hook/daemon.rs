@@ -9,7 +9,7 @@ use crate::{
     domain::agent::AgentId,
     llm::{
         LlmError,
-        http::{HttpReply, HttpSettings, client, plain_client, send},
+        http::{HttpReply, HttpSettings, daemon_client, send},
     },
 };
 
@@ -68,15 +68,11 @@ impl Http {
             connect_timeout_ms: timeout_ms,
             proxy_url: None,
         };
-        let client = if base.starts_with("https:") {
-            client(&settings)
-        } else {
-            plain_client(&settings)
-        };
+        let (client, base) = daemon_client(base, &settings).ok()?;
         Some(Self {
-            base: base.trim_end_matches('/').to_owned(),
+            base,
             token: None,
-            client: client.ok()?,
+            client,
             runtime: tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()

@@ -2,7 +2,7 @@
 //!
 //! Invariant: no call lasts longer than its timeout, and no answer takes more memory than [`RESPONSE_BYTES_MAX`].
 
-use std::{error::Error as _, time::Duration};
+use std::{error::Error as _, path::Path, time::Duration};
 
 use reqwest::{
     Client, ClientBuilder, Proxy, RequestBuilder, StatusCode, header::HeaderMap, redirect::Policy,
@@ -54,6 +54,31 @@ pub fn client(settings: &HttpSettings) -> Result<Client, LlmError> {
 pub fn plain_client(settings: &HttpSettings) -> Result<Client, LlmError> {
     let builder = builder(settings)?.tls_certs_only(std::iter::empty());
     builder.build().map_err(unsendable)
+}
+
+/// What the address of a daemon begins with that listens on a socket.
+const SOCKET_PREFIX: &str = "unix:";
+/// What a daemon is called that is asked by its socket.
+const SOCKET_HOST: &str = "http://localhost";
+
+/// A client for the daemon at `base`, an address or `unix:` and the path of a socket, and what its paths stand behind.
+///
+/// # Errors
+/// [`LlmError::Permanent`] when it can't be built.
+pub fn daemon_client(base: &str, settings: &HttpSettings) -> Result<(Client, String), LlmError> {
+    let base = base.trim_end_matches('/');
+    if let Some(path) = base.strip_prefix(SOCKET_PREFIX) {
+        let builder = builder(settings)?.tls_certs_only(std::iter::empty());
+        let client = builder.unix_socket(Path::new(path)).build().map_err(unsendable)?;
+        return Ok((client, SOCKET_HOST.to_owned()));
+    }
+    let is_encrypted = base.starts_with("https:");
+    let client = if is_encrypted {
+        client(settings)
+    } else {
+        plain_client(settings)
+    };
+    Ok((client?, base.to_owned()))
 }
 
 fn builder(settings: &HttpSettings) -> Result<ClientBuilder, LlmError> {

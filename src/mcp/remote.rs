@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     domain::agent::AgentId,
-    llm::http::{HttpReply, HttpSettings, client, send_for},
+    llm::http::{HttpReply, HttpSettings, daemon_client, send_for},
     recall::{ExpandQuery, ExpandReply, RecallReply},
     store::Sample,
 };
@@ -52,18 +52,20 @@ impl Remote {
                 "`{base}` is no address of a daemon, such as http://127.0.0.1:7411: {error}"
             ))
         };
-        let url = Url::parse(base).map_err(|error| refused(error.to_string()))?;
-        if url.cannot_be_a_base() {
-            return Err(refused("it has no host".to_owned()));
-        }
         let settings = HttpSettings {
             timeout_ms: TIMEOUT_MS,
             connect_timeout_ms: CONNECT_TIMEOUT_MS,
             proxy_url: None,
         };
+        let built = daemon_client(base, &settings);
+        let (client, base) = built.map_err(|error| refused(error.to_string()))?;
+        let url = Url::parse(&base).map_err(|error| refused(error.to_string()))?;
+        if url.cannot_be_a_base() {
+            return Err(refused("it has no host".to_owned()));
+        }
         Ok(Self {
             base: url,
-            client: client(&settings).map_err(|error| refused(error.to_string()))?,
+            client,
             token: None,
         })
     }
