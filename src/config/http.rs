@@ -29,6 +29,10 @@ pub struct HttpConfig {
     pub connections_per_peer_max: usize,
     /// The most clients that are told of events at once.
     pub subscribers_max: usize,
+    /// Requests a second of one token, or of one address without one; 0: no limit.
+    pub requests_per_second: u32,
+    /// So many of them at once.
+    pub requests_burst: u32,
     /// The most messages in one request.
     pub batch_messages_max: usize,
     /// The most bytes that summaries kept in memory for readers need together.

@@ -28,11 +28,11 @@ impl Socket {
         remove_stale(path).await?;
         let listener = UnixListener::bind(path)?;
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
-        let made = fs::symlink_metadata(path)?;
+        let placed = fs::symlink_metadata(path)?;
         Ok(Self {
             listener,
             path: path.to_owned(),
-            identity: (made.dev(), made.ino()),
+            identity: (placed.dev(), placed.ino()),
         })
     }
 }
