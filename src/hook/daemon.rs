@@ -6,7 +6,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tokio::{runtime::Runtime, time::Instant};
 
 use crate::{
-    domain::agent::AgentId,
+    domain::{agent::AgentId, time::SECOND_MS},
     llm::{
         LlmError,
         http::{HttpReply, HttpSettings, daemon_client, send},
@@ -24,6 +24,8 @@ const PROBLEM: &str = "application/problem+json";
 pub(super) enum Unsent {
     /// The daemon can't be reached, or not now.
     Away(String),
+    /// It didn't answer in time.
+    Late(String),
     /// It doesn't take them, and won't later.
     Refused(String),
 }
@@ -41,8 +43,8 @@ pub(super) enum Told {
     Brief {
         text: String,
         version: i64,
-        /// The daemon itself hasn't reached its database.
-        is_stale: bool,
+        /// For how long the daemon itself hasn't reached its database, if it hasn't.
+        stale_ms: Option<i64>,
     },
     /// It doesn't know the agent.
     Unknown,
@@ -57,6 +59,7 @@ pub(super) struct Http {
     client: reqwest::Client,
     runtime: Runtime,
     deadline: Instant,
+    time_max: Duration,
 }
 
 impl Http {
@@ -78,6 +81,7 @@ impl Http {
                 .build()
                 .ok()?,
             deadline,
+            time_max,
         })
     }
 
@@ -111,7 +115,8 @@ impl Http {
             Some(token) => request.bearer_auth(token.expose_secret()),
             None => request,
         };
-        let answered = self.runtime.block_on(send(request.timeout(left)));
+        let time = left.min(self.time_max);
+        let answered = self.runtime.block_on(send(request.timeout(time)));
         answered.map_err(|error| match error {
             LlmError::Transient(fault) => fault.to_string(),
             error => error.to_string(),
@@ -127,7 +132,15 @@ impl Daemon for Http {
             .post(self.url(&path))
             .header("content-type", "application/x-ndjson")
             .body(lines);
-        let reply = self.ask(request).map_err(Unsent::Away)?;
+        let began = Instant::now();
+        let reply = self.ask(request).map_err(|reason| {
+            let is_late = began.elapsed() >= self.time_max || self.deadline <= Instant::now();
+            if is_late {
+                Unsent::Late(reason)
+            } else {
+                Unsent::Away(reason)
+            }
+        })?;
         let said = || format!("{}: {}", reply.status, String::from_utf8_lossy(&reply.body));
         match reply.status.as_u16() {
             200..300 if is_receipt(&reply) => Ok(()),
@@ -141,9 +154,15 @@ impl Daemon for Http {
 fn told(reply: &HttpReply) -> Option<Told> {
     Some(Told::Brief {
         version: header(reply, "recapd-version")?.parse().ok()?,
-        is_stale: header(reply, "recapd-stale").is_some(),
+        stale_ms: header(reply, "recapd-stale").map(age_ms),
         text: String::from_utf8_lossy(&reply.body).into_owned(),
     })
+}
+
+/// How old a copy is: `41s`.
+fn age_ms(text: &str) -> i64 {
+    let seconds: i64 = text.trim_end_matches('s').parse().unwrap_or_default();
+    seconds.saturating_mul(SECOND_MS)
 }
 
 /// Whether the daemon says that messages are stored.
