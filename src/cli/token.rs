@@ -72,7 +72,7 @@ struct Create {
     /// When it ends, in hours or days from now, such as 12h or 30d [default: never]
     #[arg(long, value_name = "TIME", value_parser = span_ms)]
     expires: Option<i64>,
-    /// Keep it in no database: print it, and the line for the file that http.tokens_file names
+    /// Keep it in no database: print it, and the line for the file that `http.tokens_file` names
     #[arg(long)]
     offline: bool,
 }

@@ -56,7 +56,7 @@ impl Rate {
         let full_at = buckets.get(&asker).map_or(now, |at| (*at).max(now)) + spacing;
         let (owed, room) = (full_at - now, spacing * self.burst);
         if owed > room {
-            return Err(owed - room);
+            return Err(owed.saturating_sub(room));
         }
         buckets.insert(asker, full_at);
         Ok(())
