@@ -31,6 +31,7 @@ mod items;
 mod lineage;
 mod mcp;
 mod messages;
+mod motorhead;
 mod negotiate;
 mod observe;
 mod openapi;

@@ -12,6 +12,7 @@ mod idempotency;
 mod limits;
 mod lineage;
 mod messages;
+mod motorhead;
 mod openapi;
 mod pins;
 mod problems;
