@@ -35,7 +35,7 @@ pub use environment::{Environment, from_process_environment};
 pub use error::{ConfigError, Origin, Problem};
 pub use fallback::{FallbackConfig, FallbackMode};
 pub use http::{HttpConfig, SocketMode};
-pub use listen::{InvalidListen, Listen, SOCKET_PREFIX};
+pub use listen::{InvalidListen, Listen};
 pub use loader::{Entry, Loaded, Loader, SYSTEM_FILE};
 pub use reference::json_schema;
 pub use secret::{KeyError, api_key, fallback_api_key};

@@ -10,7 +10,7 @@ use std::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 /// What a socket's path begins with, in configurations and for clients.
-pub const SOCKET_PREFIX: &str = "unix:";
+const SOCKET_PREFIX: &str = "unix:";
 /// The longest path of a socket, in bytes (`sockaddr_un`, less the end).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use secrecy::{ExposeSecret as _, SecretString};
+use reqwest::{Method, RequestBuilder};
+use secrecy::SecretString;
 use tokio::{runtime::Runtime, time::Instant};
 
 use crate::{
+    client::Transport,
     domain::{agent::AgentId, time::SECOND_MS},
-    llm::{
-        LlmError,
-        http::{HttpReply, HttpSettings, daemon_client, send},
-    },
+    wire::{HttpReply, HttpSettings, RESPONSE_BYTES_MAX, send},
 };
 
 /// With less time than this left nothing is asked.
@@ -54,9 +53,7 @@ pub(super) enum Told {
 
 /// A daemon behind an address.
 pub(super) struct Http {
-    base: String,
-    token: Option<SecretString>,
-    client: reqwest::Client,
+    transport: Transport,
     runtime: Runtime,
     deadline: Instant,
     time_max: Duration,
@@ -71,11 +68,8 @@ impl Http {
             connect_timeout_ms: timeout_ms,
             proxy_url: None,
         };
-        let (client, base) = daemon_client(base, &settings).ok()?;
         Some(Self {
-            base,
-            token: None,
-            client,
+            transport: Transport::new(&base.parse().ok()?, &settings).ok()?,
             runtime: tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
@@ -87,14 +81,17 @@ impl Http {
 
     /// The same, asked with this token.
     pub(super) fn with_token(self, token: Option<SecretString>) -> Self {
-        Self { token, ..self }
+        Self {
+            transport: self.transport.with_token(token),
+            ..self
+        }
     }
 
     /// The brief of `agent`, of at most so many characters and tokens.
     pub(super) fn brief(&self, agent: &AgentId, chars_max: usize, tokens_max: i64) -> Told {
         let path =
             format!("/v1/agents/{agent}/summary?view=brief&max_chars={chars_max}&max_tokens={tokens_max}");
-        let request = self.client.get(self.url(&path)).header("accept", "text/markdown");
+        let request = self.request(Method::GET, &path).header("accept", "text/markdown");
         match self.ask(request) {
             Ok(reply) if reply.status == 404 && is_problem(&reply) => Told::Unknown,
             Ok(reply) if reply.status == 200 => told(&reply).unwrap_or(Told::Away),
@@ -102,25 +99,20 @@ impl Http {
         }
     }
 
-    fn url(&self, path: &str) -> String {
-        format!("{}{path}", self.base)
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.transport.request(method, self.transport.at(path))
     }
 
-    fn ask(&self, request: reqwest::RequestBuilder) -> Result<HttpReply, String> {
+    fn ask(&self, request: RequestBuilder) -> Result<HttpReply, String> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left < TIME_MIN {
             return Err("no time is left".to_owned());
         }
-        let request = match &self.token {
-            Some(token) => request.bearer_auth(token.expose_secret()),
-            None => request,
-        };
         let time = left.min(self.time_max);
-        let answered = self.runtime.block_on(send(request.timeout(time)));
-        answered.map_err(|error| match error {
-            LlmError::Transient(fault) => fault.to_string(),
-            error => error.to_string(),
-        })
+        let answered = self
+            .runtime
+            .block_on(send(request.timeout(time), RESPONSE_BYTES_MAX));
+        answered.map_err(|error| error.to_string())
     }
 }
 
@@ -128,8 +120,7 @@ impl Daemon for Http {
     fn append(&self, agent: &AgentId, format: &str, lines: String) -> Result<(), Unsent> {
         let path = format!("/v1/agents/{agent}/messages?format={format}");
         let request = self
-            .client
-            .post(self.url(&path))
+            .request(Method::POST, &path)
             .header("content-type", "application/x-ndjson")
             .body(lines);
         let began = Instant::now();
@@ -153,8 +144,8 @@ impl Daemon for Http {
 /// A brief; none if it isn't the daemon that answers, but something else on its port.
 fn told(reply: &HttpReply) -> Option<Told> {
     Some(Told::Brief {
-        version: header(reply, "recapd-version")?.parse().ok()?,
-        stale_ms: header(reply, "recapd-stale").map(age_ms),
+        version: reply.header("recapd-version")?.parse().ok()?,
+        stale_ms: reply.header("recapd-stale").map(age_ms),
         text: String::from_utf8_lossy(&reply.body).into_owned(),
     })
 }
@@ -173,9 +164,7 @@ fn is_receipt(reply: &HttpReply) -> bool {
 
 /// Whether it is the daemon that answers, and not something else on its port.
 fn is_problem(reply: &HttpReply) -> bool {
-    header(reply, "content-type").is_some_and(|kind| kind.starts_with(PROBLEM))
-}
-
-fn header<'r>(reply: &'r HttpReply, name: &str) -> Option<&'r str> {
-    reply.headers.get(name)?.to_str().ok()
+    reply
+        .header("content-type")
+        .is_some_and(|kind| kind.starts_with(PROBLEM))
 }
