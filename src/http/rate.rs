@@ -46,6 +46,11 @@ impl Rate {
         }
     }
 
+    /// Whether there is a limit.
+    pub(super) fn is_limited(&self) -> bool {
+        self.spacing.is_some()
+    }
+
     /// Takes one request of `asker` in at `now`; else says how long to wait.
     pub(super) fn take(&self, asker: Asker, now: Instant) -> Result<(), Duration> {
         let Some(spacing) = self.spacing else {

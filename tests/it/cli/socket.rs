@@ -1,10 +1,9 @@
 //! A daemon on a Unix socket, with tokens from a file: the command line and hooks ask it there.
 
 use std::{
-    io::Write as _,
     os::unix::{fs::PermissionsExt as _, net::UnixStream},
     path::{Path, PathBuf},
-    process::{Child, Stdio},
+    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -28,7 +27,8 @@ impl Drop for Daemon {
 impl Daemon {
     fn start(tokens: Option<&str>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut command = recapd();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_recapd"));
+        command.env_clear();
         if let Some(tokens) = tokens {
             let file = folder.path().join("tokens");
             std::fs::write(&file, tokens).unwrap();
@@ -81,16 +81,13 @@ fn it_is_asked_by_its_socket() {
         "session_id": "s", "hook_event_name": "Stop", "cwd": "/", "transcript_path": transcript,
     });
     let fire = || {
-        let mut hook = recapd()
+        let hook = recapd()
             .args(["hook", "Stop", "--agent", "coder", "--server", &daemon.server()])
             .env("XDG_STATE_HOME", daemon.folder.path())
-            .stdin(Stdio::piped())
-            .spawn()
+            .write_stdin(input.to_string())
+            .output()
             .unwrap();
-        let mut stdin = hook.stdin.take().unwrap();
-        stdin.write_all(input.to_string().as_bytes()).unwrap();
-        drop(stdin);
-        assert!(hook.wait().unwrap().success());
+        assert_eq!(code(&hook), Some(0));
     };
     // A hook has little time, and what it can't hand over is handed over by the next one.
     until("the transcript is there", || {
