@@ -1,6 +1,6 @@
 //! How long an answer takes tells nothing of what may not be seen.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use recapd::{
     access::digest_of,
@@ -11,6 +11,7 @@ use recapd::{
     store::access::{AccessStore as _, NewToken},
 };
 use reqwest::Method;
+use tokio::time::Instant;
 
 use crate::support::server::{Reply, START, Server};
 

@@ -47,9 +47,10 @@ impl Listening {
     async fn next(&mut self) -> Option<Told> {
         tokio::time::timeout(PATIENCE, async {
             loop {
-                while let Some((block, rest)) = self.text.split_once("\n\n") {
-                    let found = told(block);
-                    self.text = rest.to_owned();
+                while let Some(end) = self.text.find("\n\n") {
+                    let rest = self.text.split_off(end + 2);
+                    let block = std::mem::replace(&mut self.text, rest);
+                    let found = told(&block);
                     if found.is_some() {
                         return found;
                     }
