@@ -1,5 +1,6 @@
 //! The command line: one file per command. Data goes to stdout, everything else to stderr.
 
+mod age;
 mod agents;
 mod check_request;
 mod config_file;
@@ -8,12 +9,15 @@ mod copy;
 mod count;
 mod exit;
 mod export;
+mod figures;
 mod files;
 mod forget;
+mod hands;
 mod history;
 mod hook;
 mod import;
 mod items;
+mod likeness;
 mod lineage;
 #[cfg(feature = "mcp")]
 mod mcp;
@@ -23,16 +27,22 @@ mod openapi;
 mod output;
 mod pins;
 mod project;
+mod push;
+mod queue;
 mod recall;
 mod remote;
 mod replay;
+mod runs;
 mod selftest;
 mod serve;
 mod status;
 mod summary;
+mod table;
 mod token;
+mod update;
 mod verify;
 mod versions;
+mod window;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -58,6 +68,7 @@ const EXAMPLES: &str = "\
 Examples:
   recapd replay examples/two-weeks.jsonl    a conversation through the pipeline: no key, no server
   recapd serve                              the daemon on 127.0.0.1:7411, database in ./recapd.db
+  recapd push my-agent < messages.jsonl     messages of any known format, into a window
   recapd summary my-agent                   what my-agent's context holds of the past
   recapd history my-agent                   which exchanges the model still sees
   recapd context my-agent --format openai   what to send to a model next
@@ -66,7 +77,7 @@ Examples:
   recapd check-request --format openai r.json    what the provider would refuse in a request
 
 Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 not found, 69 database or daemon unreachable,
-78 configuration.";
+75 not done yet, 78 configuration.";
 
 /// Options of every command.
 #[derive(Clone, Debug, Args)]
@@ -81,9 +92,8 @@ struct Shared {
     /// [default: database.url of the configuration]
     #[arg(long, global = true, value_name = "DATABASE")]
     db: Option<String>,
-    /// Ask the daemon there, e.g. `http://127.0.0.1:7411`, instead of opening the database (agents, project, summary,
-    /// versions, diff, rollback, rebuild, items, context, mark, rewind, clear, fork, pin, unpin, pins, history, recall,
-    /// expand, forget, mcp, status)
+    /// Ask the daemon there, e.g. `http://127.0.0.1:7411` [default: the daemon at `http.listen`, if one runs there and
+    /// lets us in and no database is named; else the database is opened]
     #[arg(long, global = true, value_name = "URL", conflicts_with = "db")]
     server: Option<Server>,
     /// File with the token for that daemon, on one line [default: the variable `RECAPD_TOKEN`]
@@ -97,18 +107,38 @@ struct Shared {
     json: bool,
 }
 
+impl Shared {
+    /// Whether it is said where the data is.
+    fn names_a_place(&self) -> bool {
+        let names_database = |setting: &String| setting.starts_with("database.url=");
+        self.server.is_some() || self.db.is_some() || self.set.iter().any(names_database)
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the daemon: take messages in, keep windows in budget, update summaries
     Serve(serve::Serve),
     /// Run the whole pipeline over recorded conversations and show what comes out
     Replay(replay::Replay),
-    /// Show what an agent overrides in the configuration, and change it
+    /// Store messages of an agent, from standard input or files
+    Push(push::Push),
+    /// List agents, show what one overrides in the configuration, change it, pause and resume one
     Agents(agents::Agents),
     /// Let agents share a summary, and list who does
     Project(project::Project),
     /// Print an agent's summary, or that of a project
     Summary(summary::Summary),
+    /// Print an agent's window: the messages that the model sees verbatim
+    Window(window::Window),
+    /// Have an agent's summary updated now
+    Update(update::Update),
+    /// Have the summaries aged of which a line has outgrown its section
+    Age(age::Age),
+    /// List the updates that are to be made, retry, cancel, pause and resume them
+    Queue(queue::Queue),
+    /// List what came of updates
+    Runs(runs::Runs),
     /// List the versions of an agent's summary that are kept, or print one
     Versions(versions::Versions),
     /// Print what changed between two versions of an agent's summary
@@ -174,6 +204,42 @@ enum Command {
     CheckRequest(check_request::CheckRequest),
 }
 
+impl Command {
+    /// Whether a daemon that runs is asked rather than its database.
+    fn asks_a_daemon(&self) -> bool {
+        matches!(
+            self,
+            Self::Push(_)
+                | Self::Agents(_)
+                | Self::Project(_)
+                | Self::Summary(_)
+                | Self::Window(_)
+                | Self::Update(_)
+                | Self::Age(_)
+                | Self::Queue(_)
+                | Self::Runs(_)
+                | Self::Versions(_)
+                | Self::Diff(_)
+                | Self::Rollback(_)
+                | Self::Rebuild(_)
+                | Self::Items(_)
+                | Self::Context(_)
+                | Self::Mark(_)
+                | Self::Rewind(_)
+                | Self::Clear(_)
+                | Self::Fork(_)
+                | Self::Pin(_)
+                | Self::Unpin(_)
+                | Self::Pins(_)
+                | Self::History(_)
+                | Self::Recall(_)
+                | Self::Expand(_)
+                | Self::Forget(_)
+                | Self::Status(_)
+        )
+    }
+}
+
 /// Runs the command line.
 pub fn main() -> ExitCode {
     let began = Instant::now();
@@ -218,9 +284,18 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
         .server
         .map(|server| server.with_token(shared.token.clone()));
     let loaded = load(&shared, &command, environment)?;
+    if command.asks_a_daemon() && !shared.names_a_place() {
+        shared.server = remote::find(&loaded.config.http, shared.token.clone());
+    }
     match command {
         Command::Serve(serve) => serve.run(&loaded, environment),
         Command::Replay(replay) => replay.run(&loaded.config, &shared, environment),
+        Command::Push(push) => push.run(&loaded.config, &shared),
+        Command::Window(window) => window.run(&loaded.config, &shared),
+        Command::Update(update) => update.run(&loaded.config, &shared, environment),
+        Command::Age(age) => age.run(&loaded.config, &shared),
+        Command::Queue(queue) => queue.run(&loaded.config, &shared),
+        Command::Runs(runs) => runs.run(&loaded.config, &shared),
         Command::Agents(agents) => agents.run(&loaded.config, &shared),
         Command::Project(project) => project.run(&loaded.config, &shared),
         Command::Summary(summary) => summary.run(&loaded.config, &shared),

@@ -1,14 +1,29 @@
 //! Asking a running daemon instead of reading its database.
 
-use std::{convert::Infallible, path::Path, str::FromStr};
+mod refusal;
 
-use reqwest::{Client, RequestBuilder, StatusCode, header::ACCEPT};
+use std::{
+    convert::Infallible,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
+    path::Path,
+    str::FromStr,
+    time::Duration,
+};
 
+use reqwest::{
+    Client, RequestBuilder, StatusCode,
+    header::{ACCEPT, CONTENT_TYPE},
+};
 use secrecy::{ExposeSecret as _, SecretString};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use super::exit::{Failed, UNAVAILABLE};
+use super::{
+    exit::{Failed, UNAVAILABLE},
+    likeness, open,
+};
 use crate::{
-    config::Environment,
+    config::{Environment, HttpConfig},
     llm::http::{HttpSettings, client},
 };
 
@@ -16,6 +31,10 @@ use crate::{
 const TIMEOUT_MS: u64 = 10_000;
 /// How long connecting to it may take.
 const CONNECT_TIMEOUT_MS: u64 = 2_000;
+/// How long it is looked whether a daemon runs at all.
+const LOOK_PATIENCE: Duration = Duration::from_secs(1);
+/// Agents among which the one that was meant is looked for.
+const AGENTS_COMPARED_MAX: usize = 200;
 
 /// The variable that may hold a token.
 const TOKEN_VARIABLE: &str = "RECAPD_TOKEN";
@@ -101,13 +120,28 @@ impl Remote {
     }
 
     /// Changes what stands at `path` by a merge patch.
-    pub(super) async fn patch(&self, path: &str, change: &serde_json::Value) -> Result<String, Failed> {
+    pub(super) async fn patch(&self, path: &str, change: &Value) -> Result<String, Failed> {
         self.ask(self.client.patch(self.url(path)).json(change)).await
     }
 
     /// Posts `body` to `path`.
-    pub(super) async fn post(&self, path: &str, body: &serde_json::Value) -> Result<String, Failed> {
+    pub(super) async fn post(&self, path: &str, body: &Value) -> Result<String, Failed> {
         self.ask(self.client.post(self.url(path)).json(body)).await
+    }
+
+    /// Posts JSON that is written already.
+    pub(super) async fn post_json(&self, path: &str, json: String) -> Result<String, Failed> {
+        let request = self
+            .client
+            .post(self.url(path))
+            .header(CONTENT_TYPE, "application/json");
+        self.ask(request.body(json)).await
+    }
+
+    /// What stands at `path`, read from JSON.
+    pub(super) async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failed> {
+        let text = self.get(path, "application/json").await?;
+        Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
     }
 
     /// Makes `path` be there.
@@ -124,7 +158,7 @@ impl Remote {
         format!("{}{path}", self.base)
     }
 
-    async fn ask(&self, request: RequestBuilder) -> Result<String, Failed> {
+    async fn send(&self, request: RequestBuilder) -> Result<(StatusCode, String), Failed> {
         let unreachable = |error: reqwest::Error| {
             let cure = "is the daemon running there? without --server the database is read";
             Failed::new(
@@ -138,23 +172,63 @@ impl Remote {
         };
         let response = request.send().await.map_err(unreachable)?;
         let status = response.status();
-        let text = response.text().await.map_err(unreachable)?;
-        match status {
-            StatusCode::NOT_FOUND => Err(Failed::not_found(detail(&text))),
-            status if status.is_success() => Ok(text),
-            StatusCode::UNAUTHORIZED => Err(anyhow::anyhow!(
-                "{}; put one into {TOKEN_VARIABLE} or --token-file",
-                detail(&text)
-            )
-            .into()),
-            // What was asked for can't be, there or here, or isn't for this token.
-            StatusCode::CONFLICT | StatusCode::FORBIDDEN => Err(anyhow::anyhow!("{}", detail(&text)).into()),
-            status => Err(Failed::new(
-                UNAVAILABLE,
-                anyhow::anyhow!("{status}: {}", detail(&text)),
-            )),
-        }
+        Ok((status, response.text().await.map_err(unreachable)?))
     }
+
+    async fn ask(&self, request: RequestBuilder) -> Result<String, Failed> {
+        let (status, text) = self.send(request).await?;
+        if status.is_success() {
+            return Ok(text);
+        }
+        if let Some(agent) = refusal::unknown_agent(&text) {
+            return Err(Failed::not_found(self.unknown(&agent).await));
+        }
+        Err(refusal::failed(status, &text))
+    }
+
+    /// What to say of an agent that the daemon doesn't know.
+    async fn unknown(&self, agent: &str) -> String {
+        let request = self
+            .client
+            .get(self.url(&format!("/v1/agents?limit={AGENTS_COMPARED_MAX}")));
+        let page: Value = match self.send(request).await {
+            Ok((status, text)) if status.is_success() => serde_json::from_str(&text).unwrap_or_default(),
+            _ => Value::Null,
+        };
+        let agents = page["agents"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let known: Vec<&str> = agents
+            .iter()
+            .filter_map(|known| known["agent_id"].as_str())
+            .collect();
+        likeness::unknown_agent(agent, &known, open::AGENTS_SHOWN_MAX)
+    }
+}
+
+/// The daemon that the configuration says where to find, if one runs there and lets us in.
+pub(super) fn find(config: &HttpConfig, token: Option<SecretString>) -> Option<Server> {
+    let address = reachable(config.listen);
+    // Mostly nobody listens, and then nothing more is set up.
+    TcpStream::connect_timeout(&address, LOOK_PATIENCE).ok()?;
+    let server = Server {
+        base: format!("http://{address}"),
+        token,
+    };
+    let looked = open::block_on(async {
+        let daemon = Remote::new(&server)?;
+        Ok(tokio::time::timeout(LOOK_PATIENCE, daemon.read::<Value>("/version")).await)
+    });
+    let version = looked.ok()?.ok()?.ok()?;
+    (version["name"] == env!("CARGO_PKG_NAME")).then_some(server)
+}
+
+/// Who listens on all addresses is asked on loopback.
+fn reachable(listen: SocketAddr) -> SocketAddr {
+    let ip = match listen.ip() {
+        ip if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    SocketAddr::new(ip, listen.port())
 }
 
 /// A text as the value of a query parameter.
@@ -169,14 +243,4 @@ pub(super) fn escaped(text: &str) -> String {
             }
         })
         .collect()
-}
-
-/// What a problem (RFC 9457) says, or the text as it is.
-fn detail(text: &str) -> String {
-    let problem: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
-    problem
-        .get("detail")
-        .and_then(serde_json::Value::as_str)
-        .unwrap_or(text)
-        .to_owned()
 }

@@ -8,7 +8,13 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::{Shared, exit::Failed, open, output, remote::Remote};
+use super::{
+    Shared,
+    exit::Failed,
+    figures::{permille, span, thousands},
+    open, output,
+    remote::Remote,
+};
 use crate::{
     clock::{Clock as _, SystemClock},
     config::Config,
@@ -246,26 +252,4 @@ fn calibration(figures: &CalibrationFigures) -> String {
         output::factor(figures.guard_permille),
         figures.samples
     )
-}
-
-fn permille(part: i64, whole: i64) -> String {
-    let permille = part * 1_000 / whole.max(1);
-    format!("{}.{}%", permille / 10, permille % 10)
-}
-
-fn thousands(tokens: i64) -> String {
-    if tokens < 1_000 {
-        tokens.to_string()
-    } else {
-        format!("{}.{}k", tokens / 1_000, tokens % 1_000 / 100)
-    }
-}
-
-fn span(span_ms: i64) -> String {
-    let seconds = (span_ms / 1_000).max(0);
-    match seconds {
-        0..=59 => format!("{seconds}s"),
-        60..=3_599 => format!("{}m {}s", seconds / 60, seconds % 60),
-        _ => format!("{}h {}m", seconds / 3_600, seconds % 3_600 / 60),
-    }
 }

@@ -3,8 +3,8 @@
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    SharedApp, agents, context, forget, health, history, items, lineage, messages, openapi, pins, projects,
-    queue, recall, runs, sessions, settings, status, summary, versions, window,
+    SharedApp, age, agents, context, forget, health, history, items, lineage, messages, openapi, pins,
+    projects, queue, recall, runs, sessions, settings, status, summary, versions, window,
 };
 
 /// All routes. What stands at a path stands in one line: the methods of a path are one router.
@@ -46,6 +46,7 @@ pub(super) fn routes() -> OpenApiRouter<SharedApp> {
         .routes(routes!(queue::read))
         .routes(routes!(queue::retry))
         .routes(routes!(queue::cancel))
+        .routes(routes!(age::age))
         .routes(routes!(runs::list))
         .routes(routes!(runs::read))
         .routes(routes!(runs::stats))

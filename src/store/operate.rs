@@ -218,6 +218,15 @@ pub enum Handled {
     NoRow,
 }
 
+/// A document of which an item has outgrown its section.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AgeingDue {
+    /// Whose.
+    pub agent_id: AgentId,
+    /// Since when.
+    pub due_at: Timestamp,
+}
+
 /// What operators do. Each operation is one transaction.
 #[async_trait]
 pub trait OperatorStore: Send + Sync {
@@ -267,6 +276,12 @@ pub trait OperatorStore: Send + Sync {
 
     /// Since when all updates are paused, if they are.
     async fn queue_paused_since(&self) -> StoreResult<Option<Timestamp>>;
+
+    /// The documents that [`Self::age`] would have looked at now, at most `limit`, those that are due longest first.
+    async fn ageing_due(&self, now: Timestamp, limit: i64) -> StoreResult<Vec<AgeingDue>>;
+
+    /// As [`super::Store::enqueue_ageing`].
+    async fn age(&self, now: Timestamp, limit: i64) -> StoreResult<u64>;
 
     /// The newest runs, newest first.
     async fn runs(&self, query: RunQuery) -> StoreResult<Vec<Run>>;

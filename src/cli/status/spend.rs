@@ -1,6 +1,6 @@
 //! What `recapd status` says of money and of those who take it.
 
-use super::{span, thousands};
+use super::super::figures::{span, thousands};
 use crate::{
     domain::{
         spend::{MICROUSD_PER_USD, SpendLimits, Spent},
