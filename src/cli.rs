@@ -7,15 +7,18 @@ mod config_file;
 mod context;
 mod copy;
 mod count;
+mod doctor;
 mod exit;
 mod export;
 mod figures;
 mod files;
 mod forget;
 mod hands;
+mod health;
 mod history;
 mod hook;
 mod import;
+mod init;
 mod items;
 mod likeness;
 mod lineage;
@@ -35,12 +38,14 @@ mod replay;
 mod runs;
 mod selftest;
 mod serve;
+mod shell;
 mod status;
 mod summary;
 mod table;
 mod token;
 mod update;
 mod verify;
+mod version;
 mod versions;
 mod window;
 
@@ -67,6 +72,7 @@ struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   recapd replay examples/two-weeks.jsonl    a conversation through the pipeline: no key, no server
+  recapd serve --demo                       a daemon with a conversation to look at: no key
   recapd serve                              the daemon on 127.0.0.1:7411, database in ./recapd.db
   recapd push my-agent < messages.jsonl     messages of any known format, into a window
   recapd summary my-agent                   what my-agent's context holds of the past
@@ -76,7 +82,7 @@ Examples:
   recapd verify                             check every invariant on the data
   recapd check-request --format openai r.json    what the provider would refuse in a request
 
-Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 not found, 69 database or daemon unreachable,
+Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 not found, 4 not ready, 69 database or daemon unreachable,
 75 not done yet, 78 configuration.";
 
 /// Options of every command.
@@ -190,10 +196,22 @@ enum Command {
     Status(status::Status),
     /// Count the tokens of a request body, and where they come from
     Count(count::Count),
+    /// Check everything that has to be right for summaries to be made, with what to do where it isn't
+    Doctor(doctor::Doctor),
+    /// Say whether the daemon is ready, by the exit code
+    Health(health::Health),
+    /// Write a configuration to begin with
+    Init(init::Init),
     /// Check the configuration, and print what is in force and where it comes from
     Config(config_file::ConfigCommand),
     /// Print the description of the HTTP interface (OpenAPI 3.1), for generating clients
     Openapi(openapi::Openapi),
+    /// Print a script that completes commands, for a shell
+    Completions(shell::Completions),
+    /// Print the manual page, or write all of them
+    Man(shell::ManPages),
+    /// Print which recapd this is
+    Version(version::Version),
     /// Check the invariants on the data; exits 1 if one is broken
     Verify(verify::Verify),
     /// Run inside of the hooks of Claude Code and Codex, and put these into their settings
@@ -325,6 +343,12 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
         Command::Token(token) => token.run(&loaded.config, &shared),
         Command::Status(status) => status.run(&loaded.config, &shared),
         Command::Count(count) => count.run(&loaded.config, &shared),
+        Command::Doctor(doctor) => doctor.run(&loaded.config, &shared, environment),
+        Command::Health(health) => health.run(&loaded.config, &shared),
+        Command::Init(init) => init.run(&shared),
+        Command::Completions(completions) => completions.run(),
+        Command::Man(man) => man.run(),
+        Command::Version(version) => version.run(&shared),
         Command::Config(command) => command.run(&loaded, &shared, environment),
         Command::Openapi(openapi) => openapi.run(),
         Command::Verify(verify) => verify.run(&loaded.config, &shared),

@@ -10,6 +10,8 @@ use crate::{
 
 /// Something was not found.
 pub(super) const NOT_FOUND: u8 = 3;
+/// The daemon runs, but isn't ready.
+pub(super) const UNHEALTHY: u8 = 4;
 /// The database or the daemon is unreachable (sysexits `EX_UNAVAILABLE`).
 pub(super) const UNAVAILABLE: u8 = 69;
 /// It isn't done yet, and asking again later may help (sysexits `EX_TEMPFAIL`).

@@ -221,8 +221,37 @@ pub(super) fn find(config: &HttpConfig, token: Option<SecretString>) -> Option<S
     (version["name"] == env!("CARGO_PKG_NAME")).then_some(server)
 }
 
+/// Why a daemon isn't ready.
+pub(super) enum NotReady {
+    /// Nobody answers.
+    Away,
+    /// It says so.
+    Says(String),
+}
+
+/// Whether the daemon at `server`, else the one that listens there, is ready.
+pub(super) async fn is_ready(server: Option<&Server>, listen: SocketAddr) -> Result<(), NotReady> {
+    answers(server, listen, "/readyz").await
+}
+
+/// Whether a daemon answers well at `path`, which needs no token.
+pub(super) async fn answers(server: Option<&Server>, listen: SocketAddr, path: &str) -> Result<(), NotReady> {
+    let here = || Server {
+        base: format!("http://{}", reachable(listen)),
+        token: None,
+    };
+    let server = server.cloned().unwrap_or_else(here);
+    let daemon = Remote::new(&server).map_err(|failed| NotReady::Says(failed.text()))?;
+    let request = daemon.client.get(daemon.url(path));
+    match daemon.send(request).await {
+        Err(_) => Err(NotReady::Away),
+        Ok((status, _)) if status.is_success() => Ok(()),
+        Ok((status, text)) => Err(NotReady::Says(refusal::failed(status, &text).text())),
+    }
+}
+
 /// Who listens on all addresses is asked on loopback.
-fn reachable(listen: SocketAddr) -> SocketAddr {
+pub(super) fn reachable(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         ip if !ip.is_unspecified() => ip,
         IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),

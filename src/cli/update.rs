@@ -148,7 +148,7 @@ impl Update {
             .as_ref()
             .is_some_and(|run| run.outcome == RunOutcome::Completed);
         let Some(row) = row else {
-            return Ok(Some(Ended::Done(last.filter(|_| is_written))));
+            return Ok(Some(Ended::Done(last.filter(|_| is_written).map(Box::new))));
         };
         let error = || {
             row.last_error
@@ -168,7 +168,7 @@ impl Update {
             }
             // Another attempt comes.
             QueueState::Scheduled if row.waits_for == Some(QueueWait::Backoff) => None,
-            QueueState::Scheduled if is_written => Some(Ended::Done(last)),
+            QueueState::Scheduled if is_written => Some(Ended::Done(last.map(Box::new))),
             QueueState::Ready | QueueState::Running | QueueState::Scheduled => None,
         })
     }
@@ -177,7 +177,7 @@ impl Update {
 /// What came of an update.
 enum Ended {
     /// It is done; without a run there was nothing to do.
-    Done(Option<Run>),
+    Done(Option<Box<Run>>),
     /// It won't be done by itself.
     Failed(String),
 }

@@ -283,6 +283,9 @@ pub trait OperatorStore: Send + Sync {
     /// As [`super::Store::enqueue_ageing`].
     async fn age(&self, now: Timestamp, limit: i64) -> StoreResult<u64>;
 
+    /// What time it is by the clock that judges leases and backoffs: on PostgreSQL the server's, else the caller's.
+    async fn clock(&self, callers: Timestamp) -> StoreResult<Timestamp>;
+
     /// The newest runs, newest first.
     async fn runs(&self, query: RunQuery) -> StoreResult<Vec<Run>>;
 

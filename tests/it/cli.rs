@@ -2,10 +2,12 @@
 
 mod agents;
 mod bad_input;
+mod begin;
 mod check_request;
 mod config;
 mod count;
 mod database;
+mod doctor;
 mod forget;
 mod hook;
 mod journal;

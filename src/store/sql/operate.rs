@@ -99,6 +99,10 @@ impl OperatorStore for SqlStore {
         self.enqueue_ageing(now, limit).await
     }
 
+    async fn clock(&self, callers: Timestamp) -> StoreResult<Timestamp> {
+        Ok(self.reader().await?.now(callers).await?)
+    }
+
     async fn runs(&self, query: RunQuery) -> StoreResult<Vec<Run>> {
         self.past(|mut tx| {
             let query = query.clone();

@@ -41,11 +41,21 @@ async fn the_queue_is_listed_and_worked_on() {
     );
     let shown = stdout(&ask(&server, &["queue", "show", "coder"]));
     assert!(shown.contains("state       scheduled (company)"), "{shown}");
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_queue_is_worked_on_by_hand() {
+    let server = two_agents().await;
+    let output = ask(&server, &["queue", "cancel", "coder"]);
+    assert!(
+        stdout(&output).starts_with("parked coder: the next eviction"),
+        "{}",
+        stderr(&output)
+    );
+    let rows = &alike(&server, &["queue"])["rows"];
+    assert_eq!(rows[0], alike(&server, &["queue", "show", "coder"]));
     for (args, words) in [
-        (
-            &["queue", "cancel", "coder"][..],
-            "parked coder: the next eviction",
-        ),
         (&["queue", "retry", "--all"][..], "1 agents are due now"),
         (&["queue", "retry", "--all"], "(nothing is parked)"),
         (&["queue", "retry", "coder"], "coder is due now"),

@@ -29,17 +29,20 @@ fn both(server: &Server, database: &std::path::Path, args: &[&str], input: &str)
     [through, command.output().unwrap()]
 }
 
+/// An exchange of two messages with ids.
+fn exchange(number: i32) -> String {
+    let ask = format!("Fix bug {number} {}", "please ".repeat(30));
+    format!(
+        "{{\"id\":\"u{number}\",\"kind\":\"user\",\"content\":\"{ask}\"}}\n\
+         {{\"id\":\"a{number}\",\"kind\":\"assistant\",\"content\":\"Fixed {number}.\"}}\n"
+    )
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_are_pushed_through_a_daemon_and_into_a_database_alike() {
     let server = Server::start(small).await;
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("push.db");
-    let exchange = |number: i32| {
-        let long = "please ".repeat(30);
-        format!(
-            "{{\"id\":\"u{number}\",\"kind\":\"user\",\"content\":\"Fix bug {number} {long}\"}}\n{{\"id\":\"a{number}\",\"kind\":\"assistant\",\"content\":\"Fixed {number}.\"}}\n"
-        )
-    };
     let text: String = (1..=9).map(exchange).collect();
     let [asked, looked] = both(&server, &database, &["push", "coder", "--json"], &text);
     assert_eq!(code(&asked), Some(0), "{}", stderr(&asked));
@@ -87,7 +90,14 @@ async fn messages_are_pushed_through_a_daemon_and_into_a_database_alike() {
             stderr(&again)
         );
     }
-    // A whole transcript, in several formats, detected; more than one request takes.
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn transcripts_of_any_format_and_length_are_pushed() {
+    let server = Server::start(small).await;
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("push.db");
     for (name, agent) in [
         ("claude_code.jsonl", "claude"),
         ("codex.jsonl", "codex"),
@@ -106,6 +116,7 @@ async fn messages_are_pushed_through_a_daemon_and_into_a_database_alike() {
         assert_eq!(code(&asked), Some(0), "{name} {}", stderr(&asked));
         assert_eq!(json(&asked), json(&looked), "{name}");
     }
+    // More than one request takes.
     let many: String = (100..500).map(exchange).collect();
     for output in both(&server, &database, &["push", "many", "--json"], &many) {
         assert_eq!(json(&output)["accepted"], 800, "{}", stderr(&output));
