@@ -37,16 +37,15 @@ impl Health {
         } else {
             ("/readyz", "ready")
         };
-        let answered = open::block_on(async {
-            Ok(remote::answers(shared.server.as_ref(), config.http.listen, path).await)
-        })?;
+        let answered =
+            open::block_on(async { Ok(remote::answers(shared.server.as_ref(), &config.http, path).await) })?;
         match answered {
             Ok(()) if shared.json => output::json(&json!({ "ok": true, "check": word }))?,
             Ok(()) => output::text(word)?,
             Err(NotReady::Away) => {
                 let at = match &shared.server {
                     Some(server) => server.base.clone(),
-                    None => format!("http://{}", remote::reachable(config.http.listen)),
+                    None => remote::place_of(&config.http),
                 };
                 return Err(Failed::new(
                     UNAVAILABLE,

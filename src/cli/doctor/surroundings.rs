@@ -1,6 +1,6 @@
 //! What lies around: the disk, the time zone, the daemon, the service manager.
 
-use std::{net::IpAddr, os::unix::net::UnixDatagram, path::Path};
+use std::{os::unix::net::UnixDatagram, path::Path};
 
 use super::{super::remote, Check, Shared};
 use crate::{
@@ -74,12 +74,11 @@ pub(super) fn time_zone(config: &Config, now: Timestamp) -> Check {
 /// Whether a daemon runs, and whether it may listen there.
 pub(super) async fn daemon(config: &Config, shared: &Shared) -> Check {
     let name = "daemon";
-    let listen = config.http.listen;
     let at = match &shared.server {
         Some(server) => server.base.clone(),
-        None => format!("http://{}", remote::reachable(listen)),
+        None => remote::place_of(&config.http),
     };
-    match remote::is_ready(shared.server.as_ref(), listen).await {
+    match remote::answers(shared.server.as_ref(), &config.http, "/readyz").await {
         Ok(()) => Check::ok(name, format!("ready at {at}")),
         Err(remote::NotReady::Away) if shared.server.is_some() => Check::fail(
             name,
@@ -88,12 +87,7 @@ pub(super) async fn daemon(config: &Config, shared: &Shared) -> Check {
         ),
         Err(remote::NotReady::Away) => {
             let fix = "start it: `systemctl start recapd`, or `recapd serve`";
-            let reach = if is_near(listen.ip()) {
-                ""
-            } else {
-                ", which others can reach"
-            };
-            Check::warn(name, format!("none runs at {at}{reach}"), fix)
+            Check::warn(name, format!("none runs at {at}"), fix)
         }
         Err(remote::NotReady::Says(why)) => Check::fail(
             name,
@@ -101,10 +95,6 @@ pub(super) async fn daemon(config: &Config, shared: &Shared) -> Check {
             "see its log: `journalctl -u recapd`",
         ),
     }
-}
-
-fn is_near(ip: IpAddr) -> bool {
-    ip.is_loopback()
 }
 
 /// Whether the service manager can be told that the daemon is ready.

@@ -4,6 +4,7 @@ use reqwest::StatusCode;
 use serde_json::Value;
 
 use super::super::exit::{Failed, RETRY_LATER, UNAVAILABLE};
+use crate::client::TOKEN_VARIABLE;
 
 /// Things that are wrong with one request and told one by one; the rest is counted.
 const FINDINGS_SHOWN_MAX: usize = 5;
@@ -15,7 +16,7 @@ pub(super) fn failed(status: StatusCode, text: &str) -> Failed {
     match status {
         StatusCode::NOT_FOUND => Failed::not_found(detail),
         StatusCode::UNAUTHORIZED => {
-            anyhow::anyhow!("{detail}; put one into {} or --token-file", super::TOKEN_VARIABLE).into()
+            anyhow::anyhow!("{detail}; put one into {} or --token-file", TOKEN_VARIABLE).into()
         }
         // What was asked for can't be, there or here, or isn't for this token.
         StatusCode::CONFLICT | StatusCode::FORBIDDEN => anyhow::anyhow!("{detail}").into(),

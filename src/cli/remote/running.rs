@@ -1,0 +1,74 @@
+//! The daemon that the configuration says where to find: does one run there, and how is it?
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
+    time::Duration,
+};
+
+use reqwest::Method;
+use secrecy::SecretString;
+use serde_json::Value;
+
+use super::{super::open, Remote, Server, refusal};
+use crate::config::HttpConfig;
+
+/// How long it is looked whether a daemon runs at all.
+const LOOK_PATIENCE: Duration = Duration::from_secs(1);
+
+/// The daemon that runs where the configuration says, if one does and lets us in.
+pub(in super::super) fn find(config: &HttpConfig, token: Option<SecretString>) -> Option<Server> {
+    // Mostly nobody listens, and then nothing more is set up.
+    TcpStream::connect_timeout(&reachable(config.listen), LOOK_PATIENCE).ok()?;
+    let server = Server {
+        base: place_of(config),
+        token,
+    };
+    let looked = open::block_on(async {
+        let daemon = Remote::new(&server)?;
+        Ok(tokio::time::timeout(LOOK_PATIENCE, daemon.read::<Value>("/version")).await)
+    });
+    let version = looked.ok()?.ok()?.ok()?;
+    (version["name"] == env!("CARGO_PKG_NAME")).then_some(server)
+}
+
+/// Where that is.
+pub(in super::super) fn place_of(config: &HttpConfig) -> String {
+    format!("http://{}", reachable(config.listen))
+}
+
+/// Why a daemon isn't ready.
+pub(in super::super) enum NotReady {
+    /// Nobody answers.
+    Away,
+    /// It says so.
+    Says(String),
+}
+
+/// Whether the daemon at `server`, else the one of the configuration, answers well at `path`, which needs no token.
+pub(in super::super) async fn answers(
+    server: Option<&Server>,
+    config: &HttpConfig,
+    path: &str,
+) -> Result<(), NotReady> {
+    let here = || Server {
+        base: place_of(config),
+        token: None,
+    };
+    let server = server.cloned().unwrap_or_else(here);
+    let daemon = Remote::new(&server).map_err(|failed| NotReady::Says(failed.text()))?;
+    match daemon.send(daemon.request(Method::GET, path)).await {
+        Err(_) => Err(NotReady::Away),
+        Ok((status, _)) if status.is_success() => Ok(()),
+        Ok((status, text)) => Err(NotReady::Says(refusal::failed(status, &text).text())),
+    }
+}
+
+/// Who listens on all addresses is asked on loopback.
+fn reachable(listen: SocketAddr) -> SocketAddr {
+    let ip = match listen.ip() {
+        ip if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    SocketAddr::new(ip, listen.port())
+}
