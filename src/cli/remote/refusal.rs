@@ -16,7 +16,7 @@ pub(super) fn failed(status: StatusCode, text: &str) -> Failed {
     match status {
         StatusCode::NOT_FOUND => Failed::not_found(detail),
         StatusCode::UNAUTHORIZED => {
-            anyhow::anyhow!("{detail}; put one into {} or --token-file", TOKEN_VARIABLE).into()
+            anyhow::anyhow!("{detail}; put one into {TOKEN_VARIABLE} or --token-file").into()
         }
         // What was asked for can't be, there or here, or isn't for this token.
         StatusCode::CONFLICT | StatusCode::FORBIDDEN => anyhow::anyhow!("{detail}").into(),
