@@ -51,7 +51,7 @@ mod window;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use clap::{Args, Parser, Subcommand, error::ErrorKind};
+use clap::{Args, ColorChoice, Parser, Subcommand, error::ErrorKind};
 use secrecy::SecretString;
 use tokio::time::Instant;
 
@@ -108,6 +108,15 @@ struct Shared {
     /// What the file or the variable holds
     #[arg(skip)]
     token: Option<SecretString>,
+    /// Whether to print colours; the variables `NO_COLOR` and `CLICOLOR_FORCE` are heard
+    #[arg(
+        long,
+        global = true,
+        value_name = "auto|always|never",
+        default_value = "auto",
+        hide_possible_values = true
+    )]
+    color: ColorChoice,
     /// Print JSON for programs
     #[arg(long, global = true)]
     json: bool,
@@ -297,6 +306,7 @@ fn called_by_host(environment: &Environment, began: Instant) -> ExitCode {
 
 fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, Failed> {
     let Cli { mut shared, command } = cli;
+    output::choose_colour(shared.color, environment);
     shared.token = remote::token(shared.token_file.as_deref(), environment)?;
     shared.server = shared
         .server
@@ -382,5 +392,19 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         super::Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_examples() {
+        let command = super::Cli::command();
+        let without: Vec<&str> = command
+            .get_subcommands()
+            .filter(|sub| {
+                let help = sub.get_after_help().map(ToString::to_string).unwrap_or_default();
+                !help.contains("Example")
+            })
+            .map(clap::Command::get_name)
+            .collect();
+        assert!(without.is_empty(), "{without:?}");
     }
 }

@@ -1,5 +1,7 @@
 //! `recapd completions` and `recapd man`: made of the definition of the command line.
 
+mod reference;
+
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
@@ -24,11 +26,15 @@ pub(super) struct Completions {
 #[command(after_help = "\
 Examples:
   recapd man | man -l -
-  recapd man --out /usr/share/man/man1      recapd(1), and a page for each command")]
+  recapd man --out /usr/share/man/man1      recapd(1), and a page for each command
+  recapd man --markdown > docs/cli.md       the reference, for a website")]
 pub(super) struct ManPages {
     /// Write all pages into this folder, which is made if it isn't there [default: print recapd(1)]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Print the reference of all commands as Markdown instead
+    #[arg(long, conflicts_with = "out")]
+    markdown: bool,
 }
 
 impl Completions {
@@ -47,6 +53,10 @@ impl Completions {
 
 impl ManPages {
     pub(super) fn run(self) -> Result<ExitCode, Failed> {
+        if self.markdown {
+            output::text(&reference::markdown(Cli::command()))?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let Some(folder) = self.out else {
             let mut page = Vec::new();
             Man::new(Cli::command()).render(&mut page)?;

@@ -191,6 +191,9 @@ pub struct RunFigures {
     pub superseded: i64,
     /// Mean duration of the completed ones.
     pub mean_duration_ms: i64,
+    /// Of a hundred of them 95 took no longer.
+    #[serde(default)]
+    pub p95_duration_ms: i64,
     /// The longest one.
     pub max_duration_ms: i64,
     /// Mean tokens of the documents they wrote.

@@ -9,6 +9,7 @@ mod count;
 mod database;
 mod doctor;
 mod forget;
+mod history;
 mod hook;
 mod journal;
 mod lineage;
@@ -21,6 +22,7 @@ mod push;
 mod recall;
 mod replay;
 mod selftest;
+mod status;
 mod token;
 mod versions;
 

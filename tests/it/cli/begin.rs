@@ -78,6 +78,17 @@ fn shells_and_man_pages_know_the_commands() {
     }
 }
 
+/// `cargo run -- man --markdown > docs/cli.md` brings it up to date.
+#[test]
+fn the_reference_says_what_the_program_does() {
+    let output = recapd().args(["man", "--markdown"]).output().unwrap();
+    let written = std::fs::read_to_string(super::package_file("docs/cli.md")).unwrap();
+    assert!(
+        stdout(&output) == written,
+        "docs/cli.md is out of date: recapd man --markdown > docs/cli.md"
+    );
+}
+
 /// A daemon that ends with the test.
 struct Demo(Child);
 
