@@ -2,21 +2,28 @@
 
 mod agents;
 mod bad_input;
+mod begin;
 mod check_request;
 mod config;
 mod count;
 mod database;
+mod doctor;
 mod forget;
+mod history;
 mod hook;
 mod journal;
 mod lineage;
 mod migrate;
+mod operate;
 mod pins;
+mod place;
 mod project;
+mod push;
 mod recall;
 mod replay;
 mod selftest;
 mod socket;
+mod status;
 mod token;
 mod versions;
 
