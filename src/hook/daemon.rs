@@ -8,7 +8,7 @@ use tokio::{runtime::Runtime, time::Instant};
 
 use crate::{
     client::Transport,
-    domain::agent::AgentId,
+    domain::{agent::AgentId, time::SECOND_MS},
     wire::{HttpReply, HttpSettings, RESPONSE_BYTES_MAX, send},
 };
 
@@ -23,6 +23,8 @@ const PROBLEM: &str = "application/problem+json";
 pub(super) enum Unsent {
     /// The daemon can't be reached, or not now.
     Away(String),
+    /// It didn't answer in time.
+    Late(String),
     /// It doesn't take them, and won't later.
     Refused(String),
 }
@@ -40,8 +42,8 @@ pub(super) enum Told {
     Brief {
         text: String,
         version: i64,
-        /// The daemon itself hasn't reached its database.
-        is_stale: bool,
+        /// For how long the daemon itself hasn't reached its database, if it hasn't.
+        stale_ms: Option<i64>,
     },
     /// It doesn't know the agent.
     Unknown,
@@ -54,6 +56,7 @@ pub(super) struct Http {
     transport: Transport,
     runtime: Runtime,
     deadline: Instant,
+    time_max: Duration,
 }
 
 impl Http {
@@ -72,6 +75,7 @@ impl Http {
                 .build()
                 .ok()?,
             deadline,
+            time_max,
         })
     }
 
@@ -104,9 +108,10 @@ impl Http {
         if left < TIME_MIN {
             return Err("no time is left".to_owned());
         }
+        let time = left.min(self.time_max);
         let answered = self
             .runtime
-            .block_on(send(request.timeout(left), RESPONSE_BYTES_MAX));
+            .block_on(send(request.timeout(time), RESPONSE_BYTES_MAX));
         answered.map_err(|error| error.to_string())
     }
 }
@@ -118,7 +123,15 @@ impl Daemon for Http {
             .request(Method::POST, &path)
             .header("content-type", "application/x-ndjson")
             .body(lines);
-        let reply = self.ask(request).map_err(Unsent::Away)?;
+        let began = Instant::now();
+        let reply = self.ask(request).map_err(|reason| {
+            let is_late = began.elapsed() >= self.time_max || self.deadline <= Instant::now();
+            if is_late {
+                Unsent::Late(reason)
+            } else {
+                Unsent::Away(reason)
+            }
+        })?;
         let said = || format!("{}: {}", reply.status, String::from_utf8_lossy(&reply.body));
         match reply.status.as_u16() {
             200..300 if is_receipt(&reply) => Ok(()),
@@ -132,9 +145,15 @@ impl Daemon for Http {
 fn told(reply: &HttpReply) -> Option<Told> {
     Some(Told::Brief {
         version: reply.header("recapd-version")?.parse().ok()?,
-        is_stale: reply.header("recapd-stale").is_some(),
+        stale_ms: reply.header("recapd-stale").map(age_ms),
         text: String::from_utf8_lossy(&reply.body).into_owned(),
     })
+}
+
+/// How old a copy is: `41s`.
+fn age_ms(text: &str) -> i64 {
+    let seconds: i64 = text.trim_end_matches('s').parse().unwrap_or_default();
+    seconds.saturating_mul(SECOND_MS)
 }
 
 /// Whether the daemon says that messages are stored.
