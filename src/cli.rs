@@ -2,6 +2,7 @@
 
 mod age;
 mod agents;
+mod backup;
 mod check_request;
 mod config_file;
 mod context;
@@ -192,6 +193,10 @@ enum Command {
     Export(export::Export),
     /// Read journals back into a database
     Import(import::Import),
+    /// Write an SQLite database into one file, also while a daemon runs on it
+    Backup(backup::Backup),
+    /// Make an SQLite database from a backup
+    Restore(backup::Restore),
     /// Copy a database into another one, from SQLite to PostgreSQL, say, and check that they are the same
     Copy(copy::Copy),
     /// Show which version the database's tables have, and bring them up to date
@@ -346,6 +351,8 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
         Command::Forget(forget) => forget.run(&loaded.config, &shared),
         Command::Export(export) => export.run(&loaded.config, &shared),
         Command::Import(import) => import.run(&loaded.config, &shared),
+        Command::Backup(backup) => backup.run(&loaded.config, &shared),
+        Command::Restore(restore) => restore.run(&loaded.config, &shared),
         Command::Copy(copy) => copy.run(&loaded.config, &shared),
         Command::Migrate(migrate) => migrate.run(&loaded.config, &shared),
         #[cfg(feature = "mcp")]

@@ -1,6 +1,7 @@
 //! The binary from outside: what its commands print, and how they end.
 
 mod agents;
+mod backup;
 mod bad_input;
 mod begin;
 mod check_request;
