@@ -98,8 +98,8 @@ struct Shared {
     /// [default: database.url of the configuration]
     #[arg(long, global = true, value_name = "DATABASE")]
     db: Option<String>,
-    /// Ask the daemon there, e.g. `http://127.0.0.1:7411` [default: the daemon at `http.listen`, if one runs there and
-    /// lets us in and no database is named; else the database is opened]
+    /// Ask the daemon there, e.g. `http://127.0.0.1:7411` or `unix:/run/recapd/recapd.sock` [default: the daemon at
+    /// `http.listen`, if one runs there and lets us in and no database is named; else the database is opened]
     #[arg(long, global = true, value_name = "URL", conflicts_with = "db")]
     server: Option<Server>,
     /// File with the token for that daemon, on one line [default: the variable `RECAPD_TOKEN`]

@@ -108,8 +108,7 @@ impl Hands {
                 if store.agent(agent).await?.is_none() {
                     return Err(open::unknown(store.as_ref(), agent).await);
                 }
-                let row = operator.refresh(agent).await?;
-                row.ok_or_else(|| not_queued(agent))
+                Ok(operator.refresh(agent).await?)
             }
         }
     }

@@ -22,6 +22,7 @@ mod push;
 mod recall;
 mod replay;
 mod selftest;
+mod socket;
 mod status;
 mod token;
 mod versions;

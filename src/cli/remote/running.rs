@@ -1,7 +1,8 @@
 //! The daemon that the configuration says where to find: does one run there, and how is it?
 
 use std::{
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
+    net::{SocketAddr, TcpStream},
+    os::unix::net::UnixStream,
     time::Duration,
 };
 
@@ -10,7 +11,7 @@ use secrecy::SecretString;
 use serde_json::Value;
 
 use super::{super::open, Remote, Server, refusal};
-use crate::config::HttpConfig;
+use crate::config::{HttpConfig, Listen};
 
 /// How long it is looked whether a daemon runs at all.
 const LOOK_PATIENCE: Duration = Duration::from_secs(1);
@@ -18,7 +19,9 @@ const LOOK_PATIENCE: Duration = Duration::from_secs(1);
 /// The daemon that runs where the configuration says, if one does and lets us in.
 pub(in super::super) fn find(config: &HttpConfig, token: Option<SecretString>) -> Option<Server> {
     // Mostly nobody listens, and then nothing more is set up.
-    TcpStream::connect_timeout(&reachable(config.listen), LOOK_PATIENCE).ok()?;
+    if !somebody_listens(config) {
+        return None;
+    }
     let server = Server {
         base: place_of(config),
         token,
@@ -33,7 +36,7 @@ pub(in super::super) fn find(config: &HttpConfig, token: Option<SecretString>) -
 
 /// Where that is.
 pub(in super::super) fn place_of(config: &HttpConfig) -> String {
-    format!("http://{}", reachable(config.listen))
+    config.listen.base()
 }
 
 /// Why a daemon isn't ready.
@@ -63,12 +66,15 @@ pub(in super::super) async fn answers(
     }
 }
 
-/// Who listens on all addresses is asked on loopback.
-fn reachable(listen: SocketAddr) -> SocketAddr {
-    let ip = match listen.ip() {
-        ip if !ip.is_unspecified() => ip,
-        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+fn somebody_listens(config: &HttpConfig) -> bool {
+    if let Listen::Socket(path) = &config.listen {
+        return UnixStream::connect(path).is_ok();
+    }
+    let address = place_of(config)
+        .strip_prefix("http://")
+        .map(str::parse::<SocketAddr>);
+    let Some(Ok(address)) = address else {
+        return false;
     };
-    SocketAddr::new(ip, listen.port())
+    TcpStream::connect_timeout(&address, LOOK_PATIENCE).is_ok()
 }
