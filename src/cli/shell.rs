@@ -27,7 +27,7 @@ pub(super) struct Completions {
 Examples:
   recapd man | man -l -
   recapd man --out /usr/share/man/man1      recapd(1), and a page for each command
-  recapd man --markdown > docs/cli.md       the reference, for a website")]
+  recapd man --markdown > cli.md            the reference, for a website")]
 pub(super) struct ManPages {
     /// Write all pages into this folder, which is made if it isn't there [default: print recapd(1)]
     #[arg(long, value_name = "DIR")]

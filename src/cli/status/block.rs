@@ -171,11 +171,29 @@ mod tests {
             },
             paused_since: None,
         };
-        insta::assert_snapshot!(text(&figures, now, 10_000), @"");
+        insta::assert_snapshot!(text(&figures, now, 10_000), @r"
+        Summary updates, last 24h                         queue  0 ready · 1 running
+          completed     1,247                             oldest wait        12s
+          failed            3  (0.2%)                     stalest agent      2m 10s
+          avg duration   8.2s  p95 19.0s  limit 30.0s     parked             0
+          avg size     7.8k/10.0k      limit 9.5k         spend  $1.92 of $5.00
+          emergency truncations  0                        provider  anthropic claude-haiku-5-5 ok
+          model      0 calls, 0 tokens in, 0 out
+        12 agents, 11 summaries of 85.8k tokens, 0 updates scheduled
+        ");
         let nothing = Figures {
             window_hours: 168,
             ..Figures::default()
         };
-        insta::assert_snapshot!(text(&nothing, now, 10_000), @"");
+        insta::assert_snapshot!(text(&nothing, now, 10_000), @r"
+        Summary updates, last 7d                          queue  0 ready · 0 running
+          completed         0                             oldest wait        none
+          failed            0                             stalest agent      none
+          avg duration    0ms  p95 0ms    limit 30.0s     parked             0
+          avg size        0/10.0k      limit 9.5k         spend  $0.00
+          emergency truncations  0                        provider  not asked yet
+          model      0 calls, 0 tokens in, 0 out
+        0 agents, 0 summaries of 0 tokens, 0 updates scheduled
+        ");
     }
 }

@@ -150,10 +150,18 @@ mod tests {
             let lines = lines(sample, circuits, now).join("\n");
             format!("{}\n{lines}", provider(sample, circuits, now))
         };
-        insta::assert_snapshot!(told(&sample, &circuits), @"");
-        insta::assert_snapshot!(told(&sample, &[]), @"");
+        insta::assert_snapshot!(told(&sample, &circuits), @r"
+        provider  anthropic claude-haiku-5-5 ok
+          in its place  anthropic claude-haiku-5-5 failing, left alone for 20s
+          in its place  anthropic claude-haiku-5-5 failing, to be asked again
+        ");
+        assert_eq!(
+            told(&sample, &[]),
+            "provider  openai provider_timeout, 1m 30s ago\n"
+        );
         sample.paused = 3;
         sample.paused_until = Some(crate::domain::spend::next_day(now));
-        insta::assert_snapshot!(lines(&sample, &[], now).join("\n"), @"");
+        let paused = "  paused     3 agents: spend limit until 2026-11-21T00:00:00Z";
+        assert_eq!(lines(&sample, &[], now), [paused]);
     }
 }

@@ -80,5 +80,14 @@ fn an_empty_database_has_a_block_too() {
     look(&database, &["migrate", "up"]);
     let output = recapd().args(["status", "--db"]).arg(&database).output().unwrap();
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
-    insta::assert_snapshot!(stdout(&output), @"");
+    insta::assert_snapshot!(stdout(&output), @r"
+    Summary updates, last 24h                         queue  0 ready · 0 running
+      completed         0                             oldest wait        none
+      failed            0                             stalest agent      none
+      avg duration    0ms  p95 0ms    limit 30.0s     parked             0
+      avg size        0/10.0k      limit 9.5k         spend  $0.00
+      emergency truncations  0                        provider  not asked yet
+      model      0 calls, 0 tokens in, 0 out
+    0 agents, 0 summaries of 0 tokens, 0 updates scheduled
+    ");
 }
