@@ -167,6 +167,14 @@ impl Parts {
         Self { worker, ..self }
     }
 
+    /// The same parts, which look after the connections to `store`, their database.
+    #[must_use]
+    pub fn with_connections(self, store: &Arc<SqlStore>) -> Self {
+        let store = Arc::clone(store);
+        let schedule = self.schedule.with_connections(move || store.connections());
+        Self { schedule, ..self }
+    }
+
     /// Hears through `member` what other daemons on the same database do, until this future is dropped.
     pub async fn follow_fleet(&self, member: Member) -> Infallible {
         fleet::follow(member, &self.notices, self.clock.as_ref()).await

@@ -17,6 +17,7 @@ mod items;
 mod lineage;
 #[cfg(feature = "mcp")]
 mod mcp;
+mod metrics;
 mod migrate;
 mod open;
 mod openapi;
@@ -156,6 +157,8 @@ enum Command {
     Mcp(mcp::Mcp),
     /// Make, list and revoke the tokens that the daemon's HTTP interface asks for
     Token(token::Token),
+    /// Print what the metrics are called, and what they say
+    Metrics(metrics::MetricsCommand),
     /// Print how the queue and the updates are doing
     Status(status::Status),
     /// Count the tokens of a request body, and where they come from
@@ -248,6 +251,7 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
         #[cfg(feature = "mcp")]
         Command::Mcp(mcp) => mcp.run(&loaded.config, &shared, environment),
         Command::Token(token) => token.run(&loaded.config, &shared),
+        Command::Metrics(metrics) => metrics.run(&shared),
         Command::Status(status) => status.run(&loaded.config, &shared),
         Command::Count(count) => count.run(&loaded.config, &shared),
         Command::Config(command) => command.run(&loaded, &shared, environment),

@@ -17,10 +17,10 @@ use crate::{
         work::Reason,
     },
     notice::Notices,
-    store::{Prune, Sample, Store, StoreResult},
+    store::{Connections, Prune, Sample, Store, StoreResult},
     telemetry::metrics::{
         self, Metrics,
-        labels::{AgentState, DbErrorClass, QueueState, RunOutcome},
+        labels::{AgentState, QueueState, RunOutcome},
     },
 };
 
@@ -62,6 +62,7 @@ pub struct Schedule {
     notices: Notices,
     metrics: Metrics,
     settings: ScheduleSettings,
+    connections: Option<Arc<dyn Fn() -> Connections + Send + Sync>>,
 }
 
 impl Schedule {
@@ -79,7 +80,15 @@ impl Schedule {
             notices,
             metrics,
             settings,
+            connections: None,
         }
+    }
+
+    /// The same schedules, whose sampler looks at the connections to the database, too.
+    #[must_use]
+    pub fn with_connections(self, look: impl Fn() -> Connections + Send + Sync + 'static) -> Self {
+        let connections: Option<Arc<dyn Fn() -> Connections + Send + Sync>> = Some(Arc::new(look));
+        Self { connections, ..self }
     }
 
     /// Fires what is due until `stop`.
@@ -208,6 +217,12 @@ impl Schedule {
     }
 
     async fn sample(&self) {
+        if let Some(look) = &self.connections {
+            let Connections { idle, in_use, max } = look();
+            self.metrics
+                .service
+                .connections(idle.into(), in_use.into(), max.into());
+        }
         let started_at = self.clock.now();
         match self.store.sample(started_at, DAY_MS).await {
             Ok(sample) => {
@@ -222,7 +237,7 @@ impl Schedule {
                 );
             }
             Err(error) => {
-                self.metrics.service.db_error(DbErrorClass::Other);
+                self.metrics.service.db_failed(error.class());
                 warn!(%error, "sampler.failed");
             }
         }

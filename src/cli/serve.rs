@@ -103,7 +103,9 @@ async fn serve(
         .with_context(|| format!("making {}; see journal.dir", config.journal.dir))?;
     let parts = Parts::new(config, shared, model, clock, &owner, seed)
         .with_journal(journal)
-        .with_batches(config, store.clone(), batch_model);
+        .with_batches(config, store.clone(), batch_model)
+        .with_connections(&store);
+    parts.metrics.service.reloaded(true, parts.clock.now());
     let reclaimed = store.reclaim(&owner, parts.clock.now()).await?;
     // The clock may have been ahead in an earlier life.
     store.set_back(None, parts.clock.now()).await?;

@@ -10,6 +10,7 @@ mod forget;
 mod hook;
 mod journal;
 mod lineage;
+mod metrics;
 mod migrate;
 mod pins;
 mod project;
