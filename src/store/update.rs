@@ -44,6 +44,8 @@ pub struct Material {
     /// The pending exchanges of the batch, live ones, with their messages; or, when nothing is pending, those of the
     /// provisional items that are revisited.
     pub exchanges: Vec<StoredExchange>,
+    /// Whether these are all that was pending: else the limits left some for the next update.
+    pub takes_all: bool,
     /// The items shown in the document.
     pub items: Vec<Item>,
     /// Provisional items to be condensed again, when nothing is pending.

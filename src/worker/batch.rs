@@ -232,6 +232,7 @@ mod tests {
             exchanges: Vec::new(),
             items: Vec::new(),
             revisited: Vec::new(),
+            takes_all: true,
             fixed: Vec::new(),
             time: AgentTime::default(),
             as_of: None,

@@ -278,7 +278,8 @@ impl Worker {
             as_of,
             next_ageing_at: composition.next_change,
             park,
-            rearm_wait_ms: self.settings.max_wait_ms,
+            // What found no room has waited for company already, and more of it would find none either.
+            rearm_wait_ms: if material.takes_all { self.settings.max_wait_ms } else { 0 },
             batch_exchanges: self.settings.batch_exchanges,
             run: run.clone(),
         }

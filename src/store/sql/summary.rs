@@ -187,6 +187,7 @@ pub(super) async fn material(
         lo,
         hi,
         exchanges,
+        takes_all,
         items,
         revisited,
         fixed: fixed_items(tx, agent).await?,

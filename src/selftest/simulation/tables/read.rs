@@ -65,6 +65,7 @@ impl Kept {
             lo,
             hi,
             exchanges: batch.into_iter().map(|exchange| self.stored(exchange)).collect(),
+            takes_all,
             revisited: revisited.iter().map(|item| item.item).collect(),
             items,
             fixed: Vec::new(),
