@@ -41,7 +41,7 @@ use clap::{Args, Parser, Subcommand, error::ErrorKind};
 use secrecy::SecretString;
 use tokio::time::Instant;
 
-use crate::config::{self, Environment, Loaded, Loader};
+use crate::config::{self, Environment, Loader};
 use exit::Failed;
 use remote::Server;
 
@@ -220,9 +220,10 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
     shared.server = shared
         .server
         .map(|server| server.with_token(shared.token.clone()));
-    let loaded = load(&shared, &command, environment)?;
+    let sources = sources(&shared, &command, environment);
+    let loaded = sources.clone().load()?;
     match command {
-        Command::Serve(serve) => serve.run(&loaded, environment),
+        Command::Serve(serve) => serve.run(sources, &loaded, environment),
         Command::Replay(replay) => replay.run(&loaded.config, &shared, environment),
         Command::Agents(agents) => agents.run(&loaded.config, &shared),
         Command::Project(project) => project.run(&loaded.config, &shared),
@@ -264,7 +265,7 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
 }
 
 /// Defaults, file, environment, then flags; what a command's own flags mean comes last.
-fn load(shared: &Shared, command: &Command, environment: &Environment) -> Result<Loaded, Failed> {
+fn sources(shared: &Shared, command: &Command, environment: &Environment) -> Loader {
     let mut loader = Loader::new()
         .file(shared.config.as_deref())
         .environment(environment.pairs());
@@ -277,7 +278,7 @@ fn load(shared: &Shared, command: &Command, environment: &Environment) -> Result
     if let Command::Serve(serve) = command {
         loader = serve.settings().into_iter().fold(loader, Loader::set);
     }
-    Ok(shared.set.iter().cloned().fold(loader, Loader::set).load()?)
+    shared.set.iter().cloned().fold(loader, Loader::set)
 }
 
 #[cfg(test)]

@@ -16,9 +16,11 @@ mod fallback;
 mod file;
 mod keys;
 mod loader;
+mod log;
 mod owner;
 mod presets;
 mod reference;
+mod reload;
 mod secret;
 mod sections;
 mod spelling;
@@ -33,13 +35,14 @@ pub use environment::{Environment, from_process_environment};
 pub use error::{ConfigError, Origin, Problem};
 pub use fallback::{FallbackConfig, FallbackMode};
 pub use loader::{Entry, Loaded, Loader, SYSTEM_FILE};
+pub use log::{LogConfig, LogFormat, LogLevel};
 pub use reference::json_schema;
+pub use reload::{RELOADED, Reloaded};
 pub use secret::{KeyError, api_key, fallback_api_key};
 pub use sections::{
     Ageing, AnthropicVersion, ContextConfig, ConvergenceConfig, Effort, HookConfig, HttpConfig,
-    JournalConfig, LogConfig, LogFormat, LogLevel, ModelConfig, ModelMode, OutputLimitField,
-    PerspectiveConfig, ProfileName, QueueConfig, ScheduleConfig, SessionConfig, SummaryConfig, WindowConfig,
-    WorkerConfig,
+    JournalConfig, ModelConfig, ModelMode, OutputLimitField, PerspectiveConfig, ProfileName, QueueConfig,
+    ScheduleConfig, SessionConfig, SummaryConfig, WindowConfig, WorkerConfig,
 };
 pub use spend::{PricesError, SpendConfig, shipped_prices};
 

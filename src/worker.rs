@@ -223,6 +223,7 @@ impl Worker {
             } else {
                 Vec::new()
             };
+            self.parts.notices.progress().made();
             let found_all = leases.len() < free;
             for lease in leases {
                 let Ok(place) = Arc::clone(&places).try_acquire_owned() else {

@@ -279,7 +279,11 @@ impl Worker {
             next_ageing_at: composition.next_change,
             park,
             // What found no room has waited for company already, and more of it would find none either.
-            rearm_wait_ms: if material.takes_all { self.settings.max_wait_ms } else { 0 },
+            rearm_wait_ms: if material.takes_all {
+                self.settings.max_wait_ms
+            } else {
+                0
+            },
             batch_exchanges: self.settings.batch_exchanges,
             run: run.clone(),
         }
@@ -375,11 +379,10 @@ impl Worker {
     }
 
     async fn after_store_error(&self, lease: &Lease, error: StoreError, run: RunRecord) -> Outcome {
-        if let StoreError::Fenced(fence) = error {
-            let label = labels::Fence::from_name(&fence.to_string());
-            label
-                .into_iter()
-                .for_each(|fence| self.parts.metrics.updates.fenced(fence));
+        if let StoreError::Fenced(fence) = error
+            && let Some(fence) = labels::Fence::from_name(&fence.to_string())
+        {
+            self.parts.metrics.updates.fenced(fence);
         }
         match error {
             StoreError::Fenced(Fence::Lease) => {

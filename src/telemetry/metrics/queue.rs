@@ -1,6 +1,6 @@
 //! The queue and its leases, and the gauges that one sampler reads from the database.
 
-use std::time::Duration;
+use std::{fmt::Write as _, time::Duration};
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -152,6 +152,23 @@ impl Queue {
     /// A renewal ended.
     pub fn renewed(&self, result: RenewalResult) {
         self.renewals.get_or_create(&RenewalLabels { result }).inc();
+    }
+
+    /// The queue in a few words, as it was sampled last: `now` tells how long the oldest work has waited.
+    pub fn line(&self, now: Timestamp) -> String {
+        let depth = |state| self.depth.get_or_create(&DepthLabels { state }).get();
+        let (ready, running) = (depth(QueueState::Ready), depth(QueueState::Running));
+        let mut line = format!(
+            "ready {ready} · running {running} · parked {}",
+            depth(QueueState::Parked)
+        );
+        let oldest = self.oldest_ready.get();
+        if ready > 0 && oldest > 0.0 {
+            let waited = (unix_seconds(Some(now)) - oldest).max(0.0);
+            // Writing to a string doesn't fail.
+            write!(line, " · oldest {waited:.0} s").ok();
+        }
+        line
     }
 
     /// The sampler read the database `at`, which took so long.

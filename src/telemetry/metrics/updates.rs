@@ -177,6 +177,11 @@ impl Updates {
         self.workers.set(i64::try_from(concurrency).unwrap_or(i64::MAX));
     }
 
+    /// Whether claiming is paused, as it was told last.
+    pub fn is_paused(&self) -> bool {
+        self.paused.get() != 0
+    }
+
     /// Whether claiming is paused.
     pub fn paused(&self, is_paused: bool) {
         self.paused.set(i64::from(is_paused));
