@@ -6,8 +6,9 @@ use serde::Serialize;
 use super::{
     App, SharedApp,
     access::Asking,
-    extract::{Parameters, invalid},
+    extract::Parameters,
     openapi::{answers, parameters::Paging},
+    page,
     problem::Problem,
 };
 use crate::{
@@ -15,10 +16,6 @@ use crate::{
     domain::{agent::AgentId, time::Timestamp},
     store::{AgentRow, StoreResult},
 };
-
-/// Agents on a page, and at most.
-const LIMIT: i64 = 50;
-const LIMIT_MAX: i64 = 200;
 
 /// A page of agents, by id.
 #[derive(Serialize, utoipa::ToSchema)]
@@ -58,17 +55,13 @@ pub(super) async fn list(
     uri: Uri,
 ) -> Result<Json<Page>, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
-    let limit = parameters.integer("limit", 1..=LIMIT_MAX)?.unwrap_or(LIMIT);
-    let after = parameters.text("cursor").map(cursor).transpose()?;
-    // One more than asked for tells whether there is a next page.
-    let rows = rows(&app, &caller, after.as_ref(), limit + 1).await?;
-    let shown = usize::try_from(limit).unwrap_or(usize::MAX);
-    let has_more = rows.len() > shown;
-    let agents: Vec<AgentFigures> = rows.into_iter().take(shown).map(AgentFigures::from).collect();
-    let last = agents.last().map(|agent| agent.agent_id.clone());
+    let limit = page::limit(&parameters)?;
+    let after = page::cursor(&parameters)?;
+    let found = rows(&app, &caller, after.as_ref(), limit + 1).await?;
+    let (rows, next_cursor) = page::cut(found, limit, |row| row.agent.clone());
     Ok(Json(Page {
-        agents,
-        next_cursor: last.filter(|_| has_more),
+        agents: rows.into_iter().map(AgentFigures::from).collect(),
+        next_cursor,
     }))
 }
 
@@ -83,16 +76,6 @@ async fn rows(app: &App, caller: &Caller, after: Option<&AgentId>, limit: i64) -
         rows.extend(store.agent(agent).await?);
     }
     Ok(rows)
-}
-
-fn cursor(text: &str) -> Result<AgentId, Problem> {
-    text.parse().map_err(|_| {
-        invalid(
-            "cursor",
-            &format!("can't be `{text}`"),
-            "give a `next_cursor` as it came",
-        )
-    })
 }
 
 impl From<AgentRow> for AgentFigures {

@@ -17,6 +17,7 @@ use super::{
         parameters::{AgentPath, Paging},
         values::{EditBody, Switch},
     },
+    page,
     problem::{Finding, INVALID_BODY, INVALID_EDIT, Place, Problem},
     versions::known,
 };
@@ -26,9 +27,6 @@ use crate::{
     store::ItemQuery,
 };
 
-/// Items on a page, and at most.
-const LIMIT: i64 = 50;
-const LIMIT_MAX: i64 = 200;
 const EXAMPLE: &str = r#"send an object such as {"text": "Chose RS256 for the tokens", "pinned": true}"#;
 
 /// A page of items, by their numbers.
@@ -56,7 +54,7 @@ pub(super) async fn list(
     uri: Uri,
 ) -> Result<Json<Page>, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor", "all"])?;
-    let limit = parameters.integer("limit", 1..=LIMIT_MAX)?.unwrap_or(LIMIT);
+    let limit = page::limit(&parameters)?;
     let query = ItemQuery {
         after: parameters.integer("cursor", 0..=i64::MAX)?.unwrap_or(0),
         limit: limit + 1,
@@ -64,13 +62,10 @@ pub(super) async fn list(
     };
     known(&app, &agent).await?;
     let found = app.parts.store.items(&agent, query).await?;
-    let shown = usize::try_from(limit).unwrap_or(usize::MAX);
-    let has_more = found.len() > shown;
-    let items: Vec<ItemReply> = found.into_iter().take(shown).map(ItemReply::from).collect();
-    let last = items.last().map(|reply| reply.item.item);
+    let (items, next_cursor) = page::cut(found, limit, |item| item.item.item);
     Ok(Json(Page {
-        items,
-        next_cursor: last.filter(|_| has_more),
+        items: items.into_iter().map(ItemReply::from).collect(),
+        next_cursor,
     }))
 }
 

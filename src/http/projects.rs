@@ -16,12 +16,13 @@ use super::{
     App, SharedApp,
     access::Asking,
     document::{Document, Form, unavailable},
-    extract::{Parameters, invalid},
+    extract::Parameters,
     observe,
     openapi::{
         answers,
         parameters::{Paging, ProjectPath},
     },
+    page,
     problem::{INVALID_AGENT_ID, INVALID_PROJECT_ID, Problem, UNKNOWN_PROJECT},
 };
 use crate::{
@@ -33,10 +34,6 @@ use crate::{
     },
     store::{ProjectFigures, StoreResult},
 };
-
-/// Projects on a page, and at most.
-const LIMIT: i64 = 50;
-const LIMIT_MAX: i64 = 200;
 
 /// The project of the path.
 pub(super) struct Project(ProjectId);
@@ -114,34 +111,18 @@ pub(super) async fn list(
     uri: Uri,
 ) -> Result<Json<Page>, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
-    let limit = parameters.integer("limit", 1..=LIMIT_MAX)?.unwrap_or(LIMIT);
-    let cursor = parameters.text("cursor").map(|text| {
-        let cursor = text.parse::<ProjectId>();
-        cursor.map_err(|_| {
-            invalid(
-                "cursor",
-                &format!("can't be `{text}`"),
-                "give a `next_cursor` as it came",
-            )
-        })
+    let limit = page::limit(&parameters)?;
+    let after = page::cursor(&parameters)?;
+    let found = figures(&app, &caller, after.as_ref(), limit + 1).await?;
+    let (found, next_cursor) = page::cut(found, limit, |figures| figures.project.clone());
+    let projects = found.into_iter().map(|figures| Figures {
+        project_id: figures.project,
+        agents: figures.agents,
+        updated_at: figures.updated_at,
     });
-    // One more than asked for tells whether there is a next page.
-    let found = figures(&app, &caller, cursor.transpose()?.as_ref(), limit + 1).await?;
-    let shown = usize::try_from(limit).unwrap_or(usize::MAX);
-    let has_more = found.len() > shown;
-    let projects: Vec<Figures> = found
-        .into_iter()
-        .take(shown)
-        .map(|figures| Figures {
-            project_id: figures.project,
-            agents: figures.agents,
-            updated_at: figures.updated_at,
-        })
-        .collect();
-    let last = projects.last().map(|project| project.project_id.clone());
     Ok(Json(Page {
-        projects,
-        next_cursor: last.filter(|_| has_more),
+        projects: projects.collect(),
+        next_cursor,
     }))
 }
 

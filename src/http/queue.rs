@@ -11,23 +11,23 @@ use serde::Serialize;
 use super::{
     App, SharedApp,
     access::Asking,
-    extract::{Agent, Parameters, invalid},
+    extract::{Agent, Parameters},
     lineage::{self, Nothing},
     openapi::{
         answers,
         parameters::{AgentPath, Paging},
     },
+    page,
     problem::{Problem, UNKNOWN_QUEUE_ROW},
 };
 use crate::{
     domain::{agent::AgentId, time::Timestamp},
     keeper::Operator,
-    store::operate::{Handled, QueueRow},
+    store::{
+        StoreResult,
+        operate::{Handled, QueueRow},
+    },
 };
-
-/// Rows on a page, and at most.
-const LIMIT: i64 = 50;
-const LIMIT_MAX: i64 = 200;
 
 /// A page of the queue, by agent.
 #[derive(Serialize, utoipa::ToSchema)]
@@ -68,21 +68,17 @@ pub(super) async fn list(
     uri: Uri,
 ) -> Result<Json<Page>, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
-    let limit = parameters.integer("limit", 1..=LIMIT_MAX)?.unwrap_or(LIMIT);
-    let after = parameters.text("cursor").map(cursor).transpose()?;
+    let limit = page::limit(&parameters)?;
+    let after = page::cursor(&parameters)?;
     let operator = &app.parts.operator;
     if let Some(agents) = app.parts.access.seen(&caller, after.as_ref(), limit).await? {
         return some(operator, agents, limit).await;
     }
-    // One more than asked for tells whether there is a next page.
-    let mut rows = operator.queue(after.as_ref(), limit + 1).await?;
-    let shown = usize::try_from(limit).unwrap_or(usize::MAX);
-    let has_more = rows.len() > shown;
-    rows.truncate(shown);
-    let last = rows.last().map(|row| row.agent_id.clone());
+    let found = operator.queue(after.as_ref(), limit + 1).await?;
+    let (rows, next_cursor) = page::cut(found, limit, |row| row.agent_id.clone());
     Ok(Json(Page {
         paused_since: operator.paused_since().await?,
-        next_cursor: last.filter(|_| has_more),
+        next_cursor,
         rows,
     }))
 }
@@ -99,13 +95,6 @@ async fn some(operator: &Operator, agents: Vec<AgentId>, limit: i64) -> Result<J
         next_cursor: agents.into_iter().last().filter(|_| is_full),
         rows,
     }))
-}
-
-fn cursor(text: &str) -> Result<AgentId, Problem> {
-    text.parse().map_err(|_| {
-        let what = format!("can't be `{text}`");
-        invalid("cursor", &what, "give a `next_cursor` as it came")
-    })
 }
 
 /// Shows an agent's row in the queue.
@@ -178,12 +167,10 @@ pub(super) async fn retry(
     Agent(agent): Agent,
     request: Request,
 ) -> Result<Json<QueueRow>, Problem> {
-    let Nothing {} = lineage::read(&app, request, "{}").await?;
-    let (operator, asked) = (app.parts.operator.clone(), agent.clone());
-    let handled = app
-        .see_through(async move { operator.retry(&asked).await })
-        .await?;
-    after(&app, &agent, handled).await
+    by_hand(&app, agent, request, async |operator, agent| {
+        operator.retry(&agent).await
+    })
+    .await
 }
 
 /// Parks a row, and stops the update under way.
@@ -202,18 +189,29 @@ pub(super) async fn cancel(
     Agent(agent): Agent,
     request: Request,
 ) -> Result<Json<QueueRow>, Problem> {
-    let Nothing {} = lineage::read(&app, request, "{}").await?;
-    let (operator, asked) = (app.parts.operator.clone(), agent.clone());
-    let handled = app
-        .see_through(async move { operator.cancel(&asked).await })
-        .await?;
-    after(&app, &agent, handled).await
+    by_hand(&app, agent, request, async |operator, agent| {
+        operator.cancel(&agent).await
+    })
+    .await
 }
 
-async fn after(app: &SharedApp, agent: &AgentId, handled: Handled) -> Result<Json<QueueRow>, Problem> {
+/// Does something to an agent's row, to its end even if the client leaves. Returns the row as it is then.
+async fn by_hand<Act, Done>(
+    app: &SharedApp,
+    agent: AgentId,
+    request: Request,
+    act: Act,
+) -> Result<Json<QueueRow>, Problem>
+where
+    Act: FnOnce(Operator, AgentId) -> Done,
+    Done: Future<Output = StoreResult<Handled>> + Send + 'static,
+{
+    let Nothing {} = lineage::read(app, request, "{}").await?;
+    let act = act(app.parts.operator.clone(), agent.clone());
+    let handled = app.see_through(act).await?;
     match handled {
-        Handled::Done | Handled::Running => shown(app, agent).await,
-        Handled::NoRow => Err(not_queued(agent)),
+        Handled::Done | Handled::Running => shown(app, &agent).await,
+        Handled::NoRow => Err(not_queued(&agent)),
     }
 }
 

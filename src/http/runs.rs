@@ -12,6 +12,7 @@ use super::{
     access::{self, Asking},
     extract::{Parameters, agent_id, invalid},
     openapi::{answers, parameters::Paging},
+    page,
     problem::{INVALID_PARAMETER, Problem, UNKNOWN_RUN},
 };
 use crate::{
@@ -25,9 +26,6 @@ use crate::{
     },
 };
 
-/// Runs on a page, and at most.
-const LIMIT: i64 = 50;
-const LIMIT_MAX: i64 = 200;
 /// The span of the figures in hours, and at most: a year.
 const WINDOW_HOURS: i64 = DAY_MS / HOUR_MS;
 const WINDOW_HOURS_MAX: i64 = 366 * WINDOW_HOURS;
@@ -76,7 +74,7 @@ pub(super) async fn list(
     uri: Uri,
 ) -> Result<Json<Page>, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor", "agent", "outcome"])?;
-    let limit = parameters.integer("limit", 1..=LIMIT_MAX)?.unwrap_or(LIMIT);
+    let limit = page::limit(&parameters)?;
     let outcome = |name| {
         let cure = "give completed, failed or superseded";
         RunOutcome::from_name(name).ok_or_else(|| invalid("outcome", &format!("can't be `{name}`"), cure))
@@ -92,15 +90,9 @@ pub(super) async fn list(
         None if caller.reach.named().is_some() => return Err(which_agent()),
         None => {}
     }
-    let mut runs = app.parts.operator.runs(query).await?;
-    let shown = usize::try_from(limit).unwrap_or(usize::MAX);
-    let has_more = runs.len() > shown;
-    runs.truncate(shown);
-    let last = runs.last().map(|run| run.run);
-    Ok(Json(Page {
-        next_cursor: last.filter(|_| has_more),
-        runs,
-    }))
+    let found = app.parts.operator.runs(query).await?;
+    let (runs, next_cursor) = page::cut(found, limit, |run| run.run);
+    Ok(Json(Page { runs, next_cursor }))
 }
 
 /// A token for some agents asks for all.

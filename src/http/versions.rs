@@ -17,6 +17,7 @@ use super::{
         answers,
         parameters::{AgentPath, Paging},
     },
+    page,
     problem::Problem,
 };
 use crate::{
@@ -27,9 +28,6 @@ use crate::{
 
 const JSON: &str = "application/json";
 const MARKDOWN: &str = "text/markdown";
-/// Versions on a page, and at most.
-const LIMIT: i64 = 50;
-const LIMIT_MAX: i64 = 200;
 
 /// A page of versions, newest first.
 #[derive(Serialize, utoipa::ToSchema)]
@@ -72,22 +70,18 @@ pub(super) async fn list(
     uri: Uri,
 ) -> Result<Json<Page>, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
-    let limit = parameters.integer("limit", 1..=LIMIT_MAX)?.unwrap_or(LIMIT);
+    let limit = page::limit(&parameters)?;
     let before = parameters.integer("cursor", 1..=i64::MAX)?;
     known(&app, &agent).await?;
-    // One more than asked for tells whether there is a next page.
     let query = VersionQuery {
         before,
         limit: limit + 1,
     };
     let found = app.parts.store.versions(&agent, query).await?;
-    let shown = usize::try_from(limit).unwrap_or(usize::MAX);
-    let has_more = found.len() > shown;
-    let versions: Vec<VersionFigures> = found.into_iter().take(shown).collect();
-    let last = versions.last().map(|version| version.version);
+    let (versions, next_cursor) = page::cut(found, limit, |figures| figures.version);
     Ok(Json(Page {
         versions,
-        next_cursor: last.filter(|_| has_more),
+        next_cursor,
     }))
 }
 
@@ -173,7 +167,7 @@ async fn kept(store: &dyn Store, agent: &AgentId, version: i64) -> StoreResult<V
     }
     let query = VersionQuery {
         before: None,
-        limit: LIMIT_MAX,
+        limit: page::LIMIT_MAX,
     };
     let all = store.versions(agent, query).await?;
     let ends = all.last().zip(all.first());

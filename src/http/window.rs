@@ -9,13 +9,10 @@ use super::{
         answers,
         parameters::{AgentPath, Paging},
     },
+    page,
     problem::Problem,
 };
 use crate::recall::window::{WindowReply, window};
-
-/// Exchanges on a page, and at most.
-const LIMIT: i64 = 50;
-const LIMIT_MAX: i64 = 200;
 
 /// Shows the window: whole exchanges, so that no tool result is without its call.
 #[utoipa::path(
@@ -30,7 +27,7 @@ pub(super) async fn read(
     uri: Uri,
 ) -> Result<Json<WindowReply>, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
-    let limit = parameters.integer("limit", 1..=LIMIT_MAX)?.unwrap_or(LIMIT);
+    let limit = page::limit(&parameters)?;
     let before = parameters.integer("cursor", 1..=i64::MAX)?;
     let found = window(app.parts.store.as_ref(), &agent, before, limit).await?;
     found.map(Json).ok_or_else(|| Problem::unknown_agent(&agent))

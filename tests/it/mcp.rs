@@ -19,23 +19,6 @@ const EARLIER: &str = "2025-06-18";
 const LATER: &str = "2026-07-28";
 const SUMMARY: &str = "recapd://agents/coder/summary.md";
 
-/// A server with a small window.
-async fn small() -> Server {
-    Server::start(|config| {
-        config.window.budget_tokens = 200;
-        config.window.low_water = 0.5;
-    })
-    .await
-}
-
-/// The server, with exchanges of which some are summarised.
-async fn summarised() -> Server {
-    let server = small().await;
-    server.converse("coder", 1..=8).await;
-    server.summarise().await;
-    server
-}
-
 fn message(method: &str, params: Value) -> Value {
     let mut message = json!({ "jsonrpc": "2.0", "id": 1, "method": method });
     if !params.is_null() {

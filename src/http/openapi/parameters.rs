@@ -9,7 +9,7 @@ use utoipa::{
     },
 };
 
-use super::values::ID_PATTERN;
+use super::{super::page, values::ID_PATTERN};
 
 /// `{id}`: an agent.
 pub(in super::super) struct AgentPath;
@@ -37,8 +37,8 @@ impl IntoParams for Paging {
         let limit = ObjectBuilder::new()
             .schema_type(Type::Integer)
             .minimum(Some(1))
-            .maximum(Some(200))
-            .default(Some(50.into()));
+            .maximum(Some(page::LIMIT_MAX))
+            .default(Some(page::LIMIT.into()));
         let cursor = ObjectBuilder::new().schema_type(Type::String);
         vec![
             query("limit", "The most entries of this page.", limit),

@@ -6,14 +6,6 @@ use serde_json::{Value, json};
 use super::openapi::assert_described;
 use crate::support::server::{Reply, Server};
 
-async fn small() -> Server {
-    Server::start(|config| {
-        config.window.budget_tokens = 200;
-        config.window.low_water = 0.5;
-    })
-    .await
-}
-
 /// Waits until readers get the first version.
 async fn written(server: &Server) {
     let is_written = |reply: &Reply| reply.header("recapd-version") == "1";
@@ -35,7 +27,7 @@ async fn ask(server: &Server, method: Method, route: &str, path: &str) -> Reply 
 
 #[tokio::test]
 async fn a_refresh_is_queued_and_done_at_once() {
-    let server = small().await;
+    let server = Server::small().await;
     let refresh = async || {
         ask(
             &server,
@@ -81,7 +73,7 @@ async fn a_refresh_is_queued_and_done_at_once() {
 
 #[tokio::test]
 async fn a_row_is_cancelled_and_retried() {
-    let server = small().await;
+    let server = Server::small().await;
     let row = async |method, action: &str| {
         let route = format!("/v1/queue/{{id}}{action}");
         ask(&server, method, &route, &format!("/v1/queue/coder{action}")).await
@@ -116,7 +108,7 @@ async fn a_row_is_cancelled_and_retried() {
 
 #[tokio::test]
 async fn updates_are_paused_and_resumed() {
-    let server = small().await;
+    let server = Server::small().await;
     let post = async |route: &str, path: &str| ask(&server, Method::POST, route, path).await;
     post("/v1/agents/{id}/pause", "/v1/agents/coder/pause")
         .await
@@ -148,7 +140,7 @@ async fn updates_are_paused_and_resumed() {
 
 #[tokio::test]
 async fn the_window_is_whole_exchanges() {
-    let server = small().await;
+    let server = Server::small().await;
     let route = "/v1/agents/{id}/window";
     ask(&server, Method::GET, route, "/v1/agents/coder/window")
         .await
@@ -192,7 +184,7 @@ async fn the_window_is_whole_exchanges() {
 
 #[tokio::test]
 async fn a_daemon_tells_its_version() {
-    let server = small().await;
+    let server = Server::small().await;
     let reply = ask(&server, Method::GET, "/version", "/version").await;
     assert_eq!(
         reply.json(),
@@ -202,7 +194,7 @@ async fn a_daemon_tells_its_version() {
 
 #[tokio::test]
 async fn a_summary_is_shortened_to_what_there_is_room_for() {
-    let server = small().await;
+    let server = Server::small().await;
     server.converse("coder", 1..=40).await;
     server.summarise().await;
     written(&server).await;

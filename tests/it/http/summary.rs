@@ -12,25 +12,9 @@ use crate::support::{
 
 const PATH: &str = "/v1/agents/coder/summary";
 
-async fn small() -> Server {
-    Server::start(|config| {
-        config.window.budget_tokens = 200;
-        config.window.low_water = 0.5;
-    })
-    .await
-}
-
-/// The server, with exchanges of which some are summarised.
-async fn summarised() -> Server {
-    let server = small().await;
-    server.converse("coder", 1..=8).await;
-    server.summarise().await;
-    server
-}
-
 #[tokio::test]
 async fn an_agent_without_a_summary_has_an_empty_one() {
-    let server = small().await;
+    let server = Server::small().await;
     server.get(PATH).await.problem(404, "unknown_agent");
     server.converse("coder", 1..=1).await;
     let reply = server.get(PATH).await;
@@ -58,7 +42,7 @@ async fn an_agent_without_a_summary_has_an_empty_one() {
 
 #[tokio::test]
 async fn what_just_left_the_window_is_seen_at_once_and_the_summary_when_it_is_written() {
-    let server = small().await;
+    let server = Server::small().await;
     server.converse("coder", 1..=1).await;
     let empty = server.get(PATH).await;
     assert_eq!(empty.body, "");
@@ -90,7 +74,7 @@ async fn what_just_left_the_window_is_seen_at_once_and_the_summary_when_it_is_wr
 
 #[tokio::test]
 async fn as_json_it_says_where_it_stands() {
-    let server = summarised().await;
+    let server = Server::summarised().await;
     let reply = server.get_as(PATH, "application/json").await;
     assert_eq!(reply.header("content-type"), "application/json");
     let mut json = reply.json();
@@ -114,7 +98,7 @@ async fn as_json_it_says_where_it_stands() {
 
 #[tokio::test]
 async fn who_has_it_already_gets_no_second_copy() {
-    let server = summarised().await;
+    let server = Server::summarised().await;
     for accept in ["text/markdown", "application/json"] {
         let first = server.get_as(PATH, accept).await;
         let etag = first.header("etag");
@@ -145,7 +129,7 @@ async fn who_has_it_already_gets_no_second_copy() {
 
 #[tokio::test]
 async fn who_takes_gzip_gets_it_once_it_is_made() {
-    let server = small().await;
+    let server = Server::small().await;
     server.converse("coder", 1..=40).await;
     let ask = |accepted: &str, known: &str| {
         let request = server
@@ -193,7 +177,7 @@ async fn who_takes_gzip_gets_it_once_it_is_made() {
 
 #[tokio::test]
 async fn a_short_document_stays_as_it_is() {
-    let server = summarised().await;
+    let server = Server::summarised().await;
     for _ in 0..3 {
         assert!(!server.get(PATH).await.header("etag").contains(".gz"));
     }
@@ -201,7 +185,7 @@ async fn a_short_document_stays_as_it_is() {
 
 #[tokio::test]
 async fn head_tells_the_same_without_the_text() {
-    let server = summarised().await;
+    let server = Server::summarised().await;
     let (get, head) = (
         server.get(PATH).await,
         Reply::of(server.request(Method::HEAD, PATH)).await,
@@ -214,7 +198,7 @@ async fn head_tells_the_same_without_the_text() {
 
 #[tokio::test]
 async fn with_the_database_away_the_last_copy_tells_its_age() {
-    let server = summarised().await;
+    let server = Server::summarised().await;
     let before = server.get(PATH).await;
     server.store.trouble("summary", Trouble::Unavailable);
     server.converse("coder", 9..=12).await;
@@ -235,7 +219,7 @@ async fn with_the_database_away_the_last_copy_tells_its_age() {
 
 #[tokio::test]
 async fn without_a_copy_there_is_a_placeholder() {
-    let server = small().await;
+    let server = Server::small().await;
     server.converse("coder", 1..=1).await;
     server.store.trouble("summary", Trouble::Unavailable);
     let reply = server.get(PATH).await;
@@ -256,7 +240,7 @@ async fn without_a_copy_there_is_a_placeholder() {
 
 #[tokio::test]
 async fn a_reader_who_has_it_already_waits_for_a_change() {
-    let server = summarised().await;
+    let server = Server::summarised().await;
     let etag = server.get(PATH).await.header("etag").to_owned();
     let ask = |wait: &str| {
         let request = server.request(Method::GET, &format!("{PATH}?wait={wait}"));
@@ -285,7 +269,7 @@ async fn a_reader_who_has_it_already_waits_for_a_change() {
 
 #[tokio::test]
 async fn a_daemon_that_ends_lets_nobody_wait() {
-    let server = summarised().await;
+    let server = Server::summarised().await;
     let etag = server.get(PATH).await.header("etag").to_owned();
     let request = server
         .request(Method::GET, &format!("{PATH}?wait=20s"))

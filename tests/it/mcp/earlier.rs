@@ -3,7 +3,7 @@
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use super::{EARLIER, Events, SUMMARY, answered, message, posted, small};
+use super::{EARLIER, Events, SUMMARY, answered, message, posted};
 use crate::support::server::{Reply, Server};
 use recapd::mcp::{SESSIONS_MAX, SUBSCRIPTIONS_MAX, WATCHES_MAX};
 
@@ -47,7 +47,7 @@ fn stream(server: &Server, session: &str) -> RequestBuilder {
 
 #[tokio::test]
 async fn a_subscriber_hears_of_a_new_version_until_it_has_enough() {
-    let server = small().await;
+    let server = Server::small().await;
     server.converse("coder", 1..=2).await;
     let session = session(&server).await;
     let mut events = Events::open(stream(&server, &session)).await;
@@ -90,7 +90,7 @@ async fn a_subscriber_hears_of_a_new_version_until_it_has_enough() {
 
 #[tokio::test]
 async fn what_is_not_there_cannot_be_subscribed_to() {
-    let server = small().await;
+    let server = Server::small().await;
     let session = session(&server).await;
     for uri in ["recapd://agents/nobody/summary.md", "file:///etc/passwd"] {
         for method in ["resources/subscribe", "resources/read"] {
@@ -103,7 +103,7 @@ async fn what_is_not_there_cannot_be_subscribed_to() {
 
 #[tokio::test]
 async fn when_there_are_too_many_sessions_further_clients_are_served_without() {
-    let server = small().await;
+    let server = Server::small().await;
     server.converse("coder", 1..=1).await;
     for _ in 0..SESSIONS_MAX {
         assert_ne!(initialize(&server).await.header("mcp-session-id"), "");
@@ -123,7 +123,7 @@ async fn when_there_are_too_many_sessions_further_clients_are_served_without() {
 
 #[tokio::test]
 async fn subscriptions_are_limited_and_end_with_their_session() {
-    let server = small().await;
+    let server = Server::small().await;
     let mut uris = Vec::new();
     for number in 0..26 {
         server.converse(&format!("a{number}"), 1..=1).await;

@@ -9,7 +9,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{Events, PATIENCE, SUMMARY, ask, later, small};
+use super::{Events, PATIENCE, SUMMARY, ask, later};
 use crate::support::server::{Reply, Server};
 
 #[tokio::test]
@@ -30,7 +30,7 @@ async fn a_web_page_is_refused_whatever_name_it_gives_this_machine() {
 
 #[tokio::test]
 async fn an_oversized_message_is_refused_and_the_next_one_answered() {
-    let server = small().await;
+    let server = Server::small().await;
     server.converse("coder", 1..=1).await;
     let words = "x".repeat(MESSAGE_BYTES_MAX);
     let arguments = json!({ "name": "recall", "arguments": { "agent": "coder", "query": words } });
@@ -61,7 +61,7 @@ async fn a_client_that_sends_slowly_is_cut_off() {
 
 #[tokio::test]
 async fn a_listener_that_reads_nothing_holds_nobody_up() {
-    let server = small().await;
+    let server = Server::small().await;
     server.converse("coder", 1..=2).await;
     let filter = json!({ "resourceSubscriptions": [SUMMARY] });
     let request = later(

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{Events, LATER, SUMMARY, answered, ask, call, later, meta, small, summarised, text};
-use crate::support::server::Reply;
+use super::{Events, LATER, SUMMARY, answered, ask, call, later, meta, text};
+use crate::support::server::{Reply, Server};
 
 #[tokio::test]
 async fn a_client_discovers_what_there_is() {
-    let server = small().await;
+    let server = Server::small().await;
     let found = ask(&server, "server/discover", json!({})).await;
     let versions = found["supportedVersions"].as_array().unwrap();
     for version in [LATER, "2025-11-25", "2025-06-18"] {
@@ -34,7 +34,7 @@ async fn a_client_discovers_what_there_is() {
 
 #[tokio::test]
 async fn an_unknown_version_is_refused_with_those_that_are_known() {
-    let server = small().await;
+    let server = Server::small().await;
     let mut message = super::message("tools/list", json!({}));
     message["params"]["_meta"] = meta("2031-01-01");
     let request = super::posted(&server, &message)
@@ -47,7 +47,7 @@ async fn an_unknown_version_is_refused_with_those_that_are_known() {
 
 #[tokio::test]
 async fn resources_are_listed_found_and_read() {
-    let server = summarised().await;
+    let server = Server::summarised().await;
     let listed = ask(&server, "resources/list", json!({})).await;
     assert_eq!(
         (&listed["ttlMs"], &listed["cacheScope"]),
@@ -102,7 +102,7 @@ async fn resources_are_listed_found_and_read() {
 
 #[tokio::test]
 async fn what_is_not_there_is_an_invalid_parameter() {
-    let server = small().await;
+    let server = Server::small().await;
     for uri in [
         "recapd://agents/nobody/summary.md",
         "recapd://agents/nobody/x",
@@ -115,7 +115,7 @@ async fn what_is_not_there_is_an_invalid_parameter() {
 
 #[tokio::test]
 async fn pages_of_resources_follow_each_other_and_ids_are_completed() {
-    let server = small().await;
+    let server = Server::small().await;
     for number in 100..155 {
         server.converse(&format!("agent-{number}"), 1..=1).await;
     }
@@ -145,7 +145,7 @@ async fn pages_of_resources_follow_each_other_and_ids_are_completed() {
 
 #[tokio::test]
 async fn tools_answer_in_words_and_in_data() {
-    let server = summarised().await;
+    let server = Server::summarised().await;
     let summary = call(&server, "summary_get", json!({ "agent": "coder" })).await;
     let document = server.get("/v1/agents/coder/summary").await.body;
     assert_eq!(text(&summary), document.trim_end());
@@ -204,7 +204,7 @@ async fn tools_answer_in_words_and_in_data() {
 
 #[tokio::test]
 async fn a_call_that_cannot_be_answered_names_the_argument_and_the_cure() {
-    let server = summarised().await;
+    let server = Server::summarised().await;
     for (tool, arguments, said) in [
         ("summary_get", json!({}), "`agent` is missing"),
         (
@@ -265,7 +265,7 @@ async fn a_call_that_cannot_be_answered_names_the_argument_and_the_cure() {
 
 #[tokio::test]
 async fn a_long_exchange_is_read_piece_by_piece() {
-    let server = small().await;
+    let server = Server::small().await;
     let line = "all work and no play makes a dull log\n";
     let messages: Vec<Value> = (0..8)
         .map(|number| json!({ "kind": if number == 0 { "user" } else { "tool_result" }, "content": format!("part {number}\n{}", line.repeat(200)) }))
@@ -290,7 +290,7 @@ async fn a_long_exchange_is_read_piece_by_piece() {
 
 #[tokio::test]
 async fn a_listener_hears_of_a_new_version() {
-    let server = small().await;
+    let server = Server::small().await;
     server.converse("coder", 1..=2).await;
     let filter = json!({ "resourceSubscriptions": [SUMMARY, "recapd://nothing"], "toolsListChanged": true });
     let request = later(

@@ -11,7 +11,8 @@ use std::{
 use recapd::mcp::MESSAGE_BYTES_MAX;
 use serde_json::{Value, json};
 
-use super::{EARLIER, LATER, PATIENCE, SUMMARY, message, meta, small, text};
+use super::{EARLIER, LATER, PATIENCE, SUMMARY, message, meta, text};
+use crate::support::server::Server;
 
 /// A host that started it.
 struct Host {
@@ -172,7 +173,7 @@ fn an_oversized_line_is_dropped_and_the_next_one_answered() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_asks_a_daemon_in_the_manner_of_the_later_era_and_hears_of_a_new_version() {
-    let server = small().await;
+    let server = Server::small().await;
     server.converse("coder", 1..=2).await;
     let folder = tempfile::tempdir().unwrap();
     let address = format!("http://{}", server.address);
@@ -203,7 +204,7 @@ async fn a_host_asks_a_daemon_in_the_manner_of_the_later_era_and_hears_of_a_new_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_finds_the_daemon_by_itself_and_the_database_when_it_is_gone() {
-    let server = small().await;
+    let server = Server::small().await;
     server.converse("coder", 1..=2).await;
     let folder = tempfile::tempdir().unwrap();
     let (listen, url) = (

@@ -44,6 +44,23 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// A server with a small window.
+    pub(crate) async fn small() -> Self {
+        Self::start(|config| {
+            config.window.budget_tokens = 200;
+            config.window.low_water = 0.5;
+        })
+        .await
+    }
+
+    /// A server with a small window, and with exchanges of which some are summarised.
+    pub(crate) async fn summarised() -> Self {
+        let server = Self::small().await;
+        server.converse("coder", 1..=8).await;
+        server.summarise().await;
+        server
+    }
+
     /// A server with the defaults, but for what `configure` changes.
     pub(crate) async fn start(configure: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -83,8 +100,10 @@ impl Server {
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let router = http::router(state, (&config).into());
-        tasks.spawn(http::serve(listener, router, stop.clone()));
+        let settings = http::HttpSettings::from(&config);
+        let limits = settings.connections;
+        let router = http::router(state, settings);
+        tasks.spawn(http::serve(listener, router, limits, stop.clone()));
         tasks.spawn(parts.clone().follow_changes(stop.clone()));
         tasks.close();
         Self {

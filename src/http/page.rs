@@ -1,0 +1,58 @@
+//! Pages of lists: how many entries a request wants, where they begin, and where the next ones do.
+
+use std::str::FromStr;
+
+use super::{
+    extract::{Parameters, invalid},
+    problem::Problem,
+};
+
+/// Entries on a page, and at most.
+pub(super) const LIMIT: i64 = 50;
+pub(super) const LIMIT_MAX: i64 = 200;
+
+/// How many entries are wanted. A list is asked for one more: it tells [`cut`] whether there is a next page.
+pub(super) fn limit(parameters: &Parameters) -> Result<i64, Problem> {
+    Ok(parameters.integer("limit", 1..=LIMIT_MAX)?.unwrap_or(LIMIT))
+}
+
+/// Where the page begins, in lists that are sorted by names.
+pub(super) fn cursor<T: FromStr>(parameters: &Parameters) -> Result<Option<T>, Problem> {
+    let read = |text: &str| {
+        let wrong = |_| {
+            invalid(
+                "cursor",
+                &format!("can't be `{text}`"),
+                "give a `next_cursor` as it came",
+            )
+        };
+        text.parse().map_err(wrong)
+    };
+    parameters.text("cursor").map(read).transpose()
+}
+
+/// The page of `limit` entries out of those that were found, and the cursor of the next page if there is one.
+pub(super) fn cut<Entry, Cursor>(
+    mut found: Vec<Entry>,
+    limit: i64,
+    cursor: impl Fn(&Entry) -> Cursor,
+) -> (Vec<Entry>, Option<Cursor>) {
+    let shown = usize::try_from(limit).unwrap_or(usize::MAX);
+    let has_more = found.len() > shown;
+    found.truncate(shown);
+    let next = found.last().filter(|_| has_more).map(cursor);
+    (found, next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cut;
+
+    #[test]
+    fn one_entry_more_than_asked_for_means_a_next_page() {
+        let entries = vec![3, 5, 8];
+        assert_eq!(cut(entries.clone(), 2, |last| *last), (vec![3, 5], Some(5)));
+        assert_eq!(cut(entries, 3, |last| *last), (vec![3, 5, 8], None));
+        assert_eq!(cut(Vec::<i64>::new(), 1, |last| *last), (vec![], None));
+    }
+}
