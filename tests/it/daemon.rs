@@ -4,6 +4,7 @@
 mod batches;
 mod fleet;
 mod inbox;
+mod logs;
 mod providers;
 mod resilience;
 mod service;
