@@ -25,7 +25,7 @@ use crate::{
         batch::{BatchModel, RESULTS_BYTES_MAX},
         counting::RequestCounter,
     },
-    notice::Notices,
+    notice::{Notices, Progress},
     schedule::{Schedule, ScheduleSettings},
     snapshot::{Snapshots, project::ProjectSnapshots},
     store::{
@@ -73,6 +73,7 @@ pub struct Parts {
     /// The time.
     pub clock: Arc<dyn Clock>,
     notices: Notices,
+    given_to_worker: WorkerParts,
 }
 
 impl Parts {
@@ -99,7 +100,7 @@ impl Parts {
         });
         let (shared, time) = (|| Arc::clone(&store), || Arc::clone(&clock));
         let ceiling = tokenizer::ceiling_counter();
-        let parts = WorkerParts {
+        let worker = WorkerParts {
             store: shared(),
             model,
             counter: Arc::clone(&ceiling),
@@ -111,7 +112,8 @@ impl Parts {
         Self {
             keeper: keeper(config, shared(), time(), notices.clone(), metrics.clone())
                 .redacting(redactor.clone()),
-            worker: Worker::new(parts, worker_settings(config, owner, seed)),
+            worker: Worker::new(worker.clone(), worker_settings(config, owner, seed)),
+            given_to_worker: worker,
             schedule: Schedule::new(
                 shared(),
                 time(),
@@ -143,6 +145,35 @@ impl Parts {
         }
     }
 
+    /// The same parts with another worker and another schedule, by a configuration of which the sections differ that
+    /// [`config::RELOADED`] names. Those of before are to be stopped; they finish what they hold.
+    #[must_use]
+    pub fn renewed(self, config: &Config, model: Arc<dyn ChatModel>, owner: &str, seed: u64) -> Self {
+        model::introduce(&self.metrics, config, &model);
+        self.metrics.updates.workers(config.worker.concurrency);
+        let given_to_worker = WorkerParts {
+            model,
+            ..self.given_to_worker
+        };
+        Self {
+            worker: Worker::new(given_to_worker.clone(), worker_settings(config, owner, seed)),
+            schedule: Schedule::new(
+                Arc::clone(&self.store),
+                Arc::clone(&self.clock),
+                self.notices.clone(),
+                self.metrics.clone(),
+                schedule_settings(config),
+            ),
+            given_to_worker,
+            ..self
+        }
+    }
+
+    /// Whether the worker gets round.
+    pub fn progress(&self) -> &Progress {
+        self.notices.progress()
+    }
+
     /// The same parts, of which the keeper writes what it accepts to `journal` too.
     #[must_use]
     pub fn with_journal(self, journal: LiveJournal) -> Self {
@@ -165,6 +196,15 @@ impl Parts {
             settings: batch_settings(config),
         });
         Self { worker, ..self }
+    }
+
+    /// The same parts, whose sampler looks after the connections to `store`, their database, and its pauses.
+    #[must_use]
+    pub fn with_database(self, store: &Arc<SqlStore>) -> Self {
+        let pool = Arc::clone(store);
+        let connections = move || pool.connections();
+        let schedule = self.schedule.with_database(Arc::clone(store) as _, connections);
+        Self { schedule, ..self }
     }
 
     /// Hears through `member` what other daemons on the same database do, until this future is dropped.
@@ -385,6 +425,7 @@ fn schedule_settings(config: &Config) -> ScheduleSettings {
         runs_keep_days: config.schedule.runs_keep_days,
         versions_keep: config.schedule.versions_keep,
         journal_keep_hours: config.schedule.journal_keep_hours,
+        sample_ms: config.schedule.sample_ms,
         reconcile_ms: config.queue.reconcile_ms,
         max_wait_ms: config.queue.max_wait_ms,
         attempts_max: config.queue.attempts_max,

@@ -25,6 +25,7 @@ mod likeness;
 mod lineage;
 #[cfg(feature = "mcp")]
 mod mcp;
+mod metrics;
 mod migrate;
 mod open;
 mod openapi;
@@ -56,7 +57,7 @@ use clap::{Args, ColorChoice, Parser, Subcommand, error::ErrorKind};
 use secrecy::SecretString;
 use tokio::time::Instant;
 
-use crate::config::{self, Environment, Loaded, Loader};
+use crate::config::{self, Environment, Loader};
 use exit::Failed;
 use remote::Server;
 
@@ -206,6 +207,8 @@ enum Command {
     Mcp(mcp::Mcp),
     /// Make, list and revoke the tokens that the daemon's HTTP interface asks for
     Token(token::Token),
+    /// Print what the metrics are called, and what they say
+    Metrics(metrics::MetricsCommand),
     /// Print how the queue and the updates are doing
     Status(status::Status),
     /// Count the tokens of a request body, and where they come from
@@ -316,12 +319,13 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
     shared.server = shared
         .server
         .map(|server| server.with_token(shared.token.clone()));
-    let loaded = load(&shared, &command, environment)?;
+    let sources = sources(&shared, &command, environment);
+    let loaded = sources.clone().load()?;
     if command.asks_a_daemon() && !shared.names_a_place() {
         shared.server = remote::find(&loaded.config.http, shared.token.clone());
     }
     match command {
-        Command::Serve(serve) => serve.run(&loaded, environment),
+        Command::Serve(serve) => serve.run(sources, &loaded, environment),
         Command::Replay(replay) => replay.run(&loaded.config, &shared, environment),
         Command::Push(push) => push.run(&loaded.config, &shared),
         Command::Window(window) => window.run(&loaded.config, &shared),
@@ -358,6 +362,7 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
         #[cfg(feature = "mcp")]
         Command::Mcp(mcp) => mcp.run(&loaded.config, &shared, environment),
         Command::Token(token) => token.run(&loaded.config, &shared),
+        Command::Metrics(metrics) => metrics.run(&shared),
         Command::Status(status) => status.run(&loaded.config, &shared),
         Command::Count(count) => count.run(&loaded.config, &shared),
         Command::Doctor(doctor) => doctor.run(&loaded.config, &shared, environment),
@@ -376,7 +381,7 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
 }
 
 /// Defaults, file, environment, then flags; what a command's own flags mean comes last.
-fn load(shared: &Shared, command: &Command, environment: &Environment) -> Result<Loaded, Failed> {
+fn sources(shared: &Shared, command: &Command, environment: &Environment) -> Loader {
     let mut loader = Loader::new()
         .file(shared.config.as_deref())
         .environment(environment.pairs());
@@ -389,7 +394,7 @@ fn load(shared: &Shared, command: &Command, environment: &Environment) -> Result
     if let Command::Serve(serve) = command {
         loader = serve.settings().into_iter().fold(loader, Loader::set);
     }
-    Ok(shared.set.iter().cloned().fold(loader, Loader::set).load()?)
+    shared.set.iter().cloned().fold(loader, Loader::set)
 }
 
 #[cfg(test)]

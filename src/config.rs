@@ -18,9 +18,11 @@ mod http;
 mod keys;
 mod listen;
 mod loader;
+mod log;
 mod owner;
 mod presets;
 mod reference;
+mod reload;
 mod secret;
 mod sections;
 mod spelling;
@@ -37,12 +39,14 @@ pub use fallback::{FallbackConfig, FallbackMode};
 pub use http::{HttpConfig, SocketMode};
 pub use listen::{InvalidListen, Listen};
 pub use loader::{Entry, Loaded, Loader, SYSTEM_FILE};
+pub use log::{LogConfig, LogFormat, LogLevel};
 pub use reference::{commented, json_schema};
+pub use reload::{RELOADED, Reloaded};
 pub use secret::{KeyError, api_key, fallback_api_key};
 pub use sections::{
-    Ageing, AnthropicVersion, ContextConfig, ConvergenceConfig, Effort, HookConfig, JournalConfig, LogConfig,
-    LogFormat, LogLevel, ModelConfig, ModelMode, OutputLimitField, PerspectiveConfig, ProfileName,
-    QueueConfig, ScheduleConfig, SessionConfig, SummaryConfig, WindowConfig, WorkerConfig,
+    Ageing, AnthropicVersion, ContextConfig, ConvergenceConfig, Effort, HookConfig, JournalConfig,
+    ModelConfig, ModelMode, OutputLimitField, PerspectiveConfig, ProfileName, QueueConfig, ScheduleConfig,
+    SessionConfig, SummaryConfig, WindowConfig, WorkerConfig,
 };
 pub use spend::{PricesError, SpendConfig, shipped_prices};
 

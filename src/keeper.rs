@@ -290,11 +290,12 @@ impl Keeper {
     }
 
     async fn write(&self, request: AppendRequest, by: By) -> StoreResult<AppendOutcome> {
-        match by {
+        let written = match by {
             By::Messages => self.store.append(request).await,
             By::Steps => self.store.rewind(request).await,
             By::Inbox(inbox, rows) => inbox.take_in(request, rows).await,
-        }
+        };
+        written.inspect_err(|error| self.metrics.service.db_failed(error.class()))
     }
 
     /// The messages are stored: that a copy fails is no reason to fail the append.

@@ -14,6 +14,8 @@
 //! Invariant: shutdown ends, however tasks behave, within the drain time and [`HARD_GRACE`], as long as no task
 //! blocks its thread.
 
+pub mod notify;
+
 use std::{
     future::Future,
     io,
@@ -109,10 +111,20 @@ impl Lifecycle {
     /// Runs a task that the daemon can't do without: if it ends before it is asked to, the daemon ends, and its exit
     /// is a failure.
     pub fn spawn_vital(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        self.spawn_vital_until(self.soft.clone(), name, task);
+    }
+
+    /// As [`Self::spawn_vital`], for a task that may end once `stop` is cancelled, too.
+    pub fn spawn_vital_until(
+        &self,
+        stop: CancellationToken,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
         let lifecycle = self.clone();
         self.tasks.spawn(async move {
             lifecycle.guarded(name, task).await;
-            if !lifecycle.soft.is_cancelled() {
+            if !stop.is_cancelled() && !lifecycle.soft.is_cancelled() {
                 tracing::error!(task = name, "task.ended_early");
                 lifecycle.has_failed.store(true, Ordering::SeqCst);
                 lifecycle.stop();
@@ -180,6 +192,12 @@ impl Lifecycle {
         let _dropped = tokio::time::timeout(HARD_GRACE, self.tasks.wait()).await;
         Manner::Dropped(left)
     }
+}
+
+/// SIGHUP as it comes: the configuration is to be read again. From here on it doesn't end the process.
+pub fn hangups() -> io::Result<impl Stream<Item = ()> + Send> {
+    let mut hangup = signal(SignalKind::hangup())?;
+    Ok(stream::poll_fn(move |context| hangup.poll_recv(context)))
 }
 
 /// SIGTERM and SIGINT as they come. From here on they don't end the process by themselves.

@@ -3,12 +3,18 @@
 //!
 //! Where several daemons share a database, `fleet` passes on here what the others did.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
 };
 
-use tokio::sync::{Notify, broadcast, futures::OwnedNotified};
+use tokio::{
+    sync::{Notify, broadcast, futures::OwnedNotified},
+    time::Instant,
+};
 
 use crate::domain::{agent::AgentId, time::Timestamp};
 
@@ -58,9 +64,33 @@ impl Contact {
     }
 }
 
+/// Whether the worker gets round: when it last came to the end of a look at the queue, whatever that brought. Clones share
+/// it.
+#[derive(Clone, Debug)]
+pub struct Progress(Arc<Mutex<Instant>>);
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Instant::now())))
+    }
+}
+
+impl Progress {
+    /// The worker came round.
+    pub fn made(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// For how long it hasn't.
+    pub fn age(&self) -> Duration {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+}
+
 /// The bell of a process; clones ring the same one.
 #[derive(Clone, Debug)]
 pub struct Notices {
+    progress: Progress,
     queue: Arc<Notify>,
     changed: broadcast::Sender<Change>,
     moved: broadcast::Sender<Change>,
@@ -70,6 +100,7 @@ pub struct Notices {
 impl Default for Notices {
     fn default() -> Self {
         Self {
+            progress: Progress::default(),
             queue: Arc::new(Notify::new()),
             changed: broadcast::channel(CHANGES_KEPT).0,
             moved: broadcast::channel(CHANGES_KEPT).0,
@@ -110,6 +141,11 @@ impl Notices {
     pub fn all_changed(&self) {
         drop(self.changed.send(Change::All));
         drop(self.moved.send(Change::All));
+    }
+
+    /// Whether the worker gets round.
+    pub fn progress(&self) -> &Progress {
+        &self.progress
     }
 
     /// Whether other daemons are heard.

@@ -17,10 +17,10 @@ use crate::{
         work::Reason,
     },
     notice::Notices,
-    store::{Prune, Sample, Store, StoreResult},
+    store::{Connections, Prune, Sample, Store, StoreResult, operate::OperatorStore},
     telemetry::metrics::{
         self, Metrics,
-        labels::{AgentState, DbErrorClass, QueueState, RunOutcome},
+        labels::{AgentState, QueueState, RunOutcome},
     },
 };
 
@@ -30,8 +30,6 @@ const STEP_ROWS_MAX: i64 = 1_000;
 const PROBE_AFTER_MS: i64 = 6 * HOUR_MS;
 /// How often the cron expressions are looked at.
 const CRON_LOOK: Duration = Duration::from_secs(30);
-/// How often the figures are sampled.
-const SAMPLE_EVERY: Duration = Duration::from_secs(15);
 
 /// When things happen, and how much is kept.
 #[derive(Clone, Debug)]
@@ -46,6 +44,8 @@ pub struct ScheduleSettings {
     pub versions_keep: i64,
     /// Journalled answers older than this are deleted.
     pub journal_keep_hours: i64,
+    /// How often the figures are sampled.
+    pub sample_ms: u64,
     /// How often missing queue rows are looked for.
     pub reconcile_ms: u64,
     /// Exchanges may wait so long for company.
@@ -62,6 +62,14 @@ pub struct Schedule {
     notices: Notices,
     metrics: Metrics,
     settings: ScheduleSettings,
+    database: Option<Database>,
+}
+
+/// What the sampler reads beside what stores say.
+#[derive(Clone)]
+struct Database {
+    operator: Arc<dyn OperatorStore>,
+    connections: Arc<dyn Fn() -> Connections + Send + Sync>,
 }
 
 impl Schedule {
@@ -79,25 +87,34 @@ impl Schedule {
             notices,
             metrics,
             settings,
+            database: None,
         }
     }
 
-    /// Fires what is due until `stop`.
+    /// The same schedules, whose sampler looks at the connections to the database, too, and at what a hand has paused.
+    #[must_use]
+    pub fn with_database(
+        self,
+        operator: Arc<dyn OperatorStore>,
+        connections: impl Fn() -> Connections + Send + Sync + 'static,
+    ) -> Self {
+        let database = Some(Database {
+            operator,
+            connections: Arc::new(connections),
+        });
+        Self { database, ..self }
+    }
+
+    /// Fires what is due until `stop`. None of the three waits for another one: a job that is held up by a lock must not
+    /// keep the sampler from saying so.
     pub async fn run(&self, stop: CancellationToken) {
         let reconcile = Duration::from_millis(self.settings.reconcile_ms.max(1));
-        let (mut cron, mut sampler) = (
-            tokio::time::interval(CRON_LOOK),
-            tokio::time::interval(SAMPLE_EVERY),
+        let sample = Duration::from_millis(self.settings.sample_ms.max(1));
+        tokio::join!(
+            every(CRON_LOOK, &stop, || self.fire_due()),
+            every(reconcile, &stop, || self.reconcile()),
+            every(sample, &stop, || self.sample()),
         );
-        let mut reconciler = tokio::time::interval(reconcile);
-        loop {
-            tokio::select! {
-                _ = cron.tick() => self.fire_due().await,
-                _ = reconciler.tick() => self.reconcile().await,
-                _ = sampler.tick() => self.sample().await,
-                () = stop.cancelled() => return,
-            }
-        }
     }
 
     /// Fires what is due and nobody else has fired: the latest firing of each schedule, however many were missed.
@@ -208,6 +225,16 @@ impl Schedule {
     }
 
     async fn sample(&self) {
+        if let Some(database) = &self.database {
+            let Connections { idle, in_use, max } = (database.connections)();
+            self.metrics
+                .service
+                .connections(idle.into(), in_use.into(), max.into());
+            // If it can't be read, what follows can't either, and says so.
+            if let Ok(since) = database.operator.queue_paused_since().await {
+                self.metrics.updates.paused(since.is_some());
+            }
+        }
         let started_at = self.clock.now();
         match self.store.sample(started_at, DAY_MS).await {
             Ok(sample) => {
@@ -222,10 +249,18 @@ impl Schedule {
                 );
             }
             Err(error) => {
-                self.metrics.service.db_error(DbErrorClass::Other);
+                self.metrics.service.db_failed(error.class());
                 warn!(%error, "sampler.failed");
             }
         }
+    }
+}
+
+/// Does `work` now and each `period` from now on, until `stop`.
+async fn every<F: Future<Output = ()>>(period: Duration, stop: &CancellationToken, work: impl Fn() -> F) {
+    let mut ticks = tokio::time::interval(period);
+    while stop.run_until_cancelled(ticks.tick()).await.is_some() {
+        work().await;
     }
 }
 

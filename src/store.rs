@@ -35,7 +35,7 @@ pub use recall::*;
 pub use record::*;
 pub use recount::*;
 pub use spending::*;
-pub use sql::{DatabaseSettings, SqlStore};
+pub use sql::{Connections, DatabaseSettings, SqlStore};
 pub use update::*;
 pub use version::*;
 
@@ -146,6 +146,28 @@ pub enum StoreError {
     /// The database is unreachable, full, busy or broken: try again later.
     #[error("the database fails: {0}")]
     Unavailable(String),
+}
+
+/// What databases say when they are full, and when they are held by others: SQLite's codes, the pool's words.
+const FULL: [&str; 3] = ["(code: 13)", "No space left", "could not extend file"];
+const BUSY: [&str; 3] = ["(code: 5)", "(code: 6)", "pool timed out"];
+
+impl StoreError {
+    /// What is the matter with the database, in the words of `recapd_db_errors_total`; `None` if nothing is, and it
+    /// only said no.
+    pub fn class(&self) -> Option<&'static str> {
+        let says = |words: &[&str], reason: &str| words.iter().any(|word| reason.contains(word));
+        match self {
+            Self::Unavailable(reason) if says(&FULL, reason) => Some("full"),
+            Self::Unavailable(reason) if says(&BUSY, reason) => Some("busy"),
+            Self::Unavailable(_) => Some("io"),
+            Self::Contended(_) => Some("busy"),
+            Self::Refused(_) => Some("constraint"),
+            Self::Inconsistent { .. } => Some("corrupt"),
+            Self::Schema(_) | Self::InUse(_) => Some("other"),
+            _ => None,
+        }
+    }
 }
 
 fn no_mark(label: Option<&str>) -> String {

@@ -4,9 +4,15 @@
 //! for the journal, JSON for everything else. Secrets, prompts and message bodies are never logged; other crates
 //! are kept at `info`, because below it some of them would.
 
+mod journald;
 pub mod metrics;
 
-use std::{fmt, io, os::unix::fs::MetadataExt as _};
+use std::{
+    fmt, io,
+    os::unix::fs::MetadataExt as _,
+    path::Path,
+    sync::{Arc, OnceLock},
+};
 
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::{
@@ -16,12 +22,15 @@ use tracing_subscriber::{
         FmtContext, FormatEvent, FormatFields, MakeWriter,
         format::{Compact, Format, Writer},
     },
-    layer::SubscriberExt as _,
+    layer::{Context, SubscriberExt as _},
     registry::LookupSpan,
+    reload,
     util::{SubscriberInitExt as _, TryInitError},
 };
 
 use crate::config::{Environment, LogConfig, LogFormat, LogLevel};
+use journald::Journald;
+use metrics::{Metrics, labels};
 
 /// The target of events that somebody has to act upon at once: the journal gets them with priority 1, "alert".
 pub const ALERT_TARGET: &str = "recapd::alert";
@@ -35,6 +44,11 @@ pub enum TelemetryError {
     /// Somebody else has set up logging in this process.
     #[error("logging is set up already: {0}")]
     Twice(#[from] TryInitError),
+    /// There is no journal to write to.
+    #[error(
+        "log.format is `journald`, but there is no journal at /run/systemd/journal/socket: {0}; use `auto` where systemd isn't"
+    )]
+    Journal(io::Error),
 }
 
 /// What decides how logs look beside the configuration.
@@ -64,6 +78,7 @@ impl Surroundings {
     fn style(&self, format: LogFormat) -> Style {
         match format {
             LogFormat::Json => Style::Json,
+            LogFormat::Journald => Style::Journald,
             LogFormat::Text | LogFormat::Auto if self.is_journal && !self.is_terminal => Style::Journal,
             LogFormat::Auto if !self.is_terminal => Style::Json,
             LogFormat::Text | LogFormat::Auto => Style::Text {
@@ -83,12 +98,57 @@ fn is_standard_error(stream: &str) -> bool {
 enum Style {
     Text { is_colored: bool },
     Journal,
+    Journald,
     Json,
 }
 
-/// Sets up logging for the whole process, to standard error.
-pub fn init(log: &LogConfig, surroundings: &Surroundings) -> Result<(), TelemetryError> {
-    Ok(subscriber(log, surroundings, io::stderr)?.try_init()?)
+/// What can still be done with logging once it is set up. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Logging {
+    filter: reload::Handle<EnvFilter, Registry>,
+    /// `RUST_LOG` decides.
+    is_fixed: bool,
+    metrics: Arc<OnceLock<Metrics>>,
+}
+
+impl Logging {
+    /// Logs from now on what `level` says, unless `RUST_LOG` decides.
+    pub fn set_level(&self, level: LogLevel) {
+        if self.is_fixed {
+            return;
+        }
+        // Without its subscriber there is nothing to be filtered.
+        self.filter.reload(EnvFilter::new(directives(level))).ok();
+    }
+
+    /// Counts from now on what is logged that somebody should read.
+    pub fn count_into(&self, metrics: &Metrics) {
+        self.metrics.set(metrics.clone()).ok();
+    }
+}
+
+/// Counts events by how grave they are.
+struct Counts(Arc<OnceLock<Metrics>>);
+
+impl<S: Subscriber> Layer<S> for Counts {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let level = match priority(event.metadata()) {
+            1 => labels::LogLevel::Alert,
+            3 => labels::LogLevel::Error,
+            4 => labels::LogLevel::Warn,
+            _ => return,
+        };
+        if let Some(metrics) = self.0.get() {
+            metrics.service.logged(level);
+        }
+    }
+}
+
+/// Sets up logging for the whole process, to standard error or to the journal.
+pub fn init(log: &LogConfig, surroundings: &Surroundings) -> Result<Logging, TelemetryError> {
+    let (subscriber, logging) = subscriber(log, surroundings, io::stderr)?;
+    subscriber.try_init()?;
+    Ok(logging)
 }
 
 /// What [`init`] sets up, with any writer.
@@ -96,7 +156,7 @@ pub fn subscriber<W>(
     log: &LogConfig,
     surroundings: &Surroundings,
     writer: W,
-) -> Result<impl Subscriber + Send + Sync + use<W>, TelemetryError>
+) -> Result<(impl Subscriber + Send + Sync + use<W>, Logging), TelemetryError>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
@@ -104,14 +164,24 @@ where
         .directives
         .clone()
         .unwrap_or_else(|| directives(log.level));
-    let filter = EnvFilter::builder().parse(directives)?;
+    let (filter, handle) = reload::Layer::new(EnvFilter::builder().parse(directives)?);
+    let logging = Logging {
+        filter: handle,
+        is_fixed: surroundings.directives.is_some(),
+        metrics: Arc::default(),
+    };
     let layer = tracing_subscriber::fmt::layer().with_writer(writer);
     let layer: Box<dyn Layer<_> + Send + Sync> = match surroundings.style(log.format) {
         Style::Text { is_colored } => Box::new(layer.with_ansi(is_colored).compact()),
         Style::Journal => Box::new(layer.with_ansi(false).event_format(Journal::new())),
         Style::Json => Box::new(layer.json().flatten_event(true)),
+        Style::Journald => {
+            Box::new(Journald::at(Path::new(journald::SOCKET)).map_err(TelemetryError::Journal)?)
+        }
     };
-    Ok(Registry::default().with(filter).with(layer))
+    let counts = Counts(Arc::clone(&logging.metrics));
+    let subscriber = Registry::default().with(filter).with(counts).with(layer);
+    Ok((subscriber, logging))
 }
 
 fn directives(level: LogLevel) -> String {
@@ -192,7 +262,7 @@ mod tests {
         let buffer = Buffer::default();
         let writer = buffer.clone();
         let log = LogConfig { level, format };
-        let subscriber = subscriber(&log, surroundings, move || writer.clone()).unwrap();
+        let (subscriber, _) = subscriber(&log, surroundings, move || writer.clone()).unwrap();
         tracing::subscriber::with_default(subscriber, emit);
         String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap()
     }
@@ -288,6 +358,27 @@ mod tests {
         ];
         for (format, surroundings, style) in cases {
             assert_eq!(surroundings.style(format), style, "{format:?} {surroundings:?}");
+        }
+    }
+
+    #[test]
+    fn the_level_changes_while_it_runs_and_what_is_grave_is_counted() {
+        let log = LogConfig {
+            level: LogLevel::Error,
+            format: LogFormat::Json,
+        };
+        let (subscriber, logging) = subscriber(&log, &Surroundings::default(), io::sink).unwrap();
+        let metrics = Metrics::new(crate::domain::time::Timestamp(0), &[]);
+        logging.count_into(&metrics);
+        tracing::subscriber::with_default(subscriber, || {
+            one_of_each();
+            logging.set_level(LogLevel::Warn);
+            one_of_each();
+        });
+        let (_, text) = metrics.encode(None);
+        for (level, count) in [("warn", 1), ("error", 2), ("alert", 2)] {
+            let line = format!("recapd_log_events_total{{level=\"{level}\"}} {count}\n");
+            assert!(text.contains(&line), "{text}");
         }
     }
 

@@ -50,7 +50,7 @@ use crate::{
     store::{ClaimRequest, MaterialLimits, Store, StoreResult},
     telemetry::metrics::{
         Metrics,
-        labels::{DbErrorClass, FailureReason, UpdatePath},
+        labels::{ClaimResult, FailureReason, UpdatePath},
     },
 };
 pub use batch::{BatchSettings, Batching};
@@ -223,6 +223,7 @@ impl Worker {
             } else {
                 Vec::new()
             };
+            self.parts.notices.progress().made();
             let found_all = leases.len() < free;
             for lease in leases {
                 let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
@@ -279,7 +280,14 @@ impl Worker {
             now: self.parts.clock.now(),
         };
         let now = request.now;
-        let leases = self.parts.store.claim(request).await?;
+        let leases = self.parts.store.claim(request).await;
+        let result = match &leases {
+            Ok(leases) if leases.is_empty() => ClaimResult::Empty,
+            Ok(_) => ClaimResult::Found,
+            Err(_) => ClaimResult::Failed,
+        };
+        self.parts.metrics.queue.looked(result, self.parts.clock.now());
+        let leases = leases?;
         for lease in &leases {
             self.parts.notices.agent_moved(&lease.agent);
             self.parts
@@ -327,7 +335,7 @@ impl Worker {
 
     async fn claim_or_warn(&self, limit: usize) -> Vec<Lease> {
         self.claim(limit).await.unwrap_or_else(|error| {
-            self.parts.metrics.service.db_error(DbErrorClass::Other);
+            self.parts.metrics.service.db_failed(error.class());
             warn!(%error, "queue.unreadable");
             Vec::new()
         })

@@ -111,12 +111,20 @@ pub(super) fn prices(config: &Config) -> Prices {
 
 /// Metrics that know the models, what they cost, and hear of their circuits.
 pub(super) fn metrics(config: &Config, model: &Arc<dyn ChatModel>, now: Timestamp) -> Metrics {
-    let all = || std::iter::once(model).chain(model.fallbacks());
-    let names: Vec<(&str, &str)> = all().map(|model| (model.provider(), model.model())).collect();
-    let metrics = Metrics::new(now, &names);
+    let metrics = Metrics::new(now, &[]);
+    introduce(&metrics, config, model);
+    metrics
+}
+
+/// Makes the models known to metrics, and what they cost; from then on these hear of their circuits.
+pub(super) fn introduce(metrics: &Metrics, config: &Config, model: &Arc<dyn ChatModel>) {
     let prices = prices(config);
-    for (provider, name) in names.into_iter().filter(|(_, name)| prices.of(name).is_some()) {
-        metrics.provider.cost(provider, name, 0);
+    for model in std::iter::once(model).chain(model.fallbacks()) {
+        let (provider, name) = (model.provider(), model.model());
+        metrics.provider.know(provider, name);
+        if prices.of(name).is_some() {
+            metrics.provider.cost(provider, name, 0);
+        }
     }
     metrics
         .provider
@@ -134,7 +142,6 @@ pub(super) fn metrics(config: &Config, model: &Arc<dyn ChatModel>, now: Timestam
         }
     });
     model.watch(&listener);
-    metrics
 }
 
 /// The same model as [`model`] makes, for batches; none unless the configuration wants them.

@@ -1,6 +1,8 @@
 //! `recapd serve`: the daemon.
 
+mod crew;
 mod demo;
+mod service;
 
 use std::{convert::Infallible, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
@@ -15,13 +17,14 @@ use crate::{
     access::Access,
     assembly::{self, Parts},
     clock::{Clock, OffsetClock, SystemClock},
-    config::{self, Config, Environment, HttpConfig, Listen, Loaded},
+    config::{self, Config, Environment, HttpConfig, Listen, Loaded, Loader},
     http::{self, HttpSettings, HttpState},
     keeper::Operator,
-    lifecycle::{Lifecycle, signals},
+    lifecycle::{Lifecycle, hangups, notify::Notify, signals},
     store::{SqlStore, Store, StoreError, access::AccessStore, postgres::Member},
-    telemetry::{self, Surroundings},
+    telemetry::{self, Logging, Surroundings},
 };
+use crew::{Crew, Models};
 
 /// How long a server that is away is waited for at the start. Then whoever started the daemon decides.
 const SERVER_PATIENCE: Duration = Duration::from_secs(30);
@@ -67,8 +70,13 @@ impl Serve {
         }
     }
 
-    pub(super) fn run(self, loaded: &Loaded, environment: &Environment) -> Result<ExitCode, Failed> {
-        telemetry::init(&loaded.config.log, &Surroundings::of_standard_error(environment))
+    pub(super) fn run(
+        self,
+        sources: Loader,
+        loaded: &Loaded,
+        environment: &Environment,
+    ) -> Result<ExitCode, Failed> {
+        let logging = telemetry::init(&loaded.config.log, &Surroundings::of_standard_error(environment))
             .map_err(|error| Failed::new(super::exit::CONFIGURATION, error))?;
         let overrides = loaded
             .entries()
@@ -77,8 +85,16 @@ impl Serve {
         for entry in overrides {
             info!(key = %entry.key, value = %entry.value, origin = %entry.origin, "config.set");
         }
+        let given = Start {
+            clock: self.clock(),
+            environment: environment.clone(),
+            sources,
+            logging,
+            notify: service::manager(environment),
+            is_demo: self.demo,
+        };
         if !self.demo {
-            return open::block_on(serve(&loaded.config, environment, self.clock(), false));
+            return open::block_on(serve(&loaded.config, given));
         }
         if *loaded.origin("database.url") == config::Origin::Set {
             let cure = "leave --db away, or --demo";
@@ -89,20 +105,33 @@ impl Serve {
         let folder = tempfile::Builder::new().prefix("recapd-demo-").tempdir()?;
         let mut config = loaded.config.clone();
         config.database.url = format!("sqlite:{}", folder.path().join("demo.db").display());
-        open::block_on(serve(&config, environment, self.clock(), true))
+        open::block_on(serve(&config, given))
     }
 }
 
-async fn serve(
-    config: &Config,
-    environment: &Environment,
+/// What a daemon starts with beside its configuration.
+#[derive(Clone)]
+struct Start {
     clock: Arc<dyn Clock>,
+    environment: Environment,
+    sources: Loader,
+    logging: Logging,
+    notify: Notify,
     is_demo: bool,
-) -> Result<ExitCode, Failed> {
-    let model = open::models(config, environment, &clock)?;
-    let key = config::api_key(&config.model, environment)?;
-    let batch_model = assembly::batch_model(config, key).map_err(anyhow::Error::new)?;
-    let store = Arc::new(open_database(config).await?);
+}
+
+async fn serve(config: &Config, given: Start) -> Result<ExitCode, Failed> {
+    let Start {
+        clock,
+        notify,
+        is_demo,
+        ..
+    } = given.clone();
+    // From here on a reload doesn't end the process.
+    let hangups = hangups()?;
+    let models = Models::of(config, &given.environment, &clock)?;
+    let opening = service::starting(&notify, "opening the database", open_database(config));
+    let store = Arc::new(opening.await?);
     let owner = config.owner();
     let access = Arc::new(access(config, store.clone(), &clock).await?);
     let member = store.join(&owner).await?;
@@ -113,21 +142,16 @@ async fn serve(
         )
     })?;
     let shared: Arc<dyn Store> = store.clone();
-    let seed = u64::try_from(SystemClock.now().0).unwrap_or_default();
-    let named = format!("{}/{}", model.provider(), model.model());
+    let named = format!("{}/{}", models.model.provider(), models.model.model());
     let journal = assembly::live_journal(&config.journal, store.clone())
         .with_context(|| format!("making {}; see journal.dir", config.journal.dir))?;
-    let parts = Parts::new(config, shared, model, clock, &owner, seed)
+    let parts = Parts::new(config, shared, models.model, clock, &owner, crew::seed())
         .with_journal(journal)
-        .with_batches(config, store.clone(), batch_model);
-    let reclaimed = store.reclaim(&owner, parts.clock.now()).await?;
-    // The clock may have been ahead in an earlier life.
-    store.set_back(None, parts.clock.now()).await?;
-    // Their limits may be others by now.
-    store.resume_paused(parts.clock.now()).await?;
-    if let Err(error) = parts.keeper.recall_calibrations().await {
-        warn!(%error, "calibration.unreadable");
-    }
+        .with_batches(config, store.clone(), models.batch)
+        .with_database(&store);
+    given.logging.count_into(&parts.metrics);
+    parts.metrics.service.reloaded(true, parts.clock.now());
+    let reclaimed = make_up(&store, &parts, &owner).await?;
     if is_demo {
         demo::tell(&parts).await?;
         super::output::error(demo::NEXT);
@@ -139,15 +163,28 @@ async fn serve(
         async move { access.follow(soft).await }
     });
     start(&lifecycle, &parts, (operator, access), config, listener);
+    let crew = Crew {
+        lifecycle: lifecycle.clone(),
+        parts: parts.clone(),
+        store: store.clone(),
+        owner: owner.clone(),
+        given,
+    };
+    lifecycle.spawn_vital("crew", crew.run(config.clone(), hangups));
+    let soft = lifecycle.soft().clone();
+    let watch = service::watch(notify.clone(), parts.clone(), config.queue.poll(), soft.clone());
+    lifecycle.spawn("service", watch);
     lifecycle.spawn_vital("inbox", {
         let (keeper, soft) = (parts.keeper.clone(), lifecycle.soft().clone());
         async move { keeper.take_in_inbox(store, soft).await }
     });
     info!(listen = %config.http.listen, database = %config.database.url, owner, model = named, reclaimed, "daemon.ready");
+    notify.ready();
     // Its name stays its own until all leases are finished or given back.
     let ending = tokio::select! {
         ending = lifecycle.run(signals()?, config.worker.drain()) => ending,
         never = follow_fleet(&parts, member) => match never {},
+        never = service::ending(notify, parts.clone(), soft) => match never {},
     };
     info!(manner = ?ending.manner, "daemon.stopped");
     Ok(if ending.is_failure {
@@ -162,6 +199,20 @@ async fn listen(config: &HttpConfig) -> std::io::Result<http::Listener> {
         Listen::Address(address) => TcpListener::bind(address).await?.into(),
         Listen::Socket(path) => http::Socket::listen(path, config.socket_mode.0).await?.into(),
     })
+}
+
+/// Makes up for what happened while the daemon was away. Returns how many leases it takes back.
+async fn make_up(store: &SqlStore, parts: &Parts, owner: &str) -> Result<u64, StoreError> {
+    let now = parts.clock.now();
+    let reclaimed = store.reclaim(owner, now).await?;
+    // The clock may have been ahead in an earlier life.
+    store.set_back(None, now).await?;
+    // Their limits may be others by now.
+    store.resume_paused(now).await?;
+    if let Err(error) = parts.keeper.recall_calibrations().await {
+        warn!(%error, "calibration.unreadable");
+    }
+    Ok(reclaimed)
 }
 
 /// Opens the database. A server may be starting at the same time, or just be away.
@@ -226,19 +277,7 @@ fn start(
     config: &Config,
     listener: http::Listener,
 ) {
-    let (soft, hard) = (lifecycle.soft().clone(), lifecycle.hard().clone());
-    lifecycle.spawn_vital("worker", {
-        let (worker, soft) = (parts.worker.clone(), soft.clone());
-        async move { worker.run(soft, hard).await }
-    });
-    if let Some(courier) = parts.worker.courier() {
-        let soft = soft.clone();
-        lifecycle.spawn_vital("courier", async move { courier.run(soft).await });
-    }
-    lifecycle.spawn_vital("schedule", {
-        let (schedule, soft) = (parts.schedule.clone(), soft.clone());
-        async move { schedule.run(soft).await }
-    });
+    let soft = lifecycle.soft().clone();
     lifecycle.spawn_vital("keeper", {
         let (keeper, soft) = (parts.keeper.clone(), soft.clone());
         async move { keeper.tend(soft).await }

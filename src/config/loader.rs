@@ -22,7 +22,7 @@ pub const SYSTEM_FILE: &str = "/etc/recapd/config.toml";
 
 /// Collects the sources of a configuration. Later ones win: defaults, file, environment, [`Loader::set`].
 /// Doesn't print: somebody may have put a secret where it doesn't belong.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Loader {
     file: Option<PathBuf>,
     variables: Vec<(String, String)>,

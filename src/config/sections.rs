@@ -257,6 +257,11 @@ pub struct QueueConfig {
 }
 
 impl QueueConfig {
+    /// How often the queue is looked at when nothing wakes the worker.
+    pub fn poll(&self) -> Duration {
+        Duration::from_millis(self.poll_ms)
+    }
+
     /// When failed work is tried again.
     pub fn retry_policy(&self) -> RetryPolicy {
         RetryPolicy {
@@ -485,6 +490,8 @@ pub struct ScheduleConfig {
     pub versions_keep: i64,
     /// How long a model's answer is kept.
     pub journal_keep_hours: i64,
+    /// How often the sampled metrics are read from the database.
+    pub sample_ms: u64,
 }
 
 /// `[journal]`
@@ -503,55 +510,4 @@ pub struct HookConfig {
     pub max_chars: usize,
     /// Whether a session is told that there is a newer version.
     pub announce: bool,
-}
-
-/// `[log]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LogConfig {
-    /// What is logged.
-    pub level: LogLevel,
-    /// How it is written.
-    pub format: LogFormat,
-}
-
-/// The least important event that is logged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LogLevel {
-    /// What failed.
-    Error,
-    /// What may fail next.
-    Warn,
-    /// What changed.
-    Info,
-    /// Why.
-    Debug,
-    /// Everything.
-    Trace,
-}
-
-impl LogLevel {
-    /// The level as a filter directive spells it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warn => "warn",
-            Self::Info => "info",
-            Self::Debug => "debug",
-            Self::Trace => "trace",
-        }
-    }
-}
-
-/// How logs are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LogFormat {
-    /// By where they go.
-    Auto,
-    /// For humans.
-    Text,
-    /// One object a line.
-    Json,
 }

@@ -176,6 +176,7 @@ fn the_reference_is_the_default() {
     schedule.journal_keep_hours = 24
     schedule.prune = "30 3 * * *"
     schedule.runs_keep_days = 90
+    schedule.sample_ms = 15000
     schedule.versions_keep = 50
     session.idle_gap_minutes = 240
     spend.agent_calls_per_day = 0

@@ -96,6 +96,11 @@ impl Postgres {
         Ok(postgres)
     }
 
+    /// Its connections.
+    pub(super) fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
     async fn over(settings: &PostgresSettings) -> StoreResult<Self> {
         Ok(Self {
             pool: pool(settings, &settings.url).await?,

@@ -65,7 +65,7 @@ pub(super) use query::{insert, query, query_made};
 pub(super) use statement::sql;
 pub(super) use value::{Row, Value};
 
-pub use database::{DatabaseSettings, SqlStore};
+pub use database::{Connections, DatabaseSettings, SqlStore};
 
 /// Missing rows of the queue are made so many in a transaction.
 const RECONCILED_MAX: i64 = 1_000;

@@ -87,6 +87,11 @@ impl Sqlite {
         Self::over(settings, connection, None).await
     }
 
+    /// The connections that read.
+    pub(super) fn pool(&self) -> &SqlitePool {
+        &self.readers
+    }
+
     async fn over(
         settings: &SqliteSettings,
         connection: Connection,

@@ -5,6 +5,7 @@
 //! reserved by Prometheus, so the summary is called document here.
 
 mod batches;
+mod catalogue;
 mod documents;
 mod exposition;
 mod inbox;
@@ -26,6 +27,7 @@ use prometheus_client::{
 };
 
 pub use batches::Batches;
+pub use catalogue::{Described, Label, catalogue, example};
 pub use documents::Documents;
 pub use inbox::{Inbox, InboxSample};
 pub use provider::{Circuit, Provider, ProviderTokens};

@@ -17,7 +17,7 @@ use crate::{
     store::{JournalledAnswer, Paused, RunRecord, StoreResult, StoredExchange},
     telemetry::metrics::{
         ProviderTokens,
-        labels::{DbErrorClass, PostponeReason, ProviderErrorClass},
+        labels::{PostponeReason, ProviderErrorClass},
     },
 };
 
@@ -109,7 +109,7 @@ impl Worker {
                 }
                 Err(error) => {
                     self.owes_revisits.store(true, SeqCst);
-                    self.parts.metrics.service.db_error(DbErrorClass::Other);
+                    self.parts.metrics.service.db_failed(error.class());
                     warn!(%error, "update.revisits_not_queued");
                 }
             }

@@ -32,7 +32,6 @@ use crate::{
         StoreResult,
         batch::{BatchEnd, BatchLine, BatchMove, BatchReply, Gather, OpenBatch},
     },
-    telemetry::metrics::labels::DbErrorClass,
 };
 
 /// How often there is a look at what is due.
@@ -77,7 +76,7 @@ impl Courier {
             tokio::select! {
                 done = self.step() => {
                     if let Err(error) = done {
-                        self.parts.metrics.service.db_error(DbErrorClass::Other);
+                        self.parts.metrics.service.db_failed(error.class());
                         warn!(%error, "batch.unreadable");
                     }
                 }

@@ -20,7 +20,7 @@ use crate::{
         AttemptError, Completed, Failure, Fence, Material, MaterialLimits, Patch, RunRecord, Settle,
         StoreError, StoreResult, StoredExchange,
     },
-    telemetry::metrics::labels::{DbErrorClass, ItemAction, UpdateOutcome, UpdatePath},
+    telemetry::metrics::labels::{self, ItemAction, UpdateOutcome, UpdatePath},
 };
 
 /// How an update ended.
@@ -389,6 +389,11 @@ impl Worker {
     }
 
     async fn after_store_error(&self, lease: &Lease, error: StoreError, run: RunRecord) -> Outcome {
+        if let StoreError::Fenced(fence) = error
+            && let Some(fence) = labels::Fence::from_name(&fence.to_string())
+        {
+            self.parts.metrics.updates.fenced(fence);
+        }
         match error {
             StoreError::Fenced(Fence::Lease) => {
                 info!(agent_id = %lease.agent, lease_token = lease.token, "update.superseded");
@@ -406,7 +411,7 @@ impl Worker {
                 self.superseded(lease, run).await
             }
             error => {
-                self.parts.metrics.service.db_error(DbErrorClass::Other);
+                self.parts.metrics.service.db_failed(error.class());
                 // A database that is away comes back; what it refuses is a defect, and not tried for ever.
                 let is_away = matches!(error, StoreError::Unavailable(_));
                 let class = if is_away { "db" } else { "internal" };

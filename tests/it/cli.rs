@@ -14,6 +14,7 @@ mod history;
 mod hook;
 mod journal;
 mod lineage;
+mod metrics;
 mod migrate;
 mod operate;
 mod pins;

@@ -4,8 +4,10 @@
 mod batches;
 mod fleet;
 mod inbox;
+mod logs;
 mod providers;
 mod resilience;
+mod service;
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -186,7 +188,14 @@ fn spawn(settings: &[String], environment: &[(String, String)], log: Stdio) -> C
         .env_clear()
         .envs(environment.iter().cloned())
         .arg("serve")
-        .args(settings.iter().flat_map(|setting| ["--set", setting]))
+        .args(
+            settings
+                .iter()
+                .flat_map(|setting| match setting.strip_prefix("--config=") {
+                    Some(file) => ["--config", file],
+                    None => ["--set", setting],
+                }),
+        )
         .stdout(Stdio::null())
         .stderr(log)
         .spawn()

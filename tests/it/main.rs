@@ -20,6 +20,7 @@ mod kill;
 mod llm;
 #[cfg(feature = "mcp")]
 mod mcp;
+mod monitoring;
 mod postgres;
 mod scale;
 mod store;

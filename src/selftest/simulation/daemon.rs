@@ -248,6 +248,7 @@ fn schedule_settings(course: &Course, crontab: Crontab) -> ScheduleSettings {
         runs_keep_days: 1,
         versions_keep: 1,
         journal_keep_hours: 1,
+        sample_ms: 15_000,
         reconcile_ms: 1,
         max_wait_ms: course.rules.max_wait_ms,
         attempts_max: course.retry.attempts_max,

@@ -63,6 +63,28 @@ enum Database {
     Postgres(Box<Postgres>),
 }
 
+/// Connections of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connections {
+    /// Open, and waiting for work.
+    pub idle: u32,
+    /// At work.
+    pub in_use: u32,
+    /// The most that may be open.
+    pub max: u32,
+}
+
+impl Connections {
+    fn of<D: sqlx::Database>(pool: &sqlx::Pool<D>) -> Self {
+        let idle = u32::try_from(pool.num_idle()).unwrap_or(u32::MAX);
+        Self {
+            idle,
+            in_use: pool.size().saturating_sub(idle),
+            max: pool.options().get_max_connections(),
+        }
+    }
+}
+
 impl SqlStore {
     /// Opens the database for daemon work: makes a file that isn't there, brings the schema up to date; a file is held
     /// until the store is dropped.
@@ -234,6 +256,14 @@ impl SqlStore {
                 tracing::warn!(%error, "store.not_scrubbed");
                 false
             }
+        }
+    }
+
+    /// The connections that are open: to SQLite those that read.
+    pub fn connections(&self) -> Connections {
+        match &self.database {
+            Database::Sqlite(sqlite) => Connections::of(sqlite.pool()),
+            Database::Postgres(postgres) => Connections::of(postgres.pool()),
         }
     }
 

@@ -273,6 +273,56 @@ labels! {
 }
 
 labels! {
+    /// What a look at the queue brought.
+    ClaimResult {
+        /// Work.
+        Found = "found",
+        /// Nothing is due.
+        Empty = "empty",
+        /// The database failed.
+        Failed = "failed",
+    }
+}
+
+labels! {
+    /// The guard that kept an update from being applied a second time.
+    Fence {
+        /// The lease is somebody else's.
+        Lease = "lease",
+        /// The summary has another version by now.
+        Version = "version",
+        /// A watermark moved.
+        Watermark = "watermark",
+        /// Exchanges were set aside.
+        Exchanges = "exchanges",
+        /// A row of the inbox was taken by somebody else.
+        Inbox = "inbox",
+    }
+}
+
+labels! {
+    /// How grave an event is that was logged.
+    LogLevel {
+        /// Something is wrong, and goes on all the same.
+        Warn = "warn",
+        /// Something failed.
+        Error = "error",
+        /// Somebody has to act.
+        Alert = "alert",
+    }
+}
+
+labels! {
+    /// What a connection of the pool is doing.
+    ConnectionState {
+        /// Waits.
+        Idle = "idle",
+        /// Works.
+        InUse = "in_use",
+    }
+}
+
+labels! {
     /// In which state a queue row is.
     QueueState {
         /// Can be claimed.

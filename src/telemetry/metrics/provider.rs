@@ -24,7 +24,7 @@ const REQUEST_SECONDS: [f64; 10] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 6
 /// Metrics of calls to models.
 #[derive(Debug)]
 pub struct Provider {
-    known: Vec<ModelLabels>,
+    known: Mutex<Vec<ModelLabels>>,
     requests: Family<RequestLabels, Counter>,
     errors: Family<ErrorLabels, Counter>,
     duration: Histograms<ModelLabels>,
@@ -117,36 +117,16 @@ impl ModelLabels {
 
 impl Provider {
     pub(super) fn register(to: &mut Register<'_>, models: &[(&str, &str)]) -> Self {
-        let known: Vec<ModelLabels> = models
-            .iter()
-            .map(|(provider, model)| labels(provider, model))
-            .collect();
-        let requests = known
-            .iter()
-            .flat_map(|model| RequestOutcome::ALL.iter().map(|&outcome| model.request(outcome)));
-        let errors = known
-            .iter()
-            .flat_map(|model| ProviderErrorClass::ALL.iter().map(|&class| model.error(class)));
-        let providers = known.iter().map(|model| ProviderLabels {
-            provider: model.provider.clone(),
-        });
-        let tokens = known
-            .iter()
-            .flat_map(|model| TokenType::ALL.iter().map(|&r#type| model.tokens(r#type)));
-        Self {
-            requests: to.counters("provider_requests", "Calls to models", requests),
-            errors: to.counters(
-                "provider_errors",
-                "Failed calls to models, by what went wrong",
-                errors,
-            ),
+        let metrics = Self {
+            requests: to.counters("provider_requests", "Calls to models", []),
+            errors: to.counters("provider_errors", "Failed calls to models, by what went wrong", []),
             duration: to.histograms(
                 "provider_request_duration_seconds",
                 "How long a call to a model takes",
                 || Histogram::new(REQUEST_SECONDS),
-                known.iter().cloned(),
+                [],
             ),
-            tokens: to.counters("provider_tokens", "Tokens as the provider bills them", tokens),
+            tokens: to.counters("provider_tokens", "Tokens as the provider bills them", []),
             cost: to.add(
                 "provider_cost_usd",
                 "What calls to models cost in dollars, by the table of prices; no series for a model without a price",
@@ -160,10 +140,35 @@ impl Provider {
             circuits_open: to.gauges(
                 "provider_circuit_open",
                 "Models of the provider that aren't asked for a while, because it fails",
-                providers,
+                [],
             ),
             circuits: Mutex::default(),
-            known,
+            known: Mutex::default(),
+        };
+        for (provider, model) in models {
+            metrics.know(provider, model);
+        }
+        metrics
+    }
+
+    /// A model will be called: its series exist from now on, at 0.
+    pub fn know(&self, provider: &str, model: &str) {
+        let known = labels(provider, model);
+        for &outcome in RequestOutcome::ALL {
+            drop(self.requests.get_or_create(&known.request(outcome)));
+        }
+        for &class in ProviderErrorClass::ALL {
+            drop(self.errors.get_or_create(&known.error(class)));
+        }
+        for &r#type in TokenType::ALL {
+            drop(self.tokens.get_or_create(&known.tokens(r#type)));
+        }
+        drop(self.duration.get_or_create(&known));
+        let provider = known.provider.clone();
+        drop(self.circuits_open.get_or_create(&ProviderLabels { provider }));
+        let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if !all.contains(&known) {
+            all.push(known);
         }
     }
 
@@ -245,11 +250,12 @@ impl Provider {
     }
 
     fn model(&self, provider: &str, model: &str) -> ModelLabels {
+        let all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let of_provider = |known: &&ModelLabels| known.provider == provider;
         let exact = |known: &&ModelLabels| of_provider(known) && known.model == model;
         match (
-            self.known.iter().find(exact),
-            self.known.iter().any(|known| of_provider(&known)),
+            all.iter().find(exact),
+            all.iter().any(|known| of_provider(&known)),
         ) {
             (Some(known), _) => known.clone(),
             (None, true) => labels(provider, OTHER),

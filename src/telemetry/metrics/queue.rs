@@ -1,6 +1,6 @@
 //! The queue and its leases, and the gauges that one sampler reads from the database.
 
-use std::time::Duration;
+use std::{fmt::Write as _, time::Duration};
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -9,7 +9,7 @@ use prometheus_client::{
 
 use super::{
     Register, SecondsGauge, increase,
-    labels::{AgentState, QueueState, RenewalResult},
+    labels::{AgentState, ClaimResult, QueueState, RenewalResult},
     unix_seconds,
 };
 use crate::domain::time::Timestamp;
@@ -20,6 +20,8 @@ const WAIT_SECONDS: [f64; 10] = [1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0
 #[derive(Debug)]
 pub struct Queue {
     wait: Histogram,
+    claims: Family<ClaimLabels, Counter>,
+    looked_at: SecondsGauge,
     leases_expired: Counter,
     renewals: Family<RenewalLabels, Counter>,
     depth: Family<DepthLabels, Gauge>,
@@ -30,6 +32,11 @@ pub struct Queue {
     agents: Family<AgentLabels, Gauge>,
     sampled_at: SecondsGauge,
     sampler_duration: SecondsGauge,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ClaimLabels {
+    result: ClaimResult,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -71,6 +78,15 @@ impl Queue {
                 "queue_wait_seconds",
                 "From when work could be claimed to when it was",
                 &WAIT_SECONDS,
+            ),
+            claims: to.counters(
+                "queue_claims",
+                "Looks at the queue for work, by what they brought",
+                ClaimResult::ALL.iter().map(|&result| ClaimLabels { result }),
+            ),
+            looked_at: to.seconds(
+                "queue_last_look_timestamp_seconds",
+                "When the worker of this process last looked at the queue and got an answer; 0 is never",
             ),
             leases_expired: to.counter("leases_expired", "Claims whose holder vanished"),
             renewals: to.counters(
@@ -120,6 +136,14 @@ impl Queue {
         self.wait.observe(wait.as_secs_f64());
     }
 
+    /// The worker looked at the queue. An answer counts as progress `at` that time.
+    pub fn looked(&self, result: ClaimResult, at: Timestamp) {
+        self.claims.get_or_create(&ClaimLabels { result }).inc();
+        if result != ClaimResult::Failed {
+            self.looked_at.set(unix_seconds(Some(at)));
+        }
+    }
+
     /// `leases` claims had expired and were taken over.
     pub fn leases_expired(&self, leases: i64) {
         self.leases_expired.inc_by(increase(leases));
@@ -128,6 +152,23 @@ impl Queue {
     /// A renewal ended.
     pub fn renewed(&self, result: RenewalResult) {
         self.renewals.get_or_create(&RenewalLabels { result }).inc();
+    }
+
+    /// The queue in a few words, as it was sampled last: `now` tells how long the oldest work has waited.
+    pub fn line(&self, now: Timestamp) -> String {
+        let depth = |state| self.depth.get_or_create(&DepthLabels { state }).get();
+        let (ready, running) = (depth(QueueState::Ready), depth(QueueState::Running));
+        let mut line = format!(
+            "ready {ready} · running {running} · parked {}",
+            depth(QueueState::Parked)
+        );
+        let oldest = self.oldest_ready.get();
+        if ready > 0 && oldest > 0.0 {
+            let waited = (unix_seconds(Some(now)) - oldest).max(0.0);
+            // Writing to a string doesn't fail.
+            write!(line, " · oldest {waited:.0} s").ok();
+        }
+        line
     }
 
     /// The sampler read the database `at`, which took so long.

@@ -8,9 +8,11 @@ use prometheus_client::{
 };
 
 use super::{
-    Histograms, Register,
-    labels::{DbErrorClass, Method},
+    Histograms, Register, SecondsGauge,
+    labels::{ConnectionState, DbErrorClass, LogLevel, Method},
+    unix_seconds,
 };
+use crate::domain::time::Timestamp;
 
 const REQUEST_SECONDS: [f64; 12] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0,
@@ -21,6 +23,11 @@ const REQUEST_SECONDS: [f64; 12] = [
 pub struct Service {
     db_errors: Family<DbErrorLabels, Counter>,
     db_schema_version: Gauge,
+    connections: Family<ConnectionLabels, Gauge>,
+    connections_max: Gauge,
+    log_events: Family<LogLabels, Counter>,
+    is_reloaded: Gauge,
+    reloaded_at: SecondsGauge,
     requests: Family<RequestLabels, Counter>,
     request_duration: Histograms<RouteLabels>,
 }
@@ -35,6 +42,16 @@ struct BuildLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DbErrorLabels {
     class: DbErrorClass,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ConnectionLabels {
+    state: ConnectionState,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LogLabels {
+    level: LogLevel,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -76,6 +93,30 @@ impl Service {
                 DbErrorClass::ALL.iter().map(|&class| DbErrorLabels { class }),
             ),
             db_schema_version: to.gauge("db_schema_version", "The last migration applied"),
+            connections: to.gauges(
+                "db_pool_connections",
+                "Connections to the database that are open: to PostgreSQL all, to SQLite those that read (sampled)",
+                ConnectionState::ALL
+                    .iter()
+                    .map(|&state| ConnectionLabels { state }),
+            ),
+            connections_max: to.gauge(
+                "db_pool_max_connections",
+                "The most connections to the database (sampled)",
+            ),
+            log_events: to.counters(
+                "log_events",
+                "Events logged that somebody should read",
+                LogLevel::ALL.iter().map(|&level| LogLabels { level }),
+            ),
+            is_reloaded: to.gauge(
+                "config_last_reload_successful",
+                "1 if the configuration was good when it was last read, else 0",
+            ),
+            reloaded_at: to.seconds(
+                "config_last_reload_success_timestamp_seconds",
+                "When a good configuration was last read",
+            ),
             requests: to.counters("http_requests", "HTTP requests answered", []),
             request_duration: to.histograms(
                 "http_request_duration_seconds",
@@ -86,9 +127,34 @@ impl Service {
         }
     }
 
-    /// A database operation failed.
-    pub fn db_error(&self, class: DbErrorClass) {
+    /// A database operation failed, in this way; `None` if the database was well and only said no.
+    pub fn db_failed(&self, class: Option<&str>) {
+        let Some(class) = class else { return };
+        let class = DbErrorClass::from_name(class).unwrap_or(DbErrorClass::Other);
         self.db_errors.get_or_create(&DbErrorLabels { class }).inc();
+    }
+
+    /// So many connections to the database wait and work, of at most `max`.
+    pub fn connections(&self, idle: i64, in_use: i64, max: i64) {
+        for (state, count) in [(ConnectionState::Idle, idle), (ConnectionState::InUse, in_use)] {
+            self.connections
+                .get_or_create(&ConnectionLabels { state })
+                .set(count);
+        }
+        self.connections_max.set(max);
+    }
+
+    /// Something was logged that somebody should read.
+    pub fn logged(&self, level: LogLevel) {
+        self.log_events.get_or_create(&LogLabels { level }).inc();
+    }
+
+    /// The configuration was read `at` that time, and was good or not.
+    pub fn reloaded(&self, is_good: bool, at: Timestamp) {
+        self.is_reloaded.set(i64::from(is_good));
+        if is_good {
+            self.reloaded_at.set(unix_seconds(Some(at)));
+        }
     }
 
     /// The number of the last migration applied.

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     labels::{
-        AgentState, DbErrorClass, FailureReason, ItemAction, Method, ProviderErrorClass, QueueState,
-        ReadResult, ReadVia, RenewalResult, Role, RunOutcome, UpdateOutcome, UpdatePath,
+        AgentState, ClaimResult, FailureReason, Fence, ItemAction, LogLevel, Method, ProviderErrorClass,
+        QueueState, ReadResult, ReadVia, RenewalResult, Role, RunOutcome, UpdateOutcome, UpdatePath,
     },
     *,
 };
@@ -78,9 +78,13 @@ fn encoded() -> String {
 
 #[test]
 fn names_types_and_numbers_of_series_are_the_contract() {
-    insta::assert_snapshot!(contract(&encoded()), @"
+    let (first, second) = halves(&contract(&encoded()));
+    insta::assert_snapshot!(first, @"
     process_start_time_seconds gauge 1
     process_resident_memory_bytes gauge 1
+    process_open_fds gauge 1
+    process_max_fds gauge 1
+    process_threads gauge 1
     process_cpu_seconds_total counter 1
     recapd_updates_queued_total counter 5
     recapd_updates_coalesced_total counter 1
@@ -91,6 +95,7 @@ fn names_types_and_numbers_of_series_are_the_contract() {
     recapd_update_batch_exchanges histogram 1
     recapd_retries_exhausted_total counter 1
     recapd_updates_postponed_total counter 4
+    recapd_updates_fenced_total counter 5
     recapd_workers gauge 1
     recapd_workers_busy gauge 1
     recapd_paused gauge 1
@@ -109,9 +114,24 @@ fn names_types_and_numbers_of_series_are_the_contract() {
     recapd_batch_questions_open gauge 2
     recapd_batches_oldest_timestamp_seconds gauge 1
     recapd_queue_wait_seconds histogram 1
+    recapd_queue_claims_total counter 3
+    recapd_queue_last_look_timestamp_seconds gauge 1
     recapd_leases_expired_total counter 1
     recapd_lease_renewals_total counter 3
     recapd_queue_depth gauge 4
+    ");
+    rest_of_the_contract(&second);
+}
+
+/// Two halves of some lines.
+fn halves(text: &str) -> (String, String) {
+    let lines: Vec<&str> = text.lines().collect();
+    let (first, second) = lines.split_at(lines.len() / 2);
+    (first.join("\n"), second.join("\n"))
+}
+
+fn rest_of_the_contract(second: &str) {
+    insta::assert_snapshot!(second, @"
     recapd_queue_oldest_ready_timestamp_seconds gauge 1
     recapd_oldest_unsummarized_timestamp_seconds gauge 1
     recapd_documents gauge 1
@@ -144,6 +164,11 @@ fn names_types_and_numbers_of_series_are_the_contract() {
     recapd_build_info gauge 1
     recapd_db_errors_total counter 6
     recapd_db_schema_version gauge 1
+    recapd_db_pool_connections gauge 2
+    recapd_db_pool_max_connections gauge 1
+    recapd_log_events_total counter 3
+    recapd_config_last_reload_successful gauge 1
+    recapd_config_last_reload_success_timestamp_seconds gauge 1
     recapd_http_requests_total counter 1
     recapd_http_request_duration_seconds histogram 1
     ");
@@ -217,6 +242,8 @@ fn the_process_speaks_for_itself() {
     assert!((value("process_start_time_seconds") - 1.5).abs() < f64::EPSILON);
     assert!(value("process_resident_memory_bytes") > 1_000_000.0);
     assert!(value("process_cpu_seconds_total") >= 0.0);
+    assert!((1.0..value("process_max_fds")).contains(&value("process_open_fds")));
+    assert!(value("process_threads") >= 1.0);
 }
 
 #[test]
@@ -237,6 +264,7 @@ fn an_update_is_counted_from_the_queue_to_its_end() {
         updates.failed(FailureReason::ProviderTimeout);
         updates.finished(UpdateOutcome::Failed, UpdatePath::None, 0, Duration::from_mins(1));
         updates.retries_exhausted(2);
+        updates.fenced(Fence::Version);
         updates.workers(4);
         updates.paused(true);
         std::mem::forget(running);
@@ -249,6 +277,7 @@ fn an_update_is_counted_from_the_queue_to_its_end() {
     update_duration_seconds_count{outcome="failed",path="none"} 1
     update_failures_total{reason="provider_timeout"} 1
     updates_coalesced_total 1
+    updates_fenced_total{fence="version"} 1
     updates_in_progress 1
     updates_queued_total{trigger="eviction"} 1
     updates_total{outcome="completed"} 1
@@ -294,6 +323,8 @@ fn a_sample_replaces_the_one_before() {
         let queue = &metrics.queue;
         queue.waited(Duration::from_secs(3));
         queue.leases_expired(1);
+        queue.looked(ClaimResult::Found, Timestamp(3_000));
+        queue.looked(ClaimResult::Failed, Timestamp(5_000));
         queue.renewed(RenewalResult::Lost);
         let first = Sample {
             depth: vec![(QueueState::Ready, 7), (QueueState::Parked, 1)],
@@ -318,7 +349,10 @@ fn a_sample_replaces_the_one_before() {
     lease_renewals_total{result="lost"} 1
     leases_expired_total 1
     oldest_unsummarized_timestamp_seconds 2.5
+    queue_claims_total{result="failed"} 1
+    queue_claims_total{result="found"} 1
     queue_depth{state="parked"} 2
+    queue_last_look_timestamp_seconds 3
     queue_wait_seconds_count 1
     sampler_duration_seconds 0.5
     sampler_last_success_timestamp_seconds 20
@@ -412,15 +446,27 @@ fn requests_and_database_errors_are_counted() {
         metrics
             .service
             .answered(route, Method::Get, 404, Duration::from_millis(2));
-        metrics.service.db_error(DbErrorClass::Busy);
+        metrics.service.db_failed(Some("busy"));
+        metrics.service.db_failed(Some("a new word"));
+        metrics.service.db_failed(None);
+        metrics.service.connections(3, 2, 5);
+        metrics.service.logged(LogLevel::Warn);
+        metrics.service.reloaded(true, Timestamp(4_000));
+        metrics.service.reloaded(false, Timestamp(9_000));
         metrics.service.db_schema_version(3);
     });
     insta::assert_snapshot!(text, @r#"
+    config_last_reload_success_timestamp_seconds 4
     db_errors_total{class="busy"} 1
+    db_errors_total{class="other"} 1
+    db_pool_connections{state="idle"} 3
+    db_pool_connections{state="in_use"} 2
+    db_pool_max_connections 5
     db_schema_version 3
     http_request_duration_seconds_count{route="/v1/agents/{id}/summary",method="GET"} 1
     http_requests_total{route="/v1/agents/{id}/summary",method="GET",code="200"} 0
     http_requests_total{route="/v1/agents/{id}/summary",method="GET",code="404"} 1
+    log_events_total{level="warn"} 1
     "#);
 }
 

@@ -9,7 +9,7 @@ use prometheus_client::{
 
 use super::{
     Histograms, Register, float, increase,
-    labels::{FailureReason, PostponeReason, Trigger, UpdateOutcome, UpdatePath},
+    labels::{FailureReason, Fence, PostponeReason, Trigger, UpdateOutcome, UpdatePath},
 };
 use crate::domain::work::Reason;
 
@@ -31,6 +31,7 @@ pub struct Updates {
     batch: Histogram,
     exhausted: Counter,
     postponed: Family<PostponedLabels, Counter>,
+    fenced: Family<FencedLabels, Counter>,
     workers: Gauge,
     busy: Gauge,
     paused: Gauge,
@@ -54,6 +55,11 @@ struct FailureLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PostponedLabels {
     reason: PostponeReason,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FencedLabels {
+    fence: Fence,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -106,6 +112,11 @@ impl Updates {
                     .iter()
                     .map(|&reason| PostponedLabels { reason }),
             ),
+            fenced: to.counters(
+                "updates_fenced",
+                "Updates that a guard kept from being applied, since somebody else went first",
+                Fence::ALL.iter().map(|&fence| FencedLabels { fence }),
+            ),
             workers: to.gauge("workers", "Updates that may run at the same time"),
             busy: to.gauge("workers_busy", "Updates that run"),
             paused: to.gauge("paused", "1 while claiming is paused by hand"),
@@ -156,9 +167,19 @@ impl Updates {
         self.postponed.get_or_create(&PostponedLabels { reason }).inc();
     }
 
+    /// A guard kept an update from being applied.
+    pub fn fenced(&self, fence: Fence) {
+        self.fenced.get_or_create(&FencedLabels { fence }).inc();
+    }
+
     /// How many updates may run at the same time.
     pub fn workers(&self, concurrency: usize) {
         self.workers.set(i64::try_from(concurrency).unwrap_or(i64::MAX));
+    }
+
+    /// Whether claiming is paused, as it was told last.
+    pub fn is_paused(&self) -> bool {
+        self.paused.get() != 0
     }
 
     /// Whether claiming is paused.

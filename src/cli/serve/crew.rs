@@ -1,0 +1,122 @@
+//! The worker and what goes with it, which can be replaced while the daemon runs: at SIGHUP the configuration is read
+//! again, a new worker begins to claim, and the one of before finishes what it holds.
+
+use std::{pin::pin, sync::Arc};
+
+use futures::{Stream, StreamExt as _};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+use super::Start;
+use crate::{
+    assembly::{self, Parts},
+    cli::{exit::Failed, open},
+    clock::{Clock, SystemClock},
+    config::{self, Config, Environment, Loaded, Reloaded},
+    lifecycle::Lifecycle,
+    llm::{ChatModel, batch::BatchModel},
+    store::SqlStore,
+};
+
+/// What a reload needs beside the configuration.
+pub(super) struct Crew {
+    pub(super) lifecycle: Lifecycle,
+    pub(super) parts: Parts,
+    pub(super) store: Arc<SqlStore>,
+    pub(super) owner: String,
+    pub(super) given: Start,
+}
+
+/// Who writes summaries, by a configuration and the keys of the moment.
+pub(super) struct Models {
+    pub(super) model: Arc<dyn ChatModel>,
+    pub(super) batch: Option<Arc<dyn BatchModel>>,
+}
+
+impl Models {
+    pub(super) fn of(
+        config: &Config,
+        environment: &Environment,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Self, Failed> {
+        let model = open::models(config, environment, clock)?;
+        let key = config::api_key(&config.model, environment)?;
+        let batch = assembly::batch_model(config, key).map_err(anyhow::Error::new)?;
+        Ok(Self { model, batch })
+    }
+}
+
+/// What jitter and nonces are made of.
+pub(super) fn seed() -> u64 {
+    u64::try_from(SystemClock.now().0).unwrap_or_default()
+}
+
+impl Crew {
+    /// Sets the worker to work, and replaces it whenever `hangups` say so, until the daemon ends.
+    pub(super) async fn run(mut self, config: Config, hangups: impl Stream<Item = ()> + Send) {
+        let (mut config, mut stop) = (config, self.begin());
+        let mut hangups = pin!(hangups);
+        let soft = self.lifecycle.soft().clone();
+        while let Some(Some(())) = soft.run_until_cancelled(hangups.next()).await {
+            self.given.notify.reloading();
+            match self.reload(&config) {
+                Ok(reloaded) => {
+                    self.parts.metrics.service.reloaded(true, self.parts.clock.now());
+                    for key in &reloaded.waiting {
+                        warn!(key, "config.restart_needed");
+                    }
+                    info!(keys = reloaded.changed.join(","), "config.reloaded");
+                    if !reloaded.changed.is_empty() {
+                        stop.cancel();
+                        stop = self.begin();
+                    }
+                    config = reloaded.config;
+                }
+                Err(failed) => {
+                    self.parts.metrics.service.reloaded(false, self.parts.clock.now());
+                    error!(error = failed.text(), "config.reload_failed");
+                    self.given
+                        .notify
+                        .status("the configuration is wrong; what was read before stays in force");
+                }
+            }
+            self.given.notify.ready();
+        }
+    }
+
+    /// Reads the configuration, and makes a worker by it. Nothing is changed on an error.
+    fn reload(&mut self, running: &Config) -> Result<Reloaded, Failed> {
+        let Loaded { config: fresh, .. } = self.given.sources.clone().load()?;
+        let reloaded = Reloaded::of(running, &fresh)?;
+        let config = &reloaded.config;
+        // Keys are read from their files again, whatever else changed.
+        let models = Models::of(config, &self.given.environment, &self.parts.clock)?;
+        self.given.logging.set_level(config.log.level);
+        self.parts = self
+            .parts
+            .clone()
+            .renewed(config, models.model, &self.owner, seed())
+            .with_batches(config, self.store.clone(), models.batch)
+            .with_database(&self.store);
+        Ok(reloaded)
+    }
+
+    /// Starts the worker, its courier and the schedule; they end with the daemon, or when what is returned is cancelled.
+    fn begin(&self) -> CancellationToken {
+        let (lifecycle, parts) = (&self.lifecycle, &self.parts);
+        let stop = lifecycle.soft().child_token();
+        lifecycle.spawn_vital_until(stop.clone(), "worker", {
+            let (worker, soft, hard) = (parts.worker.clone(), stop.clone(), lifecycle.hard().clone());
+            async move { worker.run(soft, hard).await }
+        });
+        if let Some(courier) = parts.worker.courier() {
+            let soft = stop.clone();
+            lifecycle.spawn_vital_until(stop.clone(), "courier", async move { courier.run(soft).await });
+        }
+        lifecycle.spawn_vital_until(stop.clone(), "schedule", {
+            let (schedule, soft) = (parts.schedule.clone(), stop.clone());
+            async move { schedule.run(soft).await }
+        });
+        stop
+    }
+}

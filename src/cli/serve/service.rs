@@ -1,0 +1,154 @@
+//! What the service manager is told: that the daemon serves, that its worker gets round, how the queue stands.
+
+use std::{fmt::Write as _, time::Duration};
+
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use crate::{
+    assembly::Parts,
+    config::Environment,
+    lifecycle::notify::{Notify, Told},
+};
+
+/// How often the line about the queue is looked at where there is no watchdog.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+/// The shortest wait between two looks, whatever the watchdog's interval.
+const LOOK_MIN: Duration = Duration::from_millis(20);
+/// A start that takes longer asks for more time so often.
+const EXTEND_EVERY: Duration = Duration::from_secs(10);
+
+/// The service manager that the environment names.
+pub(super) fn manager(environment: &Environment) -> Notify {
+    let of = |name| environment.get(name).map(str::to_owned);
+    let told = Told {
+        socket: of("NOTIFY_SOCKET"),
+        watchdog_usec: of("WATCHDOG_USEC"),
+        watchdog_pid: of("WATCHDOG_PID"),
+    };
+    Notify::new(&told).unwrap_or_else(|error| {
+        warn!(%error, socket = told.socket, "service.manager_unreachable");
+        Notify::default()
+    })
+}
+
+/// Starts something that may take long, such as a migration, and asks for the time that it takes.
+pub(super) async fn starting<T>(notify: &Notify, line: &str, work: impl Future<Output = T>) -> T {
+    notify.status(line);
+    let asking = async {
+        loop {
+            notify.extend(EXTEND_EVERY * 3);
+            tokio::time::sleep(EXTEND_EVERY).await;
+        }
+    };
+    tokio::select! {
+        done = work => done,
+        () = asking => unreachable!("it asks for ever"),
+    }
+}
+
+/// Feeds the watchdog as long as the worker gets round, and says how the queue stands, until `soft`.
+///
+/// A database that fails is no reason to be restarted: the worker comes round with an error. What holds the worker up so
+/// that it doesn't come round at all is one, although HTTP answers meanwhile.
+pub(super) async fn watch(notify: Notify, parts: Parts, poll: Duration, soft: CancellationToken) {
+    if !notify.is_heard() {
+        return;
+    }
+    let pace = Pace::of(notify.watchdog(), poll);
+    let mut look = tokio::time::interval(pace.look);
+    let (mut said, mut is_stuck) = (String::new(), false);
+    loop {
+        tokio::select! {
+            _ = look.tick() => {}
+            () = soft.cancelled() => return,
+        }
+        let age = parts.progress().age();
+        if pace.stuck.is_none_or(|stuck| age <= stuck) {
+            is_stuck = false;
+            if notify.watchdog().is_some() {
+                notify.alive();
+            }
+        } else if !std::mem::replace(&mut is_stuck, true) {
+            tracing::error!(age_ms = age.as_millis(), "worker.stuck");
+        }
+        let line = line(&parts, is_stuck);
+        if line != said {
+            notify.status(&line);
+            said = line;
+        }
+    }
+}
+
+/// Says that the daemon ends. Until it has, the watchdog is fed: how long it may take is limited elsewhere.
+pub(super) async fn ending(
+    notify: Notify,
+    parts: Parts,
+    soft: CancellationToken,
+) -> std::convert::Infallible {
+    soft.cancelled().await;
+    notify.stopping();
+    notify.status(&format!(
+        "ending · {}",
+        parts.metrics.queue.line(parts.clock.now())
+    ));
+    let every = notify
+        .watchdog()
+        .map_or(LINE_EVERY, |watchdog| (watchdog / 4).max(LOOK_MIN));
+    loop {
+        notify.alive();
+        tokio::time::sleep(every).await;
+    }
+}
+
+fn line(parts: &Parts, is_stuck: bool) -> String {
+    let mut line = parts.metrics.queue.line(parts.clock.now());
+    if parts.metrics.updates.is_paused() {
+        line.push_str(" · paused by hand");
+    }
+    for circuit in parts.metrics.provider.circuits() {
+        if let Some(until) = circuit.open_until {
+            // Writing to a string doesn't fail.
+            write!(line, " · {} rests until {until}", circuit.model).ok();
+        }
+    }
+    if is_stuck {
+        line.push_str(" · the worker is stuck");
+    }
+    line
+}
+
+/// How often the worker is looked at, and when it counts as stuck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pace {
+    look: Duration,
+    stuck: Option<Duration>,
+}
+
+impl Pace {
+    /// Four looks in an interval of the watchdog. An idle worker comes round once a poll, with jitter.
+    fn of(watchdog: Option<Duration>, poll: Duration) -> Self {
+        Self {
+            look: watchdog.map_or(LINE_EVERY, |watchdog| (watchdog / 4).clamp(LOOK_MIN, LINE_EVERY)),
+            stuck: watchdog.map(|watchdog| (watchdog / 2).max(poll * 2)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worker_has_half_the_watchdogs_interval_and_two_polls() {
+        let (second, minute) = (Duration::from_secs(1), Duration::from_mins(1));
+        let pace = Pace::of(Some(minute), second);
+        assert_eq!(
+            (pace.look, pace.stuck),
+            (Duration::from_secs(10), Some(minute / 2))
+        );
+        let pace = Pace::of(Some(second), second);
+        assert_eq!((pace.look, pace.stuck), (second / 4, Some(second * 2)));
+        assert_eq!(Pace::of(None, second).stuck, None);
+    }
+}

@@ -1,0 +1,110 @@
+//! What a daemon takes over from a configuration that is read again while it runs.
+
+use serde::Deserialize as _;
+use toml::Table;
+
+use super::{Config, ConfigError, Origin, Problem, keys::Keys, loader::insert};
+
+/// The sections, and the key, that take effect without a restart. They are the worker's: it is replaced, and the one of before
+/// finishes what it holds. `config.toml` says the same.
+pub const RELOADED: [&str; 6] = [
+    "batch.",
+    "fallback.",
+    "log.level",
+    "model.",
+    "schedule.",
+    "worker.",
+];
+
+/// What comes of reading a configuration again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reloaded {
+    /// What is in force from now on.
+    pub config: Config,
+    /// Keys that have another value now.
+    pub changed: Vec<String>,
+    /// Keys that would have one after a restart.
+    pub waiting: Vec<String>,
+}
+
+impl Reloaded {
+    /// What becomes of `running` when `fresh` is read.
+    ///
+    /// # Errors
+    /// [`ConfigError::Invalid`] when what is taken over doesn't go together with what isn't.
+    pub fn of(running: &Config, fresh: &Config) -> Result<Self, ConfigError> {
+        let table =
+            |config: &Config| Table::try_from(config).expect("strings, numbers and enums are all TOML");
+        let (mut now, then) = (table(running), table(fresh));
+        let (mut changed, mut waiting) = (Vec::new(), Vec::new());
+        for key in Keys::new().names() {
+            let Some((section, name)) = key.split_once('.') else {
+                continue;
+            };
+            let value_in = |table: &Table| table.get(section)?.get(name).cloned();
+            let Some(value) = value_in(&then).filter(|value| value_in(&now).as_ref() != Some(value)) else {
+                continue;
+            };
+            if RELOADED.iter().any(|part| key.starts_with(part)) {
+                insert(&mut now, &key, value);
+                changed.push(key);
+            } else {
+                waiting.push(key);
+            }
+        }
+        let config = Config::deserialize(now).expect("each value has been read before");
+        let violations = config.validate();
+        if violations.is_empty() {
+            return Ok(Self {
+                config,
+                changed,
+                waiting,
+            });
+        }
+        let problem = |text: String| Problem {
+            origin: Origin::Default,
+            text: format!("{text}, as long as the daemon isn't restarted"),
+        };
+        Err(ConfigError::Invalid(
+            violations
+                .into_iter()
+                .map(|violation| problem(violation.text))
+                .collect(),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_workers_keys_take_effect_and_the_others_wait() {
+        let running = Config::default();
+        let mut fresh = running.clone();
+        fresh.worker.concurrency = 9;
+        fresh.model.timeout_ms = 1_234;
+        fresh.window.budget_tokens = 5;
+        let reloaded = Reloaded::of(&running, &fresh).unwrap();
+        assert_eq!(reloaded.changed, ["model.timeout_ms", "worker.concurrency"]);
+        assert_eq!(reloaded.waiting, ["window.budget_tokens"]);
+        fresh.window.budget_tokens = running.window.budget_tokens;
+        assert_eq!(reloaded.config, fresh);
+        let nothing = Reloaded::of(&running, &running).unwrap();
+        assert!(nothing.changed.is_empty() && nothing.waiting.is_empty());
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused() {
+        let running = Config::default();
+        let mut fresh = running.clone();
+        fresh.queue.batch_exchanges = 1;
+        fresh.worker.batch_exchanges_max = 2;
+        assert!(fresh.validate().is_empty());
+        let error = Reloaded::of(&running, &fresh).unwrap_err().to_string();
+        assert!(
+            error.contains("worker.batch_exchanges_max") && error.contains("isn't restarted"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,96 @@
+//! What the real binary logs in the course of a life: one JSON object an event, with names that are known, and neither
+//! what was said nor a key.
+
+use std::{fs, process::Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::Daemon;
+use crate::support::fake_provider::{FakeProvider, Planned, Trouble, Wait};
+
+/// What a user says, and a model, and what opens the provider's door.
+const CANARIES: [&str; 3] = ["cagedcanary", "singingcanary", "sk-canary0123456789abcdef"];
+
+async fn say(daemon: &Daemon, number: u32) {
+    let ask = format!(
+        "Question {number} of the {} about src/module_{number}.rs: why? ",
+        CANARIES[0]
+    )
+    .repeat(8);
+    let messages = json!([{"kind": "user", "content": ask}, {"kind": "assistant", "content": CANARIES[1]}]);
+    let request = daemon
+        .client
+        .post(daemon.url("/v1/agents/coder/messages?format=native"));
+    let request = request
+        .header("content-type", "application/json")
+        .body(messages.to_string());
+    assert!(request.send().await.unwrap().status().is_success());
+}
+
+#[tokio::test]
+async fn a_life_at_info_tells_facts_and_nothing_that_was_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let log = Stdio::from(fs::File::create(&path).unwrap());
+    let fake = FakeProvider::start();
+    let settings = ["log.level=info", "log.format=json", "queue.attempts_max=100"];
+    let environment = [("OPENAI_API_KEY", CANARIES[2])];
+    let mut daemon = Daemon::start_with(&fake, &settings, &environment, log);
+    daemon.until_ready().await;
+    for number in 1..=2 {
+        say(&daemon, number).await;
+    }
+    daemon.until_version(1).await;
+    // Its own words about a key hold the key, as some providers' do.
+    let refusal = format!(
+        "{{\"error\":{{\"message\":\"Incorrect API key provided: {}\"}}}}",
+        CANARIES[2]
+    );
+    fake.plan([
+        Planned::status(401, &refusal),
+        Planned::Trouble(Trouble::Server, Wait::Unsaid),
+        Planned::Content(format!("The {} sings, and this is no JSON", CANARIES[1])),
+        Planned::Garbage,
+    ]);
+    for number in 3..=6 {
+        say(&daemon, number).await;
+        daemon.get("/v1/agents/coder/context?format=openai").await;
+        daemon.get("/v1/agents/nobody/summary").await;
+    }
+    daemon.until_version(2).await;
+    let pid = Pid::from_raw(i32::try_from(daemon.child.id()).unwrap()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    assert!(daemon.child.wait().unwrap().success());
+
+    let text = fs::read_to_string(&path).unwrap();
+    for canary in CANARIES {
+        assert!(!text.contains(canary), "{canary} in\n{text}");
+    }
+    let events: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let named = |name: &str| events.iter().filter(|event| event["message"] == name).count();
+    assert_eq!(
+        (
+            named("daemon.ready"),
+            named("daemon.stopping"),
+            named("daemon.stopped")
+        ),
+        (1, 1, 1)
+    );
+    assert!(
+        named("update.failed") > 0 && named("update.completed") > 0,
+        "{text}"
+    );
+    let is_name =
+        |name: &str| name.contains('.') && name.chars().all(|c| c.is_ascii_lowercase() || ".:_".contains(c));
+    for event in events
+        .iter()
+        .filter(|event| event["target"].as_str().unwrap().starts_with("recapd"))
+    {
+        assert!(is_name(event["message"].as_str().unwrap()), "{event}");
+    }
+    assert!(events.iter().all(|event| event["timestamp"].is_string()));
+}
