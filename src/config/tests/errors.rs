@@ -92,7 +92,8 @@ const FILE_ERRORS: &[(&str, &str)] = &[
     ),
     (
         "http.listen = \"localhost\"",
-        "recapd.toml:1: http.listen: `localhost` is not an address and a port, such as `127.0.0.1:7411` or `[::1]:7411`",
+        "recapd.toml:1: http.listen: `localhost` is not an address and a port, such as `127.0.0.1:7411` or `[::1]:7411`, nor `unix:` \
+         and the path of a socket, from the root and of at most 107 bytes, such as `unix:/run/recapd/recapd.sock`",
     ),
     (
         "schedule.prune = \"0 3 * *\"",

@@ -18,7 +18,7 @@ use tokio::{
 use super::{Doing, Peer, Socket};
 
 /// What a peer is told that has too many connections already. It waits for no request.
-const REFUSAL: &str = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\ncontent-length: 287\r\n\
+const REFUSAL: &str = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\ncontent-length: 281\r\n\
 retry-after: 5\r\nconnection: close\r\n\r\n\
 {\"type\":\"urn:recapd:problem:too_many_connections\",\"title\":\"Too many connections\",\"status\":429,\
 \"detail\":\"there are too many connections from this address\",\"instance\":\"urn:recapd:request:none\",\

@@ -74,7 +74,6 @@ async fn the_key_holds_where_the_answer_is_not_remembered() {
     let row = server.store.agent(&"coder".parse().unwrap()).await.unwrap();
     assert_eq!(row.unwrap().ledger.last_seq, 2);
     // What another daemon, or this one after a restart, would find.
-
     let native = r#"{"id":"idempotency-key:k-9:0","kind":"user","content":"Fix it"}"#;
     append(&server, "k-3", native).await;
     append(&server, "k-9", r#"[{"role":"user","content":"Something else"}]"#)
