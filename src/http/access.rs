@@ -16,7 +16,7 @@ use axum::{
     Extension,
     extract::{FromRequestParts as _, MatchedPath, RawPathParams, Request, State},
     http::{
-        HeaderMap, HeaderValue, StatusCode,
+        HeaderMap, HeaderValue, Method, StatusCode, Uri,
         header::{AUTHORIZATION, CACHE_CONTROL, HeaderName, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS},
         request::Parts,
     },
@@ -24,9 +24,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
+pub(super) use self::rules::pages;
 use self::rules::{Rule, Whose};
 use super::{
     App, SharedApp,
+    dashboard::session,
     extract::agent_id,
     problem::{FORBIDDEN, Problem, UNAUTHORIZED},
     projects,
@@ -64,12 +66,15 @@ pub(super) async fn guard(State(app): State<SharedApp>, request: Request, next: 
 async fn admit(app: &App, parts: &mut Parts) -> Result<Arc<Caller>, Problem> {
     let path = parts.extensions.get::<MatchedPath>().cloned();
     let rule = rules::of(&parts.method, path.as_ref().map(MatchedPath::as_str));
-    if rule.whose == Whose::Open {
+    if rule.whose == Whose::Open && parts.method != Method::POST {
         return Ok(Arc::new(Caller::anybody()));
     }
     origin::check_origin(&parts.uri, &parts.headers)?;
-    let identified = app.parts.access.identify(bearer(&parts.headers));
-    let caller = identified.map_err(|_| stranger())?;
+    if rule.whose == Whose::Open {
+        return Ok(Arc::new(Caller::anybody()));
+    }
+    let brought = brought(&parts.uri, &parts.headers);
+    let caller = app.parts.access.identify(brought).map_err(|_| stranger())?;
     if caller.token.is_none() {
         origin::check_host(&parts.uri, &parts.headers, &app.settings.allowed_hosts)?;
     }
@@ -78,8 +83,18 @@ async fn admit(app: &App, parts: &mut Parts) -> Result<Arc<Caller>, Problem> {
     Ok(caller)
 }
 
-/// The token that a request brings along.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+/// The token that a request brings along: for a page perhaps in the cookie of its session.
+fn brought<'r>(uri: &Uri, headers: &'r HeaderMap) -> Option<&'r str> {
+    bearer(headers).or_else(|| is_page(uri).then(|| session::token(headers)).flatten())
+}
+
+/// Whether a request is for the dashboard.
+pub(super) fn is_page(uri: &Uri) -> bool {
+    uri.path() == "/ui" || uri.path().starts_with("/ui/")
+}
+
+/// The token that a request brings along in its own header.
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_at_checked(SCHEME.len())?;
     scheme.eq_ignore_ascii_case(SCHEME).then(|| token.trim())

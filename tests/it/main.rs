@@ -10,6 +10,7 @@
 mod cli;
 mod convergence;
 mod daemon;
+mod dashboard;
 mod faults;
 mod http;
 mod injection;

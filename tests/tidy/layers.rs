@@ -102,11 +102,17 @@ const LAYERS: &[Layer] = &[
         may_use: &["domain", "tokenizer", "clock", "store", "llm", "snapshot", "history", "recall"],
         banned: &["sqlx::"],
     },
+    // Pages are made of what others have read.
+    Layer {
+        module: "dashboard",
+        may_use: &["domain", "telemetry", "store", "recall"],
+        banned: &["sqlx::", "reqwest::", "axum::", "hyper::", "tokio::", "async fn"],
+    },
     Layer {
         module: "http",
         may_use: &[
             "domain", "formats", "clock", "config", "telemetry", "store", "keeper", "snapshot", "history", "context",
-            "recall", "access", "mcp",
+            "recall", "access", "mcp", "dashboard",
         ],
         banned: &["sqlx::", "reqwest::"],
     },

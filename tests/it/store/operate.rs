@@ -245,6 +245,17 @@ pub(crate) async fn runs_are_told_newest_first_and_in_figures(db: &dyn Backend) 
     queued(db, "b", 0).await;
     fail(db, now, false).await;
     let operator = db.operator();
+    let waiting = operator.stalest(5).await.unwrap();
+    let agents = db.store().agents(None, 9).await.unwrap();
+    let pending = agents.iter().filter_map(|row| {
+        let since = row.pending_since?;
+        Some((row.agent.clone(), since, row.ledger.pending_numbers()))
+    });
+    let mut pending: Vec<_> = pending.collect();
+    pending.sort_by_key(|(_, since, _)| *since);
+    assert_eq!(waiting, pending);
+    assert!(!waiting.is_empty());
+    assert_eq!(operator.stalest(1).await.unwrap(), waiting[..1]);
     let query = |agent_name: Option<&str>, outcome, before| RunQuery {
         agent: agent_name.map(agent),
         outcome,
@@ -286,5 +297,14 @@ pub(crate) async fn runs_are_told_newest_first_and_in_figures(db: &dyn Backend) 
         (1_000, 1_000)
     );
     assert_eq!(operator.run_figures(now.plus_ms(1)).await.unwrap().completed, 0);
+    let hours = operator.run_hours(now).await.unwrap();
+    let sums = hours.iter().map(|hour| (hour.completed, hour.failed, hour.superseded));
+    let sums = sums.fold((0, 0, 0), |sum, hour| (sum.0 + hour.0, sum.1 + hour.1, sum.2 + hour.2));
+    assert_eq!(sums, (1, 1, 0));
+    for hour in &hours {
+        assert_eq!((hour.began_at.0 % 3_600_000, hour.cost_microusd), (0, 0));
+        assert!(hour.completed == 0 || hour.mean_duration_ms == 1_000, "{hour:?}");
+    }
+    assert_eq!(operator.run_hours(now.plus_ms(1)).await.unwrap(), []);
     assert_eq!(figures.spent.calls, 0);
 }
