@@ -39,15 +39,27 @@ fn sections(content: &str) -> Vec<Section<'_>> {
     sections
 }
 
+/// Where a document stands on a page: its headings follow on those above it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Level {
+    /// Right below the page's own heading.
+    Page,
+    /// In a section with a heading of its own.
+    Section,
+}
+
 /// The document in sections; what there is to say if it is empty.
-pub(super) fn document(agent: &AgentId, content: &str) -> Markup {
+pub(super) fn document(agent: &AgentId, content: &str, level: Level) -> Markup {
     let sections = sections(content);
     html! {
         @if sections.is_empty() { p.empty { "The summary is empty" } }
         @for (at, section) in sections.iter().enumerate() {
             section.part aria-labelledby=(format!("part-{at}")) {
-                h3 #(format!("part-{at}")) { (section.heading) }
-                @for group in groups(&section.entries) { (days(agent, &group)) }
+                @match level {
+                    Level::Page => h2 #(format!("part-{at}")) { (section.heading) },
+                    Level::Section => h3 #(format!("part-{at}")) { (section.heading) },
+                }
+                @for group in groups(&section.entries) { (days(agent, &group, level)) }
             }
         }
     }
@@ -83,9 +95,14 @@ fn groups<'e>(entries: &'e [Entry<'_>]) -> Vec<Group<'e>> {
     groups
 }
 
-fn days(agent: &AgentId, group: &Group<'_>) -> Markup {
+fn days(agent: &AgentId, group: &Group<'_>, level: Level) -> Markup {
     html! {
-        @if let Some(day) = group.day { h4 { (day) } }
+        @if let Some(day) = group.day {
+            @match level {
+                Level::Page => h3.day { (day) },
+                Level::Section => h4.day { (day) },
+            }
+        }
         ul.entries {
             @for line in &group.lines { (item(agent, line)) }
         }
@@ -117,12 +134,12 @@ mod tests {
     fn a_document_keeps_its_sections_days_and_sources() {
         let content = "## Previously in This Session\n1. Added <JWT> (2026-01-05 08:12, #12–#14, ~5k tokens)\n\n\
                        ## This Week\n### 8 May 2023\n- Moved on (#3, ~1k tokens)\n";
-        let html = document(&"a".parse().unwrap(), content).into_string();
+        let html = document(&"a".parse().unwrap(), content, Level::Section).into_string();
         for part in [
             "<h3 id=\"part-0\">Previously in This Session</h3>",
             "data-x=\"12-14\"><bdi class=\"said\">Added &lt;JWT&gt;</bdi>",
             "<a href=\"/ui/agents/a/exchanges/14\">#14</a>, ~5k tokens)",
-            "<h4>8 May 2023</h4>",
+            "<h4 class=\"day\">8 May 2023</h4>",
             "data-x=\"3-3\"",
         ] {
             assert!(html.contains(part), "{part} in {html}");

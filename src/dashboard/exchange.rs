@@ -12,7 +12,7 @@ use crate::{
         exchange::PREAMBLE,
         message::{Kind, Part as Piece},
     },
-    store::{Expanded, Place, StoredMessage},
+    store::{Expanded, StoredMessage},
 };
 
 /// Of one piece of a message so much is shown, in characters; the rest is a link away.
@@ -42,10 +42,10 @@ pub fn exchange_page(frame: &Frame, shown: &ExchangePage) -> String {
                 h1 { "Exchange #" (number) }
             }
         }
-        (agent_tabs(agent, ""))
+        (agent_tabs(agent, "Exchanges"))
         p.lead { bdi { (line(&exchange.headline.title)) } }
         p.facts {
-            (place_name(placed.place)) " · " (tokens(exchange.tokens)) " tokens · " (count(exchange.messages, "message"))
+            (placed.place.words()) " · " (tokens(exchange.tokens)) " tokens · " (count(exchange.messages, "message"))
             " · " (moment(exchange.last_at, frame.now))
             @if placed.source != *agent { " · said by " a href=(agent_path(&placed.source)) { (placed.source) } }
             @if let Some(version) = placed.summary_version {
@@ -57,10 +57,6 @@ pub fn exchange_page(frame: &Frame, shown: &ExchangePage) -> String {
         (neighbours(agent, number))
     };
     page(frame, Part::Agents, &format!("#{number} of {agent}"), &content)
-}
-
-fn place_name(place: Place) -> &'static str {
-    place.words()
 }
 
 fn neighbours(agent: &AgentId, number: i64) -> Markup {

@@ -45,7 +45,7 @@ pub fn sign_in_page(to: &str, was_refused: bool) -> String {
 
 fn form(to: &str) -> Markup {
     html! {
-        form.sign method="post" action="/ui/login" {
+        form.sign-in method="post" action="/ui/login" {
             input type="hidden" name="to" value=(to);
             label for="token" { "Token" }
             input #token name="token" type="password" autocomplete="current-password" maxlength="200" spellcheck="false" required autofocus;

@@ -100,12 +100,12 @@ fn day(shown: &Overview, sample: &Sample) -> Markup {
     let ceiling = html! { "of " (tokens(shown.summary_tokens_max)) " tokens" };
     let failed = html! { (percent(sample.failed, ended)) " of " (count(ended, "attempt")) };
     let estimated = if sample.stock_is_estimated { "about " } else { "" };
-    let documents = html! { (estimated) (count(sample.documents, "summary").replace("summarys", "summaries")) };
+    let documents = html! { (estimated) (number(sample.documents)) " with a summary" };
     html! {
         dl.figures.large {
             (figure("Completed", &html! { (number(sample.completed)) }, &html! { (count(sample.model_calls, "model call")) }))
             (figure("Failed", &html! { (number(sample.failed)) }, &failed))
-            (figure("Average duration", &html! { (duration(sample.mean_duration_ms)) }, &html! { "30s are too long" }))
+            (figure("Average duration", &html! { (duration(sample.mean_duration_ms)) }, &html! { "limit 30s" }))
             (figure("Average size", &size, &ceiling))
             (figure("Queue", &html! { (number(sample.ready + sample.running)) }, &html! { (number(sample.scheduled)) " waiting, " (number(sample.parked)) " parked" }))
             (figure("Agents", &html! { (estimated) (number(sample.agents)) }, &documents))

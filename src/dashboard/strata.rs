@@ -3,7 +3,7 @@
 use maud::{Markup, PreEscaped, html};
 
 use super::{
-    document::document,
+    document::{Level, document},
     frame::{Frame, Part, action, agent_tabs, figure, next_page, page},
     text::{agent_path, count, exchange_path, line, moment, number, percent, tokens},
 };
@@ -72,7 +72,7 @@ pub fn strata_page(frame: &Frame, strata: &Strata) -> String {
                 h2 #pending-title { "Waiting for the next summary" }
                 p { (waiting(strata)) }
             }
-            (stack(frame, strata, &strata.pending))
+            @if !strata.pending.is_empty() { (stack(frame, strata, &strata.pending)) }
             (older(strata, ledger.summarized_through + 1, &strata.pending, "that wait"))
         }
         section.stratum.settled #settled aria-labelledby="settled-title" data-live {
@@ -293,7 +293,7 @@ fn settled(frame: &Frame, strata: &Strata) -> Markup {
             }
         }
         div.columns {
-            div.items { (document(&row.agent, content)) }
+            div.items { (document(&row.agent, content, Level::Section)) }
             @if !strata.covered.is_empty() { (covered(frame, strata)) }
         }
     }

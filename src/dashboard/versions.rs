@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::{
-    document::{document, item},
+    document::{Level, document, item},
     frame::{Frame, Part, agent_tabs, next_page, page},
     text::{agent_path, linked, moment, number, tokens},
 };
@@ -107,7 +107,7 @@ pub fn diff_page(frame: &Frame, shown: &Diff) -> String {
     };
     let content = html! {
         (head(agent, &html! { (title) }))
-        (agent_tabs(agent, ""))
+        (agent_tabs(agent, "Versions"))
         p.facts {
             (after.kind.name()) ", covers up to #" (after.covers_through) " in " (tokens(after.tokens)) " tokens · "
             (moment(after.created_at, frame.now))
@@ -119,7 +119,7 @@ pub fn diff_page(frame: &Frame, shown: &Diff) -> String {
 }
 
 fn whole(shown: &Diff) -> Markup {
-    html! { div.items { (document(&shown.agent, &shown.after.content)) } }
+    html! { div.items { (document(&shown.agent, &shown.after.content, Level::Page)) } }
 }
 
 /// The way to the neighbours.
