@@ -341,7 +341,11 @@ async fn serve(
         parts.follow_changes(stop_too).await;
         Ok(())
     });
-    tasks.spawn(async move { Ok(http::serve(listener, router, stop).await?) });
+    let limits = HttpSettings::from(&Config::default()).connections;
+    tasks.spawn(async move {
+        http::serve(listener, router, limits, stop).await;
+        Ok(())
+    });
     Ok(address)
 }
 

@@ -14,6 +14,7 @@ mod environment;
 mod error;
 mod fallback;
 mod file;
+mod http;
 mod keys;
 mod loader;
 mod owner;
@@ -32,14 +33,14 @@ pub use database::{DatabaseConfig, Migrate, Synchronous, url_of};
 pub use environment::{Environment, from_process_environment};
 pub use error::{ConfigError, Origin, Problem};
 pub use fallback::{FallbackConfig, FallbackMode};
+pub use http::HttpConfig;
 pub use loader::{Entry, Loaded, Loader, SYSTEM_FILE};
 pub use reference::json_schema;
 pub use secret::{KeyError, api_key, fallback_api_key};
 pub use sections::{
-    Ageing, AnthropicVersion, ContextConfig, ConvergenceConfig, Effort, HookConfig, HttpConfig,
-    JournalConfig, LogConfig, LogFormat, LogLevel, ModelConfig, ModelMode, OutputLimitField,
-    PerspectiveConfig, ProfileName, QueueConfig, ScheduleConfig, SessionConfig, SummaryConfig, WindowConfig,
-    WorkerConfig,
+    Ageing, AnthropicVersion, ContextConfig, ConvergenceConfig, Effort, HookConfig, JournalConfig, LogConfig,
+    LogFormat, LogLevel, ModelConfig, ModelMode, OutputLimitField, PerspectiveConfig, ProfileName,
+    QueueConfig, ScheduleConfig, SessionConfig, SummaryConfig, WindowConfig, WorkerConfig,
 };
 pub use spend::{PricesError, SpendConfig, shipped_prices};
 

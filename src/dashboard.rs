@@ -38,7 +38,8 @@ pub use self::{
 };
 
 /// What browsers may load for a page: its own style, script and pictures, from nowhere else.
-pub const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'";
+pub const POLICY: &str =
+    "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'";
 /// The style of all pages.
 pub const STYLE: &str = include_str!("dashboard/style.css");
 /// What makes pages move; they work without it.

@@ -47,6 +47,10 @@ const NETWORK_TIME_MAX: Duration = Duration::from_millis(200);
 /// How long reading transcripts may take of it, before the daemon is asked.
 const GATHER_TIME_MAX: Duration = Duration::from_millis(120);
 
+/// How long sending by hand may take in all, and one request of it.
+const DRAIN_TIME_MAX: Duration = Duration::from_mins(10);
+const DRAIN_REQUEST_TIME_MAX: Duration = Duration::from_mins(1);
+
 /// The variable that switches hooks off, by the value `off`.
 const SWITCH: &str = "RECAPD_HOOK";
 /// The variable by which tests on busy machines allow hooks so many times their time, and the most that it allows.
@@ -145,17 +149,51 @@ impl Call<'_> {
         };
         // What can't be gathered now is still in the transcript.
         gathering.gather(input, mark).ok();
-        if let Some(daemon) = self.daemon() {
-            push::drain(&agent_folder, agent, &daemon, self.clock.now()).ok();
+        let (now, deadline) = (self.clock.now(), self.network_deadline());
+        if let Some(daemon) = self.daemon()
+            && push::drain(&agent_folder, agent, &daemon, now).unwrap_or(true)
+        {
+            push::visit(
+                &folder.others(&agent_folder),
+                &daemon,
+                self.host(input),
+                deadline,
+                now,
+            );
         }
         if self.event == Event::SessionEnd {
-            folder.prune(agent, self.clock.now());
+            folder.prune(now, deadline);
         }
+    }
+
+    fn network_deadline(&self) -> Instant {
+        self.began + NETWORK_TIME_MAX * patience(self.environment)
     }
 
     fn daemon(&self) -> Option<Http> {
         let time = NETWORK_TIME_MAX * patience(self.environment);
-        Http::new(&self.server, self.began + time, time).map(|daemon| daemon.with_token(self.token.clone()))
+        let daemon = Http::new(&self.server, self.network_deadline(), time)?;
+        Some(daemon.with_token(self.token.clone()))
+    }
+}
+
+/// Sends all that hooks left behind to the daemon at `server`, without their limits of time. What it can't take now goes
+/// on waiting; [`statuses`] tell.
+pub fn drain(environment: &Environment, server: &str, token: Option<SecretString>, clock: &dyn Clock) {
+    let deadline = Instant::now() + DRAIN_TIME_MAX;
+    let Some(folder) = StateFolder::of(environment) else {
+        return;
+    };
+    if let Some(daemon) = Http::new(server, deadline, DRAIN_REQUEST_TIME_MAX) {
+        // Cursors that are there already know their transcripts' formats.
+        let host = Host::ClaudeCode;
+        push::visit(
+            &folder.agents(),
+            &daemon.with_token(token),
+            host,
+            deadline,
+            clock.now(),
+        );
     }
 }
 

@@ -51,7 +51,6 @@ mod window;
 
 use std::{
     future::Future,
-    io,
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
@@ -59,7 +58,6 @@ use std::{
 use axum::{
     Router, body::Bytes, extract::DefaultBodyLimit, http::StatusCode, middleware::from_fn_with_state,
 };
-use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 
@@ -78,7 +76,7 @@ use crate::{
 };
 use problem::Problem;
 
-pub use connection::CONNECTIONS_MAX;
+pub use connection::{ConnectionLimits, Listener};
 pub use openapi::document as openapi_document;
 
 /// Method and path of each page of the dashboard, as they are registered; the other routes are in [`openapi_document`].
@@ -118,6 +116,8 @@ pub struct HttpSettings {
     pub body_bytes_max: usize,
     /// How long a request may take; a body must have arrived in half of it.
     pub request_timeout_ms: u64,
+    /// How many connections there may be, and how slow.
+    pub connections: ConnectionLimits,
     /// The most messages in one request.
     pub batch_messages_max: usize,
     /// Names under which the daemon may be asked without a token, and `/mcp`, beside those of a loopback address.
@@ -150,6 +150,7 @@ impl From<&Config> for HttpSettings {
         Self {
             body_bytes_max: config.http.body_bytes_max,
             request_timeout_ms: config.http.request_timeout_ms,
+            connections: (&config.http).into(),
             batch_messages_max: config.http.batch_messages_max,
             allowed_hosts: config.http.hosts(),
             summary_tokens_max: config.summary.max_tokens,
@@ -229,13 +230,13 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
         .with_state(app)
 }
 
-/// Answers requests on `listener`, at most [`CONNECTIONS_MAX`] connections at once, until `stop`; then requests
-/// under way are answered, and it returns when the last connection is closed.
-///
-/// # Errors
-/// None at present: a connection that fails is its client's affair.
-pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) -> io::Result<()> {
-    axum::serve(connection::Limited::new(listener), router)
-        .with_graceful_shutdown(stop.cancelled_owned())
-        .await
+/// Answers requests on `listener`, as many connections at once as `limits` say, until `stop`; then requests under way are
+/// answered, and it returns when the last connection is closed. A connection that fails is its client's affair.
+pub async fn serve(
+    listener: impl Into<Listener>,
+    router: Router,
+    limits: ConnectionLimits,
+    stop: CancellationToken,
+) {
+    connection::serve(listener.into(), router, limits, stop).await;
 }

@@ -15,6 +15,7 @@
 //! - [`tokenizer`]: exact and estimated token counters, chosen by provider and model.
 //! - [`validator`]: what a provider would refuse in a request; written from the providers' rules alone.
 //! - `store`: the `Store` seam and its SQLite implementation.
+//! - `wire`: HTTP as a client; [`client`]: the daemon's, for agents written in Rust and for the ways in that ask a daemon.
 //! - `llm`: the `ChatModel` seam, the offline summariser and the providers.
 //! - `journal`: histories to files and back, and the live journal.
 //! - `keeper`: append, segment, evict, enqueue.
@@ -34,7 +35,7 @@
 //! - `config`, `crontab`, `telemetry`, `lifecycle`, `clock`, `notice`: the surroundings.
 //!
 //! Dependency rule, enforced by `tests/tidy.rs`:
-//! `domain <- {formats, tokenizer} <- {store, llm} <- journal <- {keeper, worker, schedule, snapshot, fleet} <- {history, context, recall, access, assembly} <- {mcp, dashboard} <- {http, hook, cli} <- main`.
+//! `domain <- {formats, tokenizer, wire} <- {store, llm, client} <- journal <- {keeper, worker, schedule, snapshot, fleet} <- {history, context, recall, access, assembly} <- {mcp, dashboard} <- {http, hook, cli} <- main`.
 //!
 //! Without the default feature `daemon` only the first four exist: a library for agents that manage their own
 //! window.
@@ -52,6 +53,8 @@ pub mod access;
 pub mod assembly;
 #[cfg(feature = "daemon")]
 pub mod cli;
+#[cfg(feature = "client")]
+pub mod client;
 #[cfg(feature = "daemon")]
 pub mod clock;
 #[cfg(feature = "daemon")]
@@ -94,6 +97,8 @@ pub mod snapshot;
 pub mod store;
 #[cfg(feature = "daemon")]
 pub mod telemetry;
+#[cfg(feature = "client")]
+pub mod wire;
 #[cfg(feature = "daemon")]
 pub mod worker;
 

@@ -29,7 +29,8 @@ never starts the daemon; RECAPD_HOOK=off switches it off. Examples:
   recapd hook install claude-code --user       for all projects of this user
   recapd hook install codex --project --dry-run
   recapd hook test --event SessionStart < sample.json
-  recapd hook status")]
+  recapd hook status
+  recapd hook drain                            what a hook had no time for")]
 pub(super) struct Hook {
     #[command(subcommand)]
     command: Command,
@@ -45,6 +46,8 @@ enum Command {
     Test(Test),
     /// Print what waits for the daemon, and when something was last pushed and injected
     Status,
+    /// Send what waits for the daemon, with more time than a hook has
+    Drain,
     /// Called by hosts: gives a session the brief
     #[command(name = "SessionStart")]
     SessionStart(Fire),
@@ -153,7 +156,11 @@ impl Hook {
             Command::PreCompact(fire) => Some((Event::PreCompact, fire)),
             Command::PostCompact(fire) => Some((Event::PostCompact, fire)),
             Command::SessionEnd(fire) => Some((Event::SessionEnd, fire)),
-            Command::Install(_) | Command::Uninstall(_) | Command::Test(_) | Command::Status => None,
+            Command::Install(_)
+            | Command::Uninstall(_)
+            | Command::Test(_)
+            | Command::Status
+            | Command::Drain => None,
         }
     }
 
@@ -175,6 +182,11 @@ impl Hook {
             Command::Install(install) => install.change(config, shared, environment, true),
             Command::Uninstall(install) => install.change(config, shared, environment, false),
             Command::Test(test) => test.run(config, shared, environment),
+            Command::Drain => {
+                let server = daemon(config, shared);
+                hook::drain(environment, &server, shared.token.clone(), &SystemClock);
+                status(shared, environment)
+            }
             _ => status(shared, environment),
         }
     }
@@ -189,12 +201,11 @@ impl Fire {
         environment: &'a Environment,
         began: Instant,
     ) -> Call<'a> {
-        let server = shared.server.clone();
         Call {
             event,
             host: self.host,
             agent: self.agent.as_deref(),
-            server: server.map_or_else(|| format!("http://{}", config.http.listen), |server| server.base),
+            server: daemon(config, shared),
             token: shared.token.clone(),
             config,
             environment,
@@ -202,6 +213,12 @@ impl Fire {
             began,
         }
     }
+}
+
+/// Where the daemon answers.
+fn daemon(config: &Config, shared: &Shared) -> String {
+    let server = shared.server.as_ref().map(|server| server.base.clone());
+    server.unwrap_or_else(|| format!("http://{}", config.http.listen))
 }
 
 /// What the host says, none if it says nothing that makes sense.

@@ -2,23 +2,23 @@
 
 use std::{convert::Infallible, path::Path, str::FromStr};
 
-use reqwest::{Client, RequestBuilder, StatusCode, header::ACCEPT};
+use reqwest::{Method, RequestBuilder, StatusCode, header::ACCEPT};
 
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::SecretString;
 
 use super::exit::{Failed, UNAVAILABLE};
 use crate::{
+    client::{Place, PlaceError, TOKEN_VARIABLE, Transport},
     config::Environment,
-    llm::http::{HttpSettings, client},
+    wire::{HttpSettings, WireError, send},
 };
 
 /// How long the daemon may take to answer.
 const TIMEOUT_MS: u64 = 10_000;
 /// How long connecting to it may take.
 const CONNECT_TIMEOUT_MS: u64 = 2_000;
-
-/// The variable that may hold a token.
-const TOKEN_VARIABLE: &str = "RECAPD_TOKEN";
+/// The longest answer that is read, in bytes: an exchange has up to 8 MB of payloads.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// Where a daemon is, and the token that opens it.
 #[derive(Clone, Debug)]
@@ -73,9 +73,7 @@ pub(super) fn token(file: Option<&Path>, environment: &Environment) -> Result<Op
 
 /// A daemon somewhere.
 pub(super) struct Remote {
-    base: String,
-    token: Option<SecretString>,
-    client: Client,
+    transport: Transport,
 }
 
 impl Remote {
@@ -86,60 +84,57 @@ impl Remote {
             connect_timeout_ms: CONNECT_TIMEOUT_MS,
             proxy_url: None,
         };
-        let client = client(&settings).map_err(anyhow::Error::new)?;
+        let place: Place = server
+            .base
+            .parse()
+            .map_err(|error: PlaceError| Failed::usage(format!("--server: {error}")))?;
+        let transport = Transport::new(&place, &settings).map_err(anyhow::Error::new)?;
         Ok(Self {
-            base: server.base.trim_end_matches('/').to_owned(),
-            token: server.token.clone(),
-            client,
+            transport: transport.with_token(server.token.clone()),
         })
     }
 
     /// What stands at `path`, as `accept` wants it.
     pub(super) async fn get(&self, path: &str, accept: &str) -> Result<String, Failed> {
-        self.ask(self.client.get(self.url(path)).header(ACCEPT, accept))
+        self.ask(self.request(Method::GET, path).header(ACCEPT, accept))
             .await
     }
 
     /// Changes what stands at `path` by a merge patch.
     pub(super) async fn patch(&self, path: &str, change: &serde_json::Value) -> Result<String, Failed> {
-        self.ask(self.client.patch(self.url(path)).json(change)).await
+        self.ask(self.request(Method::PATCH, path).json(change)).await
     }
 
     /// Posts `body` to `path`.
     pub(super) async fn post(&self, path: &str, body: &serde_json::Value) -> Result<String, Failed> {
-        self.ask(self.client.post(self.url(path)).json(body)).await
+        self.ask(self.request(Method::POST, path).json(body)).await
     }
 
     /// Makes `path` be there.
     pub(super) async fn put(&self, path: &str) -> Result<String, Failed> {
-        self.ask(self.client.put(self.url(path))).await
+        self.ask(self.request(Method::PUT, path)).await
     }
 
     /// Takes what stands at `path` away.
     pub(super) async fn delete(&self, path: &str) -> Result<String, Failed> {
-        self.ask(self.client.delete(self.url(path))).await
+        self.ask(self.request(Method::DELETE, path)).await
     }
 
-    fn url(&self, path: &str) -> String {
-        format!("{}{path}", self.base)
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.transport.request(method, self.transport.at(path))
     }
 
     async fn ask(&self, request: RequestBuilder) -> Result<String, Failed> {
-        let unreachable = |error: reqwest::Error| {
+        let unreachable = |error: WireError| {
             let cure = "is the daemon running there? without --server the database is read";
             Failed::new(
                 UNAVAILABLE,
-                anyhow::Error::new(error).context(format!("{}: {cure}", self.base)),
+                anyhow::Error::new(error).context(format!("{}: {cure}", self.transport.place())),
             )
         };
-        let request = match &self.token {
-            Some(token) => request.bearer_auth(token.expose_secret()),
-            None => request,
-        };
-        let response = request.send().await.map_err(unreachable)?;
-        let status = response.status();
-        let text = response.text().await.map_err(unreachable)?;
-        match status {
+        let reply = send(request, ANSWER_BYTES_MAX).await.map_err(unreachable)?;
+        let text = String::from_utf8_lossy(&reply.body).into_owned();
+        match reply.status {
             StatusCode::NOT_FOUND => Err(Failed::not_found(detail(&text))),
             status if status.is_success() => Ok(text),
             StatusCode::UNAUTHORIZED => Err(anyhow::anyhow!(

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::Args;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use super::{exit::Failed, open};
 use crate::{
@@ -227,11 +227,11 @@ fn start(
         writes: TaskTracker::new(),
     };
     let writes = state.writes.clone();
-    let router = http::router(state, HttpSettings::from(config));
+    let settings = HttpSettings::from(config);
+    let limits = settings.connections;
+    let router = http::router(state, settings);
     lifecycle.spawn_vital("http", async move {
-        if let Err(error) = http::serve(listener, router, soft).await {
-            error!(%error, "http.failed");
-        }
+        http::serve(listener, router, limits, soft).await;
         // What clients left behind is still written.
         writes.close();
         writes.wait().await;

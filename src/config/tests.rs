@@ -122,10 +122,14 @@ fn the_reference_is_the_default() {
     http.allowed_hosts = []
     http.batch_messages_max = 10000
     http.body_bytes_max = 33554432
+    http.connections_max = 1024
+    http.connections_per_peer_max = 512
+    http.head_timeout_ms = 60000
     http.listen = "127.0.0.1:7411"
     http.request_timeout_ms = 30000
     http.require_token = false
     http.snapshot_bytes_max = 134217728
+    http.stall_timeout_ms = 30000
     journal.dir = ""
     log.format = "auto"
     log.level = "info"

@@ -76,7 +76,11 @@ fn line(frame: &Frame, list: &AgentList, row: &AgentRow) -> Markup {
 
 /// A small bar with what it says beside it.
 fn gauge(used: i64, whole: i64, class: &str) -> Markup {
-    let tenths = if whole > 0 { (used.saturating_mul(1_000) / whole).clamp(0, 1_000) } else { 0 };
+    let tenths = if whole > 0 {
+        (used.saturating_mul(1_000) / whole).clamp(0, 1_000)
+    } else {
+        0
+    };
     html! {
         div.gauge {
             @if whole > 0 {

@@ -39,14 +39,23 @@ impl Chart<'_> {
     fn totals(&self) -> Vec<i64> {
         let count = self.points.len().min(POINTS_MAX);
         (0..count)
-            .map(|at| self.series.iter().filter_map(|series| series.values.get(at)).sum())
+            .map(|at| {
+                self.series
+                    .iter()
+                    .filter_map(|series| series.values.get(at))
+                    .sum()
+            })
             .collect()
     }
 
     /// The top of the scale: what is highest, or the line where that comes near.
     fn top(&self, highest: i64) -> i64 {
         let limit = self.limit.map_or(0, |(limit, _)| limit);
-        let near = if highest.saturating_mul(3) >= limit { limit } else { 0 };
+        let near = if highest.saturating_mul(3) >= limit {
+            limit
+        } else {
+            0
+        };
         (highest.max(near).saturating_mul(11) / 10).max(1)
     }
 
@@ -105,7 +114,11 @@ impl Chart<'_> {
 
     fn hours(&self) -> Markup {
         let last = self.points.len().saturating_sub(1);
-        let marks = [(0, "start", 0), (last / 2, "middle", WIDTH / 2), (last, "end", WIDTH)];
+        let marks = [
+            (0, "start", 0),
+            (last / 2, "middle", WIDTH / 2),
+            (last, "end", WIDTH),
+        ];
         html! {
             @for (at, anchor, x) in marks {
                 @if let Some(name) = self.points.get(at) { text.hour x=(x) y=(HEIGHT + FOOT - 3) text-anchor=(anchor) { (name) } }

@@ -29,7 +29,9 @@ fn sections(content: &str) -> Vec<Section<'_>> {
             });
             continue;
         }
-        let Some(section) = sections.last_mut() else { continue };
+        let Some(section) = sections.last_mut() else {
+            continue;
+        };
         if let Some(day) = line.strip_prefix("### ") {
             section.entries.push(Entry::Day(day));
         } else if let Some(line) = DocumentLine::read(section.heading, line) {
@@ -122,7 +124,10 @@ pub(super) fn item(agent: &AgentId, line: &DocumentLine) -> Markup {
 
 /// `12-14 20-20`, for the script.
 fn spans(ranges: &[ExchangeRange]) -> String {
-    let spans: Vec<String> = ranges.iter().map(|range| format!("{}-{}", range.first, range.last)).collect();
+    let spans: Vec<String> = ranges
+        .iter()
+        .map(|range| format!("{}-{}", range.first, range.last))
+        .collect();
     spans.join(" ")
 }
 

@@ -116,9 +116,17 @@ fn day(shown: &Overview, sample: &Sample) -> Markup {
 fn charts(frame: &Frame, shown: &Overview) -> Markup {
     let newest = frame.now.0.div_euclid(HOUR_MS);
     let hours: Vec<i64> = (newest - HOURS + 1..=newest).collect();
-    let points: Vec<String> = hours.iter().map(|hour| Timestamp(hour * HOUR_MS).format("%H:00")).collect();
+    let points: Vec<String> = hours
+        .iter()
+        .map(|hour| Timestamp(hour * HOUR_MS).format("%H:00"))
+        .collect();
     let values = |value: &dyn Fn(&RunHour) -> i64| -> Vec<i64> {
-        let found = |hour: &i64| shown.hours.iter().find(|of| of.began_at.0.div_euclid(HOUR_MS) == *hour);
+        let found = |hour: &i64| {
+            shown
+                .hours
+                .iter()
+                .find(|of| of.began_at.0.div_euclid(HOUR_MS) == *hour)
+        };
         hours.iter().map(|hour| found(hour).map_or(0, value)).collect()
     };
     let of = |name, class, value: &dyn Fn(&RunHour) -> i64| Series {
@@ -128,7 +136,15 @@ fn charts(frame: &Frame, shown: &Overview) -> Markup {
     };
     let chart = |title, id, series, limit, told| {
         let points = points.as_slice();
-        Chart { title, id, points, series, limit, told }.drawn()
+        Chart {
+            title,
+            id,
+            points,
+            series,
+            limit,
+            told,
+        }
+        .drawn()
     };
     let updates = vec![
         of("Completed", "s-good", &|hour| hour.completed),
@@ -166,9 +182,19 @@ fn stale(frame: &Frame, stale: &[Stale]) -> Markup {
 
 fn spent(shown: &Overview, sample: &Sample) -> Markup {
     let (today, limits) = (&sample.today, &shown.spend);
-    let limit = |limit: i64, told: fn(i64) -> String| if limit > 0 { told(limit) } else { "no limit".to_owned() };
+    let limit = |limit: i64, told: fn(i64) -> String| {
+        if limit > 0 {
+            told(limit)
+        } else {
+            "no limit".to_owned()
+        }
+    };
     let rows = [
-        ("Dollars", dollars(today.cost_microusd), limit(limits.cost_microusd, dollars)),
+        (
+            "Dollars",
+            dollars(today.cost_microusd),
+            limit(limits.cost_microusd, dollars),
+        ),
         ("Tokens", tokens(today.tokens), limit(limits.tokens, tokens)),
         ("Calls", number(today.calls), limit(limits.calls, number)),
     ];

@@ -42,7 +42,11 @@ pub fn runs_page(frame: &Frame, list: &RunList) -> String {
 fn path(list: &RunList, outcome: Option<RunOutcome>) -> String {
     let agent = list.agent.as_ref().map(|agent| format!("&agent={agent}"));
     let outcome = outcome.map(|outcome| format!("&outcome={}", outcome.name()));
-    format!("/ui/runs?limit=50{}{}", agent.unwrap_or_default(), outcome.unwrap_or_default())
+    format!(
+        "/ui/runs?limit=50{}{}",
+        agent.unwrap_or_default(),
+        outcome.unwrap_or_default()
+    )
 }
 
 fn filter(list: &RunList) -> Markup {

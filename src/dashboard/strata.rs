@@ -163,7 +163,10 @@ fn budget_bar(strata: &Strata) -> Markup {
     let shown: i64 = strata.window.iter().map(|stored| stored.exchange.tokens).sum();
     // The preamble, and exchanges too many to be shown.
     let mut at = scaled(used - shown);
-    let mut bars = format!("<rect class=\"rest\" x=\"0\" y=\"0\" width=\"{}\" height=\"20\"/>", unit(at));
+    let mut bars = format!(
+        "<rect class=\"rest\" x=\"0\" y=\"0\" width=\"{}\" height=\"20\"/>",
+        unit(at)
+    );
     for stored in &strata.window {
         let width = scaled(stored.exchange.tokens);
         let gap = if width > 40 { 15 } else { 0 };
@@ -176,11 +179,16 @@ fn budget_bar(strata: &Strata) -> Markup {
         at += width;
     }
     let mark = if budget > 0 && used > budget {
-        format!("<rect class=\"over\" x=\"{}\" y=\"0\" width=\"3\" height=\"20\"/>", unit(scaled(budget)))
+        format!(
+            "<rect class=\"over\" x=\"{}\" y=\"0\" width=\"3\" height=\"20\"/>",
+            unit(scaled(budget))
+        )
     } else {
         String::new()
     };
-    let fill = fill_ratio(used, budget).map_or_else(String::new, |ratio| format!(", {:.0}% of its budget", ratio * 100.0));
+    let fill = fill_ratio(used, budget).map_or_else(String::new, |ratio| {
+        format!(", {:.0}% of its budget", ratio * 100.0)
+    });
     let label = format!("The window holds {} tokens{fill}", tokens(used));
     html! {
         svg.bar-chart viewBox="0 0 1000 20" preserveAspectRatio="none" role="img" aria-label=(label) {
@@ -198,7 +206,11 @@ fn unit(tenths: i64) -> String {
 
 /// Exchanges as layers, the newest on top, as high as their tokens.
 fn stack(frame: &Frame, strata: &Strata, exchanges: &[StoredExchange]) -> Markup {
-    let biggest = strata.window.iter().chain(&strata.pending).map(|stored| stored.exchange.tokens);
+    let biggest = strata
+        .window
+        .iter()
+        .chain(&strata.pending)
+        .map(|stored| stored.exchange.tokens);
     let biggest = biggest.max().unwrap_or(1).max(1);
     html! {
         @if exchanges.is_empty() { p.empty { "Empty" } }
@@ -283,7 +295,10 @@ fn older(strata: &Strata, first: i64, shown: &[StoredExchange], which: &str) -> 
 
 fn settled(frame: &Frame, strata: &Strata) -> Markup {
     let row = &strata.row;
-    let content = strata.summary.as_ref().map_or("", |summary| summary.content.as_str());
+    let content = strata
+        .summary
+        .as_ref()
+        .map_or("", |summary| summary.content.as_str());
     html! {
         div.legend {
             h2 #settled-title { "Summary" @if row.version > 0 { " " span.version { "version " (row.version) } } }

@@ -40,7 +40,11 @@ fn is_hidden(c: char) -> bool {
 /// One line of what was said, or what stands for nothing.
 pub(super) fn line(text: &str) -> String {
     let text = one_line(text);
-    if text.is_empty() { "(no title)".to_owned() } else { text }
+    if text.is_empty() {
+        "(no title)".to_owned()
+    } else {
+        text
+    }
 }
 
 /// A moment: how long ago it is, and the moment itself for who points at it.
@@ -97,7 +101,11 @@ pub(super) fn number(number: i64) -> String {
         }
         grouped.push(digit);
     }
-    if number < 0 { format!("-{grouped}") } else { grouped }
+    if number < 0 {
+        format!("-{grouped}")
+    } else {
+        grouped
+    }
 }
 
 /// `1 exchange`, `2 exchanges`.
@@ -119,7 +127,11 @@ pub(super) fn dollars(microusd: i64) -> String {
 /// `part` of `whole` in percent with a decimal below ten: `0.2 %`, `18 %`.
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
 pub(super) fn percent(part: i64, whole: i64) -> String {
-    let share = if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 };
+    let share = if whole == 0 {
+        0.0
+    } else {
+        part as f64 * 100.0 / whole as f64
+    };
     if share > 0.0 && share < 9.95 {
         format!("{share:.1}%")
     } else {
@@ -181,7 +193,10 @@ mod tests {
         assert_eq!(count(1, "exchange"), "1 exchange");
         assert_eq!(count(2_000, "agent"), "2,000 agents");
         assert_eq!(percent(3, 1_250), "0.2%");
-        assert_eq!((percent(0, 0), percent(9, 50)), ("0%".to_owned(), "18%".to_owned()));
+        assert_eq!(
+            (percent(0, 0), percent(9, 50)),
+            ("0%".to_owned(), "18%".to_owned())
+        );
         for (microusd, told) in [
             (0, "$0.00"),
             (3_400, "$0.0034"),

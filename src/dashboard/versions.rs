@@ -191,7 +191,11 @@ fn change_block(agent: &AgentId, change: &Change) -> Markup {
 }
 
 fn moved(change: &Change) -> Markup {
-    let section = |lines: &[DocumentLine]| lines.first().map_or_else(String::new, |line| line.section.clone());
+    let section = |lines: &[DocumentLine]| {
+        lines
+            .first()
+            .map_or_else(String::new, |line| line.section.clone())
+    };
     html! { span.note { (section(&change.before)) " → " (section(&change.after)) } }
 }
 

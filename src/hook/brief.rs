@@ -131,12 +131,14 @@ impl Call<'_> {
             Told::Brief {
                 text,
                 version,
-                is_stale,
+                stale_ms,
             } => {
-                let cached = format!("{}{version}{}{text}", CACHE_HEAD.0, CACHE_HEAD.1);
-                // Without a copy the next session has none to fall back on, this one has what it needs.
-                replace(&cache, cached.as_bytes()).ok();
-                let copied_at = is_stale.then(|| self.clock.now());
+                if stale_ms.is_none() {
+                    let cached = format!("{}{version}{}{text}", CACHE_HEAD.0, CACHE_HEAD.1);
+                    // Without a copy the next session has none to fall back on, this one has what it needs.
+                    replace(&cache, cached.as_bytes()).ok();
+                }
+                let copied_at = stale_ms.map(|age| self.clock.now().plus_ms(-age));
                 Some(Brief {
                     text,
                     version,

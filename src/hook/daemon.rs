@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use secrecy::{ExposeSecret as _, SecretString};
+use reqwest::{Method, RequestBuilder};
+use secrecy::SecretString;
 use tokio::{runtime::Runtime, time::Instant};
 
 use crate::{
-    domain::agent::AgentId,
-    llm::{
-        LlmError,
-        http::{HttpReply, HttpSettings, client, plain_client, send},
-    },
+    client::Transport,
+    domain::{agent::AgentId, time::SECOND_MS},
+    wire::{HttpReply, HttpSettings, RESPONSE_BYTES_MAX, send},
 };
 
 /// With less time than this left nothing is asked.
@@ -24,6 +23,8 @@ const PROBLEM: &str = "application/problem+json";
 pub(super) enum Unsent {
     /// The daemon can't be reached, or not now.
     Away(String),
+    /// It didn't answer in time.
+    Late(String),
     /// It doesn't take them, and won't later.
     Refused(String),
 }
@@ -41,8 +42,8 @@ pub(super) enum Told {
     Brief {
         text: String,
         version: i64,
-        /// The daemon itself hasn't reached its database.
-        is_stale: bool,
+        /// For how long the daemon itself hasn't reached its database, if it hasn't.
+        stale_ms: Option<i64>,
     },
     /// It doesn't know the agent.
     Unknown,
@@ -52,11 +53,10 @@ pub(super) enum Told {
 
 /// A daemon behind an address.
 pub(super) struct Http {
-    base: String,
-    token: Option<SecretString>,
-    client: reqwest::Client,
+    transport: Transport,
     runtime: Runtime,
     deadline: Instant,
+    time_max: Duration,
 }
 
 impl Http {
@@ -68,33 +68,30 @@ impl Http {
             connect_timeout_ms: timeout_ms,
             proxy_url: None,
         };
-        let client = if base.starts_with("https:") {
-            client(&settings)
-        } else {
-            plain_client(&settings)
-        };
         Some(Self {
-            base: base.trim_end_matches('/').to_owned(),
-            token: None,
-            client: client.ok()?,
+            transport: Transport::new(&base.parse().ok()?, &settings).ok()?,
             runtime: tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
                 .ok()?,
             deadline,
+            time_max,
         })
     }
 
     /// The same, asked with this token.
     pub(super) fn with_token(self, token: Option<SecretString>) -> Self {
-        Self { token, ..self }
+        Self {
+            transport: self.transport.with_token(token),
+            ..self
+        }
     }
 
     /// The brief of `agent`, of at most so many characters and tokens.
     pub(super) fn brief(&self, agent: &AgentId, chars_max: usize, tokens_max: i64) -> Told {
         let path =
             format!("/v1/agents/{agent}/summary?view=brief&max_chars={chars_max}&max_tokens={tokens_max}");
-        let request = self.client.get(self.url(&path)).header("accept", "text/markdown");
+        let request = self.request(Method::GET, &path).header("accept", "text/markdown");
         match self.ask(request) {
             Ok(reply) if reply.status == 404 && is_problem(&reply) => Told::Unknown,
             Ok(reply) if reply.status == 200 => told(&reply).unwrap_or(Told::Away),
@@ -102,24 +99,20 @@ impl Http {
         }
     }
 
-    fn url(&self, path: &str) -> String {
-        format!("{}{path}", self.base)
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.transport.request(method, self.transport.at(path))
     }
 
-    fn ask(&self, request: reqwest::RequestBuilder) -> Result<HttpReply, String> {
+    fn ask(&self, request: RequestBuilder) -> Result<HttpReply, String> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left < TIME_MIN {
             return Err("no time is left".to_owned());
         }
-        let request = match &self.token {
-            Some(token) => request.bearer_auth(token.expose_secret()),
-            None => request,
-        };
-        let answered = self.runtime.block_on(send(request.timeout(left)));
-        answered.map_err(|error| match error {
-            LlmError::Transient(fault) => fault.to_string(),
-            error => error.to_string(),
-        })
+        let time = left.min(self.time_max);
+        let answered = self
+            .runtime
+            .block_on(send(request.timeout(time), RESPONSE_BYTES_MAX));
+        answered.map_err(|error| error.to_string())
     }
 }
 
@@ -127,11 +120,18 @@ impl Daemon for Http {
     fn append(&self, agent: &AgentId, format: &str, lines: String) -> Result<(), Unsent> {
         let path = format!("/v1/agents/{agent}/messages?format={format}");
         let request = self
-            .client
-            .post(self.url(&path))
+            .request(Method::POST, &path)
             .header("content-type", "application/x-ndjson")
             .body(lines);
-        let reply = self.ask(request).map_err(Unsent::Away)?;
+        let began = Instant::now();
+        let reply = self.ask(request).map_err(|reason| {
+            let is_late = began.elapsed() >= self.time_max || self.deadline <= Instant::now();
+            if is_late {
+                Unsent::Late(reason)
+            } else {
+                Unsent::Away(reason)
+            }
+        })?;
         let said = || format!("{}: {}", reply.status, String::from_utf8_lossy(&reply.body));
         match reply.status.as_u16() {
             200..300 if is_receipt(&reply) => Ok(()),
@@ -144,10 +144,16 @@ impl Daemon for Http {
 /// A brief; none if it isn't the daemon that answers, but something else on its port.
 fn told(reply: &HttpReply) -> Option<Told> {
     Some(Told::Brief {
-        version: header(reply, "recapd-version")?.parse().ok()?,
-        is_stale: header(reply, "recapd-stale").is_some(),
+        version: reply.header("recapd-version")?.parse().ok()?,
+        stale_ms: reply.header("recapd-stale").map(age_ms),
         text: String::from_utf8_lossy(&reply.body).into_owned(),
     })
+}
+
+/// How old a copy is: `41s`.
+fn age_ms(text: &str) -> i64 {
+    let seconds: i64 = text.trim_end_matches('s').parse().unwrap_or_default();
+    seconds.saturating_mul(SECOND_MS)
 }
 
 /// Whether the daemon says that messages are stored.
@@ -158,9 +164,7 @@ fn is_receipt(reply: &HttpReply) -> bool {
 
 /// Whether it is the daemon that answers, and not something else on its port.
 fn is_problem(reply: &HttpReply) -> bool {
-    header(reply, "content-type").is_some_and(|kind| kind.starts_with(PROBLEM))
-}
-
-fn header<'r>(reply: &'r HttpReply, name: &str) -> Option<&'r str> {
-    reply.headers.get(name)?.to_str().ok()
+    reply
+        .header("content-type")
+        .is_some_and(|kind| kind.starts_with(PROBLEM))
 }

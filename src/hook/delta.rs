@@ -15,7 +15,7 @@ use super::folder::hash;
 use crate::{domain::message::Format, formats};
 
 /// So much is read at a time, in bytes; whole lines of it become one segment of the spool.
-const BLOCK_BYTES_MAX: usize = 1 << 20;
+const BLOCK_BYTES_MAX: usize = 128 << 10;
 /// A longer line is passed over, in bytes.
 const LINE_BYTES_MAX: usize = 16 << 20;
 /// So many bytes before the offset tell whether a transcript is still the one that was read.
@@ -27,7 +27,7 @@ pub(super) struct Cursor {
     pub(super) transcript: PathBuf,
     /// How it is written, by the format's name.
     format: String,
-    session: String,
+    pub(super) session: String,
     /// In bytes, behind the end of a line.
     pub(super) offset: u64,
     /// The hash of what stands before the offset.
@@ -51,13 +51,15 @@ impl Cursor {
 pub(super) struct Transcript {
     file: File,
     format: Format,
+    /// Whether lines that were copied from another session are left out.
+    leaves_copies: bool,
     pub(super) cursor: Cursor,
 }
 
 impl Transcript {
     /// Opens the transcript of `cursor`: from its beginning, if it isn't the one that was read. Messages that were read
     /// before come out with the ids that they had.
-    pub(super) fn open(mut cursor: Cursor) -> io::Result<Self> {
+    pub(super) fn open(mut cursor: Cursor, leaves_copies: bool) -> io::Result<Self> {
         let format = Format::from_name(&cursor.format).unwrap_or(Format::ClaudeCode);
         if !cursor.transcript.metadata()?.is_file() {
             return Err(io::Error::other("a transcript is a file"));
@@ -66,12 +68,20 @@ impl Transcript {
         if file.metadata()?.len() < cursor.offset || tail(&mut file, cursor.offset)? != cursor.tail {
             cursor = Cursor::new(&cursor.transcript, format, &cursor.session);
         }
-        Ok(Self { file, format, cursor })
+        Ok(Self {
+            file,
+            format,
+            leaves_copies,
+            cursor,
+        })
     }
 
-    /// The next whole lines that hold messages, as the spool keeps them; none at the end. What is still being written
-    /// counts as not there.
-    pub(super) fn next_block(&mut self) -> io::Result<Option<String>> {
+    /// The next whole lines that hold messages and begin before `until`, as the spool keeps them; none at the end. What
+    /// is still being written counts as not there.
+    pub(super) fn next_block(&mut self, until: u64) -> io::Result<Option<String>> {
+        if until <= self.cursor.offset {
+            return Ok(None);
+        }
         let bytes = self.read_block()?;
         if bytes.is_empty() {
             return Ok(None);
@@ -79,6 +89,9 @@ impl Transcript {
         let mut offset = self.cursor.offset;
         let mut lines = String::new();
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            if until <= offset {
+                break;
+            }
             lines.extend(self.record(line, offset));
             offset += line.len() as u64;
         }
@@ -110,7 +123,8 @@ impl Transcript {
     fn record(&self, line: &[u8], offset: u64) -> Option<String> {
         let line = std::str::from_utf8(line).ok()?.trim();
         let message = formats::parse(self.format, line).ok()?;
-        if is_sidechain(line) {
+        let origin = Origin::of(line);
+        if origin.is_sidechain || (self.leaves_copies && origin.forked_from.is_some()) {
             return None;
         }
         if message.client_id.is_some() {
@@ -133,13 +147,20 @@ pub(super) fn id(parts: &[&[u8]]) -> String {
     format!("hook-{}", hash(parts))
 }
 
-fn is_sidechain(line: &str) -> bool {
-    #[derive(Deserialize)]
-    struct Line {
-        #[serde(default, rename = "isSidechain")]
-        is_sidechain: bool,
+/// Where a line comes from.
+#[derive(Default, Deserialize)]
+struct Origin {
+    #[serde(default, rename = "isSidechain")]
+    is_sidechain: bool,
+    /// The session that it was copied from, when that was branched.
+    #[serde(default, rename = "forkedFrom")]
+    forked_from: Option<serde::de::IgnoredAny>,
+}
+
+impl Origin {
+    fn of(line: &str) -> Self {
+        serde_json::from_str(line).unwrap_or_default()
     }
-    serde_json::from_str(line).is_ok_and(|line: Line| line.is_sidechain)
 }
 
 /// The hash of what stands right before `offset`.

@@ -10,13 +10,14 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
+use tempfile::NamedTempFile;
 use tokio::time::Instant;
 
 use crate::{
     config::Environment,
     domain::{
         agent::AgentId,
-        time::{DAY_MS, Timestamp},
+        time::{DAY_MS, HOUR_MS, Timestamp},
     },
 };
 
@@ -26,6 +27,10 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 const KEEP_MS: i64 = 60 * DAY_MS;
 /// At most so many files of a folder are looked at.
 const FILES_MAX: usize = 4_096;
+/// What was left half-written so long ago belongs to nobody any more.
+const HALF_WRITTEN_KEEP_MS: i64 = HOUR_MS;
+/// How the names of files begin that are being written.
+const HALF_WRITTEN: &str = ".";
 /// How often a lock is tried for.
 const LOCK_EVERY: Duration = Duration::from_millis(3);
 
@@ -77,22 +82,51 @@ impl StateFolder {
         folders.into_iter().map(AgentFolder).collect()
     }
 
-    /// Removes what nobody needs any more of `agent`'s.
-    pub(super) fn prune(&self, agent: &AgentId, now: Timestamp) {
-        let folder = self.agent(agent);
-        for file in [folder.cursors(), folder.sessions()]
-            .iter()
-            .flat_map(|folder| files(folder))
-        {
-            if touched_at(&file).is_some_and(|at| now.since_ms(at) > KEEP_MS) {
-                // Another hook may have been faster.
-                fs::remove_file(file).ok();
+    /// The folders of all agents but `own`. Where they begin depends on `own`, so that each has its turn when time
+    /// is short.
+    pub(super) fn others(&self, own: &AgentFolder) -> Vec<AgentFolder> {
+        let (before, after): (Vec<_>, Vec<_>) = self
+            .agents()
+            .into_iter()
+            .filter(|folder| folder.0 != own.0)
+            .partition(|folder| folder.0 < own.0);
+        after.into_iter().chain(before).collect()
+    }
+
+    /// Removes what nobody needs any more, until `deadline`.
+    pub(super) fn prune(&self, now: Timestamp, deadline: Instant) {
+        remove_old(&self.0.join("cache"), KEEP_MS, now);
+        for folder in self.agents() {
+            if deadline <= Instant::now() {
+                return;
             }
+            folder.prune(now);
         }
     }
 }
 
 impl AgentFolder {
+    fn prune(&self, now: Timestamp) {
+        for folder in [self.cursors(), self.sessions(), self.marks()] {
+            remove_old(&folder, KEEP_MS, now);
+        }
+        remove_half_written(&self.spool(), now);
+        let is_old = touched_at(&self.gathered()).is_some_and(|at| now.since_ms(at) > KEEP_MS);
+        let is_empty = || {
+            let folders = [self.cursors(), self.sessions(), self.marks(), self.spool()];
+            folders.iter().all(|folder| files(folder).is_empty())
+        };
+        if is_old && is_empty() {
+            // Another hook may be at it; then it begins anew.
+            fs::remove_dir_all(&self.0).ok();
+        }
+    }
+
+    /// The marks of sessions that wait for their place.
+    pub(super) fn marks(&self) -> PathBuf {
+        self.0.join("marks")
+    }
+
     pub(super) fn cursors(&self) -> PathBuf {
         self.0.join("cursors")
     }
@@ -142,12 +176,45 @@ impl AgentFolder {
 
 /// Writes a file whole or not at all.
 pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    create_folder(folder)?;
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(content)?;
+    written(path, content)?.persist(path)?;
+    Ok(())
+}
+
+/// The same, and what stands in it outlasts a power cut.
+pub(super) fn replace_durably(path: &Path, content: &[u8]) -> io::Result<()> {
+    let file = written(path, content)?;
+    file.as_file().sync_data()?;
     file.persist(path)?;
     Ok(())
+}
+
+fn written(path: &Path, content: &[u8]) -> io::Result<NamedTempFile> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    create_folder(folder)?;
+    let mut file = tempfile::Builder::new()
+        .prefix(HALF_WRITTEN)
+        .tempfile_in(folder)?;
+    file.write_all(content)?;
+    Ok(file)
+}
+
+/// Removes the files that weren't touched for so long. Another hook may be faster.
+fn remove_old(folder: &Path, keep_ms: i64, now: Timestamp) {
+    for file in files(folder) {
+        if touched_at(&file).is_some_and(|at| now.since_ms(at) > keep_ms) {
+            fs::remove_file(file).ok();
+        }
+    }
+    remove_half_written(folder, now);
+}
+
+/// Removes what hooks left behind that were killed while they wrote.
+fn remove_half_written(folder: &Path, now: Timestamp) {
+    for file in paths(folder).filter(|path| is_half_written(path)).take(FILES_MAX) {
+        if touched_at(&file).is_some_and(|at| now.since_ms(at) > HALF_WRITTEN_KEEP_MS) {
+            fs::remove_file(file).ok();
+        }
+    }
 }
 
 pub(super) fn replace_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
@@ -166,17 +233,20 @@ pub(super) fn read_text(path: &Path) -> Option<String> {
 
 /// What stands in a folder, in the order of its names; without the files that somebody is writing or left half-written.
 pub(super) fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().take(FILES_MAX);
-    let mut paths: Vec<PathBuf> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| {
-            !path
-                .file_name()
-                .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
-        })
-        .collect();
-    paths.sort();
-    paths
+    let whole = paths(folder).filter(|path| !is_half_written(path));
+    let mut whole: Vec<PathBuf> = whole.take(FILES_MAX).collect();
+    whole.sort();
+    whole
+}
+
+fn paths(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    entries.filter_map(|entry| Some(entry.ok()?.path()))
+}
+
+fn is_half_written(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    name.as_encoded_bytes().starts_with(HALF_WRITTEN.as_bytes())
 }
 
 /// When a file was last written.

@@ -4,11 +4,16 @@
 //! lock ─► lines from the cursor on ─► segment written ─► cursor moved ─► unlock      lock ─► segment sent ─► removed
 //! ```
 //!
+//! A mark is written down with its place in the transcript before anything is read, and goes into the spool when the
+//! cursor is there, by whichever hook that is.
+//!
 //! Killed between two of these steps a hook leaves something to be done twice, which the messages' ids make harmless,
 //! and nothing to be done never.
 
+mod drain;
+
 use std::{
-    io,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -18,27 +23,41 @@ use tokio::time::Instant;
 
 use super::{
     Host, Input,
-    daemon::{Daemon, Unsent},
     delta::{Cursor, Transcript, id, spooled},
     folder::{AgentFolder, files, hash, read_json, replace_json},
-    spool::{Segment, Spool},
+    spool::Spool,
 };
-use crate::domain::{agent::AgentId, message::Format, text::cut, time::Timestamp};
+use crate::domain::{agent::AgentId, message::Format};
+pub(super) use drain::{Sent, drain, visit};
 
 /// At most so many transcripts of other sessions are looked at for what came after their last hook.
 const STRAGGLERS_MAX: usize = 32;
-/// The longest reason that is kept, in characters.
-const REASON_CHARS_MAX: usize = 200;
-/// A request has at most so many bytes of messages, if more than one.
-const REQUEST_BYTES_MAX: usize = 2 << 20;
 
 /// What happened at a point of a conversation, beside what was said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Mark {
     /// The model's context was emptied.
     Clear,
     /// The turn broke off.
     Interrupted,
+}
+
+impl Mark {
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Clear => "clear",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// A mark that waits until the transcript was read up to its place.
+#[derive(Debug, Serialize, Deserialize)]
+struct Waiting {
+    mark: Mark,
+    /// The place, in bytes: how long the transcript was when the mark was set.
+    at: u64,
 }
 
 /// What is known of the last gathering.
@@ -47,17 +66,6 @@ pub(super) struct Gathered {
     pub(super) agent: AgentId,
     /// A hash of the session that the agent worked in last.
     pub(super) session: String,
-}
-
-/// What is known of what was sent.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Sent {
-    /// When the daemon last took something.
-    pub(super) last_push_at: Option<Timestamp>,
-    /// Messages that the daemon didn't take and never will.
-    pub(super) refused: u64,
-    /// Why something wasn't taken, if that was the last thing to happen, or it was refused.
-    pub(super) last_error: Option<String>,
 }
 
 /// Puts what is new in transcripts into the spool.
@@ -72,6 +80,9 @@ pub(super) struct Gathering<'a> {
 impl Gathering<'_> {
     /// Gathers what other sessions left behind, then what is new in this one, then `mark`.
     pub(super) fn gather(&self, input: &Input, mark: Option<Mark>) -> io::Result<()> {
+        if let (Some(mark), Some(transcript)) = (mark, &input.transcript) {
+            self.set(mark, &input.session, transcript)?;
+        }
         let Some(_lock) = self.folder.lock("gather.lock", self.deadline)? else {
             return Ok(());
         };
@@ -83,10 +94,7 @@ impl Gathering<'_> {
             (file, cursor)
         });
         let own_file = own.as_ref().map(|(file, _)| file.clone());
-        for (file, cursor) in self.stragglers(own_file.as_ref()) {
-            // A transcript that can't be read has nothing for anybody.
-            self.take(&spool, &file, cursor).ok();
-        }
+        self.take_stragglers(&spool, own_file.as_ref());
         let gathered = Gathered {
             agent: self.agent.clone(),
             session: hash(&[input.session.as_bytes()]),
@@ -95,41 +103,83 @@ impl Gathering<'_> {
         let Some((file, cursor)) = own else {
             return Ok(());
         };
-        match (self.take(&spool, &file, cursor)?, mark) {
-            (Some(offset), Some(mark)) if offset > 0 => spool.add(&line(mark, input, offset)).map(|_| ()),
-            _ => Ok(()),
+        self.take(&spool, &file, cursor)
+    }
+
+    /// Gathers what sessions left behind, unless another hook is at it.
+    pub(super) fn gather_left(&self) -> io::Result<()> {
+        let lock = self.folder.lock("gather.lock", Instant::now())?;
+        if lock.is_some() {
+            self.take_stragglers(&Spool::new(self.folder.spool()), None);
+        }
+        Ok(())
+    }
+
+    /// Writes down that a mark belongs behind what stands in the transcript now.
+    fn set(&self, mark: Mark, session: &str, transcript: &Path) -> io::Result<()> {
+        let at = transcript.metadata().map_or(0, |of| of.len());
+        let name = format!("{}-{}.json", hash(&[session.as_bytes()]), mark.kind());
+        replace_json(&self.folder.marks().join(name), &Waiting { mark, at })
+    }
+
+    /// The marks of a session that wait, the last one first.
+    fn marks(&self, session: &str) -> Vec<(PathBuf, Waiting)> {
+        let name = hash(&[session.as_bytes()]);
+        let of_session = |path: &PathBuf| {
+            let file = path.file_name().unwrap_or_default();
+            file.as_encoded_bytes().starts_with(name.as_bytes())
+        };
+        let files = files(&self.folder.marks()).into_iter().filter(of_session);
+        let mut marks: Vec<_> = files
+            .filter_map(|file| Some((file.clone(), read_json::<Waiting>(&file)?)))
+            .collect();
+        marks.sort_by_key(|(_, waiting)| std::cmp::Reverse(waiting.at));
+        marks
+    }
+
+    /// Moves what is new in one transcript, as far as there are time and room, but some of it in any case.
+    fn take(&self, spool: &Spool, file: &Path, cursor: Cursor) -> io::Result<()> {
+        let (mut marks, session) = (self.marks(&cursor.session), cursor.session.clone());
+        // An agent that has the session to itself doesn't have what was copied into it.
+        let has_all = self.agent.as_str().contains(AgentId::slug(&session).as_str());
+        let mut transcript = Transcript::open(cursor, !has_all)?;
+        let mut has_moved = false;
+        loop {
+            let until = marks.last().map_or(u64::MAX, |(_, waiting)| waiting.at);
+            if let Some(lines) = transcript.next_block(until)? {
+                if (has_moved && self.deadline <= Instant::now()) || !spool.add(&lines)? {
+                    return Ok(());
+                }
+                replace_json(file, &transcript.cursor)?;
+                has_moved = true;
+            } else if let Some((path, waiting)) = marks.pop() {
+                let offset = transcript.cursor.offset;
+                if offset > 0 && !spool.add(&line(waiting.mark, &session, offset))? {
+                    return Ok(());
+                }
+                fs::remove_file(path)?;
+            } else {
+                return Ok(());
+            }
         }
     }
 
-    /// Moves what is new in one transcript. Tells how far it reaches; none if there is more than there was time or room
-    /// for.
-    fn take(&self, spool: &Spool, file: &Path, cursor: Cursor) -> io::Result<Option<u64>> {
-        let mut transcript = Transcript::open(cursor)?;
-        while let Some(lines) = transcript.next_block()? {
-            if !spool.add(&lines)? {
-                return Ok(None);
-            }
-            replace_json(file, &transcript.cursor)?;
-            if self.deadline <= Instant::now() {
-                return Ok(None);
-            }
-        }
-        Ok(Some(transcript.cursor.offset))
-    }
-
-    /// Other sessions' cursors behind which something stands: hosts write transcripts behind their hooks' backs.
-    fn stragglers(&self, own: Option<&PathBuf>) -> Vec<(PathBuf, Cursor)> {
+    /// Moves what stands behind other sessions' cursors, as long as there is time: hosts write transcripts behind their
+    /// hooks' backs.
+    fn take_stragglers(&self, spool: &Spool, own: Option<&PathBuf>) {
         let others = files(&self.folder.cursors()).into_iter();
         let others = others.filter(|file| Some(file) != own);
-        let cursors = others.filter_map(|file| Some((file.clone(), read_json::<Cursor>(&file)?)));
-        let behind = |cursor: &Cursor| {
+        let in_time = others.take_while(|_| Instant::now() < self.deadline);
+        let cursors = in_time.filter_map(|file| Some((file.clone(), read_json::<Cursor>(&file)?)));
+        let is_behind = |cursor: &Cursor| {
             let length = cursor.transcript.metadata().map(|of| of.len());
-            length.is_ok_and(|length| length > cursor.offset)
+            length.is_ok_and(|length| length > cursor.offset) || !self.marks(&cursor.session).is_empty()
         };
-        cursors
-            .filter(|(_, cursor)| behind(cursor))
-            .take(STRAGGLERS_MAX)
-            .collect()
+        let behind = cursors.filter(|(_, cursor)| is_behind(cursor));
+        for (file, cursor) in behind.take(STRAGGLERS_MAX) {
+            // A transcript that can't be read has nothing for anybody.
+            self.take(spool, &file, cursor).ok();
+        }
     }
 
     fn cursor_file(&self, transcript: &Path) -> PathBuf {
@@ -139,85 +189,10 @@ impl Gathering<'_> {
 }
 
 /// A mark as a message: at the same place of a session it is the same one.
-fn line(mark: Mark, input: &Input, offset: u64) -> String {
-    let kind = match mark {
-        Mark::Clear => "clear",
-        Mark::Interrupted => "interrupted",
-    };
-    let id = id(&[input.session.as_bytes(), kind.as_bytes(), &offset.to_be_bytes()]);
+fn line(mark: Mark, session: &str, offset: u64) -> String {
+    let kind = mark.kind();
+    let id = id(&[session.as_bytes(), kind.as_bytes(), &offset.to_be_bytes()]);
     spooled(Format::Native, &json!({ "kind": kind, "id": id }).to_string())
-}
-
-/// Sends what waits, until the daemon doesn't answer any more. If another hook is at it, it is left to that one.
-pub(super) fn drain(
-    folder: &AgentFolder,
-    agent: &AgentId,
-    daemon: &dyn Daemon,
-    now: Timestamp,
-) -> io::Result<()> {
-    let Some(_lock) = folder.lock("send.lock", Instant::now())? else {
-        return Ok(());
-    };
-    let mut sent: Sent = read_json(&folder.sent()).unwrap_or_default();
-    let mut is_told = false;
-    for path in Spool::new(folder.spool()).segments() {
-        let segment = Segment::read(path)?;
-        let done = send(segment.lines(), agent, daemon, &mut sent);
-        let is_whole = done == segment.lines().len();
-        if done > 0 {
-            is_told = true;
-            segment.sent(done)?;
-        }
-        if !is_whole {
-            break;
-        }
-    }
-    if is_told {
-        sent.last_push_at = Some(now);
-    }
-    replace_json(&folder.sent(), &sent)
-}
-
-/// Sends messages in order and tells how many are done with. When the daemon refuses some together, they are sent in
-/// ever smaller pieces, until the one is found that it refuses alone; that one is passed over.
-fn send(lines: &[(String, String)], agent: &AgentId, daemon: &dyn Daemon, sent: &mut Sent) -> usize {
-    let (mut done, mut most) = (0, lines.len());
-    while let Some(rest) = lines.get(done..).filter(|rest| !rest.is_empty()) {
-        let (format, body, count) = request(rest, most.max(1));
-        match daemon.append(agent, format, body) {
-            Ok(()) => {
-                sent.last_error = sent.last_error.take().filter(|_| sent.refused > 0);
-                done += count;
-                most = most.saturating_mul(2);
-            }
-            Err(Unsent::Refused(reason)) if count == 1 => {
-                sent.refused += 1;
-                sent.last_error = Some(cut(&reason, REASON_CHARS_MAX));
-                done += 1;
-            }
-            Err(Unsent::Refused(_)) => most = count / 2,
-            Err(Unsent::Away(reason)) => {
-                sent.last_error = Some(cut(&reason, REASON_CHARS_MAX));
-                break;
-            }
-        }
-    }
-    done
-}
-
-/// At most `most` of the first messages that are written alike: their format, a body, and how many they are.
-fn request(lines: &[(String, String)], most: usize) -> (&str, String, usize) {
-    let format = lines.first().map_or("", |(format, _)| format);
-    let (mut body, mut count) = (String::new(), 0);
-    for (_, json) in lines.iter().take(most).take_while(|(of, _)| of == format) {
-        if count > 0 && body.len() + json.len() > REQUEST_BYTES_MAX {
-            break;
-        }
-        body.push_str(json);
-        body.push('\n');
-        count += 1;
-    }
-    (format, body, count)
 }
 
 #[cfg(test)]

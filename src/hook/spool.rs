@@ -6,13 +6,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::folder::{files, replace};
+use super::folder::{files, replace_durably};
 
 /// The most that may wait per agent, in bytes. Beyond it transcripts wait where they are.
 const BYTES_MAX: u64 = 64 << 20;
 /// The most segments that may wait.
 const SEGMENTS_MAX: usize = 1_000;
 const EXTENSION: &str = "jsonl";
+/// The extension of segments that can't be read.
+const UNREADABLE: &str = "unreadable";
 
 /// An agent's spool.
 pub(super) struct Spool(PathBuf);
@@ -39,7 +41,8 @@ impl Spool {
             return Ok(false);
         }
         let number = segments.last().map_or(0, |path| number(path)) + 1;
-        replace(
+        // The cursor moves next: what it passes over must be here for good.
+        replace_durably(
             &self.0.join(format!("{number:012}.{EXTENSION}")),
             lines.as_bytes(),
         )?;
@@ -63,8 +66,12 @@ impl Spool {
 }
 
 impl Segment {
+    /// Reads a segment. One that can't be read is put aside: what stands behind it isn't its fault.
     pub(super) fn read(path: PathBuf) -> io::Result<Self> {
-        let text = fs::read_to_string(&path)?;
+        let text = fs::read_to_string(&path).inspect_err(|_| {
+            // At worst the next hook meets it again.
+            fs::rename(&path, path.with_extension(UNREADABLE)).ok();
+        })?;
         let lines = text.lines().filter_map(|line| {
             let (format, json) = line.split_once(' ')?;
             Some((format.to_owned(), json.to_owned()))
@@ -90,7 +97,7 @@ impl Segment {
             .iter()
             .flat_map(|(format, json)| [format, " ", json, "\n"])
             .collect();
-        replace(&self.path, text.as_bytes())
+        replace_durably(&self.path, text.as_bytes())
     }
 }
 

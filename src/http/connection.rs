@@ -1,133 +1,217 @@
-//! Connections: no more than there are places for. Further ones wait in the system's queue until one closes.
+//! Connections: no more than there are places for, and nobody keeps a place by being slow.
+//!
+//! ```text
+//! a place ─► accept ─► a place of the peer ─► head in time ─► request ([`super::body`] has a limit of its own) ─► answer taken
+//! └ none: waits in the system's queue   └ none: 429        └ else it ends         next one ◄──────────┘ else it ends
+//! ```
+//!
+//! At `stop` nobody is let in any more, and what was asked for is answered.
+
+mod peer;
+mod stream;
 
 use std::{
-    io::{self, IoSlice},
-    net::SocketAddr,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
+    convert::Infallible,
+    future::Future,
+    io,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
-use axum::serve::Listener;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
+use axum::{Router, body::Body, http::Request, response::Response};
+use hyper::{
+    body::Incoming,
+    server::conn::http1::Builder,
+    service::{Service as _, service_fn},
 };
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use tokio::{sync::Semaphore, time::sleep};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// The most connections at once.
-pub const CONNECTIONS_MAX: usize = 1_024;
+pub(super) use self::peer::Peer;
+use self::{
+    peer::{Peers, Place},
+    stream::{Stream, Timed},
+};
+use crate::config::HttpConfig;
 
-/// A listener that accepts while there are places.
-pub(super) struct Limited {
-    listener: TcpListener,
-    places: Arc<Semaphore>,
+pub use self::stream::Listener;
+
+/// The longest head of a request, and what is read ahead of a body or written behind a client.
+const BUFFER_BYTES_MAX: usize = 64 * 1_024;
+/// How long what was sent before `stop` may take to be read.
+const LINGER: Duration = Duration::from_millis(20);
+/// How often a connection is looked at that is to end.
+const ENDING_LOOK: Duration = Duration::from_secs(1);
+/// How long nothing is accepted after it failed: there are too many open files, most likely.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
+
+/// How many connections there may be, and how slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// The most connections at once.
+    pub connections_max: usize,
+    /// The most of one peer.
+    pub per_peer_max: usize,
+    /// How long the head of a request may take, from when it is waited for.
+    pub head_timeout: Duration,
+    /// How long a client may take nothing of an answer.
+    pub stall_timeout: Duration,
 }
 
-impl Limited {
-    pub(super) fn new(listener: TcpListener) -> Self {
-        Self::with_connections_max(listener, CONNECTIONS_MAX)
-    }
-
-    fn with_connections_max(listener: TcpListener, connections_max: usize) -> Self {
+impl From<&HttpConfig> for ConnectionLimits {
+    fn from(config: &HttpConfig) -> Self {
         Self {
-            listener,
-            places: Arc::new(Semaphore::new(connections_max)),
+            connections_max: config.connections_max,
+            per_peer_max: config.connections_per_peer_max,
+            head_timeout: Duration::from_millis(config.head_timeout_ms),
+            stall_timeout: Duration::from_millis(config.stall_timeout_ms),
         }
     }
 }
 
-impl Listener for Limited {
-    type Io = Connection;
-    type Addr = SocketAddr;
+/// Answers requests on `listener` until `stop`; then until the last connection is closed.
+pub(super) async fn serve(
+    listener: Listener,
+    router: Router,
+    limits: ConnectionLimits,
+    stop: CancellationToken,
+) {
+    let connections = TaskTracker::new();
+    let peers = Arc::new(Peers::of_at_most(limits.per_peer_max));
+    let places = Arc::new(Semaphore::new(limits.connections_max.min(Semaphore::MAX_PERMITS)));
+    let next = || next(&listener, &places, &peers);
+    while let Some((stream, peer, place)) = stop.run_until_cancelled(next()).await {
+        let (router, stop) = (router.clone(), stop.clone());
+        connections.spawn(async move {
+            answer((stream, peer), router, limits, stop).await;
+            drop(place);
+        });
+    }
+    // Who connects from now on is refused.
+    drop(listener);
+    connections.close();
+    connections.wait().await;
+}
 
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
-        // The semaphore is never closed, so there always is a permit.
-        let place = Arc::clone(&self.places).acquire_owned().await.ok();
-        let (stream, address) = Listener::accept(&mut self.listener).await;
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "http.nodelay_refused");
+/// The next connection, with its places.
+async fn next(
+    listener: &Listener,
+    places: &Arc<Semaphore>,
+    peers: &Arc<Peers>,
+) -> (Stream, Peer, impl Send + use<>) {
+    // The semaphore is never closed, so there always is a permit.
+    let permit = Arc::clone(places).acquire_owned().await.ok();
+    loop {
+        let (stream, peer) = accepted(listener).await;
+        let place: Option<Place> = Peers::take(peers, peer);
+        match place {
+            Some(place) => return (stream, peer, (permit, place)),
+            None => stream.refuse(),
         }
-        (
-            Connection {
-                stream,
-                _place: place,
-            },
-            address,
-        )
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
     }
 }
 
-/// A connection that gives its place back when it is dropped.
-pub(super) struct Connection {
-    stream: TcpStream,
-    _place: Option<OwnedSemaphorePermit>,
-}
-
-impl Connection {
-    fn stream(self: Pin<&mut Self>) -> Pin<&mut TcpStream> {
-        Pin::new(&mut self.get_mut().stream)
+async fn accepted(listener: &Listener) -> (Stream, Peer) {
+    loop {
+        match listener.accept().await {
+            Ok(accepted) => return accepted,
+            // The client's affair, and it is gone.
+            Err(error) if is_of_one(&error) => {}
+            Err(error) => {
+                tracing::error!(%error, "http.accept_failed");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
     }
 }
 
-impl AsyncRead for Connection {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.stream().poll_read(context, buffer)
+fn is_of_one(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset
+    )
+}
+
+/// What a connection is doing.
+#[derive(Default)]
+struct Doing {
+    /// A request is being answered.
+    is_asked: AtomicBool,
+    /// The client takes nothing at the moment.
+    is_stalled: AtomicBool,
+}
+
+/// Answers what comes on one connection.
+async fn answer(
+    (stream, peer): (Stream, Peer),
+    router: Router,
+    limits: ConnectionLimits,
+    stop: CancellationToken,
+) {
+    let doing = Arc::new(Doing::default());
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(|request| asked(request, peer, &router, &doing));
+    let timed = Timed::new(stream, limits.stall_timeout, Arc::clone(&doing));
+    let answering = Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head_timeout)
+        .max_buf_size(BUFFER_BYTES_MAX)
+        .serve_connection(TokioIo::new(timed), service);
+    let mut answering = pin!(answering);
+    let ended = tokio::select! {
+        ended = answering.as_mut() => ended,
+        () = lingered(&stop) => {
+            // The request under way is answered, and no other one.
+            answering.as_mut().graceful_shutdown();
+            tokio::select! {
+                ended = answering => ended,
+                () = nothing_left(&doing) => Ok(()),
+            }
+        }
+    };
+    if let Err(error) = ended {
+        tracing::trace!(%error, "http.connection_failed");
     }
 }
 
-impl AsyncWrite for Connection {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.stream().poll_write(context, bytes)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream().poll_flush(context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream().poll_shutdown(context)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.stream().poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+/// One request; the peer goes along with it.
+fn asked(
+    mut request: Request<Incoming>,
+    peer: Peer,
+    router: &TowerToHyperService<Router>,
+    doing: &Arc<Doing>,
+) -> impl Future<Output = Result<Response<Body>, Infallible>> + use<> {
+    request.extensions_mut().insert(peer);
+    doing.is_asked.store(true, Ordering::Relaxed);
+    let (answering, doing) = (router.call(request), Arc::clone(doing));
+    async move {
+        let answer = answering.await;
+        doing.is_asked.store(false, Ordering::Relaxed);
+        answer
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use futures::FutureExt as _;
+async fn lingered(stop: &CancellationToken) {
+    stop.cancelled().await;
+    sleep(LINGER).await;
+}
 
-    use super::*;
-
-    #[tokio::test]
-    async fn a_connection_waits_until_another_one_closes() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let mut limited = Limited::with_connections_max(listener, 1);
-        let _clients = [
-            TcpStream::connect(address).await.unwrap(),
-            TcpStream::connect(address).await.unwrap(),
-        ];
-        let (first, _) = limited.accept().await;
-        assert!(limited.accept().now_or_never().is_none());
-        drop(first);
-        assert!(limited.accept().now_or_never().is_some());
+/// Waits until nobody waits for an answer: a head that isn't whole by then is waited for no longer.
+async fn nothing_left(doing: &Doing) {
+    loop {
+        sleep(ENDING_LOOK).await;
+        let is_asked = doing.is_asked.load(Ordering::Relaxed);
+        if !is_asked && !doing.is_stalled.load(Ordering::Relaxed) {
+            return;
+        }
     }
 }

@@ -14,7 +14,10 @@ use axum::{
     body::Body,
     http::{
         HeaderName, HeaderValue, StatusCode, Uri,
-        header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, RETRY_AFTER},
+        header::{
+            CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY,
+            RETRY_AFTER,
+        },
     },
     response::{Html, IntoResponse, Redirect, Response},
     routing::{get, post},
@@ -40,8 +43,14 @@ pub(super) fn mount(routes: Router<SharedApp>) -> Router<SharedApp> {
         .route("/", get(to_overview))
         .route("/ui", get(to_overview))
         .route("/ui/", get(overview::show))
-        .route("/ui/style.css", get(|| async { asset("text/css; charset=utf-8", STYLE) }))
-        .route("/ui/live.js", get(|| async { asset("text/javascript; charset=utf-8", SCRIPT) }))
+        .route(
+            "/ui/style.css",
+            get(|| async { asset("text/css; charset=utf-8", STYLE) }),
+        )
+        .route(
+            "/ui/live.js",
+            get(|| async { asset("text/javascript; charset=utf-8", SCRIPT) }),
+        )
         .route("/ui/icon.svg", get(|| async { asset("image/svg+xml", ICON) }))
         .route("/ui/login", get(session::ask).post(session::sign_in))
         .route("/ui/logout", post(session::sign_out))
@@ -116,7 +125,10 @@ pub(super) fn written(mut response: Response, uri: &Uri, request_id: &str) -> Re
     let headers = response.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
-    headers.insert(NO_POWERS, HeaderValue::from_static("camera=(), microphone=(), geolocation=()"));
+    headers.insert(
+        NO_POWERS,
+        HeaderValue::from_static("camera=(), microphone=(), geolocation=()"),
+    );
     response
 }
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use reqwest::{
-    Client, RequestBuilder, StatusCode, Url,
-    header::{ACCEPT, ETAG, IF_NONE_MATCH},
+    Method, RequestBuilder, StatusCode, Url,
+    header::{ACCEPT, IF_NONE_MATCH},
 };
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::SecretString;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -16,10 +16,11 @@ use super::{
     source::{AgentsPage, Document, Source, SourceError},
 };
 use crate::{
+    client::{Place, PlaceError, Transport},
     domain::agent::AgentId,
-    llm::http::{HttpReply, HttpSettings, client, send_for},
     recall::{ExpandQuery, ExpandReply, RecallReply},
     store::Sample,
+    wire::{HttpReply, HttpSettings, send},
 };
 
 /// How long the daemon may take to answer.
@@ -36,9 +37,7 @@ const JSON: &str = "application/json";
 /// A daemon somewhere.
 #[derive(Clone, Debug)]
 pub struct Remote {
-    base: Url,
-    client: Client,
-    token: Option<SecretString>,
+    transport: Transport,
 }
 
 impl Remote {
@@ -47,45 +46,34 @@ impl Remote {
     /// # Errors
     /// [`SourceError::Refused`] if that is no address.
     pub fn new(base: &str) -> Result<Self, SourceError> {
-        let refused = |error: String| {
-            SourceError::Refused(format!(
-                "`{base}` is no address of a daemon, such as http://127.0.0.1:7411: {error}"
-            ))
-        };
-        let url = Url::parse(base).map_err(|error| refused(error.to_string()))?;
-        if url.cannot_be_a_base() {
-            return Err(refused("it has no host".to_owned()));
-        }
+        let place: Place = base
+            .parse()
+            .map_err(|error: PlaceError| SourceError::Refused(error.to_string()))?;
         let settings = HttpSettings {
             timeout_ms: TIMEOUT_MS,
             connect_timeout_ms: CONNECT_TIMEOUT_MS,
             proxy_url: None,
         };
-        Ok(Self {
-            base: url,
-            client: client(&settings).map_err(|error| refused(error.to_string()))?,
-            token: None,
-        })
+        let transport = Transport::new(&place, &settings);
+        let transport = transport.map_err(|error| SourceError::Refused(error.to_string()))?;
+        Ok(Self { transport })
     }
 
     /// The same, asked with this token.
     #[must_use]
     pub fn with_token(self, token: Option<SecretString>) -> Self {
-        Self { token, ..self }
+        Self {
+            transport: self.transport.with_token(token),
+        }
     }
 
     fn get(&self, url: Url) -> RequestBuilder {
-        let request = self.client.get(url);
-        match &self.token {
-            Some(token) => request.bearer_auth(token.expose_secret()),
-            None => request,
-        }
+        self.transport.request(Method::GET, url)
     }
 
     /// Whether a daemon is there.
     pub async fn is_alive(&self) -> bool {
         let asked = self
-            .client
             .get(self.url(&["livez"], &[]))
             .timeout(Duration::from_millis(ALIVE_TIMEOUT_MS));
         let answer = asked.send().await;
@@ -93,14 +81,7 @@ impl Remote {
     }
 
     fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Url {
-        let mut url = self.base.clone();
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(path);
-        }
-        if !query.is_empty() {
-            url.query_pairs_mut().extend_pairs(query);
-        }
-        url
+        self.transport.url(path, query)
     }
 
     fn of_agent(&self, agent: &AgentId, path: &[&str], query: &[(&str, &str)]) -> Url {
@@ -109,11 +90,11 @@ impl Remote {
     }
 
     async fn ask(&self, request: RequestBuilder, about: Asked<'_>) -> Result<HttpReply, SourceError> {
-        let reply = send_for(request, ANSWER_BYTES_MAX).await.map_err(|error| {
-            tracing::warn!(%error, base = %self.base, "mcp.daemon_unreachable");
+        let reply = send(request, ANSWER_BYTES_MAX).await.map_err(|error| {
+            tracing::warn!(%error, daemon = %self.transport.place(), "mcp.daemon_unreachable");
             SourceError::Unavailable(format!(
                 "the daemon at {} doesn't answer; is it running?",
-                self.base
+                self.transport.place()
             ))
         })?;
         if reply.status.is_success() || reply.status == StatusCode::NOT_MODIFIED {
@@ -125,11 +106,11 @@ impl Remote {
     async fn json<T: DeserializeOwned>(&self, url: Url, about: Asked<'_>) -> Result<T, SourceError> {
         let reply = self.ask(self.get(url).header(ACCEPT, JSON), about).await?;
         serde_json::from_slice(&reply.body).map_err(|error| {
-            tracing::error!(%error, base = %self.base, "mcp.answer_unreadable");
+            tracing::error!(%error, daemon = %self.transport.place(), "mcp.answer_unreadable");
             let cure = "has it the version of this recapd?";
             SourceError::Unavailable(format!(
                 "the daemon at {} answers something else: {cure}",
-                self.base
+                self.transport.place()
             ))
         })
     }
@@ -201,10 +182,7 @@ impl Source for Remote {
         match self.ask(request, Asked::of(agent)).await {
             Err(SourceError::UnknownAgent(_)) => Ok(None),
             Err(error) => Err(error),
-            Ok(reply) => {
-                let tag = reply.headers.get(ETAG).and_then(|tag| tag.to_str().ok());
-                Ok(tag.map(str::to_owned))
-            }
+            Ok(reply) => Ok(reply.header("etag").map(str::to_owned)),
         }
     }
 

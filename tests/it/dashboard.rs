@@ -17,11 +17,22 @@ fn assert_page(reply: &Reply) {
         (200, "text/html; charset=utf-8"),
         "{body}"
     );
-    assert!(reply.header("content-security-policy").starts_with("default-src 'self';"));
+    assert!(
+        reply
+            .header("content-security-policy")
+            .starts_with("default-src 'self';")
+    );
     assert_eq!(reply.header("cache-control"), "private, no-store");
     assert_eq!(body.matches("<h1").count(), 1, "{body}");
     assert!(body.starts_with("<!DOCTYPE html>") && body.ends_with("</html>"));
-    for refused in [" style=", "<style", " onclick=", "javascript:", "http://", "https://"] {
+    for refused in [
+        " style=",
+        "<style",
+        " onclick=",
+        "javascript:",
+        "http://",
+        "https://",
+    ] {
         assert!(!body.contains(refused), "{refused} in {body}");
     }
     assert_eq!(body.matches("<script").count(), 1);
@@ -45,7 +56,10 @@ async fn page(server: &Server, path: &str) -> String {
 
 /// The links of a page that stay on the dashboard.
 fn links(body: &str) -> Vec<String> {
-    let targets = body.split(" href=\"").skip(1).map(|rest| rest.split('"').next().unwrap());
+    let targets = body
+        .split(" href=\"")
+        .skip(1)
+        .map(|rest| rest.split('"').next().unwrap());
     let places = targets.map(|target| target.split('#').next().unwrap().replace("&amp;", "&"));
     places.filter(|target| target.starts_with("/ui/")).collect()
 }

@@ -1,6 +1,7 @@
 //! The HTTP interface, from outside: the real server, a real database, a real client.
 
 mod agents;
+mod connections;
 mod context;
 mod forget;
 mod health;

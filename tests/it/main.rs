@@ -8,6 +8,7 @@
 )]
 
 mod cli;
+mod client;
 mod convergence;
 mod daemon;
 mod dashboard;

@@ -37,6 +37,8 @@ const LAYERS: &[Layer] = &[
     Layer { module: "tokenizer", may_use: &["domain"], banned: IMPURE },
     // It checks what the others build, so it knows none of them.
     Layer { module: "validator", may_use: &[], banned: IMPURE },
+    Layer { module: "wire", may_use: &[], banned: &["sqlx::", "axum::", "hyper::"] },
+    Layer { module: "client", may_use: &["domain", "formats", "wire"], banned: &["sqlx::", "axum::", "hyper::"] },
     Layer { module: "clock", may_use: &["domain"], banned: OUTSIDE },
     Layer { module: "crontab", may_use: &["domain"], banned: &["sqlx::", "reqwest::", "axum::", "tokio::"] },
     Layer { module: "notice", may_use: &["domain"], banned: OUTSIDE },
@@ -44,7 +46,7 @@ const LAYERS: &[Layer] = &[
     Layer { module: "telemetry", may_use: &["domain", "config"], banned: OUTSIDE },
     Layer { module: "lifecycle", may_use: &[], banned: OUTSIDE },
     Layer { module: "store", may_use: &["domain", "formats", "tokenizer"], banned: &["reqwest::", "axum::", "hyper::"] },
-    Layer { module: "llm", may_use: &["domain", "tokenizer", "clock"], banned: &["sqlx::", "axum::"] },
+    Layer { module: "llm", may_use: &["domain", "tokenizer", "clock", "wire"], banned: &["sqlx::", "axum::"] },
     Layer { module: "journal", may_use: &["domain", "clock", "store"], banned: OUTSIDE },
     Layer {
         module: "keeper",
@@ -99,7 +101,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         module: "mcp",
-        may_use: &["domain", "tokenizer", "clock", "store", "llm", "snapshot", "history", "recall"],
+        may_use: &["domain", "tokenizer", "clock", "wire", "client", "store", "snapshot", "history", "recall"],
         banned: &["sqlx::"],
     },
     // Pages are made of what others have read.
@@ -119,7 +121,7 @@ const LAYERS: &[Layer] = &[
     // It is a client of the daemon, and knows nothing of what is behind HTTP.
     Layer {
         module: "hook",
-        may_use: &["domain", "formats", "clock", "config", "llm"],
+        may_use: &["domain", "formats", "clock", "config", "wire", "client"],
         banned: &["sqlx::", "axum::", "hyper::"],
     },
     Layer {
@@ -127,7 +129,7 @@ const LAYERS: &[Layer] = &[
         may_use: &[
             "domain", "formats", "tokenizer", "validator", "clock", "config", "telemetry", "lifecycle", "store", "llm",
             "journal", "keeper", "snapshot", "history", "context", "recall", "selftest", "faults", "access", "assembly", "mcp", "http",
-            "hook",
+            "hook", "wire", "client",
         ],
         banned: &["sqlx::", "axum::"],
     },

@@ -329,7 +329,11 @@ mod tests {
     fn a_line_has_two_parts() {
         for (text, said, source) in [
             ("Added JWT (#12, ~5k tokens)", "Added JWT", "(#12, ~5k tokens)"),
-            ("See (#7) (#2, ~3 tokens) (not yet condensed)", "See (#7)", "(#2, ~3 tokens) (not yet condensed)"),
+            (
+                "See (#7) (#2, ~3 tokens) (not yet condensed)",
+                "See (#7)",
+                "(#2, ~3 tokens) (not yet condensed)",
+            ),
             ("Said (#1) only", "Said (#1) only", ""),
         ] {
             let line = DocumentLine::read("Yesterday", &format!("3. {text}")).unwrap();

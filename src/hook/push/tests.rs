@@ -10,7 +10,15 @@ use std::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::{config::Environment, formats, hook::folder::StateFolder};
+use crate::{
+    config::Environment,
+    domain::time::Timestamp,
+    formats,
+    hook::{
+        daemon::{Daemon, Unsent},
+        folder::StateFolder,
+    },
+};
 
 /// A daemon in memory: it stores a batch whole or not at all, and a message with a known id once.
 #[derive(Default)]
@@ -19,6 +27,8 @@ struct Memory {
     is_away: Cell<bool>,
     /// Takes what it is sent, and doesn't say so.
     is_mute: Cell<bool>,
+    /// Has no time for more messages at once.
+    most: Cell<Option<usize>>,
     requests: Cell<usize>,
 }
 
@@ -27,6 +37,9 @@ impl Daemon for Memory {
         self.requests.set(self.requests.get() + 1);
         if self.is_away.get() {
             return Err(Unsent::Away("away".to_owned()));
+        }
+        if self.most.get().is_some_and(|most| most < lines.lines().count()) {
+            return Err(Unsent::Late("late".to_owned()));
         }
         let mut stored = self.stored.borrow().clone();
         let mut known: HashMap<String, String> = stored.iter().cloned().collect();
@@ -63,11 +76,13 @@ impl Hooks {
         }
     }
 
-    fn files(&self) -> AgentFolder {
+    fn state(&self) -> StateFolder {
         let home = [("XDG_STATE_HOME", self.folder.path().to_str().unwrap())];
-        StateFolder::of(&home.into_iter().collect::<Environment>())
-            .unwrap()
-            .agent(&self.agent)
+        StateFolder::of(&home.into_iter().collect::<Environment>()).unwrap()
+    }
+
+    fn files(&self) -> AgentFolder {
+        self.state().agent(&self.agent)
     }
 
     fn transcript(&self, session: &str) -> PathBuf {
@@ -83,12 +98,16 @@ impl Hooks {
     }
 
     fn gather(&self, session: &str, mark: Option<Mark>) {
+        self.gather_within(Duration::from_mins(1), session, mark);
+    }
+
+    fn gather_within(&self, time: Duration, session: &str, mark: Option<Mark>) {
         let folder = self.files();
         let gathering = Gathering {
             folder: &folder,
             agent: &self.agent,
             host: Host::ClaudeCode,
-            deadline: Instant::now() + Duration::from_mins(1),
+            deadline: Instant::now() + time,
         };
         gathering.gather(&self.input(session), mark).unwrap();
     }
@@ -309,4 +328,125 @@ fn files_are_the_users_alone_and_named_by_hashes() {
         }
     }
     assert!(Path::new(&hooks.transcript("secret-session")).exists());
+}
+
+fn texts(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("text {number}")).collect()
+}
+
+#[test]
+fn a_mark_for_which_there_was_no_time_comes_to_its_place_later() {
+    let hooks = Hooks::new();
+    let path = hooks.transcript("s");
+    let long: Vec<String> = (0..200)
+        .map(|number| format!("{number} {}", "x".repeat(4_000)))
+        .collect();
+    let bytes = transcript(&long);
+    fs::write(&path, &bytes).unwrap();
+    hooks.gather_within(Duration::ZERO, "s", Some(Mark::Clear));
+    hooks.drain();
+    let early = hooks.stored();
+    assert!(!early.is_empty() && !early.iter().any(|line| line.contains("clear")));
+
+    let further = format!("{}\n", line(1_000, "after the compaction"));
+    fs::write(&path, [&bytes[..], further.as_bytes()].concat()).unwrap();
+    fs::write(hooks.transcript("another"), "").unwrap();
+    hooks.gather("another", None);
+    hooks.drain();
+    let all = hooks.stored();
+    let clear = all.iter().position(|line| line.contains("\"clear\"")).unwrap();
+    assert_eq!((clear, all.len()), (at_once(&bytes).len() - 1, clear + 2));
+    assert!(files(&hooks.files().marks()).is_empty());
+}
+
+#[test]
+fn a_mark_survives_a_hook_that_another_one_kept_out() {
+    let hooks = Hooks::new();
+    fs::write(hooks.transcript("s"), transcript(&texts(6))).unwrap();
+    let lock = hooks.files().lock("gather.lock", Instant::now()).unwrap();
+    hooks.gather_within(Duration::ZERO, "s", Some(Mark::Clear));
+    drop(lock);
+    hooks.gather("s", None);
+    hooks.drain();
+    assert_eq!(hooks.stored(), at_once(&transcript(&texts(6))));
+}
+
+#[test]
+fn a_daemon_that_takes_its_time_is_sent_less_at_once() {
+    let hooks = Hooks::new();
+    fs::write(hooks.transcript("s"), transcript(&texts(100))).unwrap();
+    hooks.gather("s", None);
+    hooks.daemon.most.set(Some(3));
+    for _ in 0..20 {
+        hooks.drain();
+    }
+    hooks.daemon.most.set(None);
+    assert_eq!(Spool::new(hooks.files().spool()).figures(), (0, 0));
+    assert_eq!(hooks.stored().len(), 60);
+}
+
+#[test]
+fn what_other_agents_sessions_left_is_sent_by_any_hook() {
+    let mut hooks = Hooks::new();
+    fs::write(hooks.transcript("s"), transcript(&texts(6))).unwrap();
+    hooks.daemon.is_away.set(true);
+    hooks.gather("s", Some(Mark::Clear));
+    hooks.drain();
+    // Lines that came behind the back of its last hook are its own, too.
+    fs::write(hooks.transcript("s"), transcript(&texts(11))).unwrap();
+    hooks.agent = "b".parse().unwrap();
+    hooks.daemon.is_away.set(false);
+    let others = hooks.state().others(&hooks.files());
+    let deadline = Instant::now() + Duration::from_mins(1);
+    visit(&others, &hooks.daemon, Host::ClaudeCode, deadline, Timestamp(0));
+    let ids = |stored: &[String]| stored.iter().filter(|line| line.contains("uuid")).count();
+    assert_eq!(ids(&hooks.stored()), ids(&at_once(&transcript(&texts(11)))));
+}
+
+#[test]
+fn what_a_branch_copied_is_left_out_but_for_an_agent_of_its_own() {
+    let copied = r#"{"type":"user","uuid":"u0","forkedFrom":{"sessionId":"s"},"message":{"role":"user","content":"x"}}"#;
+    let own = r#"{"type":"user","uuid":"u1","message":{"role":"user","content":"y"}}"#;
+    for (agent, count) in [("a", 1), ("claude-code-branch", 2)] {
+        let mut hooks = Hooks::new();
+        hooks.agent = agent.parse().unwrap();
+        fs::write(hooks.transcript("branch"), format!("{copied}\n{own}\n")).unwrap();
+        hooks.gather("branch", None);
+        hooks.drain();
+        assert_eq!(hooks.stored().len(), count, "{agent}");
+    }
+}
+
+#[test]
+fn a_segment_that_cannot_be_read_is_put_aside_and_told() {
+    let hooks = Hooks::new();
+    fs::create_dir_all(hooks.files().spool()).unwrap();
+    fs::write(hooks.files().spool().join("000000000001.jsonl"), [0xff, 0xfe]).unwrap();
+    fs::write(hooks.files().spool().join("000000000002.jsonl"), "").unwrap();
+    fs::write(hooks.transcript("s"), transcript(&texts(6))).unwrap();
+    hooks.gather("s", None);
+    hooks.drain();
+    assert_eq!(Spool::new(hooks.files().spool()).figures(), (0, 0));
+    assert_eq!(hooks.stored(), {
+        let all = at_once(&transcript(&texts(6)));
+        all[..all.len() - 1].to_vec()
+    });
+}
+
+#[test]
+fn what_nobody_touched_for_months_is_removed() {
+    let hooks = Hooks::new();
+    fs::write(hooks.transcript("s"), transcript(&texts(6))).unwrap();
+    hooks.gather("s", None);
+    hooks.drain();
+    let state = hooks.state();
+    fs::write(hooks.files().spool().join(".tmp"), "half").unwrap();
+    let (now, soon) = (
+        crate::clock::Clock::now(&crate::clock::SystemClock),
+        Instant::now() + Duration::from_mins(1),
+    );
+    state.prune(now, soon);
+    assert!(hooks.files().gathered().exists() && hooks.files().spool().join(".tmp").exists());
+    state.prune(now.plus_ms(61 * crate::domain::time::DAY_MS), soon);
+    assert!(!hooks.files().gathered().exists());
 }

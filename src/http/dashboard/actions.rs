@@ -18,7 +18,10 @@ use crate::{
 
 /// The page of the dashboard from which the request comes, by its path.
 fn came_from(request: &Request, otherwise: &str) -> String {
-    let referer = request.headers().get(REFERER).and_then(|value| value.to_str().ok());
+    let referer = request
+        .headers()
+        .get(REFERER)
+        .and_then(|value| value.to_str().ok());
     // The referrer is our own page, or the origin would have been refused.
     let path = referer.and_then(|referer| referer.split_once("://")?.1.split_once('/'));
     match path {
@@ -59,7 +62,9 @@ pub(super) async fn refresh(
     request: Request,
 ) -> Result<Response, Problem> {
     let act = async move |operator: Operator| operator.refresh(&agent).await;
-    by_hand(&app, request, "/ui/queue", act).await.map(|(back, _)| back)
+    by_hand(&app, request, "/ui/queue", act)
+        .await
+        .map(|(back, _)| back)
 }
 
 /// Makes a row due.
@@ -109,17 +114,23 @@ async fn set_agent_paused(
     paused: bool,
 ) -> Result<Response, Problem> {
     let act = async move |operator: Operator| operator.set_agent_paused(&agent, paused).await;
-    by_hand(app, request, "/ui/queue", act).await.map(|(back, ())| back)
+    by_hand(app, request, "/ui/queue", act)
+        .await
+        .map(|(back, ())| back)
 }
 
 /// Pauses all updates.
 pub(super) async fn pause_all(State(app): State<SharedApp>, request: Request) -> Result<Response, Problem> {
     let act = async move |operator: Operator| operator.set_paused(true).await;
-    by_hand(&app, request, "/ui/queue", act).await.map(|(back, _)| back)
+    by_hand(&app, request, "/ui/queue", act)
+        .await
+        .map(|(back, _)| back)
 }
 
 /// Goes on with all updates.
 pub(super) async fn resume_all(State(app): State<SharedApp>, request: Request) -> Result<Response, Problem> {
     let act = async move |operator: Operator| operator.set_paused(false).await;
-    by_hand(&app, request, "/ui/queue", act).await.map(|(back, _)| back)
+    by_hand(&app, request, "/ui/queue", act)
+        .await
+        .map(|(back, _)| back)
 }

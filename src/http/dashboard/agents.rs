@@ -24,8 +24,9 @@ use super::{
 };
 use crate::{
     dashboard::{
-        AgentList, Archive, COVERED_SHOWN, Diff, ExchangePage, PENDING_SHOWN, Search, Strata, VersionList, WINDOW_SHOWN,
-        agents_page, archive_page, diff_page, exchange_page, search_page, strata_page, versions_page,
+        AgentList, Archive, COVERED_SHOWN, Diff, ExchangePage, PENDING_SHOWN, Search, Strata, VersionList,
+        WINDOW_SHOWN, agents_page, archive_page, diff_page, exchange_page, search_page, strata_page,
+        versions_page,
     },
     domain::{agent::AgentId, exchange::FIRST_EXCHANGE, recall::Query},
     recall::{self, FOUND_SHOWN},
@@ -80,7 +81,13 @@ async fn row(app: &App, agent: &AgentId) -> Result<AgentRow, Problem> {
 }
 
 /// Rows of exchanges, without their messages.
-async fn exchanges(app: &App, agent: &AgentId, from: i64, through: i64, limit: i64) -> StoreResult<Vec<StoredExchange>> {
+async fn exchanges(
+    app: &App,
+    agent: &AgentId,
+    from: i64,
+    through: i64,
+    limit: i64,
+) -> StoreResult<Vec<StoredExchange>> {
     if through < from {
         return Ok(Vec::new());
     }
@@ -277,16 +284,14 @@ pub(super) async fn search(
             Ok(query) => {
                 let redactor = app.parts.snapshots.redactor();
                 let store = app.parts.store.as_ref();
-                recall::search(store, &agent, &query, FOUND_SHOWN, redactor).await?.map(Ok)
+                recall::search(store, &agent, &query, FOUND_SHOWN, redactor)
+                    .await?
+                    .map(Ok)
             }
             Err(error) => Some(Err(error.to_string())),
         }
     };
     let frame = frame(&app, &caller, &uri, form_key(&app, &headers));
-    let search = Search {
-        agent,
-        words,
-        found,
-    };
+    let search = Search { agent, words, found };
     Ok(shown(search_page(&frame, &search)))
 }

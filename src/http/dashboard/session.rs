@@ -48,7 +48,9 @@ pub(in super::super) fn made_secret() -> String {
 /// The token of a session.
 pub(in super::super) fn token(headers: &HeaderMap) -> Option<&str> {
     let lines = headers.get_all(COOKIE).into_iter();
-    let cookies = lines.filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(';'));
+    let cookies = lines
+        .filter_map(|line| line.to_str().ok())
+        .flat_map(|line| line.split(';'));
     cookies
         .filter_map(|cookie| cookie.trim().split_once('='))
         .find_map(|(name, value)| (name == NAME).then_some(value))
@@ -80,13 +82,15 @@ pub(super) async fn check(app: &App, request: Request) -> Result<(), Problem> {
 
 async fn read<T: for<'d> Deserialize<'d>>(request: Request) -> Result<T, Problem> {
     let (parts, body) = request.into_parts();
-    let refused = |detail: String| Problem::new(INVALID_BODY, detail).hint("open the page again, and try once more");
+    let refused =
+        |detail: String| Problem::new(INVALID_BODY, detail).hint("open the page again, and try once more");
     let bytes = axum::body::to_bytes(body, FORM_BYTES_MAX)
         .await
         .map_err(|_| refused("the form broke off, or is too long".to_owned()))?;
     let request = Request::from_parts(parts, bytes.into());
     let form = <Form<T> as axum::extract::FromRequest<()>>::from_request(request, &()).await;
-    form.map(|Form(form)| form).map_err(|rejection| refused(rejection.body_text()))
+    form.map(|Form(form)| form)
+        .map_err(|rejection| refused(rejection.body_text()))
 }
 
 /// The body of the form that asks for a token.
@@ -106,8 +110,15 @@ pub(super) async fn ask(uri: Uri) -> Result<Response, Problem> {
 /// Takes a token into a cookie, if it opens anything.
 pub(super) async fn sign_in(State(app): State<SharedApp>, request: Request) -> Result<Response, Problem> {
     // Over plain HTTP a browser would throw a cookie away that demands more.
-    let origin = request.headers().get(ORIGIN).and_then(|origin| origin.to_str().ok());
-    let secure = if origin.is_some_and(|origin| origin.starts_with("https://")) { "; Secure" } else { "" };
+    let origin = request
+        .headers()
+        .get(ORIGIN)
+        .and_then(|origin| origin.to_str().ok());
+    let secure = if origin.is_some_and(|origin| origin.starts_with("https://")) {
+        "; Secure"
+    } else {
+        ""
+    };
     let form: SignIn = read(request).await?;
     let to = own_place(&form.to);
     let token = form.token.trim();
@@ -124,13 +135,20 @@ pub(super) async fn sign_in(State(app): State<SharedApp>, request: Request) -> R
 /// Forgets the session.
 pub(super) async fn sign_out(uri: Uri) -> Result<Response, Problem> {
     Parameters::read(&uri, &[])?;
-    Ok(sent_to("/ui/login", Some(&format!("{NAME}=; {PLACE}; Max-Age=0"))))
+    Ok(sent_to(
+        "/ui/login",
+        Some(&format!("{NAME}=; {PLACE}; Max-Age=0")),
+    ))
 }
 
 /// A place of the dashboard, whatever the form says.
 fn own_place(to: &str) -> &str {
     let is_plain = to.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
-    if is_plain && to.starts_with("/ui/") && !to.starts_with("/ui/log") { to } else { "/ui/" }
+    if is_plain && to.starts_with("/ui/") && !to.starts_with("/ui/log") {
+        to
+    } else {
+        "/ui/"
+    }
 }
 
 /// A browser that posted a form goes on by asking for `place`.

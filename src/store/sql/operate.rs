@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use super::{
     super::{
         Enqueued, StoreError, StoreResult,
-        operate::{Handled, OperatorStore, QueueRow, QueueState, QueueWait, Run, RunFigures, RunHour, RunQuery},
+        operate::{
+            Handled, OperatorStore, QueueRow, QueueState, QueueWait, Run, RunFigures, RunHour, RunQuery,
+        },
     },
     Connection, Lock, SqlStore, query,
     row::time,

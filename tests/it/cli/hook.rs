@@ -287,6 +287,12 @@ async fn a_slow_daemon_holds_nobody_up() {
         patience: PATIENCE,
         ..session
     };
+    // The daemon is asked without a hook's limit of time.
+    let drain = ["hook", "drain", "--server", &back.server, "--json"].map(str::to_owned);
+    let output = block_in_place(|| back.run(&drain, String::new()));
+    assert_eq!((code(&output), stderr(&output).as_str()), (Some(0), ""));
+    assert_eq!(messages(&server).await, 5);
+    assert_eq!(back.status()["spool_segments"], 0);
     back.stop();
     assert_eq!(messages(&server).await, 5);
 }

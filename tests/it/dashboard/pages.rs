@@ -25,10 +25,22 @@ async fn every_page_that_is_linked_answers() {
         assert_eq!(reply.status, 200, "{path}: {}", reply.body);
         if is_page {
             assert_page(&reply);
-            open.extend(links(&reply.body).into_iter().filter(|link| seen.insert(link.clone())));
+            open.extend(
+                links(&reply.body)
+                    .into_iter()
+                    .filter(|link| seen.insert(link.clone())),
+            );
         }
     }
-    for part in ["/versions/1", "/diff?from=1&to=2", "/exchanges/9", "/raw?after=", "/ui/runs/1", "/search", "/ui/queue"] {
+    for part in [
+        "/versions/1",
+        "/diff?from=1&to=2",
+        "/exchanges/9",
+        "/raw?after=",
+        "/ui/runs/1",
+        "/search",
+        "/ui/queue",
+    ] {
         assert!(seen.iter().any(|path| path.contains(part)), "{part} in {seen:#?}");
     }
 }
@@ -37,17 +49,34 @@ async fn every_page_that_is_linked_answers() {
 async fn the_strata_show_each_exchange_where_it_stands() {
     let server = Server::summarised().await;
     server.converse("coder", 9..=12).await;
-    let row = server.store.agent(&"coder".parse().unwrap()).await.unwrap().unwrap();
+    let row = server
+        .store
+        .agent(&"coder".parse().unwrap())
+        .await
+        .unwrap()
+        .unwrap();
     let (boundary, through) = (row.ledger.first_exchange, row.ledger.summarized_through);
     assert!(1 < through && through + 1 < boundary && boundary < 12);
     let body = page(&server, "/ui/agents/coder").await;
-    let [window, rest] = body.split("<p class=\"rule\"").collect::<Vec<_>>().try_into().unwrap();
-    let [pending, settled] = rest.split("id=\"settled\"").collect::<Vec<_>>().try_into().unwrap();
+    let [window, rest] = body
+        .split("<p class=\"rule\"")
+        .collect::<Vec<_>>()
+        .try_into()
+        .unwrap();
+    let [pending, settled] = rest
+        .split("id=\"settled\"")
+        .collect::<Vec<_>>()
+        .try_into()
+        .unwrap();
     for number in 1..=12 {
         let layer = format!(" id=\"x{number}\"");
         let line = format!("data-n=\"{number}\"><a href");
         assert_eq!(window.contains(&layer), number >= boundary, "#{number}");
-        assert_eq!(pending.contains(&layer), through < number && number < boundary, "#{number}");
+        assert_eq!(
+            pending.contains(&layer),
+            through < number && number < boundary,
+            "#{number}"
+        );
         assert_eq!(settled.contains(&line), number <= through, "#{number}");
     }
     assert!(pending.contains("the model sees from here · "), "{pending}");
@@ -76,18 +105,38 @@ async fn what_agents_say_is_text() {
     server.summarise().await;
     for path in ["", "/exchanges", "/exchanges/1", "/versions/1", "/search?q=red"] {
         let body = page(&server, &format!("/ui/agents/evil{path}")).await;
-        for raw in ["<script>", "<img", "<style", "\u{1b}", "\u{202e}", "\u{2066}", "\u{200b}", "</main></body> "] {
+        for raw in [
+            "<script>",
+            "<img",
+            "<style",
+            "\u{1b}",
+            "\u{202e}",
+            "\u{2066}",
+            "\u{200b}",
+            "</main></body> ",
+        ] {
             assert!(!body.contains(raw), "{raw:?} in {path}");
         }
         assert!(body.len() < 100_000, "{path}: {} bytes", body.len());
     }
     let body = page(&server, "/ui/agents/evil/exchanges/1").await;
-    for shown in ["&lt;script&gt;alert(1)", "␛[31mred␛[0m abc⟨U+202E⟩fed", "سلام עולם", "Shortened: read all 1M bytes"] {
+    for shown in [
+        "&lt;script&gt;alert(1)",
+        "␛[31mred␛[0m abc⟨U+202E⟩fed",
+        "سلام עולם",
+        "Shortened: read all 1M bytes",
+    ] {
         assert!(body.contains(shown), "{shown}");
     }
-    let raw = links(&body).into_iter().find(|link| link.contains("/raw?after=1")).unwrap();
+    let raw = links(&body)
+        .into_iter()
+        .find(|link| link.contains("/raw?after=1"))
+        .unwrap();
     let whole = server.get(&raw).await;
-    assert_eq!((whole.status, whole.header("content-type")), (200, "text/plain; charset=utf-8"));
+    assert_eq!(
+        (whole.status, whole.header("content-type")),
+        (200, "text/plain; charset=utf-8")
+    );
     assert_eq!(whole.header("x-content-type-options"), "nosniff");
     assert!(whole.body.len() > 1_000_000);
     let words = page(&server, "/ui/agents/evil/search?q=%3Cscript%3E%22").await;
@@ -107,7 +156,10 @@ async fn the_overview_says_how_it_is() {
     server.converse("late", 1..=6).await;
     server.clock.advance_ms(3 * HOUR_MS);
     let body = page(&server, "/ui/").await;
-    for why in ["no worker has taken the oldest update for", "exchanges have waited for a summary for 3h"] {
+    for why in [
+        "no worker has taken the oldest update for",
+        "exchanges have waited for a summary for 3h",
+    ] {
         assert!(body.contains(why), "{why} in {body}");
     }
     assert!(body.contains("<a href=\"/ui/agents/late\">late</a>"));
@@ -131,7 +183,11 @@ async fn what_is_not_there_is_said_on_a_page() {
         ("/ui/agents/%3Cb%3E", 400),
     ] {
         let reply = server.get(path).await;
-        assert_eq!((reply.status, reply.header("content-type")), (status, "text/html; charset=utf-8"), "{path}");
+        assert_eq!(
+            (reply.status, reply.header("content-type")),
+            (status, "text/html; charset=utf-8"),
+            "{path}"
+        );
         assert_eq!(reply.body.matches("<h1").count(), 1, "{path}");
         assert!(!reply.body.contains("<b>"));
     }

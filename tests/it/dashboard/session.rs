@@ -23,7 +23,11 @@ async fn keep(server: &Server, name: &str, scope: Scope, agents: &[&str]) {
         name: name.parse().unwrap(),
         digest: digest_of(&format!("rcp_{name}")),
         scope,
-        reach: if agents.is_empty() { Reach::All } else { Reach::Only(named) },
+        reach: if agents.is_empty() {
+            Reach::All
+        } else {
+            Reach::Only(named)
+        },
         expires_at: None,
     };
     assert_eq!(server.target.keep_token(token, now).await.unwrap(), Kept::Done);
@@ -32,7 +36,9 @@ async fn keep(server: &Server, name: &str, scope: Scope, agents: &[&str]) {
 
 async fn sign_in(server: &Server, token: &str, to: &str) -> Reply {
     let form = format!("token={token}&to={to}");
-    server.post_as("/ui/login", "application/x-www-form-urlencoded", form).await
+    server
+        .post_as("/ui/login", "application/x-www-form-urlencoded", form)
+        .await
 }
 
 async fn get_with(server: &Server, path: &str, cookie: &str) -> Reply {
@@ -45,13 +51,20 @@ async fn a_token_opens_the_pages_by_a_cookie_and_nothing_else() {
     keep(&server, "reader", Scope::Read, &[]).await;
     let stranger = server.get("/ui/agents/coder?x=<b>").await;
     assert_eq!(stranger.status, 401);
-    assert!(stranger.body.contains("name=\"to\" value=\"/ui/agents/coder?"), "{}", stranger.body);
+    assert!(
+        stranger.body.contains("name=\"to\" value=\"/ui/agents/coder?"),
+        "{}",
+        stranger.body
+    );
     assert!(!stranger.body.contains("Fix bug"));
     let wrong = sign_in(&server, "rcp_guess", "/ui/").await;
     assert_eq!((wrong.status, wrong.header("set-cookie")), (401, ""));
     assert!(wrong.body.contains("This token opens nothing"));
     let right = sign_in(&server, "rcp_reader", "/ui/agents/coder").await;
-    assert_eq!((right.status, right.header("location")), (303, "/ui/agents/coder"));
+    assert_eq!(
+        (right.status, right.header("location")),
+        (303, "/ui/agents/coder")
+    );
     assert_eq!(
         right.header("set-cookie"),
         "recapd_session=rcp_reader; Path=/ui; HttpOnly; SameSite=Strict"
@@ -75,7 +88,9 @@ async fn pages_of_other_sites_sign_nobody_in_or_out() {
     let server = Server::summarised().await;
     keep(&server, "reader", Scope::Read, &[]).await;
     for path in ["/ui/login", "/ui/logout"] {
-        let request = server.request(Method::POST, path).header("origin", "http://evil.example");
+        let request = server
+            .request(Method::POST, path)
+            .header("origin", "http://evil.example");
         let request = request
             .header("content-type", "application/x-www-form-urlencoded")
             .body("token=rcp_reader");
@@ -91,13 +106,23 @@ async fn who_sees_some_agents_sees_those() {
     keep(&server, "mine", Scope::Admin, &["coder"]).await;
     let cookie = "recapd_session=rcp_mine";
     let overview = get_with(&server, "/ui/", cookie).await;
-    assert_eq!((overview.status, overview.header("location")), (303, "/ui/agents"));
+    assert_eq!(
+        (overview.status, overview.header("location")),
+        (303, "/ui/agents")
+    );
     let list = get_with(&server, "/ui/agents", cookie).await;
     assert_page(&list);
     assert!(list.body.contains("/ui/agents/coder") && !list.body.contains("other"));
     let queue = get_with(&server, "/ui/queue", cookie).await;
-    assert!(!queue.body.contains("other") && !queue.body.contains("Pause all"), "{}", queue.body);
+    assert!(
+        !queue.body.contains("other") && !queue.body.contains("Pause all"),
+        "{}",
+        queue.body
+    );
     let other = get_with(&server, "/ui/agents/other", cookie).await;
     let nobody = get_with(&server, "/ui/agents/nobod", cookie).await;
-    assert_eq!((other.status, other.body.replace("other", "nobod")), (404, nobody.body));
+    assert_eq!(
+        (other.status, other.body.replace("other", "nobod")),
+        (404, nobody.body)
+    );
 }

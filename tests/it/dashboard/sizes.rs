@@ -16,7 +16,10 @@ async fn many_exchanges_are_pages_of_them() {
         let said: Vec<_> = (0..300)
             .flat_map(|n| {
                 let asked = format!("Question {} {}", batch * 300 + n, "& ".repeat(60));
-                [json!({ "role": "user", "content": asked }), json!({ "role": "assistant", "content": "Yes & no" })]
+                [
+                    json!({ "role": "user", "content": asked }),
+                    json!({ "role": "assistant", "content": "Yes & no" }),
+                ]
             })
             .collect();
         let body = serde_json::to_string(&said).unwrap();
@@ -55,5 +58,8 @@ async fn many_agents_are_pages_of_them() {
     assert_eq!(last.matches(" id=\"a-agent-").count(), 20);
     assert!(!last.contains("?cursor="));
     let found = server.get("/ui/agents/find?agent=agent-0042").await;
-    assert_eq!((found.status, found.header("location")), (303, "/ui/agents/agent-0042"));
+    assert_eq!(
+        (found.status, found.header("location")),
+        (303, "/ui/agents/agent-0042")
+    );
 }

@@ -63,7 +63,11 @@ fn pages() -> impl Iterator<Item = (Method, String, String)> {
     let guarded = page_routes().filter(|(_, path)| !OPEN.contains(path));
     guarded.map(|(method, path)| {
         let concrete = path.replace("{version}", "1").replace("{n}", "1");
-        let query = if path.ends_with("/diff") { "?from=1&to=1" } else { "" };
+        let query = if path.ends_with("/diff") {
+            "?from=1&to=1"
+        } else {
+            ""
+        };
         (method.parse().unwrap(), concrete + query, "{}".to_owned())
     })
 }

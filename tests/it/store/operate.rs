@@ -298,8 +298,12 @@ pub(crate) async fn runs_are_told_newest_first_and_in_figures(db: &dyn Backend) 
     );
     assert_eq!(operator.run_figures(now.plus_ms(1)).await.unwrap().completed, 0);
     let hours = operator.run_hours(now).await.unwrap();
-    let sums = hours.iter().map(|hour| (hour.completed, hour.failed, hour.superseded));
-    let sums = sums.fold((0, 0, 0), |sum, hour| (sum.0 + hour.0, sum.1 + hour.1, sum.2 + hour.2));
+    let sums = hours
+        .iter()
+        .map(|hour| (hour.completed, hour.failed, hour.superseded));
+    let sums = sums.fold((0, 0, 0), |sum, hour| {
+        (sum.0 + hour.0, sum.1 + hour.1, sum.2 + hour.2)
+    });
     assert_eq!(sums, (1, 1, 0));
     for hour in &hours {
         assert_eq!((hour.began_at.0 % 3_600_000, hour.cost_microusd), (0, 0));

@@ -100,8 +100,10 @@ impl Server {
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let router = http::router(state, (&config).into());
-        tasks.spawn(http::serve(listener, router, stop.clone()));
+        let settings = http::HttpSettings::from(&config);
+        let limits = settings.connections;
+        let router = http::router(state, settings);
+        tasks.spawn(http::serve(listener, router, limits, stop.clone()));
         tasks.spawn(parts.clone().follow_changes(stop.clone()));
         tasks.close();
         Self {

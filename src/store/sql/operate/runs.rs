@@ -1,6 +1,8 @@
 //! The runs table.
 
-use super::{Connection, Row, Run, RunFigures, RunHour, RunQuery, StoreError, StoreResult, agent, query, sql};
+use super::{
+    Connection, Row, Run, RunFigures, RunHour, RunQuery, StoreError, StoreResult, agent, query, sql,
+};
 use crate::{
     domain::{
         agent::AgentId,

@@ -1,0 +1,6 @@
+"""Client of recapd, the daemon that keeps LLM agents' context windows in budget."""
+
+from .client import PLACEHOLDER, OnError, Recapd
+from .wire import RecapdError
+
+__all__ = ["PLACEHOLDER", "OnError", "Recapd", "RecapdError"]

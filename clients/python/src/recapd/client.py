@@ -1,0 +1,168 @@
+"""The client: what an agent asks, without ever being held up or thrown off by the answer."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from urllib.parse import quote, urlencode
+
+from .wire import Place, RecapdError, ask
+
+if TYPE_CHECKING:
+    from . import types
+
+VERSION = "0.1.0"
+SERVER = "http://127.0.0.1:7411"
+PLACEHOLDER = "[Summary temporarily unavailable]"
+ATTEMPTS_MAX = 3
+PAUSE_S = 0.05
+
+OnError = Literal["warn", "raise", "ignore"]
+T = TypeVar("T")
+log = logging.getLogger("recapd")
+
+
+class Recapd:
+    """A daemon, asked.
+
+    `server` is an address or `unix:PATH`, else RECAPD_SERVER, else http://127.0.0.1:7411; `token` is else RECAPD_TOKEN.
+    A call takes `timeout_s` seconds at most, retries included. `on_error` says what happens when one fails: `warn` logs it,
+    `ignore` doesn't, and both give None (or a placeholder); `raise` raises RecapdError. An agent that has said nothing yet
+    is no failure.
+
+    Raises ValueError at once if `server` is no address or `on_error` none of the three.
+    """
+
+    def __init__(
+        self,
+        server: str | None = None,
+        *,
+        token: str | None = None,
+        timeout_s: float = 1.0,
+        on_error: OnError = "warn",
+    ) -> None:
+        if on_error not in ("warn", "raise", "ignore"):
+            raise ValueError(f"on_error can't be {on_error!r}; give warn, raise or ignore")
+        self.place = Place.parse((server or os.environ.get("RECAPD_SERVER") or SERVER).strip())
+        self.timeout_s = timeout_s
+        self.on_error = on_error
+        self._headers = {"user-agent": f"recapd-python/{VERSION}", "accept": "application/json"}
+        if token := (token or os.environ.get("RECAPD_TOKEN", "")).strip():
+            self._headers["authorization"] = f"Bearer {token}"
+
+    def append(
+        self, agent: str, messages: Iterable[Mapping[str, Any]], *, format: str | None = None
+    ) -> types.Appended | None:
+        """Stores messages in order, all or none; `format` is detected if it isn't said. One without a `client_id` gets one,
+        so that it is stored once however often this is tried."""
+
+        def call() -> Any:
+            named = [{"client_id": uuid.uuid4().hex, **message} for message in messages]
+            return self.request("POST", _of(agent, "messages"), {"format": format}, named, is_repeatable=True)
+
+        return self._guarded(call, None)
+
+    def summary(self, agent: str) -> str:
+        """The summary as text for a prompt: empty if there is none yet, PLACEHOLDER if it can't be had."""
+        document: types.Summary | None = self._read(agent, "summary", {}, {"content": PLACEHOLDER}, {"content": ""})
+        return document["content"] if document else ""
+
+    def summary_document(self, agent: str) -> types.Summary | None:
+        """The summary with its version, and how fresh it is."""
+        return self._read(agent, "summary", {}, None)
+
+    def context(self, agent: str, format: types.RequestFormat, **query: Any) -> types.Context | None:
+        """What to send to a model: `["body"]` holds the conversation as fields of that provider's request."""
+        return self._read(agent, "context", {"format": format, **query}, None)
+
+    def recall(self, agent: str, words: str, limit: int | None = None) -> types.Recall | None:
+        """Exchanges in which the words stand, best first, also those that have long left the window."""
+        return self._read(agent, "recall", {"q": words, "limit": limit}, None)
+
+    def exchange(self, agent: str, number: int, **query: Any) -> types.Expanded | None:
+        """The exchange `#number` that a summary names, verbatim."""
+        return self._read(agent, f"exchanges/{int(number)}", query, None)
+
+    def end_session(self, agent: str) -> types.SessionEnded | None:
+        """Ends the session, so that what is pending is summarised now."""
+        return self._act(agent, "sessions/end")
+
+    def clear(self, agent: str) -> types.Stepped | None:
+        """Closes the session and empties the window; what was in it is summarised."""
+        return self._act(agent, "clear")
+
+    def mark(self, agent: str, label: str | None = None) -> types.Stepped | None:
+        """Makes a place to go back to."""
+        return self._act(agent, "mark", {"label": label})
+
+    def rewind(self, agent: str, to: str | None = None) -> types.Stepped | None:
+        """Goes back to that mark, or to the newest one."""
+        return self._act(agent, "rewind", {"to": to})
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None = None,
+        body: Any = None,
+        *,
+        is_repeatable: bool | None = None,
+    ) -> Any:
+        """Any route, as the OpenAPI document describes it. Members that are None are left out of `query`. Raises RecapdError,
+        whatever `on_error` says. What is repeatable (GET, if it isn't said) is tried again after a failure that may pass."""
+        deadline = time.monotonic() + self.timeout_s
+        parameters = urlencode({name: value for name, value in (query or {}).items() if value is not None})
+        path = f"{path}?{parameters}" if parameters else path
+        headers, payload = dict(self._headers), None
+        if body is not None:
+            try:
+                payload = json.dumps(body).encode()
+            except (TypeError, ValueError) as error:
+                raise RecapdError(f"this can't be written as JSON: {error}") from error
+            headers["content-type"] = "application/json"
+        if is_repeatable is None:
+            is_repeatable = method == "GET"
+        attempts = 1
+        while True:
+            try:
+                return ask(self.place, method, path, headers, payload, deadline)
+            except RecapdError as error:
+                has_time = time.monotonic() + PAUSE_S < deadline
+                if not (is_repeatable and error.may_pass and has_time and attempts < ATTEMPTS_MAX):
+                    raise
+            attempts += 1
+            time.sleep(PAUSE_S)
+
+    def _read(self, agent: str, what: str, query: Mapping[str, Any], failed: Any, nothing: Any = None) -> Any:
+        def call() -> Any:
+            try:
+                return self.request("GET", _of(agent, what), query)
+            except RecapdError as error:
+                if error.code == "unknown_agent":
+                    return nothing
+                raise
+
+        return self._guarded(call, failed)
+
+    def _act(self, agent: str, what: str, body: Mapping[str, Any] | None = None) -> Any:
+        given = {name: value for name, value in (body or {}).items() if value is not None}
+        return self._guarded(lambda: self.request("POST", _of(agent, what), None, given), None)
+
+    def _guarded(self, call: Callable[[], Any], failed: T) -> Any | T:
+        try:
+            return call()
+        except Exception as error:
+            if self.on_error == "raise":
+                raise
+            if self.on_error == "warn":
+                log.warning("%s", error)
+            return failed
+
+
+def _of(agent: str, what: str) -> str:
+    return f"/v1/agents/{quote(agent, safe='')}/{what}"

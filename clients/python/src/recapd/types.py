@@ -1,0 +1,1106 @@
+"""Answers and bodies, generated from the OpenAPI document by scripts/generate-clients."""
+
+from __future__ import annotations
+
+from typing import TypedDict, Any, Literal, NotRequired, TypeAlias
+
+
+AgentId: TypeAlias = str
+
+
+class AgentPause(TypedDict):
+    """
+    Whether the updates of an agent are paused by a hand.
+    """
+
+    agent_id: AgentId
+    paused: bool
+
+
+Alternation: TypeAlias = Literal['ack', 'merge', 'keep']
+
+
+class CalibrationFigures(TypedDict):
+    """
+    What a calibration comes to.
+    """
+
+    average_permille: int
+    guard_permille: int
+    model: str
+    provider: str
+    samples: int
+
+
+class ConvergenceComponents(TypedDict):
+    """
+    How alike, in five ways, each from 0 to 1; also how much each weighs.
+    """
+
+    content: float
+    length: float
+    punctuation: float
+    sentences: float
+    structure: float
+
+
+ConvergenceState: TypeAlias = Literal['ok', 'warn', 'stop']
+
+
+ConvergenceTrend: TypeAlias = Literal['insufficient_data', 'increasing', 'decreasing', 'stable', 'fluctuating']
+
+
+ConversationMode: TypeAlias = Literal['talk', 'choose-names', 'meditation']
+
+
+class Deleted(TypedDict):
+    """
+    What the deletion of an agent did.
+    """
+
+    agent_id: AgentId
+    journal_removed: bool
+    messages: int
+    scrubbed: bool
+
+
+class Elision(TypedDict):
+    """
+    A tool result that was shortened.
+    """
+
+    chars: int
+    exchange: int
+    seq: NotRequired[int | None]
+
+
+class EmptyBody(TypedDict):
+    """
+    The body of a step that nothing needs to be said about.
+    """
+
+
+ExchangePlace: TypeAlias = Literal['preamble', 'window', 'pending', 'covered', 'set_aside']
+
+
+class ExchangeRange(TypedDict):
+    """
+    Exchanges `first` to `last`, both included.
+    """
+
+    first: int
+    last: int
+
+
+ExchangeState: TypeAlias = Literal['open', 'closed', 'interrupted']
+
+
+class ForgetBody(TypedDict):
+    """
+    The body of a forget.
+    """
+
+    exchanges: NotRequired[list[int] | None]
+    message: NotRequired[int | None]
+
+
+class Forgotten(TypedDict):
+    """
+    What forgetting did, over HTTP and on the command line alike.
+    """
+
+    agents: list[AgentId]
+    exchanges: list[int]
+    items: int
+    journals_left: list[AgentId]
+    messages: int
+    scrubbed: bool
+    versions: int
+
+
+class ForkBody(TypedDict):
+    """
+    The body of a fork.
+    """
+
+    child: AgentId
+
+
+class Forked(TypedDict):
+    """
+    What a fork made.
+    """
+
+    agent_id: AgentId
+    exchanges: int
+    fork_exchange: NotRequired[int | None]
+    items: int
+    parent_agent_id: AgentId
+
+
+class HistoryBoundary(TypedDict):
+    after_exchange: NotRequired[int | None]
+    first_exchange: int
+    tokens_visible: int
+
+
+class HistoryLine(TypedDict):
+    text: str
+    voice: str
+
+
+class HistorySummary(TypedDict):
+    """
+    The newest summary in figures.
+    """
+
+    max_tokens: int
+    tokens: int
+    version: int
+
+
+class HistoryWindow(TypedDict):
+    fill_ratio: NotRequired[float | None]
+    tokens: int
+
+
+Importance: TypeAlias = Literal['trivial', 'debugging', 'fix', 'feature', 'constraint', 'decision']
+
+
+class ItemChange(TypedDict):
+    """
+    A change of an item, of at least one of these.
+    """
+
+    brief: NotRequired[str]
+    gist: NotRequired[str]
+    importance: NotRequired[Importance]
+    pinned: NotRequired[bool]
+    text: NotRequired[str]
+
+
+ItemOrigin: TypeAlias = Literal['model', 'offline', 'digest', 'edited']
+
+
+class MarkBody(TypedDict):
+    """
+    The body of a mark.
+    """
+
+    label: NotRequired[str | None]
+
+
+class Message(TypedDict):
+    """
+    A message, in recapd's own format or a provider's: at least `kind`, `role` or `type` says what it is. It is stored
+    verbatim.
+    """
+
+    content: NotRequired[Any]
+    id: NotRequired[str | None]
+    kind: NotRequired[str | None]
+    role: NotRequired[str | None]
+
+
+class MessageBatch(TypedDict):
+    """
+    A batch of messages with what the provider reported.
+    """
+
+    messages: list[Message]
+    usage: NotRequired[Any]
+
+
+MessageFormat: TypeAlias = Literal['native', 'openai', 'openai-responses', 'anthropic', 'gemini', 'claude-code', 'codex', 'pidgin', 'aider']
+
+
+Messages: TypeAlias = list[Message] | MessageBatch | Message
+
+
+class Moved(TypedDict):
+    from_exchange: int
+    through_exchange: int
+    tokens: int
+
+
+OnOverflow: TypeAlias = Literal['evict', 'refuse', 'end']
+
+
+class PinBody(TypedDict):
+    """
+    The body of both.
+    """
+
+    seq: int
+
+
+class Pinned(TypedDict):
+    """
+    What a pin or an unpin did.
+    """
+
+    first_exchange: int
+    pinned: bool
+    seq: int
+
+
+Preset: TypeAlias = Literal['none', 'ikigai', 'structured-memory', 'pidgin', 'last-n']
+
+
+class ProblemFinding1(TypedDict):
+    """
+    A JSON pointer into the body (RFC 6901).
+    """
+
+    pointer: str
+
+
+class ProblemFinding2(TypedDict):
+    """
+    A line of the body, from 1.
+    """
+
+    line: int
+
+
+class ProblemFinding3(TypedDict):
+    """
+    A query parameter.
+    """
+
+    parameter: str
+
+
+class ProblemFinding4(TypedDict):
+    """
+    One thing that is wrong with a request.
+    """
+
+    detail: str
+
+
+class ProblemFinding5(ProblemFinding1, ProblemFinding4):
+    """
+    One thing that is wrong with a request.
+    """
+
+
+class ProblemFinding6(ProblemFinding2, ProblemFinding4):
+    """
+    One thing that is wrong with a request.
+    """
+
+
+class ProblemFinding7(ProblemFinding3, ProblemFinding4):
+    """
+    One thing that is wrong with a request.
+    """
+
+
+ProblemFinding: TypeAlias = ProblemFinding5 | ProblemFinding6 | ProblemFinding7
+"""
+One thing that is wrong with a request.
+"""
+
+
+class ProblemPlace1(TypedDict):
+    """
+    A JSON pointer into the body (RFC 6901).
+    """
+
+    pointer: str
+
+
+class ProblemPlace2(TypedDict):
+    """
+    A line of the body, from 1.
+    """
+
+    line: int
+
+
+class ProblemPlace3(TypedDict):
+    """
+    A query parameter.
+    """
+
+    parameter: str
+
+
+ProblemPlace: TypeAlias = ProblemPlace1 | ProblemPlace2 | ProblemPlace3
+
+
+ProjectId: TypeAlias = str
+
+
+QueueState: TypeAlias = Literal['ready', 'running', 'scheduled', 'paused', 'parked']
+
+
+QueueWait: TypeAlias = Literal['company', 'backoff', 'batch', 'limit', 'hand']
+
+
+RequestFormat: TypeAlias = Literal['anthropic', 'openai', 'openai-responses', 'gemini']
+
+
+class Revised(TypedDict):
+    """
+    What a rollback or a rebuild answers, over HTTP and on the command line alike.
+    """
+
+    agent_id: AgentId
+    covers_through: int
+    items_edited_removed: int
+    items_removed: int
+    items_restored: int
+    uncovered_exchanges: int
+    version: int
+
+
+class RewindBody(TypedDict):
+    """
+    The body of a rewind.
+    """
+
+    to: NotRequired[str | None]
+
+
+class RollbackBody(TypedDict):
+    """
+    The body of a rollback.
+    """
+
+    version: int
+
+
+RunOutcome: TypeAlias = Literal['completed', 'failed', 'superseded']
+
+
+class SessionEnded(TypedDict):
+    """
+    What the end of a session did.
+    """
+
+    queued: bool
+    session: int
+
+
+SettingSource: TypeAlias = Literal['agent', 'preset', 'configuration']
+
+
+class ShownPin(TypedDict):
+    """
+    A message that stays in view.
+    """
+
+    exchange: int
+    in_window: bool
+    kind: str
+    pinned: bool
+    seq: int
+    title: str
+    tokens: int
+
+
+SpendLimit: TypeAlias = Literal['calls', 'tokens', 'usd', 'agent_calls', 'agent_tokens', 'agent_usd', 'price']
+
+
+class SpendLimits(TypedDict):
+    """
+    What may be spent in a day; 0 is no limit.
+    """
+
+    calls: int
+    cost_microusd: int
+    tokens: int
+
+
+class Spent(TypedDict):
+    """
+    What was spent.
+    """
+
+    calls: int
+    cost_microusd: int
+    tokens: int
+    unpriced_calls: int
+
+
+class SteppedFigures(TypedDict):
+    """
+    What the members that [`Figures`] adds look like: of each step its own.
+    """
+
+    label: NotRequired[str | None]
+    marked_exchange: NotRequired[int | None]
+    session: NotRequired[int | None]
+    set_aside: NotRequired[int | None]
+    version: NotRequired[int | None]
+
+
+class SummaryFigures(TypedDict):
+    covers_through: int
+    pending_exchanges: int
+
+
+SummaryView: TypeAlias = Literal['full', 'brief']
+
+
+Switch: TypeAlias = Literal['1', 'true', '', '0', 'false']
+
+
+Timestamp: TypeAlias = str
+
+
+VersionKind: TypeAlias = Literal['update', 'rewind', 'rollback', 'rebuild', 'edit', 'forget']
+
+
+class WindowFigures(TypedDict):
+    """
+    The window after it. Without a budget, 0, there is no ratio and nothing until an eviction.
+    """
+
+    budget_tokens: int
+    fill_ratio: NotRequired[float | None]
+    tokens: int
+    tokens_until_eviction: NotRequired[int | None]
+
+
+class AgentFigures(TypedDict):
+    agent_id: AgentId
+    budget_tokens: int
+    covers_through: int
+    exchanges: int
+    first_exchange: int
+    messages: int
+    pending_exchanges: int
+    project_id: NotRequired[str | None]
+    summary_tokens: int
+    updated_at: Timestamp
+    version: int
+    window_tokens: int
+
+
+class AgentPage(TypedDict):
+    """
+    A page of agents, by id.
+    """
+
+    agents: list[AgentFigures]
+    next_cursor: NotRequired[AgentId | None]
+
+
+class AgentSettings(TypedDict):
+    """
+    What an agent overrides. What is absent is the configuration's.
+    """
+
+    alternation: NotRequired[Alternation | None]
+    anchor: NotRequired[bool | None]
+    budget_tokens: NotRequired[int | None]
+    calls_per_day: NotRequired[int | None]
+    context_max_tokens: NotRequired[int | None]
+    human_tag: NotRequired[str | None]
+    low_water: NotRequired[float | None]
+    max_messages: NotRequired[int | None]
+    mode: NotRequired[ConversationMode | None]
+    model: NotRequired[str | None]
+    on_overflow: NotRequired[OnOverflow | None]
+    output_reserve_tokens: NotRequired[int | None]
+    participants: NotRequired[str | None]
+    preset: NotRequired[Preset | None]
+    provider: NotRequired[str | None]
+    system_reserve_tokens: NotRequired[int | None]
+    time_zone: NotRequired[str | None]
+    tokens_per_day: NotRequired[int | None]
+    usd_per_day: NotRequired[float | None]
+
+
+class BatchFigures(TypedDict):
+    """
+    Batches in figures.
+    """
+
+    intents: int
+    oldest_at: NotRequired[Timestamp | None]
+    out: int
+    submitted: int
+    waiting: int
+
+
+class Circuit(TypedDict):
+    """
+    How a provider's circuit stands, as `status` shows it.
+    """
+
+    model: str
+    open_until: NotRequired[Timestamp | None]
+    provider: str
+
+
+Context = TypedDict(
+    'Context',
+    {
+        'agent_id': AgentId,
+        'as': NotRequired[str | None],
+        'body': Any,
+        'copied': list[int],
+        'elided': list[Elision],
+        'first_exchange': int,
+        'format': RequestFormat,
+        'left_out': list[int],
+        'limit_tokens': NotRequired[int | None],
+        'notes': list[str],
+        'over_budget': bool,
+        'summary_version': int,
+        'tokens': int,
+    },
+)
+
+
+class ConvergenceScore(TypedDict):
+    """
+    How alike two speakers sound after a turn.
+    """
+
+    components: ConvergenceComponents
+    score: float
+    state: ConvergenceState
+    trend: ConvergenceTrend
+
+
+class Excerpt(TypedDict):
+    """
+    A piece of a message.
+    """
+
+    kind: str
+    said_at: Timestamp
+    seq: int
+    text: str
+
+
+class FoundExchange(TypedDict):
+    """
+    An exchange in which something was found.
+    """
+
+    ended_at: Timestamp
+    evicted_at: NotRequired[Timestamp | None]
+    excerpts: list[Excerpt]
+    exchange: int
+    missing: list[str]
+    place: ExchangePlace
+    started_at: Timestamp
+    summary_version: NotRequired[int | None]
+    title: str
+    tokens: int
+
+
+class HistoryExchange(TypedDict):
+    ended_at: Timestamp
+    messages: list[HistoryLine]
+    n: int
+    over_budget: bool
+    started_at: Timestamp
+    state: str
+    summary_version: NotRequired[int | None]
+    title: str
+    tokens: int
+    waiting: bool
+
+
+class ItemFigures(TypedDict):
+    """
+    One line of the summary, in its three lengths, and what it stands for.
+    """
+
+    brief: str
+    ended_at: Timestamp
+    gist: str
+    importance: Importance
+    item: int
+    origin: ItemOrigin
+    pinned: bool
+    provisional: bool
+    ranges: list[ExchangeRange]
+    source_tokens: int
+    started_at: Timestamp
+    text: str
+
+
+class LastRun(TypedDict):
+    """
+    The newest update that asked a model.
+    """
+
+    at: Timestamp
+    error_class: NotRequired[str | None]
+    model: str
+    provider: str
+
+
+class MemberFigures(TypedDict):
+    """
+    What an agent contributes.
+    """
+
+    agent_id: AgentId
+    covers_through: int
+    items: int
+    pending_exchanges: int
+    shown_items: int
+    updated_at: Timestamp
+    version: int
+
+
+class Membership(TypedDict):
+    """
+    Who belongs where.
+    """
+
+    agent_id: AgentId
+    project_id: NotRequired[ProjectId | None]
+
+
+class Paused(TypedDict):
+    """
+    Updates of an agent wait for the next day.
+    """
+
+    limit: SpendLimit
+    until: Timestamp
+
+
+class Pins(TypedDict):
+    """
+    An agent's pins, in order of their messages.
+    """
+
+    agent_id: AgentId
+    has_more: bool
+    max_tokens: int
+    pins: list[ShownPin]
+
+
+class Problem(TypedDict):
+    """
+    Something went wrong (RFC 9457).
+    """
+
+    code: str
+    detail: str
+    errors: NotRequired[list[ProblemFinding]]
+    hint: NotRequired[str | None]
+    instance: str
+    status: int
+    title: str
+    type: str
+
+
+class ProjectFigures(TypedDict):
+    agents: int
+    project_id: ProjectId
+    updated_at: Timestamp
+
+
+class ProjectPage(TypedDict):
+    """
+    A page of projects, by name.
+    """
+
+    next_cursor: NotRequired[ProjectId | None]
+    projects: list[ProjectFigures]
+
+
+class ProjectSummary(TypedDict):
+    """
+    A project's summary as JSON.
+    """
+
+    agents: int
+    content: str
+    members: list[MemberFigures]
+    project_id: ProjectId
+    stale_since: NotRequired[Timestamp | None]
+    tokens: int
+    updated_at: Timestamp
+
+
+class QueuePause(TypedDict):
+    """
+    Whether all updates are paused.
+    """
+
+    paused_since: NotRequired[Timestamp | None]
+
+
+class QueueRow(TypedDict):
+    """
+    A row of the queue: an agent whose summary is to be looked at.
+    """
+
+    age_ms: int
+    agent_id: AgentId
+    attempts: int
+    crashes: int
+    last_error: NotRequired[str | None]
+    leased_at: NotRequired[Timestamp | None]
+    next_at: NotRequired[Timestamp | None]
+    owner: NotRequired[str | None]
+    parked_at: NotRequired[Timestamp | None]
+    paused_for: NotRequired[str | None]
+    priority: int
+    queued_at: Timestamp
+    reason: str
+    state: QueueState
+    waits_for: NotRequired[QueueWait | None]
+
+
+class Recall(TypedDict):
+    """
+    What a search found, best first.
+    """
+
+    agent_id: AgentId
+    found: list[FoundExchange]
+    has_more: bool
+    terms: list[str]
+    unsearched_messages: int
+
+
+class Run(TypedDict):
+    """
+    One attempt to update a summary.
+    """
+
+    agent_id: AgentId
+    attempt: int
+    batched: bool
+    cost_microusd: NotRequired[int | None]
+    covers_after: NotRequired[int | None]
+    covers_through: NotRequired[int | None]
+    document_tokens: NotRequired[int | None]
+    duration_ms: int
+    error: NotRequired[str | None]
+    error_class: NotRequired[str | None]
+    exchanges: int
+    finished_at: Timestamp
+    input_tokens: int
+    items_added: int
+    items_dropped: int
+    model: NotRequired[str | None]
+    model_calls: int
+    outcome: RunOutcome
+    output_tokens: int
+    path: NotRequired[str | None]
+    provider: NotRequired[str | None]
+    reason: str
+    run: int
+    started_at: Timestamp
+    truncated: bool
+    version: NotRequired[int | None]
+
+
+class RunFigures(TypedDict):
+    """
+    Updates in a span of time.
+    """
+
+    completed: int
+    exchanges: int
+    failed: int
+    input_tokens: int
+    max_duration_ms: int
+    mean_document_tokens: int
+    mean_duration_ms: int
+    output_tokens: int
+    spent: Spent
+    superseded: int
+    truncated: int
+
+
+class RunPage(TypedDict):
+    """
+    A page of runs, newest first.
+    """
+
+    next_cursor: NotRequired[int | None]
+    runs: list[Run]
+
+
+class Sample(TypedDict):
+    """
+    Figures of the moment.
+    """
+
+    agents: int
+    batches: NotRequired[BatchFigures]
+    calibrations: NotRequired[list[CalibrationFigures]]
+    completed: int
+    documents: int
+    documents_tokens: int
+    failed: int
+    input_tokens: int
+    last_run: NotRequired[LastRun | None]
+    mean_document_tokens: int
+    mean_duration_ms: int
+    model_calls: int
+    oldest_pending_at: NotRequired[Timestamp | None]
+    oldest_ready_at: NotRequired[Timestamp | None]
+    output_tokens: int
+    parked: int
+    paused: NotRequired[int]
+    paused_until: NotRequired[Timestamp | None]
+    ready: int
+    running: int
+    scheduled: int
+    stock_is_estimated: NotRequired[bool]
+    today: NotRequired[Spent]
+    truncated: int
+
+
+SettingInForce = TypedDict(
+    'SettingInForce',
+    {
+        'from': SettingSource,
+        'name': str,
+        'value': Any,
+    },
+)
+
+
+class ShownMessage(TypedDict):
+    """
+    A message, verbatim.
+    """
+
+    forgotten: NotRequired[bool]
+    format: str
+    kind: str
+    payload: Any
+    said_at: Timestamp
+    seq: int
+    speaker: NotRequired[str | None]
+    tokens: int
+
+
+class Stats(TypedDict):
+    """
+    The figures of a span of time, and of this moment.
+    """
+
+    agents: int
+    documents: int
+    documents_tokens: int
+    parked: int
+    ready: int
+    running: int
+    scheduled: int
+    updates: RunFigures
+    window_hours: int
+
+
+class Status(Sample):
+    """
+    The daemon's figures: the store's sample, with what runs.
+    """
+
+    circuits: list[Circuit]
+    spend_limits: SpendLimits
+    started_at: Timestamp
+    uptime_ms: int
+    version: str
+    window_hours: int
+
+
+class Stepped(SteppedFigures):
+    """
+    What a step did.
+    """
+
+    covers_through: int
+    exchange: int
+    first_exchange: int
+    window_tokens: int
+
+
+class Summary(TypedDict):
+    """
+    The summary as JSON.
+    """
+
+    agent_id: AgentId
+    content: str
+    covers_through: int
+    first_exchange: int
+    pending_exchanges: int
+    pending_since: NotRequired[Timestamp | None]
+    stale_since: NotRequired[Timestamp | None]
+    tokens: int
+    updated_at: NotRequired[Timestamp | None]
+    version: int
+
+
+class VersionFigures(TypedDict):
+    """
+    A version of a document, but for its text.
+    """
+
+    as_of: Timestamp
+    covers_after: int
+    covers_through: int
+    created_at: Timestamp
+    exchanges: int
+    kind: VersionKind
+    path: str
+    purged_at: NotRequired[Timestamp | None]
+    tokens: int
+    version: int
+
+
+class VersionPage(TypedDict):
+    """
+    A page of versions, newest first.
+    """
+
+    next_cursor: NotRequired[int | None]
+    versions: list[VersionFigures]
+
+
+class WindowExchange(TypedDict):
+    """
+    An exchange of the window.
+    """
+
+    ended_at: Timestamp
+    exchange: int
+    messages: list[ShownMessage]
+    started_at: Timestamp
+    state: ExchangeState
+    tokens: int
+
+
+class Agent(AgentFigures):
+    """
+    An agent.
+    """
+
+    in_force: list[SettingInForce]
+    paused: NotRequired[Paused | None]
+    settings: AgentSettings
+
+
+class Convergence(ConvergenceScore):
+    """
+    What the end of a conversation comes to.
+    """
+
+    speakers: list[str]
+
+
+class Expanded(TypedDict):
+    """
+    An exchange as it was.
+    """
+
+    agent_id: AgentId
+    body: NotRequired[Any]
+    ended_at: Timestamp
+    evicted_at: NotRequired[Timestamp | None]
+    exchange: int
+    messages: list[ShownMessage]
+    next_after: NotRequired[int | None]
+    notes: NotRequired[list[str]]
+    place: ExchangePlace
+    source_agent_id: AgentId
+    started_at: Timestamp
+    state: ExchangeState
+    summary_version: NotRequired[int | None]
+    tokens: int
+
+
+class History(TypedDict):
+    agent_id: AgentId
+    archived_total: int
+    boundary: HistoryBoundary
+    budget_tokens: int
+    convergence: NotRequired[Convergence | None]
+    exchanges: list[HistoryExchange]
+    summary: NotRequired[HistorySummary | None]
+    window: HistoryWindow
+    window_total: int
+
+
+class Item(ItemFigures):
+    """
+    An item as operators see it, over HTTP and on the command line alike.
+    """
+
+    added_version: int
+    exchanges: str
+    shown: bool
+
+
+class ItemPage(TypedDict):
+    """
+    A page of items, by their numbers.
+    """
+
+    items: list[Item]
+    next_cursor: NotRequired[int | None]
+
+
+class QueuePage(TypedDict):
+    """
+    A page of the queue, by agent.
+    """
+
+    next_cursor: NotRequired[AgentId | None]
+    paused_since: NotRequired[Timestamp | None]
+    rows: list[QueueRow]
+
+
+class Version(VersionFigures):
+    """
+    A version with its text.
+    """
+
+    content: str
+
+
+class Window(TypedDict):
+    """
+    Whole exchanges of the window, in order.
+    """
+
+    agent_id: AgentId
+    budget_tokens: int
+    exchanges: list[WindowExchange]
+    first_exchange: int
+    next_cursor: NotRequired[int | None]
+    preamble: list[ShownMessage]
+    tokens: int
+
+
+class Appended(TypedDict):
+    """
+    What an append did.
+    """
+
+    accepted: int
+    convergence: NotRequired[Convergence | None]
+    duplicates: int
+    evicted: list[Moved]
+    exchange: int
+    returned: NotRequired[Moved | None]
+    session_ended: NotRequired[int | None]
+    summary: SummaryFigures
+    window: WindowFigures
+
+
+class EditedItem(Item):
+    """
+    What a change of an item answers.
+    """
+
+    version: int

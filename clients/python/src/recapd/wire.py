@@ -1,0 +1,124 @@
+"""One request over HTTP, to an address or a Unix socket, until a deadline."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+SOCKET = "unix:"
+# An exchange has up to 8 MB of payloads.
+ANSWER_BYTES_MAX = 16 << 20
+PIECE_BYTES = 1 << 16
+
+
+class RecapdError(Exception):
+    """Why a call failed. `code` is the daemon's name for it, such as `unknown_agent`, if it answered at all."""
+
+    def __init__(self, detail: str, *, status: int = 0, code: str = "", hint: str = "", may_pass: bool = False) -> None:
+        super().__init__(f"{detail}; {hint}" if hint else detail)
+        self.status = status
+        self.code = code
+        self.hint = hint
+        self.may_pass = may_pass
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a daemon listens."""
+
+    url: SplitResult
+    socket_path: str | None = None
+
+    @classmethod
+    def parse(cls, given: str) -> Place:
+        """Raises ValueError if it is no address of a daemon."""
+        if given.startswith(SOCKET):
+            path = given.removeprefix(SOCKET).removeprefix("//")
+            if path.startswith("/"):
+                return cls(urlsplit("http://localhost"), path)
+        url = urlsplit(given)
+        if url.scheme in ("http", "https") and url.hostname:
+            return cls(url)
+        raise ValueError(
+            f"`{given}` is no address of a daemon; give one such as http://127.0.0.1:7411 or unix:/run/recapd/recapd.sock"
+        )
+
+    def connection(self, timeout_s: float) -> http.client.HTTPConnection:
+        """A connection that isn't made yet."""
+        if self.socket_path is not None:
+            return SocketConnection(self.socket_path, timeout_s)
+        kind = http.client.HTTPSConnection if self.url.scheme == "https" else http.client.HTTPConnection
+        return kind(self.url.hostname or "", self.url.port, timeout=timeout_s)
+
+
+class SocketConnection(http.client.HTTPConnection):
+    """A connection to a Unix socket."""
+
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self.path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+def ask(place: Place, method: str, path: str, headers: dict[str, str], body: bytes | None, deadline: float) -> Any:
+    """What the daemon answers, JSON as such and anything else as text. Raises RecapdError."""
+    connection = place.connection(left(deadline))
+    try:
+        connection.request(method, place.url.path.rstrip("/") + path, body, headers)
+        if connection.sock is not None:
+            connection.sock.settimeout(left(deadline))
+        reply = connection.getresponse()
+        return read(reply, whole(reply, connection, deadline))
+    except (OSError, http.client.HTTPException) as error:
+        raise RecapdError(f"the daemon doesn't answer: {error or type(error).__name__}", may_pass=True) from error
+    finally:
+        connection.close()
+
+
+def left(deadline: float) -> float:
+    """Seconds until then. Raises TimeoutError if there are none."""
+    seconds = deadline - time.monotonic()
+    if seconds <= 0:
+        raise TimeoutError("not in time")
+    return seconds
+
+
+def whole(reply: http.client.HTTPResponse, connection: http.client.HTTPConnection, deadline: float) -> bytes:
+    """The body, each piece of which comes in time."""
+    pieces = bytearray()
+    while piece := reply.read1(PIECE_BYTES):
+        pieces += piece
+        if len(pieces) > ANSWER_BYTES_MAX:
+            raise RecapdError(f"the answer is longer than {ANSWER_BYTES_MAX} bytes")
+        if connection.sock is not None:
+            connection.sock.settimeout(left(deadline))
+    return bytes(pieces)
+
+
+def read(reply: http.client.HTTPResponse, body: bytes) -> Any:
+    """An answer's content. Raises RecapdError for a problem (RFC 9457)."""
+    kind = reply.headers.get_content_type()
+    is_json = kind == "application/json" or kind.endswith("+json")
+    try:
+        content = json.loads(body) if is_json else body.decode(errors="replace")
+    except ValueError as error:
+        raise RecapdError(f"the answer is none of a daemon: {error}") from error
+    if reply.status < 300:
+        return content
+    problem = content if isinstance(content, dict) else {"detail": f"the answer is none of a daemon: {content!s:.200}"}
+    raise RecapdError(
+        str(problem.get("detail")),
+        status=reply.status,
+        code=str(problem.get("code") or ""),
+        hint=str(problem.get("hint") or ""),
+        may_pass="code" in problem and (reply.status >= 500 or reply.status == 429),
+    )

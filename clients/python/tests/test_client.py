@@ -1,0 +1,198 @@
+"""The client against a daemon, and against servers that behave badly."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import tempfile
+import threading
+import time
+import unittest
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+from daemon import Daemon, eventually
+from recapd import PLACEHOLDER, Recapd, RecapdError
+
+LONG = "Fix the parser, please. " * 30
+
+
+def answer(status: int, body: object, kind: str = "application/json") -> bytes:
+    text = json.dumps(body).encode()
+    return b"HTTP/1.1 %d X\r\ncontent-type: %s\r\ncontent-length: %d\r\n\r\n%s" % (status, kind.encode(), len(text), text)
+
+
+BUSY = answer(503, {"status": 503, "code": "database_unavailable", "detail": "no database"}, "application/problem+json")
+APPENDED = answer(200, {"accepted": 1, "duplicates": 0, "of_a_later_version": 1})
+
+
+@contextmanager
+def scripted(*answers: bytes) -> Iterator[tuple[str, list[bytes]]]:
+    """Answers each connection by the next of `answers`; an empty one only closes."""
+    requests: list[bytes] = []
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        for text in answers:
+            connection, _ = listener.accept()
+            with connection:
+                requests.append(connection.recv(1 << 16))
+                if b"\r\n\r\n" in requests[-1] and requests[-1].endswith(b"\r\n\r\n") and b"POST" in requests[-1][:4]:
+                    requests[-1] += connection.recv(1 << 16)
+                connection.sendall(text)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    with listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", requests
+        thread.join(5)
+
+
+class WithDaemon(unittest.TestCase):
+    daemon: Daemon
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.daemon = Daemon()
+        cls.addClassCleanup(cls.daemon.close)
+
+    def setUp(self) -> None:
+        # The machine may be busy; nothing here is about the time.
+        self.recapd = Recapd(self.daemon.url, timeout_s=20, on_error="raise")
+
+    def test_a_turn_is_appended_and_read(self) -> None:
+        recapd = self.recapd
+        self.assertEqual(recapd.summary("coder"), "")
+        self.assertIsNone(recapd.context("coder", "openai"))
+        turn = [{"role": "user", "content": LONG}, {"role": "assistant", "content": "Fixed.", "client_id": "a-1"}]
+        recapd.append("coder", turn)
+        recapd.append("coder", turn)
+        appended = recapd.append("coder", turn)
+        assert appended
+        # What has no id is said again, what has one was said once.
+        self.assertEqual((appended["accepted"], appended["duplicates"]), (1, 1))
+        document = eventually("a summary", lambda: (d := recapd.summary_document("coder")) and d["version"] and d)
+        self.assertIn("Fix the parser", document["content"])
+        self.assertEqual(recapd.summary("coder"), document["content"])
+        context = recapd.context("coder", "openai", budget=1000)
+        assert context
+        self.assertIn("Fix the parser", str(context["body"]["messages"]))
+        found = recapd.recall("coder", "parser", limit=2)
+        assert found
+        self.assertEqual(len(found["found"]), 2)
+        exchange = recapd.exchange("coder", 1)
+        assert exchange
+        self.assertEqual(exchange["exchange"], 1)
+        ended = recapd.end_session("coder")
+        assert ended
+        self.assertEqual(ended["session"], 1)
+
+    def test_a_mark_is_a_place_to_go_back_to(self) -> None:
+        recapd = self.recapd
+        recapd.append("walker", [{"role": "user", "content": "one"}, {"role": "assistant", "content": "1"}])
+        recapd.mark("walker", "here")
+        recapd.append("walker", [{"role": "user", "content": "two"}])
+        recapd.rewind("walker", "here")
+        context = recapd.context("walker", "openai")
+        assert context
+        self.assertNotIn("two", str(context["body"]))
+        self.assertIsNotNone(recapd.clear("walker"))
+
+    def test_what_is_refused_names_the_cure(self) -> None:
+        with self.assertRaises(RecapdError) as raised:
+            self.recapd.append("coder", [{"x": 1}])
+        self.assertEqual((raised.exception.status, raised.exception.code), (400, "invalid_message"))
+        self.assertTrue(raised.exception.hint)
+        with self.assertRaises(RecapdError) as raised:
+            self.recapd.append("no agent/../id", [{"role": "user", "content": "x"}])
+        self.assertEqual(raised.exception.code, "invalid_agent_id")
+
+    def test_a_socket_serves_as_an_address_does(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "recapd.sock")
+            with relay(path, self.daemon.port):
+                recapd = Recapd(f"unix:{path}", timeout_s=20, on_error="raise")
+                appended = recapd.append("by-socket", [{"role": "user", "content": "x"}])
+        assert appended
+        self.assertEqual(appended["accepted"], 1)
+
+
+@contextmanager
+def relay(path: str, port: int) -> Iterator[None]:
+    """Hands one connection to the socket on to the port."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+
+        def pump(source: socket.socket, sink: socket.socket) -> None:
+            while piece := source.recv(1 << 16):
+                sink.sendall(piece)
+
+        def serve() -> None:
+            near, _ = listener.accept()
+            with near, socket.create_connection(("127.0.0.1", port)) as far:
+                threading.Thread(target=pump, args=(near, far), daemon=True).start()
+                pump(far, near)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield
+
+
+class Trouble(unittest.TestCase):
+    def test_an_append_is_tried_again_under_the_same_ids(self) -> None:
+        with scripted(b"", BUSY, APPENDED) as (url, requests):
+            recapd = Recapd(url, token="rcp_secret", timeout_s=20, on_error="raise")
+            appended = recapd.append("coder", [{"role": "user", "content": "x"}])
+        assert appended
+        self.assertEqual(appended["accepted"], 1)
+        heads, bodies = zip(*(request.split(b"\r\n\r\n") for request in requests))
+        self.assertEqual(len(bodies), 3)
+        self.assertEqual(len(set(bodies)), 1)
+        self.assertIn(b"client_id", bodies[0])
+        self.assertIn(b"user-agent: recapd-python/", heads[0])
+        self.assertIn(b"authorization: Bearer rcp_secret", heads[0])
+
+    def test_what_may_not_be_done_twice_is_asked_once(self) -> None:
+        with scripted(BUSY) as (url, requests), self.assertRaises(RecapdError):
+            Recapd(url, on_error="raise").clear("coder")
+        self.assertEqual(len(requests), 1)
+
+    def test_nothing_is_raised_into_the_host(self) -> None:
+        recapd = Recapd("http://127.0.0.1:1")
+        with self.assertLogs("recapd", "WARNING") as logs:
+            self.assertEqual(recapd.summary("coder"), PLACEHOLDER)
+            self.assertIsNone(recapd.append("coder", [{"role": "user", "content": object()}]))
+            self.assertIsNone(recapd.context("coder", "openai"))
+        self.assertEqual(len(logs.output), 3)
+        with self.assertNoLogs("recapd"):
+            self.assertEqual(Recapd("http://127.0.0.1:1", on_error="ignore").summary("coder"), PLACEHOLDER)
+        self.assertEqual(PLACEHOLDER, "[Summary temporarily unavailable]")
+
+    def test_a_daemon_that_says_nothing_is_left_in_time(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            recapd = Recapd(f"http://127.0.0.1:{listener.getsockname()[1]}", on_error="ignore")
+            began = time.monotonic()
+            self.assertEqual(recapd.summary("coder"), PLACEHOLDER)
+            self.assertLess(time.monotonic() - began, 3)
+
+    def test_what_is_no_daemon_is_told_so(self) -> None:
+        with scripted(answer(404, "It works!", "text/html")) as (url, _), self.assertRaises(RecapdError) as raised:
+            Recapd(url, on_error="raise").summary("coder")
+        self.assertIn("none of a daemon", str(raised.exception))
+
+    def test_the_environment_says_where_the_daemon_is(self) -> None:
+        with mock.patch.dict(os.environ, RECAPD_SERVER=" https://recapd.example/behind/\n", RECAPD_TOKEN="rcp_x\n"):
+            recapd = Recapd()
+        self.assertEqual(recapd.place.url.hostname, "recapd.example")
+        self.assertEqual(recapd._headers["authorization"], "Bearer rcp_x")
+        for wrong in ("localhost:7411", "unix:relative.sock", "ftp://host"):
+            with self.assertRaisesRegex(ValueError, "no address of a daemon"):
+                Recapd(wrong)
+        with self.assertRaisesRegex(ValueError, "on_error"):
+            Recapd(on_error="panic")  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,95 @@
+/** Between the messages of the Vercel AI SDK and OpenAI's, in which recapd takes and gives them. It needs no SDK. */
+
+import type { Message } from "./index.js";
+
+/** A part of a message of the AI SDK, as far as it is read here. */
+interface Part {
+  type: string;
+  text?: string;
+  toolCallId?: string;
+  toolName?: string;
+  input?: unknown;
+  output?: { type: string; value?: unknown };
+}
+
+/** A message of the AI SDK: of its own calls (`ModelMessage`), or of a model's prompt. */
+export interface SdkMessage {
+  role: string;
+  content: string | readonly Part[];
+}
+
+/** A message of OpenAI's chat API. */
+interface ChatMessage {
+  role: string;
+  content?: unknown;
+  tool_call_id?: string;
+  tool_calls?: { id: string; function: { name: string; arguments: string } }[];
+}
+
+/** Messages of the AI SDK as OpenAI's; what is neither text nor tool is left out. */
+export function toChat(messages: readonly SdkMessage[]): Message[] {
+  return messages.flatMap(({ role, content }) => {
+    if (typeof content === "string") return [{ role, content }];
+    if (role === "tool") return content.filter(isResult).map(result);
+    const calls = content.filter((part) => part.type === "tool-call").map(call);
+    const said = { role, content: text(content), ...(calls.length > 0 && { tool_calls: calls }) };
+    return [said, ...content.filter(isResult).map(result)];
+  });
+}
+
+/** OpenAI's messages as the prompt of a model of the AI SDK. */
+export function toPrompt(messages: readonly ChatMessage[]) {
+  const names = new Map<string, string>();
+  return messages.map((message) => {
+    const words = typeof message.content === "string" ? message.content : text((message.content ?? []) as Part[]);
+    const said = words ? [{ type: "text" as const, text: words }] : [];
+    switch (message.role) {
+      case "system":
+      case "developer":
+        return { role: "system" as const, content: words };
+      case "tool": {
+        const toolCallId = message.tool_call_id ?? "";
+        const output = { type: "text" as const, value: words };
+        const part = { type: "tool-result" as const, toolCallId, toolName: names.get(toolCallId) ?? "", output };
+        return { role: "tool" as const, content: [part] };
+      }
+      case "assistant": {
+        const calls = (message.tool_calls ?? []).map(({ id, function: { name, arguments: input } }) => {
+          names.set(id, name);
+          return { type: "tool-call" as const, toolCallId: id, toolName: name, input: parsed(input) };
+        });
+        return { role: "assistant" as const, content: [...said, ...calls] };
+      }
+      default:
+        return { role: "user" as const, content: said };
+    }
+  });
+}
+
+function isResult(part: Part): boolean {
+  return part.type === "tool-result";
+}
+
+function text(parts: readonly Part[]): string {
+  return parts.flatMap((part) => (part.type === "text" && part.text ? [part.text] : [])).join("\n");
+}
+
+function call({ toolCallId, toolName, input }: Part) {
+  const name = toolName ?? "";
+  return { id: toolCallId, type: "function", function: { name, arguments: JSON.stringify(input ?? {}) } };
+}
+
+function result({ toolCallId, output }: Part): Message {
+  const value = output?.value;
+  const content = typeof value === "string" ? value : JSON.stringify(value ?? "");
+  return { role: "tool", tool_call_id: toolCallId, content };
+}
+
+/** Arguments, which a model may have written wrongly. */
+function parsed(json: string): unknown {
+  try {
+    return JSON.parse(json);
+  } catch {
+    return json;
+  }
+}

@@ -1,0 +1,208 @@
+/** Client of recapd: what an agent asks, without ever being held up or thrown off by the answer. */
+import createClient, { type Client } from "openapi-fetch";
+
+import type { components, paths } from "./schema.js";
+import { socketFetch } from "./socket.js";
+
+export type { components, paths } from "./schema.js";
+
+type Schemas = components["schemas"];
+export type Appended = Schemas["Appended"];
+export type Context = Schemas["Context"];
+export type MessageFormat = Schemas["MessageFormat"];
+export type Problem = Schemas["Problem"];
+export type Recall = Schemas["Recall"];
+export type RequestFormat = Schemas["RequestFormat"];
+export type Summary = Schemas["Summary"];
+
+/** What stands in place of a summary that can't be had. */
+export const PLACEHOLDER = "[Summary temporarily unavailable]";
+
+const VERSION = "0.1.0";
+const SERVER = "http://127.0.0.1:7411";
+const SOCKET = "unix:";
+const ATTEMPTS_MAX = 3;
+const PAUSE_MS = 50;
+
+export interface Options {
+  /** An address or `unix:PATH`; else RECAPD_SERVER, else http://127.0.0.1:7411. */
+  server?: string;
+  /** Else RECAPD_TOKEN. */
+  token?: string;
+  /** How long a call takes at most, retries included; 1000 if it isn't said. */
+  timeoutMs?: number;
+  /** What happens when a call fails: `warn` logs it, `ignore` doesn't, and both give a placeholder or nothing. */
+  onError?: "warn" | "raise" | "ignore";
+  /** What sends requests, if not the platform's own. */
+  fetch?: (request: Request) => Promise<Response>;
+}
+
+/** Why a call failed. `code` is the daemon's name for it, such as `unknown_agent`, if it answered at all. */
+export class RecapdError extends Error {
+  constructor(
+    message: string,
+    readonly status = 0,
+    readonly code = "",
+  ) {
+    super(message);
+    this.name = "RecapdError";
+  }
+}
+
+/** A message in any format that recapd reads. */
+export type Message = Record<string, unknown>;
+
+/** A daemon, asked. An agent that has said nothing yet is no failure. */
+export class Recapd {
+  /** Every route by its path, typed; gives `{data, error, response}` and fails as `fetch` does. */
+  readonly http: Client<paths>;
+  readonly #onError: NonNullable<Options["onError"]>;
+  readonly #timeoutMs: number;
+  readonly #fetch: (request: Request) => Promise<Response>;
+
+  /** Throws a TypeError at once if `server` is no address. */
+  constructor(options: Options = {}) {
+    const server = (options.server || variable("RECAPD_SERVER") || SERVER).trim();
+    const token = (options.token || variable("RECAPD_TOKEN")).trim();
+    const socket = server.startsWith(`${SOCKET}/`) ? server.slice(SOCKET.length) : undefined;
+    this.#onError = options.onError ?? "warn";
+    this.#timeoutMs = options.timeoutMs ?? 1_000;
+    this.#fetch = options.fetch ?? (socket ? socketFetch(socket) : (request) => fetch(request));
+    this.http = createClient<paths>({
+      baseUrl: socket ? "http://localhost" : address(server),
+      fetch: (request) => this.#send(request, request.method === "GET"),
+      headers: {
+        accept: "application/json",
+        "user-agent": `recapd-typescript/${VERSION}`,
+        ...(token && { authorization: `Bearer ${token}` }),
+      },
+    });
+  }
+
+  /**
+   * Stores messages in order, all or none; `format` is detected if it isn't said. One without a `client_id` gets one, so
+   * that it is stored once however often this is tried.
+   */
+  append(agent: string, messages: readonly Message[], format?: MessageFormat): Promise<Appended | undefined> {
+    return this.#guarded(async () => {
+      const named = messages.map((message) => ({ client_id: crypto.randomUUID(), ...message }));
+      const answer = await this.http.POST("/v1/agents/{id}/messages", {
+        params: { path: { id: agent }, query: format ? { format } : {} },
+        body: named,
+        fetch: (request: Request) => this.#send(request, true),
+      });
+      return content(answer);
+    }, undefined);
+  }
+
+  /** The summary as text for a prompt: empty if there is none yet, PLACEHOLDER if it can't be had. */
+  async summary(agent: string): Promise<string> {
+    const unavailable = { content: PLACEHOLDER };
+    const document = await this.#guarded(() => this.#document(agent), unavailable);
+    return document?.content ?? "";
+  }
+
+  /** The summary with its version, and how fresh it is. */
+  summaryDocument(agent: string): Promise<Summary | undefined> {
+    return this.#guarded(() => this.#document(agent), undefined);
+  }
+
+  /** What to send to a model: `body` holds the conversation as fields of that provider's request. */
+  context(agent: string, format: RequestFormat, budget?: number): Promise<Context | undefined> {
+    const query = { format, ...(budget !== undefined && { budget }) };
+    return this.#guarded(
+      async () => known(await this.http.GET("/v1/agents/{id}/context", { params: { path: { id: agent }, query } })),
+      undefined,
+    );
+  }
+
+  /** Exchanges in which the words stand, best first, also those that have long left the window. */
+  recall(agent: string, words: string, limit = 10): Promise<Recall | undefined> {
+    const params = { path: { id: agent }, query: { q: words, limit } };
+    return this.#guarded(async () => {
+      const asked = await this.http.GET("/v1/agents/{id}/recall", { params });
+      return known(asked) as Recall | undefined;
+    }, undefined);
+  }
+
+  /** Ends the session, so that what is pending is summarised now. */
+  async endSession(agent: string): Promise<void> {
+    const params = { path: { id: agent } };
+    await this.#guarded(async () => content(await this.http.POST("/v1/agents/{id}/sessions/end", { params })), undefined);
+  }
+
+  async #document(agent: string): Promise<Summary | undefined> {
+    const asked = await this.http.GET("/v1/agents/{id}/summary", { params: { path: { id: agent } } });
+    return known(asked) as Summary | undefined;
+  }
+
+  /** Sends a request until the time is up; what can be asked twice is, after a failure that may pass. */
+  async #send(request: Request, isRepeatable: boolean): Promise<Response> {
+    const deadline = Date.now() + this.#timeoutMs;
+    const signal = AbortSignal.any([request.signal, AbortSignal.timeout(this.#timeoutMs)]);
+    for (let attempt = 1; ; attempt++) {
+      const isLast = !isRepeatable || attempt === ATTEMPTS_MAX;
+      try {
+        const response = await this.#fetch(new Request(request.clone(), { signal }));
+        if (isLast || !isBusy(response) || Date.now() + PAUSE_MS >= deadline) return response;
+        await response.arrayBuffer();
+      } catch (error) {
+        if (isLast || Date.now() + PAUSE_MS >= deadline) throw error;
+      }
+      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+    }
+  }
+
+  async #guarded<T>(call: () => Promise<T>, failed: T): Promise<T> {
+    try {
+      return await call();
+    } catch (error) {
+      if (this.#onError === "raise") throw error;
+      if (this.#onError === "warn") console.warn(`recapd: ${said(error)}`);
+      return failed;
+    }
+  }
+}
+
+interface Answer<T> {
+  data?: T;
+  error?: unknown;
+  response: Response;
+}
+
+/** What was answered. Throws a RecapdError for a problem (RFC 9457). */
+function content<T>({ data, error, response }: Answer<T>): T {
+  if (response.ok && data !== undefined) return data;
+  const problem = typeof error === "object" && error !== null ? (error as Partial<Problem>) : {};
+  const detail = problem.detail ?? `the answer is none of a daemon: ${response.status}`;
+  throw new RecapdError(problem.hint ? `${detail}; ${problem.hint}` : detail, response.status, problem.code);
+}
+
+/** As `content`, but nothing for an agent that has said nothing yet. */
+function known<T>(answer: Answer<T>): T | undefined {
+  const problem = answer.error as Partial<Problem> | undefined;
+  return problem?.code === "unknown_agent" ? undefined : content(answer);
+}
+
+function isBusy(response: Response): boolean {
+  return response.status >= 500 || response.status === 429;
+}
+
+function said(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const cause = error.cause instanceof Error ? `: ${error.cause.message}` : "";
+  return `${error.message}${cause}`;
+}
+
+function address(server: string): string {
+  const url = URL.canParse(server) ? new URL(server) : undefined;
+  if (url?.protocol === "http:" || url?.protocol === "https:") return server.replace(/\/+$/, "");
+  throw new TypeError(
+    `\`${server}\` is no address of a daemon; give one such as http://127.0.0.1:7411 or unix:/run/recapd/recapd.sock`,
+  );
+}
+
+/** A variable of the environment; empty where there is none. */
+function variable(name: string): string {
+  return globalThis.process?.env[name] ?? "";
+}

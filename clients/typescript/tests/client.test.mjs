@@ -1,0 +1,148 @@
+// The client against a daemon (RECAPD_URL), and against servers that behave badly.
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import net from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+
+import { PLACEHOLDER, Recapd, RecapdError } from "recapd";
+import { toChat, toPrompt } from "recapd/ai";
+
+const url = process.env.RECAPD_URL;
+// The machine may be busy; where time isn't the matter there is enough of it.
+const patient = { timeoutMs: 20_000, onError: "raise" };
+const closing = [];
+after(() => closing.forEach((close) => close()));
+
+async function listen(serve, where = { host: "127.0.0.1", port: 0 }) {
+  const server = net.createServer(serve).listen(where);
+  await once(server, "listening");
+  closing.push(() => server.close());
+  return `http://127.0.0.1:${server.address().port}`;
+}
+
+/** Answers each connection by the next of `answers`; an empty one only closes. */
+async function scripted(...answers) {
+  const requests = [];
+  const url = await listen((connection) => {
+    let request = "";
+    connection.on("error", () => {});
+    connection.on("data", (piece) => {
+      request += piece;
+      const [head, body] = request.split("\r\n\r\n");
+      const length = Number(/content-length: (\d+)/i.exec(head)?.[1] ?? 0);
+      const isWhole = /transfer-encoding: chunked/i.test(head) ? body?.endsWith("0") || request.endsWith("0\r\n\r\n") : (body?.length ?? -1) >= length;
+      if (!isWhole) return;
+      requests.push(request);
+      connection.end(answers.shift() ?? "");
+    });
+  });
+  return [url, requests];
+}
+
+function answer(status, body, kind = "application/json") {
+  const text = JSON.stringify(body);
+  return `HTTP/1.1 ${status} X\r\ncontent-type: ${kind}\r\ncontent-length: ${text.length}\r\nconnection: close\r\n\r\n${text}`;
+}
+
+const BUSY = answer(503, { status: 503, code: "database_unavailable", detail: "no database" }, "application/problem+json");
+const APPENDED = answer(200, { accepted: 1, duplicates: 0, of_a_later_version: 1 });
+
+test("a turn is appended and read", async () => {
+  const recapd = new Recapd({ server: url, ...patient });
+  assert.equal(await recapd.summary("ts"), "");
+  assert.equal(await recapd.context("ts", "openai"), undefined);
+  const turn = [
+    { role: "user", content: "Fix the parser, please. ".repeat(30) },
+    { role: "assistant", content: "Fixed.", client_id: "a-1" },
+  ];
+  await recapd.append("ts", turn);
+  await recapd.append("ts", turn);
+  // What has no id is said again, what has one was said once.
+  const { accepted, duplicates } = await recapd.append("ts", turn);
+  assert.deepEqual([accepted, duplicates], [1, 1]);
+  let document;
+  do document = await recapd.summaryDocument("ts");
+  while (document.version === 0);
+  assert.match(document.content, /Fix the parser/);
+  assert.equal(await recapd.summary("ts"), document.content);
+  const context = await recapd.context("ts", "openai", 1_000);
+  assert.match(JSON.stringify(context.body.messages), /Fix the parser/);
+  assert.equal((await recapd.recall("ts", "parser", 2)).found.length, 2);
+  await recapd.endSession("ts");
+  const { data } = await recapd.http.GET("/v1/agents/{id}/history", { params: { path: { id: "ts" } } });
+  assert.equal(data.agent_id, "ts");
+});
+
+test("what is refused names the cure", async () => {
+  const refused = new Recapd({ server: url, ...patient }).append("ts", [{ x: 1 }]);
+  await assert.rejects(refused, (error) => error instanceof RecapdError && error.code === "invalid_message" && error.status === 400);
+});
+
+test("a socket serves as an address does", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "recapd-"));
+  closing.push(() => rmSync(folder, { recursive: true }));
+  const path = join(folder, "recapd.sock");
+  const relay = net.createServer((near) => {
+    const far = net.connect(Number(new URL(url).port), "127.0.0.1");
+    near.pipe(far).pipe(near);
+  });
+  relay.listen(path);
+  await once(relay, "listening");
+  closing.push(() => relay.close());
+  const recapd = new Recapd({ server: `unix:${path}`, ...patient });
+  assert.equal((await recapd.append("ts-socket", [{ role: "user", content: "x" }])).accepted, 1);
+  assert.equal((await recapd.context("ts-socket", "openai")).agent_id, "ts-socket");
+});
+
+test("an append is tried again under the same ids", async () => {
+  const [server, requests] = await scripted("", BUSY, APPENDED);
+  const recapd = new Recapd({ server, token: "rcp_secret", ...patient });
+  assert.equal((await recapd.append("ts", [{ role: "user", content: "x" }])).accepted, 1);
+  const bodies = requests.map((request) => request.split("\r\n\r\n").slice(1).join(""));
+  assert.equal(bodies.length, 3);
+  assert.equal(new Set(bodies).size, 1);
+  assert.match(bodies[0], /client_id/);
+  assert.match(requests[0], /user-agent: recapd-typescript\//i);
+  assert.match(requests[0], /authorization: Bearer rcp_secret/i);
+});
+
+test("what may not be done twice is asked once", async () => {
+  const [server, requests] = await scripted(BUSY);
+  await assert.rejects(new Recapd({ server, ...patient }).endSession("ts"), /no database/);
+  assert.equal(requests.length, 1);
+});
+
+test("nothing is thrown into the host", async (context) => {
+  const warn = context.mock.method(console, "warn", () => {});
+  const recapd = new Recapd({ server: "http://127.0.0.1:1" });
+  assert.equal(await recapd.summary("ts"), PLACEHOLDER);
+  assert.equal(await recapd.append("ts", [{ content: 1n }]), undefined);
+  assert.equal(await recapd.context("ts", "openai"), undefined);
+  assert.equal(warn.mock.callCount(), 3);
+  await new Recapd({ server: "http://127.0.0.1:1", onError: "ignore" }).summary("ts");
+  assert.equal(warn.mock.callCount(), 3);
+  assert.equal(PLACEHOLDER, "[Summary temporarily unavailable]");
+  assert.throws(() => new Recapd({ server: "localhost" }), /no address of a daemon/);
+});
+
+test("a daemon that says nothing is left in time", async () => {
+  const server = await listen((connection) => closing.push(() => connection.destroy()));
+  const began = Date.now();
+  assert.equal(await new Recapd({ server, onError: "ignore" }).summary("ts"), PLACEHOLDER);
+  assert.ok(Date.now() - began < 3_000);
+});
+
+test("messages of the AI SDK come back as they were", () => {
+  const call = { type: "tool-call", toolCallId: "c", toolName: "ls", input: { path: "src" } };
+  const output = { type: "text", value: "main.rs" };
+  const messages = [
+    { role: "user", content: [{ type: "text", text: "What is in src?" }] },
+    { role: "assistant", content: [{ type: "text", text: "Let me see." }, call] },
+    { role: "tool", content: [{ type: "tool-result", toolCallId: "c", toolName: "ls", output }] },
+    { role: "assistant", content: [{ type: "text", text: "main.rs" }] },
+  ];
+  assert.deepEqual(toPrompt(toChat(messages)), messages);
+});

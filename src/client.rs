@@ -1,0 +1,225 @@
+//! A client of the daemon, for agents written in Rust.
+//!
+//! ```no_run
+//! # async fn turn() -> Result<(), Box<dyn std::error::Error>> {
+//! use recapd::client::Client;
+//! use serde_json::json;
+//!
+//! let recapd = Client::from_environment(|name| std::env::var(name).ok())?;
+//! let coder = "coder".parse()?;
+//! recapd.append(&coder, &[json!({"role": "user", "content": "Add JWT auth"})]).await?;
+//! let system = format!("You are a coder.\n\n{}", recapd.summary_or_placeholder(&coder).await);
+//! # Ok(()) }
+//! ```
+//!
+//! A call takes one second at most, retries included. What can be asked twice without harm is asked again if the
+//! connection breaks or the daemon is busy: that is every reading, and [`Client::append`], whose messages get ids of
+//! their own if they have none.
+
+mod answer;
+mod error;
+mod place;
+mod transport;
+
+use std::time::Duration;
+
+use reqwest::{Method, RequestBuilder, header::ACCEPT};
+use secrecy::SecretString;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::time::{Instant, sleep, timeout_at};
+
+pub use self::{
+    answer::{Appended, Context, Moved, Summary, SummaryFigures, WindowFigures},
+    error::{ClientError, Problem},
+    place::{Place, PlaceError},
+    transport::Transport,
+};
+use crate::{
+    domain::agent::AgentId,
+    formats::outgoing::RequestFormat,
+    wire::{self, HttpReply, HttpSettings},
+};
+
+/// Where a daemon listens if nothing else is said.
+pub const PLACE: &str = "http://127.0.0.1:7411";
+/// The variable that says where the daemon is.
+pub const PLACE_VARIABLE: &str = "RECAPD_SERVER";
+/// The variable that holds a token.
+pub const TOKEN_VARIABLE: &str = "RECAPD_TOKEN";
+/// What to show in place of a summary that can't be had.
+pub const PLACEHOLDER: &str = "[Summary temporarily unavailable]";
+
+/// How long a call takes at most, with all its retries.
+const TIMEOUT: Duration = Duration::from_secs(1);
+/// How often something is asked that can be asked twice.
+const ATTEMPTS_MAX: u32 = 3;
+/// How long it is waited before something is asked again.
+const PAUSE: Duration = Duration::from_millis(50);
+/// The longest answer that is read, in bytes: an exchange has up to 8 MB of payloads.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+const JSON: &str = "application/json";
+
+/// A daemon, asked. Clones share its connections.
+#[derive(Clone, Debug)]
+pub struct Client {
+    transport: Transport,
+    timeout: Duration,
+}
+
+impl Client {
+    /// The daemon at `place`.
+    ///
+    /// # Errors
+    /// [`ClientError::Unusable`] if no connection could ever be made to it.
+    pub fn new(place: &Place) -> Result<Self, ClientError> {
+        // A call's own time is less than that.
+        let transport = Transport::new(place, &HttpSettings::default())?;
+        Ok(Self {
+            transport,
+            timeout: TIMEOUT,
+        })
+    }
+
+    /// The daemon that `RECAPD_SERVER` names, with the token in `RECAPD_TOKEN`; without them the one on this machine,
+    /// without a token. `lookup` tells the values of variables: `|name| std::env::var(name).ok()`.
+    ///
+    /// # Errors
+    /// [`ClientError::Unusable`] if the variable names no place.
+    pub fn from_environment(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ClientError> {
+        let given = |name| lookup(name).filter(|value: &String| !value.trim().is_empty());
+        let place = given(PLACE_VARIABLE).unwrap_or_else(|| PLACE.to_owned());
+        let place: Place = place
+            .trim()
+            .parse()
+            .map_err(|error: PlaceError| ClientError::Unusable(format!("{PLACE_VARIABLE}: {error}")))?;
+        let client = Self::new(&place)?;
+        Ok(match given(TOKEN_VARIABLE) {
+            Some(token) => client.with_token(token.trim()),
+            None => client,
+        })
+    }
+
+    /// The same, asked with this token.
+    #[must_use]
+    pub fn with_token(self, token: &str) -> Self {
+        Self {
+            transport: self.transport.with_token(Some(SecretString::from(token))),
+            ..self
+        }
+    }
+
+    /// The same, with so much time for each call, retries included.
+    #[must_use]
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    /// Stores messages, in recapd's own format or a provider's, in order: all or none. One without a `client_id` gets
+    /// one, so that it is stored once however often this is tried.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] says which message isn't one.
+    pub async fn append(&self, agent: &AgentId, messages: &[Value]) -> Result<Appended, ClientError> {
+        let named: Vec<Value> = messages.iter().cloned().map(with_id).collect();
+        let url = self
+            .transport
+            .url(&["v1", "agents", agent.as_str(), "messages"], &[]);
+        self.json(self.transport.request(Method::POST, url).json(&named))
+            .await
+    }
+
+    /// The agent's summary. Without one yet its content is empty and its version 0.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] with `unknown_agent` before the agent's first message.
+    pub async fn summary(&self, agent: &AgentId) -> Result<Summary, ClientError> {
+        self.get(&["v1", "agents", agent.as_str(), "summary"], &[]).await
+    }
+
+    /// The agent's summary as text for a prompt: empty if there is none, and [`PLACEHOLDER`] if it can't be had. Never
+    /// fails, because an agent can work without it.
+    pub async fn summary_or_placeholder(&self, agent: &AgentId) -> String {
+        match self.summary(agent).await {
+            Ok(summary) => summary.content,
+            Err(error) if error.code() == Some("unknown_agent") => String::new(),
+            Err(error) => {
+                tracing::warn!(%error, %agent, "client.summary_unavailable");
+                PLACEHOLDER.to_owned()
+            }
+        }
+    }
+
+    /// What to send to a model: the conversation as fields of that provider's request.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] with `unknown_agent` before the agent's first message.
+    pub async fn context(&self, agent: &AgentId, format: RequestFormat) -> Result<Context, ClientError> {
+        let query = [("format", format.name())];
+        self.get(&["v1", "agents", agent.as_str(), "context"], &query)
+            .await
+    }
+
+    /// What stands at a path, given by its segments, as the OpenAPI document describes it.
+    ///
+    /// # Errors
+    /// [`ClientError::Unreadable`] if it is no `T`.
+    pub async fn get<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: &[(&str, &str)],
+    ) -> Result<T, ClientError> {
+        let url = self.transport.url(path, query);
+        self.json(self.transport.request(Method::GET, url).header(ACCEPT, JSON))
+            .await
+    }
+
+    /// Posts to a path, once: to end a session, to clear, mark, rewind, fork, forget.
+    ///
+    /// # Errors
+    /// After [`ClientError::Unreachable`] it isn't known whether it was done.
+    pub async fn post<T: DeserializeOwned>(&self, path: &[&str], body: &Value) -> Result<T, ClientError> {
+        let request = self
+            .transport
+            .request(Method::POST, self.transport.url(path, &[]));
+        let deadline = Instant::now() + self.timeout;
+        error::read(&self.attempt(request.json(body), deadline).await?)
+    }
+
+    /// Asks what can be asked twice.
+    async fn json<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ClientError> {
+        let deadline = Instant::now() + self.timeout;
+        let mut attempts = 1;
+        loop {
+            let asked = request.try_clone().ok_or_else(ClientError::unrepeatable)?;
+            let result = match self.attempt(asked, deadline).await {
+                Ok(reply) => error::read(&reply),
+                Err(error) => Err(error),
+            };
+            let may_pass = result.as_ref().is_err_and(ClientError::may_pass);
+            if !may_pass || attempts == ATTEMPTS_MAX || Instant::now() + PAUSE >= deadline {
+                return result;
+            }
+            attempts += 1;
+            sleep(PAUSE).await;
+        }
+    }
+
+    async fn attempt(&self, request: RequestBuilder, deadline: Instant) -> Result<HttpReply, ClientError> {
+        let asked = wire::send(request, ANSWER_BYTES_MAX);
+        match timeout_at(deadline, asked).await {
+            Ok(reply) => Ok(reply?),
+            Err(_) => Err(ClientError::late(self.timeout)),
+        }
+    }
+}
+
+/// A message with an id of its own. What is no object is left for the daemon to refuse.
+fn with_id(mut message: Value) -> Value {
+    if let Some(fields) = message.as_object_mut() {
+        fields
+            .entry("client_id")
+            .or_insert_with(|| format!("{:032x}", fastrand::u128(..)).into());
+    }
+    message
+}

@@ -1,0 +1,96 @@
+//! Where a daemon is.
+
+use std::{fmt, path::PathBuf, str::FromStr};
+
+use reqwest::Url;
+
+/// How the address of a socket begins.
+const SOCKET: &str = "unix:";
+
+/// Where a daemon listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// An address, such as `http://127.0.0.1:7411`; paths are put behind it.
+    Address(Url),
+    /// A Unix socket, such as `unix:/run/recapd/recapd.sock`.
+    Socket(PathBuf),
+}
+
+/// No place of a daemon.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{given}` is no address of a daemon: {reason}; give one such as http://127.0.0.1:7411 or \
+     unix:/run/recapd/recapd.sock"
+)]
+pub struct PlaceError {
+    given: String,
+    reason: String,
+}
+
+impl FromStr for Place {
+    type Err = PlaceError;
+
+    fn from_str(given: &str) -> Result<Self, PlaceError> {
+        let wrong = |reason: &str| PlaceError {
+            given: given.to_owned(),
+            reason: reason.to_owned(),
+        };
+        if let Some(path) = given.strip_prefix(SOCKET) {
+            let path = PathBuf::from(path.strip_prefix("//").unwrap_or(path));
+            return if path.is_absolute() {
+                Ok(Self::Socket(path))
+            } else {
+                Err(wrong("the path of a socket begins with `/`"))
+            };
+        }
+        let url = Url::parse(given).map_err(|error| wrong(&error.to_string()))?;
+        match (url.scheme(), url.has_host()) {
+            ("http" | "https", true) => Ok(Self::Address(url)),
+            (scheme, _) => Err(wrong(&format!("`{scheme}:` is neither http nor https"))),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(url) => f.write_str(url.as_str().trim_end_matches('/')),
+            Self::Socket(path) => write!(f, "{SOCKET}{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_sockets_are_told_apart() {
+        for (given, shown) in [
+            ("http://127.0.0.1:7411", "http://127.0.0.1:7411"),
+            ("https://recapd.example/behind/", "https://recapd.example/behind"),
+            ("unix:/run/recapd/recapd.sock", "unix:/run/recapd/recapd.sock"),
+            ("unix:///run/recapd.sock", "unix:/run/recapd.sock"),
+        ] {
+            assert_eq!(given.parse::<Place>().unwrap().to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn what_is_no_place_is_told_with_a_cure() {
+        for given in [
+            "127.0.0.1:7411",
+            "localhost:7411",
+            "unix:run.sock",
+            "ftp://host",
+            "",
+            "http://",
+        ] {
+            let error = given.parse::<Place>().unwrap_err().to_string();
+            assert!(
+                error.contains("give one such as http://127.0.0.1:7411"),
+                "{error}"
+            );
+        }
+    }
+}

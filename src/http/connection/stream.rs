@@ -1,0 +1,213 @@
+//! What is listened on, and the bytes of a connection.
+
+use std::{
+    future::Future as _,
+    io::{self, IoSlice},
+    pin::Pin,
+    sync::{Arc, atomic::Ordering},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpListener, TcpStream, UnixListener, UnixStream},
+    time::{Sleep, sleep},
+};
+
+use super::{Doing, Peer};
+
+/// What a peer is told that has too many connections already. It waits for no request.
+const REFUSAL: &str = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\ncontent-length: 287\r\n\
+retry-after: 5\r\nconnection: close\r\n\r\n\
+{\"type\":\"urn:recapd:problem:too_many_connections\",\"title\":\"Too many connections\",\"status\":429,\
+\"detail\":\"there are too many connections from this address\",\"instance\":\"urn:recapd:request:none\",\
+\"code\":\"too_many_connections\",\"hint\":\"close some, or raise http.connections_per_peer_max\"}";
+
+/// What is listened on.
+pub enum Listener {
+    /// An address and a port.
+    Tcp(TcpListener),
+    /// A socket in the file system.
+    Unix(UnixListener),
+}
+
+impl From<TcpListener> for Listener {
+    fn from(listener: TcpListener) -> Self {
+        Self::Tcp(listener)
+    }
+}
+
+impl From<UnixListener> for Listener {
+    fn from(listener: UnixListener) -> Self {
+        Self::Unix(listener)
+    }
+}
+
+impl Listener {
+    pub(super) async fn accept(&self) -> io::Result<(Stream, Peer)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, address) = listener.accept().await?;
+                if let Err(error) = stream.set_nodelay(true) {
+                    tracing::debug!(%error, "http.nodelay_refused");
+                }
+                Ok((Stream::Tcp(stream), address.into()))
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                Ok((Stream::Unix(stream), Peer::Local))
+            }
+        }
+    }
+}
+
+/// A connection as it was accepted.
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// Reads and writes.
+trait Bytes: AsyncRead + AsyncWrite + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Unpin> Bytes for T {}
+
+impl Stream {
+    /// Says that there are too many, if that can be said without waiting, and ends.
+    pub(super) fn refuse(self) {
+        // A client that doesn't read it sees the connection closed.
+        let _told = match self {
+            Self::Tcp(stream) => stream.try_write(REFUSAL.as_bytes()),
+            Self::Unix(stream) => stream.try_write(REFUSAL.as_bytes()),
+        };
+    }
+}
+
+/// A connection whose client has to take what is written.
+pub(super) struct Timed {
+    stream: Stream,
+    stall_timeout: Duration,
+    /// Runs while the client takes nothing.
+    stall: Option<Pin<Box<Sleep>>>,
+    doing: Arc<Doing>,
+}
+
+impl Timed {
+    pub(super) fn new(stream: Stream, stall_timeout: Duration, doing: Arc<Doing>) -> Self {
+        Self {
+            stream,
+            stall_timeout,
+            stall: None,
+            doing,
+        }
+    }
+
+    fn stream(&mut self) -> Pin<&mut dyn Bytes> {
+        match &mut self.stream {
+            Stream::Tcp(stream) => Pin::new(stream),
+            Stream::Unix(stream) => Pin::new(stream),
+        }
+    }
+
+    /// `written`, or an error if nothing has been for too long.
+    fn in_time(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            if self.stall.take().is_some() {
+                self.doing.is_stalled.store(false, Ordering::Relaxed);
+            }
+            return written;
+        }
+        let (doing, stall_timeout) = (&self.doing, self.stall_timeout);
+        let stall = self.stall.get_or_insert_with(|| {
+            doing.is_stalled.store(true, Ordering::Relaxed);
+            Box::pin(sleep(stall_timeout))
+        });
+        stall
+            .as_mut()
+            .poll(context)
+            .map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for Timed {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.get_mut().stream().poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Timed {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let timed = self.get_mut();
+        let written = timed.stream().poll_write(context, bytes);
+        timed.in_time(context, written)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().stream().poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().stream().poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let timed = self.get_mut();
+        let written = timed.stream().poll_write_vectored(context, slices);
+        timed.in_time(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.is_write_vectored(),
+            Stream::Unix(stream) => stream.is_write_vectored(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_a_problem() {
+        let (head, body) = REFUSAL.split_once("\r\n\r\n").unwrap();
+        assert!(
+            head.contains(&format!("content-length: {}\r\n", body.len())),
+            "{}",
+            body.len()
+        );
+        let problem: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!(
+            (&problem["status"], &problem["code"]),
+            (&429.into(), &"too_many_connections".into())
+        );
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_nobody_takes_ends_the_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let _client = TcpStream::connect(address).await.unwrap();
+        let (stream, _) = Listener::from(listener).accept().await.unwrap();
+        let doing = Arc::new(Doing::default());
+        let mut timed = Timed::new(stream, Duration::from_secs(30), Arc::clone(&doing));
+        tokio::time::pause();
+        let error = timed.write_all(&vec![0; 64 << 20]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(doing.is_stalled.load(Ordering::Relaxed));
+    }
+}

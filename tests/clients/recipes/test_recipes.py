@@ -1,0 +1,212 @@
+"""Runs each recipe for real: with its SDK, a daemon, and a model that answers what it is asked.
+
+RECAPD_PROGRAM is the daemon's program, RECIPES the folder of the recipes, RECIPES_BUILT one in which the TypeScript ones are
+built beside `agent.js`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from agents import Agent, Runner, function_tool
+from langchain_core.messages import HumanMessage
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+
+from daemon import Daemon, FakeModel, eventually
+from langgraph_node import RecapdNode
+from openai_agents_session import RecapdSession
+
+RECIPES = Path(os.environ["RECIPES"])
+QUESTIONS = ["Fix the parser of dates", "How is the weather in Oslo?", "Now fix the lexer", "And the printer"]
+NOBODY = "http://127.0.0.1:1"
+
+
+class Recipe(unittest.TestCase):
+    daemon: Daemon
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.daemon = Daemon()
+        cls.addClassCleanup(cls.daemon.close)
+
+    def setUp(self) -> None:
+        self.model = FakeModel()
+        self.addCleanup(self.model.close)
+        self.set(
+            RECAPD_SERVER=self.daemon.url,
+            OPENAI_API_KEY="none",
+            OPENAI_BASE_URL=self.model.url,
+            MODEL_URL=self.model.url,
+            OPENAI_AGENTS_DISABLE_TRACING="1",
+        )
+
+    def set(self, **variables: str) -> None:
+        self.enterContext(mock.patch.dict(os.environ, variables))
+
+    def kinds(self, agent: str) -> list[str]:
+        """Kinds of all messages that the daemon keeps, exchange by exchange."""
+        exchanges = self.daemon.get(f"agents/{agent}/history?all=true")["exchanges"]
+        numbers = sorted(exchange["n"] for exchange in exchanges if exchange["n"] > 0)
+        shown = [self.daemon.get(f"agents/{agent}/exchanges/{number}")["messages"] for number in numbers]
+        return [message["kind"] for messages in shown for message in messages]
+
+    def assert_turns_are_kept(self, agent: str) -> None:
+        """Each turn once, the second with the tool that it called."""
+        turn, called = ["user", "assistant"], ["user", "tool_call", "tool_result", "assistant"]
+        self.assertEqual(self.kinds(agent), [*turn, *called, *turn, *turn])
+
+    def assert_window_is_kept(self, member: str, agent: str) -> None:
+        """The last request holds the summary in place of what has left the window, and the question once, at its end."""
+        asked = self.model.requests[-1][member]
+        text = json.dumps(asked, ensure_ascii=False)
+        self.assertIn(f'<summary agent="{agent}"'.replace('"', '\\"'), text)
+        self.assertEqual(text.count(QUESTIONS[-1]), 1)
+        self.assertIn(QUESTIONS[-1], json.dumps(asked[-1]))
+        self.assertNotIn("client_id", text)
+        self.assertLess(text.count("Noted, and done."), 3 * 10, "the window was cut")
+
+    def wait_for_summary(self, agent: str) -> None:
+        def is_done() -> bool:
+            agents = self.daemon.get("agents")["agents"]
+            return any(a["agent_id"] == agent and a["version"] > 0 and a["pending_exchanges"] == 0 for a in agents)
+
+        eventually("a summary", is_done)
+
+
+class OpenAiAgents(Recipe):
+    @staticmethod
+    async def converse(questions: list[str], between: Any = lambda: None) -> str:
+        @function_tool
+        def weather(city: str) -> str:
+            return "sunny"
+
+        agent = Agent(name="coder", instructions="You are terse.", tools=[weather], model="gpt-5.4-mini")
+        session = RecapdSession("agents-sdk")
+        for question in questions:
+            if question == questions[-1]:
+                await asyncio.to_thread(between)
+            result = await Runner.run(agent, question, session=session)
+        return str(result.final_output)
+
+    def test_turns_are_kept_and_the_window_too(self) -> None:
+        asyncio.run(self.converse(QUESTIONS, lambda: self.wait_for_summary("agents-sdk")))
+        self.assert_turns_are_kept("agents-sdk")
+        self.assert_window_is_kept("input", "agents-sdk")
+
+    def test_without_a_daemon_the_agent_goes_on(self) -> None:
+        self.set(RECAPD_SERVER=NOBODY)
+        self.assertIn("Answer 1", asyncio.run(self.converse(QUESTIONS[:1])))
+
+
+class LangGraph(Recipe):
+    def converse(self, questions: list[str], between: Any = lambda: None) -> list[Any]:
+        @tool
+        def weather(city: str) -> str:
+            """The weather."""
+            return "sunny"
+
+        graph = StateGraph(MessagesState)
+        graph.add_node("model", RecapdNode(ChatOpenAI(model="gpt-5.4-mini").bind_tools([weather])))
+        graph.add_node("tools", ToolNode([weather]))
+        graph.add_edge(START, "model")
+        graph.add_conditional_edges("model", tools_condition)
+        graph.add_edge("tools", "model")
+        compiled = graph.compile()
+        messages: list[Any] = []
+        for question in questions:
+            if question == questions[-1]:
+                between()
+            state = {"messages": [*messages, HumanMessage(question)]}
+            messages = compiled.invoke(state, {"configurable": {"thread_id": "graph"}})["messages"]
+        return messages
+
+    def test_turns_are_kept_and_the_window_too(self) -> None:
+        self.converse(QUESTIONS, lambda: self.wait_for_summary("graph"))
+        self.assert_turns_are_kept("graph")
+        self.assert_window_is_kept("messages", "graph")
+
+    def test_without_a_daemon_the_agent_goes_on(self) -> None:
+        self.set(RECAPD_SERVER=NOBODY)
+        messages = self.converse(QUESTIONS[:2])
+        self.assertIn("Answer 3", messages[-1].content)
+
+
+class VercelAiSdk(Recipe):
+    def converse(self, questions: list[str]) -> list[str]:
+        agent = Path(os.environ["RECIPES_BUILT"]) / "agent.js"
+        said = subprocess.run(["node", str(agent), "|".join(questions)], check=True, stdout=subprocess.PIPE, timeout=60)
+        answers: list[str] = json.loads(said.stdout)
+        return answers
+
+    def test_turns_are_kept_and_the_window_too(self) -> None:
+        answers = self.converse(QUESTIONS)
+        self.assertIn("Answer 5", answers[-1])
+        self.assert_turns_are_kept("vercel")
+        self.assert_window_is_kept("messages", "vercel")
+
+    def test_without_a_daemon_the_agent_goes_on(self) -> None:
+        self.set(RECAPD_SERVER=NOBODY)
+        self.assertIn("Answer 3", self.converse(QUESTIONS[:2])[-1])
+
+
+class ClaudeCodeHooks(Recipe):
+    def test_a_session_is_told_what_the_last_one_did(self) -> None:
+        with tempfile.TemporaryDirectory() as home:
+            project = Path(home) / "shop"
+            project.mkdir()
+            self.set(
+                HOME=home,
+                XDG_STATE_HOME=f"{home}/state",
+                PATH=f"{Path(self.daemon.program).parent}:{os.environ['PATH']}",
+            )
+            script = [RECIPES / "claude_code_hooks.sh", self.daemon.url]
+            subprocess.run(script, cwd=project, check=True, stdout=subprocess.PIPE)
+            settings = json.loads((project / ".claude/settings.json").read_text())
+            transcript = project / "transcript.jsonl"
+            transcript.write_text((Path(os.environ["FIXTURES"]) / "claude_code.jsonl").read_text())
+
+            def hook(event: str, session: str, **more: str) -> str:
+                command = settings["hooks"][event][0]["hooks"][0]["command"]
+                told = {"session_id": session, "cwd": str(project), "hook_event_name": event,
+                        "transcript_path": str(transcript), **more}
+                ran = subprocess.run(command, shell=True, cwd=project, check=True, input=json.dumps(told).encode(),
+                                     stdout=subprocess.PIPE)
+                return ran.stdout.decode()
+
+            def is_kept() -> bool:
+                # A hook that has no time left spools, and the next one hands on what it spooled.
+                self.assertEqual(hook("SessionEnd", "one", reason="exit"), "")
+                return any(a["agent_id"].startswith("claude-code:shop") for a in self.daemon.get("agents")["agents"])
+
+            eventually("the session is kept", is_kept)
+            told = eventually("the next one is told", lambda: hook("SessionStart", "two", source="startup"))
+            context = json.loads(told)["hookSpecificOutput"]["additionalContext"]
+            self.assertIn('<summary agent="claude-code:shop', context)
+
+
+class PlainSql(Recipe):
+    def test_turns_are_kept_and_the_window_too(self) -> None:
+        def turn(question: str) -> str:
+            script = [RECIPES / "plain_sql.sh", self.daemon.database, "sql", question, "It's done. " * 20]
+            return subprocess.run(script, check=True, stdout=subprocess.PIPE).stdout.decode()
+
+        turn("Fix the parser of dates")
+        said = eventually("a summary", lambda: (said := turn("What's next?")) and "## Previously" in said and said)
+        summary, window = said.split("user: ", 1)
+        self.assertIn("Fix the parser", summary)
+        self.assertIn("assistant: It's done.", window)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,276 @@
+//! `recapd::client` against the HTTP interface, and against servers that behave badly.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use recapd::{
+    client::{Client, ClientError, PLACEHOLDER},
+    domain::agent::AgentId,
+    formats::outgoing::RequestFormat,
+};
+use serde_json::{Value, json};
+use tokio::net::UnixListener;
+
+use crate::support::{server::Server, troubled_store::Trouble};
+
+fn coder() -> AgentId {
+    "coder".parse().unwrap()
+}
+
+fn client(place: &str) -> Client {
+    Client::new(&place.parse().unwrap()).unwrap()
+}
+
+fn of(server: &Server) -> Client {
+    // The machine may be busy; nothing here is about the time.
+    client(&format!("http://{}", server.address)).with_timeout(Duration::from_secs(20))
+}
+
+#[tokio::test]
+async fn a_turn_is_appended_and_read() {
+    let server = Server::start(|config| {
+        config.window.budget_tokens = 100;
+        config.queue.batch_exchanges = 1;
+    })
+    .await;
+    let (recapd, coder) = (of(&server), coder());
+    assert_eq!(recapd.summary_or_placeholder(&coder).await, "");
+
+    let turn = [
+        json!({"role": "user", "content": "Fix the parser, please. ".repeat(20)}),
+        json!({"role": "assistant", "content": "Fixed.", "client_id": "answer-1"}),
+    ];
+    let first = recapd.append(&coder, &turn).await.unwrap();
+    assert_eq!((first.accepted, first.duplicates, first.exchange), (2, 0, 1));
+    let again = recapd.append(&coder, &turn).await.unwrap();
+    // What has no id is said twice, what has one was said once.
+    assert_eq!((again.accepted, again.duplicates), (1, 1));
+    assert_eq!(again.evicted.len(), 1);
+    assert_eq!(again.summary.pending_exchanges, 1);
+
+    server.summarise().await;
+    let summary = recapd.summary(&coder).await.unwrap();
+    assert_eq!((summary.version, summary.covers_through), (1, 1));
+    assert!(summary.content.contains("Fix the parser"), "{}", summary.content);
+    assert_eq!(recapd.summary_or_placeholder(&coder).await, summary.content);
+
+    let context = recapd.context(&coder, RequestFormat::OpenAiChat).await.unwrap();
+    assert_eq!(context.summary_version, 1);
+    assert!(context.body["messages"].to_string().contains("Fix the parser"));
+    let stats: Value = recapd.get(&["v1", "stats"], &[("window", "24h")]).await.unwrap();
+    assert!(stats.is_object());
+    let ended: Value = recapd
+        .post(&["v1", "agents", "coder", "sessions", "end"], &json!({}))
+        .await
+        .unwrap();
+    assert_eq!(ended["session"], 1);
+}
+
+#[tokio::test]
+async fn what_is_refused_names_the_field_and_the_cure() {
+    let server = Server::start(|_| {}).await;
+    let error = of(&server)
+        .append(&coder(), &[json!({"x": 1})])
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), Some("invalid_message"));
+    let ClientError::Refused(problem) = &error else {
+        panic!("{error:?}")
+    };
+    assert_eq!(problem.status, 400);
+    assert!(problem.hint.is_some());
+    assert!(error.to_string().contains(problem.hint.as_deref().unwrap()));
+}
+
+#[tokio::test]
+async fn a_database_that_is_away_shows_the_placeholder() {
+    let server = Server::start(|_| {}).await;
+    server.store.trouble("summary", Trouble::Unavailable);
+    assert_eq!(of(&server).summary_or_placeholder(&coder()).await, PLACEHOLDER);
+    assert_eq!(PLACEHOLDER, "[Summary temporarily unavailable]");
+}
+
+#[tokio::test]
+async fn a_socket_serves_as_an_address_does() {
+    let server = Server::start(|_| {}).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("recapd.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let address = server.address;
+    let relaying = async move {
+        loop {
+            let (mut near, _) = listener.accept().await.unwrap();
+            let mut far = tokio::net::TcpStream::connect(address).await.unwrap();
+            // How it ends is the client's matter.
+            tokio::io::copy_bidirectional(&mut near, &mut far).await.ok();
+        }
+    };
+    let recapd = client(&format!("unix:{}", path.display())).with_timeout(Duration::from_secs(20));
+    let appending = async {
+        let appended = recapd
+            .append(&coder(), &[json!({"role": "user", "content": "x"})])
+            .await;
+        assert_eq!(appended.unwrap().accepted, 1);
+    };
+    tokio::select! {
+        () = relaying => {}
+        () = appending => {}
+    }
+}
+
+/// Answers each connection's request by the next of `answers`; an empty one only closes. The requests come by the
+/// receiver.
+fn scripted(answers: Vec<String>) -> (SocketAddr, mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        for answer in answers {
+            let (mut stream, _) = listener.accept().unwrap();
+            sender.send(request(&mut stream)).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    (address, receiver)
+}
+
+/// A whole request, whose body has a length.
+fn request(stream: &mut TcpStream) -> String {
+    let mut text = Vec::new();
+    let mut buffer = [0; 4_096];
+    loop {
+        let count = stream.read(&mut buffer).unwrap();
+        text.extend_from_slice(&buffer[..count]);
+        let request = String::from_utf8_lossy(&text);
+        let Some((head, body)) = request.split_once("\r\n\r\n") else {
+            assert!(count > 0, "{request}");
+            continue;
+        };
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "));
+        if body.len() >= length.map_or(0, |length| length.parse().unwrap()) {
+            return request.into_owned();
+        }
+    }
+}
+
+fn answer(status: &str, body: &Value) -> String {
+    let body = body.to_string();
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+fn appended() -> String {
+    answer(
+        "200 OK",
+        &json!({
+            "accepted": 1, "duplicates": 0, "exchange": 1, "evicted": [], "of_a_later_version": {},
+            "window": {"tokens": 9, "budget_tokens": 0, "fill_ratio": null, "tokens_until_eviction": null},
+            "summary": {"pending_exchanges": 0, "covers_through": 0},
+        }),
+    )
+}
+
+fn busy() -> String {
+    let problem =
+        json!({"status": 503, "code": "database_unavailable", "detail": "no database", "hint": null});
+    answer("503 Service Unavailable", &problem)
+}
+
+#[tokio::test]
+async fn an_append_is_tried_again_under_the_same_ids() {
+    let (address, requests) = scripted(vec![String::new(), busy(), appended()]);
+    let recapd = client(&format!("http://{address}"))
+        .with_token("rcp_secret")
+        .with_timeout(Duration::from_secs(20));
+    let outcome = recapd
+        .append(&coder(), &[json!({"role": "user", "content": "x"})])
+        .await;
+    assert_eq!(outcome.unwrap().accepted, 1);
+    let requests: Vec<String> = requests.iter().collect();
+    let bodies: Vec<&str> = requests
+        .iter()
+        .map(|request| request.split_once("\r\n\r\n").unwrap().1)
+        .collect();
+    assert_eq!(bodies.len(), 3);
+    assert!(
+        bodies[0].contains("client_id") && bodies.iter().all(|body| *body == bodies[0]),
+        "{bodies:?}"
+    );
+    let head = requests[0].to_lowercase();
+    assert!(
+        head.contains(concat!("user-agent: recapd/", env!("CARGO_PKG_VERSION"))),
+        "{head}"
+    );
+    assert!(head.contains("authorization: bearer rcp_secret"), "{head}");
+}
+
+#[tokio::test]
+async fn what_may_not_be_done_twice_is_asked_once() {
+    let (address, requests) = scripted(vec![busy()]);
+    let recapd = client(&format!("http://{address}"));
+    let outcome = recapd
+        .post::<Value>(&["v1", "agents", "coder", "clear"], &json!({}))
+        .await;
+    assert!(matches!(outcome, Err(ClientError::Unavailable(_))), "{outcome:?}");
+    assert_eq!(requests.iter().count(), 1);
+}
+
+#[tokio::test]
+async fn a_daemon_that_says_nothing_is_left_in_time() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let recapd = client(&format!("http://{}", listener.local_addr().unwrap()));
+    let began = tokio::time::Instant::now();
+    let error = recapd.summary(&coder()).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the daemon doesn't answer: no answer within 1000 ms"
+    );
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn what_is_no_daemon_is_told_so() {
+    let (address, _requests) = scripted(vec![
+        "HTTP/1.1 404 Not Found\r\ncontent-length: 9\r\nconnection: close\r\n\r\nIt works!".to_owned(),
+    ]);
+    let error = client(&format!("http://{address}"))
+        .summary(&coder())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the answer is none of a daemon: 404 Not Found It works!"
+    );
+}
+
+#[test]
+fn the_environment_says_where_the_daemon_is() {
+    let from = |pairs: &'static [(&str, &str)]| {
+        Client::from_environment(|name| {
+            let pair = pairs.iter().find(|(key, _)| *key == name);
+            pair.map(|(_, value)| (*value).to_owned())
+        })
+    };
+    assert!(from(&[]).is_ok());
+    assert!(
+        from(&[
+            ("RECAPD_SERVER", " unix:/run/recapd.sock\n"),
+            ("RECAPD_TOKEN", "rcp_x\n")
+        ])
+        .is_ok()
+    );
+    let error = from(&[("RECAPD_SERVER", "localhost")]).unwrap_err().to_string();
+    assert!(
+        error.starts_with("RECAPD_SERVER: `localhost` is no address"),
+        "{error}"
+    );
+}
