@@ -56,7 +56,7 @@ impl Chart<'_> {
         } else {
             0
         };
-        (highest.max(near).saturating_mul(11) / 10).max(1)
+        (highest.max(near).saturating_mul(11).saturating_add(9) / 10).max(1)
     }
 
     /// The chart with its numbers.

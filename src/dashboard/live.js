@@ -93,6 +93,8 @@ function morph(old, fresh) {
   }
 }
 
+// Between two looks, in milliseconds: many events are one look.
+const PAUSE_MS = 250;
 let asking = false;
 let again = false;
 
@@ -109,6 +111,7 @@ async function follow() {
     }
     const [time, newer] = [document.querySelector(".foot time"), page.querySelector(".foot time")];
     if (time && newer) time.replaceWith(newer);
+    await new Promise((done) => setTimeout(done, PAUSE_MS));
   } while (again);
   asking = false;
 }
@@ -123,6 +126,8 @@ function mark(isLive) {
 
 // --- What happens is told by the server; a hidden page listens to nothing.
 
+const KINDS = ["agent.changed", "agent.deleted", "turn.appended", "window.evicted", "window.returned", "summary.updated",
+  "update.failed", "queue.changed"];
 const address = document.body.dataset.events;
 let source = null;
 
@@ -131,8 +136,7 @@ function listen() {
   source = new EventSource(address);
   source.onopen = () => { mark(true); follow(); };
   source.onerror = () => mark(false);
-  for (const kind of (document.body.dataset.kinds ?? "").split(" ").filter(Boolean)) source.addEventListener(kind, follow);
-  source.onmessage = follow;
+  for (const kind of KINDS) source.addEventListener(kind, follow);
 }
 
 document.addEventListener("visibilitychange", () => {

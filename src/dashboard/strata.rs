@@ -1,6 +1,6 @@
 //! An agent's page: the window on top, the rule, what waits below it, and what has settled into the summary.
 
-use maud::{Markup, PreEscaped, html};
+use maud::{Markup, html};
 
 use super::{
     document::{Level, document},
@@ -24,6 +24,11 @@ use crate::{
 const STEPS: i64 = 12;
 /// The window's bar, in its own units.
 const BAR_WIDTH: i64 = 1_000;
+/// Exchanges that are wider than this, in tenths of its units, stand apart.
+const SEGMENT_GAP_FROM: i64 = 40;
+const SEGMENT_GAP: i64 = 15;
+/// An exchange that costs next to nothing can be seen nevertheless.
+const SEGMENT_WIDTH_MIN: i64 = 3;
 
 /// What an agent's page shows.
 pub struct Strata {
@@ -156,36 +161,23 @@ pub(super) fn state_name(state: QueueState) -> &'static str {
 
 /// The window against its budget, exchange by exchange, oldest first.
 fn budget_bar(strata: &Strata) -> Markup {
-    let ledger = &strata.row.ledger;
-    let (used, budget) = (ledger.window_tokens().max(0), strata.row.budget_tokens);
+    let (used, budget) = (strata.row.ledger.window_tokens().max(0), strata.row.budget_tokens);
     let whole = used.max(budget).max(1);
     let scaled = |tokens: i64| tokens.saturating_mul(BAR_WIDTH * 10) / whole;
     let shown: i64 = strata.window.iter().map(|stored| stored.exchange.tokens).sum();
     // The preamble, and exchanges too many to be shown.
-    let mut at = scaled(used - shown);
-    let mut bars = format!(
-        "<rect class=\"rest\" x=\"0\" y=\"0\" width=\"{}\" height=\"20\"/>",
-        unit(at)
-    );
-    for stored in &strata.window {
-        let width = scaled(stored.exchange.tokens);
-        let gap = if width > 40 { 15 } else { 0 };
-        bars.push_str(&format!(
-            "<rect class=\"seg\" data-n=\"{}\" x=\"{}\" y=\"0\" width=\"{}\" height=\"20\"/>",
-            stored.exchange.exchange,
-            unit(at),
-            unit((width - gap).max(3)),
-        ));
+    let rest = scaled(used - shown).max(0);
+    let mut at = rest;
+    let segments = strata.window.iter().map(|stored| {
+        let (begins, width) = (at, scaled(stored.exchange.tokens));
         at += width;
-    }
-    let mark = if budget > 0 && used > budget {
-        format!(
-            "<rect class=\"over\" x=\"{}\" y=\"0\" width=\"3\" height=\"20\"/>",
-            unit(scaled(budget))
+        let gap = if width > SEGMENT_GAP_FROM { SEGMENT_GAP } else { 0 };
+        (
+            stored.exchange.exchange,
+            begins,
+            (width - gap).max(SEGMENT_WIDTH_MIN),
         )
-    } else {
-        String::new()
-    };
+    });
     let fill = fill_ratio(used, budget).map_or_else(String::new, |ratio| {
         format!(", {:.0}% of its budget", ratio * 100.0)
     });
@@ -194,7 +186,11 @@ fn budget_bar(strata: &Strata) -> Markup {
         svg.bar-chart viewBox="0 0 1000 20" preserveAspectRatio="none" role="img" aria-label=(label) {
             title { (label) }
             rect.room x="0" y="0" width="1000" height="20" {}
-            (PreEscaped(bars + &mark))
+            rect.rest x="0" y="0" width=(unit(rest)) height="20" {}
+            @for (number, begins, width) in segments {
+                rect.seg data-n=(number) x=(unit(begins)) y="0" width=(unit(width)) height="20" {}
+            }
+            @if budget > 0 && used > budget { rect.over x=(unit(scaled(budget))) y="0" width="3" height="20" {} }
         }
     }
 }

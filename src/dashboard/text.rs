@@ -22,7 +22,7 @@ pub(super) fn visible(text: &str, chars_max: usize) -> (String, bool) {
             // The signs that stand for control characters are as many, from ␀ on.
             '\0'..='\u{1f}' => shown.extend(char::from_u32(0x2400 + u32::from(c))),
             '\u{7f}' => shown.push('␡'),
-            c if is_hidden(c) => shown.push_str(&format!("⟨U+{:04X}⟩", u32::from(c))),
+            c if is_hidden(c) => shown.extend(["⟨", &format!("U+{:04X}", u32::from(c)), "⟩"]),
             c => shown.push(c),
         }
     }

@@ -87,12 +87,12 @@ pub(super) async fn queue_of(
     let limit = page::limit(&parameters)?;
     let after = page::cursor(&parameters)?;
     let operator = &app.parts.operator;
-    let (rows, next) = match app.parts.access.seen(caller, after.as_ref(), limit).await? {
-        Some(agents) => some(operator, agents, limit).await?,
-        None => {
-            let found = operator.queue(after.as_ref(), limit + 1).await?;
-            page::cut(found, limit, |row| row.agent_id.clone())
-        }
+    let seen = app.parts.access.seen(caller, after.as_ref(), limit).await?;
+    let (rows, next) = if let Some(agents) = seen {
+        some(operator, agents, limit).await?
+    } else {
+        let found = operator.queue(after.as_ref(), limit + 1).await?;
+        page::cut(found, limit, |row| row.agent_id.clone())
     };
     Ok((rows, next, operator.paused_since().await?))
 }
