@@ -23,10 +23,7 @@ use axum::{
     routing::{get, post},
 };
 
-use super::{
-    App, SharedApp,
-    problem::{Problem, RETRY_AFTER_SECONDS},
-};
+use super::{App, SharedApp, events, problem::Problem};
 use crate::{
     access::Caller,
     dashboard::{Fault, Frame, ICON, POLICY, SCRIPT, STYLE, Viewer, fault_page, sign_in_page},
@@ -52,6 +49,8 @@ pub(super) fn mount(routes: Router<SharedApp>) -> Router<SharedApp> {
             get(|| async { asset("text/javascript; charset=utf-8", SCRIPT) }),
         )
         .route("/ui/icon.svg", get(|| async { asset("image/svg+xml", ICON) }))
+        .route("/ui/events", get(events::of_all))
+        .route("/ui/agents/{id}/events", get(events::of_agent))
         .route("/ui/login", get(session::ask).post(session::sign_in))
         .route("/ui/logout", post(session::sign_out))
         .route("/ui/agents", get(agents::list))
@@ -95,9 +94,20 @@ fn frame(app: &App, caller: &Caller, uri: &Uri, form_key: String) -> Frame {
             form_key,
         },
         address: address.to_owned(),
-        events: None,
+        events: Some(events_of(uri.path())),
         now: app.parts.clock.now(),
     }
+}
+
+/// Where is told what happens to what a page shows: to its agent, or to all that may be seen.
+fn events_of(path: &str) -> String {
+    let agent = path
+        .strip_prefix("/ui/agents/")
+        .and_then(|rest| rest.split('/').next());
+    agent.map_or_else(
+        || "/ui/events".to_owned(),
+        |agent| format!("/ui/agents/{agent}/events"),
+    )
 }
 
 /// `response` for a browser: a problem as a page, and for who has no token yet the way in.
@@ -117,8 +127,8 @@ pub(super) fn written(mut response: Response, uri: &Uri, request_id: &str) -> Re
         let headers = response.headers_mut();
         headers.remove(CONTENT_LENGTH);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-        if problem.may_pass() {
-            headers.insert(RETRY_AFTER, RETRY_AFTER_SECONDS.into());
+        if let Some(seconds) = problem.may_pass_in() {
+            headers.insert(RETRY_AFTER, seconds.into());
         }
         *response.body_mut() = Body::from(page);
     }

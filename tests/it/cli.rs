@@ -16,6 +16,7 @@ mod project;
 mod recall;
 mod replay;
 mod selftest;
+mod socket;
 mod token;
 mod versions;
 

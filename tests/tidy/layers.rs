@@ -114,7 +114,7 @@ const LAYERS: &[Layer] = &[
         module: "http",
         may_use: &[
             "domain", "formats", "clock", "config", "telemetry", "store", "keeper", "snapshot", "history", "context",
-            "recall", "access", "mcp", "dashboard",
+            "recall", "access", "mcp", "notice", "dashboard",
         ],
         banned: &["sqlx::", "reqwest::"],
     },

@@ -37,6 +37,9 @@ fn operations() -> Vec<(Method, String, String)> {
             if method == Method::DELETE && path == "/v1/agents/{id}" {
                 concrete.push_str("?confirm={id}");
             }
+            if path.ends_with("/events") {
+                concrete.push_str("?for=0s");
+            }
             if path.ends_with("/recall") {
                 concrete.push_str("?q=parser");
             }
@@ -63,10 +66,10 @@ fn pages() -> impl Iterator<Item = (Method, String, String)> {
     let guarded = page_routes().filter(|(_, path)| !OPEN.contains(path));
     guarded.map(|(method, path)| {
         let concrete = path.replace("{version}", "1").replace("{n}", "1");
-        let query = if path.ends_with("/diff") {
-            "?from=1&to=1"
-        } else {
-            ""
+        let query = match path.rsplit('/').next() {
+            Some("diff") => "?from=1&to=1",
+            Some("events") => "?for=0",
+            _ => "",
         };
         (method.parse().unwrap(), concrete + query, "{}".to_owned())
     })
