@@ -77,7 +77,7 @@ def populate() -> None:
     for line in lines:
         line["at"] = (moment(line["at"]) + shift).isoformat().replace("+00:00", "Z")
     for start in range(0, len(lines), 20):
-        if start == len(lines) // 20 * 20 - 80:
+        if start == len(lines) // 20 * 20 - 20:
             # From here on what leaves the window waits.
             ask(f"/v1/agents/{AGENT}/pause", "{}")
         said = "\n".join(json.dumps(line) for line in lines[start : start + 20])
