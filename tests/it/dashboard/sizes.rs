@@ -56,7 +56,7 @@ async fn many_agents_are_pages_of_them() {
     assert!(body.contains("/ui/agents?cursor=agent-0049"));
     let last = page(&server, "/ui/agents?cursor=agent-0099").await;
     assert_eq!(last.matches(" id=\"a-agent-").count(), 20);
-    assert!(!last.contains("?cursor="));
+    assert!(!last.contains("Next page"));
     let found = server.get("/ui/agents/find?agent=agent-0042").await;
     assert_eq!(
         (found.status, found.header("location")),

@@ -218,7 +218,8 @@ async fn strangers_all_get_one_answer_and_change_nothing() {
                 assert_eq!((reply.status, reply.body.as_str()), (200, "ok\n"));
             } else if is_page(&path) {
                 refused(&reply, 401);
-                forms.insert(told(&reply, &path.replace('&', "&amp;")));
+                let address = format!("value=\"{}\"", path.replace('&', "&amp;"));
+                forms.insert(told(&reply, &address));
             } else {
                 assert_eq!(reply.status, 401, "{method} {path} {token:?}: {}", reply.body);
                 reply.problem(401, "unauthorized");

@@ -240,10 +240,6 @@ pub(crate) async fn while_the_queue_is_paused_nothing_is_claimed(db: &dyn Backen
 pub(crate) async fn runs_are_told_newest_first_and_in_figures(db: &dyn Backend) {
     let now = minute(1_000);
     let (lease, material) = under_way(db, now).await;
-    let completed = patch(&material, items(&material), now);
-    db.store().complete(&lease, completed).await.unwrap();
-    queued(db, "b", 0).await;
-    fail(db, now, false).await;
     let operator = db.operator();
     let waiting = operator.stalest(5).await.unwrap();
     let agents = db.store().agents(None, 9).await.unwrap();
@@ -256,6 +252,11 @@ pub(crate) async fn runs_are_told_newest_first_and_in_figures(db: &dyn Backend) 
     assert_eq!(waiting, pending);
     assert!(!waiting.is_empty());
     assert_eq!(operator.stalest(1).await.unwrap(), waiting[..1]);
+    let completed = patch(&material, items(&material), now);
+    db.store().complete(&lease, completed).await.unwrap();
+    assert_eq!(operator.stalest(5).await.unwrap(), []);
+    queued(db, "b", 0).await;
+    fail(db, now, false).await;
     let query = |agent_name: Option<&str>, outcome, before| RunQuery {
         agent: agent_name.map(agent),
         outcome,
