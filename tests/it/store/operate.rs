@@ -237,7 +237,7 @@ pub(crate) async fn while_the_queue_is_paused_nothing_is_claimed(db: &dyn Backen
     assert_eq!(claims(db, T0).await, 1);
 }
 
-pub(crate) async fn runs_are_told_newest_first_and_in_figures(db: &dyn Backend) {
+pub(crate) async fn who_waits_the_longest_is_told_first(db: &dyn Backend) {
     let now = minute(1_000);
     let (lease, material) = under_way(db, now).await;
     let operator = db.operator();
@@ -255,6 +255,14 @@ pub(crate) async fn runs_are_told_newest_first_and_in_figures(db: &dyn Backend) 
     let completed = patch(&material, items(&material), now);
     db.store().complete(&lease, completed).await.unwrap();
     assert_eq!(operator.stalest(5).await.unwrap(), []);
+}
+
+pub(crate) async fn runs_are_told_newest_first_and_in_figures(db: &dyn Backend) {
+    let now = minute(1_000);
+    let (lease, material) = under_way(db, now).await;
+    let operator = db.operator();
+    let completed = patch(&material, items(&material), now);
+    db.store().complete(&lease, completed).await.unwrap();
     queued(db, "b", 0).await;
     fail(db, now, false).await;
     let query = |agent_name: Option<&str>, outcome, before| RunQuery {
