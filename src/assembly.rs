@@ -195,6 +195,11 @@ pub async fn keeper_alone(
     Ok(keeper)
 }
 
+/// An operator for commands that look at the queue beside the daemon, or change it where none runs.
+pub fn operator_alone(store: Arc<dyn OperatorStore>, clock: Arc<dyn Clock>) -> Operator {
+    Operator::new(store, clock, Notices::default())
+}
+
 fn keeper(
     config: &Config,
     store: Arc<dyn Store>,

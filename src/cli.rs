@@ -1,19 +1,27 @@
 //! The command line: one file per command. Data goes to stdout, everything else to stderr.
 
+mod age;
 mod agents;
+mod backup;
 mod check_request;
 mod config_file;
 mod context;
 mod copy;
 mod count;
+mod doctor;
 mod exit;
 mod export;
+mod figures;
 mod files;
 mod forget;
+mod hands;
+mod health;
 mod history;
 mod hook;
 mod import;
+mod init;
 mod items;
+mod likeness;
 mod lineage;
 #[cfg(feature = "mcp")]
 mod mcp;
@@ -23,20 +31,28 @@ mod openapi;
 mod output;
 mod pins;
 mod project;
+mod push;
+mod queue;
 mod recall;
 mod remote;
 mod replay;
+mod runs;
 mod selftest;
 mod serve;
+mod shell;
 mod status;
 mod summary;
+mod table;
 mod token;
+mod update;
 mod verify;
+mod version;
 mod versions;
+mod window;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use clap::{Args, Parser, Subcommand, error::ErrorKind};
+use clap::{Args, ColorChoice, Parser, Subcommand, error::ErrorKind};
 use secrecy::SecretString;
 use tokio::time::Instant;
 
@@ -57,7 +73,9 @@ struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   recapd replay examples/two-weeks.jsonl    a conversation through the pipeline: no key, no server
+  recapd serve --demo                       a daemon with a conversation to look at: no key
   recapd serve                              the daemon on 127.0.0.1:7411, database in ./recapd.db
+  recapd push my-agent < messages.jsonl     messages of any known format, into a window
   recapd summary my-agent                   what my-agent's context holds of the past
   recapd history my-agent                   which exchanges the model still sees
   recapd context my-agent --format openai   what to send to a model next
@@ -65,8 +83,8 @@ Examples:
   recapd verify                             check every invariant on the data
   recapd check-request --format openai r.json    what the provider would refuse in a request
 
-Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 not found, 69 database or daemon unreachable,
-78 configuration.";
+Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 not found, 4 not ready, 69 database or daemon unreachable,
+75 not done yet, 78 configuration.";
 
 /// Options of every command.
 #[derive(Clone, Debug, Args)]
@@ -81,9 +99,8 @@ struct Shared {
     /// [default: database.url of the configuration]
     #[arg(long, global = true, value_name = "DATABASE")]
     db: Option<String>,
-    /// Ask the daemon there, e.g. `http://127.0.0.1:7411` or `unix:/run/recapd/recapd.sock`, instead of opening the database (agents, project, summary,
-    /// versions, diff, rollback, rebuild, items, context, mark, rewind, clear, fork, pin, unpin, pins, history, recall,
-    /// expand, forget, mcp, status)
+    /// Ask the daemon there, e.g. `http://127.0.0.1:7411` or `unix:/run/recapd/recapd.sock` [default: the daemon at
+    /// `http.listen`, if one runs there and lets us in and no database is named; else the database is opened]
     #[arg(long, global = true, value_name = "URL", conflicts_with = "db")]
     server: Option<Server>,
     /// File with the token for that daemon, on one line [default: the variable `RECAPD_TOKEN`]
@@ -92,9 +109,26 @@ struct Shared {
     /// What the file or the variable holds
     #[arg(skip)]
     token: Option<SecretString>,
+    /// Whether to print colours; the variables `NO_COLOR` and `CLICOLOR_FORCE` are heard
+    #[arg(
+        long,
+        global = true,
+        value_name = "auto|always|never",
+        default_value = "auto",
+        hide_possible_values = true
+    )]
+    color: ColorChoice,
     /// Print JSON for programs
     #[arg(long, global = true)]
     json: bool,
+}
+
+impl Shared {
+    /// Whether it is said where the data is.
+    fn names_a_place(&self) -> bool {
+        let names_database = |setting: &String| setting.starts_with("database.url=");
+        self.server.is_some() || self.db.is_some() || self.set.iter().any(names_database)
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -103,12 +137,24 @@ enum Command {
     Serve(serve::Serve),
     /// Run the whole pipeline over recorded conversations and show what comes out
     Replay(replay::Replay),
-    /// Show what an agent overrides in the configuration, and change it
+    /// Store messages of an agent, from standard input or files
+    Push(push::Push),
+    /// List agents, show what one overrides in the configuration, change it, pause and resume one
     Agents(agents::Agents),
     /// Let agents share a summary, and list who does
     Project(project::Project),
     /// Print an agent's summary, or that of a project
     Summary(summary::Summary),
+    /// Print an agent's window: the messages that the model sees verbatim
+    Window(window::Window),
+    /// Have an agent's summary updated now
+    Update(update::Update),
+    /// Have the summaries aged of which a line has outgrown its section
+    Age(age::Age),
+    /// List the updates that are to be made, retry, cancel, pause and resume them
+    Queue(queue::Queue),
+    /// List what came of updates
+    Runs(runs::Runs),
     /// List the versions of an agent's summary that are kept, or print one
     Versions(versions::Versions),
     /// Print what changed between two versions of an agent's summary
@@ -147,6 +193,10 @@ enum Command {
     Export(export::Export),
     /// Read journals back into a database
     Import(import::Import),
+    /// Write an SQLite database into one file, also while a daemon runs on it
+    Backup(backup::Backup),
+    /// Make an SQLite database from a backup
+    Restore(backup::Restore),
     /// Copy a database into another one, from SQLite to PostgreSQL, say, and check that they are the same
     Copy(copy::Copy),
     /// Show which version the database's tables have, and bring them up to date
@@ -160,10 +210,22 @@ enum Command {
     Status(status::Status),
     /// Count the tokens of a request body, and where they come from
     Count(count::Count),
+    /// Check everything that has to be right for summaries to be made, with what to do where it isn't
+    Doctor(doctor::Doctor),
+    /// Say whether the daemon is ready, by the exit code
+    Health(health::Health),
+    /// Write a configuration to begin with
+    Init(init::Init),
     /// Check the configuration, and print what is in force and where it comes from
     Config(config_file::ConfigCommand),
     /// Print the description of the HTTP interface (OpenAPI 3.1), for generating clients
     Openapi(openapi::Openapi),
+    /// Print a script that completes commands, for a shell
+    Completions(shell::Completions),
+    /// Print the manual page, or write all of them
+    Man(shell::ManPages),
+    /// Print which recapd this is
+    Version(version::Version),
     /// Check the invariants on the data; exits 1 if one is broken
     Verify(verify::Verify),
     /// Run inside of the hooks of Claude Code and Codex, and put these into their settings
@@ -172,6 +234,42 @@ enum Command {
     Selftest(selftest::Selftest),
     /// Say what a provider would refuse in a request, in its own words; exits 1 if there is anything
     CheckRequest(check_request::CheckRequest),
+}
+
+impl Command {
+    /// Whether a daemon that runs is asked rather than its database.
+    fn asks_a_daemon(&self) -> bool {
+        matches!(
+            self,
+            Self::Push(_)
+                | Self::Agents(_)
+                | Self::Project(_)
+                | Self::Summary(_)
+                | Self::Window(_)
+                | Self::Update(_)
+                | Self::Age(_)
+                | Self::Queue(_)
+                | Self::Runs(_)
+                | Self::Versions(_)
+                | Self::Diff(_)
+                | Self::Rollback(_)
+                | Self::Rebuild(_)
+                | Self::Items(_)
+                | Self::Context(_)
+                | Self::Mark(_)
+                | Self::Rewind(_)
+                | Self::Clear(_)
+                | Self::Fork(_)
+                | Self::Pin(_)
+                | Self::Unpin(_)
+                | Self::Pins(_)
+                | Self::History(_)
+                | Self::Recall(_)
+                | Self::Expand(_)
+                | Self::Forget(_)
+                | Self::Status(_)
+        )
+    }
 }
 
 /// Runs the command line.
@@ -213,14 +311,24 @@ fn called_by_host(environment: &Environment, began: Instant) -> ExitCode {
 
 fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, Failed> {
     let Cli { mut shared, command } = cli;
+    output::choose_colour(shared.color, environment);
     shared.token = remote::token(shared.token_file.as_deref(), environment)?;
     shared.server = shared
         .server
         .map(|server| server.with_token(shared.token.clone()));
     let loaded = load(&shared, &command, environment)?;
+    if command.asks_a_daemon() && !shared.names_a_place() {
+        shared.server = remote::find(&loaded.config.http, shared.token.clone());
+    }
     match command {
         Command::Serve(serve) => serve.run(&loaded, environment),
         Command::Replay(replay) => replay.run(&loaded.config, &shared, environment),
+        Command::Push(push) => push.run(&loaded.config, &shared),
+        Command::Window(window) => window.run(&loaded.config, &shared),
+        Command::Update(update) => update.run(&loaded.config, &shared, environment),
+        Command::Age(age) => age.run(&loaded.config, &shared),
+        Command::Queue(queue) => queue.run(&loaded.config, &shared),
+        Command::Runs(runs) => runs.run(&loaded.config, &shared),
         Command::Agents(agents) => agents.run(&loaded.config, &shared),
         Command::Project(project) => project.run(&loaded.config, &shared),
         Command::Summary(summary) => summary.run(&loaded.config, &shared),
@@ -243,6 +351,8 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
         Command::Forget(forget) => forget.run(&loaded.config, &shared),
         Command::Export(export) => export.run(&loaded.config, &shared),
         Command::Import(import) => import.run(&loaded.config, &shared),
+        Command::Backup(backup) => backup.run(&loaded.config, &shared),
+        Command::Restore(restore) => restore.run(&loaded.config, &shared),
         Command::Copy(copy) => copy.run(&loaded.config, &shared),
         Command::Migrate(migrate) => migrate.run(&loaded.config, &shared),
         #[cfg(feature = "mcp")]
@@ -250,6 +360,12 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
         Command::Token(token) => token.run(&loaded.config, &shared),
         Command::Status(status) => status.run(&loaded.config, &shared),
         Command::Count(count) => count.run(&loaded.config, &shared),
+        Command::Doctor(doctor) => doctor.run(&loaded.config, &shared, environment),
+        Command::Health(health) => health.run(&loaded.config, &shared),
+        Command::Init(init) => init.run(&shared),
+        Command::Completions(completions) => completions.run(),
+        Command::Man(man) => man.run(),
+        Command::Version(version) => version.run(&shared),
         Command::Config(command) => command.run(&loaded, &shared, environment),
         Command::Openapi(openapi) => openapi.run(),
         Command::Verify(verify) => verify.run(&loaded.config, &shared),
@@ -283,5 +399,19 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         super::Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_examples() {
+        let command = super::Cli::command();
+        let without: Vec<&str> = command
+            .get_subcommands()
+            .filter(|sub| {
+                let help = sub.get_after_help().map(ToString::to_string).unwrap_or_default();
+                !help.contains("Example")
+            })
+            .map(clap::Command::get_name)
+            .collect();
+        assert!(without.is_empty(), "{without:?}");
     }
 }

@@ -37,7 +37,7 @@ pub use fallback::{FallbackConfig, FallbackMode};
 pub use http::{HttpConfig, SocketMode};
 pub use listen::{InvalidListen, Listen};
 pub use loader::{Entry, Loaded, Loader, SYSTEM_FILE};
-pub use reference::json_schema;
+pub use reference::{commented, json_schema};
 pub use secret::{KeyError, api_key, fallback_api_key};
 pub use sections::{
     Ageing, AnthropicVersion, ContextConfig, ConvergenceConfig, Effort, HookConfig, JournalConfig, LogConfig,

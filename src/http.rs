@@ -13,6 +13,7 @@
 //! ([`crate::access`]). Web pages can't append even there: they are refused by what browsers say of them.
 
 mod access;
+mod age;
 mod agents;
 mod batch;
 mod body;
@@ -81,7 +82,9 @@ use crate::{
 };
 use problem::Problem;
 
+pub(crate) use agents::AgentFigures;
 pub use connection::{ConnectionLimits, Listener, Socket};
+pub(crate) use messages::Appended;
 pub use openapi::document as openapi_document;
 
 /// Method and path of each page of the dashboard, as they are registered; the other routes are in [`openapi_document`].

@@ -49,7 +49,7 @@ pub use counters::FindCounter;
 use counters::{Counters, Counting};
 pub use forgetting::{DeleteReply, ForgetReply};
 use learning::{Learning, seen};
-pub use operating::Operator;
+pub use operating::{AgedReply, Operator};
 pub use step::{ForkReply, StepReply};
 pub use versions::{EditedReply, ItemReply, RevisedReply};
 

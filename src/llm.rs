@@ -242,6 +242,14 @@ pub trait ChatModel: Send + Sync {
     /// Answers one request.
     async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError>;
 
+    /// Whether the provider is there and takes the key, without asking the model. One that is here always is.
+    ///
+    /// # Errors
+    /// As [`Self::answer`].
+    async fn reach(&self) -> Result<(), LlmError> {
+        Ok(())
+    }
+
     /// Has `listener` told of each change in how its circuit stands, and those of who is asked in its place. Only a
     /// [`breaker::Breaker`] has one.
     fn watch(&self, _listener: &breaker::Listener) {}

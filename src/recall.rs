@@ -25,7 +25,7 @@ use crate::{
 };
 
 pub use range::{RANGE_MAX, Range};
-pub use text::{expanded_text, found_list, found_text};
+pub use text::{expanded_text, found_list, found_text, message_text};
 
 /// Exchanges shown unless more are asked for.
 pub const FOUND_SHOWN: i64 = 10;

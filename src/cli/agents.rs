@@ -1,4 +1,6 @@
-//! `recapd agents`: what is in force for an agent, and what it overrides in the configuration.
+//! `recapd agents`: which there are, what is in force for one, and whether it is paused.
+
+mod list;
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -6,7 +8,7 @@ use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{Shared, exit::Failed, open, output, remote::Remote};
+use super::{Shared, exit::Failed, hands::Hands, open, output, remote::Remote};
 use crate::{
     assembly,
     clock::SystemClock,
@@ -21,17 +23,21 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  recapd agents                                      which there are, by name
   recapd agents show my-agent
   recapd agents set my-agent budget_tokens=50_000 model=gpt-5
   recapd agents set my-agent preset=last-n max_messages=20
-  recapd agents set my-agent budget_tokens=          takes it back to the configuration")]
+  recapd agents set my-agent budget_tokens=          takes it back to the configuration
+  recapd agents pause my-agent                       no updates of its summary, until `recapd agents resume my-agent`")]
 pub(super) struct Agents {
     #[command(subcommand)]
-    action: Action,
+    action: Option<Action>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Action {
+    /// List agents
+    List(list::List),
     /// Print what is in force for an agent, and whether the agent, its preset or the configuration says so
     Show {
         /// The agent
@@ -49,6 +55,16 @@ enum Action {
         #[arg(required = true, value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
+    /// Pause the updates of an agent's summary; its window goes on being kept, and digests stand for what leaves it
+    Pause {
+        /// The agent
+        agent: AgentId,
+    },
+    /// Go on with the updates of an agent's summary
+    Resume {
+        /// The agent
+        agent: AgentId,
+    },
 }
 
 /// What an agent overrides, and what is in force for it.
@@ -60,9 +76,19 @@ struct Shown {
 
 impl Agents {
     pub(super) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
-        let (agent, patch) = match self.action {
+        let default = list::List {
+            limit: list::LIMIT,
+            after: None,
+        };
+        let (agent, patch) = match self.action.unwrap_or(Action::List(default)) {
             Action::Show { agent } => (agent, None),
             Action::Set { agent, settings } => (agent, Some(patch(&settings)?)),
+            Action::List(list) => {
+                open::block_on(list.run(config, shared))?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            Action::Pause { agent } => return pause(config, shared, &agent, true),
+            Action::Resume { agent } => return pause(config, shared, &agent, false),
         };
         let shown = open::block_on(async {
             match &shared.server {
@@ -79,6 +105,23 @@ impl Agents {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn pause(config: &Config, shared: &Shared, agent: &AgentId, paused: bool) -> Result<ExitCode, Failed> {
+    open::block_on(async {
+        let hands = Hands::working(config, shared).await?;
+        hands.set_agent_paused(agent, paused).await
+    })?;
+    if shared.json {
+        output::json(&json!({ "agent_id": agent, "paused": paused }))?;
+    } else if paused {
+        output::text(&format!(
+            "updates of {agent} are paused; `recapd agents resume {agent}` goes on with them"
+        ))?;
+    } else {
+        output::text(&format!("updates of {agent} go on"))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn look(config: &Config, agent: &AgentId, patch: Option<Value>) -> Result<Shown, Failed> {

@@ -24,7 +24,7 @@ pub(super) struct ConfigCommand {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Check the configuration, and that the provider's key can be read
+    /// Check the configuration, and that the providers' keys can be read
     Check {
         /// Print nothing if all is well
         #[arg(long)]
@@ -56,6 +56,7 @@ impl ConfigCommand {
         match self.action {
             Action::Check { quiet } => {
                 config::api_key(&loaded.config.model, environment)?;
+                config::fallback_api_key(&loaded.config.fallback, &loaded.config.model, environment)?;
                 if !quiet {
                     check(loaded, shared)?;
                 }

@@ -48,7 +48,7 @@ pub(super) struct Context {
     speaker: Option<String>,
 }
 
-fn format_named(name: &str) -> Result<RequestFormat, String> {
+pub(super) fn format_named(name: &str) -> Result<RequestFormat, String> {
     RequestFormat::from_name(name)
         .ok_or_else(|| "expected anthropic, openai, openai-responses or gemini".to_owned())
 }
@@ -58,6 +58,17 @@ fn alternation_named(name: &str) -> Result<Alternation, String> {
 }
 
 impl Context {
+    /// What to send by the agent's own settings.
+    pub(super) fn plain(agent: AgentId, format: RequestFormat) -> Self {
+        Self {
+            agent,
+            format,
+            budget: None,
+            alternation: None,
+            speaker: None,
+        }
+    }
+
     pub(super) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
         open::block_on(async {
             let reply = match &shared.server {

@@ -10,8 +10,12 @@ use crate::{
 
 /// Something was not found.
 pub(super) const NOT_FOUND: u8 = 3;
+/// The daemon runs, but isn't ready.
+pub(super) const UNHEALTHY: u8 = 4;
 /// The database or the daemon is unreachable (sysexits `EX_UNAVAILABLE`).
 pub(super) const UNAVAILABLE: u8 = 69;
+/// It isn't done yet, and asking again later may help (sysexits `EX_TEMPFAIL`).
+pub(super) const RETRY_LATER: u8 = 75;
 /// The configuration is wrong (sysexits `EX_CONFIG`); a restart can't cure it.
 pub(super) const CONFIGURATION: u8 = 78;
 /// The command line is wrong.
@@ -47,6 +51,19 @@ impl Failed {
             code: NOT_FOUND,
             error: anyhow::Error::msg(what),
         }
+    }
+
+    /// The same failure, after this was done.
+    pub(super) fn after(self, done: &str) -> Self {
+        Self {
+            error: self.error.context(done.to_owned()),
+            ..self
+        }
+    }
+
+    /// Its exit code.
+    pub(super) fn code(&self) -> u8 {
+        self.code
     }
 
     /// What is wrong, in one line.

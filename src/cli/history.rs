@@ -1,5 +1,7 @@
 //! `recapd history`
 
+mod colour;
+
 use std::process::ExitCode;
 
 use clap::Args;
@@ -17,6 +19,12 @@ use crate::{
 };
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Above the rule stands what the model doesn't see any more, below it what it sees. `waiting for the next summary` is in neither.
+Examples:
+  recapd history my-agent
+  recapd history my-agent --all | less
+  recapd history my-agent --json            states, tokens, times and versions, for programs")]
 pub(super) struct History {
     /// The agents
     #[arg(required = true, value_name = "AGENT")]
@@ -52,7 +60,7 @@ impl History {
             let values: Result<Vec<Value>, _> = texts.iter().map(|text| serde_json::from_str(text)).collect();
             return Ok(output::one_or_all(&values.map_err(anyhow::Error::new)?)?);
         }
-        Ok(output::text(&texts.join("\n"))?)
+        print(&texts)
     }
 
     async fn read(&self, config: &Config) -> Result<Vec<HistoryView>, Failed> {
@@ -82,5 +90,15 @@ fn show(views: &[HistoryView], json: bool) -> Result<(), Failed> {
         .iter()
         .map(|view| render_text(view, output::width()))
         .collect();
-    Ok(output::text(&texts.join("\n"))?)
+    print(&texts)
+}
+
+fn print(texts: &[String]) -> Result<(), Failed> {
+    let text = texts.join("\n");
+    let text = if output::has_colour() {
+        colour::coloured(&text)
+    } else {
+        text
+    };
+    Ok(output::text(&text)?)
 }

@@ -1,9 +1,12 @@
-//! `recapd import`
+//! `recapd import`: journals, and conversations of any known format.
+
+mod progress;
+mod transcripts;
 
 use std::{
     collections::HashSet,
     fs::File,
-    io::{BufRead as _, BufReader, IsTerminal as _, Read as _},
+    io::{BufRead as _, BufReader, Read as _},
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -11,13 +14,13 @@ use std::{
 
 use anyhow::Context as _;
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::{
     Shared,
-    exit::{Failed, USAGE},
-    open, output,
+    exit::{Failed, RETRY_LATER},
+    files::list_files,
+    open, output, replay,
 };
 use crate::{
     assembly,
@@ -26,10 +29,13 @@ use crate::{
     domain::{
         agent::AgentId,
         journal::{Head, Line},
+        message::Format,
     },
     journal::import::{self, ImportError, Imported},
     store::{SqlStore, Store, StoreError, archive::ArchiveError},
 };
+use progress::Progress;
+use transcripts::{Told, Transcripts};
 
 /// Refusals that are named one by one, per file.
 const REFUSALS_SHOWN_MAX: u64 = 20;
@@ -38,15 +44,29 @@ const INDEX_MESSAGES_MAX: i64 = 1_000;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Writes what `recapd export` or the journal of a daemon wrote into the database: messages, exchanges and sessions as they
-were, with an export also the boundary. What is there already is left as it is, so that an import that was interrupted
-is finished by running it again. The daemon must not run meanwhile; it makes the summaries when it is started. Examples:
+Reads what `recapd export` or the journal of a daemon wrote (messages, exchanges and sessions as they were, with an export also
+the boundary), and conversations of any format that --format names, each as an agent of its own. What is there already is left
+as it is, so that an import that was interrupted is finished by running it again. The daemon must not run meanwhile; it makes
+the summaries when it is started. Examples:
   recapd import backup.jsonl --db new.db
-  recapd import journal/*.jsonl --dry-run")]
+  recapd import journal/*.jsonl --dry-run
+  recapd import ~/.claude/projects                  every transcript below the folder
+  recapd import chat.json --agent my-agent
+
+Exit codes: 0 something was read, 1 nothing was, or with --strict not all, 75 interrupted.")]
 pub(super) struct Import {
-    /// Journals
+    /// Journals and conversations, or folders of them
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// How the conversations are written [default: what they look like]
+    #[arg(long, value_parser = replay::format_name())]
+    format: Option<Format>,
+    /// Put the conversations into this agent [default: the agent or conversation that the file names]
+    #[arg(long, value_name = "AGENT")]
+    agent: Option<AgentId>,
+    /// Fail if anything couldn't be read
+    #[arg(long)]
+    strict: bool,
     /// Only look whether everything could be read and would fit
     #[arg(long)]
     dry_run: bool,
@@ -54,32 +74,61 @@ pub(super) struct Import {
 
 impl Import {
     pub(super) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
-        for file in &self.files {
-            if !file.is_file() {
-                let error = anyhow::anyhow!("{} is no file", file.display());
-                return Err(Failed::new(USAGE, error));
+        let files = list_files(&self.files)?;
+        let (journals, transcripts): (Vec<_>, Vec<_>) = files
+            .into_iter()
+            .partition(|file| self.format.is_none() && first_head(file).is_some());
+        let all = [journals.as_slice(), transcripts.as_slice()].concat();
+        let progress = Progress::over(&all);
+        let (imported, told) = open::block_on(async {
+            tokio::select! {
+                read = self.read_all(config, (&journals, &transcripts), &progress) => read,
+                signal = tokio::signal::ctrl_c() => {
+                    progress.finish();
+                    signal?;
+                    let cure = "the same command again goes on where it stopped";
+                    Err(Failed::new(RETRY_LATER, anyhow::anyhow!("interrupted; {cure}")))
+                }
             }
-        }
-        let imported = open::block_on(self.import(config))?;
-        self.report(&imported, shared)?;
-        Ok(if imported.refused == 0 {
-            ExitCode::SUCCESS
-        } else {
+        })?;
+        progress.finish();
+        self.report(&imported, &told, shared)?;
+        let read = imported.accepted + imported.duplicates + told.accepted + told.duplicates;
+        let unread = imported.refused + told.skipped;
+        Ok(if unread > 0 && (read == 0 || self.strict) {
             ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
         })
     }
 
-    async fn import(&self, config: &Config) -> Result<Imported, Failed> {
+    async fn read_all(
+        &self,
+        config: &Config,
+        (journals, transcripts): (&[PathBuf], &[PathBuf]),
+        progress: &Progress,
+    ) -> Result<(Imported, Told), Failed> {
         let (mut import, store) = self.open(config).await?;
-        let bar = progress_bar(&self.files);
-        for file in parents_first(&self.files) {
-            read(&mut import, file, &bar).await?;
+        for file in parents_first(journals) {
+            read(&mut import, file, progress).await?;
+            progress.file_done();
         }
-        bar.finish_and_clear();
-        if let Some(store) = store {
+        if let Some(store) = &store {
             index(store.as_ref()).await?;
         }
-        Ok(import.imported().clone())
+        let keeper = match store {
+            Some(store) => {
+                let keeper = assembly::keeper_alone(config, store, Arc::new(SystemClock)).await?;
+                Some(keeper.redacting(assembly::redactor(config)))
+            }
+            None => None,
+        };
+        let mut reading = Transcripts::new(keeper, self.agent.clone(), self.format, progress);
+        for file in transcripts {
+            reading.read(file).await?;
+            progress.file_done();
+        }
+        Ok((import.imported().clone(), reading.finish().await?))
     }
 
     /// The import, and the database that it writes to, if it does.
@@ -98,13 +147,11 @@ impl Import {
         }
     }
 
-    fn report(&self, imported: &Imported, shared: &Shared) -> std::io::Result<()> {
-        let Imported {
-            agents,
-            accepted,
-            duplicates,
-            refused,
-        } = imported;
+    fn report(&self, imported: &Imported, told: &Told, shared: &Shared) -> std::io::Result<()> {
+        let agents = imported.agents + told.agents.len() as u64;
+        let accepted = imported.accepted + told.accepted;
+        let duplicates = imported.duplicates + told.duplicates;
+        let refused = imported.refused + told.skipped;
         if shared.json {
             return output::json(&json!({
                 "dry_run": self.dry_run,
@@ -116,7 +163,7 @@ impl Import {
         }
         let done = if self.dry_run { "would be stored" } else { "stored" };
         output::text(&format!(
-            "{agents} agents: {accepted} messages {done}, {duplicates} there already, {refused} refusals"
+            "{agents} agents: {accepted} messages {done}, {duplicates} there already, {refused} skipped"
         ))
     }
 }
@@ -165,38 +212,27 @@ fn first_head(file: &Path) -> Option<Head> {
     }
 }
 
-async fn read(import: &mut import::Import, file: &Path, bar: &ProgressBar) -> Result<(), Failed> {
+async fn read(import: &mut import::Import, file: &Path, progress: &Progress) -> Result<(), Failed> {
     let name = file.display();
     let mut journal = BufReader::new(File::open(file).with_context(|| name.to_string())?);
     let refusals = std::sync::atomic::AtomicU64::new(0);
     let refused = |line: u64, refusal: &import::Refusal| {
         let shown = refusals.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        progress.skipped();
         if shown < REFUSALS_SHOWN_MAX {
             let place = if line == 0 {
                 "at its end".to_owned()
             } else {
                 format!("line {line}")
             };
-            bar.suspend(|| output::error(&format!("{name}, {place}: {refusal}")));
+            progress.note(&format!("skipped {name}, {place}: {refusal}"));
         }
     };
-    let read = import.read(&mut journal, &refused, &|bytes| bar.inc(bytes)).await;
+    let read = import
+        .read(&mut journal, &refused, &|bytes| progress.read(bytes))
+        .await;
     read.map_err(|error| match error {
         ImportError::Archive(ArchiveError::Store(error)) => error.into(),
         error => anyhow::Error::new(error).into(),
     })
-}
-
-/// A bar over the bytes of the files, on a terminal.
-fn progress_bar(files: &[PathBuf]) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bytes = files
-        .iter()
-        .filter_map(|file| file.metadata().ok())
-        .map(|of| of.len());
-    let template = "{spinner} {bar:32} {percent:>3}%  {bytes}  {elapsed} elapsed, {eta} left";
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(bytes.sum()).with_style(style)
 }

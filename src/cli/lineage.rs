@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     Shared,
-    exit::{Failed, UNAVAILABLE},
+    exit::Failed,
     open, output,
     remote::{Remote, Server},
 };
@@ -18,7 +18,7 @@ use crate::{
     config::Config,
     domain::{agent::AgentId, lineage::Step},
     keeper::{ForkReply, Keeper, StepReply},
-    store::{SqlStore, Store, StoreError},
+    store::{SqlStore, Store},
 };
 
 #[derive(Debug, Args)]
@@ -147,16 +147,7 @@ pub(super) async fn open_with_store(
     config: &Config,
     agent: &AgentId,
 ) -> Result<(Keeper, Arc<SqlStore>), Failed> {
-    // A database that isn't there is not made.
-    open::look(config).await?;
-    let store = assembly::open_store(config).await.map_err(|error| match error {
-        StoreError::InUse(_) => {
-            let hint = "ask the daemon that runs there: --server http://127.0.0.1:7411";
-            Failed::new(UNAVAILABLE, anyhow::anyhow!("{error}; {hint}"))
-        }
-        error => error.into(),
-    })?;
-    let store = Arc::new(store);
+    let store = open::work(config).await?;
     if store.agent(agent).await?.is_none() {
         return Err(open::unknown(store.as_ref(), agent).await);
     }

@@ -2,7 +2,10 @@
 
 use std::{future::Future, sync::Arc};
 
-use super::exit::{CONFIGURATION, Failed, UNAVAILABLE};
+use super::{
+    exit::{CONFIGURATION, Failed, UNAVAILABLE},
+    likeness,
+};
 use crate::{
     assembly,
     clock::Clock,
@@ -11,6 +14,11 @@ use crate::{
     llm::ChatModel,
     store::{SqlStore, Store, StoreError},
 };
+
+/// Agents among which the one that was meant is looked for.
+const AGENTS_COMPARED_MAX: i64 = 1_000;
+/// Agents that are named where none is like the one that was asked for.
+pub(super) const AGENTS_SHOWN_MAX: usize = 10;
 
 /// Runs a command's future on a runtime of its own.
 pub(super) fn block_on<T>(future: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
@@ -59,13 +67,26 @@ pub(super) fn named(url: &str, error: StoreError) -> Failed {
 
 /// The error for an agent that isn't there, with the agents that are.
 pub(super) async fn unknown(store: &dyn Store, agent: &AgentId) -> Failed {
-    let known = store.agents(None, 10).await.unwrap_or_default();
+    let known = store.agents(None, AGENTS_COMPARED_MAX).await.unwrap_or_default();
     let names: Vec<&str> = known.iter().map(|row| row.agent.as_str()).collect();
-    Failed::not_found(if names.is_empty() {
-        format!(
-            "agent `{agent}` is unknown: the database holds no agents yet; push messages to it, or run `recapd replay`"
-        )
-    } else {
-        format!("agent `{agent}` is unknown; known agents: {}", names.join(", "))
-    })
+    Failed::not_found(likeness::unknown_agent(agent.as_str(), &names, AGENTS_SHOWN_MAX))
+}
+
+/// Opens the database of the configuration for a change, which no daemon may have open on SQLite: it would answer readers
+/// from before the change. A database that isn't there isn't made.
+pub(super) async fn work(config: &Config) -> Result<Arc<SqlStore>, Failed> {
+    look(config).await?;
+    make(config).await
+}
+
+/// As [`work`], but a database that isn't there is made.
+pub(super) async fn make(config: &Config) -> Result<Arc<SqlStore>, Failed> {
+    let store = assembly::open_store(config).await.map_err(|error| match error {
+        StoreError::InUse(_) => {
+            let hint = "ask the daemon that runs there: --server http://127.0.0.1:7411";
+            Failed::new(UNAVAILABLE, anyhow::anyhow!("{error}; {hint}"))
+        }
+        error => error.into(),
+    })?;
+    Ok(Arc::new(store))
 }

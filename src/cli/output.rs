@@ -6,6 +6,7 @@ use std::{
     sync::OnceLock,
 };
 
+use clap::ColorChoice;
 use serde::Serialize;
 
 use crate::{config::Environment, domain::text::ascii};
@@ -13,12 +14,43 @@ use crate::{config::Environment, domain::text::ascii};
 /// Whether a terminal is told everything in ASCII.
 static IS_PLAIN: OnceLock<bool> = OnceLock::new();
 
+/// Whether what is printed may have colours.
+static HAS_COLOUR: OnceLock<bool> = OnceLock::new();
+
 /// Columns of an output that isn't a terminal's.
 const COLUMNS: usize = 80;
 
 /// Prints from now on what the terminal of this `environment` can show.
 pub(super) fn adapt(environment: &Environment) {
     IS_PLAIN.get_or_init(|| is_plain(environment));
+}
+
+/// Prints from now on with colours or without, as was chosen; unless it was, as the `environment` says and stdout can.
+pub(super) fn choose_colour(choice: ColorChoice, environment: &Environment) {
+    HAS_COLOUR.get_or_init(|| is_coloured(choice, environment, std::io::stdout().is_terminal()));
+}
+
+/// Whether what is printed may have colours.
+pub(super) fn has_colour() -> bool {
+    HAS_COLOUR.get().copied().unwrap_or_default()
+}
+
+/// By <https://no-color.org> and the conventions of CLICOLOR.
+fn is_coloured(choice: ColorChoice, environment: &Environment, is_terminal: bool) -> bool {
+    let is_set = |name: &str| environment.get(name).is_some();
+    match choice {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto if is_set("NO_COLOR") => false,
+        ColorChoice::Auto
+            if environment
+                .get("CLICOLOR_FORCE")
+                .is_some_and(|force| force != "0") =>
+        {
+            true
+        }
+        ColorChoice::Auto => is_terminal && environment.get("TERM").is_some_and(|term| term != "dumb"),
+    }
 }
 
 /// Whether the locale names characters, and not those of Unicode. Where nothing is set, as in a container, nothing is
@@ -58,6 +90,18 @@ fn verbatim(text: &str) -> std::io::Result<()> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => written,
     }
+}
+
+/// Prints what is shown again and again: on a terminal in the place of what was there, else below it.
+pub(super) fn frame(shown: &str, is_repeated: bool) -> std::io::Result<()> {
+    if !is_repeated {
+        return text(shown);
+    }
+    if std::io::stdout().is_terminal() {
+        verbatim("\u{1b}[H\u{1b}[J")?;
+        return text(shown);
+    }
+    text(&format!("{shown}\n"))
 }
 
 /// Prints a value as JSON to stdout.
@@ -108,6 +152,31 @@ mod tests {
         ] {
             let environment = variables.iter().copied().collect();
             assert_eq!(is_plain(&environment), expected, "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn colours_are_for_terminals_and_those_who_want_them() {
+        let xterm = ("TERM", "xterm");
+        for (choice, variables, is_terminal, expected) in [
+            (ColorChoice::Auto, vec![xterm], true, true),
+            (ColorChoice::Auto, vec![xterm], false, false),
+            (ColorChoice::Auto, vec![("TERM", "dumb")], true, false),
+            (ColorChoice::Auto, vec![xterm, ("NO_COLOR", "1")], true, false),
+            (ColorChoice::Auto, vec![xterm, ("NO_COLOR", "")], true, true),
+            (ColorChoice::Auto, vec![("CLICOLOR_FORCE", "1")], false, true),
+            (ColorChoice::Auto, vec![("CLICOLOR_FORCE", "0")], false, false),
+            (ColorChoice::Always, vec![("NO_COLOR", "1")], false, true),
+            (
+                ColorChoice::Never,
+                vec![xterm, ("CLICOLOR_FORCE", "1")],
+                true,
+                false,
+            ),
+        ] {
+            let environment = variables.iter().copied().collect();
+            let found = is_coloured(choice, &environment, is_terminal);
+            assert_eq!(found, expected, "{choice:?} {variables:?} {is_terminal}");
         }
     }
 

@@ -27,6 +27,9 @@ pub(super) struct Numbered {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  recapd pins my-agent")]
 pub(super) struct Pins {
     /// The agent
     agent: AgentId,

@@ -1,17 +1,29 @@
 //! Asking a running daemon instead of reading its database.
 
+mod refusal;
+mod running;
+
 use std::{convert::Infallible, path::Path, str::FromStr};
 
-use reqwest::{Method, RequestBuilder, StatusCode, header::ACCEPT};
-
+use reqwest::{
+    Method, RequestBuilder, StatusCode,
+    header::{ACCEPT, CONTENT_TYPE},
+};
 use secrecy::SecretString;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use super::exit::{Failed, UNAVAILABLE};
+use super::{
+    exit::{Failed, UNAVAILABLE},
+    likeness, open,
+};
 use crate::{
     client::{Place, PlaceError, TOKEN_VARIABLE, Transport},
     config::Environment,
     wire::{HttpSettings, WireError, send},
 };
+
+pub(super) use running::{NotReady, answers, find};
 
 /// How long the daemon may take to answer.
 const TIMEOUT_MS: u64 = 10_000;
@@ -19,6 +31,8 @@ const TIMEOUT_MS: u64 = 10_000;
 const CONNECT_TIMEOUT_MS: u64 = 2_000;
 /// The longest answer that is read, in bytes: an exchange has up to 8 MB of payloads.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Agents among which the one that was meant is looked for.
+const AGENTS_COMPARED_MAX: usize = 200;
 
 /// Where a daemon is, and the token that opens it.
 #[derive(Clone, Debug)]
@@ -101,13 +115,27 @@ impl Remote {
     }
 
     /// Changes what stands at `path` by a merge patch.
-    pub(super) async fn patch(&self, path: &str, change: &serde_json::Value) -> Result<String, Failed> {
+    pub(super) async fn patch(&self, path: &str, change: &Value) -> Result<String, Failed> {
         self.ask(self.request(Method::PATCH, path).json(change)).await
     }
 
     /// Posts `body` to `path`.
-    pub(super) async fn post(&self, path: &str, body: &serde_json::Value) -> Result<String, Failed> {
+    pub(super) async fn post(&self, path: &str, body: &Value) -> Result<String, Failed> {
         self.ask(self.request(Method::POST, path).json(body)).await
+    }
+
+    /// Posts JSON that is written already.
+    pub(super) async fn post_json(&self, path: &str, json: String) -> Result<String, Failed> {
+        let request = self
+            .request(Method::POST, path)
+            .header(CONTENT_TYPE, "application/json");
+        self.ask(request.body(json)).await
+    }
+
+    /// What stands at `path`, read from JSON.
+    pub(super) async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failed> {
+        let text = self.get(path, "application/json").await?;
+        Ok(serde_json::from_str(&text).map_err(anyhow::Error::new)?)
     }
 
     /// Makes `path` be there.
@@ -125,6 +153,17 @@ impl Remote {
     }
 
     async fn ask(&self, request: RequestBuilder) -> Result<String, Failed> {
+        let (status, text) = self.send(request).await?;
+        if status.is_success() {
+            return Ok(text);
+        }
+        if let Some(agent) = refusal::unknown_agent(&text) {
+            return Err(Failed::not_found(self.unknown(&agent).await));
+        }
+        Err(refusal::failed(status, &text))
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Result<(StatusCode, String), Failed> {
         let unreachable = |error: WireError| {
             let cure = "is the daemon running there? without --server the database is read";
             Failed::new(
@@ -133,22 +172,22 @@ impl Remote {
             )
         };
         let reply = send(request, ANSWER_BYTES_MAX).await.map_err(unreachable)?;
-        let text = String::from_utf8_lossy(&reply.body).into_owned();
-        match reply.status {
-            StatusCode::NOT_FOUND => Err(Failed::not_found(detail(&text))),
-            status if status.is_success() => Ok(text),
-            StatusCode::UNAUTHORIZED => Err(anyhow::anyhow!(
-                "{}; put one into {TOKEN_VARIABLE} or --token-file",
-                detail(&text)
-            )
-            .into()),
-            // What was asked for can't be, there or here, or isn't for this token.
-            StatusCode::CONFLICT | StatusCode::FORBIDDEN => Err(anyhow::anyhow!("{}", detail(&text)).into()),
-            status => Err(Failed::new(
-                UNAVAILABLE,
-                anyhow::anyhow!("{status}: {}", detail(&text)),
-            )),
-        }
+        Ok((reply.status, String::from_utf8_lossy(&reply.body).into_owned()))
+    }
+
+    /// What to say of an agent that the daemon doesn't know.
+    async fn unknown(&self, agent: &str) -> String {
+        let path = format!("/v1/agents?limit={AGENTS_COMPARED_MAX}");
+        let page: Value = match self.send(self.request(Method::GET, &path)).await {
+            Ok((status, text)) if status.is_success() => serde_json::from_str(&text).unwrap_or_default(),
+            _ => Value::Null,
+        };
+        let agents = page["agents"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let known: Vec<&str> = agents
+            .iter()
+            .filter_map(|known| known["agent_id"].as_str())
+            .collect();
+        likeness::unknown_agent(agent, &known, open::AGENTS_SHOWN_MAX)
     }
 }
 
@@ -164,14 +203,4 @@ pub(super) fn escaped(text: &str) -> String {
             }
         })
         .collect()
-}
-
-/// What a problem (RFC 9457) says, or the text as it is.
-fn detail(text: &str) -> String {
-    let problem: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
-    problem
-        .get("detail")
-        .and_then(serde_json::Value::as_str)
-        .unwrap_or(text)
-        .to_owned()
 }

@@ -57,7 +57,7 @@ pub(super) struct Replay {
     is_kept: bool,
 }
 
-fn format_name() -> impl TypedValueParser<Value = Format> {
+pub(super) fn format_name() -> impl TypedValueParser<Value = Format> {
     PossibleValuesParser::new(Format::ALL.map(Format::name))
         .try_map(|name| Format::from_name(&name).ok_or_else(|| format!("expected {}", Format::names())))
 }

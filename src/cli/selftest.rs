@@ -33,6 +33,9 @@ use crate::{
 };
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  recapd selftest --help        which tests there are")]
 pub(super) struct Selftest {
     #[command(subcommand)]
     test: Test,

@@ -1,5 +1,7 @@
 //! `recapd serve`: the daemon.
 
+mod demo;
+
 use std::{convert::Infallible, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
@@ -31,6 +33,7 @@ const SERVER_WAIT_MAX: Duration = Duration::from_secs(2);
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  recapd serve --demo                                 a conversation to look at, without a key
   recapd serve                                        on 127.0.0.1:7411, database in ./recapd.db
   recapd serve --config /etc/recapd/config.toml       as the service does
   recapd serve --listen 127.0.0.1:8080 --db /var/lib/recapd/recapd.db
@@ -41,6 +44,9 @@ pub(super) struct Serve {
     /// Address and port to listen on, or `unix:` and a path [default: http.listen of the configuration]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
+    /// Show what it does: a conversation to look at as the agent `demo`, no key, a database that goes when the daemon ends
+    #[arg(long)]
+    demo: bool,
     /// For self-tests: the clock is set ahead by as many milliseconds as this file says
     #[arg(long, value_name = "FILE", hide = true)]
     clock_offset_file: Option<PathBuf>,
@@ -49,10 +55,9 @@ pub(super) struct Serve {
 impl Serve {
     /// What this command sets before `--set` does.
     pub(super) fn settings(&self) -> Vec<String> {
-        self.listen
-            .iter()
-            .map(|listen| format!("http.listen={listen}"))
-            .collect()
+        let listen = self.listen.iter().map(|listen| format!("http.listen={listen}"));
+        let demo = if self.demo { demo::settings() } else { Vec::new() };
+        listen.chain(demo).collect()
     }
 
     fn clock(&self) -> Arc<dyn Clock> {
@@ -72,7 +77,19 @@ impl Serve {
         for entry in overrides {
             info!(key = %entry.key, value = %entry.value, origin = %entry.origin, "config.set");
         }
-        open::block_on(serve(&loaded.config, environment, self.clock()))
+        if !self.demo {
+            return open::block_on(serve(&loaded.config, environment, self.clock(), false));
+        }
+        if *loaded.origin("database.url") == config::Origin::Set {
+            let cure = "leave --db away, or --demo";
+            return Err(Failed::usage(format!(
+                "a demonstration has a database of its own: {cure}"
+            )));
+        }
+        let folder = tempfile::Builder::new().prefix("recapd-demo-").tempdir()?;
+        let mut config = loaded.config.clone();
+        config.database.url = format!("sqlite:{}", folder.path().join("demo.db").display());
+        open::block_on(serve(&config, environment, self.clock(), true))
     }
 }
 
@@ -80,6 +97,7 @@ async fn serve(
     config: &Config,
     environment: &Environment,
     clock: Arc<dyn Clock>,
+    is_demo: bool,
 ) -> Result<ExitCode, Failed> {
     let model = open::models(config, environment, &clock)?;
     let key = config::api_key(&config.model, environment)?;
@@ -109,6 +127,10 @@ async fn serve(
     store.resume_paused(parts.clock.now()).await?;
     if let Err(error) = parts.keeper.recall_calibrations().await {
         warn!(%error, "calibration.unreadable");
+    }
+    if is_demo {
+        demo::tell(&parts).await?;
+        super::output::error(demo::NEXT);
     }
     let lifecycle = Lifecycle::new();
     let operator = parts.operator(store.clone());

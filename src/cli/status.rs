@@ -1,28 +1,55 @@
 //! `recapd status`: the seed's dashboard block, from the database, so that a restart doesn't zero it.
 
 mod batches;
+mod block;
 mod spend;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::{Shared, exit::Failed, open, output, remote::Remote};
+use super::{
+    Shared,
+    exit::Failed,
+    figures::{span, thousands},
+    hands::Hands,
+    open, output,
+};
 use crate::{
     clock::{Clock as _, SystemClock},
     config::Config,
     domain::{
         agent::AgentId,
         spend::{SpendLimit, SpendLimits},
-        time::{DAY_MS, Timestamp},
+        time::{DAY_MS, HOUR_MS, Timestamp},
     },
-    store::{AgentRow, CalibrationFigures, Paused, Sample, Store as _},
+    store::{AgentRow, Paused, Sample, Store as _, operate::RunFigures},
     telemetry::metrics::Circuit,
 };
 
+/// Seconds between two looks unless said otherwise, and at most.
+const WATCH_SECONDS: &str = "2";
+const WATCH_SECONDS_MAX: u64 = 3_600;
+/// The span of the figures, and at most: a year.
+const WINDOW: &str = "24h";
+const WINDOW_HOURS_MAX: i64 = 366 * 24;
+
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Everything is counted in the database, so a restart doesn't zero it. Examples:
+  recapd status                    the last 24 hours, and how it stands
+  recapd status --window 7d --json
+  recapd status --watch            again every two seconds, until Ctrl-C
+  recapd status my-agent           one agent's window, summary and what waits")]
 pub(super) struct Status {
+    /// The span of the figures about updates, in hours or days
+    #[arg(long, default_value = WINDOW, value_name = "24h|7d", value_parser = hours, conflicts_with = "agents")]
+    window: i64,
+    /// Look again every so many seconds, until it is stopped
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = WATCH_SECONDS,
+        value_parser = clap::value_parser!(u64).range(1..=WATCH_SECONDS_MAX), conflicts_with = "agents")]
+    watch: Option<u64>,
     /// Agents to show one by one, from the database
     #[arg(value_name = "AGENT", conflicts_with = "server")]
     agents: Vec<AgentId>,
@@ -47,23 +74,22 @@ impl Status {
                 }
                 return Ok(ExitCode::SUCCESS);
             }
-            let figures = match &shared.server {
-                Some(server) => {
-                    let text = Remote::new(server)?.get("/v1/status", "application/json").await?;
-                    serde_json::from_str(&text).map_err(anyhow::Error::new)?
+            let hands = Hands::looking(config, shared).await?;
+            let every = self.watch.map(Duration::from_secs);
+            loop {
+                let now = SystemClock.now();
+                let figures = figures(&hands, config, self.window, now).await?;
+                if shared.json {
+                    output::json(&figures)?;
+                } else {
+                    let text = block::text(&figures, now, config.summary.max_tokens);
+                    output::frame(&text, every.is_some())?;
                 }
-                None => Figures {
-                    sample: open::look(config).await?.sample(now, DAY_MS).await?,
-                    spend_limits: config.spend.limits().all,
-                    circuits: Vec::new(),
-                },
-            };
-            if shared.json {
-                output::json(&figures)?;
-            } else {
-                output::text(&text(&figures, now, config.summary.max_tokens))?;
+                match every {
+                    None => return Ok(ExitCode::SUCCESS),
+                    Some(every) => tokio::time::sleep(every).await,
+                }
             }
-            Ok(ExitCode::SUCCESS)
         })
     }
 
@@ -81,7 +107,7 @@ impl Status {
 }
 
 /// How it stands: what the database knows, and what only the daemon does.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct Figures {
     #[serde(flatten)]
     sample: Sample,
@@ -91,6 +117,64 @@ struct Figures {
     /// The models that may be asked, and until when one is left alone.
     #[serde(default)]
     circuits: Vec<Circuit>,
+    /// The span of `updates`.
+    #[serde(default)]
+    window_hours: i64,
+    /// What ended in it.
+    #[serde(default)]
+    updates: RunFigures,
+    /// Since when all updates are paused.
+    #[serde(default)]
+    paused_since: Option<Timestamp>,
+}
+
+/// What the daemon tells of a span of time.
+#[derive(Deserialize)]
+struct Span {
+    updates: RunFigures,
+}
+
+async fn figures(
+    hands: &Hands,
+    config: &Config,
+    window_hours: i64,
+    now: Timestamp,
+) -> Result<Figures, Failed> {
+    let paused_since = hands.queue(None, 1).await?.paused_since;
+    let (figures, updates) = match hands {
+        Hands::Daemon(daemon) => {
+            let span: Span = daemon.read(&format!("/v1/stats?window={window_hours}h")).await?;
+            (daemon.read("/v1/status").await?, span.updates)
+        }
+        Hands::Database(operator, store) => {
+            let figures = Figures {
+                sample: store.sample(now, DAY_MS).await?,
+                spend_limits: config.spend.limits().all,
+                ..Figures::default()
+            };
+            (figures, operator.run_figures(window_hours * HOUR_MS).await?)
+        }
+    };
+    Ok(Figures {
+        window_hours,
+        updates,
+        paused_since,
+        ..figures
+    })
+}
+
+/// `24h` or `7d` in hours.
+fn hours(text: &str) -> Result<i64, String> {
+    let (digits, factor) = match text.strip_suffix('d') {
+        Some(days) => (days, 24),
+        None => (text.strip_suffix('h').unwrap_or_default(), 1),
+    };
+    let hours = digits
+        .parse::<i64>()
+        .ok()
+        .and_then(|number| number.checked_mul(factor));
+    let hours = hours.filter(|hours| (1..=WINDOW_HOURS_MAX).contains(hours));
+    hours.ok_or_else(|| format!("expected hours or days, such as 24h or 7d, at most {WINDOW_HOURS_MAX}h"))
 }
 
 /// One agent's figures.
@@ -162,110 +246,4 @@ fn line(row: &AgentRow, paused: Option<Paused>, now: Timestamp) -> String {
         thousands(row.summary_tokens),
         ledger.summarized_through,
     )
-}
-
-fn text(figures: &Figures, now: Timestamp, tokens_max: i64) -> String {
-    let sample = &figures.sample;
-    let ended = sample.completed + sample.failed;
-    let failed = if ended == 0 {
-        String::new()
-    } else {
-        format!("({})", permille(sample.failed, ended))
-    };
-    let age = |since: Option<Timestamp>| since.map_or("none".to_owned(), |at| span(now.since_ms(at)));
-    let tenths = sample.mean_duration_ms / 100;
-    let lines = [
-        format!(
-            "Summary updates, last 24h            queue  {} ready · {} running",
-            sample.ready, sample.running
-        ),
-        format!(
-            "  completed  {:>8}                  scheduled      {}",
-            sample.completed, sample.scheduled
-        ),
-        format!(
-            "  failed     {:>8}  {failed:<14}  parked         {}",
-            sample.failed, sample.parked
-        ),
-        format!(
-            "  avg duration {:>4}.{}s                 oldest ready   {}",
-            tenths / 10,
-            tenths % 10,
-            age(sample.oldest_ready_at)
-        ),
-        format!(
-            "  avg size   {:>8}                  oldest pending {}",
-            format!(
-                "{}/{}",
-                thousands(sample.mean_document_tokens),
-                thousands(tokens_max)
-            ),
-            age(sample.oldest_pending_at)
-        ),
-        format!(
-            "  emergency truncations  {:<10}  spend today    {}",
-            sample.truncated,
-            spend::today(sample.today, figures.spend_limits)
-        ),
-        format!(
-            "  model      {} calls, {} tokens in, {} out",
-            sample.model_calls,
-            thousands(sample.input_tokens),
-            thousands(sample.output_tokens)
-        ),
-        format!(
-            "{} agents, {} summaries of {} tokens{}",
-            sample.agents,
-            sample.documents,
-            thousands(sample.documents_tokens),
-            if sample.stock_is_estimated {
-                " (estimated)"
-            } else {
-                ""
-            }
-        ),
-    ];
-    let spending = spend::lines(sample, &figures.circuits, now);
-    let calibrations = sample.calibrations.iter().map(calibration);
-    lines
-        .into_iter()
-        .chain(spending)
-        .chain(batches::line(&sample.batches, now))
-        .chain(calibrations)
-        .collect::<Vec<_>>()
-        .join("\n")
-}
-
-/// How far the estimate of one model's tokens is off.
-fn calibration(figures: &CalibrationFigures) -> String {
-    format!(
-        "tokens of {} {}: ×{} of the estimate on average, ×{} guarded, by {} reports",
-        figures.provider,
-        figures.model,
-        output::factor(figures.average_permille),
-        output::factor(figures.guard_permille),
-        figures.samples
-    )
-}
-
-fn permille(part: i64, whole: i64) -> String {
-    let permille = part * 1_000 / whole.max(1);
-    format!("{}.{}%", permille / 10, permille % 10)
-}
-
-fn thousands(tokens: i64) -> String {
-    if tokens < 1_000 {
-        tokens.to_string()
-    } else {
-        format!("{}.{}k", tokens / 1_000, tokens % 1_000 / 100)
-    }
-}
-
-fn span(span_ms: i64) -> String {
-    let seconds = (span_ms / 1_000).max(0);
-    match seconds {
-        0..=59 => format!("{seconds}s"),
-        60..=3_599 => format!("{}m {}s", seconds / 60, seconds % 60),
-        _ => format!("{}h {}m", seconds / 3_600, seconds % 3_600 / 60),
-    }
 }

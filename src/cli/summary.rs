@@ -20,6 +20,11 @@ use crate::{
 const NOTHING_YET: &str = "(no summary yet: nothing has left the window)";
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  recapd summary my-agent                 the document, as Markdown
+  recapd summary my-agent --json          with its version, what it covers, and what is pending
+  recapd summary --project ikigai         the one that agents of a project share")]
 pub(super) struct Summary {
     /// The agents
     #[arg(required_unless_present = "project", value_name = "AGENT")]

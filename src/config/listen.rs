@@ -51,8 +51,16 @@ impl Listen {
     /// What clients on this machine ask, such as `http://127.0.0.1:7411` or `unix:/run/recapd/recapd.sock`. One that listens
     /// everywhere does so here, too.
     pub fn base(&self) -> String {
+        match self.reachable() {
+            Some(address) => format!("http://{address}"),
+            None => self.to_string(),
+        }
+    }
+
+    /// The address that clients on this machine connect to, if it is no socket.
+    pub fn reachable(&self) -> Option<SocketAddr> {
         let Self::Address(mut address) = *self else {
-            return self.to_string();
+            return None;
         };
         if address.ip().is_unspecified() {
             address.set_ip(match address {
@@ -60,7 +68,7 @@ impl Listen {
                 SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
             });
         }
-        format!("http://{address}")
+        Some(address)
     }
 }
 

@@ -6,6 +6,9 @@ use toml::Table;
 
 use super::{DEFAULT_TOML, check::SHARES, keys::INTEGER_LIMITS};
 
+/// Where packages put the schema, for editors.
+const SCHEMA_FILE: &str = "/usr/share/recapd/config.schema.json";
+
 /// The words before the values that a key can have.
 const CHOICES: &str = "One of ";
 
@@ -49,6 +52,22 @@ pub(super) fn documented() -> Vec<Documented> {
         }
     }
     found
+}
+
+/// `config.toml` with every key commented out: a file to begin with, which changes nothing. Its first line tells editors
+/// where the schema is.
+pub fn commented() -> String {
+    let lines = DEFAULT_TOML.lines().map(|line| {
+        let is_key = !line.is_empty() && !line.starts_with(['#', '[']);
+        if is_key {
+            format!("#{line}\n")
+        } else {
+            format!("{line}\n")
+        }
+    });
+    std::iter::once(format!("#:schema {SCHEMA_FILE}\n"))
+        .chain(lines)
+        .collect()
 }
 
 /// The JSON Schema (2020-12) of a configuration file, for editors: every key with its meaning, type, default and limits.

@@ -1,7 +1,7 @@
 //! `GET /v1/agents`: all agents in figures, page by page.
 
 use axum::{Extension, Json, extract::State, http::Uri};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     App, SharedApp,
@@ -26,20 +26,21 @@ pub(super) struct Page {
     next_cursor: Option<AgentId>,
 }
 
-#[derive(Serialize, utoipa::ToSchema)]
-pub(super) struct AgentFigures {
-    agent_id: AgentId,
-    project_id: Option<String>,
-    messages: i64,
-    exchanges: i64,
-    first_exchange: i64,
-    covers_through: i64,
-    pending_exchanges: i64,
-    window_tokens: i64,
-    budget_tokens: i64,
-    version: i64,
-    summary_tokens: i64,
-    updated_at: Timestamp,
+/// An agent in figures, over HTTP and on the command line alike.
+#[derive(Serialize, Deserialize, utoipa::ToSchema)]
+pub(crate) struct AgentFigures {
+    pub(crate) agent_id: AgentId,
+    pub(crate) project_id: Option<String>,
+    pub(crate) messages: i64,
+    pub(crate) exchanges: i64,
+    pub(crate) first_exchange: i64,
+    pub(crate) covers_through: i64,
+    pub(crate) pending_exchanges: i64,
+    pub(crate) window_tokens: i64,
+    pub(crate) budget_tokens: i64,
+    pub(crate) version: i64,
+    pub(crate) summary_tokens: i64,
+    pub(crate) updated_at: Timestamp,
 }
 
 /// Lists agents.

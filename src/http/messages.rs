@@ -29,9 +29,9 @@ use crate::{
 /// Bodies of more bytes than this are parsed on another thread: some milliseconds of work.
 const PARSE_INLINE_BYTES_MAX: usize = 256 * 1_024;
 
-/// What an append did.
+/// What an append did, over HTTP and on the command line alike.
 #[derive(Serialize, utoipa::ToSchema)]
-pub(super) struct Appended {
+pub(crate) struct Appended {
     accepted: i64,
     duplicates: i64,
     exchange: i64,
@@ -111,7 +111,7 @@ pub(super) async fn append(
     })?;
     let appended = Appended {
         convergence,
-        ..appended(&outcome)
+        ..Appended::from(&outcome)
     };
     let answer = serde_json::to_vec(&appended).map_err(|_| Problem::internal())?;
     let answer = Bytes::from(answer);
@@ -150,38 +150,40 @@ async fn parse(
     })
 }
 
-#[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
-fn appended(outcome: &AppendOutcome) -> Appended {
-    let (tokens, budget_tokens) = (outcome.window_tokens, outcome.budget.budget_tokens());
-    let limited = (budget_tokens > 0).then_some(budget_tokens);
-    let evictions = outcome.evictions.iter();
-    Appended {
-        accepted: outcome.accepted,
-        duplicates: outcome.duplicates,
-        exchange: outcome.exchange,
-        window: WindowFigures {
-            tokens,
-            budget_tokens,
-            fill_ratio: limited.map(|limit| tokens as f64 / limit as f64),
-            tokens_until_eviction: limited.map(|limit| (limit - tokens).max(0)),
-        },
-        returned: outcome.returned.map(|back| Evicted {
-            from_exchange: back.from_exchange,
-            through_exchange: back.through_exchange,
-            tokens: back.tokens,
-        }),
-        session_ended: outcome.session_ended,
-        evicted: evictions
-            .map(|eviction| Evicted {
-                from_exchange: eviction.from_exchange,
-                through_exchange: eviction.through_exchange,
-                tokens: eviction.tokens,
-            })
-            .collect(),
-        summary: SummaryFigures {
-            pending_exchanges: outcome.first_exchange - 1 - outcome.summarized_through,
-            covers_through: outcome.summarized_through,
-        },
-        convergence: None,
+impl From<&AppendOutcome> for Appended {
+    #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
+    fn from(outcome: &AppendOutcome) -> Self {
+        let (tokens, budget_tokens) = (outcome.window_tokens, outcome.budget.budget_tokens());
+        let limited = (budget_tokens > 0).then_some(budget_tokens);
+        let evictions = outcome.evictions.iter();
+        Self {
+            accepted: outcome.accepted,
+            duplicates: outcome.duplicates,
+            exchange: outcome.exchange,
+            window: WindowFigures {
+                tokens,
+                budget_tokens,
+                fill_ratio: limited.map(|limit| tokens as f64 / limit as f64),
+                tokens_until_eviction: limited.map(|limit| (limit - tokens).max(0)),
+            },
+            returned: outcome.returned.map(|back| Evicted {
+                from_exchange: back.from_exchange,
+                through_exchange: back.through_exchange,
+                tokens: back.tokens,
+            }),
+            session_ended: outcome.session_ended,
+            evicted: evictions
+                .map(|eviction| Evicted {
+                    from_exchange: eviction.from_exchange,
+                    through_exchange: eviction.through_exchange,
+                    tokens: eviction.tokens,
+                })
+                .collect(),
+            summary: SummaryFigures {
+                pending_exchanges: outcome.first_exchange - 1 - outcome.summarized_through,
+                covers_through: outcome.summarized_through,
+            },
+            convergence: None,
+        }
     }
 }

@@ -3,7 +3,7 @@
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    SharedApp, agents, context, events, forget, health, history, items, lineage, messages, motorhead,
+    SharedApp, age, agents, context, events, forget, health, history, items, lineage, messages, motorhead,
     openapi, pins, projects, queue, recall, runs, sessions, settings, status, summary, versions, window,
 };
 
@@ -49,6 +49,7 @@ pub(super) fn routes() -> OpenApiRouter<SharedApp> {
         .routes(routes!(queue::read))
         .routes(routes!(queue::retry))
         .routes(routes!(queue::cancel))
+        .routes(routes!(age::age))
         .routes(routes!(runs::list))
         .routes(routes!(runs::read))
         .routes(routes!(runs::stats))

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast::Receiver;
 use tracing::info;
 
@@ -11,9 +12,30 @@ use crate::{
     notice::{Change, Notices},
     store::{
         Enqueued, StoreResult,
-        operate::{Handled, OperatorStore, QueueRow, QueueState, Run, RunFigures, RunHour, RunQuery},
+        operate::{
+            AgeingDue, Handled, OperatorStore, QueueRow, QueueState, Run, RunFigures, RunHour, RunQuery,
+        },
     },
 };
+
+/// Documents that one step of ageing touches; the rest follows in the next step.
+const STEP_ROWS_MAX: i64 = 1_000;
+/// Documents that are named one by one.
+const AGEING_SHOWN_MAX: i64 = 200;
+
+/// What a run of the ageing job answers, over HTTP and on the command line alike.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = Aged)]
+pub struct AgedReply {
+    /// Nothing was changed.
+    pub dry_run: bool,
+    /// So many documents are looked at next.
+    pub queued: u64,
+    /// On a dry run: those that would be.
+    pub due: Vec<AgeingDue>,
+    /// There are more of them than are named.
+    pub has_more: bool,
+}
 
 /// The queue and the runs in operators' hands; clones share them.
 #[derive(Clone)]
@@ -130,6 +152,42 @@ impl Operator {
     /// What the store fails with.
     pub async fn paused_since(&self) -> StoreResult<Option<Timestamp>> {
         self.store.queue_paused_since().await
+    }
+
+    /// Has the documents looked at of which an item has outgrown its section, as the ageing job does, or tells which they
+    /// are.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn age(&self, dry_run: bool) -> StoreResult<AgedReply> {
+        let now = self.clock.now();
+        if dry_run {
+            let mut due = self.store.ageing_due(now, AGEING_SHOWN_MAX + 1).await?;
+            let shown = usize::try_from(AGEING_SHOWN_MAX).unwrap_or(usize::MAX);
+            let has_more = due.len() > shown;
+            due.truncate(shown);
+            return Ok(AgedReply {
+                dry_run,
+                queued: 0,
+                due,
+                has_more,
+            });
+        }
+        let mut queued = 0;
+        loop {
+            let step = self.store.age(now, STEP_ROWS_MAX).await?;
+            queued += step;
+            self.notices.wake_queue();
+            if step < STEP_ROWS_MAX.unsigned_abs() {
+                info!(rows = queued, "ageing.asked_for");
+                return Ok(AgedReply {
+                    dry_run,
+                    queued,
+                    due: Vec::new(),
+                    has_more: false,
+                });
+            }
+        }
     }
 
     /// The newest runs, newest first.

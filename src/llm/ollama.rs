@@ -73,6 +73,7 @@ impl Protocol for Ollama {
     type Dialect = OllamaDialect;
 
     const PROVIDER: &'static str = "ollama";
+    const MODELS_PATH: &'static str = "/api/tags";
 
     fn key_header(&self, key: &str) -> (&'static str, String) {
         ("authorization", format!("Bearer {key}"))

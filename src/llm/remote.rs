@@ -7,6 +7,7 @@
 pub(super) mod batch;
 pub(super) mod count;
 mod place;
+mod reach;
 
 use std::{
     fmt,
@@ -134,6 +135,8 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     const PROVIDER: &'static str;
     /// The path of the API where an address has none: `/v1`.
     const BASE_PATH: &'static str = "";
+    /// Where the models are listed, after the base URL.
+    const MODELS_PATH: &'static str = "/models";
 
     /// The header that carries the key, in lower case, and its value.
     fn key_header(&self, key: &str) -> (&'static str, String);
@@ -308,6 +311,10 @@ impl<P: Protocol> ChatModel for RemoteModel<P> {
 
     fn model(&self) -> &str {
         &self.settings.model
+    }
+
+    async fn reach(&self) -> Result<(), LlmError> {
+        self.reach_provider().await
     }
 
     async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {

@@ -77,17 +77,20 @@ pub fn expanded_text(reply: &ExpandReply) -> String {
         rounded(reply.tokens, true),
         reply.place.words()
     );
-    let messages = reply.messages.iter().map(|message| {
-        let speaker = message.speaker.as_deref();
-        let speaker = speaker.map_or_else(String::new, |name| format!(" {name}"));
-        let at = minute(message.said_at);
-        let content = content(message);
-        format!("\n[{}] {}{speaker}  {at}\n{content}\n", message.seq, message.kind)
-    });
+    let messages = reply.messages.iter().map(message_text);
     let more = reply
         .next_after
         .map(|after| format!("\n(more follows: --after {after})\n"));
     std::iter::once(head).chain(messages).chain(more).collect()
+}
+
+/// A message as it was, under a line that says which one it is.
+pub fn message_text(message: &ShownMessage) -> String {
+    let speaker = message.speaker.as_deref();
+    let speaker = speaker.map_or_else(String::new, |name| format!(" {name}"));
+    let at = minute(message.said_at);
+    let content = content(message);
+    format!("\n[{}] {}{speaker}  {at}\n{content}\n", message.seq, message.kind)
 }
 
 fn minute(at: Timestamp) -> String {

@@ -191,6 +191,9 @@ pub struct RunFigures {
     pub superseded: i64,
     /// Mean duration of the completed ones.
     pub mean_duration_ms: i64,
+    /// Of a hundred of them 95 took no longer.
+    #[serde(default)]
+    pub p95_duration_ms: i64,
     /// The longest one.
     pub max_duration_ms: i64,
     /// Mean tokens of the documents they wrote.
@@ -235,6 +238,15 @@ pub enum Handled {
     Running,
     /// There is no such row.
     NoRow,
+}
+
+/// A document of which an item has outgrown its section.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AgeingDue {
+    /// Whose.
+    pub agent_id: AgentId,
+    /// Since when.
+    pub due_at: Timestamp,
 }
 
 /// What operators do. Each operation is one transaction.
@@ -286,6 +298,15 @@ pub trait OperatorStore: Send + Sync {
 
     /// Since when all updates are paused, if they are.
     async fn queue_paused_since(&self) -> StoreResult<Option<Timestamp>>;
+
+    /// The documents that [`Self::age`] would have looked at now, at most `limit`, those that are due longest first.
+    async fn ageing_due(&self, now: Timestamp, limit: i64) -> StoreResult<Vec<AgeingDue>>;
+
+    /// As [`super::Store::enqueue_ageing`].
+    async fn age(&self, now: Timestamp, limit: i64) -> StoreResult<u64>;
+
+    /// What time it is by the clock that judges leases and backoffs: on PostgreSQL the server's, else the caller's.
+    async fn clock(&self, callers: Timestamp) -> StoreResult<Timestamp>;
 
     /// The newest runs, newest first.
     async fn runs(&self, query: RunQuery) -> StoreResult<Vec<Run>>;

@@ -133,6 +133,15 @@ impl Schema {
     }
 }
 
+/// The newest versions that this recapd knows, on SQLite and on PostgreSQL.
+pub fn newest() -> [i64; 2] {
+    let newest = |migrations: &[(i64, &str, &str)]| migrations.iter().map(|(version, ..)| *version).max();
+    [
+        newest(sqlite::MIGRATIONS.as_slice()).unwrap_or(0),
+        newest(postgres::MIGRATIONS.as_slice()).unwrap_or(0),
+    ]
+}
+
 /// What of the schema a database has. Changes nothing, and may be asked while daemons run.
 ///
 /// # Errors

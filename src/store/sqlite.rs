@@ -185,7 +185,8 @@ fn options(settings: &SqliteSettings) -> StoreResult<SqliteConnectOptions> {
         .busy_timeout(Duration::from_millis(settings.busy_timeout_ms)))
 }
 
-fn lock(database: &Path) -> StoreResult<File> {
+/// The lock of a database, which need not be there.
+pub(super) fn lock(database: &Path) -> StoreResult<File> {
     let mut path = PathBuf::from(database);
     path.as_mut_os_string().push(".lock");
     let file = File::create(&path)

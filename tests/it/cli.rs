@@ -1,22 +1,30 @@
 //! The binary from outside: what its commands print, and how they end.
 
 mod agents;
+mod backup;
 mod bad_input;
+mod begin;
 mod check_request;
 mod config;
 mod count;
 mod database;
+mod doctor;
 mod forget;
+mod history;
 mod hook;
 mod journal;
 mod lineage;
 mod migrate;
+mod operate;
 mod pins;
+mod place;
 mod project;
+mod push;
 mod recall;
 mod replay;
 mod selftest;
 mod socket;
+mod status;
 mod token;
 mod versions;
 

@@ -1,6 +1,6 @@
 //! The line about batches.
 
-use super::span;
+use super::super::figures::span;
 use crate::{domain::time::Timestamp, store::batch::BatchFigures};
 
 /// The questions that wait for a provider's batch, if there are any.

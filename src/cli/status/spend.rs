@@ -1,6 +1,6 @@
 //! What `recapd status` says of money and of those who take it.
 
-use super::{span, thousands};
+use super::super::figures::{span, thousands};
 use crate::{
     domain::{
         spend::{MICROUSD_PER_USD, SpendLimits, Spent},
@@ -35,17 +35,28 @@ pub(super) fn today(spent: Spent, limits: SpendLimits) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// Who is asked and how that went last, and what waits for the next day.
-pub(super) fn lines(sample: &Sample, circuits: &[Circuit], now: Timestamp) -> Vec<String> {
-    let mut lines: Vec<String> = circuits.iter().map(|circuit| line(circuit, now)).collect();
-    if let (true, Some(last)) = (lines.is_empty(), &sample.last_run) {
-        let how = last.error_class.as_deref().unwrap_or("ok");
-        let ago = span(now.since_ms(last.at));
-        lines.push(format!(
-            "  provider   {} {}: {how}, {ago} ago",
-            last.provider, last.model
-        ));
+/// Who is asked, and how that went last.
+pub(super) fn provider(sample: &Sample, circuits: &[Circuit], now: Timestamp) -> String {
+    if let [circuit, ..] = circuits {
+        return format!("provider  {}", line(circuit, now));
     }
+    match &sample.last_run {
+        Some(last) => {
+            let how = last.error_class.as_deref().unwrap_or("ok");
+            let ago = span(now.since_ms(last.at));
+            format!("provider  {} {how}, {ago} ago", last.provider)
+        }
+        None => "provider  not asked yet".to_owned(),
+    }
+}
+
+/// Who is asked in its place, and what waits for the next day.
+pub(super) fn lines(sample: &Sample, circuits: &[Circuit], now: Timestamp) -> Vec<String> {
+    let others = circuits
+        .iter()
+        .skip(1)
+        .map(|circuit| format!("  in its place  {}", line(circuit, now)));
+    let mut lines: Vec<String> = others.collect();
     if let (1.., Some(until)) = (sample.paused, sample.paused_until) {
         lines.push(format!(
             "  paused     {} agents: spend limit until {until}",
@@ -65,7 +76,7 @@ fn line(circuit: &Circuit, now: Timestamp) -> String {
         wait_ms @ 1.. => format!("failing, left alone for {}", span(wait_ms)),
         _ => "failing, to be asked again".to_owned(),
     });
-    format!("  provider   {provider} {model}: {how}")
+    format!("{provider} {model} {how}")
 }
 
 /// Dollars, to the cent; below a dollar to the hundredth of one.
@@ -135,16 +146,22 @@ mod tests {
             circuit(Some(now.plus_ms(20_000))),
             circuit(Some(now)),
         ];
-        insta::assert_snapshot!(lines(&sample, &circuits, now).join("\n"), @r"
-          provider   anthropic claude-haiku-5-5: ok
-          provider   anthropic claude-haiku-5-5: failing, left alone for 20s
-          provider   anthropic claude-haiku-5-5: failing, to be asked again
+        let told = |sample: &Sample, circuits: &[Circuit]| {
+            let lines = lines(sample, circuits, now).join("\n");
+            format!("{}\n{lines}", provider(sample, circuits, now))
+        };
+        insta::assert_snapshot!(told(&sample, &circuits), @r"
+        provider  anthropic claude-haiku-5-5 ok
+          in its place  anthropic claude-haiku-5-5 failing, left alone for 20s
+          in its place  anthropic claude-haiku-5-5 failing, to be asked again
         ");
+        assert_eq!(
+            told(&sample, &[]),
+            "provider  openai provider_timeout, 1m 30s ago\n"
+        );
         sample.paused = 3;
         sample.paused_until = Some(crate::domain::spend::next_day(now));
-        insta::assert_snapshot!(lines(&sample, &[], now).join("\n"), @r"
-          provider   openai gpt-5.4-mini: provider_timeout, 1m 30s ago
-          paused     3 agents: spend limit until 2026-11-21T00:00:00Z
-        ");
+        let paused = "  paused     3 agents: spend limit until 2026-11-21T00:00:00Z";
+        assert_eq!(lines(&sample, &[], now), [paused]);
     }
 }

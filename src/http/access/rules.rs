@@ -80,6 +80,7 @@ pub(super) const RULES: &[(&str, &str, Scope, Whose)] = &[
     ("GET", "/v1/queue/{id}", Read, Agent),
     ("POST", "/v1/queue/{id}/retry", Admin, Agent),
     ("POST", "/v1/queue/{id}/cancel", Admin, Agent),
+    ("POST", "/v1/age", Admin, All),
     ("GET", "/v1/runs", Read, Caller),
     ("GET", "/v1/runs/{n}", Read, Caller),
     ("GET", "/v1/stats", Read, All),

@@ -7,14 +7,15 @@ use async_trait::async_trait;
 
 use super::{
     super::{
-        Enqueued, StoreError, StoreResult,
+        Enqueued, Store as _, StoreError, StoreResult,
         operate::{
-            Handled, OperatorStore, QueueRow, QueueState, QueueWait, Run, RunFigures, RunHour, RunQuery,
+            AgeingDue, Handled, OperatorStore, QueueRow, QueueState, QueueWait, Run, RunFigures, RunHour,
+            RunQuery,
         },
     },
     Connection, Lock, SqlStore, query,
     row::time,
-    sql,
+    schedule, sql,
     value::Row,
 };
 use crate::domain::{agent::AgentId, time::Timestamp, work::Reason};
@@ -89,6 +90,18 @@ impl OperatorStore for SqlStore {
 
     async fn queue_paused_since(&self) -> StoreResult<Option<Timestamp>> {
         hand::paused_since(&mut self.reader().await?).await
+    }
+
+    async fn ageing_due(&self, now: Timestamp, limit: i64) -> StoreResult<Vec<AgeingDue>> {
+        schedule::ageing_due(&mut self.reader().await?, now, limit).await
+    }
+
+    async fn age(&self, now: Timestamp, limit: i64) -> StoreResult<u64> {
+        self.enqueue_ageing(now, limit).await
+    }
+
+    async fn clock(&self, callers: Timestamp) -> StoreResult<Timestamp> {
+        Ok(self.reader().await?.now(callers).await?)
     }
 
     async fn runs(&self, query: RunQuery) -> StoreResult<Vec<Run>> {

@@ -3,7 +3,7 @@
 use crate::store::sql::{Connection, Value, query, sql};
 
 use super::{
-    super::{CalibrationFigures, Prune, Sample, StoreResult},
+    super::{CalibrationFigures, Prune, Sample, StoreResult, operate::AgeingDue},
     batch, calibration,
     fairness::{Newcomers, enqueue_all},
     row, spending, stock,
@@ -30,6 +30,35 @@ pub(super) async fn enqueue_ageing(tx: &mut Connection, now: Timestamp, limit: i
         limit,
     };
     newcomers.enqueue(tx, sql).await
+}
+
+/// The documents that [`enqueue_ageing`] would wake the queue for.
+pub(super) async fn ageing_due(
+    tx: &mut Connection,
+    now: Timestamp,
+    limit: i64,
+) -> StoreResult<Vec<AgeingDue>> {
+    let sql = sql!(
+        "-- sql/schedule.ageing_due\nSELECT s.agent_id, s.next_ageing_at FROM summaries s \
+         JOIN agents a ON a.agent_id = s.agent_id LEFT JOIN summary_update_queue o ON o.agent_id = s.agent_id \
+         WHERE s.next_ageing_at <= $1 AND s.next_ageing_at <= coalesce(a.as_of, $1) \
+         AND (o.agent_id IS NULL OR (o.reasons & $2) = 0 OR o.wake_seq = o.claimed_wake) \
+         ORDER BY s.next_ageing_at, s.agent_id LIMIT $3"
+    );
+    let rows = query(sql)
+        .bind(now)
+        .bind(Reason::Ageing.bit())
+        .bind(limit)
+        .fetch_all(tx)
+        .await?;
+    rows.iter()
+        .map(|found| {
+            Ok(AgeingDue {
+                agent_id: row::agent_id(found, 0)?,
+                due_at: row::time(found, 1)?.unwrap_or(now),
+            })
+        })
+        .collect()
 }
 
 /// Takes a slot: the primary key lets one caller win.

@@ -96,14 +96,57 @@ fn who_or_what_is_not_there_is_said() {
     let no_file = run(&["import", "nowhere.jsonl"], &database);
     assert_eq!(code(&no_file), Some(2));
     assert!(stderr(&no_file).contains("nowhere.jsonl"));
-    let example = package_file("tests/fixtures/native.jsonl");
-    let no_journal = run(&["import", example.to_str().unwrap()], &database);
-    assert_eq!(code(&no_journal), Some(1));
+    let nothing = package_file("tests/fixtures/unknown_format.jsonl");
+    let no_journal = run(&["import", nothing.to_str().unwrap()], &database);
+    assert_eq!(code(&no_journal), Some(1), "{}", stdout(&no_journal));
     assert!(
-        stderr(&no_journal).contains("line 1: no line of a journal"),
+        stderr(&no_journal).contains("unknown_format.jsonl"),
         "{}",
         stderr(&no_journal)
     );
     let unknown = run(&["export", "nobody"], &database);
     assert_eq!(code(&unknown), Some(3), "{}", stderr(&unknown));
+}
+
+#[test]
+fn conversations_are_imported_once_however_often() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("imported.db");
+    let sessions = folder.path().join("sessions");
+    std::fs::create_dir_all(&sessions).unwrap();
+    for name in ["claude_code.jsonl", "openai.jsonl", "codex.jsonl"] {
+        std::fs::copy(package_file("tests/fixtures").join(name), sessions.join(name)).unwrap();
+    }
+    let sessions = sessions.to_str().unwrap();
+    let rehearsed = json(&run(&["import", sessions, "--dry-run", "--json"], &database));
+    assert!(!database.exists());
+    let first = json(&run(&["import", sessions, "--json"], &database));
+    assert_eq!(first["accepted"], rehearsed["accepted"]);
+    assert_eq!((&first["duplicates"], &first["refused"]), (&0.into(), &0.into()));
+    let again = json(&run(&["import", sessions, "--json"], &database));
+    assert_eq!(
+        (&again["accepted"], &again["duplicates"]),
+        (&0.into(), &first["accepted"])
+    );
+    assert_eq!(code(&run(&["verify"], &database)), Some(0));
+    // What can't be read is named, and fails only those who want all or got nothing.
+    let broken = package_file("tests/fixtures/bad_lines.jsonl");
+    let broken = broken.to_str().unwrap();
+    let output = run(&["import", broken, "--agent", "broken"], &database);
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("bad_lines.jsonl:3: "),
+        "{}",
+        stderr(&output)
+    );
+    assert!(stdout(&output).contains(" 9 skipped"), "{}", stdout(&output));
+    let strict = ["import", broken, "--agent", "broken", "--strict"];
+    assert_eq!(code(&run(&strict, &database)), Some(1));
+    let moved = run(&["export"], &database);
+    let file = folder.path().join("export.jsonl");
+    std::fs::write(&file, stdout(&moved)).unwrap();
+    let other = folder.path().join("other.db");
+    let output = run(&["import", file.to_str().unwrap()], &other);
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    assert_eq!(stdout(&run(&["export"], &other)), stdout(&moved));
 }

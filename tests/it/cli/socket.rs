@@ -67,8 +67,10 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 #[test]
 fn it_is_asked_by_its_socket() {
     let daemon = Daemon::start(None);
-    let mode = std::fs::metadata(daemon.socket()).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o660);
+    until("its mode is as configured", || {
+        let file = std::fs::metadata(daemon.socket()).unwrap();
+        file.permissions().mode() & 0o777 == 0o660
+    });
     let status = recapd()
         .args(["status", "--json", "--server", &daemon.server()])
         .output()

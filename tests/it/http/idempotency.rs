@@ -75,9 +75,8 @@ async fn the_key_holds_where_the_answer_is_not_remembered() {
     assert_eq!(row.unwrap().ledger.last_seq, 2);
     // What another daemon, or this one after a restart, would find.
 
-    let native = TURN.replacen("\"role\"", "\"id\":\"idempotency-key:k-9:0\",\"role\"", 1);
-
-    append(&server, "k-3", &native).await;
+    let native = r#"{"id":"idempotency-key:k-9:0","kind":"user","content":"Fix it"}"#;
+    append(&server, "k-3", native).await;
     append(&server, "k-9", r#"[{"role":"user","content":"Something else"}]"#)
         .await
         .problem(422, "idempotency_key_reused");

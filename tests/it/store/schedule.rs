@@ -58,12 +58,22 @@ pub(crate) async fn aged_documents_are_enqueued(db: &dyn Backend) {
     // The first exchange ends a second after minute 1, and stays young for a day.
     let due = minute(1).plus_ms(DAY_MS + 1_000);
     assert_eq!(store.enqueue_ageing(due.plus_ms(-1), 100).await.unwrap(), 0);
+    let operator = db.operator();
+    assert_eq!(operator.ageing_due(due.plus_ms(-1), 9).await.unwrap(), []);
+    let told = operator.ageing_due(due, 2).await.unwrap();
+    let told: Vec<_> = told
+        .iter()
+        .map(|told| (told.agent_id.as_str(), told.due_at))
+        .collect();
+    assert_eq!(told, [("a", due), ("b", due)]);
     assert_eq!(store.enqueue_ageing(due, 2).await.unwrap(), 2);
     assert_eq!(
         store.enqueue_ageing(due, 100).await.unwrap(),
         1,
         "those that wait for it already aren't woken again"
     );
+    assert_eq!(operator.ageing_due(due, 9).await.unwrap(), []);
+    assert_eq!(operator.age(due, 9).await.unwrap(), 0);
     assert_eq!(
         db.number("SELECT CAST(sum(wake_seq) AS bigint) FROM summary_update_queue")
             .await,

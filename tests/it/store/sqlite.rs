@@ -2,7 +2,7 @@
 
 use recapd::{
     domain::{recall::Query, redaction::Redactor},
-    store::{Forget, Forgettable, SqlStore, Store as _, StoreError, sqlite::SqliteSettings},
+    store::{Forget, Forgettable, SqlStore, Store as _, StoreError, backup::take, sqlite::SqliteSettings},
 };
 use sqlx::{Connection as _, SqliteConnection};
 use tempfile::TempDir;
@@ -41,6 +41,24 @@ async fn one_daemon_holds_a_database() {
     first.close().await;
     let again = SqlStore::open(&settings.clone().into()).await.unwrap();
     assert_eq!(again.verify(&agent("a")).await.unwrap().messages, 8);
+}
+
+#[tokio::test]
+async fn a_part_of_a_backup_is_gone_unless_it_is_kept() {
+    let folder = TempDir::new().unwrap();
+    let settings = sqlite_settings(&folder).into();
+    let store = SqlStore::open(&settings).await.unwrap();
+    store.append(append(&agent("a"), turns(1..=3))).await.unwrap();
+    let file = folder.path().join("backup");
+    let part = take(&settings, &file).await.unwrap();
+    let looker = SqlStore::look(&part.settings()).await.unwrap();
+    assert_eq!(looker.verify(&agent("a")).await.unwrap().messages, 6);
+    looker.close().await;
+    drop(part);
+    assert!(!folder.path().join("backup.part").exists() && !file.exists());
+    let part = take(&settings, &file).await.unwrap();
+    assert!(part.keep().await.unwrap() > 0 && file.exists());
+    store.close().await;
 }
 
 #[tokio::test]

@@ -217,6 +217,32 @@ MessageFormat: TypeAlias = Literal['native', 'openai', 'openai-responses', 'anth
 Messages: TypeAlias = list[Message] | MessageBatch | Message
 
 
+class MotorheadMessage(TypedDict):
+    """
+    A message.
+    """
+
+    content: str
+    role: str
+
+
+class MotorheadMessages(TypedDict):
+    """
+    What is to be remembered. Further members are passed over, as motorhead does.
+    """
+
+    context: NotRequired[str | None]
+    messages: list[MotorheadMessage]
+
+
+class MotorheadStatus(TypedDict):
+    """
+    It is done.
+    """
+
+    status: str
+
+
 class Moved(TypedDict):
     from_exchange: int
     through_exchange: int
@@ -662,6 +688,16 @@ class Membership(TypedDict):
     project_id: NotRequired[ProjectId | None]
 
 
+class MotorheadMemory(TypedDict):
+    """
+    What a session remembers.
+    """
+
+    context: NotRequired[str | None]
+    messages: list[MotorheadMessage]
+    tokens: int
+
+
 class Paused(TypedDict):
     """
     Updates of an agent wait for the next day.
@@ -896,6 +932,7 @@ class Stats(TypedDict):
     ready: int
     running: int
     scheduled: int
+    stock_is_estimated: bool
     updates: RunFigures
     window_hours: int
 

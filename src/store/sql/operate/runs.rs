@@ -113,16 +113,44 @@ macro_rules! figures_select {
     };
 }
 
+macro_rules! p95_select {
+    ($duration_ms:literal) => {
+        concat!(
+            "-- sql/operate.run_p95\nSELECT CAST(",
+            $duration_ms,
+            " AS bigint) FROM update_runs WHERE finished_at >= $1 AND outcome = 'completed' ORDER BY 1 LIMIT 1 OFFSET $2"
+        )
+    };
+}
+
+/// What 95 of a hundred of the `completed` updates didn't take longer than.
+async fn p95(connection: &mut Connection, since: Timestamp, completed: i64) -> StoreResult<i64> {
+    let sql = sql!(
+        sqlite: p95_select!("finished_at - started_at"),
+        postgres: p95_select!("extract(epoch FROM finished_at - started_at) * 1000")
+    );
+    let rank = (completed * 95 + 99) / 100 - 1;
+    let found = query(sql)
+        .bind(since)
+        .bind(rank.max(0))
+        .fetch_optional(connection)
+        .await?;
+    Ok(found.map(|row| row.try_get(0)).transpose()?.unwrap_or(0))
+}
+
 /// See [`super::OperatorStore::run_figures`].
 pub(super) async fn figures(connection: &mut Connection, since: Timestamp) -> StoreResult<RunFigures> {
     let sql = sql!(
         sqlite: figures_select!("finished_at - started_at"),
         postgres: figures_select!("extract(epoch FROM finished_at - started_at) * 1000")
     );
-    let row = query(sql).bind(since).fetch_one(connection).await?;
+    let row = query(sql).bind(since).fetch_one(&mut *connection).await?;
+    let completed = row.try_get(0)?;
+    let p95_duration_ms = p95(connection, since, completed).await?;
     let (input_tokens, output_tokens): (i64, i64) = (row.try_get(8)?, row.try_get(9)?);
     Ok(RunFigures {
-        completed: row.try_get(0)?,
+        completed,
+        p95_duration_ms,
         failed: row.try_get(1)?,
         superseded: row.try_get(2)?,
         mean_duration_ms: row.try_get(3)?,

@@ -1,0 +1,90 @@
+//! Who writes the summaries: is there a key, is the provider there, does it take the key?
+
+use super::Check;
+use crate::{
+    assembly,
+    config::{self, Config, Environment, KeyError, ModelMode},
+    llm::LlmError,
+};
+
+/// How long a provider has to answer.
+const PATIENCE_MS: u64 = 10_000;
+
+pub(super) async fn checks(config: &Config, environment: &Environment, offline: bool) -> Vec<Check> {
+    if config.model.mode == ModelMode::Offline {
+        let detail = "offline: the built-in summariser, which needs no key";
+        return vec![Check::ok("provider", detail)];
+    }
+    let mut checks = vec![
+        one(
+            config,
+            "provider",
+            config::api_key(&config.model, environment),
+            offline,
+        )
+        .await,
+    ];
+    if let Some(model) = config.fallback.model(&config.model) {
+        let key = config::fallback_api_key(&config.fallback, &config.model, environment);
+        let second = Config {
+            model,
+            ..config.clone()
+        };
+        checks.push(one(&second, "fallback", key, offline).await);
+    }
+    checks
+}
+
+async fn one(
+    config: &Config,
+    name: &'static str,
+    key: Result<Option<secrecy::SecretString>, KeyError>,
+    offline: bool,
+) -> Check {
+    let section = if name == "fallback" { "fallback" } else { "model" };
+    let key = match key {
+        Ok(key) => key,
+        Err(error) => {
+            let fix =
+                format!("put the key into the provider's variable, a credential, or {section}.api_key_file");
+            return Check::fail(name, error.to_string(), fix);
+        }
+    };
+    let with = if key.is_some() {
+        "with a key"
+    } else {
+        "without a key"
+    };
+    let what = format!(
+        "{} {} at {}, {with}",
+        config.model.mode.word(),
+        config.model.name(),
+        config.model.address()
+    );
+    if offline {
+        return Check::skip(name, format!("{what}; not asked"));
+    }
+    let mut patient = config.clone();
+    patient.model.timeout_ms = patient.model.timeout_ms.min(PATIENCE_MS);
+    let reached = match assembly::model(&patient, key) {
+        Ok(model) => model.reach().await,
+        Err(error) => Err(error),
+    };
+    match reached {
+        Ok(()) => Check::ok(name, format!("{what}: it answers")),
+        Err(error @ LlmError::RateLimited { .. }) => {
+            let fix = "wait, or see the limits of the account; updates wait by themselves";
+            Check::warn(name, format!("{what}: {error}"), fix)
+        }
+        Err(error @ LlmError::Auth(_)) => {
+            let fix = format!("put a valid key into {section}.api_key_file or the provider's variable");
+            Check::fail(name, format!("{what}: {error}"), fix)
+        }
+        Err(error) => {
+            let fix = format!(
+                "see {section}.base_url, the network and the provider's status page; meanwhile summaries are made without it"
+            );
+            Check::fail(name, format!("{what}: {error}"), fix)
+        }
+    }
+}

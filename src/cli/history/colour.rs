@@ -1,0 +1,67 @@
+//! Colours of a history on a terminal: what the model doesn't see is dim, the rule bold, what isn't finished stands out.
+
+/// The escape that ends a style.
+const END: &str = "\u{1b}[0m";
+const BOLD: &str = "\u{1b}[1m";
+const DIM: &str = "\u{1b}[2m";
+const RED: &str = "\u{1b}[31m";
+const GREEN: &str = "\u{1b}[32m";
+const YELLOW: &str = "\u{1b}[33m";
+
+/// The text of a history with colours. Its words are the same without.
+pub(super) fn coloured(text: &str) -> String {
+    let mut is_archive = false;
+    let lines = text.lines().map(|line| {
+        is_archive = match line.trim_start() {
+            head if head.starts_with("ARCHIVE") => true,
+            _ if is_rule(line) => false,
+            _ => is_archive,
+        };
+        match style(line, is_archive) {
+            Some(style) if !line.trim().is_empty() => format!("{style}{line}{END}\n"),
+            _ => format!("{line}\n"),
+        }
+    });
+    lines.collect()
+}
+
+fn is_rule(line: &str) -> bool {
+    line.starts_with("────") || line.starts_with("----")
+}
+
+fn style(line: &str, is_archive: bool) -> Option<&'static str> {
+    let is_exchange = line.trim_start().starts_with('#');
+    match line {
+        line if is_rule(line) => Some(BOLD),
+        line if is_exchange && line.contains("over budget") => Some(RED),
+        line if is_exchange && line.ends_with("interrupted") => Some(YELLOW),
+        line if is_exchange && line.ends_with("open") => Some(GREEN),
+        _ => is_archive.then_some(DIM),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_stay_and_the_rule_stands_out() {
+        let text = "a   budget 90k\n\n  ARCHIVE\n  #38  Implement auth\n\n──── the model sees from here ────\n\n  WINDOW\n  \
+                    #40  Big one   8.5k   over budget\n  #41  Stopped   1.0k   interrupted\n  #42  Add logging   2.1k   open\n";
+        let told = coloured(text);
+        let plain = [END, BOLD, DIM, RED, GREEN, YELLOW]
+            .iter()
+            .fold(told.clone(), |text, style| text.replace(style, ""));
+        assert_eq!(plain, text);
+        for styled in [
+            format!("{DIM}  #38  Implement auth{END}"),
+            format!("{BOLD}──── the model sees from here ────{END}"),
+            format!("{RED}  #40"),
+            format!("{YELLOW}  #41"),
+            format!("{GREEN}  #42"),
+        ] {
+            assert!(told.contains(&styled), "{told}");
+        }
+        assert!(!told.contains(&format!("{DIM}  WINDOW")));
+    }
+}

@@ -1,0 +1,182 @@
+//! Conversations of any known format, as `recapd import` reads them.
+
+use std::{collections::BTreeSet, path::Path};
+
+use sha2::{Digest as _, Sha256};
+
+use super::{super::exit::Failed, progress::Progress};
+use crate::{
+    domain::{
+        agent::AgentId,
+        message::{Format, Message},
+    },
+    formats::file::{FileReader, Record, Skipped},
+    keeper::Keeper,
+};
+
+/// Messages that are stored at once, and bytes.
+const CHUNK_MESSAGES_MAX: usize = 256;
+const CHUNK_BYTES_MAX: usize = 4 << 20;
+/// Skipped lines that are named one by one.
+const SKIPPED_SHOWN_MAX: u64 = 20;
+/// Bytes of a digest that make an id.
+const ID_BYTES: usize = 16;
+
+/// What came of conversations.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// The agents.
+    pub(super) agents: BTreeSet<AgentId>,
+    /// Messages stored; on a dry run, read.
+    pub(super) accepted: i64,
+    /// Messages that were there already.
+    pub(super) duplicates: i64,
+    /// Lines, and files, that couldn't be read.
+    pub(super) skipped: u64,
+}
+
+/// Reads conversations into the keeper, or on a dry run nowhere.
+pub(super) struct Transcripts<'p> {
+    keeper: Option<Keeper>,
+    only_agent: Option<AgentId>,
+    format: Option<Format>,
+    progress: &'p Progress,
+    told: Told,
+    chunk: Vec<Message>,
+    chunk_bytes: usize,
+    current: Option<AgentId>,
+}
+
+impl<'p> Transcripts<'p> {
+    pub(super) fn new(
+        keeper: Option<Keeper>,
+        only_agent: Option<AgentId>,
+        format: Option<Format>,
+        progress: &'p Progress,
+    ) -> Self {
+        Self {
+            keeper,
+            only_agent,
+            format,
+            progress,
+            told: Told::default(),
+            chunk: Vec::new(),
+            chunk_bytes: 0,
+            current: None,
+        }
+    }
+
+    /// Reads one file. What can't be read is named and left out.
+    pub(super) async fn read(&mut self, file: &Path) -> Result<(), Failed> {
+        let mut reader = match FileReader::open(file, self.format) {
+            Ok(reader) => reader,
+            Err(error) => {
+                self.skip(&error.to_string());
+                return Ok(());
+            }
+        };
+        let (mut read, mut number) = (0, 0_u64);
+        while let Some(record) = reader.next() {
+            match record {
+                Ok(record) => {
+                    number += 1;
+                    self.take(record, number).await?;
+                }
+                Err(Skipped { line, reason, cure }) => {
+                    self.skip(&format!("{}:{line}: {reason}; {cure}", file.display()));
+                }
+            }
+            self.progress.read(reader.bytes_read() - read);
+            read = reader.bytes_read();
+        }
+        self.flush().await
+    }
+
+    async fn take(&mut self, record: Record, number: u64) -> Result<(), Failed> {
+        let agent = self.agent_of(&record);
+        let is_full = self.chunk.len() >= CHUNK_MESSAGES_MAX || self.chunk_bytes >= CHUNK_BYTES_MAX;
+        if is_full || self.current.as_ref() != Some(&agent) {
+            self.flush().await?;
+            self.current = Some(agent);
+        }
+        let Record {
+            conversation,
+            mut message,
+            ..
+        } = record;
+        if message.client_id.is_none() {
+            message.client_id = Some(id(&conversation, number, &message.payload));
+        }
+        self.chunk_bytes += message.payload.len();
+        self.chunk.push(message);
+        Ok(())
+    }
+
+    fn agent_of(&self, record: &Record) -> AgentId {
+        let named = || record.agent_id.as_deref().and_then(|id| id.parse().ok());
+        let only = self.only_agent.clone().or_else(named);
+        only.unwrap_or_else(|| AgentId::slug(&record.conversation))
+    }
+
+    async fn flush(&mut self) -> Result<(), Failed> {
+        let (Some(agent), false) = (self.current.clone(), self.chunk.is_empty()) else {
+            return Ok(());
+        };
+        self.chunk_bytes = 0;
+        let chunk = std::mem::take(&mut self.chunk);
+        match &self.keeper {
+            Some(keeper) => {
+                let outcome = keeper.replay(&agent, chunk).await?;
+                self.told.accepted += outcome.accepted;
+                self.told.duplicates += outcome.duplicates;
+            }
+            None => self.told.accepted += i64::try_from(chunk.len()).unwrap_or(i64::MAX),
+        }
+        self.told.agents.insert(agent);
+        Ok(())
+    }
+
+    fn skip(&mut self, why: &str) {
+        self.told.skipped += 1;
+        self.progress.skipped();
+        if self.told.skipped <= SKIPPED_SHOWN_MAX {
+            self.progress.note(&format!("skipped {why}"));
+        }
+        if self.told.skipped == SKIPPED_SHOWN_MAX + 1 {
+            self.progress.note("more is skipped; it is counted at the end");
+        }
+    }
+
+    /// Puts what was stored into the index of recall, and says what came of it.
+    pub(super) async fn finish(self) -> Result<Told, Failed> {
+        if let Some(keeper) = &self.keeper {
+            keeper.keep_calibrations().await?;
+            keeper.index_all().await?;
+        }
+        Ok(self.told)
+    }
+}
+
+/// An id for a message that has none, the same whenever its file is read: so what was imported isn't imported again.
+fn id(conversation: &str, number: u64, payload: &str) -> String {
+    let mut digest = Sha256::new();
+    for part in [conversation.as_bytes(), &number.to_be_bytes(), payload.as_bytes()] {
+        digest.update((part.len() as u64).to_be_bytes());
+        digest.update(part);
+    }
+    let digest = digest.finalize();
+    let bytes = digest.iter().take(ID_BYTES);
+    bytes.fold("import-".to_owned(), |id, byte| id + &format!("{byte:02x}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_message_twice_is_two_messages() {
+        assert_eq!(id("a", 1, "{}"), id("a", 1, "{}"));
+        let others = [id("a", 2, "{}"), id("b", 1, "{}"), id("a", 1, "{ }")];
+        assert!(others.iter().all(|other| *other != id("a", 1, "{}")));
+    }
+}

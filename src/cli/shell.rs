@@ -1,0 +1,72 @@
+//! `recapd completions` and `recapd man`: made of the definition of the command line.
+
+mod reference;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::Context as _;
+use clap::{Args, CommandFactory as _};
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+use super::{Cli, exit::Failed, output};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  recapd completions bash > /usr/share/bash-completion/completions/recapd
+  recapd completions zsh > ~/.zfunc/_recapd
+  recapd completions fish > ~/.config/fish/completions/recapd.fish")]
+pub(super) struct Completions {
+    /// The shell
+    shell: Shell,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  recapd man | man -l -
+  recapd man --out /usr/share/man/man1      recapd(1), and a page for each command
+  recapd man --markdown > cli.md            the reference, for a website")]
+pub(super) struct ManPages {
+    /// Write all pages into this folder, which is made if it isn't there [default: print recapd(1)]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print the reference of all commands as Markdown instead
+    #[arg(long, conflicts_with = "out")]
+    markdown: bool,
+}
+
+impl Completions {
+    pub(super) fn run(self) -> Result<ExitCode, Failed> {
+        let mut script = Vec::new();
+        clap_complete::generate(
+            self.shell,
+            &mut Cli::command(),
+            env!("CARGO_PKG_NAME"),
+            &mut script,
+        );
+        output::text(&String::from_utf8_lossy(&script))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl ManPages {
+    pub(super) fn run(self) -> Result<ExitCode, Failed> {
+        if self.markdown {
+            output::text(&reference::markdown(Cli::command()))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let Some(folder) = self.out else {
+            let mut page = Vec::new();
+            Man::new(Cli::command()).render(&mut page)?;
+            output::text(&String::from_utf8_lossy(&page))?;
+            return Ok(ExitCode::SUCCESS);
+        };
+        std::fs::create_dir_all(&folder)
+            .and_then(|()| clap_mangen::generate_to(Cli::command(), &folder))
+            .with_context(|| folder.display().to_string())?;
+        output::error(&format!("man pages are in {}", folder.display()));
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,109 @@
+//! `recapd window`: what the model sees verbatim.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::{Shared, context, exit::Failed, figures::thousands, open, output, remote::Remote};
+use crate::{
+    config::Config,
+    domain::agent::AgentId,
+    formats::outgoing::RequestFormat,
+    recall::{
+        message_text,
+        window::{WindowReply, window},
+    },
+};
+
+/// Exchanges shown unless more are asked for, and at most.
+const LIMIT: i64 = 50;
+const LIMIT_MAX: i64 = 200;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  recapd window my-agent                       the messages of the window, in whole exchanges
+  recapd window my-agent --limit 3             the newest three exchanges
+  recapd window my-agent --format anthropic    what would be sent, with anchor and summary: as `recapd context`")]
+pub(super) struct Window {
+    /// The agent
+    agent: AgentId,
+    /// Print what would be sent to this provider instead
+    #[arg(long, value_name = "anthropic|openai|openai-responses|gemini", value_parser = context::format_named,
+        conflicts_with_all = ["limit", "before"])]
+    format: Option<RequestFormat>,
+    /// At most so many exchanges, the newest ones
+    #[arg(long, default_value_t = LIMIT, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=LIMIT_MAX))]
+    limit: i64,
+    /// Only exchanges before this one
+    #[arg(long, value_name = "EXCHANGE", value_parser = clap::value_parser!(i64).range(1..))]
+    before: Option<i64>,
+}
+
+impl Window {
+    pub(super) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+        if let Some(format) = self.format {
+            return context::Context::plain(self.agent, format).run(config, shared);
+        }
+        let reply = open::block_on(async {
+            match &shared.server {
+                Some(server) => self.ask(&Remote::new(server)?).await,
+                None => self.look(config).await,
+            }
+        })?;
+        if shared.json {
+            output::json(&reply)?;
+        } else {
+            output::text(&text(&reply))?;
+            if let Some(before) = reply.next_cursor {
+                output::error(&format!("older ones follow: --before {before}"));
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn ask(&self, daemon: &Remote) -> Result<WindowReply, Failed> {
+        let before = self
+            .before
+            .map_or(String::new(), |before| format!("&cursor={before}"));
+        let path = format!("/v1/agents/{}/window?limit={}{before}", self.agent, self.limit);
+        daemon.read(&path).await
+    }
+
+    async fn look(&self, config: &Config) -> Result<WindowReply, Failed> {
+        let store = open::look(config).await?;
+        match window(&store, &self.agent, self.before, self.limit).await? {
+            Some(reply) => Ok(reply),
+            None => Err(open::unknown(&store, &self.agent).await),
+        }
+    }
+}
+
+fn text(reply: &WindowReply) -> String {
+    let budget = match reply.budget_tokens {
+        0 => "no budget".to_owned(),
+        budget => format!("{} tokens of budget", thousands(budget)),
+    };
+    let head = format!(
+        "window of {}: {} tokens of {budget}, from #{}\n",
+        reply.agent_id,
+        thousands(reply.tokens),
+        reply.first_exchange
+    );
+    let preamble = reply.preamble.iter().map(message_text);
+    let exchanges = reply.exchanges.iter().flat_map(|exchange| {
+        let head = format!(
+            "\n#{}  {} tokens\n",
+            exchange.exchange,
+            thousands(exchange.tokens)
+        );
+        std::iter::once(head).chain(exchange.messages.iter().map(message_text))
+    });
+    let nothing = "\n(nothing is in the window)\n".to_owned();
+    let is_empty = reply.preamble.is_empty() && reply.exchanges.is_empty();
+    std::iter::once(head)
+        .chain(preamble)
+        .chain(exchanges)
+        .chain(is_empty.then_some(nothing))
+        .collect()
+}

@@ -1,0 +1,158 @@
+//! What people begin with: `recapd init`, `serve --demo`, `version`, `completions`, `man`.
+
+use std::{
+    net::TcpListener,
+    process::{Child, Stdio},
+};
+
+use super::{code, json, recapd, stderr, stdout};
+
+#[test]
+fn a_configuration_to_begin_with_changes_nothing_and_is_never_written_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| recapd().current_dir(folder.path()).args(args).output().unwrap();
+    let output = run(&["init"]);
+    assert_eq!(
+        (code(&output), stdout(&output).as_str()),
+        (Some(0), "wrote recapd.toml\n")
+    );
+    assert!(
+        stderr(&output).contains("recapd config check --config recapd.toml"),
+        "{}",
+        stderr(&output)
+    );
+    let written = std::fs::read_to_string(folder.path().join("recapd.toml")).unwrap();
+    assert!(
+        written.starts_with("#:schema ") && written.contains("\n#budget_tokens = 100000\n"),
+        "{written}"
+    );
+    let output = run(&["config", "check", "--json", "--config", "recapd.toml"]);
+    assert_eq!(json(&output)["changed"], 0, "{}", stderr(&output));
+    let output = run(&["init"]);
+    assert_eq!(code(&output), Some(1));
+    assert!(
+        stderr(&output).contains("isn't written over"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(stdout(&run(&["init", "-"])), written);
+    assert_eq!(code(&run(&["init", "no/such/folder/x.toml"])), Some(2));
+}
+
+#[test]
+fn the_version_is_told_to_people_and_programs() {
+    let output = recapd().arg("version").output().unwrap();
+    assert_eq!(stdout(&output), format!("recapd {}\n", env!("CARGO_PKG_VERSION")));
+    let told = json(&recapd().args(["version", "--json"]).output().unwrap());
+    assert_eq!(
+        (&told["name"], &told["version"]),
+        (&"recapd".into(), &env!("CARGO_PKG_VERSION").into())
+    );
+    assert!(told["schema"]["sqlite"].as_i64() > Some(0) && told["schema"]["postgres"].as_i64() > Some(0));
+}
+
+#[test]
+fn shells_and_man_pages_know_the_commands() {
+    for (shell, words) in [
+        ("bash", "complete -F _recapd"),
+        ("zsh", "#compdef recapd"),
+        ("fish", "complete -c recapd"),
+    ] {
+        let output = recapd().args(["completions", shell]).output().unwrap();
+        assert_eq!(code(&output), Some(0));
+        let script = stdout(&output);
+        assert!(script.contains(words) && script.contains("queue"), "{shell}");
+    }
+    assert_eq!(
+        code(&recapd().args(["completions", "csh"]).output().unwrap()),
+        Some(2)
+    );
+    let page = stdout(&recapd().arg("man").output().unwrap());
+    assert!(page.contains(".TH recapd 1"), "{page}");
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("man1");
+    let output = recapd().args(["man", "--out"]).arg(&out).output().unwrap();
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    for page in ["recapd.1", "recapd-serve.1", "recapd-queue-retry.1"] {
+        assert!(out.join(page).is_file(), "{page}");
+    }
+}
+
+#[test]
+fn the_reference_has_every_command_with_its_options() {
+    let output = recapd().args(["man", "--markdown"]).output().unwrap();
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    let reference = stdout(&output);
+    for words in [
+        "# The command line",
+        "| 75 |",
+        "## recapd queue",
+        "### recapd queue retry",
+        "`--all`",
+        "`<AGENT>`",
+    ] {
+        assert!(reference.contains(words), "{words}: {reference}");
+    }
+    assert!(
+        !reference.contains("clock-offset-file"),
+        "what is hidden stays so"
+    );
+}
+
+/// A daemon that ends with the test.
+struct Demo(Child);
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+#[test]
+fn a_demonstration_needs_nothing_and_leaves_nothing() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("recapd"));
+    command
+        .env_clear()
+        .env("TMPDIR", folder.path())
+        .current_dir(folder.path());
+    command.args([
+        "serve",
+        "--demo",
+        "--listen",
+        &address.to_string(),
+        "--set",
+        "log.level=error",
+    ]);
+    let _demo = Demo(
+        command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
+    let url = format!("http://{address}");
+    let run = |args: &[&str]| recapd().args(args).args(["--server", &url]).output().unwrap();
+    let is_ready = (0..400).any(|_| code(&run(&["health"])) == Some(0));
+    assert!(is_ready);
+    let output = run(&["history", "demo"]);
+    let history = stdout(&output);
+    assert!(
+        history.contains("the model sees from here"),
+        "{history} {}",
+        stderr(&output)
+    );
+    assert!(history.contains("Add structured logging"), "{history}");
+    let output = run(&["update", "demo", "--wait"]);
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    let summary = stdout(&run(&["summary", "demo"]));
+    assert!(summary.contains("## Previously in This Session"), "{summary}");
+    assert!(!folder.path().join("recapd.db").exists());
+    let refused = recapd()
+        .args(["serve", "--demo", "--db", "x.db"])
+        .output()
+        .unwrap();
+    assert_eq!(code(&refused), Some(2), "{}", stderr(&refused));
+}

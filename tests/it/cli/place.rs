@@ -1,0 +1,58 @@
+//! Commands through a daemon and on its database: the results are the same.
+
+use std::{path::Path, process::Output};
+
+use recapd::config::Config;
+use serde_json::Value;
+
+use super::{code, json, recapd, stderr};
+use crate::support::server::Server;
+
+/// A daemon of this process with two agents: `coder`, whose exchanges wait for the summary, and `planner`.
+pub(super) async fn two_agents() -> Server {
+    let server = Server::start(small).await;
+    server.converse("coder", 1..=9).await;
+    server.converse("planner", 1..=1).await;
+    server
+}
+
+/// A budget of few exchanges.
+pub(super) fn small(config: &mut Config) {
+    config.window.budget_tokens = 200;
+}
+
+/// A command through the daemon.
+pub(super) fn ask(server: &Server, args: &[&str]) -> Output {
+    let url = format!("http://{}", server.address);
+    recapd().args(args).args(["--server", &url]).output().unwrap()
+}
+
+/// A command on the daemon's database.
+pub(super) fn look(database: &Path, args: &[&str]) -> Output {
+    recapd().args(args).arg("--db").arg(database).output().unwrap()
+}
+
+/// What a command that only looks prints as JSON, through the daemon and from the database alike.
+pub(super) fn alike(server: &Server, args: &[&str]) -> Value {
+    let args = [args, &["--json"]].concat();
+    let [asked, looked] = [ask(server, &args), look(&server.database(), &args)].map(|output| {
+        assert_eq!(code(&output), Some(0), "{args:?} {}", stderr(&output));
+        let mut value = json(&output);
+        timeless(&mut value);
+        value
+    });
+    assert_eq!(asked, looked, "{args:?}");
+    asked
+}
+
+/// What is reckoned from the time of the look is taken away: the daemon's clock is a test's.
+fn timeless(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.remove("age_ms");
+            members.values_mut().for_each(timeless);
+        }
+        Value::Array(values) => values.iter_mut().for_each(timeless),
+        _ => {}
+    }
+}

@@ -1,0 +1,93 @@
+//! `recapd status`.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    process::Stdio,
+};
+
+use super::{
+    code, json,
+    place::{ask, look, two_agents},
+    recapd, stderr, stdout,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_block_is_the_same_from_the_daemon_and_from_the_database() {
+    let server = two_agents().await;
+    server.summarise().await;
+    let mut asked = json(&ask(&server, &["status", "--json"]));
+    let mut looked = json(&look(&server.database(), &["status", "--json"]));
+    assert_eq!(asked["updates"]["completed"], 1, "{asked}");
+    assert_eq!(asked["window_hours"], 24);
+    for told in [&mut asked, &mut looked] {
+        let told = told.as_object_mut().unwrap();
+        // What only the daemon knows, and what is of the day of the look.
+        for name in ["circuits", "today"] {
+            told.remove(name);
+        }
+        let names = [
+            "completed",
+            "mean_duration_ms",
+            "mean_document_tokens",
+            "model_calls",
+            "updates",
+        ];
+        for name in names.into_iter().chain(["input_tokens", "output_tokens"]) {
+            told.remove(name);
+        }
+    }
+    assert_eq!(asked, looked);
+    let block = stdout(&ask(&server, &["status", "--window", "7d"]));
+    assert!(block.starts_with("Summary updates, last 7d"), "{block}");
+    assert!(block.contains("2 agents, 1 summaries"), "{block}");
+    let one = json(&look(&server.database(), &["status", "coder", "--json"]));
+    assert_eq!(one["agent_id"], "coder");
+    for wrong in ["0h", "7", "h", "10000d"] {
+        let output = ask(&server, &["status", "--window", wrong]);
+        assert_eq!(code(&output), Some(2), "{wrong}");
+        assert!(
+            stderr(&output).contains("such as 24h or 7d"),
+            "{}",
+            stderr(&output)
+        );
+    }
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_can_be_watched() {
+    let server = two_agents().await;
+    let mut watching = std::process::Command::new(assert_cmd::cargo::cargo_bin("recapd"));
+    watching
+        .env_clear()
+        .args(["status", "--watch", "1", "--db"])
+        .arg(server.database());
+    let mut watching = watching.stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    let heads = lines
+        .map(Result::unwrap)
+        .filter(|line| line.starts_with("Summary updates, "));
+    assert_eq!(heads.take(2).count(), 2);
+    watching.kill().unwrap();
+    watching.wait().unwrap();
+    server.end().await;
+}
+
+#[test]
+fn an_empty_database_has_a_block_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("empty.db");
+    look(&database, &["migrate", "up"]);
+    let output = recapd().args(["status", "--db"]).arg(&database).output().unwrap();
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    insta::assert_snapshot!(stdout(&output), @r"
+    Summary updates, last 24h                         queue  0 ready · 0 running
+      completed         0                             oldest wait        none
+      failed            0                             stalest agent      none
+      avg duration    0ms  p95 0ms    limit 30.0s     parked             0
+      avg size        0/10.0k      limit 9.5k         spend  $0.00
+      emergency truncations  0                        provider  not asked yet
+      model      0 calls, 0 tokens in, 0 out
+    0 agents, 0 summaries of 0 tokens, 0 updates scheduled
+    ");
+}
