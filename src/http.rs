@@ -19,6 +19,7 @@ mod batch;
 mod body;
 mod connection;
 mod context;
+mod dashboard;
 mod document;
 mod events;
 mod excerpt;
@@ -85,6 +86,11 @@ pub(crate) use agents::AgentFigures;
 pub use connection::{ConnectionLimits, Listener, Socket};
 pub(crate) use messages::Appended;
 pub use openapi::document as openapi_document;
+
+/// Method and path of each page of the dashboard, as they are registered; the other routes are in [`openapi_document`].
+pub fn page_routes() -> impl Iterator<Item = (&'static str, &'static str)> {
+    access::pages()
+}
 
 /// What the interface is made of.
 #[derive(Clone)]
@@ -197,6 +203,8 @@ struct App {
     answers: idempotency::Answers,
     /// The description of the interface, as it is served.
     openapi: Bytes,
+    /// What the forms of pages are signed with where there are no tokens.
+    form_secret: String,
 }
 
 type SharedApp = Arc<App>;
@@ -240,9 +248,10 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
         settings,
         requests: AtomicU64::new(0),
         openapi: openapi::bytes(&openapi::completed(&api)),
+        form_secret: dashboard::session::made_secret(),
     });
     observe::announce(&app.parts.metrics);
-    mcp::mount(routes, &app)
+    dashboard::mount(mcp::mount(routes, &app))
         .fallback(frame::unknown_route)
         // As one layer, the first outermost: each by itself would be a box to be copied at every request.
         .layer((

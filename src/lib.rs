@@ -25,6 +25,7 @@
 //! - `fleet`: what other daemons on the same database did.
 //! - `history`, `context`, `recall`: reading a history, what to send to a model, and the archive by words or numbers, for
 //!   the command line and HTTP alike.
+//! - `dashboard`: pages over what is read, for `http`.
 //! - `access`: who asks over HTTP, and what they may do.
 //! - `assembly`: from configuration to parts.
 //! - `faults`: real daemons, with faults on purpose.
@@ -34,7 +35,7 @@
 //! - `config`, `crontab`, `telemetry`, `lifecycle`, `clock`, `notice`: the surroundings.
 //!
 //! Dependency rule, enforced by `tests/tidy.rs`:
-//! `domain <- {formats, tokenizer, wire} <- {store, llm, client} <- journal <- {keeper, worker, schedule, snapshot, fleet} <- {history, context, recall, access, assembly} <- mcp <- {http, hook, cli} <- main`.
+//! `domain <- {formats, tokenizer, wire} <- {store, llm, client} <- journal <- {keeper, worker, schedule, snapshot, fleet} <- {history, context, recall, access, assembly} <- {mcp, dashboard} <- {http, hook, cli} <- main`.
 //!
 //! Without the default feature `daemon` only the first four exist: a library for agents that manage their own
 //! window.
@@ -62,6 +63,8 @@ pub mod config;
 pub mod context;
 #[cfg(feature = "daemon")]
 pub mod crontab;
+#[cfg(feature = "daemon")]
+pub mod dashboard;
 #[cfg(feature = "daemon")]
 pub mod faults;
 #[cfg(feature = "daemon")]

@@ -8,7 +8,7 @@ mod text;
 
 use serde::{Serialize, Serializer};
 
-pub use self::text::{render_text, rule};
+pub use self::text::{age, render_text, rule, rule_label};
 use super::{
     agent::AgentId,
     convergence::Reading,
@@ -145,11 +145,15 @@ impl HistoryView {
     }
 
     /// How full the window is: 1.0 is at the budget; `None` without a budget.
-    #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
     pub fn fill_ratio(&self) -> Option<f64> {
-        let budget_tokens = self.budget.budget_tokens();
-        (budget_tokens > 0).then(|| self.window_tokens as f64 / budget_tokens as f64)
+        fill_ratio(self.window_tokens, self.budget.budget_tokens())
     }
+}
+
+/// How full a window is: 1.0 is at the budget; `None` without a budget, which is one of 0.
+#[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
+pub fn fill_ratio(window_tokens: i64, budget_tokens: i64) -> Option<f64> {
+    (budget_tokens > 0).then(|| window_tokens as f64 / budget_tokens as f64)
 }
 
 impl Serialize for HistoryView {

@@ -16,7 +16,7 @@ use axum::{
     Extension,
     extract::{FromRequestParts as _, MatchedPath, RawPathParams, Request, State},
     http::{
-        HeaderMap, HeaderValue, StatusCode,
+        HeaderMap, HeaderValue, Method, StatusCode, Uri,
         header::{AUTHORIZATION, CACHE_CONTROL, HeaderName, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS},
         request::Parts,
     },
@@ -26,9 +26,11 @@ use axum::{
 
 use tokio::time::Instant;
 
+pub(super) use self::rules::pages;
 use self::rules::{Rule, Whose};
 use super::{
     App, SharedApp,
+    dashboard::session,
     extract::agent_id,
     problem::{FORBIDDEN, Problem, TOO_MANY_REQUESTS, UNAUTHORIZED},
     projects,
@@ -67,11 +69,15 @@ pub(super) async fn guard(State(app): State<SharedApp>, request: Request, next: 
 async fn admit(app: &App, parts: &mut Parts) -> Result<Arc<Caller>, Problem> {
     let path = parts.extensions.get::<MatchedPath>().cloned();
     let rule = rules::of(&parts.method, path.as_ref().map(MatchedPath::as_str));
-    if rule.whose == Whose::Open {
+    if rule.whose == Whose::Open && parts.method != Method::POST {
         return Ok(Arc::new(Caller::anybody()));
     }
     origin::check_origin(&parts.uri, &parts.headers)?;
-    let identified = app.parts.access.identify(bearer(&parts.headers));
+    if rule.whose == Whose::Open {
+        check_rate(app, None, parts)?;
+        return Ok(Arc::new(Caller::anybody()));
+    }
+    let identified = app.parts.access.identify(brought(&parts.uri, &parts.headers));
     check_rate(app, identified.as_ref().ok(), parts)?;
     let caller = identified.map_err(|_| stranger())?;
     if caller.token.is_none() {
@@ -99,8 +105,18 @@ fn check_rate(app: &App, caller: Option<&Arc<Caller>>, parts: &Parts) -> Result<
     })
 }
 
-/// The token that a request brings along.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+/// The token that a request brings along: for a page perhaps in the cookie of its session.
+fn brought<'r>(uri: &Uri, headers: &'r HeaderMap) -> Option<&'r str> {
+    bearer(headers).or_else(|| is_page(uri).then(|| session::token(headers)).flatten())
+}
+
+/// Whether a request is for the dashboard.
+pub(super) fn is_page(uri: &Uri) -> bool {
+    uri.path() == "/ui" || uri.path().starts_with("/ui/")
+}
+
+/// The token that a request brings along in its own header.
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_at_checked(SCHEME.len())?;
     scheme.eq_ignore_ascii_case(SCHEME).then(|| token.trim())

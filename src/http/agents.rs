@@ -67,7 +67,12 @@ pub(super) async fn list(
 }
 
 /// Agents that `caller` may see.
-async fn rows(app: &App, caller: &Caller, after: Option<&AgentId>, limit: i64) -> StoreResult<Vec<AgentRow>> {
+pub(super) async fn rows(
+    app: &App,
+    caller: &Caller,
+    after: Option<&AgentId>,
+    limit: i64,
+) -> StoreResult<Vec<AgentRow>> {
     let store = &app.parts.store;
     let Some(seen) = app.parts.access.seen(caller, after, limit).await? else {
         return store.agents(after, limit).await;

@@ -11,7 +11,7 @@ use axum::{
 use tokio::time::Instant;
 
 use super::{
-    App, SharedApp, access, observe,
+    App, SharedApp, access, dashboard, observe,
     problem::{Problem, UNKNOWN_ROUTE, written},
 };
 
@@ -33,7 +33,13 @@ pub(super) async fn around(State(app): State<SharedApp>, request: Request, next:
     let route = request.extensions().get::<MatchedPath>().cloned();
     let method = request.method().clone();
     let trace = trace_id(request.headers());
-    let mut response = written(next.run(request).await, id.to_str().unwrap_or_default());
+    let page = access::is_page(request.uri()).then(|| request.uri().clone());
+    let response = next.run(request).await;
+    let name = id.to_str().unwrap_or_default();
+    let mut response = match page {
+        Some(uri) => dashboard::written(response, &uri, name),
+        None => written(response, name),
+    };
     let route = route.as_ref().map_or(UNKNOWN, MatchedPath::as_str);
     log(
         route,

@@ -126,6 +126,22 @@ impl Problem {
         })
     }
 
+    /// The problem that `response` carries or stands for, if any.
+    pub(super) fn taken(response: &mut Response) -> Option<Self> {
+        let carried = response.extensions_mut().remove::<Self>();
+        carried.or_else(|| Self::behind(response))
+    }
+
+    /// After how many seconds asking again may help.
+    pub(super) fn may_pass_in(&self) -> Option<u32> {
+        self.retry_after
+    }
+
+    /// What it is, for people: title, what went wrong this time, and what to do about it.
+    pub(super) fn told(&self) -> (&str, &str, Option<&str>) {
+        (self.kind.title, &self.detail, self.hint.as_deref())
+    }
+
     /// Whether asking again later may help.
     pub(super) fn may_pass(&self) -> bool {
         self.kind.status == StatusCode::SERVICE_UNAVAILABLE
@@ -234,8 +250,7 @@ pub(super) fn codes() -> Vec<&'static str> {
 
 /// `response` with its problem written out, if it has one. `request_id` names the occurrence.
 pub(super) fn written(mut response: Response, request_id: &str) -> Response {
-    let carried = response.extensions_mut().remove::<Problem>();
-    let Some(problem) = carried.or_else(|| Problem::behind(&response)) else {
+    let Some(problem) = Problem::taken(&mut response) else {
         return response;
     };
     let wire = Wire {

@@ -21,6 +21,7 @@ use super::{
     problem::{Problem, UNKNOWN_QUEUE_ROW},
 };
 use crate::{
+    access::Caller,
     domain::{agent::AgentId, time::Timestamp},
     keeper::Operator,
     store::{
@@ -67,34 +68,47 @@ pub(super) async fn list(
     Extension(caller): Asking,
     uri: Uri,
 ) -> Result<Json<Page>, Problem> {
-    let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
-    let limit = page::limit(&parameters)?;
-    let after = page::cursor(&parameters)?;
-    let operator = &app.parts.operator;
-    if let Some(agents) = app.parts.access.seen(&caller, after.as_ref(), limit).await? {
-        return some(operator, agents, limit).await;
-    }
-    let found = operator.queue(after.as_ref(), limit + 1).await?;
-    let (rows, next_cursor) = page::cut(found, limit, |row| row.agent_id.clone());
+    let (rows, next_cursor, paused_since) = queue_of(&app, &caller, &uri).await?;
     Ok(Json(Page {
-        paused_since: operator.paused_since().await?,
-        next_cursor,
+        paused_since,
         rows,
+        next_cursor,
     }))
 }
 
+/// The page of the queue that a request wants, as far as `caller` may see it: its rows, where the next one begins, and since
+/// when all updates are paused.
+pub(super) async fn queue_of(
+    app: &App,
+    caller: &Caller,
+    uri: &Uri,
+) -> Result<(Vec<QueueRow>, Option<AgentId>, Option<Timestamp>), Problem> {
+    let parameters = Parameters::read(uri, &["limit", "cursor"])?;
+    let limit = page::limit(&parameters)?;
+    let after = page::cursor(&parameters)?;
+    let operator = &app.parts.operator;
+    let seen = app.parts.access.seen(caller, after.as_ref(), limit).await?;
+    let (rows, next) = if let Some(agents) = seen {
+        some(operator, agents, limit).await?
+    } else {
+        let found = operator.queue(after.as_ref(), limit + 1).await?;
+        page::cut(found, limit, |row| row.agent_id.clone())
+    };
+    Ok((rows, next, operator.paused_since().await?))
+}
+
 /// A page of the rows of `agents`, which may be fewer than a page holds although further ones follow.
-async fn some(operator: &Operator, agents: Vec<AgentId>, limit: i64) -> Result<Json<Page>, Problem> {
+async fn some(
+    operator: &Operator,
+    agents: Vec<AgentId>,
+    limit: i64,
+) -> StoreResult<(Vec<QueueRow>, Option<AgentId>)> {
     let is_full = i64::try_from(agents.len()).is_ok_and(|found| found == limit);
     let mut rows = Vec::new();
     for agent in &agents {
         rows.extend(operator.row(agent).await?);
     }
-    Ok(Json(Page {
-        paused_since: operator.paused_since().await?,
-        next_cursor: agents.into_iter().last().filter(|_| is_full),
-        rows,
-    }))
+    Ok((rows, agents.into_iter().last().filter(|_| is_full)))
 }
 
 /// Shows an agent's row in the queue.
@@ -117,7 +131,7 @@ async fn shown(app: &SharedApp, agent: &AgentId) -> Result<Json<QueueRow>, Probl
     row.map(Json).ok_or_else(|| not_queued(agent))
 }
 
-fn not_queued(agent: &AgentId) -> Problem {
+pub(super) fn not_queued(agent: &AgentId) -> Problem {
     Problem::new(UNKNOWN_QUEUE_ROW, format!("agent `{agent}` isn't in the queue"))
         .hint("nothing is to be done for it; POST /v1/agents/{id}/refresh asks for an update")
 }

@@ -56,8 +56,8 @@ pub(super) async fn search(
 
 /// An exchange of an agent, as the path names it.
 pub(super) struct Numbered {
-    agent: AgentId,
-    exchange: i64,
+    pub(super) agent: AgentId,
+    pub(super) exchange: i64,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Numbered {
@@ -119,7 +119,7 @@ pub(super) async fn expand(
     }
 }
 
-fn unknown_exchange(agent: &AgentId, exchange: i64) -> Problem {
+pub(super) fn unknown_exchange(agent: &AgentId, exchange: i64) -> Problem {
     Problem::new(
         UNKNOWN_EXCHANGE,
         format!("agent `{agent}` has no exchange #{exchange}"),

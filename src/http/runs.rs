@@ -8,7 +8,7 @@ use axum::{
 use serde::Serialize;
 
 use super::{
-    SharedApp,
+    App, SharedApp,
     access::{self, Asking},
     extract::{Parameters, agent_id, invalid},
     openapi::{answers, parameters::Paging},
@@ -16,6 +16,7 @@ use super::{
     problem::{INVALID_PARAMETER, Problem, UNKNOWN_RUN},
 };
 use crate::{
+    access::Caller,
     domain::{
         agent::AgentId,
         time::{DAY_MS, HOUR_MS},
@@ -75,7 +76,17 @@ pub(super) async fn list(
     Extension(caller): Asking,
     uri: Uri,
 ) -> Result<Json<Page>, Problem> {
-    let parameters = Parameters::read(&uri, &["limit", "cursor", "agent", "outcome"])?;
+    let (_, runs, next_cursor) = runs_of(&app, &caller, &uri).await?;
+    Ok(Json(Page { runs, next_cursor }))
+}
+
+/// The page of runs that a request wants, if `caller` may see it: what was asked, the runs, and where the next page begins.
+pub(super) async fn runs_of(
+    app: &App,
+    caller: &Caller,
+    uri: &Uri,
+) -> Result<(RunQuery, Vec<Run>, Option<i64>), Problem> {
+    let parameters = Parameters::read(uri, &["limit", "cursor", "agent", "outcome"])?;
     let limit = page::limit(&parameters)?;
     let outcome = |name| {
         let cure = "give completed, failed or superseded";
@@ -88,13 +99,13 @@ pub(super) async fn list(
         limit: limit + 1,
     };
     match &query.agent {
-        Some(agent) => access::see(&app, &caller, agent).await?,
+        Some(agent) => access::see(app, caller, agent).await?,
         None if caller.reach.named().is_some() => return Err(which_agent()),
         None => {}
     }
-    let found = app.parts.operator.runs(query).await?;
-    let (runs, next_cursor) = page::cut(found, limit, |run| run.run);
-    Ok(Json(Page { runs, next_cursor }))
+    let found = app.parts.operator.runs(query.clone()).await?;
+    let (runs, next) = page::cut(found, limit, |run| run.run);
+    Ok((query, runs, next))
 }
 
 /// A token for some agents asks for all.
@@ -133,16 +144,21 @@ impl<S: Send + Sync> FromRequestParts<S> for Number {
 pub(super) async fn read(
     State(app): State<SharedApp>,
     Extension(caller): Asking,
-    Number(number): Number,
+    number: Number,
     uri: Uri,
 ) -> Result<Json<Run>, Problem> {
     Parameters::read(&uri, &[])?;
+    run_of(&app, &caller, number).await.map(Json)
+}
+
+/// The run of that number, if `caller` may see it.
+pub(super) async fn run_of(app: &App, caller: &Caller, Number(number): Number) -> Result<Run, Problem> {
     let run = app.parts.operator.run(number).await?;
     let seen = match run {
-        Some(run) if app.parts.access.sees(&caller, &run.agent_id).await? => Some(run),
+        Some(run) if app.parts.access.sees(caller, &run.agent_id).await? => Some(run),
         _ => None,
     };
-    seen.map(Json).ok_or_else(|| {
+    seen.ok_or_else(|| {
         Problem::new(UNKNOWN_RUN, format!("there is no run {number}"))
             .hint("GET /v1/runs lists those that are kept")
     })

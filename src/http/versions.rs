@@ -161,7 +161,7 @@ pub(super) async fn known(app: &SharedApp, agent: &AgentId) -> Result<(), Proble
 }
 
 /// A version, or the error that says which there are.
-async fn kept(store: &dyn Store, agent: &AgentId, version: i64) -> StoreResult<Version> {
+pub(super) async fn kept(store: &dyn Store, agent: &AgentId, version: i64) -> StoreResult<Version> {
     if let Some(found) = store.version(agent, version).await? {
         return Ok(found);
     }

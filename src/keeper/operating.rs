@@ -12,7 +12,9 @@ use crate::{
     notice::{Change, Notices},
     store::{
         Enqueued, StoreResult,
-        operate::{AgeingDue, Handled, OperatorStore, QueueRow, QueueState, Run, RunFigures, RunQuery},
+        operate::{
+            AgeingDue, Handled, OperatorStore, QueueRow, QueueState, Run, RunFigures, RunHour, RunQuery,
+        },
     },
 };
 
@@ -210,6 +212,22 @@ impl Operator {
     /// What the store fails with.
     pub async fn run_figures(&self, window_ms: i64) -> StoreResult<RunFigures> {
         self.store.run_figures(self.clock.now().plus_ms(-window_ms)).await
+    }
+
+    /// The runs that ended in the last `window_ms`, by the hours in which any did.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn run_hours(&self, window_ms: i64) -> StoreResult<Vec<RunHour>> {
+        self.store.run_hours(self.clock.now().plus_ms(-window_ms)).await
+    }
+
+    /// The agents whose exchanges have waited for a summary the longest: name, since when, and how many.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn stalest(&self, limit: i64) -> StoreResult<Vec<(AgentId, Timestamp, i64)>> {
+        self.store.stalest(limit).await
     }
 }
 

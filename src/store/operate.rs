@@ -210,6 +210,25 @@ pub struct RunFigures {
     pub spent: Spent,
 }
 
+/// Updates that ended in one hour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunHour {
+    /// When the hour began.
+    pub began_at: Timestamp,
+    /// Updates that wrote a version.
+    pub completed: i64,
+    /// Attempts that failed.
+    pub failed: i64,
+    /// Attempts that somebody else overtook.
+    pub superseded: i64,
+    /// Mean duration of the completed ones.
+    pub mean_duration_ms: i64,
+    /// Mean tokens of the documents they wrote.
+    pub mean_document_tokens: i64,
+    /// Micro-dollars, of the calls whose price is known.
+    pub cost_microusd: i64,
+}
+
 /// What a hand did to a row of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handled {
@@ -297,4 +316,10 @@ pub trait OperatorStore: Send + Sync {
 
     /// The runs that ended since then, in figures.
     async fn run_figures(&self, since: Timestamp) -> StoreResult<RunFigures>;
+
+    /// The runs that ended since then, by the hours in which any did, in order.
+    async fn run_hours(&self, since: Timestamp) -> StoreResult<Vec<RunHour>>;
+
+    /// The agents whose exchanges have waited for a summary the longest, longest first: name, since when, and how many.
+    async fn stalest(&self, limit: i64) -> StoreResult<Vec<(AgentId, Timestamp, i64)>>;
 }

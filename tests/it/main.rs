@@ -11,6 +11,7 @@ mod cli;
 mod client;
 mod convergence;
 mod daemon;
+mod dashboard;
 mod faults;
 mod http;
 mod injection;

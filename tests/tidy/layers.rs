@@ -104,11 +104,17 @@ const LAYERS: &[Layer] = &[
         may_use: &["domain", "tokenizer", "clock", "wire", "client", "store", "snapshot", "history", "recall"],
         banned: &["sqlx::"],
     },
+    // Pages are made of what others have read.
+    Layer {
+        module: "dashboard",
+        may_use: &["domain", "telemetry", "store", "recall"],
+        banned: &["sqlx::", "reqwest::", "axum::", "hyper::", "tokio::", "async fn"],
+    },
     Layer {
         module: "http",
         may_use: &[
             "domain", "formats", "clock", "config", "telemetry", "store", "keeper", "snapshot", "history", "context",
-            "recall", "access", "mcp", "notice",
+            "recall", "access", "mcp", "notice", "dashboard",
         ],
         banned: &["sqlx::", "reqwest::"],
     },

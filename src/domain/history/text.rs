@@ -4,7 +4,7 @@
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
-use super::{HistoryExchange, HistoryView, Standing, voice_name};
+use super::{HistoryExchange, HistoryView, Standing, fill_ratio, voice_name};
 use crate::domain::{
     convergence::{Reading, Score, State},
     summary::line::rounded,
@@ -53,9 +53,16 @@ pub fn render_text(view: &HistoryView, width: usize) -> String {
 
 /// The rule between archive and window: `──────── the model sees from here · 15.8k of 90k tokens · 18% ────`.
 pub fn rule(view: &HistoryView, width: usize) -> String {
-    let visible = rounded(view.window_tokens, true);
-    let budget_tokens = view.budget.budget_tokens();
-    let share = match view.fill_ratio() {
+    let label = rule_label(view.window_tokens, view.budget.budget_tokens());
+    let labelled = format!("{} {label} ", "─".repeat(RULE_LEAD));
+    let rest = width.saturating_sub(columns_of(&labelled));
+    labelled + &"─".repeat(rest)
+}
+
+/// What the rule says: `the model sees from here · 15.8k of 90k tokens · 18%`. A budget of 0 is none.
+pub fn rule_label(window_tokens: i64, budget_tokens: i64) -> String {
+    let visible = rounded(window_tokens, true);
+    let share = match fill_ratio(window_tokens, budget_tokens) {
         Some(ratio) => format!(
             "{visible} of {} tokens · {:.0}%",
             rounded(budget_tokens, true),
@@ -63,9 +70,7 @@ pub fn rule(view: &HistoryView, width: usize) -> String {
         ),
         None => format!("{visible} tokens"),
     };
-    let labelled = format!("{} the model sees from here · {share} ", "─".repeat(RULE_LEAD));
-    let rest = width.saturating_sub(columns_of(&labelled));
-    labelled + &"─".repeat(rest)
+    format!("the model sees from here · {share}")
 }
 
 fn header(view: &HistoryView) -> String {
@@ -188,7 +193,7 @@ fn state(view: &HistoryView, shown: &HistoryExchange) -> String {
 }
 
 /// `now`, `30m ago`, `3h ago`, `2d ago`.
-fn age(at: Timestamp, now: Timestamp) -> String {
+pub fn age(at: Timestamp, now: Timestamp) -> String {
     match now.since_ms(at) {
         ..MINUTE_MS => "now".to_owned(),
         age_ms @ MINUTE_MS..HOUR_MS => format!("{}m ago", age_ms / MINUTE_MS),

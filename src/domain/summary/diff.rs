@@ -50,6 +50,35 @@ pub struct DocumentLine {
     exchanges: Vec<ExchangeRange>,
 }
 
+impl DocumentLine {
+    /// A line as it stands under the heading `section`; none if it says nothing: headings, the footer, blanks.
+    pub fn read(section: &str, line: &str) -> Option<Self> {
+        if line.is_empty() || line.starts_with('#') || line == FOOTER {
+            return None;
+        }
+        let text = without_number(line);
+        Some(Self {
+            section: section.to_owned(),
+            text: text.to_owned(),
+            exchanges: named(text),
+        })
+    }
+
+    /// The exchanges that its source names, sorted.
+    pub fn exchanges(&self) -> &[ExchangeRange] {
+        &self.exchanges
+    }
+
+    /// What it says, without and from its source on: of `Added JWT (#12, ~5k tokens)` these are `Added JWT` and
+    /// `(#12, ~5k tokens)`, which is empty if there is none.
+    pub fn parts(&self) -> (&str, &str) {
+        let source = source_of(&self.text);
+        let at = self.text.rfind(source).filter(|_| !source.is_empty());
+        let split = at.and_then(|at| self.text.split_at_checked(at.saturating_sub(1)));
+        split.map_or((&self.text, ""), |(said, source)| (said.trim_end(), source))
+    }
+}
+
 /// Lines about the same exchanges, before and after.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
@@ -164,13 +193,8 @@ fn lines(document: &str) -> Vec<DocumentLine> {
     for line in document.lines() {
         if let Some(heading) = line.strip_prefix("## ") {
             heading.clone_into(&mut section);
-        } else if !line.is_empty() && !line.starts_with('#') && line != FOOTER {
-            let text = without_number(line);
-            lines.push(DocumentLine {
-                section: section.clone(),
-                text: text.to_owned(),
-                exchanges: named(text),
-            });
+        } else {
+            lines.extend(DocumentLine::read(&section, line));
         }
     }
     lines
@@ -186,11 +210,15 @@ fn without_number(line: &str) -> &str {
 
 /// The exchanges that a line's source names, sorted: of `Added JWT (2026-01-05 08:12, #12–#14, ~5k tokens)` 12 to 14.
 fn named(text: &str) -> Vec<ExchangeRange> {
-    let source = text.rsplit(" (").find(|part| part.ends_with(" tokens)"));
-    let source = source.unwrap_or_default();
-    let mut ranges: Vec<ExchangeRange> = source.split(", ").filter_map(range).collect();
+    let mut ranges: Vec<ExchangeRange> = source_of(text).split(", ").filter_map(range).collect();
     ranges.sort_unstable();
     ranges
+}
+
+/// `2026-01-05 08:12, #12–#14, ~5k tokens)`; empty if the text names no source.
+fn source_of(text: &str) -> &str {
+    let source = text.rsplit(" (").find(|part| part.ends_with(" tokens)"));
+    source.unwrap_or_default()
 }
 
 /// `#12`, `#12–#14`, and the same behind an ellipsis.
@@ -295,6 +323,23 @@ mod tests {
                 .collect();
             assert_eq!(named(text), ranges, "{text}");
         }
+    }
+
+    #[test]
+    fn a_line_has_two_parts() {
+        for (text, said, source) in [
+            ("Added JWT (#12, ~5k tokens)", "Added JWT", "(#12, ~5k tokens)"),
+            (
+                "See (#7) (#2, ~3 tokens) (not yet condensed)",
+                "See (#7)",
+                "(#2, ~3 tokens) (not yet condensed)",
+            ),
+            ("Said (#1) only", "Said (#1) only", ""),
+        ] {
+            let line = DocumentLine::read("Yesterday", &format!("3. {text}")).unwrap();
+            assert_eq!(line.parts(), (said, source));
+        }
+        assert_eq!(DocumentLine::read("", FOOTER), None);
     }
 
     proptest! {

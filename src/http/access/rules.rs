@@ -92,7 +92,50 @@ pub(super) const RULES: &[(&str, &str, Scope, Whose)] = &[
     ("GET", "/readyz", Read, Open),
     // It names agents in its bodies, which only it reads.
     (ANY, "/mcp", Read, All),
+    // The pages: what changes something demands what the same demands above.
+    ("GET", "/", Read, Open),
+    ("GET", "/ui", Read, Open),
+    ("GET", "/ui/", Read, Caller),
+    ("GET", "/ui/style.css", Read, Open),
+    ("GET", "/ui/live.js", Read, Open),
+    ("GET", "/ui/icon.svg", Read, Open),
+    ("GET", "/ui/login", Read, Open),
+    ("POST", "/ui/login", Read, Open),
+    ("POST", "/ui/logout", Read, Open),
+    ("GET", "/ui/events", Read, Caller),
+    ("GET", "/ui/agents", Read, Caller),
+    ("GET", "/ui/agents/find", Read, Caller),
+    ("GET", "/ui/agents/{id}", Read, Agent),
+    ("GET", "/ui/agents/{id}/events", Read, Agent),
+    ("GET", "/ui/agents/{id}/exchanges", Read, Agent),
+    ("GET", "/ui/agents/{id}/exchanges/{n}", Read, Agent),
+    ("GET", "/ui/agents/{id}/exchanges/{n}/raw", Read, Agent),
+    ("GET", "/ui/agents/{id}/versions", Read, Agent),
+    ("GET", "/ui/agents/{id}/versions/{version}", Read, Agent),
+    ("GET", "/ui/agents/{id}/diff", Read, Agent),
+    ("GET", "/ui/agents/{id}/search", Read, Agent),
+    ("POST", "/ui/agents/{id}/refresh", Write, Agent),
+    ("POST", "/ui/agents/{id}/pause", Admin, Agent),
+    ("POST", "/ui/agents/{id}/resume", Admin, Agent),
+    ("GET", "/ui/queue", Read, Caller),
+    ("POST", "/ui/queue/pause", Admin, All),
+    ("POST", "/ui/queue/resume", Admin, All),
+    ("POST", "/ui/queue/{id}/retry", Admin, Agent),
+    ("POST", "/ui/queue/{id}/cancel", Admin, Agent),
+    ("GET", "/ui/runs", Read, Caller),
+    ("GET", "/ui/runs/{n}", Read, Caller),
 ];
+
+/// Whether a route is one of the pages, which describe themselves.
+fn is_page(path: &str) -> bool {
+    path == "/" || path == "/ui" || path.starts_with("/ui/")
+}
+
+/// Method and path of each page, as they are registered.
+pub(in super::super) fn pages() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let routes = RULES.iter().map(|(method, path, ..)| (*method, *path));
+    routes.filter(|(_, path)| is_page(path))
+}
 
 /// What a request demands. `path` is the route's; none where there is no route, which only strangers aren't told.
 pub(super) fn of(method: &Method, path: Option<&str>) -> Rule {
@@ -136,6 +179,7 @@ mod tests {
         }
         let rules: Vec<_> = RULES
             .iter()
+            .filter(|(_, path, ..)| !is_page(path))
             .map(|(method, path, ..)| ((*method).to_owned(), (*path).to_owned()))
             .collect();
         assert_eq!(rules.iter().cloned().collect::<BTreeSet<_>>(), routes);
@@ -145,13 +189,27 @@ mod tests {
     #[test]
     fn a_rule_fits_its_route() {
         for (method, path, scope, whose) in RULES {
-            let is_look = *method == "GET" || *method == ANY;
+            let is_look = *method == "GET" || *method == ANY || *whose == Open;
             assert_eq!(is_look, *scope == Read, "{method} {path}");
             if matches!(whose, Agent | Project) {
                 assert!(path.contains("{id}"), "{method} {path}");
             }
             assert_eq!(path.starts_with("/v1/projects/{id}/summary"), *whose == Project);
         }
+    }
+
+    #[test]
+    fn what_a_page_changes_demands_what_the_interface_does() {
+        let mut compared = 0;
+        for (method, path) in pages().filter(|(method, _)| *method == "POST") {
+            let page: Method = method.parse().unwrap();
+            let rule = of(&page, Some(path));
+            if rule.whose != Open {
+                assert_eq!(rule, of(&page, Some(&path.replace("/ui/", "/v1/"))), "{path}");
+                compared += 1;
+            }
+        }
+        assert_eq!(compared, 7);
     }
 
     #[test]

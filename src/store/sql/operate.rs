@@ -9,7 +9,8 @@ use super::{
     super::{
         Enqueued, Store as _, StoreError, StoreResult,
         operate::{
-            AgeingDue, Handled, OperatorStore, QueueRow, QueueState, QueueWait, Run, RunFigures, RunQuery,
+            AgeingDue, Handled, OperatorStore, QueueRow, QueueState, QueueWait, Run, RunFigures, RunHour,
+            RunQuery,
         },
     },
     Connection, Lock, SqlStore, query,
@@ -118,6 +119,16 @@ impl OperatorStore for SqlStore {
 
     async fn run_figures(&self, since: Timestamp) -> StoreResult<RunFigures> {
         self.past(|mut tx| async move { runs::figures(&mut tx, since).await })
+            .await
+    }
+
+    async fn run_hours(&self, since: Timestamp) -> StoreResult<Vec<RunHour>> {
+        self.past(|mut tx| async move { runs::hours(&mut tx, since).await })
+            .await
+    }
+
+    async fn stalest(&self, limit: i64) -> StoreResult<Vec<(AgentId, Timestamp, i64)>> {
+        self.past(|mut tx| async move { runs::stalest(&mut tx, limit).await })
             .await
     }
 }

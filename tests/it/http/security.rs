@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use recapd::{
     access::digest_of,
     domain::access::{Named, Reach, Scope},
-    http::openapi_document,
+    http::{openapi_document, page_routes},
     store::access::{AccessStore as _, Kept, NewToken},
 };
 use reqwest::Method;
@@ -47,7 +47,46 @@ fn operations() -> Vec<(Method, String, String)> {
             all.push((method, concrete, body));
         }
     }
+    all.extend(pages());
     all
+}
+
+/// Those of the dashboard, but for what anybody may have.
+fn pages() -> impl Iterator<Item = (Method, String, String)> {
+    const OPEN: [&str; 8] = [
+        "/",
+        "/ui",
+        "/ui/style.css",
+        "/ui/live.js",
+        "/ui/icon.svg",
+        "/ui/login",
+        "/ui/logout",
+        "/ui/agents/find",
+    ];
+    let guarded = page_routes().filter(|(_, path)| !OPEN.contains(path));
+    guarded.map(|(method, path)| {
+        let concrete = path.replace("{version}", "1").replace("{n}", "1");
+        let query = match path.rsplit('/').next() {
+            Some("diff") => "?from=1&to=1",
+            Some("events") => "?for=0",
+            _ => "",
+        };
+        (method.parse().unwrap(), concrete + query, "{}".to_owned())
+    })
+}
+
+fn is_page(path: &str) -> bool {
+    path.starts_with("/ui/")
+}
+
+/// Fails unless the answer is a page that refuses.
+fn refused(reply: &Reply, status: u16) {
+    assert_eq!(
+        (reply.status, reply.header("content-type")),
+        (status, "text/html; charset=utf-8"),
+        "{}",
+        reply.body
+    );
 }
 
 fn body(method: &Method, path: &str) -> &'static str {
@@ -169,7 +208,7 @@ fn told(reply: &Reply, id: &str) -> (u16, String, Vec<String>) {
 async fn strangers_all_get_one_answer_and_change_nothing() {
     let server = server().await;
     let before = dump(&server).await;
-    let mut answers = BTreeSet::new();
+    let (mut answers, mut forms) = (BTreeSet::new(), BTreeSet::new());
     for (method, path, body) in operations() {
         let path = path.replace("{id}", VICTIM);
         let is_open = path == "/livez" || path == "/readyz";
@@ -177,6 +216,10 @@ async fn strangers_all_get_one_answer_and_change_nothing() {
             let reply = ask(&server, token, (&method, &path, &body)).await;
             if is_open {
                 assert_eq!((reply.status, reply.body.as_str()), (200, "ok\n"));
+            } else if is_page(&path) {
+                refused(&reply, 401);
+                let address = format!("value=\"{}\"", path.replace('&', "&amp;"));
+                forms.insert(told(&reply, &address));
             } else {
                 assert_eq!(reply.status, 401, "{method} {path} {token:?}: {}", reply.body);
                 reply.problem(401, "unauthorized");
@@ -191,6 +234,7 @@ async fn strangers_all_get_one_answer_and_change_nothing() {
         answers.insert(told(&reply, ""));
     }
     assert_eq!(answers.len(), 1, "{answers:#?}");
+    assert_eq!(forms.len(), 1, "{forms:#?}");
     assert_same(&before, &dump(&server).await, "strangers");
 }
 
@@ -222,6 +266,8 @@ async fn an_agent_of_others_answers_as_one_that_does_not_exist() {
     // What names an agent elsewhere than at the beginning of the path.
     for (method, path, body) in [
         (Method::GET, "/v1/runs?agent={id}", ""),
+        (Method::GET, "/ui/runs?agent={id}", ""),
+        (Method::GET, "/ui/agents/find?agent={id}", ""),
         (Method::POST, "/v1/agents/coder/fork", r#"{"child":"{id}"}"#),
     ] {
         let of = async |id: &str| {
@@ -258,7 +304,11 @@ async fn who_may_read_changes_nothing() {
             for id in [own, others] {
                 let path = path.replace("{id}", id);
                 let reply = ask(&server, Some(token), (&method, &path, &body)).await;
-                reply.problem(403, "forbidden");
+                if is_page(&path) {
+                    refused(&reply, 403);
+                } else {
+                    reply.problem(403, "forbidden");
+                }
                 replies.push(told(&reply, id));
             }
             assert_eq!(replies[0], replies[1], "{method} {path} with {token}");

@@ -237,14 +237,34 @@ pub(crate) async fn while_the_queue_is_paused_nothing_is_claimed(db: &dyn Backen
     assert_eq!(claims(db, T0).await, 1);
 }
 
+pub(crate) async fn who_waits_the_longest_is_told_first(db: &dyn Backend) {
+    let now = minute(1_000);
+    let (lease, material) = under_way(db, now).await;
+    let operator = db.operator();
+    let waiting = operator.stalest(5).await.unwrap();
+    let agents = db.store().agents(None, 9).await.unwrap();
+    let pending = agents.iter().filter_map(|row| {
+        let since = row.pending_since?;
+        Some((row.agent.clone(), since, row.ledger.pending_numbers()))
+    });
+    let mut pending: Vec<_> = pending.collect();
+    pending.sort_by_key(|(_, since, _)| *since);
+    assert_eq!(waiting, pending);
+    assert!(!waiting.is_empty());
+    assert_eq!(operator.stalest(1).await.unwrap(), waiting[..1]);
+    let completed = patch(&material, items(&material), now);
+    db.store().complete(&lease, completed).await.unwrap();
+    assert_eq!(operator.stalest(5).await.unwrap(), []);
+}
+
 pub(crate) async fn runs_are_told_newest_first_and_in_figures(db: &dyn Backend) {
     let now = minute(1_000);
     let (lease, material) = under_way(db, now).await;
+    let operator = db.operator();
     let completed = patch(&material, items(&material), now);
     db.store().complete(&lease, completed).await.unwrap();
     queued(db, "b", 0).await;
     fail(db, now, false).await;
-    let operator = db.operator();
     let query = |agent_name: Option<&str>, outcome, before| RunQuery {
         agent: agent_name.map(agent),
         outcome,
@@ -286,5 +306,18 @@ pub(crate) async fn runs_are_told_newest_first_and_in_figures(db: &dyn Backend) 
         (1_000, 1_000)
     );
     assert_eq!(operator.run_figures(now.plus_ms(1)).await.unwrap().completed, 0);
+    let hours = operator.run_hours(now).await.unwrap();
+    let sums = hours
+        .iter()
+        .map(|hour| (hour.completed, hour.failed, hour.superseded));
+    let sums = sums.fold((0, 0, 0), |sum, hour| {
+        (sum.0 + hour.0, sum.1 + hour.1, sum.2 + hour.2)
+    });
+    assert_eq!(sums, (1, 1, 0));
+    for hour in &hours {
+        assert_eq!((hour.began_at.0 % 3_600_000, hour.cost_microusd), (0, 0));
+        assert!(hour.completed == 0 || hour.mean_duration_ms == 1_000, "{hour:?}");
+    }
+    assert_eq!(operator.run_hours(now.plus_ms(1)).await.unwrap(), []);
     assert_eq!(figures.spent.calls, 0);
 }

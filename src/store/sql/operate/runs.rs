@@ -1,8 +1,14 @@
 //! The runs table.
 
-use super::{Connection, Row, Run, RunFigures, RunQuery, StoreError, StoreResult, agent, query, sql};
+use super::{
+    Connection, Row, Run, RunFigures, RunHour, RunQuery, StoreError, StoreResult, agent, query, sql,
+};
 use crate::{
-    domain::{agent::AgentId, spend::Spent, time::Timestamp},
+    domain::{
+        agent::AgentId,
+        spend::Spent,
+        time::{HOUR_MS, Timestamp},
+    },
     store::operate::RunOutcome,
 };
 
@@ -161,4 +167,58 @@ pub(super) async fn figures(connection: &mut Connection, since: Timestamp) -> St
             unpriced_calls: row.try_get(12)?,
         },
     })
+}
+
+macro_rules! hours_select {
+    ($hour:literal, $duration_ms:literal) => {
+        concat!(
+            "-- sql/operate.run_hours\nSELECT ",
+            $hour,
+            " AS hour, count(*) FILTER (WHERE outcome = 'completed'), count(*) FILTER (WHERE outcome = 'failed'), ",
+            "count(*) FILTER (WHERE outcome = 'superseded'), coalesce(CAST(avg(",
+            $duration_ms,
+            ") FILTER (WHERE outcome = 'completed') AS bigint), 0), ",
+            "coalesce(CAST(avg(document_tokens) AS bigint), 0), coalesce(CAST(sum(cost_microusd) AS bigint), 0) ",
+            "FROM update_runs WHERE finished_at >= $1 GROUP BY 1 ORDER BY 1"
+        )
+    };
+}
+
+/// See [`super::OperatorStore::run_hours`].
+pub(super) async fn hours(connection: &mut Connection, since: Timestamp) -> StoreResult<Vec<RunHour>> {
+    let sql = sql!(
+        sqlite: hours_select!("finished_at / 3600000", "finished_at - started_at"),
+        postgres: hours_select!(
+            "CAST(floor(extract(epoch FROM finished_at) / 3600) AS bigint)",
+            "extract(epoch FROM finished_at - started_at) * 1000"
+        )
+    );
+    let rows = query(sql).bind(since).fetch_all(connection).await?;
+    let hour = |row: &Row| -> StoreResult<RunHour> {
+        let number: i64 = row.try_get(0)?;
+        Ok(RunHour {
+            began_at: Timestamp(number.saturating_mul(HOUR_MS)),
+            completed: row.try_get(1)?,
+            failed: row.try_get(2)?,
+            superseded: row.try_get(3)?,
+            mean_duration_ms: row.try_get(4)?,
+            mean_document_tokens: row.try_get(5)?,
+            cost_microusd: row.try_get(6)?,
+        })
+    };
+    rows.iter().map(hour).collect()
+}
+
+/// See [`super::OperatorStore::stalest`]. Read off the index of those that wait.
+pub(super) async fn stalest(
+    connection: &mut Connection,
+    limit: i64,
+) -> StoreResult<Vec<(AgentId, Timestamp, i64)>> {
+    let sql = sql!(
+        "-- sql/operate.stalest\nSELECT agent_id, pending_since, first_exchange - summarized_through - 1 FROM agents ",
+        "WHERE pending_since IS NOT NULL ORDER BY pending_since LIMIT $1"
+    );
+    let rows = query(sql).bind(limit).fetch_all(connection).await?;
+    let one = |row: &Row| Ok((agent(row, 0)?, row.try_get(1)?, row.try_get(2)?));
+    rows.iter().map(one).collect()
 }

@@ -1,0 +1,55 @@
+//! The dashboard: pages that say what each agent's model sees, what has settled into its summary, and whether the machinery
+//! is well.
+//!
+//! Pure: data in, HTML out. What is shown is read by `http`, and by the same functions as elsewhere. Everything that agents
+//! said is text here and nothing else: [`maud`] escapes whatever is put between tags, and [`text::visible`] shows what would
+//! hide or reorder it. Pages work without scripts and without styles; neither stands in a page, so that the strictest
+//! policy holds ([`POLICY`]).
+
+mod agents;
+mod archive;
+mod chart;
+mod document;
+mod exchange;
+mod fault;
+mod frame;
+mod lamp;
+mod overview;
+mod queue;
+mod runs;
+mod search;
+mod strata;
+mod text;
+mod versions;
+
+pub use self::{
+    agents::{AgentList, agents_page},
+    archive::{Archive, archive_page},
+    exchange::{ExchangePage, MESSAGE_CHARS_MAX, exchange_page},
+    fault::{Fault, fault_page, sign_in_page},
+    frame::{Frame, Part, Viewer},
+    lamp::{Lamp, Lights, lamps},
+    overview::{Overview, Stale, overview_page},
+    queue::{QueueList, queue_page},
+    runs::{RunList, run_page, runs_page},
+    search::{Search, search_page},
+    strata::{Strata, strata_page},
+    versions::{Diff, VersionList, diff_page, versions_page},
+};
+
+/// What browsers may load for a page: its own style, script and pictures, from nowhere else.
+pub const POLICY: &str =
+    "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'";
+/// The style of all pages.
+pub const STYLE: &str = include_str!("dashboard/style.css");
+/// What makes pages move; they work without it.
+pub const SCRIPT: &str = include_str!("dashboard/live.js");
+/// The picture in the browser's tab.
+pub const ICON: &str = include_str!("dashboard/icon.svg");
+
+/// Exchanges of the window on an agent's page, the newest ones.
+pub const WINDOW_SHOWN: i64 = 200;
+/// Pending exchanges on an agent's page, the newest ones.
+pub const PENDING_SHOWN: i64 = 100;
+/// Summarised exchanges on an agent's page, the newest ones.
+pub const COVERED_SHOWN: i64 = 60;

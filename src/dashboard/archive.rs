@@ -1,0 +1,82 @@
+//! All exchanges of an agent, page by page, newest first.
+
+use maud::html;
+
+use super::{
+    frame::{Frame, Part, agent_tabs, next_page, page},
+    text::{agent_path, exchange_path, line, moment, tokens},
+};
+use crate::{
+    domain::exchange::ExchangeState,
+    store::{AgentRow, Place, StoredExchange},
+};
+
+/// A page of exchanges.
+pub struct Archive {
+    /// Whose.
+    pub row: AgentRow,
+    /// In order.
+    pub exchanges: Vec<StoredExchange>,
+    /// The page shows those before this one; none if it shows the newest.
+    pub before: Option<i64>,
+    /// There are older ones.
+    pub has_more: bool,
+}
+
+/// The page.
+pub fn archive_page(frame: &Frame, archive: &Archive) -> String {
+    let (agent, ledger) = (&archive.row.agent, &archive.row.ledger);
+    let oldest = archive.exchanges.first().filter(|_| archive.has_more);
+    let content = html! {
+        header.head {
+            div {
+                p.over { a href="/ui/agents" { "Agents" } " · " a href=(agent_path(agent)) { (agent) } }
+                h1 { "Exchanges" @if let Some(before) = archive.before { " before #" (before) } }
+            }
+        }
+        (agent_tabs(agent, "Exchanges"))
+        div.wide #list data-live {
+            @if archive.exchanges.is_empty() { p.empty { "None" } } @else {
+                table {
+                    thead { tr {
+                        th scope="col" { "#" } th scope="col" { "What was asked" } th scope="col" { "Where it stands" }
+                        th.num scope="col" { "Tokens" } th scope="col" { "When" }
+                    } }
+                    tbody {
+                        @for stored in archive.exchanges.iter().rev() {
+                            @let exchange = &stored.exchange;
+                            @let place = Place::of(exchange.exchange, ledger);
+                            tr #(format!("x{}", exchange.exchange)) {
+                                th scope="row" { a href=(exchange_path(agent, exchange.exchange)) { "#" (exchange.exchange) } }
+                                td.title { bdi { (line(&exchange.headline.title)) } }
+                                td { span.dot.(dot(place)) aria-hidden="true" {} (place.words()) (standing(exchange.state)) }
+                                td.num { (tokens(exchange.tokens)) }
+                                td { (moment(exchange.last_at, frame.now)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        (next_page(oldest.map(|oldest| format!("{}/exchanges?before={}", agent_path(agent), oldest.exchange.exchange)), "Older exchanges"))
+    };
+    page(frame, Part::Agents, &format!("Exchanges of {agent}"), &content)
+}
+
+/// What colours the dot of a place.
+pub(super) fn dot(place: Place) -> &'static str {
+    match place {
+        Place::Preamble | Place::Window => "d-window",
+        Place::Pending => "d-pending",
+        Place::Covered => "d-covered",
+        Place::SetAside => "d-aside",
+    }
+}
+
+fn standing(state: ExchangeState) -> &'static str {
+    match state {
+        ExchangeState::Open => ", open",
+        ExchangeState::Closed => "",
+        ExchangeState::Interrupted => ", interrupted",
+    }
+}

@@ -1,0 +1,164 @@
+//! Small charts of the last hours, drawn here: no browser computes anything, and each has its numbers in a table.
+
+use maud::{Markup, html};
+
+/// The most points of a chart.
+const POINTS_MAX: usize = 300;
+const WIDTH: i64 = 480;
+const HEIGHT: i64 = 120;
+/// Room for the lowest line and the names of hours.
+const FOOT: i64 = 16;
+
+/// One row of numbers.
+pub(super) struct Series {
+    /// What they are.
+    pub(super) name: &'static str,
+    /// What colours them.
+    pub(super) class: &'static str,
+    /// A number for each point.
+    pub(super) values: Vec<i64>,
+}
+
+/// Numbers over time.
+pub(super) struct Chart<'c> {
+    /// What it shows.
+    pub(super) title: &'c str,
+    /// A word for it in ids.
+    pub(super) id: &'c str,
+    /// The name of each point.
+    pub(super) points: &'c [String],
+    /// What stands upon each other in bars.
+    pub(super) series: Vec<Series>,
+    /// A line that is not to be reached, and what it is called.
+    pub(super) limit: Option<(i64, &'c str)>,
+    /// How a number is told.
+    pub(super) told: fn(i64) -> String,
+}
+
+impl Chart<'_> {
+    fn totals(&self) -> Vec<i64> {
+        let count = self.points.len().min(POINTS_MAX);
+        (0..count)
+            .map(|at| {
+                self.series
+                    .iter()
+                    .filter_map(|series| series.values.get(at))
+                    .sum()
+            })
+            .collect()
+    }
+
+    /// The top of the scale: what is highest, or the line where that comes near.
+    fn top(&self, highest: i64) -> i64 {
+        let limit = self.limit.map_or(0, |(limit, _)| limit);
+        let near = if highest.saturating_mul(3) >= limit {
+            limit
+        } else {
+            0
+        };
+        (highest.max(near).saturating_mul(11).saturating_add(9) / 10).max(1)
+    }
+
+    /// The chart with its numbers.
+    pub(super) fn drawn(&self) -> Markup {
+        let totals = self.totals();
+        let highest = totals.iter().copied().max().unwrap_or(0);
+        let top = self.top(highest);
+        let description = format!("{} by hour; at most {}", self.title, (self.told)(highest));
+        let (title_id, desc_id) = (format!("{}-title", self.id), format!("{}-desc", self.id));
+        html! {
+            figure.chart {
+                figcaption { (self.title) span.note { "at most " ((self.told)(highest)) } }
+                svg viewBox=(format!("0 0 {WIDTH} {}", HEIGHT + FOOT)) role="img" aria-labelledby=(format!("{title_id} {desc_id}")) {
+                    title #(title_id) { (self.title) }
+                    desc #(desc_id) { (description) }
+                    line.axis x1="0" y1=(HEIGHT) x2=(WIDTH) y2=(HEIGHT) {}
+                    (self.bars(top))
+                    (self.limit_line(top))
+                    (self.hours())
+                }
+                (self.legend())
+                (self.table())
+            }
+        }
+    }
+
+    fn bars(&self, top: i64) -> Markup {
+        let count = i64::try_from(self.points.len().clamp(1, POINTS_MAX)).unwrap_or(1);
+        let step = WIDTH * 10 / count;
+        html! {
+            @for at in 0..self.points.len().min(POINTS_MAX) {
+                @let x = step * i64::try_from(at).unwrap_or(0);
+                @for (below, series) in self.series.iter().enumerate() {
+                    @let value = series.values.get(at).copied().unwrap_or(0);
+                    @let under: i64 = self.series.iter().take(below).filter_map(|other| other.values.get(at)).sum();
+                    @if value > 0 {
+                        @let (low, high) = (tenths(under, top), tenths(under.saturating_add(value), top));
+                        rect.(series.class) x=(unit(x + step / 10)) y=(unit(HEIGHT * 10 - high)) width=(unit(step * 8 / 10))
+                            height=(unit((high - low).max(8))) {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn limit_line(&self, top: i64) -> Markup {
+        html! {
+            @if let Some((limit, name)) = self.limit.filter(|(limit, _)| *limit <= top) {
+                @let y = HEIGHT * 10 - tenths(limit, top);
+                line.limit x1="0" y1=(unit(y)) x2=(WIDTH) y2=(unit(y)) {}
+                text.limit-name x=(WIDTH) y=(unit((y - 30).max(90))) text-anchor="end" { (name) }
+            }
+        }
+    }
+
+    fn hours(&self) -> Markup {
+        let last = self.points.len().saturating_sub(1);
+        let marks = [
+            (0, "start", 0),
+            (last / 2, "middle", WIDTH / 2),
+            (last, "end", WIDTH),
+        ];
+        html! {
+            @for (at, anchor, x) in marks {
+                @if let Some(name) = self.points.get(at) { text.hour x=(x) y=(HEIGHT + FOOT - 3) text-anchor=(anchor) { (name) } }
+            }
+        }
+    }
+
+    fn legend(&self) -> Markup {
+        html! {
+            @if self.series.len() > 1 {
+                ul.key { @for series in &self.series { li { span.swatch.(series.class) aria-hidden="true" {} (series.name) } } }
+            }
+        }
+    }
+
+    fn table(&self) -> Markup {
+        html! {
+            details.numbers {
+                summary { "Numbers" span.quiet-hear { " of " (self.title) } }
+                table {
+                    thead { tr { th scope="col" { "Hour" } @for series in &self.series { th.num scope="col" { (series.name) } } } }
+                    tbody {
+                        @for (at, point) in self.points.iter().enumerate().take(POINTS_MAX) {
+                            tr {
+                                th scope="row" { (point) }
+                                @for series in &self.series { td.num { ((self.told)(series.values.get(at).copied().unwrap_or(0))) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The height of a value in tenths of a unit.
+fn tenths(value: i64, top: i64) -> i64 {
+    value.saturating_mul(HEIGHT * 10) / top
+}
+
+fn unit(tenths: i64) -> String {
+    format!("{}.{}", tenths / 10, tenths % 10)
+}

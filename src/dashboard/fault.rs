@@ -1,0 +1,55 @@
+//! What is shown when a page can't be, and the way in.
+
+use maud::{Markup, html};
+
+use super::frame::bare_page;
+
+/// Why a page can't be shown.
+pub struct Fault<'f> {
+    /// What went wrong, in short.
+    pub title: &'f str,
+    /// What went wrong this time.
+    pub detail: &'f str,
+    /// What to do about it.
+    pub hint: Option<&'f str>,
+    /// The request's id.
+    pub request_id: &'f str,
+}
+
+/// The page of a fault.
+pub fn fault_page(fault: &Fault<'_>) -> String {
+    let content = html! {
+        section.fault {
+            h1 { (fault.title) }
+            p.lead { (fault.detail) }
+            @if let Some(hint) = fault.hint { p { (hint) } }
+            p { a href="/ui/" { "To the overview" } }
+            p.note { "Request " code { (fault.request_id) } }
+        }
+    };
+    bare_page(fault.title, &content)
+}
+
+/// The way in, for those who have no token yet, or one that opens nothing. `to` is where they wanted to go.
+pub fn sign_in_page(to: &str, was_refused: bool) -> String {
+    let content = html! {
+        section.fault {
+            h1 { "Sign in" }
+            @if was_refused { p.refused role="alert" { "This token opens nothing: it is unknown, expired or revoked." } }
+            (form(to))
+            p.note { "An administrator makes tokens: " code { "recapd token create NAME --scope read" } }
+        }
+    };
+    bare_page("Sign in", &content)
+}
+
+fn form(to: &str) -> Markup {
+    html! {
+        form.sign-in method="post" action="/ui/login" {
+            input type="hidden" name="to" value=(to);
+            label for="token" { "Token" }
+            input #token name="token" type="password" autocomplete="current-password" maxlength="200" spellcheck="false" required autofocus;
+            button type="submit" { "Sign in" }
+        }
+    }
+}

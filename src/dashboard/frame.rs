@@ -1,0 +1,217 @@
+//! What stands around every page.
+
+use std::sync::LazyLock;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::{SCRIPT, STYLE};
+use crate::domain::{access::Scope, agent::AgentId, time::Timestamp};
+
+/// Who looks.
+#[derive(Clone, Debug)]
+pub struct Viewer {
+    /// The token's name; none where everybody may do everything.
+    pub name: Option<String>,
+    /// What they may do.
+    pub scope: Scope,
+    /// They see all agents.
+    pub sees_all: bool,
+    /// What their forms have to bring along.
+    pub form_key: String,
+}
+
+impl Viewer {
+    /// Whether they may do what needs this scope.
+    pub fn may(&self, scope: Scope) -> bool {
+        scope <= self.scope
+    }
+}
+
+/// Which part of the dashboard a page belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// How it all is.
+    Overview,
+    /// The agents, and what belongs to one.
+    Agents,
+    /// What is to be updated.
+    Queue,
+    /// What came of updates.
+    Runs,
+    /// None.
+    Other,
+}
+
+/// What a page says around its content.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// Who looks.
+    pub viewer: Viewer,
+    /// The page's own address, for those who ask for it again.
+    pub address: String,
+    /// Where what happens is told while it happens, if anything on the page can move.
+    pub events: Option<String>,
+    /// When.
+    pub now: Timestamp,
+}
+
+/// A name for an asset that changes with its content, so that browsers may keep it.
+fn stamp(content: &str) -> String {
+    let hash = content.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
+
+static STYLE_PATH: LazyLock<String> = LazyLock::new(|| format!("/ui/style.css?v={}", stamp(STYLE)));
+static SCRIPT_PATH: LazyLock<String> = LazyLock::new(|| format!("/ui/live.js?v={}", stamp(SCRIPT)));
+
+fn head(title: &str) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta name="color-scheme" content="light dark";
+            meta name="robots" content="noindex";
+            title { (title) " · recapd" }
+            link rel="icon" type="image/svg+xml" href="/ui/icon.svg";
+            link rel="stylesheet" href=(*STYLE_PATH);
+            script src=(*SCRIPT_PATH) defer {}
+        }
+    }
+}
+
+/// The whole page: `content` begins with its only `h1`.
+pub(super) fn page(frame: &Frame, part: Part, title: &str, content: &Markup) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head(title))
+            body data-events=[frame.events.as_deref()] {
+                a.skip href="#main" { "Skip to content" }
+                (bar(&frame.viewer, part))
+                main #main tabindex="-1" { (content) }
+                footer.foot {
+                    p {
+                        "As of " (moment_exact(frame.now)) ". "
+                        a href=(frame.address) data-refresh { "Refresh" }
+                        @if frame.events.is_some() { " " span #pulse.pulse role="status" {} }
+                    }
+                }
+            }
+        }
+    };
+    page.into_string()
+}
+
+/// A page for those who aren't let in: without what others may see.
+pub(super) fn bare_page(title: &str, content: &Markup) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head(title))
+            body.bare {
+                header.bar { a.brand href="/ui/" { (mark()) "recapd" } }
+                main #main { (content) }
+            }
+        }
+    };
+    page.into_string()
+}
+
+fn bar(viewer: &Viewer, part: Part) -> Markup {
+    let places = [
+        (Part::Overview, "/ui/", "Overview", viewer.sees_all),
+        (Part::Agents, "/ui/agents", "Agents", true),
+        (Part::Queue, "/ui/queue", "Queue", true),
+        (Part::Runs, "/ui/runs", "Runs", viewer.sees_all),
+    ];
+    html! {
+        header.bar {
+            a.brand href="/ui/" { (mark()) "recapd" }
+            nav aria-label="Main" {
+                ul {
+                    @for (place, path, name, _) in places.into_iter().filter(|place| place.3) {
+                        li { a href=(path) aria-current=[(place == part).then_some("page")] { (name) } }
+                    }
+                }
+            }
+            @if let Some(name) = &viewer.name {
+                form.who method="post" action="/ui/logout" {
+                    span { (name) " · " (viewer.scope.name()) }
+                    button.quiet type="submit" { "Sign out" }
+                }
+            }
+        }
+    }
+}
+
+/// Three layers and the line between them.
+fn mark() -> Markup {
+    PreEscaped(
+        concat!(
+            "<svg class=\"mark\" viewBox=\"0 0 16 16\" aria-hidden=\"true\" focusable=\"false\"><rect x=\"1\" y=\"1.5\" width=\"14\" height=\"5\" ",
+            "rx=\"1.2\" class=\"m1\"/><rect x=\"1\" y=\"7.6\" width=\"14\" height=\"1\" class=\"m2\"/><rect x=\"1\" y=\"9.7\" width=\"14\" ",
+            "height=\"2.2\" rx=\"0.8\" class=\"m3\"/><rect x=\"1\" y=\"13\" width=\"14\" height=\"1.5\" rx=\"0.7\" class=\"m4\"/></svg>"
+        )
+        .to_owned(),
+    )
+}
+
+fn moment_exact(at: Timestamp) -> Markup {
+    html! { time datetime=(at.format("%Y-%m-%dT%H:%M:%SZ")) { (at.format("%H:%M:%S UTC")) } }
+}
+
+/// The pages of one agent, of which `here` is shown.
+pub(super) fn agent_tabs(agent: &AgentId, here: &str) -> Markup {
+    let base = format!("/ui/agents/{agent}");
+    let tabs = [
+        ("Strata", base.clone()),
+        ("Exchanges", format!("{base}/exchanges")),
+        ("Versions", format!("{base}/versions")),
+        ("Runs", format!("/ui/runs?agent={agent}")),
+        ("Search", format!("{base}/search")),
+    ];
+    html! {
+        nav.tabs aria-label="Agent" {
+            ul {
+                @for (name, path) in tabs {
+                    li { a href=(path) aria-current=[(name == here).then_some("page")] { (name) } }
+                }
+            }
+        }
+    }
+}
+
+/// A form that changes something: a button that opens to a second one and to what will happen.
+pub(super) fn action(viewer: &Viewer, path: &str, name: &str, effect: &str) -> Markup {
+    html! {
+        details.act {
+            summary { (name) "…" }
+            form method="post" action=(path) {
+                p { (effect) }
+                input type="hidden" name="key" value=(viewer.form_key);
+                button type="submit" { (name) }
+            }
+        }
+    }
+}
+
+/// One figure with its name.
+pub(super) fn figure(name: &str, value: &Markup, note: &Markup) -> Markup {
+    html! {
+        div.figure {
+            dt { (name) }
+            dd { strong { (value) } span.note { (note) } }
+        }
+    }
+}
+
+/// Where a list goes on.
+pub(super) fn next_page(path: Option<String>, name: &str) -> Markup {
+    html! {
+        @if let Some(path) = path {
+            p.more { a href=(path) { (name) } }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+// What makes pages move: lights between items and exchanges, messages in place, and parts that follow what happens. Pages
+// work without it.
+"use strict";
+
+// --- Items and the exchanges they stand for light each other.
+
+const spans = (item) => item.dataset.x.split(" ").filter(Boolean).map((span) => span.split("-").map(Number));
+const covers = (item, number) => spans(item).some(([first, last]) => first <= number && number <= last);
+
+function light(origin) {
+  document.querySelectorAll(".lit").forEach((lit) => lit.classList.remove("lit"));
+  const item = origin?.closest("[data-x]");
+  const exchange = origin?.closest("[data-n]");
+  if (item) {
+    item.classList.add("lit");
+    for (const one of document.querySelectorAll("[data-n]")) {
+      one.classList.toggle("lit", covers(item, Number(one.dataset.n)));
+    }
+  } else if (exchange) {
+    const number = exchange.dataset.n;
+    document.querySelectorAll(`[data-n="${number}"]`).forEach((one) => one.classList.add("lit"));
+    for (const one of document.querySelectorAll("[data-x]")) {
+      one.classList.toggle("lit", covers(one, Number(number)));
+    }
+  }
+}
+for (const kind of ["mouseover", "focusin"]) {
+  document.addEventListener(kind, (event) => light(event.target instanceof Element ? event.target : null));
+}
+
+// --- An exchange that is opened shows its messages in its place.
+
+// Exchanges whose messages were asked for, and these: they are not to be taken away again.
+const loaded = new WeakSet();
+
+document.addEventListener("toggle", async (event) => {
+  const details = event.target;
+  if (!(details instanceof HTMLDetailsElement) || !details.open || !details.dataset.load || loaded.has(details)) return;
+  loaded.add(details);
+  const page = await asked(details.dataset.load);
+  const messages = page?.getElementById("messages");
+  if (!messages) { loaded.delete(details); return; }
+  messages.removeAttribute("id");
+  messages.querySelectorAll("[id]").forEach((element) => element.removeAttribute("id"));
+  loaded.add(messages);
+  details.querySelector(".inside").append(messages);
+}, true);
+
+async function asked(address) {
+  try {
+    const answer = await fetch(address, { headers: { accept: "text/html" }, cache: "no-store" });
+    return answer.ok ? new DOMParser().parseFromString(await answer.text(), "text/html") : null;
+  } catch {
+    return null;
+  }
+}
+
+// --- Parts that follow. What is there stays and becomes what it should be, with its scroll, its focus and what is open.
+
+function attributes(old, fresh) {
+  const isLit = old.classList.contains("lit");
+  for (const { name, value } of fresh.attributes) {
+    if (name !== "open" && old.getAttribute(name) !== value) old.setAttribute(name, value);
+  }
+  for (const { name } of [...old.attributes]) {
+    if (name !== "open" && !fresh.hasAttribute(name)) old.removeAttribute(name);
+  }
+  if (isLit) old.classList.add("lit");
+}
+
+function morph(old, fresh) {
+  if (old.nodeType !== Node.ELEMENT_NODE) {
+    if (old.data !== fresh.data) old.data = fresh.data;
+    return;
+  }
+  attributes(old, fresh);
+  const named = new Map([...old.children].filter((child) => child.id).map((child) => [child.id, child]));
+  let place = old.firstChild;
+  for (const want of fresh.childNodes) {
+    const fits = place && !place.id && !want.id && !loaded.has(place) && place.nodeName === want.nodeName;
+    const have = want.id ? named.get(want.id) : fits ? place : null;
+    if (!have) old.insertBefore(document.importNode(want, true), place);
+    else {
+      if (have === place) place = place.nextSibling;
+      else old.insertBefore(have, place);
+      morph(have, want);
+    }
+  }
+  while (place) {
+    const next = place.nextSibling;
+    if (!loaded.has(place)) place.remove();
+    place = next;
+  }
+}
+
+// Between two looks, in milliseconds: many events are one look.
+const PAUSE_MS = 250;
+let asking = false;
+let again = false;
+
+async function follow() {
+  if (asking) { again = true; return; }
+  asking = true;
+  do {
+    again = false;
+    const page = await asked(location.href);
+    if (!page) { mark(false); break; }
+    for (const fresh of page.querySelectorAll("[data-live]")) {
+      const old = document.getElementById(fresh.id);
+      if (old) morph(old, fresh);
+    }
+    const [time, newer] = [document.querySelector(".foot time"), page.querySelector(".foot time")];
+    if (time && newer) time.replaceWith(newer);
+    await new Promise((done) => setTimeout(done, PAUSE_MS));
+  } while (again);
+  asking = false;
+}
+
+function mark(isLive) {
+  const pulse = document.getElementById("pulse");
+  if (!pulse) return;
+  pulse.className = isLive ? "pulse on" : "pulse off";
+  const word = isLive ? "Live" : "Not connected";
+  if (pulse.textContent !== word) pulse.textContent = word;
+}
+
+// --- What happens is told by the server; a hidden page listens to nothing.
+
+const KINDS = ["agent.changed", "agent.deleted", "turn.appended", "window.evicted", "window.returned", "summary.updated",
+  "update.failed", "queue.changed"];
+const address = document.body.dataset.events;
+let source = null;
+
+function listen() {
+  if (!address || source || document.hidden) return;
+  source = new EventSource(address);
+  source.onopen = () => { mark(true); follow(); };
+  source.onerror = () => mark(false);
+  for (const kind of KINDS) source.addEventListener(kind, follow);
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden) { listen(); return; }
+  source?.close();
+  source = null;
+});
+
+document.querySelector("[data-refresh]")?.addEventListener("click", (event) => {
+  event.preventDefault();
+  follow();
+});
+
+// --- One confirmation at a time; Escape closes it.
+
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  const open = event.target.closest?.("details.act[open]") ?? document.querySelector("details.act[open]");
+  if (open) { open.open = false; open.querySelector("summary").focus(); }
+});
+
+listen();

@@ -1,0 +1,208 @@
+//! How it all is: four lamps, the figures of the last day, and who waits the longest.
+
+use maud::{Markup, html};
+
+use super::{
+    chart::{Chart, Series},
+    frame::{Frame, Part, figure, page},
+    lamp::{DOCUMENT_TOKENS_MAX, DURATION_MS_MAX, Lamp, Level, Lights, lamps},
+    text::{agent_path, count, dollars, duration, moment, number, percent, tokens},
+};
+use crate::{
+    domain::{
+        agent::AgentId,
+        spend::SpendLimits,
+        time::{HOUR_MS, Timestamp},
+    },
+    store::{Sample, operate::RunHour},
+    telemetry::metrics::Circuit,
+};
+
+/// Hours that the charts show.
+const HOURS: i64 = 24;
+
+/// An agent whose exchanges wait for the summary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stale {
+    /// Who.
+    pub agent: AgentId,
+    /// Since when.
+    pub since: Timestamp,
+    /// How many.
+    pub exchanges: i64,
+}
+
+/// What the overview shows.
+pub struct Overview {
+    /// Figures of the moment and of the last day; none if the database doesn't answer.
+    pub sample: Option<Sample>,
+    /// Updates of the last day by hour.
+    pub hours: Vec<RunHour>,
+    /// Who waits the longest, longest first.
+    pub stale: Vec<Stale>,
+    /// The models that may be asked.
+    pub circuits: Vec<Circuit>,
+    /// Since when all updates are paused.
+    pub paused_since: Option<Timestamp>,
+    /// What the database failed with.
+    pub database: Option<String>,
+    /// The ceiling of a summary.
+    pub summary_tokens_max: i64,
+    /// What may be spent in a day.
+    pub spend: SpendLimits,
+}
+
+/// The page.
+pub fn overview_page(frame: &Frame, shown: &Overview) -> String {
+    let lights = Lights {
+        sample: shown.sample.as_ref(),
+        circuits: &shown.circuits,
+        paused_since: shown.paused_since,
+        database: shown.database.as_deref(),
+        now: frame.now,
+    };
+    let content = html! {
+        header.head { div { h1 { "Overview" } } }
+        section #lamps data-live aria-label="Is it well?" { ul.lamps aria-live="polite" { @for lamp in lamps(&lights) { (light(&lamp)) } } }
+        @if let Some(sample) = &shown.sample {
+            section #day data-live aria-labelledby="day-title" { h2 #day-title { "Summary updates, last 24 hours" } (day(shown, sample)) }
+            section #hours data-live aria-labelledby="hours-title" {
+                h2.quiet-hear #hours-title { "By the hour" }
+                (charts(frame, shown))
+            }
+            div.pair {
+                section #stale data-live aria-labelledby="stale-title" { h2 #stale-title { "Waiting the longest" } (stale(frame, &shown.stale)) }
+                section #spend data-live aria-labelledby="spend-title" { h2 #spend-title { "Spent today" } (spent(shown, sample)) }
+            }
+        }
+    };
+    page(frame, Part::Overview, "Overview", &content)
+}
+
+fn light(lamp: &Lamp) -> Markup {
+    let (class, sign, word) = match lamp.level {
+        Level::Good => ("good", "●", "well"),
+        Level::Warn => ("warn", "▲", "look"),
+        Level::Bad => ("bad", "■", "trouble"),
+    };
+    html! {
+        li.lamp.(class) {
+            span.name { span.sign aria-hidden="true" { (sign) } " " (lamp.name) span.word { (word) } }
+            @for why in &lamp.why { span.why { (why) } }
+        }
+    }
+}
+
+/// The block of seed 003, "Dashboard view".
+fn day(shown: &Overview, sample: &Sample) -> Markup {
+    let ended = sample.completed + sample.failed;
+    let size = html! { (tokens(sample.mean_document_tokens)) };
+    let ceiling = html! { "of " (tokens(shown.summary_tokens_max)) " tokens" };
+    let failed = html! { (percent(sample.failed, ended)) " of " (count(ended, "attempt")) };
+    let estimated = if sample.stock_is_estimated { "about " } else { "" };
+    let documents = html! { (estimated) (number(sample.documents)) " with a summary" };
+    html! {
+        dl.figures.large {
+            (figure("Completed", &html! { (number(sample.completed)) }, &html! { (count(sample.model_calls, "model call")) }))
+            (figure("Failed", &html! { (number(sample.failed)) }, &failed))
+            (figure("Average duration", &html! { (duration(sample.mean_duration_ms)) }, &html! { "limit 30s" }))
+            (figure("Average size", &size, &ceiling))
+            (figure("Queue", &html! { (number(sample.ready + sample.running)) }, &html! { (number(sample.scheduled)) " waiting, " (number(sample.parked)) " parked" }))
+            (figure("Agents", &html! { (estimated) (number(sample.agents)) }, &documents))
+        }
+    }
+}
+
+fn charts(frame: &Frame, shown: &Overview) -> Markup {
+    let newest = frame.now.0.div_euclid(HOUR_MS);
+    let hours: Vec<i64> = (newest - HOURS + 1..=newest).collect();
+    let points: Vec<String> = hours
+        .iter()
+        .map(|hour| Timestamp(hour * HOUR_MS).format("%H:00"))
+        .collect();
+    let values = |value: &dyn Fn(&RunHour) -> i64| -> Vec<i64> {
+        let found = |hour: &i64| {
+            shown
+                .hours
+                .iter()
+                .find(|of| of.began_at.0.div_euclid(HOUR_MS) == *hour)
+        };
+        hours.iter().map(|hour| found(hour).map_or(0, value)).collect()
+    };
+    let of = |name, class, value: &dyn Fn(&RunHour) -> i64| Series {
+        name,
+        class,
+        values: values(value),
+    };
+    let chart = |title, id, series, limit, told| {
+        let points = points.as_slice();
+        Chart {
+            title,
+            id,
+            points,
+            series,
+            limit,
+            told,
+        }
+        .drawn()
+    };
+    let updates = vec![
+        of("Completed", "s-good", &|hour| hour.completed),
+        of("Failed", "s-bad", &|hour| hour.failed),
+        of("Superseded", "s-calm", &|hour| hour.superseded),
+    ];
+    let took = vec![of("Average", "s-main", &|hour| hour.mean_duration_ms)];
+    let size = vec![of("Average", "s-main", &|hour| hour.mean_document_tokens)];
+    let cost = vec![of("Dollars", "s-main", &|hour| hour.cost_microusd)];
+    html! {
+        div.charts {
+            (chart("Updates", "c-updates", updates, None, number as fn(i64) -> String))
+            (chart("Duration", "c-duration", took, Some((DURATION_MS_MAX, "30 s")), duration))
+            (chart("Size of summaries", "c-size", size, Some((DOCUMENT_TOKENS_MAX, "9.5k")), tokens))
+            (chart("Cost", "c-cost", cost, None, dollars))
+        }
+    }
+}
+
+fn stale(frame: &Frame, stale: &[Stale]) -> Markup {
+    html! {
+        @if stale.is_empty() { p.empty { "Nobody: every summary reaches up to its window" } }
+        @else {
+            table {
+                thead { tr { th scope="col" { "Agent" } th.num scope="col" { "Exchanges" } th scope="col" { "Since" } } }
+                tbody {
+                    @for waiting in stale {
+                        tr { th scope="row" { a href=(agent_path(&waiting.agent)) { (waiting.agent) } } td.num { (number(waiting.exchanges)) } td { (moment(waiting.since, frame.now)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn spent(shown: &Overview, sample: &Sample) -> Markup {
+    let (today, limits) = (&sample.today, &shown.spend);
+    let limit = |limit: i64, told: fn(i64) -> String| {
+        if limit > 0 {
+            told(limit)
+        } else {
+            "no limit".to_owned()
+        }
+    };
+    let rows = [
+        (
+            "Dollars",
+            dollars(today.cost_microusd),
+            limit(limits.cost_microusd, dollars),
+        ),
+        ("Tokens", tokens(today.tokens), limit(limits.tokens, tokens)),
+        ("Calls", number(today.calls), limit(limits.calls, number)),
+    ];
+    html! {
+        table {
+            thead { tr { th scope="col" { "What" } th.num scope="col" { "Today" } th.num scope="col" { "Limit" } } }
+            tbody { @for (name, spent, limit) in rows { tr { th scope="row" { (name) } td.num { (spent) } td.num { (limit) } } } }
+        }
+        @if today.unpriced_calls > 0 { p.note { (count(today.unpriced_calls, "call")) " had no known price" } }
+    }
+}

@@ -1,0 +1,141 @@
+//! The queue: what is to be updated, why it waits and until when.
+
+use maud::{Markup, html};
+
+use super::{
+    frame::{Frame, Part, action, next_page, page},
+    strata::state_name,
+    text::{agent_path, moment, number, span},
+};
+use crate::{
+    domain::{access::Scope, agent::AgentId, time::Timestamp},
+    store::operate::{QueueRow, QueueState, QueueWait},
+};
+
+/// A page of the queue.
+pub struct QueueList {
+    /// By agent.
+    pub rows: Vec<QueueRow>,
+    /// Where the next page begins.
+    pub next: Option<AgentId>,
+    /// Since when all updates are paused.
+    pub paused_since: Option<Timestamp>,
+}
+
+/// The page.
+pub fn queue_page(frame: &Frame, list: &QueueList) -> String {
+    let content = html! {
+        header.head {
+            div { h1 { "Queue" } }
+            (actions(frame, list))
+        }
+        @if let Some(since) = list.paused_since {
+            p.notice role="status" { "All updates are paused since " (moment(since, frame.now)) ". Windows are kept, and what leaves them waits." }
+        }
+        div.wide #list data-live {
+            @if list.rows.is_empty() { p.empty { "Nothing is to be done" } }
+            @else { (table(frame, &list.rows)) }
+        }
+        (next_page(list.next.as_ref().map(|next| format!("/ui/queue?cursor={next}")), "Next page"))
+    };
+    page(frame, Part::Queue, "Queue", &content)
+}
+
+fn actions(frame: &Frame, list: &QueueList) -> Markup {
+    let viewer = &frame.viewer;
+    html! {
+        @if viewer.may(Scope::Admin) && viewer.sees_all {
+            div.actions {
+                @if list.paused_since.is_some() {
+                    (action(viewer, "/ui/queue/resume", "Resume all", "Goes on with all updates, of all daemons on this database."))
+                } @else {
+                    (action(viewer, "/ui/queue/pause", "Pause all", "Stops all updates, of all daemons on this database, until they are resumed. What runs goes on to its end."))
+                }
+            }
+        }
+    }
+}
+
+fn table(frame: &Frame, rows: &[QueueRow]) -> Markup {
+    html! {
+        table {
+            thead { tr {
+                th scope="col" { "Agent" } th scope="col" { "State" } th scope="col" { "Why it is asked for" } th scope="col" { "Age" }
+                th.num scope="col" { "Attempts" } th scope="col" { "Last error" }
+                @if frame.viewer.may(Scope::Write) { th scope="col" { "By hand" } }
+            } }
+            tbody { @for row in rows { (line(frame, row)) } }
+        }
+    }
+}
+
+fn line(frame: &Frame, row: &QueueRow) -> Markup {
+    html! {
+        tr #(format!("q-{}", row.agent_id)) {
+            th scope="row" { a href=(agent_path(&row.agent_id)) { (row.agent_id) } }
+            td { (state(row.state)) span.note { (wait(row, frame.now)) } }
+            td { (row.reason.replace('_', " ")) }
+            td { (span(row.age_ms)) }
+            td.num { (number(row.attempts)) @if row.crashes > 0 { span.note { (number(row.crashes)) " vanished" } } }
+            td.error { @if let Some(error) = &row.last_error { bdi { (error) } } @else { "–" } }
+            @if frame.viewer.may(Scope::Write) { td { (by_hand(frame, row)) } }
+        }
+    }
+}
+
+/// A state by a sign, a word and a colour.
+fn state(state: QueueState) -> Markup {
+    let (class, sign) = match state {
+        QueueState::Ready => ("good", "●"),
+        QueueState::Running => ("good", "▶"),
+        QueueState::Scheduled => ("calm", "◷"),
+        QueueState::Paused => ("warn", "‖"),
+        QueueState::Parked => ("bad", "■"),
+    };
+    html! { span.light.(class) { span.sign aria-hidden="true" { (sign) } " " (state_name(state)) } }
+}
+
+/// Why a row waits, and when it is tried next.
+pub(super) fn wait(row: &QueueRow, now: Timestamp) -> Markup {
+    let why = match (row.state, row.waits_for) {
+        (QueueState::Running, _) => "a worker has it; its lease ends",
+        (QueueState::Parked, _) => "its attempts are used up, or it was cancelled",
+        (_, Some(QueueWait::Company)) => "waits for more exchanges, until",
+        (_, Some(QueueWait::Backoff)) => "failed, and is tried again",
+        (_, Some(QueueWait::Batch)) => "waits for a batch's answer, looked at",
+        (_, Some(QueueWait::Limit)) => "a limit of spending is used up, until",
+        (_, Some(QueueWait::Hand)) => "paused by hand",
+        (_, None) => "may be taken by any worker",
+    };
+    html! {
+        (why)
+        @if let Some(limit) = &row.paused_for { " (" (limit.replace('_', " ")) ")" }
+        @if let (Some(at), true) = (row.next_at, row.waits_for.is_some() || row.state == QueueState::Running) { " " (moment(at, now)) }
+        @if let (Some(at), QueueState::Parked) = (row.parked_at, row.state) { ", " (moment(at, now)) }
+    }
+}
+
+fn by_hand(frame: &Frame, row: &QueueRow) -> Markup {
+    let (viewer, id) = (&frame.viewer, &row.agent_id);
+    let is_hasty = matches!(row.state, QueueState::Scheduled | QueueState::Ready);
+    html! {
+        div.actions {
+            @if viewer.may(Scope::Write) && is_hasty {
+                (action(viewer, &format!("/ui/agents/{id}/refresh"), "Run now", "Makes it due at once, whatever it waits for."))
+            }
+            @if viewer.may(Scope::Admin) {
+                @if row.state == QueueState::Paused && row.waits_for == Some(QueueWait::Hand) {
+                    (action(viewer, &format!("/ui/agents/{id}/resume"), "Resume", "Goes on with this agent's updates."))
+                } @else {
+                    @if row.state != QueueState::Running {
+                        (action(viewer, &format!("/ui/queue/{id}/retry"), "Retry", "Makes it due, with another series of attempts."))
+                    }
+                    @if row.state != QueueState::Parked {
+                        (action(viewer, &format!("/ui/queue/{id}/cancel"), "Cancel", "Parks it, and stops the update under way. Its exchanges wait; the next eviction brings it back, or a hand."))
+                    }
+                    (action(viewer, &format!("/ui/agents/{id}/pause"), "Pause", "Stops this agent's updates until they are resumed."))
+                }
+            }
+        }
+    }
+}

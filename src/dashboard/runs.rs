@@ -1,0 +1,154 @@
+//! What came of updates.
+
+use maud::{Markup, html};
+
+use super::{
+    frame::{Frame, Part, figure, next_page, page},
+    text::{agent_path, dollars, duration, moment, number, tokens},
+};
+use crate::{
+    domain::agent::AgentId,
+    store::operate::{Run, RunOutcome},
+};
+
+/// A page of runs.
+pub struct RunList {
+    /// Newest first.
+    pub runs: Vec<Run>,
+    /// Of this agent only.
+    pub agent: Option<AgentId>,
+    /// Of this outcome only.
+    pub outcome: Option<RunOutcome>,
+    /// Where the next page begins.
+    pub next: Option<i64>,
+}
+
+/// The list.
+pub fn runs_page(frame: &Frame, list: &RunList) -> String {
+    let content = html! {
+        header.head { div {
+            @if let Some(agent) = &list.agent { p.over { a href="/ui/agents" { "Agents" } " · " a href=(agent_path(agent)) { (agent) } } }
+            h1 { "Runs" }
+        } }
+        (filter(list))
+        div.wide #list data-live {
+            @if list.runs.is_empty() { p.empty { "None that are kept" } } @else { (table(frame, &list.runs)) }
+        }
+        (next_page(list.next.map(|next| format!("{}&cursor={next}", path(list, list.outcome))), "Older runs"))
+    };
+    page(frame, Part::Runs, "Runs", &content)
+}
+
+fn path(list: &RunList, outcome: Option<RunOutcome>) -> String {
+    let agent = list.agent.as_ref().map(|agent| format!("&agent={agent}"));
+    let outcome = outcome.map(|outcome| format!("&outcome={}", outcome.name()));
+    format!(
+        "/ui/runs?limit=50{}{}",
+        agent.unwrap_or_default(),
+        outcome.unwrap_or_default()
+    )
+}
+
+fn filter(list: &RunList) -> Markup {
+    let all = [
+        ("All", None),
+        ("Completed", Some(RunOutcome::Completed)),
+        ("Failed", Some(RunOutcome::Failed)),
+        ("Superseded", Some(RunOutcome::Superseded)),
+    ];
+    html! {
+        nav.tabs aria-label="Outcome" {
+            ul {
+                @for (name, outcome) in all {
+                    li { a href=(path(list, outcome)) aria-current=[(outcome == list.outcome).then_some("page")] { (name) } }
+                }
+            }
+        }
+    }
+}
+
+fn table(frame: &Frame, runs: &[Run]) -> Markup {
+    html! {
+        table {
+            thead { tr {
+                th scope="col" { "Run" } th scope="col" { "Agent" } th scope="col" { "Outcome" } th scope="col" { "Path" }
+                th.num scope="col" { "Exchanges" } th.num scope="col" { "Items" } th.num scope="col" { "Document" }
+                th.num scope="col" { "Cost" } th.num scope="col" { "Took" } th scope="col" { "When" }
+            } }
+            tbody {
+                @for run in runs {
+                    tr #(format!("r{}", run.run)) {
+                        th scope="row" { a href=(format!("/ui/runs/{}", run.run)) { (run.run) } }
+                        td { a href=(agent_path(&run.agent_id)) { (run.agent_id) } }
+                        td { (outcome(run.outcome)) @if let Some(class) = &run.error_class { span.note { (class) } } }
+                        td { (run.path.as_deref().unwrap_or("–")) }
+                        td.num { (number(run.exchanges)) }
+                        td.num { "+" (number(run.items_added)) " −" (number(run.items_dropped)) }
+                        td.num { (run.document_tokens.map_or_else(|| "–".to_owned(), tokens)) }
+                        td.num { (cost(run)) }
+                        td.num { (duration(run.duration_ms)) }
+                        td { (moment(run.finished_at, frame.now)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn outcome(outcome: RunOutcome) -> Markup {
+    let (class, sign) = match outcome {
+        RunOutcome::Completed => ("good", "✓"),
+        RunOutcome::Failed => ("bad", "✕"),
+        RunOutcome::Superseded => ("calm", "↷"),
+    };
+    html! { span.light.(class) { span.sign aria-hidden="true" { (sign) } " " (outcome.name()) } }
+}
+
+fn cost(run: &Run) -> String {
+    match run.cost_microusd {
+        Some(cost) => dollars(cost),
+        None if run.model_calls == 0 => "–".to_owned(),
+        None => "unknown".to_owned(),
+    }
+}
+
+/// One run.
+pub fn run_page(frame: &Frame, run: &Run) -> String {
+    let agent = &run.agent_id;
+    let base = agent_path(agent);
+    let model = [run.provider.as_deref(), run.model.as_deref()];
+    let model: Vec<&str> = model.into_iter().flatten().collect();
+    let content = html! {
+        header.head { div {
+            p.over { a href="/ui/runs" { "Runs" } " · " a href=(base) { (agent) } }
+            h1 { "Run " (run.run) }
+        } }
+        p.lead { (outcome(run.outcome)) " in " (duration(run.duration_ms)) ", " (moment(run.finished_at, frame.now)) }
+        dl.figures {
+            (figure("Asked for by", &html! { (run.reason.replace('_', " ")) }, &html! { "attempt " (run.attempt) }))
+            (figure("Exchanges", &html! { (number(run.exchanges)) }, &covers(run)))
+            (figure("Path", &html! { (run.path.as_deref().unwrap_or("–")) }, &html! { @if run.truncated { "lost decisions or constraints for its size" } }))
+            (figure("Items", &html! { "+" (number(run.items_added)) " −" (number(run.items_dropped)) }, &html! { "added, dropped or merged away" }))
+            (figure("Document", &html! { (run.document_tokens.map_or_else(|| "–".to_owned(), tokens)) },
+                &html! { @if let Some(version) = run.version { a href=(format!("{base}/versions/{version}")) { "version " (version) } } }))
+            (figure("Request", &html! { (tokens(run.input_tokens)) }, &html! { "tokens read in " (number(run.model_calls)) " calls" }))
+            (figure("Answer", &html! { (tokens(run.output_tokens)) }, &html! { "tokens written" @if run.batched { ", by a batch" } }))
+            (figure("Cost", &html! { (cost(run)) }, &html! { (model.join(" ")) }))
+        }
+        @if let Some(error) = &run.error {
+            section { h2 { "What it failed with" } p.note { (run.error_class.as_deref().unwrap_or("")) } pre.error dir="auto" { (super::text::visible(error, 20_000).0) } }
+        }
+        @if let Some(version) = run.version.filter(|version| *version > 1) {
+            p.more { a href=(format!("{base}/diff?from={}&to={version}", version - 1)) { "What it changed" } }
+        }
+    };
+    page(frame, Part::Runs, &format!("Run {}", run.run), &content)
+}
+
+fn covers(run: &Run) -> Markup {
+    html! {
+        @if let (Some(after), Some(through)) = (run.covers_after, run.covers_through) {
+            @if through > after { "#" (after + 1) " to #" (through) } @else { "none newly covered" }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The dashboard over HTTP: what its pages show is read here, and [`crate::dashboard`] makes HTML of it.
+//!
+//! Pages aren't in the `OpenAPI` document; `access::rules` says of each what it demands. A page asks the database for so many
+//! rows at most, however much an agent has said.
+
+mod actions;
+mod agents;
+mod overview;
+pub(super) mod session;
+mod updates;
+
+use axum::{
+    Router,
+    body::Body,
+    http::{
+        HeaderName, HeaderValue, StatusCode, Uri,
+        header::{
+            CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY,
+            RETRY_AFTER,
+        },
+    },
+    response::{Html, IntoResponse, Redirect, Response},
+    routing::{get, post},
+};
+
+use super::{App, SharedApp, events, problem::Problem};
+use crate::{
+    access::Caller,
+    dashboard::{Fault, Frame, ICON, POLICY, SCRIPT, STYLE, Viewer, fault_page, sign_in_page},
+};
+
+/// Browsers may keep what never changes under its name.
+const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+const NO_POWERS: HeaderName = HeaderName::from_static("permissions-policy");
+
+/// `routes` with the pages.
+pub(super) fn mount(routes: Router<SharedApp>) -> Router<SharedApp> {
+    let to_overview = || async { Redirect::to("/ui/") };
+    routes
+        .route("/", get(to_overview))
+        .route("/ui", get(to_overview))
+        .route("/ui/", get(overview::show))
+        .route(
+            "/ui/style.css",
+            get(|| async { asset("text/css; charset=utf-8", STYLE) }),
+        )
+        .route(
+            "/ui/live.js",
+            get(|| async { asset("text/javascript; charset=utf-8", SCRIPT) }),
+        )
+        .route("/ui/icon.svg", get(|| async { asset("image/svg+xml", ICON) }))
+        .route("/ui/events", get(events::of_all))
+        .route("/ui/agents/{id}/events", get(events::of_agent))
+        .route("/ui/login", get(session::ask).post(session::sign_in))
+        .route("/ui/logout", post(session::sign_out))
+        .route("/ui/agents", get(agents::list))
+        .route("/ui/agents/find", get(agents::find))
+        .route("/ui/agents/{id}", get(agents::strata))
+        .route("/ui/agents/{id}/exchanges", get(agents::archive))
+        .route("/ui/agents/{id}/exchanges/{n}", get(agents::exchange))
+        .route("/ui/agents/{id}/exchanges/{n}/raw", get(agents::raw))
+        .route("/ui/agents/{id}/versions", get(agents::versions))
+        .route("/ui/agents/{id}/versions/{version}", get(agents::version))
+        .route("/ui/agents/{id}/diff", get(agents::diff))
+        .route("/ui/agents/{id}/search", get(agents::search))
+        .route("/ui/agents/{id}/refresh", post(actions::refresh))
+        .route("/ui/agents/{id}/pause", post(actions::pause_agent))
+        .route("/ui/agents/{id}/resume", post(actions::resume_agent))
+        .route("/ui/queue", get(updates::queue))
+        .route("/ui/queue/pause", post(actions::pause_all))
+        .route("/ui/queue/resume", post(actions::resume_all))
+        .route("/ui/queue/{id}/retry", post(actions::retry))
+        .route("/ui/queue/{id}/cancel", post(actions::cancel))
+        .route("/ui/runs", get(updates::runs))
+        .route("/ui/runs/{n}", get(updates::run))
+}
+
+fn asset(kind: &'static str, content: &'static str) -> Response {
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static(kind)),
+        (CACHE_CONTROL, FOREVER),
+    ];
+    (headers, content).into_response()
+}
+
+/// What stands around a page at `uri`.
+fn frame(app: &App, caller: &Caller, uri: &Uri, form_key: String) -> Frame {
+    let address = uri.path_and_query().map_or("/ui/", |path| path.as_str());
+    Frame {
+        viewer: Viewer {
+            name: caller.token.as_ref().map(|name| name.as_str().to_owned()),
+            scope: caller.scope,
+            sees_all: caller.reach.named().is_none(),
+            form_key,
+        },
+        address: address.to_owned(),
+        events: Some(events_of(uri.path())),
+        now: app.parts.clock.now(),
+    }
+}
+
+/// Where is told what happens to what a page shows: to its agent, or to all that may be seen.
+fn events_of(path: &str) -> String {
+    let agent = path
+        .strip_prefix("/ui/agents/")
+        .and_then(|rest| rest.split('/').next());
+    agent.map_or_else(
+        || "/ui/events".to_owned(),
+        |agent| format!("/ui/agents/{agent}/events"),
+    )
+}
+
+/// `response` for a browser: a problem as a page, and for who has no token yet the way in.
+pub(super) fn written(mut response: Response, uri: &Uri, request_id: &str) -> Response {
+    if let Some(problem) = Problem::taken(&mut response) {
+        let page = if response.status() == StatusCode::UNAUTHORIZED {
+            sign_in_page(uri.path_and_query().map_or("/ui/", |path| path.as_str()), false)
+        } else {
+            let (title, detail, hint) = problem.told();
+            fault_page(&Fault {
+                title,
+                detail,
+                hint,
+                request_id,
+            })
+        };
+        let headers = response.headers_mut();
+        headers.remove(CONTENT_LENGTH);
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+        if let Some(seconds) = problem.may_pass_in() {
+            headers.insert(RETRY_AFTER, seconds.into());
+        }
+        *response.body_mut() = Body::from(page);
+    }
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+    headers.insert(
+        NO_POWERS,
+        HeaderValue::from_static("camera=(), microphone=(), geolocation=()"),
+    );
+    response
+}
+
+/// A page as it is answered.
+fn shown(page: String) -> Response {
+    Html(page).into_response()
+}

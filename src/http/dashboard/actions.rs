@@ -1,0 +1,136 @@
+//! What a hand does on pages: a form with its key, then the page from which it came.
+
+use axum::{
+    extract::{Request, State},
+    http::header::REFERER,
+    response::Response,
+};
+
+use super::{
+    super::{SharedApp, extract::Agent, problem::Problem, queue::not_queued},
+    session::{check, sent_to},
+};
+use crate::{
+    domain::agent::AgentId,
+    keeper::Operator,
+    store::{StoreResult, operate::Handled},
+};
+
+/// The page of the dashboard from which the request comes, by its path.
+fn came_from(request: &Request, otherwise: &str) -> String {
+    let referer = request
+        .headers()
+        .get(REFERER)
+        .and_then(|value| value.to_str().ok());
+    // The referrer is our own page, or the origin would have been refused.
+    let path = referer.and_then(|referer| referer.split_once("://")?.1.split_once('/'));
+    match path {
+        Some((_, path)) if path.starts_with("ui/") => format!("/{path}"),
+        _ => otherwise.to_owned(),
+    }
+}
+
+/// Does something if the form is ours, to its end even if the browser leaves, and goes back.
+async fn by_hand<Done, T>(
+    app: &SharedApp,
+    request: Request,
+    otherwise: &str,
+    act: impl FnOnce(Operator) -> Done,
+) -> Result<(Response, T), Problem>
+where
+    T: Send + 'static,
+    Done: Future<Output = StoreResult<T>> + Send + 'static,
+{
+    let back = came_from(&request, otherwise);
+    check(app, request).await?;
+    let done = app.see_through(act(app.parts.operator.clone())).await?;
+    Ok((sent_to(&back, None), done))
+}
+
+/// What became of a row of the queue.
+fn handled((back, handled): (Response, Handled), agent: &AgentId) -> Result<Response, Problem> {
+    match handled {
+        Handled::Done | Handled::Running => Ok(back),
+        Handled::NoRow => Err(not_queued(agent)),
+    }
+}
+
+/// Has an agent's summary updated now.
+pub(super) async fn refresh(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Response, Problem> {
+    let act = async move |operator: Operator| operator.refresh(&agent).await;
+    by_hand(&app, request, "/ui/queue", act)
+        .await
+        .map(|(back, _)| back)
+}
+
+/// Makes a row due.
+pub(super) async fn retry(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Response, Problem> {
+    let of = agent.clone();
+    let act = async move |operator: Operator| operator.retry(&of).await;
+    handled(by_hand(&app, request, "/ui/queue", act).await?, &agent)
+}
+
+/// Parks a row.
+pub(super) async fn cancel(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Response, Problem> {
+    let of = agent.clone();
+    let act = async move |operator: Operator| operator.cancel(&of).await;
+    handled(by_hand(&app, request, "/ui/queue", act).await?, &agent)
+}
+
+/// Pauses an agent's updates.
+pub(super) async fn pause_agent(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Response, Problem> {
+    set_agent_paused(&app, agent, request, true).await
+}
+
+/// Goes on with an agent's updates.
+pub(super) async fn resume_agent(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Response, Problem> {
+    set_agent_paused(&app, agent, request, false).await
+}
+
+async fn set_agent_paused(
+    app: &SharedApp,
+    agent: AgentId,
+    request: Request,
+    paused: bool,
+) -> Result<Response, Problem> {
+    let act = async move |operator: Operator| operator.set_agent_paused(&agent, paused).await;
+    by_hand(app, request, "/ui/queue", act)
+        .await
+        .map(|(back, ())| back)
+}
+
+/// Pauses all updates.
+pub(super) async fn pause_all(State(app): State<SharedApp>, request: Request) -> Result<Response, Problem> {
+    let act = async move |operator: Operator| operator.set_paused(true).await;
+    by_hand(&app, request, "/ui/queue", act)
+        .await
+        .map(|(back, _)| back)
+}
+
+/// Goes on with all updates.
+pub(super) async fn resume_all(State(app): State<SharedApp>, request: Request) -> Result<Response, Problem> {
+    let act = async move |operator: Operator| operator.set_paused(false).await;
+    by_hand(&app, request, "/ui/queue", act)
+        .await
+        .map(|(back, _)| back)
+}

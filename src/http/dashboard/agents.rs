@@ -1,0 +1,297 @@
+//! The pages of agents.
+
+use axum::{
+    Extension,
+    extract::State,
+    http::{HeaderMap, HeaderValue, Uri, header::CONTENT_TYPE},
+    response::{IntoResponse as _, Redirect, Response},
+};
+
+use super::{
+    super::{
+        App, SharedApp,
+        access::{Asking, see},
+        agents::rows,
+        extract::{Agent, Numbered as Counted, Parameters, agent_id, invalid},
+        page,
+        problem::Problem,
+        recall::{Numbered, unknown_exchange},
+        versions::{kept, known},
+    },
+    frame,
+    session::form_key,
+    shown,
+};
+use crate::{
+    dashboard::{
+        AgentList, Archive, COVERED_SHOWN, Diff, ExchangePage, PENDING_SHOWN, Search, Strata, VersionList,
+        WINDOW_SHOWN, agents_page, archive_page, diff_page, exchange_page, search_page, strata_page,
+        versions_page,
+    },
+    domain::{agent::AgentId, exchange::FIRST_EXCHANGE, recall::Query},
+    recall::{self, FOUND_SHOWN},
+    store::{AgentRow, ExchangeQuery, MessageRange, StoreResult, StoredExchange, VersionQuery},
+};
+
+/// Messages of an exchange on one page.
+const MESSAGES_SHOWN: i64 = 100;
+/// No further message is read once payloads have so many bytes.
+const MESSAGES_BYTES_MAX: usize = 2_000_000;
+/// Exchanges on a page of all.
+const EXCHANGES_SHOWN: i64 = 200;
+
+/// Lists agents.
+pub(super) async fn list(
+    State(app): State<SharedApp>,
+    Extension(caller): Asking,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
+    let limit = page::limit(&parameters)?;
+    let after = page::cursor(&parameters)?;
+    let found = rows(&app, &caller, after.as_ref(), limit + 1).await?;
+    let (rows, next) = page::cut(found, limit, |row| row.agent.clone());
+    let list = AgentList {
+        rows,
+        after,
+        next,
+        summary_tokens_max: app.settings.summary_tokens_max,
+    };
+    let frame = frame(&app, &caller, &uri, form_key(&app, &headers));
+    Ok(shown(agents_page(&frame, &list)))
+}
+
+/// Goes to the agent of that name.
+pub(super) async fn find(
+    State(app): State<SharedApp>,
+    Extension(caller): Asking,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::read(&uri, &["agent"])?;
+    let agent = agent_id(parameters.text("agent").unwrap_or_default().trim())?;
+    see(&app, &caller, &agent).await?;
+    known(&app, &agent).await?;
+    Ok(Redirect::to(&format!("/ui/agents/{agent}")).into_response())
+}
+
+async fn row(app: &App, agent: &AgentId) -> Result<AgentRow, Problem> {
+    let row = app.parts.store.agent(agent).await?;
+    row.ok_or_else(|| Problem::unknown_agent(agent))
+}
+
+/// Rows of exchanges, without their messages.
+async fn exchanges(
+    app: &App,
+    agent: &AgentId,
+    from: i64,
+    through: i64,
+    limit: i64,
+) -> StoreResult<Vec<StoredExchange>> {
+    if through < from {
+        return Ok(Vec::new());
+    }
+    let query = ExchangeQuery {
+        from,
+        through,
+        limit,
+        messages: false,
+    };
+    app.parts.store.exchanges(agent, query).await
+}
+
+/// Shows an agent's strata.
+pub(super) async fn strata(
+    State(app): State<SharedApp>,
+    Extension(caller): Asking,
+    Agent(agent): Agent,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    Parameters::read(&uri, &[])?;
+    let row = row(&app, &agent).await?;
+    let (boundary, through) = (row.ledger.first_exchange, row.ledger.summarized_through);
+    let from = FIRST_EXCHANGE;
+    let strata = Strata {
+        window: exchanges(&app, &agent, boundary.max(from), i64::MAX, WINDOW_SHOWN).await?,
+        pending: exchanges(&app, &agent, through + 1, boundary - 1, PENDING_SHOWN).await?,
+        covered: exchanges(&app, &agent, from, through, COVERED_SHOWN).await?,
+        summary: app.parts.store.summary(&agent).await?,
+        summary_tokens_max: app.settings.summary_tokens_max,
+        queued: app.parts.operator.row(&agent).await?,
+        row,
+    };
+    let frame = frame(&app, &caller, &uri, form_key(&app, &headers));
+    Ok(shown(strata_page(&frame, &strata)))
+}
+
+/// Lists all exchanges.
+pub(super) async fn archive(
+    State(app): State<SharedApp>,
+    Extension(caller): Asking,
+    Agent(agent): Agent,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::read(&uri, &["before"])?;
+    let before = parameters.integer("before", 1..=i64::MAX)?;
+    let row = row(&app, &agent).await?;
+    let through = before.map_or(i64::MAX, |before| before - 1);
+    let mut found = exchanges(&app, &agent, FIRST_EXCHANGE, through, EXCHANGES_SHOWN + 1).await?;
+    let has_more = i64::try_from(found.len()).is_ok_and(|found| found > EXCHANGES_SHOWN);
+    if has_more {
+        found.remove(0);
+    }
+    let archive = Archive {
+        row,
+        exchanges: found,
+        before,
+        has_more,
+    };
+    let frame = frame(&app, &caller, &uri, form_key(&app, &headers));
+    Ok(shown(archive_page(&frame, &archive)))
+}
+
+/// Shows an exchange's messages.
+pub(super) async fn exchange(
+    State(app): State<SharedApp>,
+    Extension(caller): Asking,
+    numbered: Numbered,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::read(&uri, &["after"])?;
+    let Numbered { agent, exchange } = numbered;
+    let range = MessageRange {
+        after_seq: parameters.integer("after", 0..=i64::MAX)?.unwrap_or(0),
+        messages_max: MESSAGES_SHOWN,
+        bytes_max: MESSAGES_BYTES_MAX,
+    };
+    known(&app, &agent).await?;
+    let expanded = app.parts.store.expand(&agent, exchange, range).await?;
+    let expanded = expanded.ok_or_else(|| unknown_exchange(&agent, exchange))?;
+    let frame = frame(&app, &caller, &uri, form_key(&app, &headers));
+    Ok(shown(exchange_page(&frame, &ExchangePage { agent, expanded })))
+}
+
+/// Shows one message verbatim, as text and nothing else.
+pub(super) async fn raw(
+    State(app): State<SharedApp>,
+    numbered: Numbered,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::read(&uri, &["after"])?;
+    let Numbered { agent, exchange } = numbered;
+    let range = MessageRange {
+        after_seq: parameters.integer("after", 0..=i64::MAX)?.unwrap_or(0),
+        messages_max: 1,
+        bytes_max: MESSAGES_BYTES_MAX,
+    };
+    known(&app, &agent).await?;
+    let expanded = app.parts.store.expand(&agent, exchange, range).await?;
+    let message = expanded.and_then(|expanded| expanded.messages.into_iter().next());
+    let message = message.ok_or_else(|| unknown_exchange(&agent, exchange))?;
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    Ok(([(CONTENT_TYPE, kind)], message.message.payload).into_response())
+}
+
+/// Lists versions.
+pub(super) async fn versions(
+    State(app): State<SharedApp>,
+    Extension(caller): Asking,
+    Agent(agent): Agent,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::read(&uri, &["cursor"])?;
+    let limit = page::limit(&parameters)?;
+    known(&app, &agent).await?;
+    let query = VersionQuery {
+        before: parameters.integer("cursor", 1..=i64::MAX)?,
+        limit: limit + 1,
+    };
+    let found = app.parts.store.versions(&agent, query).await?;
+    let (versions, next) = page::cut(found, limit, |figures| figures.version);
+    let frame = frame(&app, &caller, &uri, form_key(&app, &headers));
+    let list = VersionList {
+        agent,
+        versions,
+        next,
+    };
+    Ok(shown(versions_page(&frame, &list)))
+}
+
+/// Shows one version.
+pub(super) async fn version(
+    State(app): State<SharedApp>,
+    Extension(caller): Asking,
+    Counted(agent, number): Counted,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    Parameters::read(&uri, &[])?;
+    known(&app, &agent).await?;
+    let after = kept(app.parts.store.as_ref(), &agent, number).await?;
+    let frame = frame(&app, &caller, &uri, form_key(&app, &headers));
+    let diff = Diff {
+        agent,
+        before: None,
+        after,
+    };
+    Ok(shown(diff_page(&frame, &diff)))
+}
+
+/// Shows what changed between two versions, the earlier one first, however they are named.
+pub(super) async fn diff(
+    State(app): State<SharedApp>,
+    Extension(caller): Asking,
+    Agent(agent): Agent,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::read(&uri, &["from", "to"])?;
+    let number = |name| {
+        let number = parameters.integer(name, 1..=i64::MAX)?;
+        number.ok_or_else(|| invalid(name, "is missing", "choose a version"))
+    };
+    let (one, other) = (number("from")?, number("to")?);
+    known(&app, &agent).await?;
+    let store = app.parts.store.as_ref();
+    let diff = Diff {
+        before: Some(kept(store, &agent, one.min(other)).await?),
+        after: kept(store, &agent, one.max(other)).await?,
+        agent,
+    };
+    let frame = frame(&app, &caller, &uri, form_key(&app, &headers));
+    Ok(shown(diff_page(&frame, &diff)))
+}
+
+/// Searches an agent's archive.
+pub(super) async fn search(
+    State(app): State<SharedApp>,
+    Extension(caller): Asking,
+    Agent(agent): Agent,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::read(&uri, &["q"])?;
+    known(&app, &agent).await?;
+    let words = parameters.text("q").unwrap_or_default().trim().to_owned();
+    let found = if words.is_empty() {
+        None
+    } else {
+        match Query::parse(&words) {
+            Ok(query) => {
+                let redactor = app.parts.snapshots.redactor();
+                let store = app.parts.store.as_ref();
+                recall::search(store, &agent, &query, FOUND_SHOWN, redactor)
+                    .await?
+                    .map(Ok)
+            }
+            Err(error) => Some(Err(error.to_string())),
+        }
+    };
+    let frame = frame(&app, &caller, &uri, form_key(&app, &headers));
+    let search = Search { agent, words, found };
+    Ok(shown(search_page(&frame, &search)))
+}

@@ -1,0 +1,84 @@
+//! `GET /ui/`: how it all is.
+
+use std::time::Duration;
+
+use axum::{
+    Extension,
+    extract::State,
+    http::{HeaderMap, Uri},
+    response::{IntoResponse as _, Redirect, Response},
+};
+
+use super::{
+    super::{App, SharedApp, access::Asking, extract::Parameters, problem::Problem},
+    frame,
+    session::form_key,
+    shown,
+};
+use crate::{
+    dashboard::{Overview, Stale, overview_page},
+    domain::time::DAY_MS,
+    store::StoreResult,
+};
+
+/// How long the database has to answer, in milliseconds.
+const ANSWER_MS_MAX: u64 = 2_000;
+/// Agents that wait the longest.
+const STALE_SHOWN: i64 = 5;
+
+/// Shows how it all is. Who sees some agents only is sent to those.
+pub(super) async fn show(
+    State(app): State<SharedApp>,
+    Extension(caller): Asking,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    Parameters::read(&uri, &[])?;
+    if caller.reach.named().is_some() {
+        return Ok(Redirect::to("/ui/agents").into_response());
+    }
+    let frame = frame(&app, &caller, &uri, form_key(&app, &headers));
+    let read = tokio::time::timeout(Duration::from_millis(ANSWER_MS_MAX), read(&app)).await;
+    let overview = match read {
+        Ok(Ok(overview)) => overview,
+        Ok(Err(error)) => without(&app, error.to_string()),
+        Err(_) => without(&app, format!("no answer within {ANSWER_MS_MAX} ms")),
+    };
+    Ok(shown(overview_page(&frame, &overview)))
+}
+
+async fn read(app: &App) -> StoreResult<Overview> {
+    let operator = &app.parts.operator;
+    let now = app.parts.clock.now();
+    let stale = operator.stalest(STALE_SHOWN).await?;
+    let stale = stale.into_iter().map(|(agent, since, exchanges)| Stale {
+        agent,
+        since,
+        exchanges,
+    });
+    Ok(Overview {
+        sample: Some(app.parts.store.sample(now, DAY_MS).await?),
+        hours: operator.run_hours(DAY_MS).await?,
+        stale: stale.collect(),
+        paused_since: operator.paused_since().await?,
+        ..without(app, String::new())
+    })
+    .map(|overview| Overview {
+        database: None,
+        ..overview
+    })
+}
+
+/// What can be told without the database, which failed with `database`.
+fn without(app: &App, database: String) -> Overview {
+    Overview {
+        sample: None,
+        hours: Vec::new(),
+        stale: Vec::new(),
+        circuits: app.parts.metrics.provider.circuits(),
+        paused_since: None,
+        database: Some(database),
+        summary_tokens_max: app.settings.summary_tokens_max,
+        spend: app.settings.spend,
+    }
+}

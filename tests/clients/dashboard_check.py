@@ -1,0 +1,314 @@
+"""Opens the dashboard in Chromium and holds it to what it promises; see scripts/check-dashboard.
+
+Arguments: the daemon's address, its database, the program, and a folder for pictures.
+"""
+
+import json
+import pathlib
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from datetime import datetime, timedelta, timezone
+
+from playwright.sync_api import Page, sync_playwright
+
+URL, DATABASE, PROGRAM, HOME = sys.argv[1:5]
+PICTURES = pathlib.Path(HOME) / "pictures"
+AXE = pathlib.Path(HOME, "axe.min.js").read_text()
+EXAMPLE = pathlib.Path("examples/two-weeks.jsonl")
+AGENT = "fakturo-main"
+PAGE_BYTES_MAX = 1_000_000
+PAGE_SECONDS_MAX = 1.0
+LIVE_SECONDS_MAX = 1.0
+AGENTS, EXCHANGES = 2_000, 10_000
+# Pages by name; those of the second group hold what an adversary said.
+PAGES = {
+    "overview": "/ui/",
+    "agents": "/ui/agents",
+    "strata": f"/ui/agents/{AGENT}",
+    "exchanges": f"/ui/agents/{AGENT}/exchanges",
+    "exchange": f"/ui/agents/{AGENT}/exchanges/12",
+    "versions": f"/ui/agents/{AGENT}/versions",
+    "diff": f"/ui/agents/{AGENT}/diff?from=LAST-3&to=LAST",
+    "version": f"/ui/agents/{AGENT}/versions/LAST",
+    "search": f"/ui/agents/{AGENT}/search?q=invoice+number",
+    "queue": "/ui/queue",
+    "runs": "/ui/runs",
+    "run": "/ui/runs/1",
+    "missing": "/ui/agents/nobody",
+    "sign-in": "/ui/login",
+    "adversary": "/ui/agents/evil",
+    "adversary-exchange": "/ui/agents/evil/exchanges/1",
+}
+failures: list[str] = []
+
+
+def check(is_fine: bool, what: str) -> None:
+    if not is_fine:
+        failures.append(what)
+        print("FAILED:", what)
+
+
+def ask(path: str, body: str | None = None, kind: str = "application/json", token: str | None = None) -> bytes:
+    headers = {"content-type": kind} | ({"authorization": f"Bearer {token}"} if token else {})
+    request = urllib.request.Request(URL + path, body.encode() if body is not None else None, headers)
+    with urllib.request.urlopen(request) as answer:
+        return answer.read()
+
+
+def settle() -> None:
+    """Waits until nothing is to be summarised."""
+    for _ in range(600):
+        figures = json.loads(ask("/v1/status"))
+        if figures["ready"] + figures["running"] == 0:
+            return
+        time.sleep(0.05)
+
+
+def populate() -> None:
+    """The example, told as if it ended now, and an agent who wants to break the page."""
+    lines = [json.loads(line) for line in EXAMPLE.read_text().splitlines()]
+    moment = lambda text: datetime.fromisoformat(text.replace("Z", "+00:00"))
+    shift = datetime.now(timezone.utc) - timedelta(minutes=4) - moment(lines[-1]["at"])
+    for line in lines:
+        line["at"] = (moment(line["at"]) + shift).isoformat().replace("+00:00", "Z")
+    for start in range(0, len(lines), 20):
+        if start == len(lines) // 20 * 20 - 20:
+            # From here on what leaves the window waits.
+            ask(f"/v1/agents/{AGENT}/pause", "{}")
+        said = "\n".join(json.dumps(line) for line in lines[start : start + 20])
+        ask(f"/v1/agents/{AGENT}/messages", said, "application/x-ndjson")
+        settle()
+    script = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+    evil = [
+        {"role": "user", "content": f"{script} \u001b[31mred\u001b[0m abc\u202efed \u200bzero"},
+        {"role": "assistant", "content": "x" * 1_000_000},
+        {"role": "user", "content": "مرحبا بالعالم — שלום עולם"},
+        {"role": "assistant", "content": "</main></body>" + script},
+    ]
+    ask("/v1/agents/evil/messages", json.dumps(evil))
+    for name in ("fakturo-docs", "ikigai-main", "release-bot"):
+        said = [{"role": "user", "content": f"Good morning, {name}. " + "Please look at this. " * 400}, {"role": "assistant", "content": "Done."}]
+        ask(f"/v1/agents/{name}/messages", json.dumps(said))
+    settle()
+    spread()
+
+
+def spread() -> None:
+    """Runs as they would have been made in a day, so that charts have something to show."""
+    database = sqlite3.connect(DATABASE, timeout=10)
+    with database:
+        database.execute(
+            "UPDATE update_runs SET finished_at = finished_at - (SELECT max(run) FROM update_runs) * 2700000 + run * 2700000, model_calls = 1, "
+            "provider = 'openai', model = 'small', cost_microusd = 900 + run * 7919 % 2400, input_tokens = 4000, output_tokens = 700"
+        )
+        database.execute("UPDATE update_runs SET started_at = finished_at - 2500 - run * 7919 % 9000")
+    database.close()
+
+
+def last_version() -> int:
+    return json.loads(ask(f"/v1/agents/{AGENT}/summary/versions?limit=1"))["versions"][0]["version"]
+
+
+def address(path: str) -> str:
+    last = last_version() if "LAST" in path else 0
+    return URL + path.replace("LAST-3", str(max(last - 3, 1))).replace("LAST", str(last))
+
+
+def open_page(page: Page, name: str, path: str) -> None:
+    faults: list[str] = []
+    page.on("console", lambda message: faults.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("request", lambda request: check(request.url.startswith(URL), f"{name} asks {request.url}"))
+    page.goto(address(path), wait_until="load")
+    if name not in ("missing",):
+        check(faults == [], f"{name}: the browser says {faults}")
+    check("owned" not in page.title(), f"{name} ran a script of an agent")
+    check(page.locator("h1").count() == 1, f"{name} has one h1")
+
+
+def looks(browser) -> None:
+    """Each page in both themes, wide and narrow, judged by axe-core, with a picture."""
+    for theme in ("light", "dark"):
+        for width in (1280, 320):
+            context = browser.new_context(color_scheme=theme, viewport={"width": width, "height": 900}, bypass_csp=True)
+            for name, path in PAGES.items():
+                page = context.new_page()
+                open_page(page, name, path)
+                wide = page.evaluate("document.scrollingElement.scrollWidth - window.innerWidth")
+                check(wide <= 0, f"{name} is {wide} px too wide for {width} px")
+                page.screenshot(path=PICTURES / f"{name}-{theme}-{width}.png", full_page=width == 1280)
+                page.evaluate(AXE)
+                found = page.evaluate("axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice']})")
+                for fault in found["violations"]:
+                    places = [" ".join(node["target"]) for node in fault["nodes"]][:3]
+                    words = f"{name} {theme} {width}: axe {fault['impact']} {fault['id']} at {places}"
+                    check(fault["impact"] not in ("serious", "critical"), words)
+                    if fault["impact"] not in ("serious", "critical"):
+                        print("note:", words)
+                page.close()
+            context.close()
+
+
+def lights(browser) -> None:
+    """An item lights its exchanges, and an exchange its items; an exchange opens in place."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    open_page(page, "strata", PAGES["strata"])
+    item = page.locator(".item[data-x]").last
+    item.hover()
+    first = item.get_attribute("data-x").split("-")[0]
+    check("lit" in (item.get_attribute("class") or ""), "an item lights up")
+    others = page.locator(f'.lines [data-n="{first}"].lit')
+    check(others.count() in (0, 1), "its exchange lights up if it is shown")
+    line = page.locator(".lines [data-n]").first
+    line.locator("a").focus()
+    check(page.locator(".item.lit").count() >= 1, "a focused exchange lights its items")
+    layer = page.locator(".window .layer").first
+    layer.locator("summary").first.click()
+    layer.locator(".messages article").first.wait_for()
+    check(layer.locator(".messages article").count() > 0, "an exchange opens in place")
+    page.evaluate("window.scrollTo(0, 0)")
+    page.screenshot(path=PICTURES / "strata-open.png")
+    page.close()
+
+
+def alive(browser) -> None:
+    """What is pushed moves on the page, and nothing else does."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    open_page(page, "strata", PAGES["strata"])
+    if not page.locator("body[data-events]").count():
+        print("note: no events here")
+        return
+    page.locator("#pulse.on").wait_for()
+    layer = page.locator(".window .layer").nth(1)
+    layer.locator("summary").first.click()
+    name = layer.get_attribute("id")
+    page.evaluate("window.scrollTo(0, 300)")
+    took = []
+    for number in range(3):
+        begun = time.monotonic()
+        said = f"Live {number}, please"
+        ask(f"/v1/agents/{AGENT}/messages", json.dumps([{"role": "user", "content": said}, {"role": "assistant", "content": "Yes"}]))
+        page.locator(".window .layer", has_text=said).wait_for(timeout=5_000)
+        took.append(time.monotonic() - begun)
+    print("live update after", ", ".join(f"{seconds:.2f} s" for seconds in took))
+    check(max(took) < LIVE_SECONDS_MAX, f"a push shows within a second: {took}")
+    check(page.locator(f"#{name} details[open]").count() == 1, "what was open stays open")
+    check(page.evaluate("window.scrollY") > 0, "the page stays where it was")
+    page.close()
+
+
+def act(page: Page, row: str, name: str) -> None:
+    place = page.locator(row)
+    place.locator("details.act", has=page.locator("summary", has_text=f"{name}…")).locator("summary").click()
+    place.locator("details.act[open] button", has_text=name).click()
+    page.wait_for_load_state("load")
+
+
+def actions(browser) -> None:
+    """Each action, without scripts, as people do it."""
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    ask(f"/v1/agents/{AGENT}/refresh", "{}")
+    page.goto(URL + "/ui/queue")
+    act(page, ".head", "Pause all")
+    check(page.locator(".notice").count() == 1, "all are paused")
+    ask("/v1/agents/evil/refresh", "{}")
+    page.goto(URL + "/ui/queue")
+    row = "#q-evil"
+    for name, state in (("Run now", "ready"), ("Cancel", "parked"), ("Retry", "ready"), ("Pause", "paused"), ("Resume", "ready")):
+        act(page, row, name)
+        told = page.locator(f"{row} .light").inner_text()
+        check(state in told, f"{name} makes it {state}: {told}")
+    page.screenshot(path=PICTURES / "queue-paused.png")
+    act(page, ".head", "Resume all")
+    check(page.locator(".notice").count() == 0, "all go on")
+    for name, path in PAGES.items():
+        page.goto(address(path))
+        check(page.locator("h1").count() == 1, f"{name} without scripts")
+    page.goto(URL + PAGES["strata"])
+    page.locator("[data-refresh]").click()
+    check(page.locator("h1").inner_text() == AGENT, "a page can be asked for again without scripts")
+    context.close()
+
+
+def sizes() -> None:
+    """Pages of many agents and of a long history."""
+    for number in range(AGENTS):
+        ask(f"/v1/agents/many-{number:04}/messages", '[{"role":"user","content":"Hello"},{"role":"assistant","content":"Hi"}]')
+    turn = [{"role": "user", "content": "Please go on with the next one"}, {"role": "assistant", "content": "Done, and the tests pass."}]
+    for _ in range(0, EXCHANGES, 500):
+        ask("/v1/agents/long/messages", json.dumps(turn * 500))
+    settle()
+    for path in ("/ui/", "/ui/agents", "/ui/agents/long", "/ui/agents/long/exchanges", "/ui/agents/long/versions", "/ui/queue", "/ui/runs"):
+        best = min((timed(path) for _ in range(3)), key=lambda one: one[0])
+        print(f"{path}: {best[0] * 1000:.0f} ms, {best[1] / 1000:.0f} kB")
+        check(best[0] < PAGE_SECONDS_MAX and best[1] < PAGE_BYTES_MAX, f"{path} is quick and small: {best}")
+
+
+def timed(path: str) -> tuple[float, int]:
+    begun = time.monotonic()
+    body = ask(path)
+    return time.monotonic() - begun, len(body)
+
+
+def sessions(browser) -> None:
+    """Tokens: the way in, what each sees, the way out."""
+    tokens = {}
+    for name, scope in (("root", "admin"), ("looker", "read")):
+        told = subprocess.run([PROGRAM, "token", "create", name, "--scope", scope, "--db", DATABASE], capture_output=True, text=True, check=True)
+        tokens[name] = next(word for word in (told.stdout + told.stderr).split() if word.startswith("rcp_"))
+    for _ in range(100):
+        try:
+            ask("/v1/agents")
+        except urllib.error.HTTPError:
+            break
+        time.sleep(0.1)
+    for name in tokens:
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(URL + f"/ui/agents/{AGENT}")
+        page.locator("#token").fill("rcp_wrong")
+        page.locator(".sign-in button").click()
+        check(page.locator(".refused").count() == 1, "a wrong token is refused")
+        page.goto(URL + f"/ui/agents/{AGENT}")
+        page.screenshot(path=PICTURES / "sign-in.png")
+        page.locator("#token").fill(tokens[name])
+        page.locator(".sign-in button").click()
+        page.wait_for_url(f"**/ui/agents/{AGENT}")
+        check(page.locator("h1").inner_text() == AGENT, f"{name} is let in")
+        check((page.locator(".act").count() > 0) == (name == "root"), f"{name} sees what they may do")
+        check("rcp_" not in page.content() and "rcp_" not in page.evaluate("document.cookie"), "no page tells the token")
+        page.screenshot(path=PICTURES / f"signed-in-{name}.png")
+        page.locator(".who button").click()
+        page.wait_for_url("**/ui/login")
+        page.goto(URL + f"/ui/agents/{AGENT}")
+        check(page.locator("#token").count() == 1, "who signed out is out")
+        context.close()
+
+
+def main() -> None:
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    populate()
+    with sync_playwright() as playwright:
+        path = shutil.which("chromium")
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        looks(browser)
+        ask(f"/v1/agents/{AGENT}/resume", "{}")
+        settle()
+        lights(browser)
+        alive(browser)
+        actions(browser)
+        sizes()
+        sessions(browser)
+        browser.close()
+    if failures:
+        sys.exit(f"{len(failures)} checks failed")
+    print("the dashboard holds")
+
+
+main()

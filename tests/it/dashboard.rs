@@ -1,0 +1,65 @@
+//! The dashboard's pages, as browsers without scripts see them.
+
+mod actions;
+mod pages;
+mod session;
+mod sizes;
+
+use crate::support::server::{Reply, Server};
+
+/// Fails unless `reply` is a page as all are: whole, guarded, with one heading, and with nothing in it that the policy
+/// would refuse.
+#[track_caller]
+fn assert_page(reply: &Reply) {
+    let body = &reply.body;
+    assert_eq!(
+        (reply.status, reply.header("content-type")),
+        (200, "text/html; charset=utf-8"),
+        "{body}"
+    );
+    assert!(
+        reply
+            .header("content-security-policy")
+            .starts_with("default-src 'self';")
+    );
+    assert_eq!(reply.header("cache-control"), "private, no-store");
+    assert_eq!(body.matches("<h1").count(), 1, "{body}");
+    assert!(body.starts_with("<!DOCTYPE html>") && body.ends_with("</html>"));
+    for refused in [
+        " style=",
+        "<style",
+        " onclick=",
+        "javascript:",
+        "http://",
+        "https://",
+    ] {
+        assert!(!body.contains(refused), "{refused} in {body}");
+    }
+    assert_eq!(body.matches("<script").count(), 1);
+    let mut ids: Vec<&str> = body
+        .split(" id=\"")
+        .skip(1)
+        .map(|rest| rest.split('"').next().unwrap())
+        .collect();
+    ids.sort_unstable();
+    let all = ids.len();
+    ids.dedup();
+    assert_eq!(ids.len(), all, "an id stands twice");
+}
+
+/// The page at `path`.
+async fn page(server: &Server, path: &str) -> String {
+    let reply = server.get(path).await;
+    assert_page(&reply);
+    reply.body
+}
+
+/// The links of a page that stay on the dashboard.
+fn links(body: &str) -> Vec<String> {
+    let targets = body
+        .split(" href=\"")
+        .skip(1)
+        .map(|rest| rest.split('"').next().unwrap());
+    let places = targets.map(|target| target.split('#').next().unwrap().replace("&amp;", "&"));
+    places.filter(|target| target.starts_with("/ui/")).collect()
+}

@@ -1,0 +1,196 @@
+//! What pages show.
+
+use std::collections::BTreeSet;
+
+use recapd::{domain::time::HOUR_MS, store::Store as _};
+use serde_json::json;
+
+use super::{assert_page, links, page};
+use crate::support::{server::Server, troubled_store::Trouble};
+
+#[tokio::test]
+async fn every_page_that_is_linked_answers() {
+    let server = Server::summarised().await;
+    server.converse("coder", 9..=12).await;
+    server.summarise().await;
+    server.converse("coder", 13..=14).await;
+    let (mut seen, mut open) = (BTreeSet::new(), vec!["/ui/".to_owned()]);
+    while let Some(path) = open.pop() {
+        let reply = server.get(&path).await;
+        let is_page = reply.header("content-type").starts_with("text/html");
+        // The neighbours of the oldest and the newest exchange may not be there.
+        if reply.status == 404 && path.contains("/exchanges/") {
+            continue;
+        }
+        assert_eq!(reply.status, 200, "{path}: {}", reply.body);
+        if is_page {
+            assert_page(&reply);
+            open.extend(
+                links(&reply.body)
+                    .into_iter()
+                    .filter(|link| seen.insert(link.clone())),
+            );
+        }
+    }
+    for part in [
+        "/versions/1",
+        "/diff?from=1&to=2",
+        "/exchanges/9",
+        "/raw?after=",
+        "/ui/runs/1",
+        "/search",
+        "/ui/queue",
+    ] {
+        assert!(seen.iter().any(|path| path.contains(part)), "{part} in {seen:#?}");
+    }
+}
+
+#[tokio::test]
+async fn the_strata_show_each_exchange_where_it_stands() {
+    let server = Server::summarised().await;
+    server.converse("coder", 9..=12).await;
+    let row = server
+        .store
+        .agent(&"coder".parse().unwrap())
+        .await
+        .unwrap()
+        .unwrap();
+    let (boundary, through) = (row.ledger.first_exchange, row.ledger.summarized_through);
+    assert!(1 < through && through + 1 < boundary && boundary < 12);
+    let body = page(&server, "/ui/agents/coder").await;
+    let [window, rest] = body
+        .split("<p class=\"rule\"")
+        .collect::<Vec<_>>()
+        .try_into()
+        .unwrap();
+    let [pending, settled] = rest
+        .split("id=\"settled\"")
+        .collect::<Vec<_>>()
+        .try_into()
+        .unwrap();
+    for number in 1..=12 {
+        let layer = format!(" id=\"x{number}\"");
+        let line = format!("data-n=\"{number}\"><a href");
+        assert_eq!(window.contains(&layer), number >= boundary, "#{number}");
+        assert_eq!(
+            pending.contains(&layer),
+            through < number && number < boundary,
+            "#{number}"
+        );
+        assert_eq!(settled.contains(&line), number <= through, "#{number}");
+    }
+    assert!(pending.contains("the model sees from here · "), "{pending}");
+    assert!(settled.contains("<h3 id=\"part-0\">Previously in This Session</h3>"));
+    assert!(settled.contains("data-x=\"1-6\""), "{settled}");
+    assert!(settled.contains("<a href=\"/ui/agents/coder/exchanges/1\">#1</a>"));
+}
+
+#[tokio::test]
+async fn what_agents_say_is_text() {
+    let server = Server::small().await;
+    let script = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'><style>";
+    let hidden = "\u{1b}[31mred\u{1b}[0m abc\u{202e}fed\u{2066} \u{200b}zero";
+    let long = "x".repeat(1_000_000);
+    let said = json!([
+        { "role": "user", "content": format!("{script} {hidden}"), "name": script },
+        { "role": "assistant", "content": long, "tool_calls": [
+            { "id": "1", "type": "function", "function": { "name": script, "arguments": format!("{{\"a\":\"{hidden}\"}}") } },
+        ] },
+        { "role": "tool", "tool_call_id": "1", "content": format!("{script}{hidden}") },
+        { "role": "assistant", "content": "سلام עולם </main></body>" },
+    ]);
+    let reply = server.post("/v1/agents/evil/messages", said.to_string()).await;
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    server.converse("evil", 1..=6).await;
+    server.summarise().await;
+    for path in ["", "/exchanges", "/exchanges/1", "/versions/1", "/search?q=red"] {
+        let body = page(&server, &format!("/ui/agents/evil{path}")).await;
+        for raw in [
+            "<script>",
+            "<img",
+            "<style",
+            "\u{1b}",
+            "\u{202e}",
+            "\u{2066}",
+            "\u{200b}",
+            "</main></body> ",
+        ] {
+            assert!(!body.contains(raw), "{raw:?} in {path}");
+        }
+        assert!(body.len() < 100_000, "{path}: {} bytes", body.len());
+    }
+    let body = page(&server, "/ui/agents/evil/exchanges/1").await;
+    for shown in [
+        "&lt;script&gt;alert(1)",
+        "␛[31mred␛[0m abc⟨U+202E⟩fed",
+        "سلام עולם",
+        "Shortened: read all 1M bytes",
+    ] {
+        assert!(body.contains(shown), "{shown}");
+    }
+    let raw = links(&body)
+        .into_iter()
+        .find(|link| link.contains("/raw?after=1"))
+        .unwrap();
+    let whole = server.get(&raw).await;
+    assert_eq!(
+        (whole.status, whole.header("content-type")),
+        (200, "text/plain; charset=utf-8")
+    );
+    assert_eq!(whole.header("x-content-type-options"), "nosniff");
+    assert!(whole.body.len() > 1_000_000);
+    let words = page(&server, "/ui/agents/evil/search?q=%3Cscript%3E%22").await;
+    assert!(!words.contains("<script>\""), "{words}");
+}
+
+#[tokio::test]
+async fn the_overview_says_how_it_is() {
+    let server = Server::summarised().await;
+    let body = page(&server, "/ui/").await;
+    for (name, value) in [("Completed", "1"), ("Failed", "0"), ("Agents", "1")] {
+        let figure = format!("<dt>{name}</dt><dd><strong>{value}</strong>");
+        assert!(body.contains(&figure), "{figure} in {body}");
+    }
+    assert_eq!(body.matches("class=\"lamp good\"").count(), 4, "{body}");
+    assert_eq!(body.matches("<svg viewBox=\"0 0 480").count(), 4);
+    server.converse("late", 1..=6).await;
+    server.clock.advance_ms(3 * HOUR_MS);
+    let body = page(&server, "/ui/").await;
+    for why in [
+        "no worker has taken the oldest update for",
+        "exchanges have waited for a summary for 3h",
+    ] {
+        assert!(body.contains(why), "{why} in {body}");
+    }
+    assert!(body.contains("<a href=\"/ui/agents/late\">late</a>"));
+    server.store.trouble("sample", Trouble::Unavailable);
+    let body = page(&server, "/ui/").await;
+    assert!(body.contains("unknown: the database doesn't answer"), "{body}");
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_said_on_a_page() {
+    let server = Server::summarised().await;
+    for (path, status) in [
+        ("/ui/agents/nobody", 404),
+        ("/ui/agents/coder/exchanges/99", 404),
+        ("/ui/agents/coder/exchanges/two", 400),
+        ("/ui/agents/coder/versions/99", 404),
+        ("/ui/agents/coder/diff", 400),
+        ("/ui/agents/coder?page=2", 400),
+        ("/ui/runs/99", 404),
+        ("/ui/nowhere", 404),
+        ("/ui/agents/%3Cb%3E", 400),
+    ] {
+        let reply = server.get(path).await;
+        assert_eq!(
+            (reply.status, reply.header("content-type")),
+            (status, "text/html; charset=utf-8"),
+            "{path}"
+        );
+        assert_eq!(reply.body.matches("<h1").count(), 1, "{path}");
+        assert!(!reply.body.contains("<b>"));
+    }
+    let search = page(&server, "/ui/agents/coder/search?q=%22%22").await;
+    assert!(search.contains("role=\"alert\""), "{search}");
+}
