@@ -10,8 +10,11 @@
 //! Invariant: without a token only who may be anybody gets in, and nobody may be anybody where a token was ever made, where
 //! the configuration demands tokens, or beyond loopback.
 
+pub mod file;
+
 use std::{
     collections::{BTreeSet, HashMap},
+    path::PathBuf,
     sync::{
         Arc, PoisonError, RwLock,
         atomic::{AtomicI64, Ordering},
@@ -117,6 +120,8 @@ pub struct Access {
     demanded: bool,
     anybody: Arc<Caller>,
     tokens: RwLock<Arc<Tokens>>,
+    /// A file with tokens, and what stood in it last.
+    file: Option<(PathBuf, RwLock<Vec<Token>>)>,
 }
 
 impl Access {
@@ -128,7 +133,21 @@ impl Access {
             demanded,
             anybody: Arc::new(Caller::anybody()),
             tokens: RwLock::default(),
+            file: None,
         }
+    }
+
+    /// The same, with the tokens of a file beside those of the database; requests need one of them.
+    ///
+    /// # Errors
+    /// [`file::FileError`]; what is wrong with it later is logged, and what stood in it before holds.
+    pub fn with_file(self, path: PathBuf) -> Result<Self, file::FileError> {
+        let tokens = file::read(&path)?;
+        Ok(Self {
+            demanded: true,
+            file: Some((path, RwLock::new(tokens))),
+            ..self
+        })
     }
 
     fn held(&self) -> Arc<Tokens> {
@@ -161,6 +180,17 @@ impl Access {
         }
         known.used_at.fetch_max(now.0, Ordering::Relaxed);
         Ok(Arc::clone(&known.caller))
+    }
+
+    /// Whether who was identified as `caller` still would be.
+    pub fn still_knows(&self, caller: &Caller) -> bool {
+        let (tokens, now) = (self.held(), self.clock.now());
+        if caller.token.is_none() {
+            return !tokens.were_made && !self.demanded;
+        }
+        let mut known = tokens.by_digits.values();
+        let is_same = |known: &Known| *known.caller == *caller && known.expires_at.is_none_or(|at| at > now);
+        known.any(is_same)
     }
 
     /// Whether `caller` may see `agent`, which may not exist. Only for who may see projects the database is asked.
@@ -206,10 +236,12 @@ impl Access {
     pub async fn refresh(&self) -> StoreResult<()> {
         let before = self.held();
         let kept = self.store.tokens().await?;
+        let filed = self.filed();
         let tokens = Tokens {
-            were_made: !kept.is_empty(),
+            were_made: !kept.is_empty() || !filed.is_empty(),
             by_digits: kept
                 .into_iter()
+                .chain(filed)
                 .filter(|token| token.revoked_at.is_none())
                 .filter_map(|token| known(token, &before))
                 .collect(),
@@ -217,6 +249,21 @@ impl Access {
         let tokens = Arc::new(tokens);
         *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&tokens);
         self.note_uses(&tokens).await
+    }
+
+    /// The tokens of the file, as it is now if it can be read.
+    fn filed(&self) -> Vec<Token> {
+        let Some((path, last)) = &self.file else {
+            return Vec::new();
+        };
+        match file::read(path) {
+            Ok(tokens) => last
+                .write()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone_from(&tokens),
+            Err(error) => warn!(%error, "access.file_unreadable: the tokens known so far stay in force"),
+        }
+        last.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     async fn note_uses(&self, tokens: &Tokens) -> StoreResult<()> {

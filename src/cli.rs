@@ -82,7 +82,7 @@ struct Shared {
     /// [default: database.url of the configuration]
     #[arg(long, global = true, value_name = "DATABASE")]
     db: Option<String>,
-    /// Ask the daemon there, e.g. `http://127.0.0.1:7411`, instead of opening the database (agents, project, summary,
+    /// Ask the daemon there, e.g. `http://127.0.0.1:7411` or `unix:/run/recapd/recapd.sock`, instead of opening the database (agents, project, summary,
     /// versions, diff, rollback, rebuild, items, context, mark, rewind, clear, fork, pin, unpin, pins, history, recall,
     /// expand, forget, mcp, status)
     #[arg(long, global = true, value_name = "URL", conflicts_with = "db")]

@@ -19,16 +19,19 @@ mod body;
 mod connection;
 mod context;
 mod document;
+mod events;
 mod excerpt;
 mod extract;
 mod forget;
 mod frame;
 mod health;
 mod history;
+mod idempotency;
 mod items;
 mod lineage;
 mod mcp;
 mod messages;
+mod motorhead;
 mod negotiate;
 mod observe;
 mod openapi;
@@ -38,6 +41,7 @@ mod prepared;
 mod problem;
 mod projects;
 mod queue;
+mod rate;
 mod recall;
 mod routes;
 mod runs;
@@ -57,6 +61,7 @@ use std::{
 use axum::{
     Router, body::Bytes, extract::DefaultBodyLimit, http::StatusCode, middleware::from_fn_with_state,
 };
+use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 
@@ -75,7 +80,7 @@ use crate::{
 };
 use problem::Problem;
 
-pub use connection::{ConnectionLimits, Listener};
+pub use connection::{ConnectionLimits, Listener, Socket};
 pub use openapi::document as openapi_document;
 
 /// What the interface is made of.
@@ -112,6 +117,12 @@ pub struct HttpSettings {
     pub request_timeout_ms: u64,
     /// How many connections there may be, and how slow.
     pub connections: ConnectionLimits,
+    /// The most clients that are told of events at once.
+    pub subscribers_max: usize,
+    /// Requests a second of one token, or of one address without one; 0: no limit.
+    pub requests_per_second: u32,
+    /// So many of them at once.
+    pub requests_burst: u32,
     /// The most messages in one request.
     pub batch_messages_max: usize,
     /// Names under which the daemon may be asked without a token, and `/mcp`, beside those of a loopback address.
@@ -145,6 +156,9 @@ impl From<&Config> for HttpSettings {
             body_bytes_max: config.http.body_bytes_max,
             request_timeout_ms: config.http.request_timeout_ms,
             connections: (&config.http).into(),
+            requests_per_second: config.http.requests_per_second,
+            requests_burst: config.http.requests_burst,
+            subscribers_max: config.http.subscribers_max,
             batch_messages_max: config.http.batch_messages_max,
             allowed_hosts: config.http.hosts(),
             summary_tokens_max: config.summary.max_tokens,
@@ -172,6 +186,12 @@ struct App {
     settings: HttpSettings,
     started_at: Timestamp,
     requests: AtomicU64,
+    /// Places for those who are told of events.
+    subscribers: Arc<Semaphore>,
+    /// How often who may ask.
+    rate: rate::Rate,
+    /// What was answered to idempotency keys.
+    answers: idempotency::Answers,
     /// The description of the interface, as it is served.
     openapi: Bytes,
 }
@@ -184,8 +204,16 @@ impl App {
         &self,
         write: impl Future<Output = StoreResult<T>> + Send + 'static,
     ) -> Result<T, Problem> {
+        Ok(self.seen_through(write).await??)
+    }
+
+    /// As [`Self::see_through`], with what the store fails with told apart.
+    async fn seen_through<T: Send + 'static>(
+        &self,
+        write: impl Future<Output = StoreResult<T>> + Send + 'static,
+    ) -> Result<StoreResult<T>, Problem> {
         match self.parts.writes.spawn(write).await {
-            Ok(written) => Ok(written?),
+            Ok(written) => Ok(written),
             Err(error) => {
                 tracing::error!(%error, "http.write_panicked");
                 Err(Problem::internal())
@@ -201,6 +229,9 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
     let body_bytes_max = settings.body_bytes_max;
     let (routes, api) = routes::routes().split_for_parts();
     let app = Arc::new(App {
+        rate: rate::Rate::new(settings.requests_per_second, settings.requests_burst),
+        answers: idempotency::Answers::default(),
+        subscribers: Arc::new(Semaphore::new(settings.subscribers_max)),
         started_at: state.clock.now(),
         parts: state,
         settings,

@@ -368,6 +368,7 @@ impl Keeper {
     pub async fn end_session(&self, agent: &AgentId) -> StoreResult<SessionEnded> {
         let ended = self.store.end_session(agent, self.clock.now()).await?;
         self.tell_queue(ended.enqueued, Reason::SessionEnd);
+        self.notices.agent_moved(agent);
         Ok(ended)
     }
 
@@ -448,6 +449,8 @@ impl Keeper {
         let has_moved = !outcome.evictions.is_empty() || outcome.returned.is_some();
         if has_moved || !outcome.steps.is_empty() {
             self.notices.agent_changed(agent);
+        } else if outcome.accepted > 0 {
+            self.notices.agent_moved(agent);
         }
     }
 

@@ -93,6 +93,7 @@ pub struct Notices {
     progress: Progress,
     queue: Arc<Notify>,
     changed: broadcast::Sender<Change>,
+    moved: broadcast::Sender<Change>,
     contact: Contact,
 }
 
@@ -102,6 +103,7 @@ impl Default for Notices {
             progress: Progress::default(),
             queue: Arc::new(Notify::new()),
             changed: broadcast::channel(CHANGES_KEPT).0,
+            moved: broadcast::channel(CHANGES_KEPT).0,
             contact: Contact::default(),
         }
     }
@@ -123,11 +125,22 @@ impl Notices {
     pub fn agent_changed(&self, agent: &AgentId) {
         // An error says that nobody listens, and then nobody needs to know.
         drop(self.changed.send(Change::Agent(agent.clone())));
+        self.agent_moved(agent);
+    }
+
+    /// Something about `agent` changed that readers of its summary don't see: it said something, its row of the queue
+    /// went on. What [`Self::agent_changed`] tells is told here, too.
+    pub fn agent_moved(&self, agent: &AgentId) {
+        // Every append comes by here, and mostly nobody listens.
+        if self.moved.receiver_count() > 0 {
+            drop(self.moved.send(Change::Agent(agent.clone())));
+        }
     }
 
     /// Anything may have changed.
     pub fn all_changed(&self) {
         drop(self.changed.send(Change::All));
+        drop(self.moved.send(Change::All));
     }
 
     /// Whether the worker gets round.
@@ -138,6 +151,11 @@ impl Notices {
     /// Whether other daemons are heard.
     pub fn contact(&self) -> &Contact {
         &self.contact
+    }
+
+    /// A listener for all that moves.
+    pub fn moves(&self) -> broadcast::Receiver<Change> {
+        self.moved.subscribe()
     }
 
     /// A listener for changed agents.

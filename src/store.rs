@@ -454,10 +454,11 @@ pub trait Store: Send + Sync {
     async fn settle(&self, lease: &Lease, settle: Settle) -> StoreResult<Completed>;
 
     /// Gives a lease back after a failure, to be tried again after a wait, or parked. What was woken meanwhile isn't parked.
+    /// Returns whether it is parked now.
     ///
     /// # Errors
     /// [`StoreError::Fenced`] when the lease is no longer held.
-    async fn fail(&self, lease: &Lease, failure: Failure) -> StoreResult<()>;
+    async fn fail(&self, lease: &Lease, failure: Failure) -> StoreResult<bool>;
 
     /// Gives leases back untouched: no attempt is burnt. Returns how many were still held.
     async fn release(&self, leases: &[Lease], now: Timestamp) -> StoreResult<u64>;

@@ -289,6 +289,7 @@ impl Worker {
         self.parts.metrics.queue.looked(result, self.parts.clock.now());
         let leases = leases?;
         for lease in &leases {
+            self.parts.notices.agent_moved(&lease.agent);
             self.parts
                 .metrics
                 .queue
@@ -352,6 +353,7 @@ impl Worker {
         let in_progress = self.parts.metrics.updates.start();
         let outcome = self.update(&hold).await;
         self.heartbeat.remove(&hold.lease);
+        self.parts.notices.agent_moved(&hold.lease.agent);
         drop(in_progress);
         if let Some(label) = outcome.label().filter(|_| !outcome.has_written()) {
             let took = span(self.parts.clock.now().since_ms(started_at));

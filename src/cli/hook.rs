@@ -218,7 +218,7 @@ impl Fire {
 /// Where the daemon answers.
 fn daemon(config: &Config, shared: &Shared) -> String {
     let server = shared.server.as_ref().map(|server| server.base.clone());
-    server.unwrap_or_else(|| format!("http://{}", config.http.listen))
+    server.unwrap_or_else(|| config.http.listen.base())
 }
 
 /// What the host says, none if it says nothing that makes sense.

@@ -71,7 +71,7 @@ async fn way(config: &Config, shared: &Shared) -> Result<Way, Failed> {
     if shared.db.is_some() {
         return Ok(Way::Fixed(look(config.clone()).await?));
     }
-    let daemon = Remote::new(&address(config))
+    let daemon = Remote::new(&config.http.listen.base())
         .map_err(refused)?
         .with_token(shared.token.clone());
     let config = config.clone();
@@ -83,18 +83,6 @@ async fn way(config: &Config, shared: &Shared) -> Result<Way, Failed> {
         }) as mcp::Opening
     };
     Ok(Way::nearest(daemon, open))
-}
-
-/// Where the daemon of this configuration is asked: one that listens everywhere does so here, too.
-fn address(config: &Config) -> String {
-    let mut listen = config.http.listen;
-    if listen.ip().is_unspecified() {
-        listen.set_ip(match listen {
-            std::net::SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
-            std::net::SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
-        });
-    }
-    format!("http://{listen}")
 }
 
 /// The database of the configuration, only looked at.

@@ -7,7 +7,7 @@ use std::{convert::Infallible, path::PathBuf, process::ExitCode, sync::Arc, time
 
 use anyhow::Context as _;
 use clap::Args;
-use tokio::time::Instant;
+use tokio::{net::TcpListener, time::Instant};
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
@@ -16,7 +16,7 @@ use crate::{
     access::Access,
     assembly::{self, Parts},
     clock::{Clock, OffsetClock, SystemClock},
-    config::{self, Config, Environment, Loaded, Loader},
+    config::{self, Config, Environment, HttpConfig, Listen, Loaded, Loader},
     http::{self, HttpSettings, HttpState},
     keeper::Operator,
     lifecycle::{Lifecycle, hangups, notify::Notify, signals},
@@ -42,7 +42,7 @@ Examples:
   curl --json '{\"kind\":\"user\",\"content\":\"Hello\"}' http://127.0.0.1:7411/v1/agents/me/messages
   curl http://127.0.0.1:7411/v1/agents/me/summary")]
 pub(super) struct Serve {
-    /// Address and port to listen on [default: http.listen of the configuration]
+    /// Address and port to listen on, or `unix:` and a path [default: http.listen of the configuration]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
     /// For self-tests: the clock is set ahead by as many milliseconds as this file says
@@ -112,14 +112,12 @@ async fn serve(config: &Config, given: Start) -> Result<ExitCode, Failed> {
     let owner = config.owner();
     let access = Arc::new(access(config, store.clone(), &clock).await?);
     let member = store.join(&owner).await?;
-    let listener = tokio::net::TcpListener::bind(config.http.listen)
-        .await
-        .with_context(|| {
-            format!(
-                "listening on {}; is another recapd running? see http.listen",
-                config.http.listen
-            )
-        })?;
+    let listener = listen(&config.http).await.with_context(|| {
+        format!(
+            "listening on {}; is another recapd running? see http.listen",
+            config.http.listen
+        )
+    })?;
     let shared: Arc<dyn Store> = store.clone();
     let named = format!("{}/{}", models.model.provider(), models.model.model());
     let journal = assembly::live_journal(&config.journal, store.clone())
@@ -183,6 +181,13 @@ async fn make_up(store: &SqlStore, parts: &Parts, owner: &str) -> Result<u64, St
     Ok(reclaimed)
 }
 
+async fn listen(config: &HttpConfig) -> std::io::Result<http::Listener> {
+    Ok(match &config.listen {
+        Listen::Address(address) => TcpListener::bind(address).await?.into(),
+        Listen::Socket(path) => http::Socket::listen(path, config.socket_mode.0).await?.into(),
+    })
+}
+
 /// Opens the database. A server may be starting at the same time, or just be away.
 async fn open_database(config: &Config) -> Result<SqlStore, StoreError> {
     let patience = Instant::now() + SERVER_PATIENCE;
@@ -207,8 +212,15 @@ async fn access(
     store: Arc<dyn AccessStore>,
     clock: &Arc<dyn Clock>,
 ) -> Result<Access, Failed> {
-    let is_near = config.http.listen.ip().is_loopback();
+    let is_near = config.http.listen.is_near();
     let access = Access::new(store, Arc::clone(clock), config.http.require_token || !is_near);
+    let access = match config.http.tokens_file.as_str() {
+        "" => access,
+        path => access.with_file(path.into()).map_err(|error| {
+            let text = format!("http.tokens_file: {error}");
+            Failed::new(super::exit::CONFIGURATION, anyhow::Error::msg(text))
+        })?,
+    };
     access.refresh().await?;
     if is_near || access.has_tokens() {
         return Ok(access);
@@ -236,7 +248,7 @@ fn start(
     parts: &Parts,
     (operator, access): (Operator, Arc<Access>),
     config: &Config,
-    listener: tokio::net::TcpListener,
+    listener: http::Listener,
 ) {
     let soft = lifecycle.soft().clone();
     lifecycle.spawn_vital("keeper", {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Shared, exit::Failed, open, output};
 use crate::{
-    access::{SECRET_BYTES, digest_of, token_text},
+    access::{SECRET_BYTES, digest_of, file, token_text},
     clock::{Clock as _, SystemClock},
     config::Config,
     domain::{
@@ -32,6 +32,7 @@ made, every request needs one, also on loopback; `reset` takes that back. Exampl
   recapd token create laptop --scope admin
   recapd token create coder --scope write --agent coder --expires 90d
   recapd token create dashboard --scope read --project web
+  recapd token create ci --scope write --offline       its line goes into the file that http.tokens_file names
   recapd token list
   recapd token revoke laptop")]
 pub(super) struct Token {
@@ -71,6 +72,9 @@ struct Create {
     /// When it ends, in hours or days from now, such as 12h or 30d [default: never]
     #[arg(long, value_name = "TIME", value_parser = span_ms)]
     expires: Option<i64>,
+    /// Keep it in no database: print it, and the line for the file that `http.tokens_file` names
+    #[arg(long)]
+    offline: bool,
 }
 
 fn scope(name: &str) -> Result<Scope, String> {
@@ -98,6 +102,12 @@ impl Token {
                 "tokens are made in the database, not over --server: {cure}"
             )));
         }
+        if let Action::Create(create) = &self.action
+            && create.offline
+        {
+            create.run_offline(shared)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         open::block_on(async {
             let store: Arc<dyn AccessStore> = Arc::new(open::look(config).await?);
             match self.action {
@@ -112,7 +122,8 @@ impl Token {
 }
 
 impl Create {
-    async fn run(self, store: &dyn AccessStore, shared: &Shared) -> Result<(), Failed> {
+    /// A new token: its text, and what is kept of it.
+    fn make(&self, now: Timestamp) -> Result<(String, NewToken), Failed> {
         let reach = self.reach()?;
         let mut secret = [0; SECRET_BYTES];
         default_provider()
@@ -120,7 +131,6 @@ impl Create {
             .fill(&mut secret)
             .map_err(|_| anyhow::anyhow!("the system gives no random bytes"))?;
         let text = token_text(&secret);
-        let now = SystemClock.now();
         let token = NewToken {
             name: self.name.clone(),
             digest: digest_of(&text),
@@ -128,6 +138,30 @@ impl Create {
             reach,
             expires_at: self.expires.map(|span| now.plus_ms(span)),
         };
+        Ok((text, token))
+    }
+
+    /// The token goes to its holder, the line into the file.
+    fn run_offline(&self, shared: &Shared) -> Result<(), Failed> {
+        let (text, token) = self.make(SystemClock.now())?;
+        let line = file::line(&token);
+        if shared.json {
+            let expires_at = token.expires_at;
+            output::json(
+                &json!({ "name": self.name.as_str(), "token": text, "expires_at": expires_at, "line": line }),
+            )?;
+        } else {
+            output::error(
+                "recapd: this is the token, which can't be shown again, and its line for http.tokens_file",
+            );
+            output::text(&format!("{text}\n{line}"))?;
+        }
+        Ok(())
+    }
+
+    async fn run(self, store: &dyn AccessStore, shared: &Shared) -> Result<(), Failed> {
+        let now = SystemClock.now();
+        let (text, token) = self.make(now)?;
         let expires_at = token.expires_at;
         match store.keep_token(token, now).await? {
             Kept::Done => {}

@@ -1,16 +1,20 @@
 //! `[http]`: who may ask, where, and how much.
 
-use std::net::SocketAddr;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use super::listen::Listen;
 
 /// `[http]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpConfig {
-    /// Address and port to listen on.
-    #[serde(deserialize_with = "listen_address")]
-    pub listen: SocketAddr,
+    /// Where to listen.
+    pub listen: Listen,
+    /// The mode of the socket's file.
+    #[serde(deserialize_with = "mode")]
+    pub socket_mode: SocketMode,
+    /// A file with tokens beside those in the database; empty for none.
+    pub tokens_file: String,
     /// The largest request body.
     pub body_bytes_max: usize,
     /// How long one request may take.
@@ -23,6 +27,12 @@ pub struct HttpConfig {
     pub connections_max: usize,
     /// The most connections of one address at once.
     pub connections_per_peer_max: usize,
+    /// The most clients that are told of events at once.
+    pub subscribers_max: usize,
+    /// Requests a second of one token, or of one address without one; 0: no limit.
+    pub requests_per_second: u32,
+    /// So many of them at once.
+    pub requests_burst: u32,
     /// The most messages in one request.
     pub batch_messages_max: usize,
     /// The most bytes that summaries kept in memory for readers need together.
@@ -37,19 +47,30 @@ impl HttpConfig {
     /// The names under which clients may ask, beside those of a loopback address: those configured, and the address
     /// listened on if it is one.
     pub fn hosts(&self) -> Vec<String> {
-        let address = self.listen.ip();
-        let own = (!address.is_unspecified()).then(|| address.to_string());
+        let own = self.listen.ip().map(|ip| ip.to_string());
         own.into_iter()
             .chain(self.allowed_hosts.iter().cloned())
             .collect()
     }
 }
 
-fn listen_address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+/// Nine bits of permissions, in octal digits as of `chmod`.
+fn mode<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketMode, D::Error> {
     let text = String::deserialize(deserializer)?;
-    text.parse().map_err(|_| {
-        D::Error::custom(format!(
-            "`{text}` is not an address and a port, such as `127.0.0.1:7411` or `[::1]:7411`"
-        ))
-    })
+    let is_fine = (3..=4).contains(&text.len()) && text.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
+    let bits = u32::from_str_radix(&text, 8)
+        .ok()
+        .filter(|bits| is_fine && *bits <= 0o777);
+    bits.map(SocketMode)
+        .ok_or_else(|| D::Error::custom(format!("`{text}` is no mode of a file, such as `0660`")))
+}
+
+/// Who may ask by the Unix socket: the mode of its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketMode(pub u32);
+
+impl Serialize for SocketMode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:04o}", self.0))
+    }
 }

@@ -127,9 +127,14 @@ fn the_reference_is_the_default() {
     http.head_timeout_ms = 60000
     http.listen = "127.0.0.1:7411"
     http.request_timeout_ms = 30000
+    http.requests_burst = 200
+    http.requests_per_second = 0
     http.require_token = false
     http.snapshot_bytes_max = 134217728
+    http.socket_mode = "0660"
     http.stall_timeout_ms = 30000
+    http.subscribers_max = 200
+    http.tokens_file = ""
     journal.dir = ""
     log.format = "auto"
     log.level = "info"

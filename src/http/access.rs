@@ -24,12 +24,15 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
+use tokio::time::Instant;
+
 use self::rules::{Rule, Whose};
 use super::{
     App, SharedApp,
     extract::agent_id,
-    problem::{FORBIDDEN, Problem, UNAUTHORIZED},
+    problem::{FORBIDDEN, Problem, TOO_MANY_REQUESTS, UNAUTHORIZED},
     projects,
+    rate::Asker,
 };
 use crate::{
     access::Caller,
@@ -69,6 +72,7 @@ async fn admit(app: &App, parts: &mut Parts) -> Result<Arc<Caller>, Problem> {
     }
     origin::check_origin(&parts.uri, &parts.headers)?;
     let identified = app.parts.access.identify(bearer(&parts.headers));
+    check_rate(app, identified.as_ref().ok(), parts)?;
     let caller = identified.map_err(|_| stranger())?;
     if caller.token.is_none() {
         origin::check_host(&parts.uri, &parts.headers, &app.settings.allowed_hosts)?;
@@ -76,6 +80,23 @@ async fn admit(app: &App, parts: &mut Parts) -> Result<Arc<Caller>, Problem> {
     check_reach(app, &caller, rule, parts).await?;
     check_scope(&caller, rule.scope)?;
     Ok(caller)
+}
+
+/// Refuses what comes more often than it may. Who has no valid token is known by the address.
+fn check_rate(app: &App, caller: Option<&Arc<Caller>>, parts: &Parts) -> Result<(), Problem> {
+    if !app.rate.is_limited() {
+        return Ok(());
+    }
+    let token = caller.and_then(|caller| caller.token.clone());
+    let asker = token.map_or_else(|| Asker::Peer(parts.extensions.get().copied()), Asker::Token);
+    app.rate.take(asker, Instant::now()).map_err(|wait| {
+        let per_second = app.settings.requests_per_second;
+        let detail = format!("this is more than {per_second} requests a second; nothing was changed");
+        let seconds = u32::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX);
+        Problem::new(TOO_MANY_REQUESTS, detail)
+            .hint("ask again after `retry-after`, or raise http.requests_per_second")
+            .retry_after(seconds)
+    })
 }
 
 /// The token that a request brings along.

@@ -8,6 +8,7 @@
 //! At `stop` nobody is let in any more, and what was asked for is answered.
 
 mod peer;
+mod socket;
 mod stream;
 
 use std::{
@@ -42,7 +43,7 @@ use self::{
 };
 use crate::config::HttpConfig;
 
-pub use self::stream::Listener;
+pub use self::{socket::Socket, stream::Listener};
 
 /// The longest head of a request, and what is read ahead of a body or written behind a client.
 const BUFFER_BYTES_MAX: usize = 64 * 1_024;

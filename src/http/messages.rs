@@ -1,9 +1,10 @@
 //! `POST /v1/agents/{id}/messages`: append.
 
 use axum::{
-    Json,
     body::Bytes,
     extract::{Request, State},
+    http::header::CONTENT_TYPE,
+    response::{IntoResponse as _, Response},
 };
 use serde::Serialize;
 
@@ -12,6 +13,7 @@ use super::{
     batch::{self, Batch},
     body::{self, Writing},
     extract::{Agent, Parameters, invalid},
+    idempotency::Key,
     openapi::{
         answers,
         parameters::AgentPath,
@@ -74,30 +76,53 @@ struct SummaryFigures {
 #[utoipa::path(
     post, path = "/v1/agents/{id}/messages", operation_id = "append_messages", tag = "messages",
     params(AgentPath,
-        ("format" = Option<MessageFormat>, Query, description = "How the messages are written; detected if it isn't said.")),
+        ("format" = Option<MessageFormat>, Query, description = "How the messages are written; detected if it isn't said."),
+        ("idempotency-key" = Option<String>, Header, pattern = "^[!#-~]{1,200}$", description = "For messages without ids that may be sent again: they are stored once under a key, and a repeat gets the same answer while it is remembered, else one that counts duplicates.")),
     request_body(description = "Messages in order, each in a form that `format` names: one, an array, `{messages, usage}`, or one on each line.", content((MessagesBody = "application/json", examples(("turn" = (summary = "A finished turn", value = json!([{"role": "user", "content": "Fix the parser"}, {"role": "assistant", "content": "Fixed: the loop ended too early."}]))), ("once" = (summary = "Messages that may be sent again", value = json!([{"id": "m-1", "kind": "user", "content": "Fix the parser"}]))))), (String = "application/x-ndjson"))),
     responses((status = 200, description = "They are stored, and this is what they did to the window.", body = Appended),
         answers::Always,
         answers::Conflicting,
+        answers::Keyed,
         answers::WithBody),
 )]
 pub(super) async fn append(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
     request: Request,
-) -> Result<Json<Appended>, Problem> {
+) -> Result<Response, Problem> {
     let parameters = Parameters::read(request.uri(), &["format"])?;
+    let key = Key::read(request.headers(), &agent)?;
     let format = parameters.text("format").map(named_format).transpose()?;
     let (writing, bytes) = body::read(&app.settings, request).await?;
-    let Batch { messages, usage } = parse(&app, writing, bytes, format).await?;
+    if let Some(key) = &key
+        && let Some(answer) = app.answers.of(key, &bytes)?
+    {
+        return Ok(json(answer));
+    }
+    let Batch { mut messages, usage } = parse(&app, writing, bytes.clone(), format).await?;
+    if let Some(key) = &key {
+        key.name(&mut messages);
+    }
     let keeper = app.parts.keeper.clone();
-    let (outcome, convergence) = app
-        .see_through(async move { keeper.append_and_listen(&agent, messages, usage).await })
-        .await?;
-    Ok(Json(Appended {
+    let stored = app.seen_through(async move { keeper.append_and_listen(&agent, messages, usage).await });
+    let (outcome, convergence) = stored.await?.map_err(|error| match &key {
+        Some(key) => key.problem(error),
+        None => error.into(),
+    })?;
+    let appended = Appended {
         convergence,
         ..appended(&outcome)
-    }))
+    };
+    let answer = serde_json::to_vec(&appended).map_err(|_| Problem::internal())?;
+    let answer = Bytes::from(answer);
+    if let Some(key) = key {
+        app.answers.remember(key, &bytes, answer.clone());
+    }
+    Ok(json(answer))
+}
+
+fn json(answer: Bytes) -> Response {
+    ([(CONTENT_TYPE, "application/json")], answer).into_response()
 }
 
 fn named_format(name: &str) -> Result<Format, Problem> {

@@ -27,7 +27,7 @@ one. Whatever goes wrong is answered with `application/problem+json` (RFC 9457),
 `hint` says what to do.";
 
 /// Groups of operations, in reading order.
-const TAGS: [(&str, &str); 8] = [
+const TAGS: [(&str, &str); 9] = [
     ("messages", "What agents say, and what to send to a model."),
     (
         "summary",
@@ -41,6 +41,7 @@ const TAGS: [(&str, &str); 8] = [
         "updates",
         "The queue of summaries to be written, and what came of them.",
     ),
+    ("events", "What happens, as it happens."),
     ("daemon", "The daemon itself."),
 ];
 

@@ -29,6 +29,8 @@ pub(super) struct Problem {
     detail: String,
     hint: Option<String>,
     findings: Vec<Finding>,
+    /// When to ask again, in seconds.
+    retry_after: Option<u32>,
 }
 
 /// One thing that is wrong with a request.
@@ -62,6 +64,15 @@ impl Problem {
             detail: detail.into(),
             hint: None,
             findings: Vec::new(),
+            retry_after: (kind.status == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER_SECONDS),
+        }
+    }
+
+    /// With when to ask again.
+    pub(super) fn retry_after(self, seconds: u32) -> Self {
+        Self {
+            retry_after: Some(seconds),
+            ..self
         }
     }
 
@@ -241,8 +252,8 @@ pub(super) fn written(mut response: Response, request_id: &str) -> Response {
     let headers = response.headers_mut();
     headers.remove(CONTENT_LENGTH);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-    if problem.may_pass() {
-        headers.insert(RETRY_AFTER, RETRY_AFTER_SECONDS.into());
+    if let Some(seconds) = problem.retry_after {
+        headers.insert(RETRY_AFTER, seconds.into());
     }
     *response.body_mut() = Body::from(body);
     response

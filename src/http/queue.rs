@@ -143,7 +143,6 @@ pub(super) async fn refresh(
     let row = app
         .see_through(async move { operator.refresh(&asked).await })
         .await?;
-    let row = row.ok_or_else(|| not_queued(&agent))?;
     let place = HeaderValue::try_from(format!("/v1/queue/{agent}"));
     let mut response = (StatusCode::ACCEPTED, Json(row)).into_response();
     if let Ok(place) = place {

@@ -3,8 +3,8 @@
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    SharedApp, agents, context, forget, health, history, items, lineage, messages, openapi, pins, projects,
-    queue, recall, runs, sessions, settings, status, summary, versions, window,
+    SharedApp, agents, context, events, forget, health, history, items, lineage, messages, motorhead,
+    openapi, pins, projects, queue, recall, runs, sessions, settings, status, summary, versions, window,
 };
 
 /// All routes. What stands at a path stands in one line: the methods of a path are one router.
@@ -33,6 +33,9 @@ pub(super) fn routes() -> OpenApiRouter<SharedApp> {
         .routes(routes!(pins::unpin))
         .routes(routes!(pins::list))
         .routes(routes!(sessions::end))
+        .routes(routes!(events::of_agent))
+        .routes(routes!(events::of_all))
+        .routes(routes!(motorhead::read, motorhead::append, motorhead::delete))
         .routes(routes!(projects::list))
         .routes(routes!(projects::summary))
         .routes(routes!(projects::join, projects::leave))

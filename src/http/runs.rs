@@ -54,6 +54,8 @@ pub(super) struct Stats {
     /// Rows that are parked.
     parked: i64,
     agents: i64,
+    /// Whether `agents`, `documents` and `documents_tokens` are estimates, as they are beyond some thousands.
+    stock_is_estimated: bool,
     /// Summaries stored.
     documents: i64,
     /// Their tokens.
@@ -168,6 +170,7 @@ pub(super) async fn stats(State(app): State<SharedApp>, uri: Uri) -> Result<Json
         running: sample.running,
         parked: sample.parked,
         agents: sample.agents,
+        stock_is_estimated: sample.stock_is_estimated,
         documents: sample.documents,
         documents_tokens: sample.documents_tokens,
     }))

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
+use tokio::sync::broadcast::Receiver;
 use tracing::info;
 
 use crate::{
     clock::Clock,
-    domain::{agent::AgentId, time::Timestamp},
-    notice::Notices,
+    domain::{agent::AgentId, time::Timestamp, work::Reason},
+    notice::{Change, Notices},
     store::{
-        StoreResult,
-        operate::{Handled, OperatorStore, QueueRow, Run, RunFigures, RunQuery},
+        Enqueued, StoreResult,
+        operate::{Handled, OperatorStore, QueueRow, QueueState, Run, RunFigures, RunQuery},
     },
 };
 
@@ -32,6 +33,11 @@ impl Operator {
         }
     }
 
+    /// A listener for what moves in this process: agents that say something, and rows of the queue.
+    pub fn moves(&self) -> Receiver<Change> {
+        self.notices.moves()
+    }
+
     /// The queue's rows in order of their agents, after `after`.
     ///
     /// # Errors
@@ -48,15 +54,18 @@ impl Operator {
         self.store.queue_row(agent, self.clock.now()).await
     }
 
-    /// Asks for an update of an agent's summary at once. Returns its row.
+    /// Asks for an update of an agent's summary at once. Returns its row; as it was made, if it is gone already.
     ///
     /// # Errors
     /// As [`OperatorStore::refresh`].
-    pub async fn refresh(&self, agent: &AgentId) -> StoreResult<Option<QueueRow>> {
-        self.store.refresh(agent, self.clock.now()).await?;
+    pub async fn refresh(&self, agent: &AgentId) -> StoreResult<QueueRow> {
+        let now = self.clock.now();
+        let enqueued = self.store.refresh(agent, now).await?;
         let row = self.row(agent).await;
         self.notices.wake_queue();
-        row
+        self.notices.agent_moved(agent);
+        // A worker may have been quicker than this look.
+        Ok(row?.unwrap_or_else(|| made(agent, enqueued, now)))
     }
 
     /// Makes a row due that waits, is parked or paused.
@@ -66,6 +75,7 @@ impl Operator {
     pub async fn retry(&self, agent: &AgentId) -> StoreResult<Handled> {
         let handled = self.store.retry(agent, self.clock.now()).await?;
         info!(agent_id = %agent, ?handled, "queue.retried");
+        self.notices.agent_moved(agent);
         self.notices.wake_queue();
         Ok(handled)
     }
@@ -77,6 +87,7 @@ impl Operator {
     pub async fn cancel(&self, agent: &AgentId) -> StoreResult<Handled> {
         let handled = self.store.cancel(agent, self.clock.now()).await?;
         info!(agent_id = %agent, ?handled, "queue.cancelled");
+        self.notices.agent_moved(agent);
         Ok(handled)
     }
 
@@ -93,6 +104,7 @@ impl Operator {
             self.notices.wake_queue();
         }
         info!(agent_id = %agent, paused, "updates.paused_by_hand");
+        self.notices.agent_moved(agent);
         Ok(())
     }
 
@@ -142,5 +154,26 @@ impl Operator {
     /// What the store fails with.
     pub async fn run_figures(&self, window_ms: i64) -> StoreResult<RunFigures> {
         self.store.run_figures(self.clock.now().plus_ms(-window_ms)).await
+    }
+}
+
+/// A row that was just made, or made due, as nobody has touched it yet.
+fn made(agent: &AgentId, enqueued: Enqueued, now: Timestamp) -> QueueRow {
+    QueueRow {
+        agent_id: agent.clone(),
+        state: QueueState::Ready,
+        waits_for: None,
+        next_at: Some(enqueued.visible_at),
+        reason: Reason::Manual.name().to_owned(),
+        priority: Reason::Manual.priority().level(),
+        queued_at: now,
+        age_ms: 0,
+        attempts: 0,
+        crashes: 0,
+        owner: None,
+        leased_at: None,
+        parked_at: None,
+        paused_for: None,
+        last_error: None,
     }
 }

@@ -119,7 +119,16 @@ pub(super) async fn read(source: &dyn Source, uri: &str) -> Result<ReadResourceR
     let name = named(uri)?;
     let agent = &name.agent;
     let text = match name.kind {
-        Kind::Summary => source.summary(agent).await.map(|document| document.content),
+        Kind::Summary => source
+            .summary(agent)
+            .await
+            .map(|document| match document.stale_since {
+                Some(at) => format!(
+                    "> The database is away: this is the copy of {at}.\n\n{}",
+                    document.content
+                ),
+                None => document.content,
+            }),
         // It is drawn for columns of one width. Nothing in it begins a line with tildes.
         Kind::History => source
             .history(agent)

@@ -33,7 +33,7 @@ use super::{
     watch,
     way::Way,
 };
-use crate::domain::context::fence;
+use crate::domain::context::{fence, fence_copy};
 
 /// The one prompt.
 const PROMPT: &str = "summary";
@@ -112,10 +112,20 @@ impl Server {
         watches.contains_key(uri) || watches.len() < WATCHES_MAX
     }
 
-    fn watch(&self, uri: String, watch: AbortOnDropHandle<()>) {
+    /// Keeps `watch`, if there still is room: other requests of the client may have been answered meanwhile.
+    fn watch(&self, uri: String, watch: AbortOnDropHandle<()>) -> bool {
         let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
-        watches.insert(uri, watch);
+        let has_room = watches.contains_key(&uri) || watches.len() < WATCHES_MAX;
+        if has_room {
+            watches.insert(uri, watch);
+        }
+        has_room
     }
+}
+
+fn too_many_watches() -> ErrorData {
+    let text = format!("a client may subscribe to {WATCHES_MAX} resources: unsubscribe from some");
+    ErrorData::invalid_request(text, None)
 }
 
 impl ServerHandler for Server {
@@ -241,7 +251,10 @@ impl ServerHandler for Server {
         let arguments = tools::prompt_arguments(request.arguments);
         let agent = arguments.map_err(|text| ErrorData::invalid_params(text, None))?;
         let document = self.source().await?.summary(&agent).await.map_err(failed)?;
-        let notes = fence(&agent, document.version, &document.content, None);
+        let notes = match document.stale_since {
+            Some(at) => fence_copy(&agent, document.version, &document.content, at),
+            None => fence(&agent, document.version, &document.content, None),
+        };
         let message = PromptMessage::new_text(Role::User, notes);
         Ok(GetPromptResult::new(vec![message])
             .with_description(format!("Summary of {agent}"))
@@ -262,8 +275,7 @@ impl ServerHandler for Server {
             return Err(ErrorData::invalid_request(text, None));
         }
         if !self.has_room(&uri) {
-            let text = format!("a client may subscribe to {WATCHES_MAX} resources: unsubscribe from some");
-            return Err(ErrorData::invalid_request(text, None));
+            return Err(too_many_watches());
         }
         let place = self.shared.places(1)?;
         // What changes from now on is told, so how it stands is looked at before the answer.
@@ -286,8 +298,12 @@ impl ServerHandler for Server {
                 () = shared.stop.cancelled() => {}
             }
         };
-        self.watch(uri, AbortOnDropHandle::new(self.shared.tasks.spawn(follow)));
-        Ok(())
+        let watch = AbortOnDropHandle::new(self.shared.tasks.spawn(follow));
+        if self.watch(uri, watch) {
+            Ok(())
+        } else {
+            Err(too_many_watches())
+        }
     }
 
     async fn unsubscribe(

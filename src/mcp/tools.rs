@@ -239,7 +239,12 @@ async fn status_of(source: &dyn Source, agent: &AgentId) -> Result<CallToolResul
 
 async fn status(source: &dyn Source) -> Result<CallToolResult, Refusal> {
     let page = source.agents(None, STATUS_AGENTS).await?;
-    let sample = source.sample().await?;
+    // A token for some agents is told of these alone.
+    let sample = match source.sample().await {
+        Ok(sample) => Some(sample),
+        Err(SourceError::Refused(_)) => None,
+        Err(error) => return Err(error.into()),
+    };
     let mut lines: Vec<String> = page
         .agents
         .iter()
@@ -256,21 +261,22 @@ async fn status(source: &dyn Source) -> Result<CallToolResult, Refusal> {
     if page.next_cursor.is_some() {
         lines.push("(there are more agents than these)".to_owned());
     }
-    lines.push(format!(
-        "queue: {} ready, {} running, {} parked; last 24 hours: {} updates, {} failed attempts",
-        sample.ready, sample.running, sample.parked, sample.completed, sample.failed
-    ));
-    let data = json!({
-        "agents": page.agents,
-        "has_more_agents": page.next_cursor.is_some(),
-        "queue": {
+    let mut data = json!({ "agents": page.agents, "has_more_agents": page.next_cursor.is_some() });
+    if let (Some(sample), Some(data)) = (sample, data.as_object_mut()) {
+        lines.push(format!(
+            "queue: {} ready, {} running, {} parked; last 24 hours: {} updates, {} failed attempts",
+            sample.ready, sample.running, sample.parked, sample.completed, sample.failed
+        ));
+        let queue = json!({
             "ready": sample.ready,
             "scheduled": sample.scheduled,
             "running": sample.running,
             "parked": sample.parked,
-        },
-        "updates": { "hours": 24, "completed": sample.completed, "failed": sample.failed },
-        "pending_since": sample.oldest_pending_at,
-    });
+        });
+        let updates = json!({ "hours": 24, "completed": sample.completed, "failed": sample.failed });
+        data.insert("queue".to_owned(), queue);
+        data.insert("updates".to_owned(), updates);
+        data.insert("pending_since".to_owned(), json!(sample.oldest_pending_at));
+    }
     Ok(answer(lines.join("\n"), data))
 }

@@ -387,7 +387,7 @@ impl Store for SqlStore {
         .await
     }
 
-    async fn fail(&self, lease: &Lease, failure: Failure) -> StoreResult<()> {
+    async fn fail(&self, lease: &Lease, failure: Failure) -> StoreResult<bool> {
         let lease = lease.clone();
         self.write(Lock::Agent(lease.agent.clone()), move |tx| {
             Box::pin(queue::fail(tx, lease, failure))

@@ -157,6 +157,8 @@ pub struct Completed {
     pub version: i64,
     /// The row waits for more: something is pending, or was asked for meanwhile.
     pub rearmed: bool,
+    /// The row is parked.
+    pub parked: bool,
 }
 
 /// An error as the queue and the runs table keep it.

@@ -34,6 +34,8 @@ pub enum Outcome {
     Retried,
     /// It failed for the last time: digests stand in, and the row is parked.
     Parked,
+    /// It failed for the last time and digests stand in, but it was woken meanwhile: it will be tried again.
+    StoodIn,
     /// Somebody else went first.
     Superseded,
     /// The lease was given back.
@@ -49,7 +51,7 @@ impl Outcome {
     pub(super) fn label(self) -> Option<UpdateOutcome> {
         match self {
             Self::Completed | Self::Settled => Some(UpdateOutcome::Completed),
-            Self::Retried | Self::Parked => Some(UpdateOutcome::Failed),
+            Self::Retried | Self::Parked | Self::StoodIn => Some(UpdateOutcome::Failed),
             Self::Superseded | Self::Released => Some(UpdateOutcome::Superseded),
             Self::Postponed | Self::Deferred => None,
         }
@@ -57,7 +59,7 @@ impl Outcome {
 
     /// Whether a version was written, and so everything about it was said.
     pub(super) fn has_written(self) -> bool {
-        matches!(self, Self::Completed | Self::Parked)
+        matches!(self, Self::Completed | Self::Parked | Self::StoodIn)
     }
 }
 
@@ -184,11 +186,7 @@ impl Worker {
         run: &mut RunRecord,
     ) -> StoreResult<Outcome> {
         let as_of = material.as_of.unwrap_or(run.started_at);
-        let (outcome, ended) = if park.is_some() {
-            (Outcome::Parked, UpdateOutcome::Failed)
-        } else {
-            (Outcome::Completed, UpdateOutcome::Completed)
-        };
+        let is_given_up = park.is_some();
         let mut composed = compose(
             &draft.items,
             as_of,
@@ -216,6 +214,11 @@ impl Worker {
         let completed = self.parts.store.complete(lease, patch).await?;
         self.tell(lease, material, &composed, completed, run);
         let took = span(run.finished_at.since_ms(run.started_at));
+        let (outcome, ended) = match (is_given_up, completed.parked) {
+            (false, _) => (Outcome::Completed, UpdateOutcome::Completed),
+            (true, true) => (Outcome::Parked, UpdateOutcome::Failed),
+            (true, false) => (Outcome::StoodIn, UpdateOutcome::Failed),
+        };
         let label = UpdatePath::from_name(composed.path.name()).unwrap_or(UpdatePath::None);
         self.parts
             .metrics
@@ -317,8 +320,7 @@ impl Worker {
     /// The last word on exchanges that no model would condense: their digests, provisionally, and an alert.
     async fn stand_in(&self, lease: &Lease, fault: AttemptError, mut run: RunRecord) -> Outcome {
         self.parts.metrics.updates.failed(reason(&fault.class));
-        self.parts.metrics.updates.retries_exhausted(1);
-        error!(agent_id = %lease.agent, attempt = lease.attempt, error_class = %fault.class, error = %fault.message, "update.parked");
+        let AttemptError { class, message } = fault.clone();
         let applied = async {
             let material = self.parts.store.material(lease, self.settings.limits).await?;
             // What is condensed again has its digests already.
@@ -331,7 +333,15 @@ impl Worker {
             self.apply(lease, &material, draft, Some(fault), &mut run).await
         };
         match applied.await {
-            Ok(outcome) => outcome,
+            Ok(outcome) => {
+                if outcome == Outcome::Parked {
+                    self.parts.metrics.updates.retries_exhausted(1);
+                    error!(agent_id = %lease.agent, attempt = lease.attempt, error_class = class, error = message, "update.parked");
+                } else {
+                    warn!(agent_id = %lease.agent, attempt = lease.attempt, error_class = class, error = message, "update.stood_in");
+                }
+                outcome
+            }
             Err(error) => self.after_store_error(lease, error, run).await,
         }
     }
@@ -359,7 +369,7 @@ impl Worker {
         };
         self.heartbeat.remove(lease);
         match self.parts.store.fail(lease, failure).await {
-            Ok(()) if retry.park => {
+            Ok(true) => {
                 let took = span(self.parts.clock.now().since_ms(started_at));
                 self.parts.metrics.updates.retries_exhausted(1);
                 self.parts
@@ -368,7 +378,7 @@ impl Worker {
                     .finished(UpdateOutcome::Failed, UpdatePath::None, 0, took);
                 Outcome::Parked
             }
-            Ok(()) => Outcome::Retried,
+            Ok(false) => Outcome::Retried,
             Err(StoreError::Fenced(_)) => self.superseded(lease, spent).await,
             Err(error) => {
                 // The lease runs out by itself, and the work is offered again.

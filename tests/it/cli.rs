@@ -17,6 +17,7 @@ mod project;
 mod recall;
 mod replay;
 mod selftest;
+mod socket;
 mod token;
 mod versions;
 

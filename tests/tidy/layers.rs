@@ -108,7 +108,7 @@ const LAYERS: &[Layer] = &[
         module: "http",
         may_use: &[
             "domain", "formats", "clock", "config", "telemetry", "store", "keeper", "snapshot", "history", "context",
-            "recall", "access", "mcp",
+            "recall", "access", "mcp", "notice",
         ],
         banned: &["sqlx::", "reqwest::"],
     },

@@ -11,11 +11,11 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpListener, TcpStream, UnixListener, UnixStream},
+    net::{TcpListener, TcpStream, UnixStream},
     time::{Sleep, sleep},
 };
 
-use super::{Doing, Peer};
+use super::{Doing, Peer, Socket};
 
 /// What a peer is told that has too many connections already. It waits for no request.
 const REFUSAL: &str = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\ncontent-length: 287\r\n\
@@ -29,7 +29,7 @@ pub enum Listener {
     /// An address and a port.
     Tcp(TcpListener),
     /// A socket in the file system.
-    Unix(UnixListener),
+    Unix(Socket),
 }
 
 impl From<TcpListener> for Listener {
@@ -38,9 +38,9 @@ impl From<TcpListener> for Listener {
     }
 }
 
-impl From<UnixListener> for Listener {
-    fn from(listener: UnixListener) -> Self {
-        Self::Unix(listener)
+impl From<Socket> for Listener {
+    fn from(socket: Socket) -> Self {
+        Self::Unix(socket)
     }
 }
 
@@ -54,8 +54,8 @@ impl Listener {
                 }
                 Ok((Stream::Tcp(stream), address.into()))
             }
-            Self::Unix(listener) => {
-                let (stream, _) = listener.accept().await?;
+            Self::Unix(socket) => {
+                let (stream, _) = socket.listener.accept().await?;
                 Ok((Stream::Unix(stream), Peer::Local))
             }
         }

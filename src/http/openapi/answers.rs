@@ -107,6 +107,28 @@ const UNSUPPORTED: Answer = Answer {
         "send header `content-type: application/json`, or application/x-ndjson for lines",
     ],
 };
+const KEY_REUSED: Answer = Answer {
+    name: "KeyReused",
+    status: 422,
+    description: "The idempotency key was used for another request. Nothing was stored.",
+    example: [
+        "idempotency_key_reused",
+        "Idempotency key used before",
+        "idempotency key `k-1` was used for another request; nothing was stored",
+        "give each request a key of its own, and the same one only to the same request",
+    ],
+};
+const TOO_MANY: Answer = Answer {
+    name: "TooManyRequests",
+    status: 429,
+    description: "This token, or this address, asks more often than `http.requests_per_second` allows. Nothing was changed.",
+    example: [
+        "too_many_requests",
+        "Too many requests",
+        "this is more than 10 requests a second; nothing was changed",
+        "ask again after `retry-after`, or raise http.requests_per_second",
+    ],
+};
 const INTERNAL: Answer = Answer {
     name: "Internal",
     status: 500,
@@ -130,7 +152,7 @@ const UNAVAILABLE: Answer = Answer {
     ],
 };
 
-const ALL: [Answer; 10] = [
+const ALL: [Answer; 12] = [
     BAD_REQUEST,
     UNAUTHORIZED,
     FORBIDDEN,
@@ -139,6 +161,8 @@ const ALL: [Answer; 10] = [
     CONFLICT,
     TOO_LARGE,
     UNSUPPORTED,
+    KEY_REUSED,
+    TOO_MANY,
     INTERNAL,
     UNAVAILABLE,
 ];
@@ -159,13 +183,15 @@ macro_rules! sets {
 
 sets! {
     /// Of every route.
-    Always: BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, INTERNAL, UNAVAILABLE;
+    Always: BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, TOO_MANY, INTERNAL, UNAVAILABLE;
     /// Of a route that has another answer while the database is away.
-    Faults: BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, INTERNAL;
+    Faults: BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, TOO_MANY, INTERNAL;
     /// Of a route about something that may not exist.
     OfAgent: NOT_FOUND;
     /// Of a route that something may stand against.
     Conflicting: CONFLICT;
+    /// Of a route that takes an idempotency key.
+    Keyed: KEY_REUSED;
     /// Of a route that takes a body.
     WithBody: TOO_SLOW, TOO_LARGE, UNSUPPORTED;
 }
@@ -188,7 +214,7 @@ impl Answer {
             "content": { "application/problem+json": content },
         });
         with_request_id(&mut component);
-        if self.status == UNAVAILABLE.status {
+        if [UNAVAILABLE.status, TOO_MANY.status].contains(&self.status) {
             with_header(
                 &mut component,
                 "retry-after",

@@ -99,6 +99,23 @@ pub(in super::super) const DATABASE_UNAVAILABLE: Kind = kind(
     "database_unavailable",
     "Database unavailable",
 );
+pub(in super::super) const INVALID_HEADER: Kind =
+    kind(StatusCode::BAD_REQUEST, "invalid_header", "Invalid header");
+pub(in super::super) const IDEMPOTENCY_KEY_REUSED: Kind = kind(
+    StatusCode::UNPROCESSABLE_ENTITY,
+    "idempotency_key_reused",
+    "Idempotency key used before",
+);
+pub(in super::super) const TOO_MANY_REQUESTS: Kind = kind(
+    StatusCode::TOO_MANY_REQUESTS,
+    "too_many_requests",
+    "Too many requests",
+);
+pub(in super::super) const TOO_MANY_SUBSCRIBERS: Kind = kind(
+    StatusCode::SERVICE_UNAVAILABLE,
+    "too_many_subscribers",
+    "Too many subscribers",
+);
 pub(in super::super) const NOT_READY: Kind = kind(StatusCode::SERVICE_UNAVAILABLE, "not_ready", "Not ready");
 pub(in super::super) const TIMED_OUT: Kind =
     kind(StatusCode::SERVICE_UNAVAILABLE, "timed_out", "Took too long");
@@ -111,7 +128,7 @@ pub(in super::super) const FOREIGN_ORIGIN: Kind =
 pub(in super::super) const FOREIGN_HOST: Kind = kind(StatusCode::FORBIDDEN, "foreign_host", "Unknown host");
 
 /// All of them.
-pub(super) const ALL: [Kind; 37] = [
+pub(super) const ALL: [Kind; 41] = [
     UNAUTHORIZED,
     FORBIDDEN,
     FOREIGN_ORIGIN,
@@ -148,5 +165,9 @@ pub(super) const ALL: [Kind; 37] = [
     INTERNAL,
     DATABASE_UNAVAILABLE,
     NOT_READY,
+    TOO_MANY_SUBSCRIBERS,
+    INVALID_HEADER,
+    IDEMPOTENCY_KEY_REUSED,
+    TOO_MANY_REQUESTS,
     TIMED_OUT,
 ];

@@ -127,7 +127,7 @@ seam! {
     tables fn renew(leases: &[Lease], now: Timestamp, lease_ms: i64) -> Vec<i64>;
     tables fn journalled(agent: &AgentId, key: &str) -> Option<JournalledAnswer>;
     tables fn journal(agent: &AgentId, key: &str, answer: &JournalledAnswer, now: Timestamp) -> ();
-    tables fn fail(lease: &Lease, failure: Failure) -> ();
+    tables fn fail(lease: &Lease, failure: Failure) -> bool;
     tables fn release(leases: &[Lease], now: Timestamp) -> u64;
     tables fn postpone(lease: &Lease, postponement: Postponement) -> ();
     tables fn record_run(lease: &Lease, run: RunRecord) -> ();

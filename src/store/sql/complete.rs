@@ -30,13 +30,17 @@ pub(super) async fn complete(tx: &mut Connection, lease: Lease, patch: Patch) ->
     retire_items(tx, &lease.agent, &patch).await?;
     record(tx, &lease, &patch).await?;
     let now = tx.now(patch.run.finished_at).await?;
-    let rearmed = match &patch.park {
-        Some(error) => park(tx, &lease, &patch, queue::error_text(error), now).await?,
-        None => finish(tx, &lease, boundary, &patch, now).await?,
+    let (rearmed, parked) = match &patch.park {
+        Some(error) => (
+            true,
+            park(tx, &lease, &patch, queue::error_text(error), now).await?,
+        ),
+        None => (finish(tx, &lease, boundary, &patch, now).await?, false),
     };
     Ok(Completed {
         version: patch.version + 1,
         rearmed,
+        parked,
     })
 }
 
@@ -322,9 +326,9 @@ async fn park(
                priority = CASE WHEN wake_seq = $5 THEN priority ELSE $6 END, \
                visible_at = CASE WHEN wake_seq = $5 THEN visible_at ELSE $7 END, \
                due_at = CASE WHEN wake_seq = $5 THEN due_at ELSE $8 + behind_ms {ms} END \
-               WHERE agent_id = $1 AND lease_token = $2"
+               WHERE agent_id = $1 AND lease_token = $2 RETURNING parked_at IS NOT NULL"
     );
-    query(sql)
+    let row = query(sql)
         .bind(lease.agent.as_str())
         .bind(lease.token)
         .bind(now)
@@ -333,9 +337,9 @@ async fn park(
         .bind(low)
         .bind(again_at)
         .bind(again_at.plus_ms(Priority::slack_ms(low)))
-        .execute(tx)
+        .fetch_one(tx)
         .await?;
-    Ok(true)
+    Ok(row.try_get(0)?)
 }
 
 /// Deletes the row if it asked for nothing more than was done, else re-arms it: after the longest wait if less than a
@@ -447,6 +451,7 @@ pub(super) async fn settle_at_once(
     Ok(Some(Completed {
         version: row.try_get(0)?,
         rearmed: false,
+        parked: false,
     }))
 }
 
@@ -469,5 +474,9 @@ pub(super) async fn settle(tx: &mut Connection, lease: Lease, settle: Settle) ->
         .fetch_one(tx)
         .await?
         .try_get(0)?;
-    Ok(Completed { version, rearmed })
+    Ok(Completed {
+        version,
+        rearmed,
+        parked: false,
+    })
 }

@@ -300,16 +300,17 @@ async fn renew_free(tx: &mut Connection, leases: &[Lease], visible_at: Timestamp
 
 /// Gives a lease back after a failure. Retries lose their urgency: a failing agent must not hold up the others. A row that
 /// was woken during the attempt isn't parked but tried once more after the wait, since nobody may wake it again.
-pub(super) async fn fail(tx: &mut Connection, lease: Lease, failure: Failure) -> StoreResult<()> {
+pub(super) async fn fail(tx: &mut Connection, lease: Lease, failure: Failure) -> StoreResult<bool> {
     let now = tx.now(failure.run.finished_at).await?;
     let visible_at = now.plus_ms(failure.backoff_ms);
     let low = Priority::Low.level();
     let sql = sql!(
         "-- sql/queue.fail\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
                leased_at = NULL, last_error = $3, priority = {min}(priority, $4), visible_at = $5, due_at = $6 + behind_ms {ms}, \
-               parked_at = CASE WHEN $7 AND wake_seq = claimed_wake THEN $8 END WHERE agent_id = $1 AND lease_token = $2"
+               parked_at = CASE WHEN $7 AND wake_seq = claimed_wake THEN $8 END WHERE agent_id = $1 AND lease_token = $2 \
+               RETURNING parked_at IS NOT NULL"
     );
-    let done = query(sql)
+    let row = query(sql)
         .bind(lease.agent.as_str())
         .bind(lease.token)
         .bind(error_text(&failure.error))
@@ -318,11 +319,10 @@ pub(super) async fn fail(tx: &mut Connection, lease: Lease, failure: Failure) ->
         .bind(visible_at.plus_ms(Priority::slack_ms(low)))
         .bind(failure.park)
         .bind(now)
-        .execute(&mut *tx)
-        .await?;
-    if done == 0 {
-        return Err(StoreError::Fenced(Fence::Lease));
-    }
+        .fetch_optional(&mut *tx)
+        .await?
+        .ok_or(StoreError::Fenced(Fence::Lease))?;
+    let is_parked = row.try_get(0)?;
     record_run(
         tx,
         &lease,
@@ -333,7 +333,8 @@ pub(super) async fn fail(tx: &mut Connection, lease: Lease, failure: Failure) ->
             ..RunOutcome::default()
         },
     )
-    .await
+    .await?;
+    Ok(is_parked)
 }
 
 /// An error as the row keeps it.

@@ -280,7 +280,7 @@ const CHANGES: [(&str, &str, &str, &str); 4] = [
 ];
 
 /// Route and path.
-const GETS: [(&str, &str); 18] = [
+const GETS: [(&str, &str); 20] = [
     ("/v1/agents", "/v1/agents?limit=1"),
     ("/v1/agents/{id}", "/v1/agents/coder"),
     ("/v1/agents/{id}", "/v1/agents/nobody"),
@@ -305,6 +305,8 @@ const GETS: [(&str, &str); 18] = [
         "/v1/agents/coder/exchanges/30?format=anthropic",
     ),
     ("/v1/agents/{id}/pins", "/v1/agents/coder/pins"),
+    ("/v1/agents/{id}/events", "/v1/agents/coder/events?for=0"),
+    ("/v1/events", "/v1/events?for=0"),
     ("/v1/projects", "/v1/projects"),
     ("/v1/projects/{id}/summary", "/v1/projects/web/summary"),
     ("/v1/status", "/v1/status"),

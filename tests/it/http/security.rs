@@ -37,6 +37,9 @@ fn operations() -> Vec<(Method, String, String)> {
             if method == Method::DELETE && path == "/v1/agents/{id}" {
                 concrete.push_str("?confirm={id}");
             }
+            if path.ends_with("/events") {
+                concrete.push_str("?for=0s");
+            }
             if path.ends_with("/recall") {
                 concrete.push_str("?q=parser");
             }

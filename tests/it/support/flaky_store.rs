@@ -171,7 +171,7 @@ pass! {
     fn journal(agent: &AgentId, key: &str, answer: &JournalledAnswer, now: Timestamp) -> ();
     fn complete(lease: &Lease, patch: Patch) -> Completed;
     fn settle(lease: &Lease, settle: Settle) -> Completed;
-    fn fail(lease: &Lease, failure: Failure) -> ();
+    fn fail(lease: &Lease, failure: Failure) -> bool;
     fn release(leases: &[Lease], now: Timestamp) -> u64;
     fn postpone(lease: &Lease, postponement: Postponement) -> ();
     fn record_run(lease: &Lease, run: RunRecord) -> ();

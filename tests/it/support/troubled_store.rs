@@ -309,7 +309,7 @@ impl Store for TroubledStore {
         self.enter("settle").await?.settle(lease, settle).await
     }
 
-    async fn fail(&self, lease: &Lease, failure: Failure) -> StoreResult<()> {
+    async fn fail(&self, lease: &Lease, failure: Failure) -> StoreResult<bool> {
         self.enter("fail").await?.fail(lease, failure).await
     }
 

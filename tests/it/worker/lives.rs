@@ -161,7 +161,7 @@ impl Life {
         if let Ok(outcomes) = drained {
             let applied = outcomes
                 .iter()
-                .filter(|o| matches!(o, Outcome::Completed | Outcome::Parked))
+                .filter(|o| matches!(o, Outcome::Completed | Outcome::Parked | Outcome::StoodIn))
                 .count();
             // One whose answer was lost may have been applied, too; and if the database then fails again, the worker
             // takes it for one to be tried again.

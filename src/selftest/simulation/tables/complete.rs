@@ -130,9 +130,11 @@ impl Tables {
                 token_count: patch.token_count,
                 next_ageing_at: patch.next_ageing_at,
             });
+            let mut parked = false;
             let rearmed = if patch.park.is_some() {
                 let row = kept.row.iter_mut();
                 row.for_each(|row| give_up(row, lease, &patch, now));
+                parked = kept.row.as_ref().is_some_and(|row| row.parked_at.is_some());
                 true
             } else {
                 kept.finish(lease, &patch, has_rearm, now)
@@ -140,6 +142,7 @@ impl Tables {
             Ok(Completed {
                 version: kept.version,
                 rearmed,
+                parked,
             })
         })
     }
@@ -166,6 +169,7 @@ impl Tables {
             Ok(Completed {
                 version: kept.version,
                 rearmed,
+                parked: false,
             })
         })
     }

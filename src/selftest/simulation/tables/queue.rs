@@ -238,7 +238,7 @@ impl Tables {
         Ok(held)
     }
 
-    pub(in super::super) fn fail(&mut self, lease: &Lease, failure: Failure) -> StoreResult<()> {
+    pub(in super::super) fn fail(&mut self, lease: &Lease, failure: Failure) -> StoreResult<bool> {
         let now = self.time(failure.run.finished_at);
         self.change(&lease.agent, |kept| {
             let row = kept.held(lease)?;
@@ -249,7 +249,7 @@ impl Tables {
             // Nobody may wake it again for what came in meanwhile.
             let is_woken = row.wake_seq != lease.claimed_wake;
             row.parked_at = (failure.park && !is_woken).then_some(now);
-            Ok(())
+            Ok(row.parked_at.is_some())
         })
     }
 

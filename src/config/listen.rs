@@ -1,0 +1,146 @@
+//! Where the daemon listens.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::PathBuf,
+    str::FromStr,
+};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+/// What a socket's path begins with, in configurations and for clients.
+const SOCKET_PREFIX: &str = "unix:";
+/// The longest path of a socket, in bytes (`sockaddr_un`, less the end).
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// Where the daemon listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// An address and a port.
+    Address(SocketAddr),
+    /// A socket in the file system, by its path.
+    Socket(PathBuf),
+}
+
+/// A text names no place to listen at.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not an address and a port, such as `127.0.0.1:7411` or `[::1]:7411`, nor `unix:` and the path of a socket, from \
+     the root and of at most {SOCKET_PATH_BYTES_MAX} bytes, such as `unix:/run/recapd/recapd.sock`"
+)]
+pub struct InvalidListen(String);
+
+impl Listen {
+    /// Whether only programs on this machine can ask there.
+    pub fn is_near(&self) -> bool {
+        match self {
+            Self::Address(address) => address.ip().is_loopback(),
+            Self::Socket(_) => true,
+        }
+    }
+
+    /// The address of the machine that is listened on, if it is one.
+    pub(super) fn ip(&self) -> Option<IpAddr> {
+        match self {
+            Self::Address(address) => Some(address.ip()).filter(|ip| !ip.is_unspecified()),
+            Self::Socket(_) => None,
+        }
+    }
+
+    /// What clients on this machine ask, such as `http://127.0.0.1:7411` or `unix:/run/recapd/recapd.sock`. One that listens
+    /// everywhere does so here, too.
+    pub fn base(&self) -> String {
+        let Self::Address(mut address) = *self else {
+            return self.to_string();
+        };
+        if address.ip().is_unspecified() {
+            address.set_ip(match address {
+                SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        format!("http://{address}")
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::Socket(path) => write!(f, "{SOCKET_PREFIX}{}", path.display()),
+        }
+    }
+}
+
+impl FromStr for Listen {
+    type Err = InvalidListen;
+
+    fn from_str(text: &str) -> Result<Self, InvalidListen> {
+        let invalid = || InvalidListen(text.to_owned());
+        let Some(path) = text.strip_prefix(SOCKET_PREFIX) else {
+            return text.parse().map(Self::Address).map_err(|_| invalid());
+        };
+        let is_fine = path.starts_with('/') && path.len() <= SOCKET_PATH_BYTES_MAX && !path.ends_with('/');
+        is_fine
+            .then(|| Self::Socket(PathBuf::from(path)))
+            .ok_or_else(invalid)
+    }
+}
+
+impl Serialize for Listen {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Listen {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_to_listen_at() {
+        for (text, base, is_near) in [
+            ("127.0.0.1:7411", "http://127.0.0.1:7411", true),
+            ("0.0.0.0:80", "http://127.0.0.1:80", false),
+            ("[::]:80", "http://[::1]:80", false),
+            ("192.0.2.1:80", "http://192.0.2.1:80", false),
+            (
+                "unix:/run/recapd/recapd.sock",
+                "unix:/run/recapd/recapd.sock",
+                true,
+            ),
+        ] {
+            let listen: Listen = text.parse().unwrap();
+            assert_eq!(listen.to_string(), text);
+            assert_eq!((listen.base().as_str(), listen.is_near()), (base, is_near));
+        }
+    }
+
+    #[test]
+    fn what_is_no_place_says_what_would_be_one() {
+        let long = format!("unix:/{}", "x".repeat(107));
+        for text in [
+            "",
+            "localhost:80",
+            "127.0.0.1",
+            "unix:",
+            "unix:run/recapd.sock",
+            "unix:/run/",
+            &long,
+        ] {
+            let error = text.parse::<Listen>().unwrap_err().to_string();
+            assert!(
+                error.contains("127.0.0.1:7411") && error.contains("unix:/run/recapd"),
+                "{error}"
+            );
+        }
+    }
+}

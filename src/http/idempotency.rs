@@ -1,0 +1,177 @@
+//! `Idempotency-Key`: an append that may be sent again, for messages without ids of their own.
+//!
+//! The key becomes the messages' ids, `idempotency-key:KEY:NUMBER`. So it holds as long as they do, over restarts and in every
+//! daemon: what was stored under it is a duplicate, and another message under it is refused. The answers given last are
+//! remembered beside that, so that a repeat gets the same one.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use axum::{body::Bytes, http::HeaderMap};
+
+use super::problem::{IDEMPOTENCY_KEY_REUSED, INVALID_HEADER, Problem};
+use crate::{
+    access::digest_of,
+    domain::{agent::AgentId, message::Message},
+    store::StoreError,
+};
+
+const HEADER: &str = "idempotency-key";
+/// What an id begins with that was made of a key.
+const ID_PREFIX: &str = "idempotency-key:";
+/// The longest key, in bytes.
+const KEY_BYTES_MAX: usize = 200;
+/// The most answers that are remembered.
+const ANSWERS_MAX: usize = 4_096;
+
+/// A key, of an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key(AgentId, String);
+
+impl Key {
+    /// The key that `headers` name for an append to `agent`, with or without quotes.
+    pub(super) fn read(headers: &HeaderMap, agent: &AgentId) -> Result<Option<Self>, Problem> {
+        let mut given = headers.get_all(HEADER).iter();
+        let Some(value) = given.next() else {
+            return Ok(None);
+        };
+        let text = value.to_str().unwrap_or_default().trim();
+        let text = text
+            .strip_prefix('"')
+            .and_then(|text| text.strip_suffix('"'))
+            .unwrap_or(text);
+        let is_fine = (1..=KEY_BYTES_MAX).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"')
+            && given.next().is_none();
+        if is_fine {
+            return Ok(Some(Self(agent.clone(), text.to_owned())));
+        }
+        let detail = "header `idempotency-key` is no key";
+        Err(Problem::new(INVALID_HEADER, detail).hint(format!(
+            "give it once, with 1 to {KEY_BYTES_MAX} visible ASCII characters, such as a UUID"
+        )))
+    }
+
+    /// Gives the messages ids that have none.
+    pub(super) fn name(&self, messages: &mut [Message]) {
+        for (number, message) in messages.iter_mut().enumerate() {
+            let id = || format!("{ID_PREFIX}{}:{number}", self.1);
+            message.client_id.get_or_insert_with(id);
+        }
+    }
+
+    /// What an append failed with; another message under this key is a problem of the key.
+    pub(super) fn problem(&self, error: StoreError) -> Problem {
+        match &error {
+            StoreError::ClientIdReused(id) if id.starts_with(ID_PREFIX) => self.reused(),
+            _ => error.into(),
+        }
+    }
+
+    fn reused(&self) -> Problem {
+        Problem::new(
+            IDEMPOTENCY_KEY_REUSED,
+            format!(
+                "idempotency key `{}` was used for another request; nothing was stored",
+                self.1
+            ),
+        )
+        .hint("give each request a key of its own, and the same one only to the same request")
+    }
+}
+
+/// An answer, and what was asked.
+struct Answered {
+    asked: String,
+    answer: Bytes,
+}
+
+/// The answers given last.
+#[derive(Default)]
+pub(super) struct Answers(Mutex<Remembered>);
+
+#[derive(Default)]
+struct Remembered {
+    by_key: HashMap<Arc<Key>, Answered>,
+    /// The oldest first.
+    order: VecDeque<Arc<Key>>,
+}
+
+impl Answers {
+    /// What was answered to this key and body, if that is remembered.
+    pub(super) fn of(&self, key: &Key, body: &[u8]) -> Result<Option<Bytes>, Problem> {
+        let remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match remembered.by_key.get(key) {
+            None => Ok(None),
+            Some(answered) if answered.asked == print(body) => Ok(Some(answered.answer.clone())),
+            Some(_) => Err(key.reused()),
+        }
+    }
+
+    /// Remembers an answer in place of the oldest one.
+    pub(super) fn remember(&self, key: Key, body: &[u8], answer: Bytes) {
+        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (key, asked) = (Arc::new(key), print(body));
+        if remembered
+            .by_key
+            .insert(Arc::clone(&key), Answered { asked, answer })
+            .is_none()
+        {
+            remembered.order.push_back(key);
+        }
+        if remembered.order.len() > ANSWERS_MAX
+            && let Some(oldest) = remembered.order.pop_front()
+        {
+            remembered.by_key.remove(&oldest);
+        }
+    }
+}
+
+fn print(body: &[u8]) -> String {
+    digest_of(&String::from_utf8_lossy(body))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn read(values: &[&str]) -> Result<Option<Key>, Problem> {
+        let headers = values.iter().map(|value| HeaderValue::from_str(value).unwrap());
+        let headers = headers.map(|value| (HEADER.parse().unwrap(), value)).collect();
+        Key::read(&headers, &"coder".parse().unwrap())
+    }
+
+    fn key(text: &str) -> Key {
+        Key("coder".parse().unwrap(), text.to_owned())
+    }
+
+    #[test]
+    fn keys_are_read() {
+        assert_eq!(read(&[]).unwrap(), None);
+        for text in ["k-1", "\"k-1\"", " k-1 "] {
+            assert_eq!(read(&[text]).unwrap(), Some(key("k-1")));
+        }
+        let long = "x".repeat(KEY_BYTES_MAX + 1);
+        for values in [&[""][..], &["\"\""], &["a b"], &["a\"b"], &[&long], &["a", "a"]] {
+            assert!(read(values).is_err(), "{values:?}");
+        }
+    }
+
+    #[test]
+    fn the_oldest_answers_are_forgotten() {
+        let answers = Answers::default();
+        for number in 0..=ANSWERS_MAX {
+            let answer = Bytes::from(number.to_string());
+            answers.remember(key(&number.to_string()), b"body", answer);
+        }
+        assert_eq!(answers.of(&key("0"), b"body").unwrap(), None);
+        assert_eq!(answers.of(&key("1"), b"body").unwrap().unwrap(), "1");
+        assert!(answers.of(&key("1"), b"other").is_err());
+        answers.remember(key("1"), b"body", Bytes::from("again"));
+        assert_eq!(answers.0.lock().unwrap().order.len(), ANSWERS_MAX);
+    }
+}

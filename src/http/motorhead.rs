@@ -1,0 +1,236 @@
+//! `/sessions/{id}/memory`: the three routes of motorhead, a server of the same purpose that isn't developed any more, so
+//! that its clients find here what they found there.
+//!
+//! A session is an agent. Answers have motorhead's shapes: messages with the newest first, `Human` and `AI` for roles, and
+//! `{"status": "Ok"}`. What differs: the window is counted in tokens, and a session is deleted for good, as
+//! `DELETE /v1/agents/{id}` does.
+
+use axum::{
+    Json,
+    extract::{Request, State},
+    http::Uri,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{
+    SharedApp, body,
+    extract::{Agent, Parameters},
+    openapi::{answers, parameters::AgentPath},
+    problem::{Finding, INVALID_BODY, INVALID_MESSAGE, Place, Problem, TOO_MANY_MESSAGES},
+};
+use crate::{
+    domain::{
+        agent::AgentId,
+        message::{Format, Kind, Message},
+    },
+    formats,
+    store::{AgentRow, ExchangeQuery, StoreError, StoreResult, StoredMessage},
+};
+
+/// The most exchanges of the window that are shown.
+const EXCHANGES_MAX: i64 = 200;
+/// The id of the message that holds a session's context from elsewhere.
+const CONTEXT_ID: &str = "motorhead-context";
+
+/// What a session remembers.
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = MotorheadMemory)]
+pub(super) struct Memory {
+    /// The window, the newest first.
+    messages: Vec<Said>,
+    /// The context that was sent, and the summary.
+    context: Option<String>,
+    /// The summary's tokens.
+    tokens: i64,
+}
+
+/// A message.
+#[derive(Deserialize, Serialize, utoipa::ToSchema)]
+#[schema(as = MotorheadMessage)]
+struct Said {
+    /// `Human` or `AI`, or `System`; `user`, `assistant` and `system` will do, too.
+    role: String,
+    content: String,
+}
+
+/// What is to be remembered. Further members are passed over, as motorhead does.
+#[derive(Deserialize, utoipa::ToSchema)]
+#[schema(as = MotorheadMessages)]
+pub(super) struct Given {
+    /// The oldest first.
+    messages: Vec<Said>,
+    /// What was remembered elsewhere, for a session that begins here.
+    context: Option<String>,
+}
+
+/// It is done.
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = MotorheadStatus)]
+pub(super) struct Status {
+    status: &'static str,
+}
+
+const OK: Json<Status> = Json(Status { status: "Ok" });
+
+/// Shows what a session remembers. An unknown one remembers nothing.
+#[utoipa::path(
+    get, path = "/sessions/{id}/memory", operation_id = "motorhead_get", tag = "messages",
+    params(AgentPath),
+    responses((status = 200, description = "Window and summary.", body = Memory), answers::Always, answers::OfAgent),
+)]
+pub(super) async fn read(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    uri: Uri,
+) -> Result<Json<Memory>, Problem> {
+    Parameters::read(&uri, &[])?;
+    let Some(row) = app.parts.store.agent(&agent).await? else {
+        return Ok(Json(Memory {
+            messages: Vec::new(),
+            context: None,
+            tokens: 0,
+        }));
+    };
+    let window = window(&app, &agent, &row).await?;
+    let summary = app.parts.snapshots.get(&agent).await?;
+    let summary = summary.map(|reading| reading.snapshot);
+    let tokens = summary.as_ref().map_or(0, |snapshot| snapshot.tokens);
+    let (sent, said): (Vec<_>, Vec<_>) = window
+        .into_iter()
+        .partition(|stored| stored.message.client_id.as_deref() == Some(CONTEXT_ID));
+    let sent = sent.iter().map(|stored| stored.message.text());
+    let told = summary.iter().map(|snapshot| snapshot.markdown.clone());
+    let context: Vec<String> = sent.chain(told).filter(|text| !text.is_empty()).collect();
+    Ok(Json(Memory {
+        messages: said.iter().rev().filter_map(shown).collect(),
+        context: (!context.is_empty()).then(|| context.join("\n\n")),
+        tokens,
+    }))
+}
+
+/// The messages of the window, the oldest first.
+async fn window(app: &SharedApp, agent: &AgentId, row: &AgentRow) -> StoreResult<Vec<StoredMessage>> {
+    let ask = |from, through| ExchangeQuery {
+        from,
+        through,
+        limit: EXCHANGES_MAX,
+        messages: true,
+    };
+    let store = &app.parts.store;
+    // What stands before the first exchange isn't behind the boundary either.
+    let preamble = store.exchanges(agent, ask(0, 0)).await?;
+    let window = ask(row.ledger.first_exchange.max(1), row.ledger.last_exchange);
+    let exchanges = store.exchanges(agent, window).await?;
+    let all = preamble.into_iter().chain(exchanges);
+    Ok(all.flat_map(|exchange| exchange.messages).collect())
+}
+
+fn shown(stored: &StoredMessage) -> Option<Said> {
+    let role = match stored.message.kind {
+        Kind::User => "Human",
+        Kind::Assistant => "AI",
+        Kind::System => "System",
+        _ => return None,
+    };
+    let content = stored.message.text();
+    (!content.is_empty()).then(|| Said {
+        role: role.to_owned(),
+        content,
+    })
+}
+
+/// Remembers messages.
+#[utoipa::path(
+    post, path = "/sessions/{id}/memory", operation_id = "motorhead_post", tag = "messages",
+    params(AgentPath),
+    request_body(content = Given, example = json!({"messages": [{"role": "Human", "content": "ping"}, {"role": "AI", "content": "pong"}]})),
+    responses((status = 200, description = "They are stored.", body = Status),
+        answers::Always, answers::OfAgent, answers::Conflicting, answers::WithBody),
+)]
+pub(super) async fn append(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Json<Status>, Problem> {
+    Parameters::read(request.uri(), &[])?;
+    let (_, bytes) = body::read(&app.settings, request).await?;
+    let given: Given = serde_json::from_slice(&bytes).map_err(|error| {
+        Problem::new(INVALID_BODY, error.to_string())
+            .hint(r#"send `{"messages": [{"role": "Human", "content": "ping"}]}`"#)
+    })?;
+    let messages_max = app.settings.batch_messages_max;
+    if given.messages.len() > messages_max {
+        let detail = format!("more messages than one request may hold, {messages_max}");
+        return Err(Problem::new(TOO_MANY_MESSAGES, detail).hint("send them in several requests, in order"));
+    }
+    let messages = messages(&given)?;
+    if !messages.is_empty() {
+        let keeper = app.parts.keeper.clone();
+        app.see_through(async move { keeper.append(&agent, messages).await })
+            .await?;
+    }
+    Ok(OK)
+}
+
+fn messages(given: &Given) -> Result<Vec<Message>, Problem> {
+    let context = given.context.iter().filter(|text| !text.is_empty());
+    let context = context.map(|text| json!({ "id": CONTEXT_ID, "kind": "system", "content": text }));
+    let context: Vec<_> = context.map(|native| (None, native.to_string())).collect();
+    let mut all = Vec::with_capacity(context.len() + given.messages.len());
+    for (number, said) in given.messages.iter().enumerate() {
+        let kind = kind(&said.role).ok_or_else(|| {
+            wrong(
+                Some(number),
+                format!("role `{}` is unknown: give Human, AI or System", said.role),
+            )
+        })?;
+        let native = json!({ "kind": kind, "content": said.content });
+        all.push((Some(number), native.to_string()));
+    }
+    let all = context.into_iter().chain(all);
+    all.map(|(number, native)| {
+        let message = formats::parse(Format::Native, &native);
+        message.map_err(|error| wrong(number, error.to_string()))
+    })
+    .collect()
+}
+
+/// The kind that motorhead's clients call so.
+fn kind(role: &str) -> Option<&'static str> {
+    match role.to_ascii_lowercase().as_str() {
+        "human" | "user" => Some("user"),
+        "ai" | "assistant" => Some("assistant"),
+        "system" => Some("system"),
+        _ => None,
+    }
+}
+
+fn wrong(number: Option<usize>, detail: String) -> Problem {
+    let pointer = number.map_or_else(|| "/context".to_owned(), |number| format!("/messages/{number}"));
+    Problem::new(INVALID_MESSAGE, format!("{detail}; nothing was stored")).findings(vec![Finding {
+        place: Place::Pointer(pointer),
+        detail,
+    }])
+}
+
+/// Deletes a session, for good. One that isn't there is gone already.
+#[utoipa::path(
+    delete, path = "/sessions/{id}/memory", operation_id = "motorhead_delete", tag = "messages",
+    params(AgentPath),
+    responses((status = 200, description = "It is gone.", body = Status),
+        answers::Always, answers::OfAgent, answers::Conflicting),
+)]
+pub(super) async fn delete(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    uri: Uri,
+) -> Result<Json<Status>, Problem> {
+    Parameters::read(&uri, &[])?;
+    let keeper = app.parts.keeper.clone();
+    let deleted = app.seen_through(async move { keeper.delete(&agent).await });
+    match deleted.await? {
+        Ok(_) | Err(StoreError::UnknownAgent(_)) => Ok(OK),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,180 @@
+//! A daemon on a Unix socket, with tokens from a file: the command line and hooks ask it there.
+
+use std::{
+    os::unix::{fs::PermissionsExt as _, net::UnixStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::{code, json, recapd, stderr, stdout};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A daemon on the socket of its folder.
+struct Daemon {
+    child: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+impl Daemon {
+    fn start(tokens: Option<&str>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_recapd"));
+        command.env_clear();
+        if let Some(tokens) = tokens {
+            let file = folder.path().join("tokens");
+            std::fs::write(&file, tokens).unwrap();
+            command.args(["--set", &format!("http.tokens_file={}", file.display())]);
+        }
+        let socket = folder.path().join("recapd.sock");
+        // Left by one that was killed.
+        drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+        command.args(["serve", "--listen", &format!("unix:{}", socket.display()), "--db"]);
+        command.arg(folder.path().join("socket.db"));
+        let child = command.stderr(Stdio::null()).spawn().unwrap();
+        let daemon = Self { child, folder };
+        until("it answers", || UnixStream::connect(daemon.socket()).is_ok());
+        daemon
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("recapd.sock")
+    }
+
+    fn server(&self) -> String {
+        format!("unix:{}", self.socket().display())
+    }
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn it_is_asked_by_its_socket() {
+    let daemon = Daemon::start(None);
+    let mode = std::fs::metadata(daemon.socket()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o660);
+    let status = recapd()
+        .args(["status", "--json", "--server", &daemon.server()])
+        .output()
+        .unwrap();
+    assert_eq!(code(&status), Some(0), "{}", stderr(&status));
+    assert_eq!(json(&status)["agents"], 0);
+
+    let transcript = daemon.folder.path().join("session.jsonl");
+    let line = r#"{"type":"user","uuid":"u1","sessionId":"s","timestamp":"2026-11-20T08:00:00Z","message":{"role":"user","content":"Fix it"}}"#;
+    std::fs::write(&transcript, format!("{line}\n")).unwrap();
+    let input = serde_json::json!({
+        "session_id": "s", "hook_event_name": "Stop", "cwd": "/", "transcript_path": transcript,
+    });
+    let fire = || {
+        let hook = recapd()
+            .args(["hook", "Stop", "--agent", "coder", "--server", &daemon.server()])
+            .env("XDG_STATE_HOME", daemon.folder.path())
+            .write_stdin(input.to_string())
+            .output()
+            .unwrap();
+        assert_eq!(code(&hook), Some(0));
+    };
+    // A hook has little time, and what it can't hand over is handed over by the next one.
+    until("the transcript is there", || {
+        fire();
+        let history = recapd()
+            .args(["history", "coder", "--json", "--server", &daemon.server()])
+            .output()
+            .unwrap();
+        stdout(&history).contains("Fix it")
+    });
+
+    let away = format!("unix:{}", daemon.folder.path().join("nowhere.sock").display());
+    let output = recapd().args(["status", "--server", &away]).output().unwrap();
+    assert_eq!(code(&output), Some(69));
+    assert!(stderr(&output).contains(&away), "{}", stderr(&output));
+}
+
+#[test]
+fn who_answers_there_already_is_left_alone() {
+    let daemon = Daemon::start(None);
+    let other = recapd()
+        .args(["serve", "--listen", &daemon.server(), "--db"])
+        .arg(daemon.folder.path().join("other.db"))
+        .output()
+        .unwrap();
+    assert_eq!(code(&other), Some(1), "{}", stderr(&other));
+    assert!(
+        stderr(&other).contains("is another recapd running?"),
+        "{}",
+        stderr(&other)
+    );
+    assert!(UnixStream::connect(daemon.socket()).is_ok());
+}
+
+fn offline(name: &str) -> (String, String) {
+    let made = recapd()
+        .args(["token", "create", name, "--scope", "read", "--offline", "--json"])
+        .output()
+        .unwrap();
+    assert_eq!(code(&made), Some(0), "{}", stderr(&made));
+    let made = json(&made);
+    let text = |key: &str| made[key].as_str().unwrap().to_owned();
+    (text("token"), text("line"))
+}
+
+fn replace(file: &Path, text: &str) {
+    let new = file.with_extension("new");
+    std::fs::write(&new, text).unwrap();
+    std::fs::rename(new, file).unwrap();
+}
+
+#[test]
+fn tokens_come_from_a_file_and_go_with_it() {
+    let ((one, one_line), (other, other_line)) = (offline("one"), offline("other"));
+    assert!(!one_line.contains(&one));
+    let daemon = Daemon::start(Some(&format!("# who may ask\n{one_line}\n")));
+    let file = daemon.folder.path().join("tokens");
+    let asked = |token: &str| {
+        let output = recapd()
+            .args(["status", "--server", &daemon.server()])
+            .env("RECAPD_TOKEN", token)
+            .output()
+            .unwrap();
+        code(&output)
+    };
+    assert_eq!((asked(&one), asked(&other)), (Some(0), Some(1)));
+    replace(&file, &other_line);
+    until("the other one is known", || asked(&other) == Some(0));
+    assert_eq!(asked(&one), Some(1), "it was taken back");
+    // What can't be read changes nothing.
+    replace(&file, "nonsense");
+    assert_eq!(asked(&other), Some(0));
+
+    let refused = recapd()
+        .args([
+            "--set",
+            &format!("http.tokens_file={}", file.display()),
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--db",
+        ])
+        .arg(daemon.folder.path().join("refused.db"))
+        .output()
+        .unwrap();
+    assert_eq!(code(&refused), Some(78), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("line 1"), "{}", stderr(&refused));
+}

@@ -1,0 +1,244 @@
+//! `GET /v1/agents/{id}/events`, `GET /v1/events`.
+
+use std::time::Duration;
+
+use recapd::{
+    access::digest_of,
+    domain::{
+        access::{Named, Reach, Scope},
+        time::Timestamp,
+    },
+    store::access::{AccessStore as _, NewToken},
+};
+use reqwest::{Method, Response};
+use serde_json::Value;
+
+use crate::support::{
+    conversation::native,
+    server::{START, Server},
+};
+
+const PATH: &str = "/v1/agents/coder/events";
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A client that listens.
+struct Listening {
+    response: Response,
+    text: String,
+}
+
+/// Name, id and data of an event.
+type Told = (String, String, Value);
+
+impl Listening {
+    async fn to(server: &Server, path: &str, header: (&str, &str)) -> Self {
+        let request = server.request(Method::GET, path).header(header.0, header.1);
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        assert_eq!(response.headers()["cache-control"], "private, no-store");
+        Self {
+            response,
+            text: String::new(),
+        }
+    }
+
+    /// The next event, comments passed over; none at the end.
+    async fn next(&mut self) -> Option<Told> {
+        tokio::time::timeout(PATIENCE, async {
+            loop {
+                while let Some(end) = self.text.find("\n\n") {
+                    let rest = self.text.split_off(end + 2);
+                    let block = std::mem::replace(&mut self.text, rest);
+                    let found = told(&block);
+                    if found.is_some() {
+                        return found;
+                    }
+                }
+                let chunk = self.response.chunk().await.unwrap()?;
+                self.text.push_str(str::from_utf8(&chunk).unwrap());
+            }
+        })
+        .await
+        .expect("an event, or the end, comes soon")
+    }
+
+    /// Events up to the first of that name.
+    async fn until(&mut self, name: &str) -> Vec<Told> {
+        let mut all = Vec::new();
+        while let Some(event) = self.next().await {
+            all.push(event);
+            if all.last().unwrap().0 == name {
+                return all;
+            }
+        }
+        panic!("no {name} among {all:#?}");
+    }
+}
+
+fn told(block: &str) -> Option<Told> {
+    let field = |name: &str| {
+        let mut lines = block.lines();
+        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        value.unwrap_or_default().to_owned()
+    };
+    let data = serde_json::from_str(&field("data")).ok()?;
+    Some((field("event"), field("id"), data))
+}
+
+fn names(events: &[Told]) -> Vec<&str> {
+    events.iter().map(|(name, ..)| name.as_str()).collect()
+}
+
+async fn small() -> Server {
+    Server::start(|config| {
+        config.window.budget_tokens = 200;
+        config.window.low_water = 0.5;
+        config.http.subscribers_max = 2;
+    })
+    .await
+}
+
+const PLAIN: (&str, &str) = ("accept", "text/event-stream");
+
+#[tokio::test]
+async fn an_agents_life_is_told() {
+    let server = small().await;
+    server.get(PATH).await.problem(404, "unknown_agent");
+    server.converse("coder", 1..=1).await;
+    let mut client = Listening::to(&server, PATH, PLAIN).await;
+    let (name, _, data) = client.next().await.unwrap();
+    assert_eq!((name.as_str(), &data["last_seq"]), ("agent.changed", &2.into()));
+    server.converse("others", 1..=1).await;
+    server.converse("coder", 2..=2).await;
+    let (name, _, data) = client.next().await.unwrap();
+    assert_eq!(name, "turn.appended");
+    assert_eq!(
+        (&data["agent_id"], &data["last_seq"], &data["last_exchange"]),
+        (&"coder".into(), &4.into(), &2.into())
+    );
+
+    server.converse("coder", 3..=8).await;
+    let evicted = client.until("window.evicted").await.pop().unwrap().2;
+    assert_eq!(evicted["from_exchange"], 1, "{evicted}");
+    server.summarise().await;
+    let events = client.until("summary.updated").await;
+    assert!(names(&events).contains(&"queue.changed"), "{events:#?}");
+    let updated = &events.last().unwrap().2;
+    assert_eq!(
+        (&updated["version"], &updated["covers_through"]),
+        (&1.into(), &6.into())
+    );
+
+    let delete = server.request(Method::DELETE, "/v1/agents/coder?confirm=coder");
+    assert_eq!(delete.send().await.unwrap().status(), 200);
+    client.until("agent.deleted").await;
+    assert_eq!(client.next().await, None);
+}
+
+#[tokio::test]
+async fn who_comes_back_is_told_what_was_missed() {
+    let server = small().await;
+    server.converse("coder", 1..=2).await;
+    let mut client = Listening::to(&server, PATH, PLAIN).await;
+    let (_, id, _) = client.next().await.unwrap();
+    drop(client);
+    let path = format!("{PATH}?for=0s");
+    let again = |id: String| {
+        let (server, path) = (&server, &path);
+        async move {
+            let mut client = Listening::to(server, path, ("last-event-id", &id)).await;
+            let mut events = Vec::new();
+            while let Some(event) = client.next().await {
+                events.push(event);
+            }
+            events
+        }
+    };
+    assert_eq!(again(id.clone()).await, []);
+    server.converse("coder", 3..=8).await;
+    server.summarise().await;
+    let events = again(id).await;
+    assert_eq!(
+        names(&events),
+        ["turn.appended", "window.evicted", "summary.updated"]
+    );
+    let ids: Vec<_> = events.iter().map(|(_, id, _)| id.is_empty()).collect();
+    assert_eq!(ids, [true, true, false], "who has the id was told everything");
+    assert_eq!(again(events[2].1.clone()).await, []);
+    assert_eq!(names(&again("nonsense".to_owned()).await), ["agent.changed"]);
+}
+
+async fn keep(server: &Server, name: &str, reach: Reach) {
+    let now = Timestamp::parse(START).unwrap();
+    let token = NewToken {
+        name: name.parse().unwrap(),
+        digest: digest_of(&format!("rcp_{name}")),
+        scope: Scope::Write,
+        reach,
+        expires_at: None,
+    };
+    server.target.keep_token(token, now).await.unwrap();
+    server.access.refresh().await.unwrap();
+}
+
+#[tokio::test]
+async fn of_all_agents_those_are_told_that_may_be_seen() {
+    let server = small().await;
+    server.converse("coder", 1..=1).await;
+    let mut anybody = Listening::to(&server, "/v1/events", PLAIN).await;
+    server.converse("victim", 1..=1).await;
+    let (name, id, data) = anybody.next().await.unwrap();
+    assert_eq!(
+        (name.as_str(), id.as_str(), &data["agent_id"]),
+        ("agent.changed", "", &"victim".into())
+    );
+    let named = Named {
+        agents: ["coder".parse().unwrap()].into(),
+        ..Named::default()
+    };
+    keep(&server, "mine", Reach::Only(named)).await;
+    // Who needed no token has none now.
+    assert_eq!(anybody.next().await, None);
+
+    let mut client = Listening::to(&server, "/v1/events", ("authorization", "Bearer rcp_mine")).await;
+    let say = |agent: &'static str| {
+        let keeper = server.parts.keeper.clone();
+        async move {
+            let said = vec![native("user", "Hi")];
+            keeper.append(&agent.parse().unwrap(), said).await.unwrap()
+        }
+    };
+    say("victim").await;
+    say("coder").await;
+    let (name, _, data) = client.next().await.unwrap();
+    assert_eq!(
+        (name.as_str(), &data["agent_id"]),
+        ("agent.changed", &"coder".into())
+    );
+    server
+        .target
+        .revoke_token(&"mine".parse().unwrap(), Timestamp::parse(START).unwrap())
+        .await
+        .unwrap();
+    server.access.refresh().await.unwrap();
+    assert_eq!(client.next().await, None);
+}
+
+#[tokio::test]
+async fn there_are_so_many_places_and_the_end_is_the_end() {
+    let server = small().await;
+    server.converse("coder", 1..=1).await;
+    let mut one = Listening::to(&server, PATH, PLAIN).await;
+    let other = Listening::to(&server, "/v1/events", PLAIN).await;
+    let refused = server.get(PATH).await;
+    refused.problem(503, "too_many_subscribers");
+    assert_eq!(refused.header("retry-after"), "5");
+    drop(other);
+    server
+        .get_until(&format!("{PATH}?for=0s"), |reply| reply.status == 200)
+        .await;
+    one.next().await.unwrap();
+    server.end().await;
+    assert_eq!(one.next().await, None);
+}

@@ -1,0 +1,84 @@
+//! `Idempotency-Key` on appends.
+
+use recapd::store::Store as _;
+use reqwest::Method;
+
+use crate::support::{
+    server::{Reply, Server},
+    troubled_store::Trouble,
+};
+
+const PATH: &str = "/v1/agents/coder/messages";
+const TURN: &str = r#"[{"role":"user","content":"Fix it"},{"role":"assistant","content":"Fixed."}]"#;
+
+async fn append(server: &Server, key: &str, body: &str) -> Reply {
+    let request = server
+        .request(Method::POST, PATH)
+        .header("content-type", "application/json")
+        .header("idempotency-key", key);
+    Reply::of(request.body(body.to_owned())).await
+}
+
+async fn messages(server: &Server) -> i64 {
+    let row = server.store.agent(&"coder".parse().unwrap()).await.unwrap();
+    row.unwrap().ledger.last_seq
+}
+
+#[tokio::test]
+async fn a_repeat_gets_the_same_answer_and_stores_nothing() {
+    let server = Server::start(|_| {}).await;
+    let first = append(&server, "k-1", TURN).await;
+    assert_eq!((first.status, &first.json()["accepted"]), (200, &2.into()));
+    for key in ["k-1", "\"k-1\""] {
+        let again = append(&server, key, TURN).await;
+        assert_eq!((again.status, &again.body), (200, &first.body));
+    }
+    assert_eq!(messages(&server).await, 2);
+    // The same words under another key were said again.
+    assert_eq!(append(&server, "k-2", TURN).await.json()["accepted"], 2);
+    let elsewhere = server
+        .request(Method::POST, "/v1/agents/other/messages")
+        .header("content-type", "application/json")
+        .header("idempotency-key", "k-1");
+    assert_eq!(Reply::of(elsewhere.body(TURN)).await.json()["accepted"], 2);
+}
+
+#[tokio::test]
+async fn another_request_under_the_same_key_is_refused() {
+    let server = Server::start(|_| {}).await;
+    append(&server, "k-1", TURN).await;
+    for body in [
+        r#"[{"role":"user","content":"Break it"}]"#,
+        r#"[{"role":"user","content":"Fix it"}]"#,
+    ] {
+        append(&server, "k-1", body)
+            .await
+            .problem(422, "idempotency_key_reused");
+    }
+    for key in ["", "two words", "\"\""] {
+        append(&server, key, TURN).await.problem(400, "invalid_header");
+    }
+    assert_eq!(messages(&server).await, 2);
+}
+
+#[tokio::test]
+async fn the_key_holds_where_the_answer_is_not_remembered() {
+    let server = Server::start(|_| {}).await;
+    // The answer is lost, the messages are not; and nothing is remembered of a request that failed.
+    server.store.trouble("append", Trouble::Unavailable);
+    append(&server, "k-1", TURN)
+        .await
+        .problem(503, "database_unavailable");
+    server.store.recover();
+    append(&server, "k-1", TURN).await;
+    let row = server.store.agent(&"coder".parse().unwrap()).await.unwrap();
+    assert_eq!(row.unwrap().ledger.last_seq, 2);
+    // What another daemon, or this one after a restart, would find.
+
+    let native = TURN.replacen("\"role\"", "\"id\":\"idempotency-key:k-9:0\",\"role\"", 1);
+
+    append(&server, "k-3", &native).await;
+    append(&server, "k-9", r#"[{"role":"user","content":"Something else"}]"#)
+        .await
+        .problem(422, "idempotency_key_reused");
+}
