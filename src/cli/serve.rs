@@ -135,12 +135,7 @@ async fn serve(config: &Config, given: Start) -> Result<ExitCode, Failed> {
     let owner = config.owner();
     let access = Arc::new(access(config, store.clone(), &clock).await?);
     let member = store.join(&owner).await?;
-    let listener = listen(&config.http).await.with_context(|| {
-        format!(
-            "listening on {}; is another recapd running? see http.listen",
-            config.http.listen
-        )
-    })?;
+    let listener = listen(&config.http).await?;
     let shared: Arc<dyn Store> = store.clone();
     let named = format!("{}/{}", models.model.provider(), models.model.model());
     let journal = assembly::live_journal(&config.journal, store.clone())
@@ -194,10 +189,18 @@ async fn serve(config: &Config, given: Start) -> Result<ExitCode, Failed> {
     })
 }
 
-async fn listen(config: &HttpConfig) -> std::io::Result<http::Listener> {
-    Ok(match &config.listen {
-        Listen::Address(address) => TcpListener::bind(address).await?.into(),
-        Listen::Socket(path) => http::Socket::listen(path, config.socket_mode.0).await?.into(),
+async fn listen(config: &HttpConfig) -> anyhow::Result<http::Listener> {
+    let listening = match &config.listen {
+        Listen::Address(address) => TcpListener::bind(address).await.map(Into::into),
+        Listen::Socket(path) => http::Socket::listen(path, config.socket_mode.0)
+            .await
+            .map(Into::into),
+    };
+    listening.with_context(|| {
+        format!(
+            "listening on {}; is another recapd running? see http.listen",
+            config.listen
+        )
     })
 }
 
