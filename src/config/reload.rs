@@ -83,7 +83,7 @@ mod tests {
         let running = Config::default();
         let mut fresh = running.clone();
         fresh.worker.concurrency = 9;
-        fresh.model.timeout_ms = 1_234;
+        fresh.model.timeout_ms = 61_234;
         fresh.window.budget_tokens = 5;
         let reloaded = Reloaded::of(&running, &fresh).unwrap();
         assert_eq!(reloaded.changed, ["model.timeout_ms", "worker.concurrency"]);

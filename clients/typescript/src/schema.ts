@@ -74,6 +74,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/age": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Has the summaries aged of which a line has outgrown its section.
+         * @description The daemon does it by itself, by `schedule.ageing`.
+         */
+        post: operations["age_summaries"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/agents": {
         parameters: {
             query?: never;
@@ -856,6 +876,32 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description The body. */
+        AgeBody: {
+            /** @description Only tell which documents would be looked at. */
+            dry_run?: boolean;
+        };
+        /** @description What a run of the ageing job answers, over HTTP and on the command line alike. */
+        Aged: {
+            /** @description Nothing was changed. */
+            dry_run: boolean;
+            /** @description On a dry run: those that would be. */
+            due: components["schemas"]["AgeingDue"][];
+            /** @description There are more of them than are named. */
+            has_more: boolean;
+            /**
+             * Format: int64
+             * @description So many documents are looked at next.
+             */
+            queued: number;
+        };
+        /** @description A document of which an item has outgrown its section. */
+        AgeingDue: {
+            /** @description Whose. */
+            agent_id: components["schemas"]["AgentId"];
+            /** @description Since when. */
+            due_at: components["schemas"]["Timestamp"];
+        };
         /** @description An agent. */
         Agent: components["schemas"]["AgentFigures"] & {
             /** @description What is in force, and where each value comes from. */
@@ -864,6 +910,7 @@ export interface components {
             /** @description What it overrides. */
             settings: components["schemas"]["AgentSettings"];
         };
+        /** @description An agent in figures, over HTTP and on the command line alike. */
         AgentFigures: {
             agent_id: components["schemas"]["AgentId"];
             /** Format: int64 */
@@ -971,7 +1018,7 @@ export interface components {
          * @enum {string}
          */
         Alternation: "ack" | "merge" | "keep";
-        /** @description What an append did. */
+        /** @description What an append did, over HTTP and on the command line alike. */
         Appended: {
             /** Format: int64 */
             accepted: number;
@@ -2027,6 +2074,11 @@ export interface components {
              * @description Model tokens written.
              */
             output_tokens: number;
+            /**
+             * Format: int64
+             * @description Of a hundred of them 95 took no longer.
+             */
+            p95_duration_ms?: number;
             /** @description What was spent. */
             spent: components["schemas"]["Spent"];
             /**
@@ -3011,6 +3063,46 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    age_summaries: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "dry_run": true
+                 *     }
+                 */
+                "application/json": components["schemas"]["AgeBody"];
+            };
+        };
+        responses: {
+            /** @description What is looked at, or would be. */
+            200: {
+                headers: {
+                    /** @description The request's id: the client's own, if it sent one. */
+                    "x-request-id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Aged"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            408: components["responses"]["BodyTooSlow"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];

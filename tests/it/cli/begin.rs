@@ -93,6 +93,11 @@ fn the_reference_has_every_command_with_its_options() {
     ] {
         assert!(reference.contains(words), "{words}: {reference}");
     }
+    let kept = include_str!("../../../docs/cli.md");
+    assert!(
+        reference == kept,
+        "docs/cli.md is out of date; `recapd man --markdown > docs/cli.md` writes it"
+    );
     assert!(
         !reference.contains("clock-offset-file"),
         "what is hidden stays so"

@@ -5,6 +5,15 @@ from __future__ import annotations
 from typing import TypedDict, Any, Literal, NotRequired, TypeAlias
 
 
+
+class AgeBody(TypedDict):
+    """
+    The body.
+    """
+
+    dry_run: NotRequired[bool]
+
+
 AgentId: TypeAlias = str
 
 
@@ -491,7 +500,20 @@ class WindowFigures(TypedDict):
     tokens_until_eviction: NotRequired[int | None]
 
 
+class AgeingDue(TypedDict):
+    """
+    A document of which an item has outgrown its section.
+    """
+
+    agent_id: AgentId
+    due_at: Timestamp
+
+
 class AgentFigures(TypedDict):
+    """
+    An agent in figures, over HTTP and on the command line alike.
+    """
+
     agent_id: AgentId
     budget_tokens: int
     covers_through: int
@@ -850,6 +872,7 @@ class RunFigures(TypedDict):
     mean_document_tokens: int
     mean_duration_ms: int
     output_tokens: int
+    p95_duration_ms: NotRequired[int]
     spent: Spent
     superseded: int
     truncated: int
@@ -1017,6 +1040,17 @@ class WindowExchange(TypedDict):
     tokens: int
 
 
+class Aged(TypedDict):
+    """
+    What a run of the ageing job answers, over HTTP and on the command line alike.
+    """
+
+    dry_run: bool
+    due: list[AgeingDue]
+    has_more: bool
+    queued: int
+
+
 class Agent(AgentFigures):
     """
     An agent.
@@ -1121,7 +1155,7 @@ class Window(TypedDict):
 
 class Appended(TypedDict):
     """
-    What an append did.
+    What an append did, over HTTP and on the command line alike.
     """
 
     accepted: int
