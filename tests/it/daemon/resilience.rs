@@ -38,7 +38,7 @@ async fn a_provider_that_is_down_is_stood_in_for_and_what_it_missed_is_made_up_f
     let open = "recapd_provider_circuit_open{provider=\"openai\"}";
     assert_eq!(daemon.metric(open).await, 1);
     assert!(
-        status(&daemon).contains("openai gpt-5.4-mini: failing"),
+        status(&daemon).contains("openai gpt-5.4-mini failing"),
         "{}",
         status(&daemon)
     );
@@ -57,7 +57,7 @@ async fn a_provider_that_is_down_is_stood_in_for_and_what_it_missed_is_made_up_f
         .await;
     assert_eq!(daemon.metric(open).await, 0);
     assert!(
-        status(&daemon).contains("openai gpt-5.4-mini: ok"),
+        status(&daemon).contains("openai gpt-5.4-mini ok"),
         "{}",
         status(&daemon)
     );
@@ -103,7 +103,7 @@ async fn a_limit_of_spending_pauses_and_says_so() {
     for words in [
         " of $5.00, 1 of 1 calls",
         "paused     1 agents: spend limit until",
-        "parked         0",
+        "parked             0",
     ] {
         assert!(told.contains(words), "{told}");
     }

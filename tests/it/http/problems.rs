@@ -89,7 +89,6 @@ async fn an_id_that_is_none_is_refused_with_the_rule() {
 async fn nothing_is_found_where_nothing_is_and_other_methods_are_named() {
     let server = Server::start(|_| {}).await;
     for path in [
-        "/",
         "/v1",
         "/v1/agents/",
         "/v1/agents/a/nothing",
