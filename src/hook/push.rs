@@ -124,13 +124,9 @@ impl Gathering<'_> {
 
     /// The marks of a session that wait, the last one first.
     fn marks(&self, session: &str) -> Vec<(PathBuf, Waiting)> {
-        let name = hash(&[session.as_bytes()]);
-        let of_session = |path: &PathBuf| {
-            let file = path.file_name().unwrap_or_default();
-            file.as_encoded_bytes().starts_with(name.as_bytes())
-        };
-        let files = files(&self.folder.marks()).into_iter().filter(of_session);
+        let files = files(&self.folder.marks()).into_iter();
         let mut marks: Vec<_> = files
+            .filter(|file| is_mark_of(file, session))
             .filter_map(|file| Some((file.clone(), read_json::<Waiting>(&file)?)))
             .collect();
         marks.sort_by_key(|(_, waiting)| std::cmp::Reverse(waiting.at));
@@ -171,9 +167,11 @@ impl Gathering<'_> {
         let others = others.filter(|file| Some(file) != own);
         let in_time = others.take_while(|_| Instant::now() < self.deadline);
         let cursors = in_time.filter_map(|file| Some((file.clone(), read_json::<Cursor>(&file)?)));
+        let marks = files(&self.folder.marks());
         let is_behind = |cursor: &Cursor| {
             let length = cursor.transcript.metadata().map(|of| of.len());
-            length.is_ok_and(|length| length > cursor.offset) || !self.marks(&cursor.session).is_empty()
+            length.is_ok_and(|length| length > cursor.offset)
+                || marks.iter().any(|file| is_mark_of(file, &cursor.session))
         };
         let behind = cursors.filter(|(_, cursor)| is_behind(cursor));
         for (file, cursor) in behind.take(STRAGGLERS_MAX) {
@@ -186,6 +184,11 @@ impl Gathering<'_> {
         let name = hash(&[transcript.as_os_str().as_encoded_bytes()]);
         self.folder.cursors().join(format!("{name}.json"))
     }
+}
+
+fn is_mark_of(file: &Path, session: &str) -> bool {
+    let name = file.file_name().unwrap_or_default().as_encoded_bytes();
+    name.starts_with(hash(&[session.as_bytes()]).as_bytes())
 }
 
 /// A mark as a message: at the same place of a session it is the same one.
