@@ -10,24 +10,23 @@ pub(super) mod session;
 mod updates;
 
 use axum::{
-    Router,
+    Extension, Router,
     body::Body,
+    extract::FromRequestParts,
     http::{
         HeaderName, HeaderValue, StatusCode, Uri,
         header::{
             CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY,
             RETRY_AFTER,
         },
+        request::Parts,
     },
     response::{Html, IntoResponse, Redirect, Response},
     routing::{get, post},
 };
 
-use super::{App, SharedApp, events, problem::Problem};
-use crate::{
-    access::Caller,
-    dashboard::{Fault, Frame, ICON, POLICY, SCRIPT, STYLE, Viewer, fault_page, sign_in_page},
-};
+use super::{SharedApp, access::Asking, events, problem::Problem};
+use crate::dashboard::{Fault, Frame, ICON, POLICY, SCRIPT, STYLE, Viewer, fault_page, sign_in_page};
 
 /// Browsers may keep what never changes under its name.
 const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
@@ -83,19 +82,27 @@ fn asset(kind: &'static str, content: &'static str) -> Response {
     (headers, content).into_response()
 }
 
-/// What stands around a page at `uri`.
-fn frame(app: &App, caller: &Caller, uri: &Uri, form_key: String) -> Frame {
-    let address = uri.path_and_query().map_or("/ui/", |path| path.as_str());
-    Frame {
-        viewer: Viewer {
-            name: caller.token.as_ref().map(|name| name.as_str().to_owned()),
-            scope: caller.scope,
-            sees_all: caller.reach.named().is_none(),
-            form_key,
-        },
-        address: address.to_owned(),
-        events: Some(events_of(uri.path())),
-        now: app.parts.clock.now(),
+/// What stands around the page that is asked for.
+struct Framed(Frame);
+
+impl FromRequestParts<SharedApp> for Framed {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
+        let asking = Asking::from_request_parts(parts, app).await;
+        let Extension(caller) = asking.map_err(|_| Problem::internal())?;
+        let address = parts.uri.path_and_query().map_or("/ui/", |path| path.as_str());
+        Ok(Self(Frame {
+            viewer: Viewer {
+                name: caller.token.as_ref().map(|name| name.as_str().to_owned()),
+                scope: caller.scope,
+                sees_all: caller.reach.named().is_none(),
+                form_key: session::form_key(app, &parts.headers),
+            },
+            address: address.to_owned(),
+            events: Some(events_of(parts.uri.path())),
+            now: app.parts.clock.now(),
+        }))
     }
 }
 

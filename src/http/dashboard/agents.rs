@@ -3,7 +3,7 @@
 use axum::{
     Extension,
     extract::State,
-    http::{HeaderMap, HeaderValue, Uri, header::CONTENT_TYPE},
+    http::{HeaderValue, Uri, header::CONTENT_TYPE},
     response::{IntoResponse as _, Redirect, Response},
 };
 
@@ -18,9 +18,7 @@ use super::{
         recall::{Numbered, unknown_exchange},
         versions::{kept, known},
     },
-    frame,
-    session::form_key,
-    shown,
+    Framed, shown,
 };
 use crate::{
     dashboard::{
@@ -45,7 +43,7 @@ pub(super) async fn list(
     State(app): State<SharedApp>,
     Extension(caller): Asking,
     uri: Uri,
-    headers: HeaderMap,
+    Framed(frame): Framed,
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
     let limit = page::limit(&parameters)?;
@@ -58,7 +56,6 @@ pub(super) async fn list(
         next,
         summary_tokens_max: app.settings.summary_tokens_max,
     };
-    let frame = frame(&app, &caller, &uri, form_key(&app, &headers));
     Ok(shown(agents_page(&frame, &list)))
 }
 
@@ -103,10 +100,9 @@ async fn exchanges(
 /// Shows an agent's strata.
 pub(super) async fn strata(
     State(app): State<SharedApp>,
-    Extension(caller): Asking,
     Agent(agent): Agent,
     uri: Uri,
-    headers: HeaderMap,
+    Framed(frame): Framed,
 ) -> Result<Response, Problem> {
     Parameters::read(&uri, &[])?;
     let row = row(&app, &agent).await?;
@@ -121,17 +117,15 @@ pub(super) async fn strata(
         queued: app.parts.operator.row(&agent).await?,
         row,
     };
-    let frame = frame(&app, &caller, &uri, form_key(&app, &headers));
     Ok(shown(strata_page(&frame, &strata)))
 }
 
 /// Lists all exchanges.
 pub(super) async fn archive(
     State(app): State<SharedApp>,
-    Extension(caller): Asking,
     Agent(agent): Agent,
     uri: Uri,
-    headers: HeaderMap,
+    Framed(frame): Framed,
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["before"])?;
     let before = parameters.integer("before", 1..=i64::MAX)?;
@@ -148,17 +142,15 @@ pub(super) async fn archive(
         before,
         has_more,
     };
-    let frame = frame(&app, &caller, &uri, form_key(&app, &headers));
     Ok(shown(archive_page(&frame, &archive)))
 }
 
 /// Shows an exchange's messages.
 pub(super) async fn exchange(
     State(app): State<SharedApp>,
-    Extension(caller): Asking,
     numbered: Numbered,
     uri: Uri,
-    headers: HeaderMap,
+    Framed(frame): Framed,
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["after"])?;
     let Numbered { agent, exchange } = numbered;
@@ -170,7 +162,6 @@ pub(super) async fn exchange(
     known(&app, &agent).await?;
     let expanded = app.parts.store.expand(&agent, exchange, range).await?;
     let expanded = expanded.ok_or_else(|| unknown_exchange(&agent, exchange))?;
-    let frame = frame(&app, &caller, &uri, form_key(&app, &headers));
     Ok(shown(exchange_page(&frame, &ExchangePage { agent, expanded })))
 }
 
@@ -198,10 +189,9 @@ pub(super) async fn raw(
 /// Lists versions.
 pub(super) async fn versions(
     State(app): State<SharedApp>,
-    Extension(caller): Asking,
     Agent(agent): Agent,
     uri: Uri,
-    headers: HeaderMap,
+    Framed(frame): Framed,
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["cursor"])?;
     let limit = page::limit(&parameters)?;
@@ -212,7 +202,6 @@ pub(super) async fn versions(
     };
     let found = app.parts.store.versions(&agent, query).await?;
     let (versions, next) = page::cut(found, limit, |figures| figures.version);
-    let frame = frame(&app, &caller, &uri, form_key(&app, &headers));
     let list = VersionList {
         agent,
         versions,
@@ -224,15 +213,13 @@ pub(super) async fn versions(
 /// Shows one version.
 pub(super) async fn version(
     State(app): State<SharedApp>,
-    Extension(caller): Asking,
     Counted(agent, number): Counted,
     uri: Uri,
-    headers: HeaderMap,
+    Framed(frame): Framed,
 ) -> Result<Response, Problem> {
     Parameters::read(&uri, &[])?;
     known(&app, &agent).await?;
     let after = kept(app.parts.store.as_ref(), &agent, number).await?;
-    let frame = frame(&app, &caller, &uri, form_key(&app, &headers));
     let diff = Diff {
         agent,
         before: None,
@@ -244,10 +231,9 @@ pub(super) async fn version(
 /// Shows what changed between two versions, the earlier one first, however they are named.
 pub(super) async fn diff(
     State(app): State<SharedApp>,
-    Extension(caller): Asking,
     Agent(agent): Agent,
     uri: Uri,
-    headers: HeaderMap,
+    Framed(frame): Framed,
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["from", "to"])?;
     let number = |name| {
@@ -262,17 +248,15 @@ pub(super) async fn diff(
         after: kept(store, &agent, one.max(other)).await?,
         agent,
     };
-    let frame = frame(&app, &caller, &uri, form_key(&app, &headers));
     Ok(shown(diff_page(&frame, &diff)))
 }
 
 /// Searches an agent's archive.
 pub(super) async fn search(
     State(app): State<SharedApp>,
-    Extension(caller): Asking,
     Agent(agent): Agent,
     uri: Uri,
-    headers: HeaderMap,
+    Framed(frame): Framed,
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["q"])?;
     known(&app, &agent).await?;
@@ -291,7 +275,6 @@ pub(super) async fn search(
             Err(error) => Some(Err(error.to_string())),
         }
     };
-    let frame = frame(&app, &caller, &uri, form_key(&app, &headers));
     let search = Search { agent, words, found };
     Ok(shown(search_page(&frame, &search)))
 }

@@ -5,15 +5,13 @@ use std::time::Duration;
 use axum::{
     Extension,
     extract::State,
-    http::{HeaderMap, Uri},
+    http::Uri,
     response::{IntoResponse as _, Redirect, Response},
 };
 
 use super::{
     super::{App, SharedApp, access::Asking, extract::Parameters, problem::Problem},
-    frame,
-    session::form_key,
-    shown,
+    Framed, shown,
 };
 use crate::{
     dashboard::{Overview, Stale, overview_page},
@@ -31,13 +29,12 @@ pub(super) async fn show(
     State(app): State<SharedApp>,
     Extension(caller): Asking,
     uri: Uri,
-    headers: HeaderMap,
+    Framed(frame): Framed,
 ) -> Result<Response, Problem> {
     Parameters::read(&uri, &[])?;
     if caller.reach.named().is_some() {
         return Ok(Redirect::to("/ui/agents").into_response());
     }
-    let frame = frame(&app, &caller, &uri, form_key(&app, &headers));
     let read = tokio::time::timeout(Duration::from_millis(ANSWER_MS_MAX), read(&app)).await;
     let overview = match read {
         Ok(Ok(overview)) => overview,

@@ -1,17 +1,10 @@
 //! `GET /ui/queue`, `/ui/runs`, `/ui/runs/{n}`: the updates.
 
-use axum::{
-    Extension,
-    extract::State,
-    http::{HeaderMap, Uri},
-    response::Response,
-};
+use axum::{Extension, extract::State, http::Uri, response::Response};
 
 use super::{
     super::{SharedApp, access::Asking, problem::Problem, queue::queue_of, runs},
-    frame,
-    session::form_key,
-    shown,
+    Framed, shown,
 };
 use crate::dashboard::{QueueList, RunList, queue_page, run_page, runs_page};
 
@@ -20,7 +13,7 @@ pub(super) async fn queue(
     State(app): State<SharedApp>,
     Extension(caller): Asking,
     uri: Uri,
-    headers: HeaderMap,
+    Framed(frame): Framed,
 ) -> Result<Response, Problem> {
     let (rows, next, paused_since) = queue_of(&app, &caller, &uri).await?;
     let list = QueueList {
@@ -28,7 +21,6 @@ pub(super) async fn queue(
         next,
         paused_since,
     };
-    let frame = frame(&app, &caller, &uri, form_key(&app, &headers));
     Ok(shown(queue_page(&frame, &list)))
 }
 
@@ -37,7 +29,7 @@ pub(super) async fn runs(
     State(app): State<SharedApp>,
     Extension(caller): Asking,
     uri: Uri,
-    headers: HeaderMap,
+    Framed(frame): Framed,
 ) -> Result<Response, Problem> {
     let (query, runs, next) = runs::runs_of(&app, &caller, &uri).await?;
     let list = RunList {
@@ -46,7 +38,6 @@ pub(super) async fn runs(
         outcome: query.outcome,
         next,
     };
-    let frame = frame(&app, &caller, &uri, form_key(&app, &headers));
     Ok(shown(runs_page(&frame, &list)))
 }
 
@@ -55,10 +46,8 @@ pub(super) async fn run(
     State(app): State<SharedApp>,
     Extension(caller): Asking,
     number: runs::Number,
-    uri: Uri,
-    headers: HeaderMap,
+    Framed(frame): Framed,
 ) -> Result<Response, Problem> {
     let run = runs::run_of(&app, &caller, number).await?;
-    let frame = frame(&app, &caller, &uri, form_key(&app, &headers));
     Ok(shown(run_page(&frame, &run)))
 }
