@@ -39,6 +39,7 @@ mod summary;
 pub(super) mod value;
 mod verify;
 mod version;
+mod waiting;
 
 use async_trait::async_trait;
 

@@ -4,6 +4,7 @@
 //! read and write through SQL meanwhile.
 
 mod bell;
+mod checkpoint;
 mod schema;
 mod writer;
 
@@ -17,7 +18,7 @@ use std::{
 
 use futures::future::BoxFuture;
 use sqlx::{
-    Connection as _, Row as _, SqliteConnection, SqlitePool,
+    Connection as _, SqliteConnection, SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 use tokio_util::task::TaskTracker;
@@ -27,6 +28,7 @@ use super::{
     inbox::Bell,
     sql::{Connection, recall},
 };
+use checkpoint::Checkpoint;
 pub(super) use schema::MIGRATIONS;
 use writer::Writer;
 
@@ -60,6 +62,7 @@ pub enum Synchronous {
 pub(super) struct Sqlite {
     writer: Writer,
     readers: SqlitePool,
+    checkpoint: Arc<Checkpoint>,
     options: SqliteConnectOptions,
     tasks: TaskTracker,
     _lock: Option<Arc<File>>,
@@ -103,10 +106,14 @@ impl Sqlite {
             .connect_with(options.clone().read_only(true))
             .await?;
         let tasks = TaskTracker::new();
-        let writer = Writer::start(connection, settings.group_commit_max, &tasks);
+        let checkpoint = Checkpoint::new(options.clone());
+        let (committed, beside) = checkpoint.beside();
+        tasks.spawn(beside);
+        let writer = Writer::start(connection, settings.group_commit_max, committed, &tasks);
         Ok(Self {
             writer,
             readers,
+            checkpoint,
             options,
             tasks,
             _lock: lock,
@@ -137,11 +144,7 @@ impl Sqlite {
     /// earlier state of a page is left. False if a reader held it.
     pub(super) async fn scrub(&self) -> StoreResult<bool> {
         while self.writer.run(|tx| Box::pin(recall::merge_some(tx))).await? {}
-        let mut connection = SqliteConnection::connect_with(&self.options).await?;
-        let sql = "-- sqlite/sqlite.scrub\nPRAGMA wal_checkpoint(TRUNCATE)";
-        let busy: i64 = sqlx::query(sql).fetch_one(&mut connection).await?.try_get(0)?;
-        connection.close().await?;
-        Ok(busy == 0)
+        Ok(self.checkpoint.all().await?)
     }
 
     /// Waits for the writes under way and closes the database.
@@ -149,6 +152,7 @@ impl Sqlite {
         drop(self.writer);
         self.tasks.close();
         self.tasks.wait().await;
+        self.checkpoint.close().await;
         self.readers.close().await;
     }
 }
@@ -164,14 +168,16 @@ pub(super) async fn alone(settings: &SqliteSettings, makes: bool) -> StoreResult
         )));
     }
     let lock = lock(file)?;
-    let connection = SqliteConnection::connect_with(&options).await?;
+    let connection = SqliteConnection::connect_with(&checkpoint::writing(options)).await?;
     Ok((connection.into(), lock))
 }
 
 /// A connection to an existing file, beside whoever holds it. Whatever its schema is.
 pub(super) async fn beside(settings: &SqliteSettings) -> StoreResult<Connection> {
     let options = options(settings)?.create_if_missing(false);
-    Ok(SqliteConnection::connect_with(&options).await?.into())
+    Ok(SqliteConnection::connect_with(&checkpoint::writing(options))
+        .await?
+        .into())
 }
 
 fn options(settings: &SqliteSettings) -> StoreResult<SqliteConnectOptions> {

@@ -1,9 +1,10 @@
 //! The one transaction that writes a summary.
 
-use crate::store::sql::{Connection, query, sql};
+use crate::store::sql::{Connection, Value, insert, query, sql};
 
 use super::{
     super::{Completed, Fence, Patch, Settle, StoreError, StoreResult},
+    append::write::runs,
     fairness::rows_ahead,
     hold,
     queue::{self, RunOutcome},
@@ -145,7 +146,7 @@ pub(super) async fn write_version(tx: &mut Connection, lease: &Lease, patch: &Pa
         .bind(patch.token_count)
         .bind(patch.as_of)
         .bind(patch.run.finished_at)
-        .execute(tx)
+        .execute_soon(tx)
         .await?;
     Ok(())
 }
@@ -171,47 +172,67 @@ pub(super) async fn write_items(
     patch: &Patch,
     first_item: i64,
 ) -> StoreResult<()> {
-    let sql = sql!(
-        "-- sql/complete.write_item\nINSERT INTO summary_items (agent_id, item, added_version, \
-               dropped_version, importance, origin, provisional, started_at, ended_at, source_tokens, text, brief, \
-               gist, pinned) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
-    );
     let version = patch.version + 1;
-    for (number, (item, dropped)) in (first_item..).zip(&patch.added) {
-        query(sql)
-            .bind(agent.as_str())
-            .bind(number)
-            .bind(version)
-            .bind(dropped.then_some(version))
-            .bind(item.importance.name())
-            .bind(item.origin.name())
-            .bind(item.provisional)
-            .bind(item.started_at)
-            .bind(item.ended_at)
-            .bind(item.source_tokens)
-            .bind(item.text.as_str())
-            .bind(item.brief.as_str())
-            .bind(item.gist.as_str())
-            .bind(item.pinned)
-            .execute(&mut *tx)
+    let numbered: Vec<_> = (first_item..).zip(&patch.added).collect();
+    for run in runs(&numbered) {
+        let rows = run.iter().map(|&(number, (item, dropped))| {
+            item_row(agent, number, item, dropped.then_some(version), version)
+        });
+        let head = sql!(
+            "-- sql/complete.write_items\nINSERT INTO summary_items (agent_id, item, added_version, \
+                   dropped_version, importance, origin, provisional, started_at, ended_at, source_tokens, text, brief, \
+                   gist, pinned)"
+        );
+        insert(head, rows.collect(), sql!(""))
+            .execute_soon(&mut *tx)
             .await?;
-        write_ranges(tx, agent, number, item).await?;
     }
-    Ok(())
+    let ranges = numbered.iter().flat_map(|&(number, (item, _))| {
+        item.ranges
+            .iter()
+            .map(move |range| [number, range.first, range.last])
+    });
+    write_ranges(tx, agent, &ranges.collect::<Vec<_>>()).await
 }
 
-async fn write_ranges(tx: &mut Connection, agent: &AgentId, number: i64, item: &Item) -> StoreResult<()> {
-    let sql = sql!(
-        "-- sql/complete.write_range\nINSERT INTO summary_item_ranges \
-               (agent_id, item, first_exchange, last_exchange) VALUES ($1, $2, $3, $4)"
-    );
-    for range in &item.ranges {
-        let query = query(sql)
-            .bind(agent.as_str())
-            .bind(number)
-            .bind(range.first)
-            .bind(range.last);
-        query.execute(&mut *tx).await?;
+fn item_row<'r>(
+    agent: &'r AgentId,
+    number: i64,
+    item: &'r Item,
+    dropped_version: Option<i64>,
+    added_version: i64,
+) -> Vec<Value<'r>> {
+    vec![
+        agent.as_str().into(),
+        number.into(),
+        added_version.into(),
+        dropped_version.into(),
+        item.importance.name().into(),
+        item.origin.name().into(),
+        item.provisional.into(),
+        item.started_at.into(),
+        item.ended_at.into(),
+        item.source_tokens.into(),
+        item.text.as_str().into(),
+        item.brief.as_str().into(),
+        item.gist.as_str().into(),
+        item.pinned.into(),
+    ]
+}
+
+/// Writes which exchanges items stand for: item, first and last exchange.
+async fn write_ranges(tx: &mut Connection, agent: &AgentId, ranges: &[[i64; 3]]) -> StoreResult<()> {
+    for run in runs(ranges) {
+        let row = |&[item, first, last]: &[i64; 3]| -> Vec<Value<'_>> {
+            vec![agent.as_str().into(), item.into(), first.into(), last.into()]
+        };
+        let head = sql!(
+            "-- sql/complete.write_ranges\nINSERT INTO summary_item_ranges \
+                   (agent_id, item, first_exchange, last_exchange)"
+        );
+        insert(head, run.iter().map(row).collect(), sql!(""))
+            .execute_soon(&mut *tx)
+            .await?;
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use sqlx::{PgConnection, Postgres, Sqlite, SqliteConnection, Transaction, pool::
 use super::{
     query::query,
     statement::{Dialect, sql},
+    waiting::Waiting,
 };
 use crate::{
     domain::{time::Timestamp, work::Fairness},
@@ -17,6 +18,7 @@ pub(in crate::store) struct Connection {
     clock: Clock,
     now: Option<Timestamp>,
     fairness: Fairness,
+    waiting: Waiting,
 }
 
 enum Link {
@@ -55,6 +57,16 @@ impl Connection {
             Link::Sqlite(_) | Link::SqlitePooled(_) | Link::SqliteTransaction(_) => Dialect::Sqlite,
             Link::Postgres(_) | Link::PostgresPooled(_) | Link::PostgresTransaction(_) => Dialect::Postgres,
         }
+    }
+
+    /// The statements that go with the next one.
+    pub(super) fn waiting(&mut self) -> &mut Waiting {
+        &mut self.waiting
+    }
+
+    /// The same, which it keeps no longer: they go now, or are undone before they ran.
+    pub(in crate::store) fn take_waiting(&mut self) -> Waiting {
+        std::mem::take(&mut self.waiting)
     }
 
     /// Commits a transaction; nothing on a plain connection.
@@ -113,6 +125,7 @@ macro_rules! links {
                     clock: Clock::Caller,
                     now: None,
                     fairness: Fairness::default(),
+                    waiting: Waiting::default(),
                 }
             }
         }

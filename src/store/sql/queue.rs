@@ -59,7 +59,7 @@ pub(super) async fn enqueue(tx: &mut Connection, agent: &AgentId, wake: Wake) ->
                visible_at = CASE WHEN q.lease_token IS NULL AND q.attempts = 0 AND q.paused_until IS NULL \
                                  AND (q.deferred_at IS NULL OR excluded.priority >= $7) \
                                  THEN {min}(q.visible_at, excluded.visible_at) ELSE q.visible_at END \
-               RETURNING wake_seq, visible_at"
+               RETURNING wake_seq, visible_at, parked_at"
     );
     let row = query(sql)
         .bind(agent.as_str())
@@ -76,7 +76,8 @@ pub(super) async fn enqueue(tx: &mut Connection, agent: &AgentId, wake: Wake) ->
         .ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
     let is_new = row.try_get::<i64>(0)? == 1;
     let visible_at = row.try_get(1)?;
-    let revived = !is_new && revive(tx, agent, level, revive_after_ms, now).await?;
+    let is_parked = row.try_get::<Option<Timestamp>>(2)?.is_some();
+    let revived = is_parked && revive(tx, agent, level, revive_after_ms, now).await?;
     Ok(Enqueued {
         is_new,
         revived,
@@ -126,20 +127,22 @@ pub(super) async fn claim(tx: &mut Connection, claim: ClaimRequest) -> StoreResu
                WHERE parked_at IS NULL AND visible_at <= $1 ORDER BY due_at, visible_at, agent_id LIMIT 1"
     );
     let lease = sql!(
-        "-- sqlite/queue.lease\nUPDATE summary_update_queue SET lease_token = $2, lease_owner = $3, \
-               leased_at = $4, visible_at = $5, claimed_wake = wake_seq, attempts = attempts + 1, deferred_at = NULL, \
+        "-- sqlite/queue.lease\nUPDATE summary_update_queue \
+               SET lease_token = (SELECT value FROM counters WHERE name = 'lease_token'), lease_owner = $2, \
+               leased_at = $3, visible_at = $4, claimed_wake = wake_seq, attempts = attempts + 1, deferred_at = NULL, \
                crashes = crashes + (lease_token IS NOT NULL), paused_until = NULL, paused_for = NULL \
-               WHERE agent_id = $1 RETURNING agent_id, lease_token, claimed_wake, attempts, crashes, reasons, $6"
+               WHERE agent_id = $1 RETURNING agent_id, lease_token, claimed_wake, attempts, crashes, reasons, $5"
     );
+    let token =
+        sql!("-- sqlite/queue.take_token\nUPDATE counters SET value = value + 1 WHERE name = 'lease_token'");
     let (now, mut leases) = (claim.now, Vec::new());
     for _ in 0..claim.limit {
         let Some(row) = query(due).bind(now).fetch_optional(&mut *tx).await? else {
             break;
         };
-        let token = next_token(tx).await?;
+        query(token).execute_soon(&mut *tx).await?;
         let row = query(lease)
             .bind(row.try_get::<String>(0)?)
-            .bind(token)
             .bind(claim.owner.as_str())
             .bind(now)
             .bind(now.plus_ms(claim.lease_ms))
@@ -525,7 +528,7 @@ pub(super) async fn insert_run(
         .bind(run.finished_at)
         .bind(run.cost_microusd)
         .bind(run.batched.is_some())
-        .execute(&mut *tx)
+        .execute_soon(&mut *tx)
         .await?;
     Ok(())
 }

@@ -7,9 +7,12 @@ use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
-use super::super::{
-    StoreError, StoreResult,
-    sql::{Connection, query, sql},
+use super::{
+    super::{
+        StoreError, StoreResult,
+        sql::{Connection, query, sql},
+    },
+    checkpoint::Committed,
 };
 
 /// Operations that may wait for the writer; more of them wait for a place.
@@ -43,7 +46,10 @@ where
             let Some(work) = self.work.take() else {
                 return false;
             };
-            let outcome = work(connection).await;
+            let outcome = match work(connection).await {
+                Ok(value) => seal(connection).await.map(|()| value),
+                Err(error) => Err(error),
+            };
             let succeeded = outcome.is_ok();
             self.outcome = Some(outcome);
             succeeded
@@ -64,9 +70,14 @@ where
 
 impl Writer {
     /// Starts the writer on its connection.
-    pub(super) fn start(connection: Connection, group_max: usize, tasks: &TaskTracker) -> Self {
+    pub(super) fn start(
+        connection: Connection,
+        group_max: usize,
+        committed: Committed,
+        tasks: &TaskTracker,
+    ) -> Self {
         let (jobs, queue) = mpsc::channel(WRITES_QUEUED_MAX);
-        tasks.spawn(write_all(connection, queue, group_max.max(1)));
+        tasks.spawn(write_all(connection, queue, group_max.max(1), committed));
         Self { jobs }
     }
 
@@ -88,7 +99,12 @@ impl Writer {
     }
 }
 
-async fn write_all(mut connection: Connection, mut queue: mpsc::Receiver<Box<dyn Job>>, group_max: usize) {
+async fn write_all(
+    mut connection: Connection,
+    mut queue: mpsc::Receiver<Box<dyn Job>>,
+    group_max: usize,
+    mut committed: Committed,
+) {
     let mut group = Vec::with_capacity(group_max);
     while queue.recv_many(&mut group, group_max).await > 0 {
         let commit = write_group(&mut connection, &mut group)
@@ -102,23 +118,32 @@ async fn write_all(mut connection: Connection, mut queue: mpsc::Receiver<Box<dyn
                     .await,
             );
         }
+        committed.add(group.len());
         for job in group.drain(..) {
             job.finish(&commit);
         }
     }
 }
 
+/// What the operation still has waiting is run, and stands; the next one begins.
+async fn seal(connection: &mut Connection) -> StoreResult<()> {
+    query(sql!("-- sqlite/writer.next\nRELEASE job; SAVEPOINT job"))
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
 async fn write_group(connection: &mut Connection, group: &mut [Box<dyn Job>]) -> Result<(), sqlx::Error> {
     // Statements that follow each other go together: each way to the connection's thread costs as much as a row.
-    let mut opening = sql!("-- sqlite/writer.begin\nBEGIN IMMEDIATE; SAVEPOINT job");
+    let opening = sql!("-- sqlite/writer.begin\nBEGIN IMMEDIATE; SAVEPOINT job");
+    query(opening).execute(&mut *connection).await?;
     for job in group {
-        query(opening).execute(&mut *connection).await?;
         if !job.run(connection).await {
+            drop(connection.take_waiting());
             query(sql!("-- sqlite/writer.undo\nROLLBACK TO job"))
                 .execute(&mut *connection)
                 .await?;
         }
-        opening = sql!("-- sqlite/writer.next\nRELEASE job; SAVEPOINT job");
     }
     query(sql!("-- sqlite/writer.commit\nRELEASE job; COMMIT"))
         .execute(connection)
