@@ -123,6 +123,9 @@ async fn write_all(
             job.finish(&commit);
         }
     }
+    if let Err(error) = connection.close().await {
+        tracing::warn!(%error, "database.unclosed");
+    }
 }
 
 /// What the operation still has waiting is run, and stands; the next one begins.
