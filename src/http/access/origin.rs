@@ -70,6 +70,8 @@ fn name_of(authority: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn headers(host: &str, origin: Option<&str>) -> HeaderMap {
@@ -118,6 +120,30 @@ mod tests {
         ] {
             let headers = headers("127.0.0.1:7411", origin);
             assert_eq!(check_origin(&uri, &headers).is_ok(), is_fine, "{origin:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_host_is_taken_for_this_machine_by_a_trick(
+            host in "(localhost|LOCALHOST|127\\.0\\.0\\.1|::1|\\[|\\]|:|\\.|@|/|evil|[0-9]{1,6}|[\\x20-\\x7e\\u{80}-\\u{ff}]){0,6}",
+            origin in "(http|https|file)(://|:)(localhost|evil|:|@|/|[0-9]{1,5}){0,5}",
+        ) {
+            let (Ok(host_value), Ok(origin_value)) = (host.parse(), origin.parse()) else { return Ok(()) };
+            let headers = HeaderMap::from_iter([(header::HOST, host_value), (header::ORIGIN, origin_value)]);
+            let uri = Uri::from_static("/v1/agents");
+            if check_host(&uri, &headers, &[]).is_ok() {
+                // Nothing but the name and a port.
+                let name = host.to_ascii_lowercase();
+                let is_ours = ["localhost", "127.0.0.1", "::1", "[::1]"]
+                    .iter()
+                    .any(|ours| name.strip_prefix(ours).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+                        || *ours == "[::1]" && name.starts_with(ours));
+                prop_assert!(is_ours, "{host}");
+            }
+            if check_origin(&uri, &headers).is_ok() {
+                prop_assert!(origin.ends_with(&format!("://{host}")), "{origin} {host}");
+            }
         }
     }
 }

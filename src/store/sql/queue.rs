@@ -9,7 +9,7 @@ use super::{
     },
     batch,
     fairness::{Newcomers, enqueue_all, rows_ahead},
-    statement::Dialect,
+    statement::{Dialect, Statement},
 };
 use crate::domain::{
     agent::AgentId,
@@ -123,13 +123,8 @@ pub(super) async fn is_any_due(connection: &mut Connection, now: Timestamp) -> S
 pub(super) async fn claim(tx: &mut Connection, claim: ClaimRequest) -> StoreResult<Vec<Lease>> {
     let due = sql!(
         "-- sqlite/queue.next_due\nSELECT agent_id, visible_at FROM summary_update_queue \
-               WHERE parked_at IS NULL AND visible_at <= $1 ORDER BY due_at, visible_at, agent_id LIMIT 1"
-    );
-    let lease = sql!(
-        "-- sqlite/queue.lease\nUPDATE summary_update_queue SET lease_token = $2, lease_owner = $3, \
-               leased_at = $4, visible_at = $5, claimed_wake = wake_seq, attempts = attempts + 1, deferred_at = NULL, \
-               crashes = crashes + (lease_token IS NOT NULL), paused_until = NULL, paused_for = NULL \
-               WHERE agent_id = $1 RETURNING agent_id, lease_token, claimed_wake, attempts, crashes, reasons, $6"
+               WHERE parked_at IS NULL AND visible_at <= $1 AND NOT EXISTS (SELECT 1 FROM queue_pauses) \
+               ORDER BY due_at, visible_at, agent_id LIMIT 1"
     );
     let (now, mut leases) = (claim.now, Vec::new());
     for _ in 0..claim.limit {
@@ -137,7 +132,7 @@ pub(super) async fn claim(tx: &mut Connection, claim: ClaimRequest) -> StoreResu
             break;
         };
         let token = next_token(tx).await?;
-        let row = query(lease)
+        let row = query(lease())
             .bind(row.try_get::<String>(0)?)
             .bind(token)
             .bind(claim.owner.as_str())
@@ -189,6 +184,45 @@ pub(in crate::store) async fn claim_at_once(
         .collect::<StoreResult<Vec<Lease>>>()?;
     leases.sort_by_key(|lease| lease.token);
     Ok(leases)
+}
+
+/// As [`claim`], nothing but an agent's row.
+pub(super) async fn claim_one(
+    tx: &mut Connection,
+    agent: &AgentId,
+    claim: ClaimRequest,
+) -> StoreResult<Option<Lease>> {
+    let now = tx.now(claim.now).await?;
+    let due = sql!(
+        "-- sql/queue.is_due\nSELECT visible_at FROM summary_update_queue WHERE agent_id = $1 AND parked_at IS NULL \
+               AND visible_at <= $2 AND NOT EXISTS (SELECT 1 FROM queue_pauses) {for_update}"
+    );
+    let found = query(due).bind(agent.as_str()).bind(now);
+    let Some(found) = found.fetch_optional(&mut *tx).await? else {
+        return Ok(None);
+    };
+    let ready_at: Timestamp = found.try_get(0)?;
+    let token = next_token(tx).await?;
+    let leased = query(lease())
+        .bind(agent.as_str())
+        .bind(token)
+        .bind(claim.owner.as_str())
+        .bind(now)
+        .bind(now.plus_ms(claim.lease_ms))
+        .bind(ready_at)
+        .fetch_one(tx)
+        .await?;
+    read_lease(&leased).map(Some)
+}
+
+/// Takes a row that is due.
+fn lease() -> &'static Statement {
+    sql!(
+        "-- sql/queue.lease\nUPDATE summary_update_queue SET lease_token = $2, lease_owner = $3, \
+               leased_at = $4, visible_at = $5, claimed_wake = wake_seq, attempts = attempts + 1, deferred_at = NULL, \
+               crashes = crashes + CASE WHEN lease_token IS NULL THEN 0 ELSE 1 END, paused_until = NULL, paused_for = NULL \
+               WHERE agent_id = $1 RETURNING agent_id, lease_token, claimed_wake, attempts, crashes, reasons, $6"
+    )
 }
 
 /// The tokens that one step of PostgreSQL's sequence stands for.
@@ -373,6 +407,8 @@ pub(super) async fn reclaim(tx: &mut Connection, owner: String, now: Timestamp) 
 
 /// See [`super::super::Store::set_back`].
 pub(super) async fn set_back(tx: &mut Connection, ahead_ms: Option<i64>, now: Timestamp) -> StoreResult<u64> {
+    // Batches are looked at by daemons' own clocks, also where leases aren't judged by them.
+    batch::look_in_time(tx, now).await?;
     let Some(now) = tx.judging(now) else {
         return Ok(0);
     };
@@ -528,4 +564,51 @@ pub(super) async fn insert_run(
         .execute(&mut *tx)
         .await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{
+        Store as _,
+        operate::OperatorStore as _,
+        sql::{Lock, SqlStore},
+        sqlite::{SqliteSettings, Synchronous},
+    };
+
+    /// A claim looks whether anything is due before it takes its turn to write.
+    #[tokio::test]
+    async fn a_pause_between_the_look_and_the_claim_is_heeded() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = SqliteSettings {
+            url: format!("sqlite:{}", folder.path().join("recapd.db").display()),
+            readers: 1,
+            group_commit_max: 8,
+            busy_timeout_ms: 1_000,
+            synchronous: Synchronous::Off,
+        };
+        let store = SqlStore::open(&settings.into()).await.unwrap();
+        let (agent, now): (AgentId, _) = ("a".parse().unwrap(), Timestamp(0));
+        let made = store.write(Lock::Nothing, {
+            let agent = agent.clone();
+            move |tx| Box::pin(async move { super::super::append::write::create(tx, &agent, now).await })
+        });
+        assert!(made.await.unwrap());
+        store.enqueue(&agent, Reason::Manual, 0, now).await.unwrap();
+        store.pause_queue(now).await.unwrap();
+        let request = ClaimRequest {
+            owner: "me".to_owned(),
+            limit: 1,
+            lease_ms: 1_000,
+            now,
+        };
+        let claimed = async || {
+            let request = request.clone();
+            let claiming = store.write(Lock::Nothing, move |tx| Box::pin(claim(tx, request)));
+            claiming.await.unwrap().len()
+        };
+        assert_eq!(claimed().await, 0);
+        store.resume_queue().await.unwrap();
+        assert_eq!(claimed().await, 1);
+    }
 }
