@@ -14,7 +14,6 @@ use recapd::{
         postgres::{Clock, Heard, Member, PostgresSettings},
     },
 };
-
 use sqlx::PgConnection;
 use tokio_util::task::TaskTracker;
 
