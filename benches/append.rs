@@ -317,6 +317,7 @@ async fn store_rate(chunks: &[Vec<Message>]) -> anyhow::Result<f64> {
         let request = AppendRequest {
             agent: agent.clone(),
             messages: messages.clone(),
+            key: None,
             count_method: counter.method().to_owned(),
             rules: *place.parts.keeper.rules(),
             replayed: false,

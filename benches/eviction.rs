@@ -225,6 +225,7 @@ fn request(agent: &AgentId, rules: AppendRules, messages: Vec<Prepared>) -> Appe
     AppendRequest {
         agent: agent.clone(),
         messages,
+        key: None,
         count_method: "o200k".to_owned(),
         rules,
         replayed: false,

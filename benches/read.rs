@@ -44,7 +44,7 @@ use tokio::{
     task::JoinSet,
     time::Instant,
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
 /// Slices in which each target is measured.
@@ -313,18 +313,8 @@ async fn router(place: &Place, stop: &CancellationToken) -> anyhow::Result<Route
     };
     let store = SqlStore::open(&assembly::database_settings(&database)).await?;
     let store = Arc::new(store);
-    let state = HttpState {
-        access: Arc::new(Access::new(store.clone(), Arc::clone(&parts.clock), false)),
-        operator: parts.operator(store),
-        keeper: parts.keeper.clone(),
-        projects: Arc::clone(&parts.projects),
-        snapshots: Arc::clone(&parts.snapshots),
-        store: Arc::clone(&parts.store),
-        metrics: parts.metrics.clone(),
-        clock: Arc::clone(&parts.clock),
-        stop: stop.clone(),
-        writes: TaskTracker::new(),
-    };
+    let access = Access::new(store.clone(), Arc::clone(&parts.clock), false);
+    let state = HttpState::over(parts, store, Arc::new(access), stop.clone());
     Ok(http::router(state, HttpSettings::from(&Config::default())))
 }
 

@@ -82,6 +82,11 @@ impl Parts {
         Operator::new(store, Arc::clone(&self.clock), self.notices.clone())
     }
 
+    /// The bells of this process.
+    pub fn notices(&self) -> &Notices {
+        &self.notices
+    }
+
     /// Puts the parts together. `owner` names this daemon over restarts, `seed` feeds jitter and nonces.
     pub fn new(
         config: &Config,

@@ -53,11 +53,14 @@ mod window;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use clap::{Args, ColorChoice, Parser, Subcommand, error::ErrorKind};
+use clap::{ArgAction, Args, ColorChoice, Parser, Subcommand, error::ErrorKind};
 use secrecy::SecretString;
 use tokio::time::Instant;
 
-use crate::config::{self, Environment, Loader};
+use crate::{
+    config::{self, Config, Environment, Loader, LogLevel},
+    telemetry::{self, Logging, Surroundings},
+};
 use exit::Failed;
 use remote::Server;
 
@@ -122,9 +125,28 @@ struct Shared {
     /// Print JSON for programs
     #[arg(long, global = true)]
     json: bool,
+    /// Print nothing to stderr but errors: no progress, no hints
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    quiet: bool,
+    /// Log to stderr what is done; twice: why; three times: everything. It goes before `log.level`
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    verbose: u8,
+    /// Never ask: where a question would come, fail and say which option answers it
+    #[arg(long, global = true)]
+    no_input: bool,
 }
 
 impl Shared {
+    /// The level of the log that is asked for.
+    fn log_level(&self) -> Option<LogLevel> {
+        match self.verbose {
+            0 => None,
+            1 => Some(LogLevel::Info),
+            2 => Some(LogLevel::Debug),
+            _ => Some(LogLevel::Trace),
+        }
+    }
+
     /// Whether it is said where the data is.
     fn names_a_place(&self) -> bool {
         let names_database = |setting: &String| setting.starts_with("database.url=");
@@ -240,6 +262,16 @@ enum Command {
 }
 
 impl Command {
+    /// Whether it begins a log by itself.
+    fn logs(&self) -> bool {
+        match self {
+            Self::Serve(_) => true,
+            #[cfg(feature = "mcp")]
+            Self::Mcp(_) => true,
+            _ => false,
+        }
+    }
+
     /// Whether a daemon that runs is asked rather than its database.
     fn asks_a_daemon(&self) -> bool {
         matches!(
@@ -315,12 +347,14 @@ fn called_by_host(environment: &Environment, began: Instant) -> ExitCode {
 fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, Failed> {
     let Cli { mut shared, command } = cli;
     output::choose_colour(shared.color, environment);
+    output::be_quiet(shared.quiet);
     shared.token = remote::token(shared.token_file.as_deref(), environment)?;
     shared.server = shared
         .server
         .map(|server| server.with_token(shared.token.clone()));
     let sources = sources(&shared, &command, environment);
     let loaded = sources.clone().load()?;
+    let _logging = begin_log(&shared, &command, &loaded.config, environment)?;
     if command.asks_a_daemon() && !shared.names_a_place() {
         shared.server = remote::find(&loaded.config.http, shared.token.clone());
     }
@@ -380,6 +414,22 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
     }
 }
 
+/// The log of a command that has none unless it is asked for.
+fn begin_log(
+    shared: &Shared,
+    command: &Command,
+    config: &Config,
+    environment: &Environment,
+) -> Result<Option<Logging>, Failed> {
+    if shared.verbose == 0 || command.logs() {
+        return Ok(None);
+    }
+    let logging = telemetry::init(&config.log, &Surroundings::of_standard_error(environment));
+    logging
+        .map(Some)
+        .map_err(|error| Failed::new(exit::CONFIGURATION, error))
+}
+
 /// Defaults, file, environment, then flags; what a command's own flags mean comes last.
 fn sources(shared: &Shared, command: &Command, environment: &Environment) -> Loader {
     let mut loader = Loader::new()
@@ -387,6 +437,9 @@ fn sources(shared: &Shared, command: &Command, environment: &Environment) -> Loa
         .environment(environment.pairs());
     if let Some(place) = &shared.db {
         loader = loader.set(format!("database.url={}", config::url_of(place)));
+    }
+    if let Some(level) = shared.log_level() {
+        loader = loader.set(format!("log.level={}", level.name()));
     }
     if let Command::Replay(replay) = command {
         loader = replay.settings().into_iter().fold(loader, Loader::set);

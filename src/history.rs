@@ -7,11 +7,11 @@ use crate::{
         history::{HistoryExchange, HistoryLine, HistorySummary, HistoryView},
         text::{cut, first_line, one_line},
         time::Timestamp,
-        transcript::{Transcript, TranscriptLimits, Voice},
+        transcript::{Line, Transcript, TranscriptLimits, Voice},
         window::Budget,
     },
     keeper::convergence,
-    store::{AgentRow, ExchangeQuery, Store, StoreResult, StoredExchange},
+    store::{AgentRow, ExchangeQuery, Store, StoreError, StoreResult, StoredExchange},
 };
 
 /// Exchanges of the window shown unless all are asked for.
@@ -34,8 +34,12 @@ pub struct HistoryQuery {
     pub archived: i64,
     /// The newest so many exchanges of the window.
     pub window: i64,
+    /// Nothing but this exchange, with all its lines.
+    pub only: Option<i64>,
     /// With a line for each message in the window.
     pub lines: bool,
+    /// With the tokens of each message, and lines for results, which are most of them.
+    pub tokens: bool,
     /// The summary's ceiling, to be shown beside its size.
     pub summary_tokens_max: i64,
     /// How speakers are compared, if the conversation has several.
@@ -59,7 +63,9 @@ impl Default for HistoryQuery {
         Self {
             archived: ARCHIVE_SHOWN,
             window: WINDOW_SHOWN,
+            only: None,
             lines: true,
+            tokens: false,
             summary_tokens_max: 10_000,
             convergence: Rules::default(),
         }
@@ -69,7 +75,7 @@ impl Default for HistoryQuery {
 /// The history of `agent`, or `None` if there is no such agent.
 ///
 /// # Errors
-/// What the store fails with.
+/// [`StoreError::UnknownExchange`], if only one is asked for, and what the store fails with.
 pub async fn load(
     store: &dyn Store,
     agent: &AgentId,
@@ -80,6 +86,41 @@ pub async fn load(
         return Ok(None);
     };
     let boundary = row.ledger.first_exchange;
+    let exchanges = exchanges(store, agent, boundary, query).await?;
+    let archived_total = store.count_exchanges(agent, 1, boundary - 1).await?;
+    let window_total = store.count_exchanges(agent, boundary, i64::MAX).await?;
+    let is_talk = row.ledger.newest.as_ref();
+    let is_talk = is_talk.is_some_and(|newest| !newest.headline.speakers.is_empty());
+    let convergence = if is_talk {
+        convergence(store, agent, &query.convergence).await?
+    } else {
+        None
+    };
+    let view = view(&row, exchanges, (archived_total, window_total), query, now);
+    Ok(Some(HistoryView { convergence, ..view }))
+}
+
+/// Those that are wanted, oldest first.
+async fn exchanges(
+    store: &dyn Store,
+    agent: &AgentId,
+    boundary: i64,
+    query: HistoryQuery,
+) -> StoreResult<Vec<StoredExchange>> {
+    if let Some(number) = query.only {
+        let one = ExchangeQuery {
+            from: number,
+            through: number,
+            limit: 1,
+            messages: true,
+        };
+        let found = store.exchanges(agent, one).await?;
+        return if found.is_empty() {
+            Err(StoreError::UnknownExchange(number))
+        } else {
+            Ok(found)
+        };
+    }
     let window = ExchangeQuery {
         from: boundary,
         through: i64::MAX,
@@ -94,17 +135,7 @@ pub async fn load(
     };
     let mut exchanges = store.exchanges(agent, archive).await?;
     exchanges.extend(store.exchanges(agent, window).await?);
-    let archived_total = store.count_exchanges(agent, 1, boundary - 1).await?;
-    let window_total = store.count_exchanges(agent, boundary, i64::MAX).await?;
-    let is_talk = row.ledger.newest.as_ref();
-    let is_talk = is_talk.is_some_and(|newest| !newest.headline.speakers.is_empty());
-    let convergence = if is_talk {
-        convergence(store, agent, &query.convergence).await?
-    } else {
-        None
-    };
-    let view = view(&row, exchanges, (archived_total, window_total), query, now);
-    Ok(Some(HistoryView { convergence, ..view }))
+    Ok(exchanges)
 }
 
 fn view(
@@ -128,14 +159,15 @@ fn view(
         window_tokens: ledger.window_tokens(),
         archived_total,
         window_total,
-        exchanges: exchanges.into_iter().map(shown).collect(),
+        exchanges: exchanges.into_iter().map(|stored| shown(stored, query)).collect(),
         convergence: None,
         now: row.as_of.unwrap_or(now),
     }
 }
 
-fn shown(stored: StoredExchange) -> HistoryExchange {
-    let lines = lines(&stored);
+fn shown(stored: StoredExchange, query: HistoryQuery) -> HistoryExchange {
+    let lines = lines(&stored, query.tokens);
+    let lines = if query.only.is_none() { fold(lines) } else { lines };
     HistoryExchange {
         exchange: stored.exchange,
         summary_version: stored.summary_version,
@@ -143,38 +175,39 @@ fn shown(stored: StoredExchange) -> HistoryExchange {
     }
 }
 
-fn lines(stored: &StoredExchange) -> Vec<HistoryLine> {
-    let messages: Vec<_> = stored
-        .messages
-        .iter()
-        .map(|stored| stored.message.clone())
-        .collect();
+/// The lines of an exchange. Results repeat what the calls ask for, so that calls stand alone (seed 001's view), unless
+/// tokens are asked for: then each message's stand at its first line.
+fn lines(stored: &StoredExchange, has_tokens: bool) -> Vec<HistoryLine> {
     let limits = TranscriptLimits {
         said_chars_max: 4 * LINE_CHARS_MAX,
         tool_chars_max: 4 * LINE_CHARS_MAX,
     };
-    let transcript = Transcript::new(&stored.exchange, &messages, limits);
-    // Results repeat what the calls ask for; the seed's view shows calls only.
-    let said = transcript
-        .lines
-        .iter()
-        .filter(|line| !matches!(line.voice, Voice::Result | Voice::FailedResult));
-    let lines: Vec<HistoryLine> = said
-        .map(|line| {
-            let text = match line.voice {
-                Voice::Call => cut(
-                    &format!("{} {}", line.label, one_line(&line.text)),
-                    LINE_CHARS_MAX,
-                ),
-                _ => first_line(&line.text, LINE_CHARS_MAX),
-            };
-            HistoryLine {
-                voice: line.voice,
-                text,
-            }
-        })
-        .collect();
-    fold(lines)
+    let mut lines = Vec::new();
+    for one in &stored.messages {
+        let message = std::slice::from_ref(&one.message);
+        let transcript = Transcript::new(&stored.exchange, message, limits);
+        let said = transcript
+            .lines
+            .iter()
+            .filter(|line| has_tokens || !matches!(line.voice, Voice::Result | Voice::FailedResult));
+        let mut tokens = has_tokens.then_some(one.tokens);
+        lines.extend(said.map(|line| HistoryLine {
+            voice: line.voice,
+            text: shortened(line),
+            tokens: tokens.take(),
+        }));
+    }
+    lines
+}
+
+fn shortened(line: &Line) -> String {
+    match line.voice {
+        Voice::Call => cut(
+            &format!("{} {}", line.label, one_line(&line.text)),
+            LINE_CHARS_MAX,
+        ),
+        _ => first_line(&line.text, LINE_CHARS_MAX),
+    }
 }
 
 /// The first and the last lines of many.
@@ -188,6 +221,7 @@ fn fold(mut lines: Vec<HistoryLine>) -> Vec<HistoryLine> {
     lines.push(HistoryLine {
         voice: Voice::Call,
         text: format!("… {left_out} more"),
+        tokens: None,
     });
     lines.extend(tail);
     lines

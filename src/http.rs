@@ -69,6 +69,7 @@ use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 
 use crate::{
     access::Access,
+    assembly,
     clock::Clock,
     config::Config,
     domain::{
@@ -77,7 +78,7 @@ use crate::{
     },
     keeper::{Keeper, Operator},
     snapshot::{Snapshots, project::ProjectSnapshots},
-    store::{Store, StoreResult},
+    store::{Store, StoreResult, operate::OperatorStore},
     telemetry::metrics::Metrics,
 };
 use problem::Problem;
@@ -189,6 +190,29 @@ impl HttpSettings {
     }
 }
 
+impl HttpState {
+    /// The interface over `parts`, the `queue` of whose database is worked on by hand. It ends with `stop`.
+    pub fn over(
+        parts: &assembly::Parts,
+        queue: Arc<dyn OperatorStore>,
+        access: Arc<Access>,
+        stop: CancellationToken,
+    ) -> Self {
+        Self {
+            keeper: parts.keeper.clone(),
+            projects: Arc::clone(&parts.projects),
+            snapshots: Arc::clone(&parts.snapshots),
+            operator: parts.operator(queue),
+            access,
+            store: Arc::clone(&parts.store),
+            metrics: parts.metrics.clone(),
+            clock: Arc::clone(&parts.clock),
+            stop,
+            writes: TaskTracker::new(),
+        }
+    }
+}
+
 /// What every handler can reach.
 struct App {
     parts: HttpState,
@@ -239,6 +263,7 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
         TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, settings.request_timeout());
     let body_bytes_max = settings.body_bytes_max;
     let (routes, api) = routes::routes().split_for_parts();
+    let routes = queue::with_namesakes(routes);
     let app = Arc::new(App {
         rate: rate::Rate::new(settings.requests_per_second, settings.requests_burst),
         answers: idempotency::Answers::default(),

@@ -38,8 +38,8 @@ use crate::{
     journal::live::LiveJournal,
     notice::Notices,
     store::{
-        AppendOutcome, AppendRequest, AppendRules, Enqueued, Forked, Prepared, SessionEnded, Stepped, Store,
-        StoreError, StoreResult, inbox::InboxStore,
+        AppendOutcome, AppendRequest, AppendRules, Enqueued, Forked, Prepared, RequestKey, SessionEnded,
+        Stepped, Store, StoreError, StoreResult, inbox::InboxStore,
     },
     telemetry::metrics::{Metrics, labels::Role},
 };
@@ -139,18 +139,19 @@ impl Keeper {
     }
 
     /// As [`Self::append_reported`], and how alike the speakers sound now, if messages were stored that a named speaker
-    /// said.
+    /// said. Under a `key` nothing but the same request is taken again.
     ///
     /// # Errors
-    /// As [`Self::append`].
+    /// As [`Self::append`]; [`StoreError::KeyReused`].
     pub async fn append_and_listen(
         &self,
         agent: &AgentId,
         messages: Vec<Message>,
         usage: Option<ReportedUsage>,
+        key: Option<RequestKey>,
     ) -> StoreResult<(AppendOutcome, Option<Reading>)> {
         let is_talk = convergence::is_talk(&messages);
-        let outcome = self.append_reported(agent, messages, usage).await?;
+        let outcome = self.append_keyed(agent, messages, usage, key).await?;
         if !is_talk || outcome.accepted == 0 {
             return Ok((outcome, None));
         }
@@ -185,7 +186,18 @@ impl Keeper {
         messages: Vec<Message>,
         usage: Option<ReportedUsage>,
     ) -> StoreResult<AppendOutcome> {
+        self.append_keyed(agent, messages, usage, None).await
+    }
+
+    async fn append_keyed(
+        &self,
+        agent: &AgentId,
+        messages: Vec<Message>,
+        usage: Option<ReportedUsage>,
+        key: Option<RequestKey>,
+    ) -> StoreResult<AppendOutcome> {
         let mut counted = self.request(agent, messages, false).await?;
+        counted.request.key = key;
         let usage = usage.filter(|usage| usage.is_about(counted.counting.model()));
         let answer = counted.seen.iter_mut().rev().find(|seen| seen.is_answer);
         if let (Some(answer), Some(usage)) = (answer, usage) {
@@ -250,6 +262,7 @@ impl Keeper {
         let request = AppendRequest {
             agent: agent.clone(),
             messages,
+            key: None,
             count_method: counter.method().to_owned(),
             rules: self.rules,
             replayed,

@@ -28,7 +28,7 @@ pub use endpoint::{Endpoint, EndpointSettings};
 pub use local::Local;
 pub use remote::Remote;
 pub use server::{Server, Shared};
-pub use source::{AgentLine, AgentsPage, Document, Source, SourceError};
+pub use source::{AgentLine, AgentsPage, Source, SourceError};
 pub use way::{Opening, Way};
 
 /// The longest message that a client may send, in bytes: questions are short.

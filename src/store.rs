@@ -66,6 +66,9 @@ pub enum StoreError {
     /// The client sent another message under an id that it has used before.
     #[error("client id `{0}` was used before for another message")]
     ClientIdReused(String),
+    /// The client sent another request under a key that it has used before.
+    #[error("idempotency key `{0}` was used for another request")]
+    KeyReused(String),
     /// There is no such mark to go back to: never set, or left behind by a clear or an earlier rewind.
     #[error("{}", no_mark(.0.as_deref()))]
     UnknownMark(Option<String>),
@@ -231,7 +234,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError::ClientIdReused`] when it isn't the same message; replayed ones are stored without the id.
-    /// [`StoreError::WouldOverflow`] by the agent's own wish. [`StoreError::PinsFull`] when a message can't be pinned;
+    /// [`StoreError::KeyReused`] when another request was made under the same key. [`StoreError::WouldOverflow`] by the agent's own wish. [`StoreError::PinsFull`] when a message can't be pinned;
     /// a replay pins it all the same. Nothing is stored then.
     async fn append(&self, request: AppendRequest) -> StoreResult<AppendOutcome>;
 

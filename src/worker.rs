@@ -35,6 +35,7 @@ use tracing::{error, warn};
 use crate::{
     clock::Clock,
     domain::{
+        agent::AgentId,
         price::Prices,
         prompt::PromptLimits,
         redaction::Redactor,
@@ -47,7 +48,7 @@ use crate::{
     },
     llm::ChatModel,
     notice::Notices,
-    store::{ClaimRequest, MaterialLimits, Store, StoreResult},
+    store::{ClaimRequest, MaterialLimits, Store, StoreResult, operate::OperatorStore},
     telemetry::metrics::{
         Metrics,
         labels::{ClaimResult, FailureReason, UpdatePath},
@@ -268,17 +269,40 @@ impl Worker {
         }
     }
 
+    /// As [`Self::drain`], of one agent: nothing else of the queue is touched. `queue` is that of the same database.
+    ///
+    /// # Errors
+    /// When the queue can't be read.
+    pub async fn drain_one(&self, agent: &AgentId, queue: &dyn OperatorStore) -> StoreResult<Vec<Outcome>> {
+        let never = CancellationToken::new();
+        let working = async {
+            let mut outcomes = Vec::new();
+            while let Some(lease) = queue.claim_one(agent, self.claim_of(1)).await? {
+                outcomes.push(self.work(lease, &never).await);
+            }
+            Ok(outcomes)
+        };
+        tokio::select! {
+            outcomes = working => outcomes,
+            () = self.heartbeat.run(&self.parts, never.clone()) => Ok(Vec::new()),
+        }
+    }
+
+    fn claim_of(&self, limit: usize) -> ClaimRequest {
+        ClaimRequest {
+            owner: self.settings.owner.clone(),
+            limit: i64::try_from(limit).unwrap_or(i64::MAX),
+            lease_ms: self.settings.lease_ms,
+            now: self.parts.clock.now(),
+        }
+    }
+
     /// Leases what is due, at most `limit` rows: a step of [`Self::run`].
     ///
     /// # Errors
     /// When the queue can't be read.
     pub(crate) async fn claim(&self, limit: usize) -> StoreResult<Vec<Lease>> {
-        let request = ClaimRequest {
-            owner: self.settings.owner.clone(),
-            limit: i64::try_from(limit).unwrap_or(i64::MAX),
-            lease_ms: self.settings.lease_ms,
-            now: self.parts.clock.now(),
-        };
+        let request = self.claim_of(limit);
         let now = request.now;
         let leases = self.parts.store.claim(request).await;
         let result = match &leases {

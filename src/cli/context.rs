@@ -81,10 +81,10 @@ impl Context {
             }
             output::json(&reply["body"])?;
             for note in reply["notes"].as_array().into_iter().flatten() {
-                output::error(&format!("note: {}", note.as_str().unwrap_or_default()));
+                output::note(&format!("note: {}", note.as_str().unwrap_or_default()));
             }
             if reply["over_budget"] == true {
-                output::error("note: the newest exchange is too big by itself: this is over the budget");
+                output::note("note: the newest exchange is too big by itself: this is over the budget");
             }
             Ok(ExitCode::SUCCESS)
         })

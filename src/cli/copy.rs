@@ -1,9 +1,6 @@
 //! `recapd copy`
 
-use std::{
-    io::{self, IsTerminal as _},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -146,7 +143,7 @@ fn text(copied: &Copied, report: &Report) -> String {
 
 /// A bar over rows, each of which is copied and read back, on a terminal.
 fn progress_bar() -> ProgressBar {
-    if !io::stderr().is_terminal() {
+    if !output::shows_progress() {
         return ProgressBar::hidden();
     }
     let template = "{spinner} {bar:32} {percent:>3}%  {msg:<22} {elapsed} elapsed, {eta} left";

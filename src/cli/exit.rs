@@ -118,6 +118,7 @@ impl From<StoreError> for Failed {
             | StoreError::AgentExists(_)
             | StoreError::HasForks { .. }
             | StoreError::ClientIdReused(_)
+            | StoreError::KeyReused(_)
             | StoreError::WouldOverflow { .. }
             | StoreError::PinsFull { .. }
             | StoreError::ItemPinsFull

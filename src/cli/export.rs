@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashSet,
-    io::{self, BufWriter, ErrorKind, IsTerminal as _, Write},
+    io::{self, BufWriter, ErrorKind, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -232,7 +232,7 @@ impl Exported {
 
 /// A bar over so many messages, on a terminal.
 fn progress_bar(messages: u64) -> ProgressBar {
-    if !io::stderr().is_terminal() {
+    if !output::shows_progress() {
         return ProgressBar::hidden();
     }
     let template = "{spinner} {bar:32} {percent:>3}%  {human_pos} messages  {elapsed} elapsed, {eta} left";

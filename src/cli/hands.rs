@@ -5,12 +5,21 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Shared, exit::Failed, open, remote::Remote};
+use super::{
+    Shared,
+    exit::Failed,
+    open,
+    remote::{Remote, behind},
+};
 use crate::{
     assembly,
     clock::SystemClock,
     config::Config,
-    domain::{agent::AgentId, time::Timestamp},
+    domain::{
+        agent::AgentId,
+        cursor::{self, List},
+        time::Timestamp,
+    },
     keeper::{AgedReply, Operator},
     store::{
         SqlStore, Store as _,
@@ -26,6 +35,7 @@ pub(super) struct QueuePage {
     /// Its rows.
     pub(super) rows: Vec<QueueRow>,
     /// Where the next page begins; none on the last one.
+    #[serde(deserialize_with = "cursor::last_entry")]
     pub(super) next_cursor: Option<AgentId>,
 }
 
@@ -35,6 +45,7 @@ pub(super) struct RunPage {
     /// The runs.
     pub(super) runs: Vec<Run>,
     /// Where the next page begins; none on the last one.
+    #[serde(deserialize_with = "cursor::last_entry")]
     pub(super) next_cursor: Option<i64>,
 }
 
@@ -72,7 +83,7 @@ impl Hands {
     pub(super) async fn queue(&self, after: Option<&AgentId>, limit: i64) -> Result<QueuePage, Failed> {
         match self {
             Self::Daemon(daemon) => {
-                let cursor = after.map_or(String::new(), |after| format!("&cursor={after}"));
+                let cursor = behind(List::Queue, after);
                 daemon.read(&format!("/v1/queue?limit={limit}{cursor}")).await
             }
             Self::Database(operator, _) => {
@@ -119,7 +130,7 @@ impl Hands {
             Self::Daemon(daemon) => posted(daemon, &format!("/v1/queue/{agent}/retry")).await,
             Self::Database(operator, store) => match operator.retry(agent).await? {
                 Handled::NoRow => Err(missing(store, agent).await),
-                Handled::Done | Handled::Running => self.row(agent).await,
+                Handled::Done(row) | Handled::Running(row) => Ok(*row),
             },
         }
     }
@@ -130,7 +141,7 @@ impl Hands {
             Self::Daemon(daemon) => posted(daemon, &format!("/v1/queue/{agent}/cancel")).await,
             Self::Database(operator, store) => match operator.cancel(agent).await? {
                 Handled::NoRow => Err(missing(store, agent).await),
-                Handled::Done | Handled::Running => self.row(agent).await,
+                Handled::Done(row) | Handled::Running(row) => Ok(*row),
             },
         }
     }
@@ -185,7 +196,7 @@ impl Hands {
                     query
                         .outcome
                         .map(|outcome: RunOutcome| format!("&outcome={}", outcome.name())),
-                    query.before.map(|before| format!("&cursor={before}")),
+                    Some(behind(List::Runs, query.before.as_ref())),
                 ];
                 let more: String = parts.into_iter().flatten().collect();
                 let page: RunPage = daemon

@@ -296,7 +296,7 @@ impl Install {
         if self.dry_run {
             return Ok(ExitCode::SUCCESS);
         }
-        if !self.yes && !confirmed()? {
+        if !self.yes && !confirmed(!shared.no_input)? {
             return Err(Failed::usage("nothing was changed".to_owned()));
         }
         write(&file, &after)?;
@@ -352,11 +352,14 @@ fn read(file: &Path) -> Result<String, Failed> {
     }
 }
 
-fn confirmed() -> Result<bool, Failed> {
-    if !io::stdin().is_terminal() {
-        return Err(Failed::usage(
-            "this isn't a terminal to ask on; say --yes or --dry-run".to_owned(),
-        ));
+fn confirmed(may_ask: bool) -> Result<bool, Failed> {
+    if !may_ask || !io::stdin().is_terminal() {
+        let why = if may_ask {
+            "this isn't a terminal to ask on"
+        } else {
+            "this would be asked about"
+        };
+        return Err(Failed::usage(format!("{why}; say --yes or --dry-run")));
     }
     let mut stderr = io::stderr().lock();
     stderr.write_all(b"Write this? [y/N] ")?;

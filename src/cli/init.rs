@@ -47,7 +47,7 @@ impl Init {
         } else {
             format!(" --config {name}")
         };
-        output::error(&format!(
+        output::note(&format!(
             "next: edit it; `recapd config check{option}`; `recapd doctor{option}`; `recapd serve{option}`"
         ));
         Ok(ExitCode::SUCCESS)

@@ -5,11 +5,17 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
-use super::{Shared, exit::Failed, lineage, open, output, remote::Remote};
+use super::{
+    Shared,
+    exit::Failed,
+    lineage, open, output,
+    remote::{Remote, behind},
+};
 use crate::{
     config::Config,
     domain::{
         agent::AgentId,
+        cursor::List,
         summary::edit::{EditError, ItemEdit},
     },
     keeper::ItemReply,
@@ -119,8 +125,9 @@ impl Items {
 fn list(config: &Config, shared: &Shared, agent: &AgentId, query: ItemQuery) -> Result<ExitCode, Failed> {
     let items: Vec<Value> = open::block_on(async {
         if let Some(server) = &shared.server {
-            let (limit, after, all) = (query.limit, query.after, i64::from(query.all));
-            let path = format!("/v1/agents/{agent}/items?limit={limit}&cursor={after}&all={all}");
+            let (limit, all) = (query.limit, i64::from(query.all));
+            let cursor = behind(List::Items(agent), Some(&query.after));
+            let path = format!("/v1/agents/{agent}/items?limit={limit}{cursor}&all={all}");
             let page = Remote::new(server)?.get(&path, "application/json").await?;
             let page: Value = serde_json::from_str(&page).map_err(anyhow::Error::new)?;
             return Ok(page["items"].as_array().cloned().unwrap_or_default());

@@ -17,6 +17,9 @@ static IS_PLAIN: OnceLock<bool> = OnceLock::new();
 /// Whether what is printed may have colours.
 static HAS_COLOUR: OnceLock<bool> = OnceLock::new();
 
+/// Whether notes and progress are left out.
+static IS_QUIET: OnceLock<bool> = OnceLock::new();
+
 /// Columns of an output that isn't a terminal's.
 const COLUMNS: usize = 80;
 
@@ -28,6 +31,16 @@ pub(super) fn adapt(environment: &Environment) {
 /// Prints from now on with colours or without, as was chosen; unless it was, as the `environment` says and stdout can.
 pub(super) fn choose_colour(choice: ColorChoice, environment: &Environment) {
     HAS_COLOUR.get_or_init(|| is_coloured(choice, environment, std::io::stdout().is_terminal()));
+}
+
+/// Leaves out from now on what is neither an answer nor an error.
+pub(super) fn be_quiet(is_quiet: bool) {
+    IS_QUIET.get_or_init(|| is_quiet);
+}
+
+/// Whether notes and progress are left out.
+pub(super) fn is_quiet() -> bool {
+    IS_QUIET.get().copied().unwrap_or_default()
 }
 
 /// Whether what is printed may have colours.
@@ -121,6 +134,18 @@ pub(super) fn one_or_all(values: &[impl Serialize]) -> std::io::Result<()> {
 #[expect(clippy::print_stderr, reason = "the one place that prints errors and notes")]
 pub(super) fn error(line: &str) {
     eprintln!("{line}");
+}
+
+/// Whether somebody looks on who is to see how far something is.
+pub(super) fn shows_progress() -> bool {
+    !is_quiet() && std::io::stderr().is_terminal()
+}
+
+/// Prints a line to stderr that nobody has to read: a hint, or how far something is.
+pub(super) fn note(line: &str) {
+    if !is_quiet() {
+        error(line);
+    }
 }
 
 /// Columns to use.

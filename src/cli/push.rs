@@ -81,7 +81,7 @@ struct Moved {
 
 impl Push {
     pub(super) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
-        let messages = self.read()?;
+        let messages = self.read(!shared.no_input)?;
         let pushed = open::block_on(async {
             match &shared.server {
                 Some(server) => self.send(&Remote::new(server)?, &messages).await,
@@ -96,7 +96,7 @@ impl Push {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn read(&self) -> Result<Vec<Message>, Failed> {
+    fn read(&self, may_ask: bool) -> Result<Vec<Message>, Failed> {
         let default = [PathBuf::from(STDIN)];
         let files = if self.files.is_empty() {
             &default[..]
@@ -106,7 +106,7 @@ impl Push {
         let (mut messages, mut unread, mut bytes) = (Vec::new(), 0, 0);
         for file in files {
             let name = name_of(file);
-            for record in self.open(file)? {
+            for record in self.open(file, may_ask)? {
                 match record {
                     Ok(record) => {
                         bytes += record.message.payload.len();
@@ -140,10 +140,16 @@ impl Push {
         Ok(messages)
     }
 
-    fn open(&self, file: &Path) -> Result<FileReader, Failed> {
+    fn open(&self, file: &Path, may_ask: bool) -> Result<FileReader, Failed> {
         let opened = if file.as_os_str() == STDIN {
+            if stdin().is_terminal() && !may_ask {
+                let cure = "name files, or send messages to standard input";
+                return Err(Failed::usage(format!(
+                    "nothing is read from a terminal with --no-input: {cure}"
+                )));
+            }
             if stdin().is_terminal() {
-                output::error("recapd: reading messages from the terminal; end with Ctrl-D");
+                output::note("recapd: reading messages from the terminal; end with Ctrl-D");
             }
             FileReader::from_reader(stdin(), &name_of(file), self.format)
         } else {

@@ -183,7 +183,7 @@ impl List {
         } else {
             output::text(&text(&page, SystemClock.now()))?;
             if let Some(after) = &page.next_cursor {
-                output::error(&format!("more follow: --after {after}"));
+                output::note(&format!("more follow: --after {after}"));
             }
         }
         Ok(())

@@ -20,6 +20,7 @@ use super::{
 use crate::{
     client::{Place, PlaceError, TOKEN_VARIABLE, Transport},
     config::Environment,
+    domain::cursor::{Cursor, List},
     wire::{HttpSettings, WireError, send},
 };
 
@@ -189,6 +190,13 @@ impl Remote {
             .collect();
         likeness::unknown_agent(agent, &known, open::AGENTS_SHOWN_MAX)
     }
+}
+
+/// Where a page of `list` begins, as a query parameter that follows others.
+pub(super) fn behind(list: List<'_>, entry: Option<&impl ToString>) -> String {
+    entry.map_or(String::new(), |entry| {
+        format!("&cursor={}", Cursor::behind(list, entry))
+    })
 }
 
 /// A text as the value of a query parameter.

@@ -107,7 +107,7 @@ impl List {
         } else {
             output::text(&text(&page, SystemClock.now()))?;
             if let Some(before) = page.next_cursor {
-                output::error(&format!("more follow: --before {before}"));
+                output::note(&format!("more follow: --before {before}"));
             }
         }
         Ok(())

@@ -2,9 +2,7 @@
 
 mod faults;
 
-use std::{
-    collections::BTreeMap, io::IsTerminal as _, num::ParseIntError, path::PathBuf, process::ExitCode, thread,
-};
+use std::{collections::BTreeMap, num::ParseIntError, path::PathBuf, process::ExitCode, thread};
 
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -239,7 +237,7 @@ fn failed(error: ProgressError) -> Failed {
 }
 
 fn bar(size: u64, unit: &str) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
+    if !output::shows_progress() {
         return ProgressBar::hidden();
     }
     let template = format!(

@@ -9,7 +9,6 @@ use std::{convert::Infallible, path::PathBuf, process::ExitCode, sync::Arc, time
 use anyhow::Context as _;
 use clap::Args;
 use tokio::{net::TcpListener, time::Instant};
-use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use super::{exit::Failed, open};
@@ -19,9 +18,8 @@ use crate::{
     clock::{Clock, OffsetClock, SystemClock},
     config::{self, Config, Environment, HttpConfig, Listen, Loaded, Loader},
     http::{self, HttpSettings, HttpState},
-    keeper::Operator,
     lifecycle::{Lifecycle, hangups, notify::Notify, signals},
-    store::{SqlStore, Store, StoreError, access::AccessStore, postgres::Member},
+    store::{SqlStore, Store, StoreError, access::AccessStore, operate::OperatorStore, postgres::Member},
     telemetry::{self, Logging, Surroundings},
 };
 use crew::{Crew, Models};
@@ -152,12 +150,11 @@ async fn serve(config: &Config, given: Start) -> Result<ExitCode, Failed> {
         super::output::error(demo::NEXT);
     }
     let lifecycle = Lifecycle::new();
-    let operator = parts.operator(store.clone());
     lifecycle.spawn_vital("access", {
         let (access, soft) = (Arc::clone(&access), lifecycle.soft().clone());
         async move { access.follow(soft).await }
     });
-    start(&lifecycle, &parts, (operator, access), config, listener);
+    start(&lifecycle, &parts, (store.clone(), access), config, listener);
     let crew = Crew {
         lifecycle: lifecycle.clone(),
         parts: parts.clone(),
@@ -276,7 +273,7 @@ async fn follow_fleet(parts: &Parts, member: Option<Member>) -> Infallible {
 fn start(
     lifecycle: &Lifecycle,
     parts: &Parts,
-    (operator, access): (Operator, Arc<Access>),
+    (queue, access): (Arc<dyn OperatorStore>, Arc<Access>),
     config: &Config,
     listener: http::Listener,
 ) {
@@ -290,18 +287,7 @@ fn start(
         async move { keeper.index(soft).await }
     });
     lifecycle.spawn_vital("snapshots", parts.clone().follow_changes(soft.clone()));
-    let state = HttpState {
-        keeper: parts.keeper.clone(),
-        projects: Arc::clone(&parts.projects),
-        snapshots: Arc::clone(&parts.snapshots),
-        operator,
-        access,
-        store: Arc::clone(&parts.store),
-        metrics: parts.metrics.clone(),
-        clock: Arc::clone(&parts.clock),
-        stop: soft.clone(),
-        writes: TaskTracker::new(),
-    };
+    let state = HttpState::over(parts, queue, access, soft.clone());
     let writes = state.writes.clone();
     let settings = HttpSettings::from(config);
     let limits = settings.connections;

@@ -66,7 +66,7 @@ impl ManPages {
         std::fs::create_dir_all(&folder)
             .and_then(|()| clap_mangen::generate_to(Cli::command(), &folder))
             .with_context(|| folder.display().to_string())?;
-        output::error(&format!("man pages are in {}", folder.display()));
+        output::note(&format!("man pages are in {}", folder.display()));
         Ok(ExitCode::SUCCESS)
     }
 }

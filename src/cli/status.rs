@@ -15,6 +15,7 @@ use super::{
     figures::{span, thousands},
     hands::Hands,
     open, output,
+    remote::Remote,
 };
 use crate::{
     clock::{Clock as _, SystemClock},
@@ -24,7 +25,8 @@ use crate::{
         spend::{SpendLimit, SpendLimits},
         time::{DAY_MS, HOUR_MS, Timestamp},
     },
-    store::{AgentRow, Paused, Sample, Store as _, operate::RunFigures},
+    http::AgentFigures,
+    store::{Paused, Sample, Store as _, operate::RunFigures},
     telemetry::metrics::Circuit,
 };
 
@@ -50,8 +52,8 @@ pub(super) struct Status {
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = WATCH_SECONDS,
         value_parser = clap::value_parser!(u64).range(1..=WATCH_SECONDS_MAX), conflicts_with = "agents")]
     watch: Option<u64>,
-    /// Agents to show one by one, from the database
-    #[arg(value_name = "AGENT", conflicts_with = "server")]
+    /// Agents to show one by one
+    #[arg(value_name = "AGENT")]
     agents: Vec<AgentId>,
 }
 
@@ -60,17 +62,15 @@ impl Status {
         open::block_on(async {
             let now = SystemClock.now();
             if !self.agents.is_empty() {
-                let rows = self.rows(config).await?;
+                let agents = match &shared.server {
+                    Some(server) => self.ask(&Remote::new(server)?).await?,
+                    None => self.look(config).await?,
+                };
                 if shared.json {
-                    output::one_or_all(&rows.iter().map(AgentStatus::from).collect::<Vec<_>>())?;
+                    output::one_or_all(&agents.iter().map(AgentStatus::from).collect::<Vec<_>>())?;
                 } else {
-                    output::text(
-                        &rows
-                            .iter()
-                            .map(|(row, paused)| line(row, *paused, now))
-                            .collect::<Vec<_>>()
-                            .join("\n"),
-                    )?;
+                    let lines: Vec<String> = agents.iter().map(|agent| line(agent, now)).collect();
+                    output::text(&lines.join("\n"))?;
                 }
                 return Ok(ExitCode::SUCCESS);
             }
@@ -93,17 +93,36 @@ impl Status {
         })
     }
 
-    async fn rows(&self, config: &Config) -> Result<Vec<(AgentRow, Option<Paused>)>, Failed> {
+    async fn look(&self, config: &Config) -> Result<Vec<AgentFound>, Failed> {
         let store = open::look(config).await?;
-        let mut rows = Vec::new();
+        let mut found = Vec::new();
         for agent in &self.agents {
-            match store.agent(agent).await? {
-                Some(row) => rows.push((row, store.paused(agent).await?)),
-                None => return Err(open::unknown(&store, agent).await),
-            }
+            let Some(row) = store.agent(agent).await? else {
+                return Err(open::unknown(&store, agent).await);
+            };
+            found.push(AgentFound {
+                figures: row.into(),
+                paused: store.paused(agent).await?,
+            });
         }
-        Ok(rows)
+        Ok(found)
     }
+
+    async fn ask(&self, daemon: &Remote) -> Result<Vec<AgentFound>, Failed> {
+        let mut found = Vec::new();
+        for agent in &self.agents {
+            found.push(daemon.read(&format!("/v1/agents/{agent}")).await?);
+        }
+        Ok(found)
+    }
+}
+
+/// What there is to say of an agent.
+#[derive(Deserialize)]
+struct AgentFound {
+    #[serde(flatten)]
+    figures: AgentFigures,
+    paused: Option<Paused>,
 }
 
 /// How it stands: what the database knows, and what only the daemon does.
@@ -195,32 +214,31 @@ struct AgentStatus<'a> {
     paused: Option<Paused>,
 }
 
-impl<'a> From<&'a (AgentRow, Option<Paused>)> for AgentStatus<'a> {
-    fn from((row, paused): &'a (AgentRow, Option<Paused>)) -> Self {
+impl<'a> From<&'a AgentFound> for AgentStatus<'a> {
+    fn from(AgentFound { figures, paused }: &'a AgentFound) -> Self {
         Self {
-            agent_id: &row.agent,
-            messages: row.ledger.last_seq,
-            exchanges: row.ledger.last_exchange,
-            window_tokens: row.ledger.window_tokens(),
-            budget_tokens: row.budget_tokens,
-            first_exchange: row.ledger.first_exchange,
-            covers_through: row.ledger.summarized_through,
-            pending_since: row.pending_since,
-            summary_version: row.version,
-            summary_tokens: row.summary_tokens,
-            updated_at: row.updated_at,
+            agent_id: &figures.agent_id,
+            messages: figures.messages,
+            exchanges: figures.exchanges,
+            window_tokens: figures.window_tokens,
+            budget_tokens: figures.budget_tokens,
+            first_exchange: figures.first_exchange,
+            covers_through: figures.covers_through,
+            pending_since: figures.pending_since,
+            summary_version: figures.version,
+            summary_tokens: figures.summary_tokens,
+            updated_at: figures.updated_at,
             paused: *paused,
         }
     }
 }
 
-fn line(row: &AgentRow, paused: Option<Paused>, now: Timestamp) -> String {
-    let ledger = &row.ledger;
-    let pending = match ledger.pending_numbers() {
+fn line(AgentFound { figures, paused }: &AgentFound, now: Timestamp) -> String {
+    let pending = match figures.pending_exchanges {
         0 => "nothing pending".to_owned(),
         pending => format!(
             "{pending} pending for {}",
-            span(now.since_ms(row.pending_since.unwrap_or(now)))
+            span(now.since_ms(figures.pending_since.unwrap_or(now)))
         ),
     };
     let paused = paused.map_or(String::new(), |paused| {
@@ -236,14 +254,14 @@ fn line(row: &AgentRow, paused: Option<Paused>, now: Timestamp) -> String {
     });
     format!(
         "{}: {} messages in {} exchanges, window {} of {} from #{}, summary v{} of {} tokens through #{}, {pending}{paused}",
-        row.agent,
-        ledger.last_seq,
-        ledger.last_exchange,
-        thousands(ledger.window_tokens()),
-        thousands(row.budget_tokens),
-        ledger.first_exchange,
-        row.version,
-        thousands(row.summary_tokens),
-        ledger.summarized_through,
+        figures.agent_id,
+        figures.messages,
+        figures.exchanges,
+        thousands(figures.window_tokens),
+        thousands(figures.budget_tokens),
+        figures.first_exchange,
+        figures.version,
+        thousands(figures.summary_tokens),
+        figures.covers_through,
     )
 }

@@ -32,7 +32,7 @@ const WAIT_SECONDS_MAX: u64 = 86_400;
 Whatever the update waits for (more exchanges, the time after a failed attempt, a batch) is waited for no longer.
 Examples:
   recapd update my-agent            asks for it; a daemon does it
-  recapd update my-agent --wait     and waits; without a daemon the update is made here, with all others that are due
+  recapd update my-agent --wait     and waits; without a daemon the update is made here, and no other
 
 Exit codes: 0 done, 1 it failed, 3 unknown agent, 75 it isn't done yet.")]
 pub(super) struct Update {
@@ -101,8 +101,8 @@ impl Update {
     ) -> Result<ExitCode, Failed> {
         let patience = Instant::now() + Duration::from_secs(self.timeout);
         let ended = loop {
-            if let Some(parts) = &parts {
-                parts.worker.drain().await?;
+            if let (Some(parts), Hands::Database(_, store)) = (&parts, hands) {
+                parts.worker.drain_one(&self.agent, store.as_ref()).await?;
             }
             let row = self.row(hands).await?;
             if let Some(ended) = self.ended(hands, row.as_ref(), before).await? {

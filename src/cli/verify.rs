@@ -1,6 +1,6 @@
 //! `recapd verify`
 
-use std::{io::IsTerminal as _, process::ExitCode};
+use std::process::ExitCode;
 
 use clap::Args;
 use indicatif::ProgressBar;
@@ -88,7 +88,7 @@ impl Verify {
 impl Report {
     /// Checks every agent.
     pub(super) async fn of_all(store: &dyn Store) -> Result<Self, Failed> {
-        let bar = if std::io::stderr().is_terminal() {
+        let bar = if output::shows_progress() {
             ProgressBar::new_spinner()
         } else {
             ProgressBar::hidden()

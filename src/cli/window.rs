@@ -3,11 +3,21 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use serde::{Deserialize, Serialize};
 
-use super::{Shared, context, exit::Failed, figures::thousands, open, output, remote::Remote};
+use super::{
+    Shared, context,
+    exit::Failed,
+    figures::thousands,
+    open, output,
+    remote::{Remote, behind},
+};
 use crate::{
     config::Config,
-    domain::agent::AgentId,
+    domain::{
+        agent::AgentId,
+        cursor::{self, List},
+    },
     formats::outgoing::RequestFormat,
     recall::{
         message_text,
@@ -40,40 +50,65 @@ pub(super) struct Window {
     before: Option<i64>,
 }
 
+/// A page of the window.
+#[derive(Serialize)]
+struct Page {
+    #[serde(flatten)]
+    window: WindowReply,
+    /// Older ones stand before this exchange; none on the last page.
+    next_cursor: Option<i64>,
+}
+
+/// What a daemon answers beside the window, which is read by itself: its messages are kept to the letter.
+#[derive(Deserialize)]
+struct Beside {
+    #[serde(deserialize_with = "cursor::last_entry")]
+    next_cursor: Option<i64>,
+}
+
 impl Window {
     pub(super) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
         if let Some(format) = self.format {
             return context::Context::plain(self.agent, format).run(config, shared);
         }
-        let reply = open::block_on(async {
+        let page = open::block_on(async {
             match &shared.server {
                 Some(server) => self.ask(&Remote::new(server)?).await,
                 None => self.look(config).await,
             }
         })?;
         if shared.json {
-            output::json(&reply)?;
+            output::json(&page)?;
         } else {
-            output::text(&text(&reply))?;
-            if let Some(before) = reply.next_cursor {
-                output::error(&format!("older ones follow: --before {before}"));
+            output::text(&text(&page.window))?;
+            if let Some(before) = page.next_cursor {
+                output::note(&format!("older ones follow: --before {before}"));
             }
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn ask(&self, daemon: &Remote) -> Result<WindowReply, Failed> {
-        let before = self
-            .before
-            .map_or(String::new(), |before| format!("&cursor={before}"));
+    async fn ask(&self, daemon: &Remote) -> Result<Page, Failed> {
+        let before = behind(List::Window(&self.agent), self.before.as_ref());
         let path = format!("/v1/agents/{}/window?limit={}{before}", self.agent, self.limit);
-        daemon.read(&path).await
+        let text = daemon.get(&path, "application/json").await?;
+        let read = || -> serde_json::Result<Page> {
+            let Beside { next_cursor } = serde_json::from_str(&text)?;
+            Ok(Page {
+                window: serde_json::from_str(&text)?,
+                next_cursor,
+            })
+        };
+        Ok(read().map_err(anyhow::Error::new)?)
     }
 
-    async fn look(&self, config: &Config) -> Result<WindowReply, Failed> {
+    async fn look(&self, config: &Config) -> Result<Page, Failed> {
         let store = open::look(config).await?;
         match window(&store, &self.agent, self.before, self.limit).await? {
-            Some(reply) => Ok(reply),
+            Some(window) => Ok(Page {
+                next_cursor: window.next_before,
+                window,
+            }),
             None => Err(open::unknown(&store, &self.agent).await),
         }
     }

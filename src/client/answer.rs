@@ -1,6 +1,6 @@
 //! What the daemon answers, as far as an agent needs it. Members that aren't here are left out.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::domain::{agent::AgentId, time::Timestamp};
 
@@ -54,8 +54,8 @@ pub struct SummaryFigures {
     pub covers_through: i64,
 }
 
-/// A summary, and how fresh it is.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+/// A summary, and how fresh it is: what `GET /v1/agents/{id}/summary` answers as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// Whose.
     pub agent_id: AgentId,
@@ -73,7 +73,10 @@ pub struct Summary {
     pub first_exchange: i64,
     /// Exchanges that wait to be summarised.
     pub pending_exchanges: i64,
+    /// Since when they do; none if none does.
+    pub pending_since: Option<Timestamp>,
     /// While the daemon's database is away: since when this copy may be behind.
+    #[serde(default)]
     pub stale_since: Option<Timestamp>,
 }
 

@@ -17,6 +17,9 @@ use super::time::{HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 
 /// A batch of which nobody knows whether it was made is looked for after so long: lists lag behind.
 pub const UNSURE_WAIT_MS: i64 = MINUTE_MS;
+/// A batch is left to whoever looks at it for so long, as two calls may take; no other wait for a look is longer, but for one
+/// that a provider asks for.
+pub const LOOK_MS: i64 = 11 * MINUTE_MS;
 /// A batch is sent at most so often.
 pub const SENDS_MAX: i64 = 5;
 /// No batch is waited for any longer: the slowest provider gives up after 48 hours.

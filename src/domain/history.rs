@@ -26,6 +26,8 @@ pub struct HistoryLine {
     pub voice: Voice,
     /// What; its control characters and line feeds are removed when it is shown.
     pub text: String,
+    /// The tokens of its message, at the message's first line; none if that isn't asked for.
+    pub tokens: Option<i64>,
 }
 
 /// An exchange of the history.
@@ -260,6 +262,9 @@ struct WireExchange<'a> {
 struct WireLine<'a> {
     voice: &'static str,
     text: &'a str,
+    /// Of the whole message, at its first line, if they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens: Option<i64>,
 }
 
 impl<'a> WireLine<'a> {
@@ -267,6 +272,7 @@ impl<'a> WireLine<'a> {
         Self {
             voice: voice_name(line.voice),
             text: &line.text,
+            tokens: line.tokens,
         }
     }
 }

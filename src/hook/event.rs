@@ -141,6 +141,8 @@ impl Input {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -180,5 +182,22 @@ mod tests {
         }
         let input = Input::read(r#"{"session_id":"s","cwd":7,"source":null,"agent_id":"a"}"#).unwrap();
         assert!(input.is_subagent && input.folder.is_none() && input.source.is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn any_input_is_read_or_left(
+            json in "(\\{|\\}|\\[|\\]|:|,|\"session_id\"|\"transcript_path\"|\"cwd\"|\"/x/rollout-1\"|\"s\"|null|[0-9]|\\PC){0,24}",
+            session in "\\PC{0,12}", path in "(/|\\.\\.|rollout-|\\.codex|\\PC){0,8}",
+        ) {
+            let whole = serde_json::json!({ "session_id": session, "transcript_path": path, "cwd": path }).to_string();
+            for text in [json, whole] {
+                if let Some(input) = Input::read(&text) {
+                    prop_assert!(!input.session.is_empty());
+                    prop_assert_ne!(input.transcript.as_deref(), Some(std::path::Path::new("")));
+                    input.host();
+                }
+            }
+        }
     }
 }

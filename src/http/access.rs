@@ -168,12 +168,15 @@ pub(super) fn check_may_make(caller: &Caller, agent: &AgentId) -> Result<(), Pro
     )
 }
 
-/// What stands for `{id}` in the path.
+/// What stands for `{id}` in the path; the end of a path that has no such place.
 async fn path_id(parts: &mut Parts) -> Result<String, Problem> {
     let parameters = RawPathParams::from_request_parts(parts, &()).await;
     let parameters = parameters.map_err(|_| Problem::internal())?;
     let id = parameters.iter().find(|(name, _)| *name == "id");
-    id.map(|(_, id)| id.to_owned()).ok_or_else(Problem::internal)
+    let end = || Some(parts.uri.path().rsplit_once('/')?.1.to_owned());
+    id.map(|(_, id)| id.to_owned())
+        .or_else(end)
+        .ok_or_else(Problem::internal)
 }
 
 fn check_scope(caller: &Caller, needed: Scope) -> Result<(), Problem> {

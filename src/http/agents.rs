@@ -13,7 +13,11 @@ use super::{
 };
 use crate::{
     access::Caller,
-    domain::{agent::AgentId, time::Timestamp},
+    domain::{
+        agent::AgentId,
+        cursor::{Cursor, List},
+        time::Timestamp,
+    },
     store::{AgentRow, StoreResult},
 };
 
@@ -23,7 +27,7 @@ use crate::{
 pub(super) struct Page {
     agents: Vec<AgentFigures>,
     /// Where the next page begins; none on the last one.
-    next_cursor: Option<AgentId>,
+    next_cursor: Option<Cursor>,
 }
 
 /// An agent in figures, over HTTP and on the command line alike.
@@ -36,6 +40,9 @@ pub(crate) struct AgentFigures {
     pub(crate) first_exchange: i64,
     pub(crate) covers_through: i64,
     pub(crate) pending_exchanges: i64,
+    /// Since when exchanges are pending; null if none is.
+    #[serde(default)]
+    pub(crate) pending_since: Option<Timestamp>,
     pub(crate) window_tokens: i64,
     pub(crate) budget_tokens: i64,
     pub(crate) version: i64,
@@ -57,12 +64,12 @@ pub(super) async fn list(
 ) -> Result<Json<Page>, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
     let limit = page::limit(&parameters)?;
-    let after = page::cursor(&parameters)?;
+    let after = page::cursor(&parameters, List::Agents)?;
     let found = rows(&app, &caller, after.as_ref(), limit + 1).await?;
-    let (rows, next_cursor) = page::cut(found, limit, |row| row.agent.clone());
+    let (rows, last) = page::cut(found, limit, |row| row.agent.clone());
     Ok(Json(Page {
         agents: rows.into_iter().map(AgentFigures::from).collect(),
-        next_cursor,
+        next_cursor: page::next(List::Agents, last),
     }))
 }
 
@@ -93,6 +100,7 @@ impl From<AgentRow> for AgentFigures {
             first_exchange: ledger.first_exchange,
             covers_through: ledger.summarized_through,
             pending_exchanges: ledger.pending_numbers(),
+            pending_since: row.pending_since,
             window_tokens: ledger.window_tokens(),
             budget_tokens: row.budget_tokens,
             version: row.version,

@@ -181,3 +181,47 @@ fn broken(error: &serde_json::Error) -> Problem {
     };
     Problem::new(INVALID_BODY, format!("the body is broken JSON: {text}")).hint(hint)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    const MESSAGES_MAX: usize = 4;
+
+    /// A line as clients send it, or nearly so.
+    fn line() -> impl Strategy<Value = String> {
+        let fine = "[a-z \\u{e4}\\u{2028}\\u{85}]{0,8}"
+            .prop_map(|text| serde_json::json!({ "role": "user", "content": text }).to_string());
+        prop_oneof![3 => fine, 1 => "[{}\\[\\]\":,a-z0-9 \\t]{0,12}", 1 => "\\PC{0,12}", 1 => Just(String::new())]
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_is_lost_or_changed(lines in vec(line(), 0..8), end in "(\n|\r\n)", mark in "\u{feff}?") {
+            let body = mark + &lines.join(&end);
+            for writing in [Writing::Lines, Writing::Document] {
+                let Ok(batch) = messages(writing, body.as_bytes(), None, MESSAGES_MAX) else { continue };
+                prop_assert!((1..=MESSAGES_MAX).contains(&batch.messages.len()));
+                let mut rest = body.as_str();
+                for message in &batch.messages {
+                    let found = rest.split_once(message.payload.as_str());
+                    prop_assert!(found.is_some(), "{} isn't in {rest}", message.payload);
+                    rest = found.unwrap().1;
+                }
+            }
+            let filled = lines.iter().filter(|line| !line.trim().is_empty()).count();
+            if let Ok(batch) = messages(Writing::Lines, body.as_bytes(), None, MESSAGES_MAX) {
+                prop_assert_eq!(batch.messages.len(), filled);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(body in vec(any::<u8>(), 0..64)) {
+            for writing in [Writing::Lines, Writing::Document] {
+                messages(writing, &body, None, MESSAGES_MAX).ok();
+            }
+        }
+    }
+}

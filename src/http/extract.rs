@@ -159,3 +159,32 @@ fn quoted(names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     names.join(", ")
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{super::page, *};
+    use crate::domain::cursor::List;
+
+    proptest! {
+        #[test]
+        fn any_query_is_read_or_refused(
+            query in "(wait|limit|all|cursor|=|=|&|&|%|%[0-9a-f]{2}|[0-9]{1,20}|-|s|1[aqr][0-9a-f]{8,12}|\\PC){0,20}",
+        ) {
+            let Ok(uri) = format!("/v1/agents?{query}").parse::<Uri>() else { return Ok(()) };
+            let Ok(parameters) = Parameters::read(&uri, &["wait", "limit", "all", "cursor"]) else { return Ok(()) };
+            if let Ok(Some(seconds)) = parameters.seconds("wait", 60) {
+                prop_assert!(seconds <= 60);
+            }
+            if let Ok(limit) = page::limit(&parameters) {
+                prop_assert!((1..=page::LIMIT_MAX).contains(&limit));
+            }
+            let all = parameters.flag("all").unwrap_or_default();
+            prop_assert!(!all || parameters.text("all").is_some());
+            // Nobody guesses a cursor.
+            let cursor = page::cursor::<AgentId>(&parameters, List::Agents);
+            prop_assert!(cursor.is_err() || parameters.text("cursor").is_none());
+        }
+    }
+}

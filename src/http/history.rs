@@ -13,10 +13,12 @@ use super::{
     negotiate::preferred,
     openapi::{answers, parameters::AgentPath, values::Switch},
     problem::Problem,
+    recall::unknown_exchange,
 };
 use crate::{
     domain::history::{HistoryView, render_text},
     history::{self, ARCHIVE_SHOWN, ARCHIVE_SHOWN_MAX, HistoryQuery},
+    store::StoreError,
 };
 
 const JSON: &str = "application/json";
@@ -29,7 +31,9 @@ const TEXT_COLUMNS: usize = 80;
     get, path = "/v1/agents/{id}/history", operation_id = "get_history", tag = "history",
     params(AgentPath,
         ("archived" = Option<i64>, Query, minimum = 0, maximum = 10_000, description = "The most exchanges before the window."),
-        ("all" = Option<Switch>, Query, description = "As many exchanges as can be shown.")),
+        ("all" = Option<Switch>, Query, description = "As many exchanges as can be shown."),
+        ("exchange" = Option<i64>, Query, minimum = 1, description = "Nothing but this exchange, with all its lines, wherever it stands."),
+        ("tokens" = Option<Switch>, Query, description = "With the tokens of each message, and lines for results.")),
     responses((status = 200, description = "The history.", content((HistoryView = "application/json"), (String = "text/plain"))),
         answers::Always,
         answers::OfAgent),
@@ -40,18 +44,24 @@ pub(super) async fn read(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let parameters = Parameters::read(&uri, &["archived", "all"])?;
+    let parameters = Parameters::read(&uri, &["archived", "all", "exchange", "tokens"])?;
     let archived = parameters.integer("archived", 0..=ARCHIVE_SHOWN_MAX)?;
     let few = HistoryQuery {
         archived: archived.unwrap_or(ARCHIVE_SHOWN),
+        only: parameters.integer("exchange", 1..=i64::MAX)?,
+        tokens: parameters.flag("tokens")?,
         summary_tokens_max: app.settings.summary_tokens_max,
         convergence: app.settings.configured.convergence,
         ..HistoryQuery::default()
     };
     let query = if parameters.flag("all")? { few.all() } else { few };
     let now = app.parts.clock.now();
-    let view = history::load(app.parts.store.as_ref(), &agent, query, now)
-        .await?
+    let found = history::load(app.parts.store.as_ref(), &agent, query, now).await;
+    let view = found
+        .map_err(|error| match error {
+            StoreError::UnknownExchange(number) => unknown_exchange(&agent, number),
+            error => error.into(),
+        })?
         .ok_or_else(|| Problem::unknown_agent(&agent))?;
     let vary = [(VARY, HeaderValue::from_static("accept"))];
     Ok(if preferred(&headers, &[JSON, TEXT]) == TEXT {

@@ -1,8 +1,9 @@
 //! `Idempotency-Key`: an append that may be sent again, for messages without ids of their own.
 //!
 //! The key becomes the messages' ids, `idempotency-key:KEY:NUMBER`. So it holds as long as they do, over restarts and in every
-//! daemon: what was stored under it is a duplicate, and another message under it is refused. The answers given last are
-//! remembered beside that, so that a repeat gets the same one.
+//! daemon: what was stored under it is a duplicate. What was asked under it is kept as a digest, in the transaction that stores
+//! the messages, and another request under it is refused. The answers given last are remembered beside that, so that a repeat
+//! gets the same one.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -11,11 +12,11 @@ use std::{
 
 use axum::{body::Bytes, http::HeaderMap};
 
-use super::problem::{IDEMPOTENCY_KEY_REUSED, INVALID_HEADER, Problem};
+use super::problem::{INVALID_HEADER, Problem};
 use crate::{
     access::digest_of,
     domain::{agent::AgentId, message::Message},
-    store::StoreError,
+    store::{RequestKey, StoreError},
 };
 
 const HEADER: &str = "idempotency-key";
@@ -54,6 +55,14 @@ impl Key {
         )))
     }
 
+    /// The key and the request that it stands for, as the store keeps them.
+    pub(super) fn of_request(&self, body: &[u8]) -> RequestKey {
+        RequestKey {
+            key: self.1.clone(),
+            digest: print(body),
+        }
+    }
+
     /// Gives the messages ids that have none.
     pub(super) fn name(&self, messages: &mut [Message]) {
         for (number, message) in messages.iter_mut().enumerate() {
@@ -71,14 +80,7 @@ impl Key {
     }
 
     fn reused(&self) -> Problem {
-        Problem::new(
-            IDEMPOTENCY_KEY_REUSED,
-            format!(
-                "idempotency key `{}` was used for another request; nothing was stored",
-                self.1
-            ),
-        )
-        .hint("give each request a key of its own, and the same one only to the same request")
+        StoreError::KeyReused(self.1.clone()).into()
     }
 }
 
@@ -136,6 +138,7 @@ fn print(body: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use axum::http::HeaderValue;
+    use proptest::{collection::vec, prelude::*};
 
     use super::*;
 
@@ -173,5 +176,21 @@ mod tests {
         assert!(answers.of(&key("1"), b"other").is_err());
         answers.remember(key("1"), b"body", Bytes::from("again"));
         assert_eq!(answers.0.lock().unwrap().order.len(), ANSWERS_MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn any_key_is_read_or_refused(given in vec(vec(any::<u8>(), 0..220), 0..3)) {
+            let values = given.iter().filter_map(|bytes| HeaderValue::from_bytes(bytes).ok());
+            let headers: HeaderMap = values.map(|value| (HEADER.parse().unwrap(), value)).collect();
+            let read = Key::read(&headers, &"coder".parse().unwrap());
+            if let Ok(Some(key)) = &read {
+                let kept = key.of_request(b"{}");
+                prop_assert!((1..=KEY_BYTES_MAX).contains(&kept.key.len()));
+                prop_assert!(kept.key.bytes().all(|byte| byte.is_ascii_graphic()));
+                prop_assert_eq!(kept.digest.len(), 64);
+            }
+            prop_assert_eq!(matches!(read, Ok(None)), headers.is_empty());
+        }
     }
 }

@@ -22,7 +22,10 @@ use super::{
     versions::known,
 };
 use crate::{
-    domain::summary::edit::{EditError, FIELDS, ItemEdit},
+    domain::{
+        cursor::{Cursor, List},
+        summary::edit::{EditError, FIELDS, ItemEdit},
+    },
     keeper::{EditedReply, ItemReply},
     store::ItemQuery,
 };
@@ -35,7 +38,7 @@ const EXAMPLE: &str = r#"send an object such as {"text": "Chose RS256 for the to
 pub(super) struct Page {
     items: Vec<ItemReply>,
     /// Where the next page begins; none on the last one.
-    next_cursor: Option<i64>,
+    next_cursor: Option<Cursor>,
 }
 
 /// Lists the items of the document; with `all` those too that aren't in it any more.
@@ -54,18 +57,18 @@ pub(super) async fn list(
     uri: Uri,
 ) -> Result<Json<Page>, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor", "all"])?;
-    let limit = page::limit(&parameters)?;
+    let (limit, list) = (page::limit(&parameters)?, List::Items(&agent));
     let query = ItemQuery {
-        after: parameters.integer("cursor", 0..=i64::MAX)?.unwrap_or(0),
+        after: page::cursor(&parameters, list)?.unwrap_or(0),
         limit: limit + 1,
         all: parameters.flag("all")?,
     };
     known(&app, &agent).await?;
     let found = app.parts.store.items(&agent, query).await?;
-    let (items, next_cursor) = page::cut(found, limit, |item| item.item.item);
+    let (items, entry) = page::cut(found, limit, |item| item.item.item);
     Ok(Json(Page {
         items: items.into_iter().map(ItemReply::from).collect(),
-        next_cursor,
+        next_cursor: page::next(list, entry),
     }))
 }
 

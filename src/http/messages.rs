@@ -104,7 +104,9 @@ pub(super) async fn append(
         key.name(&mut messages);
     }
     let keeper = app.parts.keeper.clone();
-    let stored = app.seen_through(async move { keeper.append_and_listen(&agent, messages, usage).await });
+    let asked = key.as_ref().map(|key| key.of_request(&bytes));
+    let stored =
+        app.seen_through(async move { keeper.append_and_listen(&agent, messages, usage, asked).await });
     let (outcome, convergence) = stored.await?.map_err(|error| match &key {
         Some(key) => key.problem(error),
         None => error.into(),

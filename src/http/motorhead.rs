@@ -234,3 +234,37 @@ pub(super) async fn delete(
         Err(error) => Err(error.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_body_is_read_or_refused(
+            body in "(\\{|\\}|\\[|\\]|:|,|\"messages\"|\"context\"|\"role\"|\"content\"|\"Human\"|\"ai\"|\"x\"|null|[0-9]|\\PC){0,24}",
+            roles in proptest::collection::vec("(Human|AI|System|user|ASSISTANT|\\PC{0,8})", 0..5),
+            content in "\\PC{0,40}",
+        ) {
+            for text in [body, said(&roles, &content)] {
+                let Ok(given) = serde_json::from_str::<Given>(&text) else { continue };
+                let Ok(messages) = messages(&given) else { continue };
+                let context = given.context.iter().filter(|text| !text.is_empty()).count();
+                prop_assert_eq!(messages.len(), given.messages.len() + context);
+                for (message, said) in messages.iter().skip(context).zip(&given.messages) {
+                    prop_assert_eq!(&message.text(), &said.content);
+                }
+            }
+        }
+    }
+
+    fn said(roles: &[String], content: &str) -> String {
+        let messages: Vec<_> = roles
+            .iter()
+            .map(|role| json!({ "role": role, "content": content }))
+            .collect();
+        json!({ "messages": messages, "context": content }).to_string()
+    }
+}

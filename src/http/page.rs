@@ -6,24 +6,36 @@ use super::{
     extract::{Parameters, invalid},
     problem::Problem,
 };
+use crate::domain::cursor::{Cursor, List, NoCursor};
 
 /// Entries on a page, and at most.
 pub(super) const LIMIT: i64 = 50;
 pub(super) const LIMIT_MAX: i64 = 200;
+
+const CURE: &str = "give a `next_cursor` of this list as it came, or leave it out and the list begins anew";
 
 /// How many entries are wanted. A list is asked for one more: it tells [`cut`] whether there is a next page.
 pub(super) fn limit(parameters: &Parameters) -> Result<i64, Problem> {
     Ok(parameters.integer("limit", 1..=LIMIT_MAX)?.unwrap_or(LIMIT))
 }
 
-/// Where the page begins, in lists that are sorted by names.
-pub(super) fn cursor<T: FromStr>(parameters: &Parameters) -> Result<Option<T>, Problem> {
+/// The entry of `list` behind which the page begins.
+pub(super) fn cursor<T: FromStr>(parameters: &Parameters, list: List<'_>) -> Result<Option<T>, Problem> {
+    let read = |text: &str| {
+        let wrong = |error: NoCursor| invalid("cursor", &error.to_string(), CURE);
+        Cursor::read(list, text).map_err(wrong)
+    };
+    parameters.text("cursor").map(read).transpose()
+}
+
+/// The same in the addresses of pages, which people read: the entry as it is called.
+pub(super) fn place<T: FromStr>(parameters: &Parameters) -> Result<Option<T>, Problem> {
     let read = |text: &str| {
         let wrong = |_| {
             invalid(
                 "cursor",
                 &format!("can't be `{text}`"),
-                "give a `next_cursor` as it came",
+                "follow a link of the page",
             )
         };
         text.parse().map_err(wrong)
@@ -31,7 +43,12 @@ pub(super) fn cursor<T: FromStr>(parameters: &Parameters) -> Result<Option<T>, P
     parameters.text("cursor").map(read).transpose()
 }
 
-/// The page of `limit` entries out of those that were found, and the cursor of the next page if there is one.
+/// Where the next page of `list` begins, if there is one.
+pub(super) fn next(list: List<'_>, entry: Option<impl ToString>) -> Option<Cursor> {
+    entry.map(|entry| Cursor::behind(list, &entry))
+}
+
+/// The page of `limit` entries out of those that were found, and behind which entry the next page begins if there is one.
 pub(super) fn cut<Entry, Cursor>(
     mut found: Vec<Entry>,
     limit: i64,

@@ -169,6 +169,10 @@ impl From<StoreError> for Problem {
                     "give each message an id of its own; the same message may be sent again under its id",
                 )
             }
+            StoreError::KeyReused(_) => {
+                Self::new(IDEMPOTENCY_KEY_REUSED, format!("{error}; nothing was stored"))
+                    .hint("give each request a key of its own, and the same one only to the same request")
+            }
             StoreError::WouldOverflow { .. } => {
                 Self::new(WOULD_OVERFLOW, format!("{error}; nothing was stored")).hint(
                     "begin a new exchange, send less, raise budget_tokens, or set on_overflow to evict: \

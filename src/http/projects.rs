@@ -27,7 +27,12 @@ use super::{
 };
 use crate::{
     access::Caller,
-    domain::{agent::AgentId, project::ProjectId, time::Timestamp},
+    domain::{
+        agent::AgentId,
+        cursor::{Cursor, List},
+        project::ProjectId,
+        time::Timestamp,
+    },
     snapshot::{
         Reading,
         project::{MemberFigures, ProjectSnapshot},
@@ -87,7 +92,7 @@ pub(super) fn unknown(project: &ProjectId) -> Problem {
 pub(super) struct Page {
     projects: Vec<Figures>,
     /// Where the next page begins; none on the last one.
-    next_cursor: Option<ProjectId>,
+    next_cursor: Option<Cursor>,
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
@@ -112,9 +117,9 @@ pub(super) async fn list(
 ) -> Result<Json<Page>, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
     let limit = page::limit(&parameters)?;
-    let after = page::cursor(&parameters)?;
+    let after = page::cursor(&parameters, List::Projects)?;
     let found = figures(&app, &caller, after.as_ref(), limit + 1).await?;
-    let (found, next_cursor) = page::cut(found, limit, |figures| figures.project.clone());
+    let (found, last) = page::cut(found, limit, |figures| figures.project.clone());
     let projects = found.into_iter().map(|figures| Figures {
         project_id: figures.project,
         agents: figures.agents,
@@ -122,7 +127,7 @@ pub(super) async fn list(
     });
     Ok(Json(Page {
         projects: projects.collect(),
-        next_cursor,
+        next_cursor: page::next(List::Projects, last),
     }))
 }
 

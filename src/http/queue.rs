@@ -1,17 +1,18 @@
 //! The updates that are to be made: `GET /v1/queue`, its rows, and what a hand does to them.
 
 use axum::{
-    Extension, Json,
+    Extension, Json, Router,
     extract::{Request, State},
     http::{HeaderValue, StatusCode, Uri, header::LOCATION},
     response::{IntoResponse, Response},
+    routing::get,
 };
 use serde::Serialize;
 
 use super::{
     App, SharedApp,
     access::Asking,
-    extract::{Agent, Parameters},
+    extract::{Agent, Parameters, agent_id},
     lineage::{self, Nothing},
     openapi::{
         answers,
@@ -22,7 +23,11 @@ use super::{
 };
 use crate::{
     access::Caller,
-    domain::{agent::AgentId, time::Timestamp},
+    domain::{
+        agent::AgentId,
+        cursor::{Cursor, List},
+        time::Timestamp,
+    },
     keeper::Operator,
     store::{
         StoreResult,
@@ -38,7 +43,7 @@ pub(super) struct Page {
     paused_since: Option<Timestamp>,
     rows: Vec<QueueRow>,
     /// Where the next page begins; none on the last one.
-    next_cursor: Option<AgentId>,
+    next_cursor: Option<Cursor>,
 }
 
 /// Whether all updates are paused.
@@ -68,24 +73,26 @@ pub(super) async fn list(
     Extension(caller): Asking,
     uri: Uri,
 ) -> Result<Json<Page>, Problem> {
-    let (rows, next_cursor, paused_since) = queue_of(&app, &caller, &uri).await?;
+    let cursor = |parameters: &Parameters| page::cursor(parameters, List::Queue);
+    let (rows, last, paused_since) = queue_of(&app, &caller, &uri, cursor).await?;
     Ok(Json(Page {
         paused_since,
         rows,
-        next_cursor,
+        next_cursor: page::next(List::Queue, last),
     }))
 }
 
-/// The page of the queue that a request wants, as far as `caller` may see it: its rows, where the next one begins, and since
-/// when all updates are paused.
+/// The page of the queue that a request wants, as far as `caller` may see it: its rows, behind which one the next page begins,
+/// and since when all updates are paused. `cursor` reads where this page begins.
 pub(super) async fn queue_of(
     app: &App,
     caller: &Caller,
     uri: &Uri,
+    cursor: impl Fn(&Parameters) -> Result<Option<AgentId>, Problem>,
 ) -> Result<(Vec<QueueRow>, Option<AgentId>, Option<Timestamp>), Problem> {
     let parameters = Parameters::read(uri, &["limit", "cursor"])?;
     let limit = page::limit(&parameters)?;
-    let after = page::cursor(&parameters)?;
+    let after = cursor(&parameters)?;
     let operator = &app.parts.operator;
     let seen = app.parts.access.seen(caller, after.as_ref(), limit).await?;
     let (rows, next) = if let Some(agents) = seen {
@@ -124,6 +131,20 @@ pub(super) async fn read(
 ) -> Result<Json<QueueRow>, Problem> {
     Parameters::read(&uri, &[])?;
     shown(&app, &agent).await
+}
+
+/// Adds the rows of agents that are called like an action beside them. Their description is that of `/v1/queue/{id}`.
+pub(super) fn with_namesakes(routes: Router<SharedApp>) -> Router<SharedApp> {
+    routes
+        .route("/v1/queue/pause", get(read_namesake))
+        .route("/v1/queue/resume", get(read_namesake))
+}
+
+/// As [`read`]. What the path ends with is the agent's name.
+async fn read_namesake(State(app): State<SharedApp>, uri: Uri) -> Result<Json<QueueRow>, Problem> {
+    Parameters::read(&uri, &[])?;
+    let (_, name) = uri.path().rsplit_once('/').unwrap_or_default();
+    shown(&app, &agent_id(name)?).await
 }
 
 async fn shown(app: &SharedApp, agent: &AgentId) -> Result<Json<QueueRow>, Problem> {
@@ -208,7 +229,8 @@ pub(super) async fn cancel(
     .await
 }
 
-/// Does something to an agent's row, to its end even if the client leaves. Returns the row as it is then.
+/// Does something to an agent's row, to its end even if the client leaves. Returns the row as that leaves it: a worker may
+/// have been quicker than another look.
 async fn by_hand<Act, Done>(
     app: &SharedApp,
     agent: AgentId,
@@ -223,7 +245,7 @@ where
     let act = act(app.parts.operator.clone(), agent.clone());
     let handled = app.see_through(act).await?;
     match handled {
-        Handled::Done | Handled::Running => shown(app, &agent).await,
+        Handled::Done(row) | Handled::Running(row) => Ok(Json(*row)),
         Handled::NoRow => Err(not_queued(&agent)),
     }
 }

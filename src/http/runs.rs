@@ -19,6 +19,7 @@ use crate::{
     access::Caller,
     domain::{
         agent::AgentId,
+        cursor::{Cursor, List},
         time::{DAY_MS, HOUR_MS},
     },
     store::{
@@ -37,7 +38,7 @@ const WINDOW_HOURS_MAX: i64 = 366 * WINDOW_HOURS;
 pub(super) struct Page {
     runs: Vec<Run>,
     /// Where the next page begins; none on the last one.
-    next_cursor: Option<i64>,
+    next_cursor: Option<Cursor>,
 }
 
 /// The figures of a span of time, and of this moment.
@@ -76,15 +77,21 @@ pub(super) async fn list(
     Extension(caller): Asking,
     uri: Uri,
 ) -> Result<Json<Page>, Problem> {
-    let (_, runs, next_cursor) = runs_of(&app, &caller, &uri).await?;
-    Ok(Json(Page { runs, next_cursor }))
+    let cursor = |parameters: &Parameters| page::cursor(parameters, List::Runs);
+    let (_, runs, last) = runs_of(&app, &caller, &uri, cursor).await?;
+    Ok(Json(Page {
+        runs,
+        next_cursor: page::next(List::Runs, last),
+    }))
 }
 
-/// The page of runs that a request wants, if `caller` may see it: what was asked, the runs, and where the next page begins.
+/// The page of runs that a request wants, if `caller` may see it: what was asked, the runs, and behind which one the next page
+/// begins. `cursor` reads where this one does.
 pub(super) async fn runs_of(
     app: &App,
     caller: &Caller,
     uri: &Uri,
+    cursor: impl Fn(&Parameters) -> Result<Option<i64>, Problem>,
 ) -> Result<(RunQuery, Vec<Run>, Option<i64>), Problem> {
     let parameters = Parameters::read(uri, &["limit", "cursor", "agent", "outcome"])?;
     let limit = page::limit(&parameters)?;
@@ -95,7 +102,7 @@ pub(super) async fn runs_of(
     let query = RunQuery {
         agent: parameters.text("agent").map(agent_id).transpose()?,
         outcome: parameters.text("outcome").map(outcome).transpose()?,
-        before: parameters.integer("cursor", 1..=i64::MAX)?,
+        before: cursor(&parameters)?,
         limit: limit + 1,
     };
     match &query.agent {

@@ -21,7 +21,10 @@ use super::{
     problem::Problem,
 };
 use crate::{
-    domain::agent::AgentId,
+    domain::{
+        agent::AgentId,
+        cursor::{Cursor, List},
+    },
     keeper::RevisedReply,
     store::{Store, StoreError, StoreResult, Version, VersionFigures, VersionQuery},
 };
@@ -35,7 +38,7 @@ const MARKDOWN: &str = "text/markdown";
 pub(super) struct Page {
     versions: Vec<VersionFigures>,
     /// Where the next page begins; none on the last one.
-    next_cursor: Option<i64>,
+    next_cursor: Option<Cursor>,
 }
 
 /// A version with its text.
@@ -70,18 +73,18 @@ pub(super) async fn list(
     uri: Uri,
 ) -> Result<Json<Page>, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
-    let limit = page::limit(&parameters)?;
-    let before = parameters.integer("cursor", 1..=i64::MAX)?;
+    let (limit, list) = (page::limit(&parameters)?, List::Versions(&agent));
+    let before = page::cursor(&parameters, list)?;
     known(&app, &agent).await?;
     let query = VersionQuery {
         before,
         limit: limit + 1,
     };
     let found = app.parts.store.versions(&agent, query).await?;
-    let (versions, next_cursor) = page::cut(found, limit, |figures| figures.version);
+    let (versions, entry) = page::cut(found, limit, |figures| figures.version);
     Ok(Json(Page {
         versions,
-        next_cursor,
+        next_cursor: page::next(list, entry),
     }))
 }
 

@@ -1,6 +1,7 @@
 //! `GET /v1/agents/{id}/window`: what the model sees verbatim.
 
 use axum::{Json, extract::State, http::Uri};
+use serde::Serialize;
 
 use super::{
     SharedApp,
@@ -12,23 +13,41 @@ use super::{
     page,
     problem::Problem,
 };
-use crate::recall::window::{WindowReply, window};
+use crate::{
+    domain::cursor::{Cursor, List},
+    recall::window::{WindowReply, window},
+};
+
+/// A page of the window.
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = WindowPage)]
+pub(super) struct Page {
+    #[serde(flatten)]
+    window: WindowReply,
+    /// Where the page of older ones begins; none on the last one.
+    next_cursor: Option<Cursor>,
+}
 
 /// Shows the window: whole exchanges, so that no tool result is without its call.
 #[utoipa::path(
     get, path = "/v1/agents/{id}/window", operation_id = "get_window", tag = "history",
     params(AgentPath, Paging),
-    responses((status = 200, description = "The newest exchanges before the cursor, in order.", body = WindowReply),
+    responses((status = 200, description = "The newest exchanges before the cursor, in order.", body = Page),
         answers::Always, answers::OfAgent),
 )]
 pub(super) async fn read(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
     uri: Uri,
-) -> Result<Json<WindowReply>, Problem> {
+) -> Result<Json<Page>, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
     let limit = page::limit(&parameters)?;
-    let before = parameters.integer("cursor", 1..=i64::MAX)?;
+    let list = List::Window(&agent);
+    let before = page::cursor(&parameters, list)?;
     let found = window(app.parts.store.as_ref(), &agent, before, limit).await?;
-    found.map(Json).ok_or_else(|| Problem::unknown_agent(&agent))
+    let window = found.ok_or_else(|| Problem::unknown_agent(&agent))?;
+    Ok(Json(Page {
+        next_cursor: page::next(list, window.next_before),
+        window,
+    }))
 }

@@ -90,13 +90,13 @@ impl Operator {
         Ok(row?.unwrap_or_else(|| made(agent, enqueued, now)))
     }
 
-    /// Makes a row due that waits, is parked or paused.
+    /// Makes a row due that waits, is parked or paused. Returns it as it is then.
     ///
     /// # Errors
     /// What the store fails with.
     pub async fn retry(&self, agent: &AgentId) -> StoreResult<Handled> {
         let handled = self.store.retry(agent, self.clock.now()).await?;
-        info!(agent_id = %agent, ?handled, "queue.retried");
+        info!(agent_id = %agent, handled = handled.name(), "queue.retried");
         self.notices.agent_moved(agent);
         self.notices.wake_queue();
         Ok(handled)
@@ -108,7 +108,7 @@ impl Operator {
     /// What the store fails with.
     pub async fn cancel(&self, agent: &AgentId) -> StoreResult<Handled> {
         let handled = self.store.cancel(agent, self.clock.now()).await?;
-        info!(agent_id = %agent, ?handled, "queue.cancelled");
+        info!(agent_id = %agent, handled = handled.name(), "queue.cancelled");
         self.notices.agent_moved(agent);
         Ok(handled)
     }

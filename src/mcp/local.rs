@@ -9,9 +9,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     TEXT_COLUMNS, WAIT_SECONDS,
-    source::{AgentLine, AgentsPage, Document, Source, SourceError},
+    source::{AgentLine, AgentsPage, Source, SourceError},
 };
 use crate::{
+    client::Summary,
     clock::Clock,
     domain::{
         agent::AgentId,
@@ -76,7 +77,7 @@ impl Source for Local {
         })
     }
 
-    async fn summary(&self, agent: &AgentId) -> Result<Document, SourceError> {
+    async fn summary(&self, agent: &AgentId) -> Result<Summary, SourceError> {
         let reading = self.reading(agent).await?;
         Ok(document(agent, &reading))
     }
@@ -140,9 +141,9 @@ impl Source for Local {
     }
 }
 
-fn document(agent: &AgentId, reading: &Reading) -> Document {
+fn document(agent: &AgentId, reading: &Reading) -> Summary {
     let snapshot: &Snapshot = &reading.snapshot;
-    Document {
+    Summary {
         agent_id: agent.clone(),
         content: snapshot.markdown.clone(),
         tokens: snapshot.tokens,

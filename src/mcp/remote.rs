@@ -13,11 +13,14 @@ use serde_json::Value;
 
 use super::{
     WAIT_SECONDS,
-    source::{AgentsPage, Document, Source, SourceError},
+    source::{AgentsPage, Source, SourceError},
 };
 use crate::{
-    client::{Place, PlaceError, Transport},
-    domain::agent::AgentId,
+    client::{Place, PlaceError, Summary, Transport},
+    domain::{
+        agent::AgentId,
+        cursor::{Cursor, List},
+    },
     recall::{ExpandQuery, ExpandReply, RecallReply},
     store::Sample,
     wire::{HttpReply, HttpSettings, send},
@@ -162,11 +165,12 @@ impl Source for Remote {
     async fn agents(&self, after: Option<&AgentId>, limit: i64) -> Result<AgentsPage, SourceError> {
         let limit = limit.to_string();
         let mut query = vec![("limit", limit.as_str())];
-        query.extend(after.map(|after| ("cursor", after.as_str())));
+        let cursor = after.map(|after| Cursor::behind(List::Agents, after).to_string());
+        query.extend(cursor.as_deref().map(|cursor| ("cursor", cursor)));
         self.json(self.url(&["v1", "agents"], &query), Asked::ALL).await
     }
 
-    async fn summary(&self, agent: &AgentId) -> Result<Document, SourceError> {
+    async fn summary(&self, agent: &AgentId) -> Result<Summary, SourceError> {
         self.json(self.of_agent(agent, &["summary"], &[]), Asked::of(agent))
             .await
     }

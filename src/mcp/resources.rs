@@ -10,10 +10,13 @@ use rmcp::{
 
 use super::{
     AGENTS_SHOWN, TTL_MS,
-    source::{Document, Source, SourceError},
+    source::{Source, SourceError},
     uri::{self, Kind, Name},
 };
-use crate::domain::{agent::AgentId, time::Timestamp};
+use crate::{
+    client::Summary,
+    domain::{agent::AgentId, time::Timestamp},
+};
 
 /// How much it matters that a model sees a summary, from 0 to 1.
 const SUMMARY_PRIORITY: f32 = 0.9;
@@ -51,7 +54,7 @@ pub(super) async fn list(
     Ok(result)
 }
 
-fn resource(document: &Document) -> Resource {
+fn resource(document: &Summary) -> Resource {
     let agent = &document.agent_id;
     let described = match document.version {
         0 => "no summary yet: nothing has left the window, or it waits to be summarised".to_owned(),

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    domain::{agent::AgentId, time::Timestamp},
+    client::Summary,
+    domain::{agent::AgentId, cursor, time::Timestamp},
     recall::{ExpandQuery, ExpandReply, RecallReply},
     store::Sample,
 };
@@ -17,7 +18,7 @@ pub trait Source: Send + Sync {
     async fn agents(&self, after: Option<&AgentId>, limit: i64) -> Result<AgentsPage, SourceError>;
 
     /// An agent's summary.
-    async fn summary(&self, agent: &AgentId) -> Result<Document, SourceError>;
+    async fn summary(&self, agent: &AgentId) -> Result<Summary, SourceError>;
 
     /// The tag of an agent's summary, which changes whenever its text does; none for an unknown agent. A source that
     /// can waits until it isn't `known` any more, for half a minute at most; the others answer at once.
@@ -71,7 +72,8 @@ pub enum SourceError {
 pub struct AgentsPage {
     /// The agents.
     pub agents: Vec<AgentLine>,
-    /// Where the next page begins; none on the last one.
+    /// The last agent, if there is a next page.
+    #[serde(deserialize_with = "cursor::last_entry")]
     pub next_cursor: Option<AgentId>,
 }
 
@@ -90,30 +92,4 @@ pub struct AgentLine {
     pub version: i64,
     /// When something was last written of it.
     pub updated_at: Timestamp,
-}
-
-/// A summary. The members are those of `GET /v1/agents/{id}/summary` as JSON.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Document {
-    /// Whose.
-    pub agent_id: AgentId,
-    /// Markdown; empty while nothing has left the window.
-    pub content: String,
-    /// Its tokens.
-    pub tokens: i64,
-    /// Its version; 0 before the first.
-    pub version: i64,
-    /// When that was written.
-    pub updated_at: Option<Timestamp>,
-    /// The last exchange it covers.
-    pub covers_through: i64,
-    /// The first exchange in the window.
-    pub first_exchange: i64,
-    /// Exchanges that wait to be summarised.
-    pub pending_exchanges: i64,
-    /// Since when.
-    pub pending_since: Option<Timestamp>,
-    /// Set while the database is away: since when the copy is known to be right.
-    #[serde(default)]
-    pub stale_since: Option<Timestamp>,
 }

@@ -8,9 +8,10 @@ use super::{
     STATUS_AGENTS, SUMMARY_TOKENS, TEXT_CHARS_MAX,
     arguments::{Arguments, Wrong},
     expand::{Shown, numbers},
-    source::{Document, Source, SourceError},
+    source::{Source, SourceError},
 };
 use crate::{
+    client::Summary,
     domain::{agent::AgentId, summary::pending::with_pending},
     recall::{self, ExpandQuery, MESSAGES_SHOWN},
     tokenizer,
@@ -123,11 +124,11 @@ async fn summary(source: &dyn Source, arguments: Arguments) -> Result<CallToolRe
 }
 
 /// As much of a summary as may be shown, counted on another thread: it takes some milliseconds.
-async fn shortened(whole: Document, tokens_max: i64) -> Result<Document, Refusal> {
+async fn shortened(whole: Summary, tokens_max: i64) -> Result<Summary, Refusal> {
     let cut = tokio::task::spawn_blocking(move || {
         let counter = tokenizer::ceiling_counter();
         let (content, tokens) = with_pending(&whole.content, &[], tokens_max, counter.as_ref());
-        Document {
+        Summary {
             content,
             tokens,
             ..whole

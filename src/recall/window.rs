@@ -27,8 +27,9 @@ pub struct WindowReply {
     pub preamble: Vec<ShownMessage>,
     /// The newest exchanges before the cursor, in order, each with all its messages.
     pub exchanges: Vec<WindowExchange>,
-    /// Where the page of older ones begins; none on the last one.
-    pub next_cursor: Option<i64>,
+    /// Older ones stand before this exchange; none on the last page. Over HTTP a cursor says so.
+    #[serde(skip)]
+    pub next_before: Option<i64>,
 }
 
 /// An exchange of the window.
@@ -87,7 +88,7 @@ pub async fn window(
             .flat_map(|stored| &stored.messages)
             .map(shown_message)
             .collect(),
-        next_cursor: oldest.filter(|oldest| *oldest > first_exchange),
+        next_before: oldest.filter(|oldest| *oldest > first_exchange),
         exchanges: found.iter().map(exchange).collect(),
     }))
 }

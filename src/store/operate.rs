@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Enqueued, StoreResult};
-use crate::domain::{agent::AgentId, spend::Spent, time::Timestamp};
+use super::{ClaimRequest, Enqueued, StoreResult};
+use crate::domain::{agent::AgentId, spend::Spent, time::Timestamp, work::Lease};
 
 /// Where a row of the queue stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -229,15 +229,26 @@ pub struct RunHour {
     pub cost_microusd: i64,
 }
 
-/// What a hand did to a row of the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a hand did to a row of the queue, and the row as the same transaction leaves it: a moment later it may be gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handled {
     /// It is done.
-    Done,
+    Done(Box<QueueRow>),
     /// A worker has the row right now: there is nothing to hasten.
-    Running,
+    Running(Box<QueueRow>),
     /// There is no such row.
     NoRow,
+}
+
+impl Handled {
+    /// As it is logged.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Done(_) => "done",
+            Self::Running(_) => "running",
+            Self::NoRow => "no_row",
+        }
+    }
 }
 
 /// A document of which an item has outgrown its section.
@@ -272,6 +283,9 @@ pub trait OperatorStore: Send + Sync {
 
     /// Makes a row due that waits, is parked or paused, with another series of attempts.
     async fn retry(&self, agent: &AgentId, now: Timestamp) -> StoreResult<Handled>;
+
+    /// Leases an agent's row, if it is due and nothing is paused, whatever else is due.
+    async fn claim_one(&self, agent: &AgentId, claim: ClaimRequest) -> StoreResult<Option<Lease>>;
 
     /// Parks a row. The lease of an update under way is voided. Exchanges stay pending: the next eviction brings the row
     /// back, ten minutes later at the earliest, or a hand.

@@ -48,6 +48,15 @@ pub struct AppendRules {
     pub policy: SummaryPolicy,
 }
 
+/// The key of a request that may be sent again, as an agent's client gave it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestKey {
+    /// The key, of 1 to 200 characters.
+    pub key: String,
+    /// What was asked under it: the SHA-256 of that, in hexadecimal digits.
+    pub digest: String,
+}
+
 /// Messages for one agent.
 #[derive(Clone, Debug)]
 pub struct AppendRequest {
@@ -55,6 +64,8 @@ pub struct AppendRequest {
     pub agent: AgentId,
     /// In order.
     pub messages: Vec<Prepared>,
+    /// The key of the request that brought them, if it had one.
+    pub key: Option<RequestKey>,
     /// How they were counted.
     pub count_method: String,
     /// By which rules.

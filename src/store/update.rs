@@ -189,7 +189,7 @@ pub struct Failure {
 /// What to delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prune {
-    /// Runs that ended before.
+    /// Runs that ended before, slots that fired, and keys of requests that were last used.
     pub runs_before: Timestamp,
     /// Answers journalled before.
     pub answers_before: Timestamp,

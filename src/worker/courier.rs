@@ -19,10 +19,10 @@ use super::{
 };
 use crate::{
     domain::{
-        batch::{BatchState, Sight, Step, cost_in_batch_microusd, step},
+        batch::{BatchState, LOOK_MS, Sight, Step, cost_in_batch_microusd, step},
         price::Prices,
         reply::{self, Answer},
-        time::{MINUTE_MS, Timestamp},
+        time::Timestamp,
     },
     llm::{
         LlmError, ModelAnswer,
@@ -36,8 +36,6 @@ use crate::{
 
 /// How often there is a look at what is due.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// A batch is left to whoever looks at it for so long: as two calls may take.
-const LOOK_MS: i64 = 11 * MINUTE_MS;
 /// Batches looked after in one step.
 const LOOKS_MAX: i64 = 100;
 /// The provider's ids that are known to be ours: older ones aren't listed among the newest any more.

@@ -62,7 +62,8 @@ macro_rules! every_test {
                 an_append_of_nothing_makes_an_agent, late_messages_continue_behind_the_boundary,
                 evictions_are_recorded, low_water_evicts_in_steps, the_newest_turn_stays_even_over_budget,
                 zero_disables, the_result_does_not_depend_on_batching, an_eviction_wakes_the_queue,
-                a_replay_ages_by_the_messages, appends_at_the_same_time_all_count;
+                a_replay_ages_by_the_messages, appends_at_the_same_time_all_count,
+                a_key_stands_for_one_request, a_key_is_kept_for_a_time_only;
             archive: a_history_comes_back_as_it_was, a_history_comes_back_in_chunks, steps_come_back_in_chunks,
                 pins_come_back_in_chunks,
                 what_does_not_fit_changes_nothing, a_fork_that_nobody_wrote_down_is_refused,
@@ -85,7 +86,7 @@ macro_rules! every_test {
                 an_urgent_row_is_not_deferred, only_urgency_ends_the_wait, a_lost_lease_defers_nothing,
                 a_question_can_be_taken_back, what_is_forgotten_is_not_sent, a_hand_ends_the_wait, an_answer_that_nobody_used_is_told,
                 what_counts_is_when_a_question_was_asked, an_answer_ends_a_pause, a_batch_takes_the_oldest_within_limits, outdated_questions_are_withdrawn,
-                a_batch_is_looked_at_by_one, a_batch_moves_only_from_where_it_is, an_answer_is_journalled_and_wakes,
+                a_batch_is_looked_at_by_one, a_clock_that_was_set_back_puts_off_no_look, a_batch_moves_only_from_where_it_is, an_answer_is_journalled_and_wakes,
                 a_late_answer_is_dropped_and_told, a_batch_closes_once, what_ended_is_pruned, batches_are_counted;
             queue: an_enqueue_makes_one_row_and_counts_wakes, an_enqueue_never_shortens_a_backoff,
                 an_enqueue_never_shortens_a_lease, an_enqueue_only_raises_urgency, an_enqueue_for_nobody_is_refused, claims_go_by_due_time,
@@ -97,7 +98,7 @@ macro_rules! every_test {
             fairness: a_flood_of_one_project_holds_nobody_up, two_floods_share_the_claims,
                 a_low_row_of_a_project_is_not_starved, a_row_keeps_its_place, failures_and_waits_keep_the_place,
                 a_row_that_goes_on_stands_behind_the_others, rows_made_together_stand_behind_each_other,
-                no_crowd_puts_a_row_back_without_a_limit;
+                no_crowd_puts_a_row_back_without_a_limit, who_does_not_compete_is_in_nobodys_way;
             lease: an_expired_lease_is_an_ordinary_claim, a_renewal_tells_which_leases_hold,
                 a_release_burns_no_attempt, an_earlier_life_is_reclaimed, a_clock_that_was_set_back_puts_nothing_off, tokens_are_never_used_again,
                 the_last_write_does_not_win, processing_does_not_stick;
@@ -154,7 +155,7 @@ macro_rules! every_test {
                 a_token_reaches_agents_by_name_and_by_project;
             operate: a_row_says_where_it_stands_and_what_it_waits_for, the_queue_comes_in_pages,
                 a_hand_hastens_what_waits, a_cancelled_update_waits_for_a_hand, an_agent_is_paused_until_it_is_resumed,
-                while_the_queue_is_paused_nothing_is_claimed, who_waits_the_longest_is_told_first, runs_are_told_newest_first_and_in_figures;
+                who_is_resumed_goes_first_before_nobody, while_the_queue_is_paused_nothing_is_claimed, who_waits_the_longest_is_told_first, runs_are_told_newest_first_and_in_figures;
             project: agents_join_and_leave_projects, a_project_reads_what_its_agents_documents_are_made_of,
                 a_stamp_tells_every_change_of_a_project, of_very_many_agents_the_last_active_ones_speak;
             lineage_scripts: a_replay_ends_where_living_ended;

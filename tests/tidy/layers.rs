@@ -110,10 +110,11 @@ const LAYERS: &[Layer] = &[
         may_use: &["domain", "telemetry", "store", "recall"],
         banned: &["sqlx::", "reqwest::", "axum::", "hyper::", "tokio::", "async fn"],
     },
+    // Of the assembly it takes the parts, in one place.
     Layer {
         module: "http",
         may_use: &[
-            "domain", "formats", "clock", "config", "telemetry", "store", "keeper", "snapshot", "history", "context",
+            "assembly", "domain", "formats", "clock", "config", "telemetry", "store", "keeper", "snapshot", "history", "context",
             "recall", "access", "mcp", "notice", "dashboard",
         ],
         banned: &["sqlx::", "reqwest::"],

@@ -925,6 +925,7 @@ export interface components {
             messages: number;
             /** Format: int64 */
             pending_exchanges: number;
+            pending_since?: components["schemas"]["Timestamp"] | null;
             project_id?: string | null;
             /** Format: int64 */
             summary_tokens: number;
@@ -942,7 +943,7 @@ export interface components {
         /** @description A page of agents, by id. */
         AgentPage: {
             agents: components["schemas"]["AgentFigures"][];
-            next_cursor?: components["schemas"]["AgentId"] | null;
+            next_cursor?: components["schemas"]["Cursor"] | null;
         };
         /** @description Whether the updates of an agent are paused by a hand. */
         AgentPause: {
@@ -1191,6 +1192,8 @@ export interface components {
          * @enum {string}
          */
         ConversationMode: "talk" | "choose-names" | "meditation";
+        /** @description Where the next page of a list begins. */
+        Cursor: string;
         /** @description What the deletion of an agent did. */
         Deleted: {
             /** @description The agent. */
@@ -1437,6 +1440,11 @@ export interface components {
         };
         HistoryLine: {
             text: string;
+            /**
+             * Format: int64
+             * @description Of the whole message, at its first line, if they were asked for.
+             */
+            tokens?: number | null;
             voice: string;
         };
         /** @description The newest summary in figures. */
@@ -1534,11 +1542,7 @@ export interface components {
         /** @description A page of items, by their numbers. */
         ItemPage: {
             items: components["schemas"]["Item"][];
-            /**
-             * Format: int64
-             * @description Where the next page begins; none on the last one.
-             */
-            next_cursor?: number | null;
+            next_cursor?: components["schemas"]["Cursor"] | null;
         };
         /** @description The newest update that asked a model. */
         LastRun: {
@@ -1794,7 +1798,7 @@ export interface components {
         ProjectId: string;
         /** @description A page of projects, by name. */
         ProjectPage: {
-            next_cursor?: components["schemas"]["ProjectId"] | null;
+            next_cursor?: components["schemas"]["Cursor"] | null;
             projects: components["schemas"]["ProjectFigures"][];
         };
         /** @description A project's summary as JSON. */
@@ -1811,7 +1815,7 @@ export interface components {
         };
         /** @description A page of the queue, by agent. */
         QueuePage: {
-            next_cursor?: components["schemas"]["AgentId"] | null;
+            next_cursor?: components["schemas"]["Cursor"] | null;
             paused_since?: components["schemas"]["Timestamp"] | null;
             rows: components["schemas"]["QueueRow"][];
         };
@@ -2099,11 +2103,7 @@ export interface components {
         RunOutcome: "completed" | "failed" | "superseded";
         /** @description A page of runs, newest first. */
         RunPage: {
-            /**
-             * Format: int64
-             * @description Where the next page begins; none on the last one.
-             */
-            next_cursor?: number | null;
+            next_cursor?: components["schemas"]["Cursor"] | null;
             runs: components["schemas"]["Run"][];
         };
         /** @description Figures of the moment. */
@@ -2515,11 +2515,7 @@ export interface components {
         VersionKind: "update" | "rewind" | "rollback" | "rebuild" | "edit" | "forget";
         /** @description A page of versions, newest first. */
         VersionPage: {
-            /**
-             * Format: int64
-             * @description Where the next page begins; none on the last one.
-             */
-            next_cursor?: number | null;
+            next_cursor?: components["schemas"]["Cursor"] | null;
             versions: components["schemas"]["VersionFigures"][];
         };
         /** @description Whole exchanges of the window, in order. */
@@ -2538,11 +2534,6 @@ export interface components {
              * @description The first exchange of the window.
              */
             first_exchange: number;
-            /**
-             * Format: int64
-             * @description Where the page of older ones begins; none on the last one.
-             */
-            next_cursor?: number | null;
             /** @description The leading instructions, which never leave; only on the first page. */
             preamble: components["schemas"]["ShownMessage"][];
             /**
@@ -2582,6 +2573,10 @@ export interface components {
             tokens: number;
             /** Format: int64 */
             tokens_until_eviction?: number | null;
+        };
+        /** @description A page of the window. */
+        WindowPage: components["schemas"]["Window"] & {
+            next_cursor?: components["schemas"]["Cursor"] | null;
         };
     };
     responses: {
@@ -3521,6 +3516,10 @@ export interface operations {
                 archived?: number;
                 /** @description As many exchanges as can be shown. */
                 all?: components["schemas"]["Switch"];
+                /** @description Nothing but this exchange, with all its lines, wherever it stands. */
+                exchange?: number;
+                /** @description With the tokens of each message, and lines for results. */
+                tokens?: components["schemas"]["Switch"];
             };
             header?: never;
             path: {
@@ -4353,7 +4352,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Window"];
+                    "application/json": components["schemas"]["WindowPage"];
                 };
             };
             400: components["responses"]["BadRequest"];

@@ -8,13 +8,13 @@ use super::super::{
     exit::Failed,
     figures::{ago, thousands},
     open, output,
-    remote::Remote,
+    remote::{Remote, behind},
     table::{Align, Table},
 };
 use crate::{
     clock::{Clock as _, SystemClock},
     config::Config,
-    domain::{agent::AgentId, time::Timestamp},
+    domain::{agent::AgentId, cursor, time::Timestamp},
     http::AgentFigures,
     store::Store as _,
 };
@@ -38,6 +38,7 @@ pub(super) struct List {
 struct Page {
     agents: Vec<AgentFigures>,
     /// Where the next page begins; none on the last one.
+    #[serde(deserialize_with = "cursor::last_entry")]
     next_cursor: Option<AgentId>,
 }
 
@@ -53,16 +54,13 @@ impl List {
         }
         output::text(&text(&page, SystemClock.now()))?;
         if let Some(after) = &page.next_cursor {
-            output::error(&format!("more follow: --after {after}"));
+            output::note(&format!("more follow: --after {after}"));
         }
         Ok(())
     }
 
     async fn ask(&self, daemon: &Remote) -> Result<Page, Failed> {
-        let cursor = self
-            .after
-            .as_ref()
-            .map_or(String::new(), |after| format!("&cursor={after}"));
+        let cursor = behind(cursor::List::Agents, self.after.as_ref());
         daemon
             .read(&format!("/v1/agents?limit={}{cursor}", self.limit))
             .await

@@ -33,7 +33,11 @@ impl Progress {
             .iter()
             .filter_map(|file| file.metadata().ok())
             .map(|of| of.len());
-        let target = ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_SECOND);
+        let target = if output::is_quiet() {
+            ProgressDrawTarget::hidden()
+        } else {
+            ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_SECOND)
+        };
         let bar = ProgressBar::with_draw_target(Some(bytes.sum()), target);
         let template = "importing  {prefix}  {percent}%  ▕{bar:10}▏  {bytes_per_sec}  eta {eta}{msg}";
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -100,7 +104,7 @@ impl Progress {
         } else if told.at.elapsed() >= LINE_EVERY {
             told.at = Instant::now();
             let read = HumanBytes(self.bar.position());
-            output::error(&format!("importing  {done}  {read}{skipped}"));
+            output::note(&format!("importing  {done}  {read}{skipped}"));
         }
     }
 }

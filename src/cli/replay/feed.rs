@@ -72,7 +72,11 @@ impl Feed {
             .filter_map(|file| file.metadata().ok())
             .map(|metadata| metadata.len())
             .sum();
-        let bar = ProgressBar::new(bytes);
+        let bar = if output::shows_progress() {
+            ProgressBar::new(bytes)
+        } else {
+            ProgressBar::hidden()
+        };
         let template = "{spinner} {bar:32} {percent:>3}%  {msg}  {elapsed} elapsed, {eta} left";
         bar.set_style(
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),

@@ -26,6 +26,7 @@ fn shown(n: i64, title: &str, age_ms: i64, tokens: i64, lines: &[(Voice, &str)])
             .map(|&(voice, text)| HistoryLine {
                 voice,
                 text: text.to_owned(),
+                tokens: None,
             })
             .collect(),
     }
@@ -247,6 +248,7 @@ proptest! {
         let mut view = example();
         view.exchanges = exchanges;
         (view.first_exchange, view.archived_total) = (boundary, i64::try_from(archived).unwrap());
+        view.window_total = i64::try_from(count - archived).unwrap();
         let text = render_text(&view, width);
         prop_assert!(!text.chars().any(|c| c.is_control() && c != '\n'));
         prop_assert!(ascii(&text).is_ascii());

@@ -22,6 +22,8 @@ const AGE_WIDTH: usize = 7;
 const TOKENS_WIDTH: usize = 7;
 /// `assistant` and two blanks.
 const VOICE_WIDTH: usize = 11;
+/// `104213` and two blanks, with which the text of a line begins.
+const LINE_TOKENS_WIDTH: usize = 8;
 /// Rule before its label.
 const RULE_LEAD: usize = 8;
 
@@ -43,7 +45,7 @@ pub fn render_text(view: &HistoryView, width: usize) -> String {
     }
     let shown = shown_part(window.len(), view.window_total);
     lines.push(apart("  WINDOW", &shown, width));
-    if window.is_empty() {
+    if view.window_total == 0 {
         lines.push("  (empty)".to_owned());
     }
     lines.extend(window.iter().flat_map(|shown| columns.lines(view, shown)));
@@ -148,14 +150,18 @@ impl Columns {
             state(view, shown)
         );
         let indent = " ".repeat(2 + self.number + 2);
+        let has_tokens = shown.lines.iter().any(|line| line.tokens.is_some());
+        let counts = if has_tokens { LINE_TOKENS_WIDTH } else { 0 };
         let room = self
             .width
-            .saturating_sub(indent.len() + "├─ ".len() + VOICE_WIDTH);
+            .saturating_sub(indent.len() + "├─ ".len() + VOICE_WIDTH + counts);
         let last = shown.lines.len().saturating_sub(1);
         let said = shown.lines.iter().enumerate().map(|(at, line)| {
             let branch = if at == last { "└─" } else { "├─" };
             let text = cut(&one_line(&line.text), room);
-            format!("{indent}{branch} {:<VOICE_WIDTH$}{text}", voice_name(line.voice))
+            let tokens = line.tokens.map_or(String::new(), |tokens| format!("{tokens}  "));
+            let voice = voice_name(line.voice);
+            format!("{indent}{branch} {voice:<VOICE_WIDTH$}{tokens:>counts$}{text}")
         });
         std::iter::once(row).chain(said).collect()
     }

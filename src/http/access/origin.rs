@@ -63,13 +63,20 @@ fn name_of(authority: &str) -> &str {
         return authority;
     }
     if let Some(rest) = authority.strip_prefix('[') {
-        return rest.split_once(']').map_or("", |(address, _)| address);
+        // Nothing but an address stands in brackets, and nothing but a port behind them.
+        let parts = rest.split_once(']');
+        let address = parts.filter(|(address, port)| {
+            address.parse::<Ipv6Addr>().is_ok() && (port.is_empty() || port.starts_with(':'))
+        });
+        return address.map_or("", |(address, _)| address);
     }
     authority.split_once(':').map_or(authority, |(name, _)| name)
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn headers(host: &str, origin: Option<&str>) -> HeaderMap {
@@ -94,6 +101,8 @@ mod tests {
             ("127.0.0.1.evil.example:7411", false),
             ("localhost.evil.example", false),
             ("[::1", false),
+            ("[::1]evil.example", false),
+            ("[localhost]", false),
             ("", false),
         ] {
             assert_eq!(
@@ -118,6 +127,30 @@ mod tests {
         ] {
             let headers = headers("127.0.0.1:7411", origin);
             assert_eq!(check_origin(&uri, &headers).is_ok(), is_fine, "{origin:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_host_is_taken_for_this_machine_by_a_trick(
+            host in "(localhost|LOCALHOST|127\\.0\\.0\\.1|::1|\\[|\\]|:|\\.|@|/|evil|[0-9]{1,6}|[\\x20-\\x7e\\u{80}-\\u{ff}]){0,6}",
+            origin in "(http|https|file)(://|:)(localhost|evil|:|@|/|[0-9]{1,5}){0,5}",
+        ) {
+            let (Ok(host_value), Ok(origin_value)) = (host.parse(), origin.parse()) else { return Ok(()) };
+            let headers = HeaderMap::from_iter([(header::HOST, host_value), (header::ORIGIN, origin_value)]);
+            let uri = Uri::from_static("/v1/agents");
+            if check_host(&uri, &headers, &[]).is_ok() {
+                // Nothing but the name and a port.
+                let name = host.to_ascii_lowercase();
+                let is_ours = ["localhost", "127.0.0.1", "::1", "[::1]"].iter().any(|ours| {
+                    let rest = name.strip_prefix(ours);
+                    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+                });
+                prop_assert!(is_ours, "{host}");
+            }
+            if check_origin(&uri, &headers).is_ok() {
+                prop_assert!(origin.ends_with(&format!("://{host}")), "{origin} {host}");
+            }
         }
     }
 }

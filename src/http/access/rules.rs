@@ -168,6 +168,11 @@ pub(super) fn of(method: &Method, path: Option<&str>) -> Rule {
     } else {
         method.as_str()
     };
+    // Only agents that are called so are read there.
+    let path = match path {
+        "/v1/queue/pause" | "/v1/queue/resume" if method == "GET" => "/v1/queue/{id}",
+        other => other,
+    };
     let mut rules = RULES.iter();
     let found = rules.find(|(of, at, ..)| (*of == method || *of == ANY) && *at == path);
     found.map_or(

@@ -3,11 +3,14 @@
 use std::{
     fs,
     io::{self, ErrorKind},
-    os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
 use tokio::net::{UnixListener, UnixStream};
+
+/// Names that are tried for the folder in which a socket is made.
+const NAMES_TRIED_MAX: u32 = 16;
 
 /// A listening socket; its file goes with it.
 pub struct Socket {
@@ -26,15 +29,63 @@ impl Socket {
     /// system says.
     pub async fn listen(path: &Path, mode: u32) -> io::Result<Self> {
         remove_stale(path).await?;
-        let listener = UnixListener::bind(path)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
-        let placed = fs::symlink_metadata(path)?;
+        let hidden = Hidden::beside(path)?;
+        let listener = UnixListener::bind(&hidden.socket)?;
+        fs::set_permissions(&hidden.socket, fs::Permissions::from_mode(mode))?;
+        let placed = fs::symlink_metadata(&hidden.socket)?;
+        // A link and no renaming: it replaces nobody's file who was quicker.
+        fs::hard_link(&hidden.socket, path).map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => in_use(),
+            _ => error,
+        })?;
         Ok(Self {
             listener,
             path: path.to_owned(),
             identity: (placed.dev(), placed.ino()),
         })
     }
+}
+
+/// A folder that only its owner enters, where a socket gets its permissions: between its making and that, everybody may write
+/// it whom the process's mask lets. It goes when it is dropped.
+struct Hidden {
+    folder: PathBuf,
+    socket: PathBuf,
+}
+
+impl Hidden {
+    /// On the file system of `path`, with a path that is hardly longer: the length of a socket's path has a limit.
+    fn beside(path: &Path) -> io::Result<Self> {
+        let beside = path.parent().unwrap_or(Path::new(""));
+        for number in 0..NAMES_TRIED_MAX {
+            let folder = beside.join(format!(".{:x}-{number:x}", std::process::id()));
+            match fs::DirBuilder::new().mode(0o700).create(&folder) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                made => {
+                    made?;
+                    let socket = folder.join("s");
+                    return Ok(Self { folder, socket });
+                }
+            }
+        }
+        Err(io::Error::new(
+            ErrorKind::AlreadyExists,
+            "there is no free name for a folder beside it",
+        ))
+    }
+}
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        fs::remove_file(&self.socket).ok();
+        if let Err(error) = fs::remove_dir(&self.folder) {
+            tracing::debug!(%error, path = %self.folder.display(), "http.folder_left");
+        }
+    }
+}
+
+fn in_use() -> io::Error {
+    io::Error::new(ErrorKind::AddrInUse, "somebody answers there already")
 }
 
 impl Drop for Socket {
@@ -59,10 +110,7 @@ async fn remove_stale(path: &Path) -> io::Result<()> {
         ));
     }
     match UnixStream::connect(path).await {
-        Ok(_) => Err(io::Error::new(
-            ErrorKind::AddrInUse,
-            "somebody answers there already",
-        )),
+        Ok(_) => Err(in_use()),
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(error) => Err(error),
     }
@@ -79,10 +127,25 @@ mod tests {
         let socket = Socket::listen(&path, 0o660).await.unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
         UnixStream::connect(&path).await.unwrap();
+        let inside: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+        assert_eq!(inside.len(), 1, "{inside:?}");
         let again = Socket::listen(&path, 0o660).await;
         assert_eq!(again.err().unwrap().kind(), ErrorKind::AddrInUse);
         drop(socket);
         assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn nobody_reaches_a_socket_before_it_has_its_permissions() {
+        let folder = tempfile::tempdir().unwrap();
+        let hidden = Hidden::beside(&folder.path().join("recapd.sock")).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&hidden.folder), 0o700);
+        assert_eq!(hidden.socket.parent(), Some(hidden.folder.as_path()));
+        drop(std::os::unix::net::UnixListener::bind(&hidden.socket).unwrap());
+        let left = hidden.folder.clone();
+        drop(hidden);
+        assert!(!left.exists());
     }
 
     #[tokio::test]

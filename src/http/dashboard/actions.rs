@@ -50,7 +50,7 @@ where
 /// What became of a row of the queue.
 fn handled((back, handled): (Response, Handled), agent: &AgentId) -> Result<Response, Problem> {
     match handled {
-        Handled::Done | Handled::Running => Ok(back),
+        Handled::Done(_) | Handled::Running(_) => Ok(back),
         Handled::NoRow => Err(not_queued(agent)),
     }
 }

@@ -47,7 +47,7 @@ pub(super) async fn list(
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
     let limit = page::limit(&parameters)?;
-    let after = page::cursor(&parameters)?;
+    let after = page::place(&parameters)?;
     let found = rows(&app, &caller, after.as_ref(), limit + 1).await?;
     let (rows, next) = page::cut(found, limit, |row| row.agent.clone());
     let list = AgentList {

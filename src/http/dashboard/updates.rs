@@ -3,7 +3,7 @@
 use axum::{Extension, extract::State, http::Uri, response::Response};
 
 use super::{
-    super::{SharedApp, access::Asking, problem::Problem, queue::queue_of, runs},
+    super::{SharedApp, access::Asking, page, problem::Problem, queue::queue_of, runs},
     Framed, shown,
 };
 use crate::dashboard::{QueueList, RunList, queue_page, run_page, runs_page};
@@ -15,7 +15,7 @@ pub(super) async fn queue(
     uri: Uri,
     Framed(frame): Framed,
 ) -> Result<Response, Problem> {
-    let (rows, next, paused_since) = queue_of(&app, &caller, &uri).await?;
+    let (rows, next, paused_since) = queue_of(&app, &caller, &uri, page::place).await?;
     let list = QueueList {
         rows,
         next,
@@ -31,7 +31,7 @@ pub(super) async fn runs(
     uri: Uri,
     Framed(frame): Framed,
 ) -> Result<Response, Problem> {
-    let (query, runs, next) = runs::runs_of(&app, &caller, &uri).await?;
+    let (query, runs, next) = runs::runs_of(&app, &caller, &uri, page::place).await?;
     let list = RunList {
         runs,
         agent: query.agent,

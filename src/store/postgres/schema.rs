@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 7] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 8] = [
     (
         1,
         "schema",
@@ -36,5 +36,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 7] = [
         7,
         "access tokens",
         include_str!("../../../migrations/postgres/0007_access_tokens.sql"),
+    ),
+    (
+        8,
+        "idempotency keys",
+        include_str!("../../../migrations/postgres/0008_idempotency.sql"),
     ),
 ];

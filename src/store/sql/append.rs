@@ -12,10 +12,11 @@ use std::collections::HashMap;
 use crate::store::sql::{Connection, query, sql};
 
 use super::{
-    super::{AppendOutcome, AppendRequest, Prepared, Stepped, StoreError, StoreResult, StoredAt},
+    super::{AppendOutcome, AppendRequest, Prepared, RequestKey, Stepped, StoreError, StoreResult, StoredAt},
     agent, lineage, queue,
 };
 use crate::domain::{
+    agent::AgentId,
     exchange::{Entry, Exchange, PREAMBLE},
     ledger::{Eviction, Ledger},
     lineage::Step,
@@ -59,6 +60,9 @@ pub(super) async fn append(
     if found.is_none() && !write::create(tx, &request.agent, request.now).await? {
         agent::lock(tx, &request.agent).await?;
         found = agent::load(tx, &request.agent).await?;
+    }
+    if let Some(key) = &request.key {
+        keep_key(tx, &request.agent, key, request.now).await?;
     }
     let nothing = || (Ledger::default(), AgentSettings::default(), Budget::unlimited());
     let (mut ledger, settings, budget_before) = found.map_or_else(nothing, |row| {
@@ -117,6 +121,27 @@ pub(super) async fn append(
         session_ended,
         enqueued,
     })
+}
+
+/// Keeps what a key stands for; the same request may come again under it.
+async fn keep_key(tx: &mut Connection, agent: &AgentId, key: &RequestKey, now: Timestamp) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/append.keep_key\nINSERT INTO idempotency_keys (agent_id, key, digest, used_at) VALUES ($1, $2, $3, $4) \
+               ON CONFLICT (agent_id, key) DO UPDATE SET used_at = excluded.used_at RETURNING digest"
+    );
+    let kept: String = query(sql)
+        .bind(agent.as_str())
+        .bind(key.key.as_str())
+        .bind(key.digest.as_str())
+        .bind(now)
+        .fetch_one(tx)
+        .await?
+        .try_get(0)?;
+    if kept == key.digest {
+        Ok(())
+    } else {
+        Err(StoreError::KeyReused(key.key.clone()))
+    }
 }
 
 /// The step that the message at `place` is, if it is one.

@@ -10,7 +10,8 @@ use crate::domain::{
     work::{Priority, Reason},
 };
 
-/// How many rows `w` of the project of the agent `a` wait that are at least as urgent as `$level` and meet `$condition`; no
+/// How many rows `w` of the project of the agent `a` wait for a worker that are at least as urgent as `$level` and meet
+/// `$condition` (who is paused, or waits for a batch's answer, is in nobody's way); no
 /// more are counted than `$max`, in the order of the index, so that it is read no farther. Of a table that is limited it is asked
 /// once, however often its answer is used.
 macro_rules! rows_ahead {
@@ -18,7 +19,7 @@ macro_rules! rows_ahead {
         concat!(
             "(SELECT count(*) FROM (SELECT 1 FROM summary_update_queue w WHERE w.project_id = a.project_id AND w.priority >= ",
             $level,
-            " AND w.parked_at IS NULL ",
+            " AND w.parked_at IS NULL AND w.paused_until IS NULL AND w.deferred_at IS NULL ",
             $condition,
             " ORDER BY w.priority LIMIT ",
             $max,
@@ -36,7 +37,8 @@ macro_rules! enqueue_all {
         concat!(
             $newcomers,
             ", crowds AS (SELECT p.project_id, (SELECT count(*) FROM (SELECT 1 FROM summary_update_queue w \
-             WHERE w.project_id = p.project_id AND w.priority >= $2 AND w.parked_at IS NULL ORDER BY w.priority LIMIT $8) ahead) AS rows_ahead \
+             WHERE w.project_id = p.project_id AND w.priority >= $2 AND w.parked_at IS NULL AND w.paused_until IS NULL \
+             AND w.deferred_at IS NULL ORDER BY w.priority LIMIT $8) ahead) AS rows_ahead \
              FROM (SELECT DISTINCT project_id FROM newcomers WHERE project_id IS NOT NULL) p), \
              placed AS (SELECT n.agent_id, n.project_id, CASE WHEN n.project_id IS NULL THEN 0 \
              ELSE $7 * {min}($8, c.rows_ahead - 1 + row_number() OVER (PARTITION BY n.project_id, n.is_queued ORDER BY n.agent_id)) \

@@ -7,18 +7,22 @@ use async_trait::async_trait;
 
 use super::{
     super::{
-        Enqueued, Store as _, StoreError, StoreResult,
+        ClaimRequest, Enqueued, Store as _, StoreError, StoreResult,
         operate::{
             AgeingDue, Handled, OperatorStore, QueueRow, QueueState, QueueWait, Run, RunFigures, RunHour,
             RunQuery,
         },
     },
-    Connection, Lock, SqlStore, query,
+    Connection, Lock, SqlStore, query, queue,
     row::time,
     schedule, sql,
     value::Row,
 };
-use crate::domain::{agent::AgentId, time::Timestamp, work::Reason};
+use crate::domain::{
+    agent::AgentId,
+    time::Timestamp,
+    work::{Lease, Reason},
+};
 
 /// `paused_for` of a row that a hand paused; other values are limits of spending.
 const HAND: &str = "hand";
@@ -50,6 +54,14 @@ impl OperatorStore for SqlStore {
         let agent = agent.clone();
         self.write(Lock::Agent(agent.clone()), move |tx| {
             Box::pin(async move { hand::retry(tx, &agent, now).await })
+        })
+        .await
+    }
+
+    async fn claim_one(&self, agent: &AgentId, claim: ClaimRequest) -> StoreResult<Option<Lease>> {
+        let agent = agent.clone();
+        self.write(Lock::Nothing, move |tx| {
+            Box::pin(async move { queue::claim_one(tx, &agent, claim).await })
         })
         .await
     }

@@ -9,7 +9,7 @@ use super::{
     },
     batch,
     fairness::{Newcomers, enqueue_all, rows_ahead},
-    statement::Dialect,
+    statement::{Dialect, Statement},
 };
 use crate::domain::{
     agent::AgentId,
@@ -124,25 +124,18 @@ pub(super) async fn is_any_due(connection: &mut Connection, now: Timestamp) -> S
 pub(super) async fn claim(tx: &mut Connection, claim: ClaimRequest) -> StoreResult<Vec<Lease>> {
     let due = sql!(
         "-- sqlite/queue.next_due\nSELECT agent_id, visible_at FROM summary_update_queue \
-               WHERE parked_at IS NULL AND visible_at <= $1 ORDER BY due_at, visible_at, agent_id LIMIT 1"
+               WHERE parked_at IS NULL AND visible_at <= $1 AND NOT EXISTS (SELECT 1 FROM queue_pauses) \
+               ORDER BY due_at, visible_at, agent_id LIMIT 1"
     );
-    let lease = sql!(
-        "-- sqlite/queue.lease\nUPDATE summary_update_queue \
-               SET lease_token = (SELECT value FROM counters WHERE name = 'lease_token'), lease_owner = $2, \
-               leased_at = $3, visible_at = $4, claimed_wake = wake_seq, attempts = attempts + 1, deferred_at = NULL, \
-               crashes = crashes + (lease_token IS NOT NULL), paused_until = NULL, paused_for = NULL \
-               WHERE agent_id = $1 RETURNING agent_id, lease_token, claimed_wake, attempts, crashes, reasons, $5"
-    );
-    let token =
-        sql!("-- sqlite/queue.take_token\nUPDATE counters SET value = value + 1 WHERE name = 'lease_token'");
     let (now, mut leases) = (claim.now, Vec::new());
     for _ in 0..claim.limit {
         let Some(row) = query(due).bind(now).fetch_optional(&mut *tx).await? else {
             break;
         };
-        query(token).execute_soon(&mut *tx).await?;
-        let row = query(lease)
+        let token = next_token(tx).await?;
+        let row = query(lease())
             .bind(row.try_get::<String>(0)?)
+            .bind(token)
             .bind(claim.owner.as_str())
             .bind(now)
             .bind(now.plus_ms(claim.lease_ms))
@@ -192,6 +185,45 @@ pub(in crate::store) async fn claim_at_once(
         .collect::<StoreResult<Vec<Lease>>>()?;
     leases.sort_by_key(|lease| lease.token);
     Ok(leases)
+}
+
+/// As [`claim`], nothing but an agent's row.
+pub(super) async fn claim_one(
+    tx: &mut Connection,
+    agent: &AgentId,
+    claim: ClaimRequest,
+) -> StoreResult<Option<Lease>> {
+    let now = tx.now(claim.now).await?;
+    let due = sql!(
+        "-- sql/queue.is_due\nSELECT visible_at FROM summary_update_queue WHERE agent_id = $1 AND parked_at IS NULL \
+               AND visible_at <= $2 AND NOT EXISTS (SELECT 1 FROM queue_pauses) {for_update}"
+    );
+    let found = query(due).bind(agent.as_str()).bind(now);
+    let Some(found) = found.fetch_optional(&mut *tx).await? else {
+        return Ok(None);
+    };
+    let ready_at: Timestamp = found.try_get(0)?;
+    let token = next_token(tx).await?;
+    let leased = query(lease())
+        .bind(agent.as_str())
+        .bind(token)
+        .bind(claim.owner.as_str())
+        .bind(now)
+        .bind(now.plus_ms(claim.lease_ms))
+        .bind(ready_at)
+        .fetch_one(tx)
+        .await?;
+    read_lease(&leased).map(Some)
+}
+
+/// Takes a row that is due.
+fn lease() -> &'static Statement {
+    sql!(
+        "-- sql/queue.lease\nUPDATE summary_update_queue SET lease_token = $2, lease_owner = $3, \
+               leased_at = $4, visible_at = $5, claimed_wake = wake_seq, attempts = attempts + 1, deferred_at = NULL, \
+               crashes = crashes + CASE WHEN lease_token IS NULL THEN 0 ELSE 1 END, paused_until = NULL, paused_for = NULL \
+               WHERE agent_id = $1 RETURNING agent_id, lease_token, claimed_wake, attempts, crashes, reasons, $6"
+    )
 }
 
 /// The tokens that one step of PostgreSQL's sequence stands for.
@@ -376,6 +408,8 @@ pub(super) async fn reclaim(tx: &mut Connection, owner: String, now: Timestamp) 
 
 /// See [`super::super::Store::set_back`].
 pub(super) async fn set_back(tx: &mut Connection, ahead_ms: Option<i64>, now: Timestamp) -> StoreResult<u64> {
+    // Batches are looked at by daemons' own clocks, also where leases aren't judged by them.
+    batch::look_in_time(tx, now).await?;
     let Some(now) = tx.judging(now) else {
         return Ok(0);
     };
@@ -532,3 +566,6 @@ pub(super) async fn insert_run(
         .await?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

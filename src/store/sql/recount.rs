@@ -295,6 +295,7 @@ async fn hold_against_budget(tx: &mut Connection, request: Recount) -> StoreResu
     let append = AppendRequest {
         agent: request.agent,
         messages: Vec::new(),
+        key: None,
         count_method: request.count_method,
         rules: request.rules,
         replayed: false,

@@ -19,7 +19,7 @@ pub(super) async fn enqueue_ageing(tx: &mut Connection, now: Timestamp, limit: i
          LEFT JOIN summary_update_queue o ON o.agent_id = s.agent_id \
          WHERE s.next_ageing_at <= $1 AND s.next_ageing_at <= coalesce(a.as_of, $1) \
          AND (o.agent_id IS NULL OR (o.reasons & $3) = 0 OR o.wake_seq = o.claimed_wake) \
-         ORDER BY s.next_ageing_at LIMIT $9)",
+         ORDER BY s.next_ageing_at LIMIT $9 {a_for_share})",
         "DO UPDATE SET wake_seq = q.wake_seq + 1, reasons = q.reasons | excluded.reasons"
     ));
     let newcomers = Newcomers {
@@ -97,12 +97,17 @@ pub(super) async fn prune(tx: &mut Connection, prune: Prune) -> StoreResult<u64>
                  (SELECT o.name, o.slot FROM schedule_slots o WHERE o.fired_at < $1 AND EXISTS \
                   (SELECT 1 FROM schedule_slots n WHERE n.name = o.name AND n.slot > o.slot) LIMIT $2)"
     );
+    let keys = sql!(
+        "-- sql/schedule.prune_keys\nDELETE FROM idempotency_keys WHERE (agent_id, key) IN \
+                (SELECT agent_id, key FROM idempotency_keys WHERE used_at < $1 ORDER BY used_at LIMIT $2 {skip_locked})"
+    );
     let mut gone = 0;
     for (sql, bound) in [
         (runs, Value::from(prune.runs_before)),
         (answers, prune.answers_before.into()),
         (versions, prune.versions_keep.into()),
         (slots, prune.runs_before.into()),
+        (keys, prune.runs_before.into()),
     ] {
         gone += query(sql).bind(bound).bind(prune.limit).execute(&mut *tx).await?;
     }

@@ -15,7 +15,7 @@ pub(in crate::store) enum Dialect {
 }
 
 /// Placeholder, SQLite's word, PostgreSQL's word.
-const WORDS: [(&str, &str, &str); 17] = [
+const WORDS: [(&str, &str, &str); 18] = [
     // Of two values; neither may be NULL, which the databases treat differently.
     ("{max}", "max", "greatest"),
     ("{min}", "min", "least"),
@@ -37,8 +37,9 @@ const WORDS: [(&str, &str, &str); 17] = [
     ("{join}", "CROSS JOIN", "JOIN"),
     // SQLite has one writer: a row that was read can't change before the commit.
     ("{for_update}", "", "FOR NO KEY UPDATE"),
-    // That it won't be deleted meanwhile.
+    // That it won't be deleted meanwhile; of several tables those of `a`.
     ("{for_share}", "", "FOR KEY SHARE"),
+    ("{a_for_share}", "", "FOR KEY SHARE OF a"),
     // Rows that somebody is writing are left for the next time; of several tables those of `v`.
     ("{skip_locked}", "", "FOR UPDATE SKIP LOCKED"),
     ("{v_skip_locked}", "", "FOR UPDATE OF v SKIP LOCKED"),

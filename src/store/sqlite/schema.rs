@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 13] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 14] = [
     (
         1,
         "schema",
@@ -66,5 +66,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 13] = [
         14,
         "access tokens",
         include_str!("../../../migrations/sqlite/0014_access_tokens.sql"),
+    ),
+    (
+        15,
+        "idempotency keys",
+        include_str!("../../../migrations/sqlite/0015_idempotency.sql"),
     ),
 ];

@@ -176,6 +176,7 @@ async fn windows_and_agents_are_listed() {
       "first_exchange": 1,
       "messages": 2,
       "pending_exchanges": 0,
+      "pending_since": null,
       "project_id": null,
       "summary_tokens": 0,
       "updated_at": "2026-11-20T08:40:00Z",
@@ -370,4 +371,59 @@ fn empty_databases_say_what_to_do_next() {
     let output = look(&database, &["window", "me"]);
     assert_eq!(code(&output), Some(3));
     assert!(stderr(&output).contains("recapd push me"), "{}", stderr(&output));
+}
+
+#[test]
+fn without_a_daemon_no_other_update_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("alone.db");
+    let exchange = |number: i32| {
+        format!(
+            "{{\"role\":\"user\",\"content\":\"Fix bug {number} {}\"}}\n{{\"role\":\"assistant\",\"content\":\"Fixed.\"}}\n",
+            "please ".repeat(60)
+        )
+    };
+    let text: String = (0..9).map(exchange).collect();
+    for agent in ["coder", "other"] {
+        let args = ["push", agent, "--set", "window.budget_tokens=200"];
+        let mut command = recapd();
+        command
+            .args(args)
+            .arg("--db")
+            .arg(&database)
+            .write_stdin(text.clone());
+        assert_eq!(code(&command.output().unwrap()), Some(0));
+    }
+    look(&database, &["update", "other"]);
+    let line = stdout(&look(&database, &["update", "coder", "--wait"]));
+    assert!(line.starts_with("updated coder: version 1 of "), "{line}");
+    let queue = json(&look(&database, &["queue", "--json"]));
+    let [row] = &queue["rows"].as_array().unwrap()[..] else {
+        panic!("{queue}");
+    };
+    assert_eq!(
+        (&row["agent_id"], &row["state"], &row["attempts"]),
+        (&"other".into(), &"ready".into(), &0.into())
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn as_much_is_told_as_is_wanted() {
+    let server = two_agents().await;
+    let told = |args: &[&str]| stderr(&ask(&server, args));
+    let list = ["agents", "list", "--limit", "1"];
+    assert_eq!(told(&list), "more follow: --after coder\n");
+    assert_eq!(told(&[&list[..], &["-q"]].concat()), "");
+    let after = stdout(&ask(&server, &["agents", "list", "--after", "coder"]));
+    assert!(after.contains("planner") && !after.contains("coder"), "{after}");
+    // An error is told all the same.
+    assert!(told(&["status", "codr", "--quiet"]).contains("coder"));
+    assert_eq!(code(&ask(&server, &["agents", "-q", "-v"])), Some(2));
+    server.end().await;
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("alone.db");
+    look(&database, &["migrate", "up"]);
+    let told = |args: &[&str]| stderr(&look(&database, args));
+    assert_eq!(told(&["queue", "pause"]), "");
+    assert!(told(&["queue", "resume", "-v"]).contains("queue.paused_by_hand"));
 }

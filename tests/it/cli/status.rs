@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     code, json,
-    place::{ask, look, two_agents},
+    place::{alike, ask, look, two_agents},
     recapd, stderr, stdout,
 };
 
@@ -40,8 +40,17 @@ async fn the_block_is_the_same_from_the_daemon_and_from_the_database() {
     let block = stdout(&ask(&server, &["status", "--window", "7d"]));
     assert!(block.starts_with("Summary updates, last 7d"), "{block}");
     assert!(block.contains("2 agents, 1 summaries"), "{block}");
-    let one = json(&look(&server.database(), &["status", "coder", "--json"]));
-    assert_eq!(one["agent_id"], "coder");
+    let one = alike(&server, &["status", "coder"]);
+    assert_eq!(
+        (&one["agent_id"], &one["summary_version"]),
+        (&"coder".into(), &1.into())
+    );
+    let line = stdout(&ask(&server, &["status", "planner"]));
+    assert!(
+        line.starts_with("planner: 2 messages in 1 exchanges, window "),
+        "{line}"
+    );
+    assert_eq!(code(&ask(&server, &["status", "plannr"])), Some(3));
     for wrong in ["0h", "7", "h", "10000d"] {
         let output = ask(&server, &["status", "--window", wrong]);
         assert_eq!(code(&output), Some(2), "{wrong}");

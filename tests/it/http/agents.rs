@@ -23,6 +23,7 @@ async fn agents_are_listed_with_their_figures() {
           "first_exchange": 10,
           "messages": 24,
           "pending_exchanges": 4,
+          "pending_since": "2026-11-20T08:50:00Z",
           "project_id": null,
           "summary_tokens": 97,
           "updated_at": "2026-11-20T08:50:00Z",
@@ -124,4 +125,47 @@ async fn the_status_shows_the_last_day() {
       "window_hours": 24
     }
     "#);
+}
+
+#[tokio::test]
+async fn a_cursor_is_for_its_list_alone() {
+    let server = Server::small().await;
+    for agent in ["coder", "planner"] {
+        server.converse(agent, 1..=8).await;
+    }
+    let next = async |path: &str| {
+        let page = server.get(&format!("{path}?limit=1")).await.json();
+        page["next_cursor"].as_str().unwrap().to_owned()
+    };
+    let lists = [
+        "/v1/agents",
+        "/v1/queue",
+        "/v1/agents/coder/window",
+        "/v1/agents/planner/window",
+    ];
+    for path in lists {
+        let own = next(path).await;
+        assert!(own.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{own}");
+        for list in lists.into_iter().chain(["/v1/runs", "/v1/agents/coder/items"]) {
+            let reply = server.get(&format!("{list}?limit=1&cursor={own}")).await;
+            if list == path {
+                assert_eq!(reply.status, 200, "{}", reply.body);
+            } else {
+                let problem = reply.problem(400, "invalid_parameter");
+                assert_eq!(problem["errors"][0]["parameter"], "cursor", "{problem}");
+                assert!(
+                    problem["detail"].as_str().unwrap().contains("another list"),
+                    "{problem}"
+                );
+            }
+        }
+        for made_up in ["coder", "3", "", "1a00000000", &format!("{own}0")] {
+            let reply = server.get(&format!("{path}?cursor={made_up}")).await;
+            let problem = reply.problem(400, "invalid_parameter");
+            assert!(
+                problem["hint"].as_str().unwrap().contains("next_cursor"),
+                "{problem}"
+            );
+        }
+    }
 }

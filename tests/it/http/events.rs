@@ -11,7 +11,7 @@ use recapd::{
     store::access::{AccessStore as _, NewToken},
 };
 use reqwest::{Method, Response};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{
     conversation::native,
@@ -241,4 +241,29 @@ async fn there_are_so_many_places_and_the_end_is_the_end() {
     one.next().await.unwrap();
     server.end().await;
     assert_eq!(one.next().await, None);
+}
+
+#[tokio::test]
+async fn who_takes_all_agents_too_slowly_is_told_and_sent_away() {
+    let server = small().await;
+    server.converse("coder", 1..=1).await;
+    let coder = "coder".parse().unwrap();
+    let mut all = Listening::to(&server, "/v1/events", PLAIN).await;
+    let mut one = Listening::to(&server, PATH, PLAIN).await;
+    assert_eq!(one.next().await.unwrap().0, "agent.changed");
+    server.parts.notices().agent_moved(&coder);
+    assert_eq!(all.next().await.unwrap().0, "agent.changed");
+    // More than is kept for anybody, before anybody can look.
+    for _ in 0..10_000 {
+        server.parts.notices().agent_moved(&coder);
+    }
+    let (name, id, data) = all.next().await.unwrap();
+    assert_eq!((name.as_str(), id.as_str(), data), ("lagged", "", json!({})));
+    assert_eq!(all.next().await, None, "the answer ends");
+    // Of one agent a look tells everything all the same.
+    server.converse("coder", 2..=2).await;
+    assert_eq!(one.next().await.unwrap().0, "turn.appended");
+    let mut again = Listening::to(&server, "/v1/events", PLAIN).await;
+    server.converse("coder", 3..=3).await;
+    assert_eq!(again.next().await.unwrap().0, "agent.changed");
 }

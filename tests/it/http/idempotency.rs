@@ -80,3 +80,34 @@ async fn the_key_holds_where_the_answer_is_not_remembered() {
         .await
         .problem(422, "idempotency_key_reused");
 }
+
+#[tokio::test]
+async fn after_a_restart_a_key_still_stands_for_one_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("shared.db").display());
+    let server = Server::start(|config| config.database.url.clone_from(&url)).await;
+    let named = r#"[{"id":"m-1","kind":"user","content":"Fix it"}]"#;
+    assert_eq!(append(&server, "k-1", TURN).await.json()["accepted"], 2);
+    assert_eq!(append(&server, "k-2", named).await.json()["accepted"], 1);
+    server.end().await;
+    drop(server);
+
+    let server = Server::start(|config| config.database.url.clone_from(&url)).await;
+    let again = append(&server, "k-1", TURN).await;
+    assert_eq!(
+        (
+            again.status,
+            &again.json()["accepted"],
+            &again.json()["duplicates"]
+        ),
+        (200, &0.into(), &2.into())
+    );
+    let shorter = r#"[{"role":"user","content":"Fix it"}]"#;
+    let longer = r#"[{"role":"user","content":"Fix it"},{"role":"assistant","content":"Fixed."},{"role":"user","content":"Ok"}]"#;
+    for (key, body) in [("k-1", shorter), ("k-1", longer), ("k-2", TURN), ("k-2", shorter)] {
+        append(&server, key, body)
+            .await
+            .problem(422, "idempotency_key_reused");
+    }
+    assert_eq!(messages(&server).await, 3);
+}

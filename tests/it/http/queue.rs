@@ -169,7 +169,7 @@ async fn the_window_is_whole_exchanges() {
     loop {
         let page = server.get(&path).await.json();
         found.push(page["exchanges"][0]["exchange"].clone());
-        match page["next_cursor"].as_i64() {
+        match page["next_cursor"].as_str() {
             Some(cursor) => path = format!("/v1/agents/coder/window?limit=1&cursor={cursor}"),
             None => break,
         }
@@ -226,4 +226,36 @@ async fn a_summary_is_shortened_to_what_there_is_room_for() {
         let reply = server.get(&format!("/v1/agents/coder/summary?{bad}")).await;
         reply.problem(400, "invalid_parameter");
     }
+}
+
+#[tokio::test]
+async fn agents_may_be_called_like_actions() {
+    let server = Server::small().await;
+    for name in ["pause", "resume"] {
+        server.converse(name, 1..=8).await;
+        let path = format!("/v1/queue/{name}");
+        let row = ask(&server, Method::GET, "/v1/queue/{id}", &path).await;
+        assert_eq!((row.status, &row.json()["agent_id"]), (200, &json!(name)));
+        server
+            .get(&format!("{path}?x=1"))
+            .await
+            .problem(400, "unknown_parameter");
+        let retried = ask(
+            &server,
+            Method::POST,
+            "/v1/queue/{id}/retry",
+            &format!("{path}/retry"),
+        )
+        .await;
+        assert_eq!(retried.json()["state"], "ready");
+    }
+    let paused = ask(&server, Method::POST, "/v1/queue/pause", "/v1/queue/pause").await;
+    assert!(paused.json()["paused_since"].is_string());
+    server.parts.worker.drain().await.unwrap();
+    ask(&server, Method::POST, "/v1/queue/resume", "/v1/queue/resume").await;
+    server.parts.worker.drain().await.unwrap();
+    server
+        .get("/v1/queue/pause")
+        .await
+        .problem(404, "unknown_queue_row");
 }

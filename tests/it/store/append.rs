@@ -3,10 +3,10 @@
 use futures::future::join_all;
 use recapd::{
     domain::{ledger::Eviction, time::MINUTE_MS, window::Budget},
-    store::{AppendRequest, Prepared},
+    store::{AppendRequest, Prepared, Prune, RequestKey, StoreError},
 };
 
-use super::{clean, with_pending};
+use super::{clean, forget::forget, with_pending};
 use crate::support::{
     backend::{Backend, TABLES, assert_same},
     conversation::{T0, agent, append, minute, said, turn, turns},
@@ -380,4 +380,81 @@ pub(crate) async fn appends_at_the_same_time_all_count(db: &dyn Backend) {
         let report = clean(db, agent).await;
         assert_eq!((report.messages, report.exchanges, report.pending), (40, 20, 19));
     }
+}
+
+/// One message under a key, which stands for `asked`.
+fn keyed(key: &str, asked: char, id: &str) -> AppendRequest {
+    let mut message = said("user", "Fix it", 10, minute(1));
+    message.message.client_id = Some(id.to_owned());
+    AppendRequest {
+        key: Some(RequestKey {
+            key: key.to_owned(),
+            digest: asked.to_string().repeat(64),
+        }),
+        ..append(&agent("a"), vec![message])
+    }
+}
+
+pub(crate) async fn a_key_stands_for_one_request(db: &dyn Backend) {
+    let store = db.store();
+    let told = async |request| {
+        let outcome = store.append(request).await;
+        outcome.map(|outcome| (outcome.accepted, outcome.duplicates))
+    };
+    assert_eq!(told(keyed("k", 'a', "1")).await.unwrap(), (1, 0));
+    assert_eq!(told(keyed("k", 'a', "1")).await.unwrap(), (0, 1));
+    let before = db.dump(&TABLES).await;
+    for id in ["1", "2"] {
+        let refused = told(keyed("k", 'b', id)).await;
+        assert!(
+            matches!(&refused, Err(StoreError::KeyReused(key)) if key == "k"),
+            "{refused:?}"
+        );
+    }
+    assert_same(&before, &db.dump(&TABLES).await, "what is refused");
+    // Another key, and another agent, are asked for themselves.
+    assert_eq!(told(keyed("K", 'b', "2")).await.unwrap(), (1, 0));
+    let elsewhere = AppendRequest {
+        agent: agent("b"),
+        ..keyed("k", 'b', "1")
+    };
+    assert_eq!(told(elsewhere).await.unwrap(), (1, 0));
+    // What is undone holds no key.
+    let failing = AppendRequest {
+        messages: vec![said("user", "x", 10, minute(1)); 2]
+            .into_iter()
+            .zip(["3", "1"])
+            .map(|(mut prepared, id)| {
+                prepared.message.client_id = Some(id.to_owned());
+                prepared
+            })
+            .collect(),
+        ..keyed("later", 'c', "3")
+    };
+    let undone = told(failing).await;
+    assert!(matches!(undone, Err(StoreError::ClientIdReused(_))), "{undone:?}");
+    assert_eq!(told(keyed("later", 'd', "4")).await.unwrap(), (1, 0));
+}
+
+pub(crate) async fn a_key_is_kept_for_a_time_only(db: &dyn Backend) {
+    let store = db.store();
+    let at = |minutes, key| AppendRequest {
+        now: minute(minutes),
+        ..keyed(key, 'a', "1")
+    };
+    for (minutes, key) in [(1, "old"), (1, "again"), (9, "again"), (9, "new")] {
+        store.append(at(minutes, key)).await.unwrap();
+    }
+    let prune = Prune {
+        runs_before: minute(5),
+        answers_before: minute(0),
+        versions_keep: 10,
+        limit: 10,
+    };
+    assert_eq!(store.prune(prune).await.unwrap(), 1);
+    let keys = "SELECT key FROM idempotency_keys ORDER BY key";
+    assert_eq!(db.texts(keys, " ").await, "again new");
+    // What was forgotten can't be guessed from what was asked.
+    forget(db, "a", &[1]).await;
+    assert_eq!(db.texts(keys, " ").await, "");
 }

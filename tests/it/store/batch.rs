@@ -524,3 +524,16 @@ pub(crate) async fn batches_are_counted(db: &dyn Backend) {
     };
     assert_eq!(figures().await, expected);
 }
+
+pub(crate) async fn a_clock_that_was_set_back_puts_off_no_look(db: &dyn Backend) {
+    deferred(db, "a", minute(1)).await;
+    let batch = gathered(db, minute(60)).await;
+    let look = |now: Timestamp| {
+        let batches = db.batches();
+        async move { batches.due_batches(now, now.plus_ms(HOUR_MS), 9).await.unwrap() }
+    };
+    // An hour back: nobody would look for an hour and a minute.
+    db.store().set_back(Some(HOUR_MS), minute(0)).await.unwrap();
+    assert_eq!(look(minute(10)).await, []);
+    assert_eq!(look(minute(11)).await, [batch]);
+}

@@ -283,3 +283,25 @@ async fn without_a_spacing_rows_are_taken_as_they_come() {
     let names: Vec<&str> = leases.iter().map(|lease| lease.agent.as_str()).collect();
     assert_eq!(names, ["a", "b", "c"]);
 }
+
+pub(crate) async fn who_does_not_compete_is_in_nobodys_way(db: &dyn Backend) {
+    crowd(db, "p", 3, Reason::Eviction, T0).await;
+    let (operator, now) = (db.operator(), minute(1));
+    operator.pause_agent(&agent("p-000"), T0).await.unwrap();
+    // One more waits for the next day, and one for the answer of a batch.
+    let rows = db
+        .raw("UPDATE summary_update_queue SET paused_until = visible_at, paused_for = 'calls_per_day' WHERE agent_id = 'p-001'")
+        .await;
+    assert_eq!(rows, 1);
+    db.raw("UPDATE summary_update_queue SET deferred_at = visible_at WHERE agent_id = 'p-002'")
+        .await;
+    make(db, "p-new").await;
+    join(db, "p-new", Some("p")).await;
+    wake(db, "p-new", Reason::Eviction, now).await;
+    assert_eq!(behind_ms(db, "p-new").await, 0);
+    // Those that are made together count the same.
+    make(db, "p-other").await;
+    join(db, "p-other", Some("p")).await;
+    wake(db, "p-other", Reason::Eviction, now).await;
+    assert_eq!(behind_ms(db, "p-other").await, SPACING_MS);
+}

@@ -46,7 +46,7 @@ fn wish(name: &str, what: Forgettable) -> Forget {
     }
 }
 
-async fn forget(db: &dyn Backend, name: &str, numbers: &[i64]) -> Forgotten {
+pub(super) async fn forget(db: &dyn Backend, name: &str, numbers: &[i64]) -> Forgotten {
     let what = Forgettable::Exchanges(numbers.to_vec());
     db.store().forget(wish(name, what)).await.unwrap()
 }

@@ -148,7 +148,8 @@ pub(crate) async fn a_hand_hastens_what_waits(db: &dyn Backend) {
     assert_eq!((enqueued.is_new, enqueued.visible_at), (false, T0));
     // What runs goes on.
     let lease = the_lease(db, T0).await;
-    assert_eq!(operator.retry(&agent("a"), T0).await.unwrap(), Handled::Running);
+    let running = Handled::Running(Box::new(row(db, "a", T0).await));
+    assert_eq!(operator.retry(&agent("a"), T0).await.unwrap(), running);
     operator.refresh(&agent("a"), T0).await.unwrap();
     let held = db
         .store()
@@ -160,10 +161,11 @@ pub(crate) async fn a_hand_hastens_what_waits(db: &dyn Backend) {
     // A parked row, by a retry, with all attempts.
     fail(db, T0, true).await;
     assert_eq!(claims(db, minute(5)).await, 0);
-    assert_eq!(
-        operator.retry(&agent("a"), minute(5)).await.unwrap(),
-        Handled::Done
-    );
+    // What is told is the row as the retry left it, whoever takes it a moment later.
+    let Handled::Done(left) = operator.retry(&agent("a"), minute(5)).await.unwrap() else {
+        panic!("it was parked");
+    };
+    assert_eq!(stands(&left), (QueueState::Ready, None, Some(minute(5))));
     assert_eq!(the_lease(db, minute(5)).await.attempt, 1);
 }
 
@@ -172,7 +174,8 @@ pub(crate) async fn a_cancelled_update_waits_for_a_hand(db: &dyn Backend) {
     assert_eq!(operator.cancel(&agent("a"), T0).await.unwrap(), Handled::NoRow);
     let now = minute(1_000);
     let (lease, material) = under_way(db, now).await;
-    assert_eq!(operator.cancel(&agent("a"), now).await.unwrap(), Handled::Done);
+    let cancelled = operator.cancel(&agent("a"), now).await.unwrap();
+    assert_eq!(cancelled, Handled::Done(Box::new(row(db, "a", now).await)));
     let patch = patch(&material, items(&material), now);
     let lost = db.store().complete(&lease, patch).await;
     assert!(matches!(lost, Err(StoreError::Fenced(Fence::Lease))), "{lost:?}");
@@ -185,7 +188,7 @@ pub(crate) async fn a_cancelled_update_waits_for_a_hand(db: &dyn Backend) {
     let probed = db.store().probe_parked(tomorrow, 5, tomorrow).await.unwrap();
     assert_eq!(probed, 0, "a probe is for what failed");
     assert_eq!(claims(db, tomorrow).await, 0);
-    assert_eq!(operator.retry(&agent("a"), now).await.unwrap(), Handled::Done);
+    assert_eq!(operator.retry(&agent("a"), now).await.unwrap().name(), "done");
     assert_eq!(claims(db, now).await, 1);
 }
 
@@ -218,6 +221,23 @@ pub(crate) async fn an_agent_is_paused_until_it_is_resumed(db: &dyn Backend) {
     // An update under way is stopped.
     operator.pause_agent(&agent("a"), T0).await.unwrap();
     assert_eq!(store.renew(&[lease], T0, LEASE_MS).await.unwrap(), [0; 0]);
+}
+
+pub(crate) async fn who_is_resumed_goes_first_before_nobody(db: &dyn Backend) {
+    let operator = db.operator();
+    for name in ["a", "b", "c"] {
+        queued(db, name, 0).await;
+    }
+    operator.pause_agent(&agent("a"), T0).await.unwrap();
+    assert!(operator.resume_agent(&agent("a"), T0).await.unwrap());
+    let later = T0.plus_ms(1);
+    db.store()
+        .enqueue(&agent("c"), Reason::Manual, 0, later)
+        .await
+        .unwrap();
+    let leases = db.store().claim(claim("other", 9, later)).await.unwrap();
+    let order: Vec<&str> = leases.iter().map(|lease| lease.agent.as_str()).collect();
+    assert_eq!(order, ["c", "a", "b"], "an urgent one, then two by their names");
 }
 
 pub(crate) async fn while_the_queue_is_paused_nothing_is_claimed(db: &dyn Backend) {

@@ -14,6 +14,8 @@ use recapd::{
         postgres::{Clock, Heard, Member, PostgresSettings},
     },
 };
+use sqlx::PgConnection;
+use tokio_util::task::TaskTracker;
 
 use crate::support::{
     backend::postgres_settings,
@@ -213,4 +215,54 @@ async fn what_a_deadlock_undid_is_done_again() {
     let (outcome, ()) = tokio::join!(store.append(append(&a, turns(3..=3))), other);
     assert_eq!(outcome.unwrap().first_exchange, 3);
     assert!(store.verify(&a).await.unwrap().breaches.is_empty());
+}
+
+/// How many wait for a lock in this database.
+async fn waiting(past: &mut PgConnection) -> i64 {
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    sqlx::query_scalar(sql).fetch_one(past).await.unwrap()
+}
+
+/// A queue row is made for many agents in one statement, of which one is being deleted: its row would stay for ever.
+#[tokio::test]
+async fn who_is_deleted_meanwhile_gets_no_row() {
+    let database = Database::create().await;
+    let (one, other) = (daemon(&database).await, daemon(&database).await);
+    let tasks = TaskTracker::new();
+    let (mut holder, mut past) = (database.connect().await, database.connect().await);
+    for revisit in [false, true] {
+        let a = agent("a");
+        one.append(append(&a, turns(1..=4))).await.unwrap();
+        one.enqueue(&a, Reason::Manual, 0, T0).await.unwrap();
+        let lease = claim_soon(&one, claim("one", 10, T0)).await.remove(0);
+        let material = one.material(&lease, ALL).await.unwrap();
+        one.complete(&lease, patch(&material, items(&material), minute(2)))
+            .await
+            .unwrap();
+        execute(&mut past, "DELETE FROM summary_update_queue").await;
+        execute(&mut past, "UPDATE summaries SET next_ageing_at = to_timestamp(0)").await;
+        execute(&mut past, "UPDATE summary_items SET provisional = true").await;
+        // The deletion comes to this table when the queue's row is gone, and waits.
+        execute(&mut holder, "BEGIN").await;
+        execute(&mut holder, "LOCK TABLE update_runs IN EXCLUSIVE MODE").await;
+        let deleting = tasks.spawn({
+            let (store, a) = (Arc::clone(&one), a.clone());
+            async move { store.delete_agent(&a).await }
+        });
+        while waiting(&mut past).await < 1 {}
+        let making = tasks.spawn({
+            let store = Arc::clone(&other);
+            async move {
+                if revisit {
+                    store.enqueue_revisits(minute(9), 10).await
+                } else {
+                    store.enqueue_ageing(minute(9), 10).await
+                }
+            }
+        });
+        while !making.is_finished() && waiting(&mut past).await < 2 {}
+        execute(&mut holder, "COMMIT").await;
+        deleting.await.unwrap().unwrap();
+        assert_eq!(making.await.unwrap().unwrap(), 0, "revisits: {revisit}");
+    }
 }

@@ -36,7 +36,7 @@ pub(crate) const STATEMENT_LOG: &str = "RECAPD_TEST_STATEMENT_LOG";
 
 /// The tables whose contents make up a store's state. Not among them: the counter of lease tokens, which moves with
 /// every look at the queue.
-pub(crate) const TABLES: [&str; 21] = [
+pub(crate) const TABLES: [&str; 22] = [
     "agents",
     "message_log",
     "recounts",
@@ -58,6 +58,7 @@ pub(crate) const TABLES: [&str; 21] = [
     "access_tokens",
     "provider_batches",
     "batch_requests",
+    "idempotency_keys",
 ];
 
 /// A fresh database. Statements given to it have to be good SQL in every dialect; times are copied from other

@@ -113,6 +113,7 @@ pub(crate) fn append(agent: &AgentId, messages: Vec<Prepared>) -> AppendRequest 
     AppendRequest {
         agent: agent.clone(),
         messages,
+        key: None,
         count_method: "test".to_owned(),
         rules: rules(),
         replayed: false,

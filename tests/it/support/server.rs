@@ -79,25 +79,16 @@ impl Server {
             "test",
             7,
         );
-        let (stop, tasks, writes) = (CancellationToken::new(), TaskTracker::new(), TaskTracker::new());
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let access = Access::new(
             Arc::clone(&inner) as _,
             Arc::clone(&clock) as _,
             config.http.require_token,
         );
         let access = Arc::new(access);
-        let state = HttpState {
-            access: Arc::clone(&access),
-            keeper: parts.keeper.clone(),
-            projects: Arc::clone(&parts.projects),
-            snapshots: Arc::clone(&parts.snapshots),
-            operator: parts.operator(Arc::clone(&inner) as _),
-            store: Arc::clone(&parts.store),
-            metrics: parts.metrics.clone(),
-            clock: Arc::clone(&parts.clock),
-            stop: stop.clone(),
-            writes: writes.clone(),
-        };
+        let queue = Arc::clone(&inner) as _;
+        let state = HttpState::over(&parts, queue, Arc::clone(&access), stop.clone());
+        let writes = state.writes.clone();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let settings = http::HttpSettings::from(&config);

@@ -62,6 +62,9 @@ ConvergenceTrend: TypeAlias = Literal['insufficient_data', 'increasing', 'decrea
 ConversationMode: TypeAlias = Literal['talk', 'choose-names', 'meditation']
 
 
+Cursor: TypeAlias = str
+
+
 class Deleted(TypedDict):
     """
     What the deletion of an agent did.
@@ -155,6 +158,7 @@ class HistoryBoundary(TypedDict):
 
 class HistoryLine(TypedDict):
     text: str
+    tokens: NotRequired[int | None]
     voice: str
 
 
@@ -521,6 +525,7 @@ class AgentFigures(TypedDict):
     first_exchange: int
     messages: int
     pending_exchanges: int
+    pending_since: NotRequired[Timestamp | None]
     project_id: NotRequired[str | None]
     summary_tokens: int
     updated_at: Timestamp
@@ -534,7 +539,7 @@ class AgentPage(TypedDict):
     """
 
     agents: list[AgentFigures]
-    next_cursor: NotRequired[AgentId | None]
+    next_cursor: NotRequired[Cursor | None]
 
 
 class AgentSettings(TypedDict):
@@ -766,7 +771,7 @@ class ProjectPage(TypedDict):
     A page of projects, by name.
     """
 
-    next_cursor: NotRequired[ProjectId | None]
+    next_cursor: NotRequired[Cursor | None]
     projects: list[ProjectFigures]
 
 
@@ -883,7 +888,7 @@ class RunPage(TypedDict):
     A page of runs, newest first.
     """
 
-    next_cursor: NotRequired[int | None]
+    next_cursor: NotRequired[Cursor | None]
     runs: list[Run]
 
 
@@ -1023,7 +1028,7 @@ class VersionPage(TypedDict):
     A page of versions, newest first.
     """
 
-    next_cursor: NotRequired[int | None]
+    next_cursor: NotRequired[Cursor | None]
     versions: list[VersionFigures]
 
 
@@ -1118,7 +1123,7 @@ class ItemPage(TypedDict):
     """
 
     items: list[Item]
-    next_cursor: NotRequired[int | None]
+    next_cursor: NotRequired[Cursor | None]
 
 
 class QueuePage(TypedDict):
@@ -1126,7 +1131,7 @@ class QueuePage(TypedDict):
     A page of the queue, by agent.
     """
 
-    next_cursor: NotRequired[AgentId | None]
+    next_cursor: NotRequired[Cursor | None]
     paused_since: NotRequired[Timestamp | None]
     rows: list[QueueRow]
 
@@ -1148,9 +1153,16 @@ class Window(TypedDict):
     budget_tokens: int
     exchanges: list[WindowExchange]
     first_exchange: int
-    next_cursor: NotRequired[int | None]
     preamble: list[ShownMessage]
     tokens: int
+
+
+class WindowPage(Window):
+    """
+    A page of the window.
+    """
+
+    next_cursor: NotRequired[Cursor | None]
 
 
 class Appended(TypedDict):

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::domain::{
     agent::AgentId,
-    batch::{BatchState, QuestionOutcome, Wanted},
+    batch::{BatchState, LOOK_MS, QuestionOutcome, Wanted},
     time::Timestamp,
     work::Lease,
 };
@@ -137,6 +137,14 @@ async fn write(tx: &mut Connection, gather: &Gather, requests: i64) -> StoreResu
         .fetch_one(tx)
         .await?
         .try_get(0)?)
+}
+
+/// No look at a batch is farther away than any ever is put off: what is, was put off by a clock that ran ahead.
+pub(in super::super) async fn look_in_time(tx: &mut Connection, now: Timestamp) -> StoreResult<u64> {
+    let sql = sql!(
+        "-- sql/round.look_in_time\nUPDATE provider_batches SET next_at = $1 WHERE state <> 'closed' AND next_at > $1"
+    );
+    Ok(query(sql).bind(now.plus_ms(LOOK_MS)).execute(tx).await?)
 }
 
 /// Whether any batch is due to be looked at.

@@ -277,7 +277,10 @@ impl Purge<'_> {
         let note = sql!(
             "-- sql/forget.note\nUPDATE agents SET forgotten_at = $2, updated_at = $2 WHERE agent_id = $1"
         );
+        // They say what was asked, to who can guess it. The messages' ids still tell a repeat.
+        let keys = sql!("-- sql/forget.keys\nDELETE FROM idempotency_keys WHERE agent_id = $1");
         query(answers).bind(self.agent.as_str()).execute(&mut *tx).await?;
+        query(keys).bind(self.agent.as_str()).execute(&mut *tx).await?;
         query(note)
             .bind(self.agent.as_str())
             .bind(self.request.now)

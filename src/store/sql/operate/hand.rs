@@ -4,7 +4,7 @@ use super::{super::queue, Connection, Enqueued, HAND, Handled, StoreError, Store
 use crate::domain::{
     agent::AgentId,
     time::{DAY_MS, Timestamp},
-    work::Reason,
+    work::{Priority, Reason},
 };
 
 /// What a row says that a hand cancelled.
@@ -55,12 +55,12 @@ pub(super) async fn retry(tx: &mut Connection, agent: &AgentId, now: Timestamp) 
         .bind(now)
         .execute(&mut *tx)
         .await?;
-    if done == 1 {
-        return Ok(Handled::Done);
-    }
-    let sql = sql!("-- sql/operate.is_queued\nSELECT 1 FROM summary_update_queue WHERE agent_id = $1");
-    let found = query(sql).bind(agent.as_str()).fetch_optional(tx).await?;
-    Ok(found.map_or(Handled::NoRow, |_| Handled::Running))
+    let row = super::row(tx, agent, now).await?.map(Box::new);
+    Ok(match row {
+        None => Handled::NoRow,
+        Some(row) if done == 1 => Handled::Done(row),
+        Some(row) => Handled::Running(row),
+    })
 }
 
 /// See [`super::OperatorStore::cancel`].
@@ -75,9 +75,13 @@ pub(super) async fn cancel(tx: &mut Connection, agent: &AgentId, now: Timestamp)
         .bind(agent.as_str())
         .bind(now)
         .bind(CANCELLED)
-        .execute(tx)
+        .execute(&mut *tx)
         .await?;
-    Ok(if done == 1 { Handled::Done } else { Handled::NoRow })
+    if done == 0 {
+        return Ok(Handled::NoRow);
+    }
+    let row = super::row(tx, agent, now).await?.map(Box::new);
+    Ok(row.map_or(Handled::NoRow, Handled::Done))
 }
 
 /// See [`super::OperatorStore::pause_agent`]. The row says it: it isn't claimed before the pause ends, and no wake makes
@@ -112,18 +116,28 @@ pub(super) async fn resume_agent(tx: &mut Connection, agent: &AgentId, now: Time
     let sql = sql!("-- sql/operate.is_known\nSELECT 1 FROM agents WHERE agent_id = $1");
     let found = query(sql).bind(agent.as_str()).fetch_optional(&mut *tx).await?;
     found.ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
-    let now = tx.now(now).await?;
     let sql = sql!(
-        "-- sql/operate.resume_agent\nUPDATE summary_update_queue SET visible_at = $2, due_at = $2, paused_until = NULL, \
-               paused_for = NULL WHERE agent_id = $1 AND paused_for = $3"
+        "-- sql/operate.paused_priority\nSELECT priority FROM summary_update_queue \
+               WHERE agent_id = $1 AND paused_for = $2 {for_update}"
     );
-    let done = query(sql)
+    let paused = query(sql).bind(agent.as_str()).bind(HAND);
+    let Some(paused) = paused.fetch_optional(&mut *tx).await? else {
+        return Ok(false);
+    };
+    let slack_ms = Priority::slack_ms(paused.try_get(0)?);
+    let now = tx.now(now).await?;
+    // A pause that ends is no reason to go first: the row stands where one does that is made now.
+    let sql = sql!(
+        "-- sql/operate.resume_agent\nUPDATE summary_update_queue SET visible_at = $2, due_at = $3 + behind_ms {ms}, \
+               paused_until = NULL, paused_for = NULL WHERE agent_id = $1"
+    );
+    query(sql)
         .bind(agent.as_str())
         .bind(now)
-        .bind(HAND)
+        .bind(now.plus_ms(slack_ms))
         .execute(tx)
         .await?;
-    Ok(done == 1)
+    Ok(true)
 }
 
 /// See [`super::OperatorStore::pause_queue`].

@@ -50,9 +50,15 @@ fn nothing_is_written_unasked() {
             .output()
             .unwrap()
     };
-    let output = run(&["install", "codex", "--project"]);
-    assert_eq!(code(&output), Some(2));
-    assert!(stderr(&output).contains("--yes"), "{}", stderr(&output));
+    for (args, why) in [
+        (&[][..], "isn't a terminal"),
+        (&["--no-input"], "would be asked about"),
+    ] {
+        let output = run(&[&["install", "codex", "--project"], args].concat());
+        assert_eq!(code(&output), Some(2));
+        let told = stderr(&output);
+        assert!(told.contains(why) && told.contains("say --yes"), "{told}");
+    }
     assert!(!folder.path().join(".codex/hooks.json").exists());
     let output = run(&[
         "install",

@@ -1,0 +1,256 @@
+//! Cursors: where the next page of a list begins, as text that only this program reads.
+//!
+//! ```text
+//! 1 q 9f3a2b1c 636f646572
+//! │ │ │        └── the last entry of the page before, in hexadecimal digits
+//! │ │ └── what tells a cursor of this list from one of another list, or from one that was made up
+//! │ └── the list
+//! └── the version of this form
+//! ```
+//!
+//! A cursor holds no secret and opens nothing: whoever asks for a page is asked who they are as for the first one.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::agent::AgentId;
+
+/// The version of the form.
+const VERSION: char = '1';
+/// Version, list, and eight digits of the check.
+const HEAD_CHARS: usize = 10;
+/// The longest cursor that is looked at: names have 128 characters at most.
+const CHARS_MAX: usize = HEAD_CHARS + 2 * 128;
+/// Offset and prime of FNV-1a with 32 bits.
+const FNV_OFFSET: u32 = 0x811c_9dc5;
+const FNV_PRIME: u32 = 0x0100_0193;
+
+/// A list that comes in pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum List<'a> {
+    /// Agents, by name.
+    Agents,
+    /// The queue, by agent.
+    Queue,
+    /// Projects, by name.
+    Projects,
+    /// Runs, the newest first.
+    Runs,
+    /// The exchanges of an agent's window, the newest first.
+    Window(&'a AgentId),
+    /// The items of an agent's summary.
+    Items(&'a AgentId),
+    /// The versions of an agent's summary, the newest first.
+    Versions(&'a AgentId),
+}
+
+impl List<'_> {
+    fn letter(self) -> char {
+        match self {
+            Self::Agents => 'a',
+            Self::Queue => 'q',
+            Self::Projects => 'p',
+            Self::Runs => 'r',
+            Self::Window(_) => 'w',
+            Self::Items(_) => 'i',
+            Self::Versions(_) => 'v',
+        }
+    }
+
+    fn agent(&self) -> &str {
+        match self {
+            Self::Agents | Self::Queue | Self::Projects | Self::Runs => "",
+            Self::Window(agent) | Self::Items(agent) | Self::Versions(agent) => agent.as_str(),
+        }
+    }
+}
+
+/// Why a text is no cursor of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoCursor {
+    /// It was never given out, by this version at least.
+    #[error("is no cursor")]
+    Unknown,
+    /// It was given out for another list, or by another agent's.
+    #[error("is a cursor of another list")]
+    OtherList,
+}
+
+/// Where the next page of a list begins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema))]
+#[serde(transparent)]
+pub struct Cursor(String);
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Cursor {
+    /// The page of `list` that begins behind `entry`.
+    pub fn behind(list: List<'_>, entry: &impl ToString) -> Self {
+        let entry = entry.to_string();
+        let head = format!("{VERSION}{}{:08x}", list.letter(), check(list, &entry));
+        Self(
+            entry
+                .bytes()
+                .fold(head, |text, byte| text + &format!("{byte:02x}")),
+        )
+    }
+
+    /// The entry of `list` behind which the page begins.
+    ///
+    /// # Errors
+    /// [`NoCursor`].
+    pub fn read<T: FromStr>(list: List<'_>, text: &str) -> Result<T, NoCursor> {
+        let (letter, given, entry) = parts(text)?;
+        if letter != list.letter() || given != check(list, &entry) {
+            let is_ours = "aqprwiv".contains(letter);
+            return Err(if is_ours {
+                NoCursor::OtherList
+            } else {
+                NoCursor::Unknown
+            });
+        }
+        entry.parse().map_err(|_| NoCursor::Unknown)
+    }
+
+    /// The entry behind which the page begins, for who was given the cursor a moment ago and knows the list.
+    pub fn entry<T: FromStr>(&self) -> Option<T> {
+        let (_, _, entry) = parts(&self.0).ok()?;
+        entry.parse().ok()
+    }
+}
+
+/// A `next_cursor` that was answered, read as the last entry, for who was given it a moment ago: for serde's
+/// `deserialize_with`.
+///
+/// # Errors
+/// What the deserializer fails with.
+pub fn last_entry<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    let cursor = Option::<Cursor>::deserialize(deserializer)?;
+    Ok(cursor.and_then(|cursor| cursor.entry()))
+}
+
+/// List, check, and the last entry.
+fn parts(text: &str) -> Result<(char, u32, String), NoCursor> {
+    if text.len() > CHARS_MAX || !text.is_ascii() {
+        return Err(NoCursor::Unknown);
+    }
+    let (head, digits) = text.split_at_checked(HEAD_CHARS).ok_or(NoCursor::Unknown)?;
+    let rest = head.strip_prefix(VERSION).ok_or(NoCursor::Unknown)?;
+    let letter = rest.chars().next().ok_or(NoCursor::Unknown)?;
+    let given = number(rest.get(1..).unwrap_or_default())?;
+    let bytes = digits.as_bytes().chunks(2).map(|pair| {
+        let pair = str::from_utf8(pair).map_err(|_| NoCursor::Unknown)?;
+        let byte = (pair.len() == 2).then(|| number(pair));
+        u8::try_from(byte.ok_or(NoCursor::Unknown)??).map_err(|_| NoCursor::Unknown)
+    });
+    let entry = String::from_utf8(bytes.collect::<Result<_, _>>()?).map_err(|_| NoCursor::Unknown)?;
+    Ok((letter, given, entry))
+}
+
+/// Hexadecimal digits as they are written here: no sign, no capitals.
+fn number(digits: &str) -> Result<u32, NoCursor> {
+    let is_ours = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    if !digits.bytes().all(is_ours) {
+        return Err(NoCursor::Unknown);
+    }
+    u32::from_str_radix(digits, 16).map_err(|_| NoCursor::Unknown)
+}
+
+/// FNV-1a: the same in every daemon.
+fn check(list: List<'_>, entry: &str) -> u32 {
+    let letter = list.letter().to_string();
+    let parts = [letter.as_str(), list.agent(), entry];
+    let bytes = parts.into_iter().flat_map(|part| part.bytes().chain([0]));
+    bytes.fold(FNV_OFFSET, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(FNV_PRIME)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn coder() -> AgentId {
+        "coder".parse().unwrap()
+    }
+
+    #[test]
+    fn a_cursor_is_read_for_its_list_alone() {
+        let (coder, other): (AgentId, AgentId) = (coder(), "other".parse().unwrap());
+        let cursor = Cursor::behind(List::Window(&coder), &12).to_string();
+        assert_eq!(Cursor::read(List::Window(&coder), &cursor), Ok(12_i64));
+        for list in [
+            List::Window(&other),
+            List::Items(&coder),
+            List::Versions(&coder),
+            List::Runs,
+            List::Queue,
+        ] {
+            let refused = Cursor::read::<i64>(list, &cursor);
+            assert_eq!(refused, Err(NoCursor::OtherList), "{list:?}");
+        }
+        let by_name = Cursor::behind(List::Queue, &coder).to_string();
+        assert_eq!(Cursor::read(List::Queue, &by_name), Ok(coder.clone()));
+        assert_eq!(
+            Cursor::read::<AgentId>(List::Agents, &by_name),
+            Err(NoCursor::OtherList)
+        );
+        assert_eq!(
+            serde_json::from_value(serde_json::json!(by_name)).ok(),
+            Some(Cursor(by_name.clone()))
+        );
+        assert_eq!(Cursor(by_name).entry(), Some(coder));
+    }
+
+    #[test]
+    fn what_was_made_up_is_none() {
+        for text in [
+            "",
+            "1",
+            "coder",
+            "12",
+            "1q",
+            "2q00000000",
+            "1qzzzzzzzz",
+            "1x00000000",
+            "1q+0000000",
+            "1q000000001",
+        ] {
+            let read = Cursor::read::<String>(List::Queue, text);
+            assert_eq!(read, Err(NoCursor::Unknown), "{text}");
+        }
+        let long = "0".repeat(10_000);
+        assert_eq!(Cursor::read::<String>(List::Queue, &long), Err(NoCursor::Unknown));
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_given_out_is_read_again(entry in "[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", number in any::<i64>()) {
+            let coder = coder();
+            let cursor = Cursor::behind(List::Agents, &entry).to_string();
+            prop_assert!(cursor.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+            prop_assert_eq!(Cursor::read(List::Agents, &cursor), Ok(entry));
+            let cursor = Cursor::behind(List::Items(&coder), &number).to_string();
+            prop_assert_eq!(Cursor::read(List::Items(&coder), &cursor), Ok(number));
+        }
+
+        #[test]
+        fn nothing_else_is_read(text in "\\PC{0,40}|1[aqprwiv][0-9a-f]{8,60}", place in 0..40_usize, digit in "[0-9a-f]") {
+            prop_assert!(Cursor::read::<i64>(List::Runs, &text).is_err() || text == Cursor::behind(List::Runs, &Cursor(text.clone()).entry::<i64>().unwrap()).0);
+            // One digit changed.
+            let cursor = Cursor::behind(List::Agents, &"an-agent-of-a-name").to_string();
+            let place = place.min(cursor.len() - 1);
+            let mut changed = cursor.clone();
+            changed.replace_range(place..=place, &digit);
+            prop_assert!(changed == cursor || Cursor::read::<String>(List::Agents, &changed).is_err());
+        }
+    }
+}
