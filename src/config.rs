@@ -27,6 +27,7 @@ mod secret;
 mod sections;
 mod spelling;
 mod spend;
+mod trace;
 
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +50,7 @@ pub use sections::{
     SessionConfig, SummaryConfig, WindowConfig, WorkerConfig,
 };
 pub use spend::{PricesError, SpendConfig, shipped_prices};
+pub use trace::{HeadersError, TraceConfig};
 
 /// The commented reference of all keys, which is also the default of each.
 pub const DEFAULT_TOML: &str = include_str!("../config.toml");
@@ -93,6 +95,8 @@ pub struct Config {
     pub hook: HookConfig,
     /// Logs.
     pub log: LogConfig,
+    /// Traces.
+    pub trace: TraceConfig,
 }
 
 impl Default for Config {

@@ -74,7 +74,7 @@ use crate::{
     config::Config,
     domain::{
         context::ContextOptions, convergence::Rules, perspective::Telling, preset::Basis,
-        settings::AgentSettings, spend::SpendLimits, time::Timestamp,
+        settings::AgentSettings, time::Timestamp,
     },
     keeper::{Keeper, Operator},
     snapshot::{Snapshots, project::ProjectSnapshots},
@@ -139,8 +139,6 @@ pub struct HttpSettings {
     pub allowed_hosts: Vec<String>,
     /// The ceiling of a summary, to be shown beside its size.
     pub summary_tokens_max: i64,
-    /// What all agents together may spend in a day, to be shown beside what they did.
-    pub spend: SpendLimits,
     /// What is in force unless an agent or a request says otherwise.
     pub configured: Configured,
 }
@@ -172,7 +170,6 @@ impl From<&Config> for HttpSettings {
             batch_messages_max: config.http.batch_messages_max,
             allowed_hosts: config.http.hosts(),
             summary_tokens_max: config.summary.max_tokens,
-            spend: config.spend.limits().all,
             configured: Configured {
                 context: config.context.options(),
                 settings: config.agent_settings(),

@@ -1,4 +1,4 @@
-//! Logs and metrics.
+//! Logs, metrics and traces.
 //!
 //! Logs go to standard error, in the form that suits whoever reads it: text for a terminal, lines with a priority
 //! for the journal, JSON for everything else. Secrets, prompts and message bodies are never logged; other crates
@@ -6,6 +6,7 @@
 
 mod journald;
 pub mod metrics;
+pub mod trace;
 
 use std::{
     fmt, io,
@@ -17,7 +18,7 @@ use std::{
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::{
     EnvFilter, Layer, Registry,
-    filter::ParseError,
+    filter::{FilterExt as _, LevelFilter, ParseError, filter_fn},
     fmt::{
         FmtContext, FormatEvent, FormatFields, MakeWriter,
         format::{Compact, Format, Writer},
@@ -31,6 +32,7 @@ use tracing_subscriber::{
 use crate::config::{Environment, LogConfig, LogFormat, LogLevel};
 use journald::Journald;
 use metrics::{Metrics, labels};
+use trace::Spans;
 
 /// The target of events that somebody has to act upon at once: the journal gets them with priority 1, "alert".
 pub const ALERT_TARGET: &str = "recapd::alert";
@@ -144,9 +146,13 @@ impl<S: Subscriber> Layer<S> for Counts {
     }
 }
 
-/// Sets up logging for the whole process, to standard error or to the journal.
-pub fn init(log: &LogConfig, surroundings: &Surroundings) -> Result<Logging, TelemetryError> {
-    let (subscriber, logging) = subscriber(log, surroundings, io::stderr)?;
+/// Sets up logging for the whole process, to standard error or to the journal, and traces if they are wanted.
+pub fn init(
+    log: &LogConfig,
+    surroundings: &Surroundings,
+    spans: Option<Spans>,
+) -> Result<Logging, TelemetryError> {
+    let (subscriber, logging) = subscriber(log, surroundings, io::stderr, spans)?;
     subscriber.try_init()?;
     Ok(logging)
 }
@@ -156,6 +162,7 @@ pub fn subscriber<W>(
     log: &LogConfig,
     surroundings: &Surroundings,
     writer: W,
+    spans: Option<Spans>,
 ) -> Result<(impl Subscriber + Send + Sync + use<W>, Logging), TelemetryError>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
@@ -179,9 +186,14 @@ where
             Box::new(Journald::at(Path::new(journald::SOCKET)).map_err(TelemetryError::Journal)?)
         }
     };
+    // What is traced doesn't depend on what is logged, and logs don't show spans.
+    let is_traced = |metadata: &Metadata<'_>| metadata.target() == trace::TARGET;
+    let is_logged = filter_fn(move |metadata| !is_traced(metadata));
     let counts = Counts(Arc::clone(&logging.metrics));
-    let subscriber = Registry::default().with(filter).with(counts).with(layer);
-    Ok((subscriber, logging))
+    let logs = layer.and_then(counts).with_filter(filter.and(is_logged));
+    let spans =
+        spans.map(|spans| spans.with_filter(filter_fn(is_traced).with_max_level_hint(LevelFilter::INFO)));
+    Ok((Registry::default().with(logs).with(spans), logging))
 }
 
 fn directives(level: LogLevel) -> String {
@@ -262,7 +274,7 @@ mod tests {
         let buffer = Buffer::default();
         let writer = buffer.clone();
         let log = LogConfig { level, format };
-        let (subscriber, _) = subscriber(&log, surroundings, move || writer.clone()).unwrap();
+        let (subscriber, _) = subscriber(&log, surroundings, move || writer.clone(), None).unwrap();
         tracing::subscriber::with_default(subscriber, emit);
         String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap()
     }
@@ -367,7 +379,7 @@ mod tests {
             level: LogLevel::Error,
             format: LogFormat::Json,
         };
-        let (subscriber, logging) = subscriber(&log, &Surroundings::default(), io::sink).unwrap();
+        let (subscriber, logging) = subscriber(&log, &Surroundings::default(), io::sink, None).unwrap();
         let metrics = Metrics::new(crate::domain::time::Timestamp(0), &[]);
         logging.count_into(&metrics);
         tracing::subscriber::with_default(subscriber, || {
@@ -402,7 +414,7 @@ mod tests {
             level: LogLevel::Info,
             format: LogFormat::Auto,
         };
-        let error = subscriber(&log, &with("recapd=loud"), io::sink)
+        let error = subscriber(&log, &with("recapd=loud"), io::sink, None)
             .err()
             .unwrap()
             .to_string();

@@ -5,8 +5,11 @@
 use std::{error::Error as _, path::Path, time::Duration};
 
 use reqwest::{
-    Client, ClientBuilder, Proxy, RequestBuilder, StatusCode, header::HeaderMap, redirect::Policy,
+    Client, ClientBuilder, Proxy, RequestBuilder, StatusCode, Url,
+    header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
+    redirect::Policy,
 };
+use secrecy::{ExposeSecret as _, SecretString};
 
 /// The longest body that is read, in bytes, unpacked. An answer of 10,000 tokens has some 40 KiB.
 pub const RESPONSE_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -18,7 +21,8 @@ pub struct HttpSettings {
     pub timeout_ms: u64,
     /// How long making the connection may last, within `timeout_ms`.
     pub connect_timeout_ms: u64,
-    /// The proxy for every call, as a URL. The environment isn't asked.
+    /// What every call goes through: a proxy's URL, or `unix:` and the path of a socket, whose other end passes bytes on. The
+    /// environment isn't asked.
     pub proxy_url: Option<String>,
 }
 
@@ -107,10 +111,26 @@ fn builder(settings: &HttpSettings) -> Result<ClientBuilder, WireError> {
         .connect_timeout(Duration::from_millis(settings.connect_timeout_ms))
         .redirect(Policy::none())
         .user_agent(concat!("recapd/", env!("CARGO_PKG_VERSION")));
-    Ok(match &settings.proxy_url {
-        Some(url) => builder.proxy(Proxy::all(url).map_err(unsendable)?),
-        None => builder.no_proxy(),
-    })
+    let Some(proxy) = &settings.proxy_url else {
+        return Ok(builder.no_proxy());
+    };
+    match proxy.strip_prefix("unix:") {
+        Some(path) => through_socket(builder.no_proxy(), Path::new(path)),
+        None => Ok(builder.proxy(Proxy::all(proxy).map_err(unsendable)?)),
+    }
+}
+
+#[cfg(unix)]
+#[expect(clippy::unnecessary_wraps, reason = "other systems have no Unix sockets")]
+fn through_socket(builder: ClientBuilder, socket: &Path) -> Result<ClientBuilder, WireError> {
+    Ok(builder.unix_socket(socket))
+}
+
+#[cfg(not(unix))]
+fn through_socket(_: ClientBuilder, _: &Path) -> Result<ClientBuilder, WireError> {
+    Err(WireError::Unsendable(
+        "this system has no Unix sockets".to_owned(),
+    ))
 }
 
 /// Sends a request and reads the answer, whatever its status, if it has at most `bytes_max` bytes.
@@ -155,4 +175,53 @@ fn causes(error: reqwest::Error) -> String {
         behind = cause.source();
     }
     causes.join(": ")
+}
+
+/// A place to which JSON is posted again and again.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    client: Client,
+    url: Url,
+    headers: HeaderMap,
+}
+
+impl Endpoint {
+    /// That place, with headers that may be secret.
+    ///
+    /// # Errors
+    /// [`WireError::Unsendable`] when the address or a header can't be right.
+    pub fn new(
+        settings: &HttpSettings,
+        url: &str,
+        headers: &[(String, SecretString)],
+    ) -> Result<Self, WireError> {
+        let url = Url::parse(url).map_err(|error| WireError::Unsendable(error.to_string()))?;
+        let is_plain = url.scheme() == "http";
+        let mut all = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+        for (name, value) in headers {
+            let unusable = || WireError::Unsendable(format!("the header `{name}` can't be sent"));
+            let header = HeaderName::try_from(name).map_err(|_| unusable())?;
+            let mut value = HeaderValue::try_from(value.expose_secret()).map_err(|_| unusable())?;
+            value.set_sensitive(true);
+            all.insert(header, value);
+        }
+        Ok(Self {
+            client: if is_plain {
+                plain_client(settings)?
+            } else {
+                client(settings)?
+            },
+            url,
+            headers: all,
+        })
+    }
+
+    /// Posts `body` and reads the answer, whatever its status.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub async fn post(&self, body: Vec<u8>) -> Result<HttpReply, WireError> {
+        let call = self.client.post(self.url.clone()).headers(self.headers.clone());
+        send(call.body(body), RESPONSE_BYTES_MAX).await
+    }
 }

@@ -19,6 +19,7 @@ mod condense;
 mod courier;
 mod heartbeat;
 mod postpone;
+mod trace;
 mod update;
 
 use std::{
@@ -30,7 +31,7 @@ use std::{
 use futures::future::join_all;
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tracing::{error, warn};
+use tracing::{Instrument as _, error, warn};
 
 use crate::{
     clock::Clock,
@@ -375,7 +376,10 @@ impl Worker {
         };
         let started_at = self.parts.clock.now();
         let in_progress = self.parts.metrics.updates.start();
-        let outcome = self.update(&hold).await;
+        let traced = trace::update(&hold.lease);
+        let outcome = self.update(&hold).instrument(traced.clone()).await;
+        traced.record("recapd.outcome", outcome.name());
+        drop(traced);
         self.heartbeat.remove(&hold.lease);
         self.parts.notices.agent_moved(&hold.lease.agent);
         drop(in_progress);

@@ -126,9 +126,7 @@ pub(super) fn introduce(metrics: &Metrics, config: &Config, model: &Arc<dyn Chat
             metrics.provider.cost(provider, name, 0);
         }
     }
-    metrics
-        .provider
-        .cost_limit(config.spend.limits().all.cost_microusd);
+    metrics.provider.limit(config.spend.limits().all);
     let listener: Listener = Arc::new({
         let metrics = metrics.clone();
         move |provider: &str, model: &str, state| {
@@ -192,7 +190,7 @@ fn remote_settings(model: &ModelConfig, api_key: Option<SecretString>) -> Remote
         http: HttpSettings {
             timeout_ms: model.timeout_ms,
             connect_timeout_ms: model.connect_timeout_ms,
-            proxy_url: None,
+            proxy_url: Some(model.proxy.clone()).filter(|proxy| !proxy.is_empty()),
         },
         effort: match model.effort {
             config::Effort::Default => Effort::Default,

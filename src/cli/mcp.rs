@@ -40,7 +40,7 @@ impl Mcp {
         shared: &Shared,
         environment: &Environment,
     ) -> Result<ExitCode, Failed> {
-        let _logging = telemetry::init(&config.log, &Surroundings::of_standard_error(environment))
+        let _logging = telemetry::init(&config.log, &Surroundings::of_standard_error(environment), None)
             .map_err(|error| Failed::new(CONFIGURATION, error))?;
         open::block_on(async {
             let way = way(config, shared).await?;

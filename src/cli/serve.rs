@@ -3,6 +3,7 @@
 mod crew;
 mod demo;
 mod service;
+mod traces;
 
 use std::{convert::Infallible, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
@@ -20,9 +21,10 @@ use crate::{
     http::{self, HttpSettings, HttpState},
     lifecycle::{Lifecycle, hangups, notify::Notify, signals},
     store::{SqlStore, Store, StoreError, access::AccessStore, operate::OperatorStore, postgres::Member},
-    telemetry::{self, Logging, Surroundings},
+    telemetry::{self, Logging, Surroundings, trace::Exporter},
 };
 use crew::{Crew, Models};
+use traces::Traces;
 
 /// How long a server that is away is waited for at the start. Then whoever started the daemon decides.
 const SERVER_PATIENCE: Duration = Duration::from_secs(30);
@@ -74,8 +76,13 @@ impl Serve {
         loaded: &Loaded,
         environment: &Environment,
     ) -> Result<ExitCode, Failed> {
-        let logging = telemetry::init(&loaded.config.log, &Surroundings::of_standard_error(environment))
+        let Traces { spans, exporter, off } = traces::of(&loaded.config.trace, environment)?;
+        let surroundings = Surroundings::of_standard_error(environment);
+        let logging = telemetry::init(&loaded.config.log, &surroundings, spans)
             .map_err(|error| Failed::new(super::exit::CONFIGURATION, error))?;
+        if let Some(reason) = off {
+            warn!(reason, "trace.off");
+        }
         let overrides = loaded
             .entries()
             .into_iter()
@@ -92,7 +99,7 @@ impl Serve {
             is_demo: self.demo,
         };
         if !self.demo {
-            return open::block_on(serve(&loaded.config, given));
+            return open::block_on(serve(&loaded.config, given, exporter));
         }
         if *loaded.origin("database.url") == config::Origin::Set {
             let cure = "leave --db away, or --demo";
@@ -103,7 +110,7 @@ impl Serve {
         let folder = tempfile::Builder::new().prefix("recapd-demo-").tempdir()?;
         let mut config = loaded.config.clone();
         config.database.url = format!("sqlite:{}", folder.path().join("demo.db").display());
-        open::block_on(serve(&config, given))
+        open::block_on(serve(&config, given, exporter))
     }
 }
 
@@ -118,7 +125,7 @@ struct Start {
     is_demo: bool,
 }
 
-async fn serve(config: &Config, given: Start) -> Result<ExitCode, Failed> {
+async fn serve(config: &Config, given: Start, mut exporter: Option<Exporter>) -> Result<ExitCode, Failed> {
     let Start {
         clock,
         notify,
@@ -177,7 +184,12 @@ async fn serve(config: &Config, given: Start) -> Result<ExitCode, Failed> {
         ending = lifecycle.run(signals()?, config.worker.drain()) => ending,
         never = follow_fleet(&parts, member) => match never {},
         never = service::ending(notify, parts.clone(), soft) => match never {},
+        never = traces::export(exporter.as_mut(), &parts.metrics) => match never {},
     };
+    // All that was traced has ended.
+    if let Some(exporter) = exporter {
+        exporter.flush(&parts.metrics).await;
+    }
     info!(manner = ?ending.manner, "daemon.stopped");
     Ok(if ending.is_failure {
         ExitCode::FAILURE

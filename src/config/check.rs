@@ -42,7 +42,7 @@ pub struct Violation {
 }
 
 impl Violation {
-    fn new(keys: &[&'static str], text: String) -> Self {
+    pub(super) fn new(keys: &[&'static str], text: String) -> Self {
         Self {
             keys: keys.to_vec(),
             text,
@@ -61,6 +61,15 @@ impl Config {
         found.extend(self.unkeepable_spending());
         found.extend(self.batchless());
         found.extend(self.hosts());
+        found.extend(self.trace.violations());
+        let proxies = [
+            ("model.proxy", &self.model.proxy),
+            ("fallback.proxy", &self.fallback.proxy),
+        ];
+        found.extend(proxies.into_iter().filter_map(|(key, proxy)| {
+            let cure = proxy_cure(proxy)?;
+            Some(Violation::new(&[key], format!("{key} {cure}")))
+        }));
         if Zone::parse(&self.summary.time_zone).is_none() {
             let text = format!(
                 "summary.time_zone must be a name of the IANA database such as `Europe/Berlin` or `UTC`, not `{}`",
@@ -294,6 +303,21 @@ fn number(values: &Table, key: &str) -> Option<f64> {
     value
         .as_float()
         .or_else(|| value.as_integer().map(|whole| whole as f64))
+}
+
+/// What to do about a proxy, which may hold a password and isn't shown.
+fn proxy_cure(proxy: &str) -> Option<&'static str> {
+    const CURE: &str =
+        "must be a proxy such as `http://127.0.0.1:3128`, or a socket such as `unix:/run/recapd-egress.sock`";
+    if proxy.is_empty() {
+        return None;
+    }
+    match proxy.strip_prefix("unix:") {
+        Some(path) if path.starts_with('/') => None,
+        Some(_) => Some(CURE),
+        None if proxy.contains('@') => Some("must not carry a user or a password"),
+        None => base_url_cure(proxy).map(|_| CURE),
+    }
 }
 
 /// What to do about a provider's URL, which may hold a password and isn't shown.

@@ -16,6 +16,8 @@ pub struct FallbackConfig {
     pub model: String,
     /// A file with the key; empty for none.
     pub api_key_file: String,
+    /// What calls go through; empty for nothing.
+    pub proxy: String,
     /// The most calls at the same time.
     pub concurrency: usize,
     /// The most requests a minute; 0 for no limit.
@@ -33,6 +35,7 @@ impl FallbackConfig {
             base_url: self.base_url.clone(),
             model: self.model.clone(),
             api_key_file: self.api_key_file.clone(),
+            proxy: self.proxy.clone(),
             concurrency: self.concurrency,
             requests_per_minute: self.requests_per_minute,
             tokens_per_minute: self.tokens_per_minute,

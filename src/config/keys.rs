@@ -89,6 +89,8 @@ pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
     ("http.batch_messages_max", 1, 1_000_000),
     ("http.snapshot_bytes_max", 1_048_576, 68_719_476_736),
     ("hook.max_chars", 500, 9_000),
+    ("trace.timeout_ms", 10, 600_000),
+    ("trace.gather_ms", 10, 60_000),
 ];
 
 /// What somebody gave for a key: text from the environment or `--set`, a value from a file.

@@ -5,14 +5,21 @@ use toml::Table;
 
 use super::{Config, ConfigError, Origin, Problem, keys::Keys, loader::insert};
 
-/// The sections, and the key, that take effect without a restart. They are the worker's: it is replaced, and the one of before
-/// finishes what it holds. `config.toml` says the same.
-pub const RELOADED: [&str; 6] = [
+/// The sections, and the keys, that take effect without a restart. They are the worker's and the schedule's: these are
+/// replaced, and those of before finish what they hold. `config.toml` says the same.
+pub const RELOADED: [&str; 13] = [
     "batch.",
     "fallback.",
     "log.level",
     "model.",
+    "queue.attempts_max",
+    "queue.backoff_base_ms",
+    "queue.backoff_max_ms",
+    "queue.crashes_max",
+    "queue.lease_ms",
+    "queue.reconcile_ms",
     "schedule.",
+    "spend.",
     "worker.",
 ];
 
@@ -90,9 +97,21 @@ mod tests {
         fresh.worker.concurrency = 9;
         fresh.model.timeout_ms = 61_234;
         fresh.window.budget_tokens = 5;
+        fresh.spend.calls_per_day = 7;
+        fresh.queue.attempts_max = 8;
+        fresh.queue.poll_ms = 999;
         let reloaded = Reloaded::of(&running, &fresh).unwrap();
-        assert_eq!(reloaded.changed, ["model.timeout_ms", "worker.concurrency"]);
-        assert_eq!(reloaded.waiting, ["window.budget_tokens"]);
+        assert_eq!(
+            reloaded.changed,
+            [
+                "model.timeout_ms",
+                "queue.attempts_max",
+                "spend.calls_per_day",
+                "worker.concurrency"
+            ]
+        );
+        assert_eq!(reloaded.waiting, ["queue.poll_ms", "window.budget_tokens"]);
+        fresh.queue.poll_ms = running.queue.poll_ms;
         fresh.window.budget_tokens = running.window.budget_tokens;
         assert_eq!(reloaded.config, fresh);
         let nothing = Reloaded::of(&running, &running).unwrap();

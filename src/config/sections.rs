@@ -317,6 +317,8 @@ pub struct ModelConfig {
     pub model: String,
     /// A file with the key; empty for none.
     pub api_key_file: String,
+    /// What calls go through; empty for nothing.
+    pub proxy: String,
     /// How long one call may take.
     pub timeout_ms: u64,
     /// How long connecting may take.

@@ -50,7 +50,10 @@ use super::{
     openapi::{answers, parameters::AgentPath},
     problem::{Problem, TOO_MANY_SUBSCRIBERS},
 };
-use crate::{access::Caller, domain::agent::AgentId, notice::Change, store::StoreResult};
+use crate::{
+    access::Caller, domain::agent::AgentId, notice::Change, store::StoreResult,
+    telemetry::metrics::Subscribed,
+};
 
 /// How often a subscriber's token is looked at, and its agent, of which other daemons don't tell everything.
 const TICK: Duration = Duration::from_secs(2);
@@ -150,6 +153,7 @@ struct Subscription {
     ends_at: Option<Instant>,
     is_over: bool,
     _place: OwnedSemaphorePermit,
+    _counted: Subscribed,
 }
 
 impl Subscription {
@@ -164,6 +168,7 @@ impl Subscription {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Self {
+            _counted: app.parts.metrics.service.subscribed(),
             app,
             caller,
             moves,

@@ -4,20 +4,20 @@ use std::{any::Any, sync::atomic::Ordering, time::Duration};
 
 use axum::{
     extract::{MatchedPath, Request, State},
-    http::{HeaderMap, HeaderName, HeaderValue, Method, Uri},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri},
     middleware::Next,
     response::{IntoResponse, Response},
 };
 use tokio::time::Instant;
+use tracing::{Instrument as _, Span, field::Empty, info_span};
 
 use super::{
     App, SharedApp, access, dashboard, observe,
     problem::{Problem, UNKNOWN_ROUTE, written},
 };
+use crate::telemetry::trace::{self, TraceParent};
 
 const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
-/// Hexadecimal digits of its parts: version, trace, span, flags (W3C Trace Context, 3.2).
-const TRACE_PARENT_DIGITS: [usize; 4] = [2, 32, 16, 2];
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest id of a request that is taken from a client, in characters.
 const REQUEST_ID_CHARS_MAX: usize = 128;
@@ -32,25 +32,21 @@ pub(super) async fn around(State(app): State<SharedApp>, request: Request, next:
     let id = taken_id(request.headers()).unwrap_or_else(|| app.made_id());
     let route = request.extensions().get::<MatchedPath>().cloned();
     let method = request.method().clone();
-    let trace = trace_id(request.headers());
+    let trace = caller(request.headers()).map(|caller| format!("{:032x}", caller.trace));
     let page = access::is_page(request.uri()).then(|| request.uri().clone());
-    let response = next.run(request).await;
+    let path = route.as_ref().map_or(UNKNOWN, MatchedPath::as_str);
+    let traced = traced(path, &request, &id);
+    let response = next.run(request).instrument(traced.clone()).await;
+    conclude(&traced, response.status());
     let name = id.to_str().unwrap_or_default();
     let mut response = match page {
         Some(uri) => dashboard::written(response, &uri, name),
         None => written(response, name),
     };
-    let route = route.as_ref().map_or(UNKNOWN, MatchedPath::as_str);
-    log(
-        route,
-        &method,
-        &response,
-        (&id, trace.as_deref()),
-        began.elapsed(),
-    );
+    log(path, &method, &response, (&id, trace.as_deref()), began.elapsed());
     observe::observe_request(
         &app.parts.metrics,
-        route,
+        path,
         &method,
         response.status(),
         began.elapsed(),
@@ -82,17 +78,38 @@ fn log(
 }
 
 /// The trace that the request belongs to, if the client says so in a way that can be believed.
-fn trace_id(headers: &HeaderMap) -> Option<String> {
-    let text = headers.get(&TRACE_PARENT)?.to_str().ok()?;
-    let parts: Vec<&str> = text.split('-').collect();
-    let is_hexadecimal = |part: &str| part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    let is_fine = parts.iter().map(|part| part.len()).eq(TRACE_PARENT_DIGITS)
-        && parts.iter().all(|part| is_hexadecimal(part))
-        && parts.first() != Some(&"ff");
-    let trace = parts
-        .get(1)
-        .filter(|trace| trace.bytes().any(|digit| digit != b'0'));
-    trace.filter(|_| is_fine).map(|trace| (*trace).to_owned())
+fn caller(headers: &HeaderMap) -> Option<TraceParent> {
+    TraceParent::parse(headers.get(&TRACE_PARENT)?.to_str().ok()?)
+}
+
+/// The request in a trace, below the client's own span.
+fn traced(route: &str, request: &Request, id: &HeaderValue) -> Span {
+    if UNLOGGED.contains(&route) {
+        return Span::none();
+    }
+    let header = request.headers().get(&TRACE_PARENT);
+    let caller = header.and_then(|header| header.to_str().ok()).unwrap_or_default();
+    info_span!(
+        target: trace::TARGET,
+        "request",
+        "otel.name" = %format_args!("{} {route}", request.method()),
+        "otel.kind" = "server",
+        "otel.parent" = caller,
+        "http.request.method" = %request.method(),
+        "http.route" = route,
+        "url.path" = request.uri().path(),
+        "http.response.status_code" = Empty,
+        "recapd.request_id" = id.to_str().unwrap_or_default(),
+        "error.type" = Empty,
+    )
+}
+
+/// What came of a traced request.
+fn conclude(traced: &Span, status: StatusCode) {
+    traced.record("http.response.status_code", status.as_u16());
+    if status.is_server_error() {
+        traced.record(trace::ERROR, status.as_str());
+    }
 }
 
 /// The id that the client gave, if it is one to repeat in logs and headers.
@@ -122,26 +139,4 @@ pub(super) async fn unknown_route(uri: Uri) -> Problem {
 pub(super) fn panicked(_panic: Box<dyn Any + Send + 'static>) -> Response {
     tracing::error!("http.panicked");
     Problem::internal().into_response()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_trace_is_believed_if_it_is_one() {
-        let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
-        let cases = [
-            (format!("00-{trace}-00f067aa0ba902b7-01"), Some(trace)),
-            (format!("ff-{trace}-00f067aa0ba902b7-01"), None),
-            (format!("00-{trace}-00f067aa0ba902b7"), None),
-            (format!("00-{}-00f067aa0ba902b7-01", trace.to_uppercase()), None),
-            (format!("00-{}-00f067aa0ba902b7-01", "0".repeat(32)), None),
-            ("hello".to_owned(), None),
-        ];
-        for (given, expected) in cases {
-            let headers = HeaderMap::from_iter([(TRACE_PARENT, given.parse().unwrap())]);
-            assert_eq!(trace_id(&headers).as_deref(), expected, "{given}");
-        }
-    }
 }

@@ -66,7 +66,7 @@ pub(super) async fn read(State(app): State<SharedApp>, uri: Uri) -> Result<Json<
         uptime_ms: now.since_ms(app.started_at),
         window_hours: WINDOW_MS / HOUR_MS,
         sample: app.parts.store.sample(now, WINDOW_MS).await?,
-        spend_limits: app.settings.spend,
+        spend_limits: app.parts.metrics.provider.limits(),
         circuits: app.parts.metrics.provider.circuits(),
     }))
 }

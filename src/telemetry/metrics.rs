@@ -32,7 +32,7 @@ pub use documents::Documents;
 pub use inbox::{Inbox, InboxSample};
 pub use provider::{Circuit, Provider, ProviderTokens};
 pub use queue::{Queue, Sample};
-pub use service::Service;
+pub use service::{Service, Subscribed};
 pub use talk::Talk;
 pub use updates::{InProgress, Updates};
 pub use window::Window;

@@ -2,9 +2,9 @@
 
 use std::sync::{PoisonError, atomic::Ordering::SeqCst};
 
-use tracing::{debug, warn};
+use tracing::{Instrument as _, Span, debug, warn};
 
-use super::{Hold, Worker, condense::CondenseError, reason, span};
+use super::{Hold, Worker, condense::CondenseError, reason, span, trace};
 use crate::{
     domain::{
         agent::AgentId,
@@ -188,14 +188,20 @@ impl Worker {
             self.check_limits(hold, run).await?;
         }
         let asked_at = self.parts.clock.now();
+        let traced = if is_model {
+            trace::call(model, request)
+        } else {
+            Span::none()
+        };
         // The built-in summariser costs nothing: its answers aren't counted as calls.
         run.model_calls += i64::from(is_model);
         let answer = tokio::select! {
             // An answer that is there was paid for.
             biased;
-            answer = model.answer(request) => answer,
+            answer = model.answer(request).instrument(traced.clone()) => answer,
             why = hold.interrupted() => return Err(CondenseError::Interrupted(why)),
         };
+        trace::answered(&traced, &answer);
         if let Err(error @ LlmError::Waiting { .. }) = answer {
             run.model_calls -= i64::from(is_model);
             return Err(error.into());

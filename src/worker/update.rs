@@ -20,7 +20,10 @@ use crate::{
         AttemptError, Completed, Failure, Fence, Material, MaterialLimits, Patch, RunRecord, Settle,
         StoreError, StoreResult, StoredExchange,
     },
-    telemetry::metrics::labels::{self, ItemAction, UpdateOutcome, UpdatePath},
+    telemetry::{
+        metrics::labels::{self, ItemAction, UpdateOutcome, UpdatePath},
+        trace,
+    },
 };
 
 /// How an update ended.
@@ -47,6 +50,21 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Its name in traces.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Settled => "settled",
+            Self::Retried => "retried",
+            Self::Parked => "parked",
+            Self::StoodIn => "stood_in",
+            Self::Superseded => "superseded",
+            Self::Released => "released",
+            Self::Postponed => "postponed",
+            Self::Deferred => "deferred",
+        }
+    }
+
     /// The label in metrics; none if the update goes on later.
     pub(super) fn label(self) -> Option<UpdateOutcome> {
         match self {
@@ -81,6 +99,9 @@ impl Worker {
         } else {
             self.attempt(hold, &mut run).await
         };
+        if let Err(Trouble::Final(error) | Trouble::Passing(error, _)) = &attempt {
+            tracing::Span::current().record(trace::ERROR, error.class.as_str());
+        }
         match attempt {
             Ok(outcome) => outcome,
             Err(Trouble::Interrupted(Interruption::Lost)) => self.superseded(lease, run).await,
@@ -219,6 +240,9 @@ impl Worker {
             (true, true) => (Outcome::Parked, UpdateOutcome::Failed),
             (true, false) => (Outcome::StoodIn, UpdateOutcome::Failed),
         };
+        tracing::Span::current()
+            .record("recapd.path", composed.path.name())
+            .record("recapd.exchanges", count(material.exchanges.len()));
         let label = UpdatePath::from_name(composed.path.name()).unwrap_or(UpdatePath::None);
         self.parts
             .metrics

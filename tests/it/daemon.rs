@@ -2,12 +2,14 @@
 //! counted.
 
 mod batches;
+mod egress;
 mod fleet;
 mod inbox;
 mod logs;
 mod providers;
 mod resilience;
 mod service;
+mod traces;
 
 use std::{
     net::{SocketAddr, TcpListener},

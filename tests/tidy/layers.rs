@@ -43,7 +43,7 @@ const LAYERS: &[Layer] = &[
     Layer { module: "crontab", may_use: &["domain"], banned: &["sqlx::", "reqwest::", "axum::", "tokio::"] },
     Layer { module: "notice", may_use: &["domain"], banned: OUTSIDE },
     Layer { module: "config", may_use: &["domain", "crontab"], banned: OUTSIDE },
-    Layer { module: "telemetry", may_use: &["domain", "config"], banned: OUTSIDE },
+    Layer { module: "telemetry", may_use: &["domain", "clock", "config", "wire"], banned: OUTSIDE },
     Layer { module: "lifecycle", may_use: &[], banned: OUTSIDE },
     Layer { module: "store", may_use: &["domain", "formats", "tokenizer"], banned: &["reqwest::", "axum::", "hyper::"] },
     Layer { module: "llm", may_use: &["domain", "tokenizer", "clock", "wire"], banned: &["sqlx::", "axum::"] },

@@ -15,7 +15,7 @@ use crate::{
     config::{self, Config, Environment, Loaded, Reloaded},
     lifecycle::Lifecycle,
     llm::{ChatModel, batch::BatchModel},
-    store::SqlStore,
+    store::{SqlStore, Store as _},
 };
 
 /// What a reload needs beside the configuration.
@@ -68,6 +68,7 @@ impl Crew {
                     info!(keys = reloaded.changed.join(","), "config.reloaded");
                     if !reloaded.changed.is_empty() {
                         stop.cancel();
+                        self.resume(&reloaded.changed).await;
                         stop = self.begin();
                     }
                     config = reloaded.config;
@@ -99,6 +100,16 @@ impl Crew {
             .with_batches(config, self.store.clone(), models.batch)
             .with_database(&self.store);
         Ok(reloaded)
+    }
+
+    /// Lets updates go on that wait for a limit which is another one now.
+    async fn resume(&self, changed: &[String]) {
+        if !changed.iter().any(|key| key.starts_with("spend.")) {
+            return;
+        }
+        if let Err(error) = self.store.resume_paused(self.parts.clock.now()).await {
+            warn!(%error, "spend.not_resumed");
+        }
     }
 
     /// Starts the worker, its courier and the schedule; they end with the daemon, or when what is returned is cancelled.

@@ -124,6 +124,19 @@ const FILE_ERRORS: &[(&str, &str)] = &[
         "recapd.toml:1: model.base_url must not carry a user or a password: put the key into model.api_key_file",
     ),
     (
+        "model.proxy = \"unix:egress.sock\"",
+        "recapd.toml:1: model.proxy must be a proxy such as `http://127.0.0.1:3128`, or a socket such as \
+         `unix:/run/recapd-egress.sock`",
+    ),
+    (
+        "fallback.proxy = \"http://me:geheim@host:3128\"",
+        "recapd.toml:1: fallback.proxy must not carry a user or a password",
+    ),
+    (
+        "trace.otlp_url = \"localhost:4317\"",
+        "recapd.toml:1: trace.otlp_url must be the collector's address, such as `http://127.0.0.1:4318`",
+    ),
+    (
         "model.base_url = \"host\"",
         "recapd.toml:1: model.base_url must be a URL such as `https://api.openai.com/v1`",
     ),

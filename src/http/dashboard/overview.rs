@@ -76,6 +76,6 @@ fn without(app: &App, database: String) -> Overview {
         paused_since: None,
         database: Some(database),
         summary_tokens_max: app.settings.summary_tokens_max,
-        spend: app.settings.spend,
+        spend: app.parts.metrics.provider.limits(),
     }
 }

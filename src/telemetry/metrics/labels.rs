@@ -313,6 +313,16 @@ labels! {
 }
 
 labels! {
+    /// What became of a span of a trace.
+    SpanOutcome {
+        /// The collector took it.
+        Sent = "sent",
+        /// The collector didn't, or there was no place to wait in.
+        Lost = "lost",
+    }
+}
+
+labels! {
     /// What a connection of the pool is doing.
     ConnectionState {
         /// Waits.

@@ -15,7 +15,10 @@ use super::{
     Histograms, Register, SecondsGauge, float, increase,
     labels::{ProviderErrorClass, RequestOutcome, TokenType},
 };
-use crate::domain::{spend::MICROUSD_PER_USD, time::Timestamp};
+use crate::domain::{
+    spend::{MICROUSD_PER_USD, SpendLimits},
+    time::Timestamp,
+};
 
 /// The name for what isn't configured: names that come from outside must not make series.
 const OTHER: &str = "other";
@@ -31,6 +34,7 @@ pub struct Provider {
     tokens: Family<TokenLabels, Counter>,
     cost: Family<ModelLabels, Counter<f64, AtomicU64>>,
     cost_limit: SecondsGauge,
+    limits: Mutex<SpendLimits>,
     circuits_open: Family<ProviderLabels, Gauge>,
     circuits: Mutex<Vec<Circuit>>,
 }
@@ -137,6 +141,7 @@ impl Provider {
                 "What all calls to models may cost in a day, in dollars; 0 is no limit",
                 SecondsGauge::default(),
             ),
+            limits: Mutex::default(),
             circuits_open: to.gauges(
                 "provider_circuit_open",
                 "Models of the provider that aren't asked for a while, because it fails",
@@ -210,10 +215,16 @@ impl Provider {
         self.cost.get_or_create(&self.model(provider, model)).inc_by(usd);
     }
 
-    /// What calls may cost in a day, in micro-dollars; 0 is no limit.
-    pub fn cost_limit(&self, limit_microusd: i64) {
+    /// What all calls may come to in a day, from now on.
+    pub fn limit(&self, limits: SpendLimits) {
         self.cost_limit
-            .set(float(limit_microusd) / float(MICROUSD_PER_USD));
+            .set(float(limits.cost_microusd) / float(MICROUSD_PER_USD));
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
+    }
+
+    /// What all calls may come to in a day.
+    pub fn limits(&self) -> SpendLimits {
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How a model's circuit stands now: until when it isn't asked.

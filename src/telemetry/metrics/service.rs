@@ -9,7 +9,7 @@ use prometheus_client::{
 
 use super::{
     Histograms, Register, SecondsGauge,
-    labels::{ConnectionState, DbErrorClass, LogLevel, Method},
+    labels::{ConnectionState, DbErrorClass, LogLevel, Method, SpanOutcome},
     unix_seconds,
 };
 use crate::domain::time::Timestamp;
@@ -30,6 +30,18 @@ pub struct Service {
     reloaded_at: SecondsGauge,
     requests: Family<RequestLabels, Counter>,
     request_duration: Histograms<RouteLabels>,
+    spans: Family<SpanLabels, Counter>,
+    sse_clients: Gauge,
+}
+
+/// A client that is told of events.
+#[derive(Debug)]
+pub struct Subscribed(Gauge);
+
+impl Drop for Subscribed {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -52,6 +64,11 @@ struct ConnectionLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct LogLabels {
     level: LogLevel,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SpanLabels {
+    outcome: SpanOutcome,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -124,6 +141,12 @@ impl Service {
                 || Histogram::new(REQUEST_SECONDS),
                 [],
             ),
+            sse_clients: to.gauge("sse_clients", "Clients that are told of events as they happen"),
+            spans: to.counters(
+                "trace_spans",
+                "Spans of traces, by what became of them",
+                SpanOutcome::ALL.iter().map(|&outcome| SpanLabels { outcome }),
+            ),
         }
     }
 
@@ -155,6 +178,18 @@ impl Service {
         if is_good {
             self.reloaded_at.set(unix_seconds(Some(at)));
         }
+    }
+
+    /// A client is told of events, until what is returned is dropped.
+    pub fn subscribed(&self) -> Subscribed {
+        self.sse_clients.inc();
+        Subscribed(self.sse_clients.clone())
+    }
+
+    /// So many spans of traces were sent, or lost.
+    pub fn spans(&self, outcome: SpanOutcome, count: usize) {
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        self.spans.get_or_create(&SpanLabels { outcome }).inc_by(count);
     }
 
     /// The number of the last migration applied.

@@ -197,7 +197,7 @@ async fn a_reload_takes_over_what_it_can_and_drops_no_work() {
         })
         .await;
 
-    write("[worker]\nconcurrency = 2\n[window]\nmax_messages = 500\n");
+    write("[worker]\nconcurrency = 2\n[window]\nmax_messages = 500\n[spend]\ncalls_per_day = 900\n");
     signal(&daemon, Signal::HUP);
     let told = manager.until("RELOADING=1").await;
     let usec = told
@@ -208,6 +208,8 @@ async fn a_reload_takes_over_what_it_can_and_drops_no_work() {
     assert!(usec.parse::<u64>().unwrap() > 0);
     manager.until("READY=1").await;
     assert_eq!(daemon.metric("recapd_workers ").await, 2);
+    let status: Value = serde_json::from_str(&daemon.get("/v1/status").await.unwrap()).unwrap();
+    assert_eq!(status["spend_limits"]["calls"], 900);
     // What was under way is finished, by one call, and the new worker goes on.
     daemon.until_version(1).await;
     assert_eq!(fake.requests().len(), 1);

@@ -109,6 +109,14 @@ async fn an_agents_life_is_told() {
     let mut client = Listening::to(&server, PATH, PLAIN).await;
     let (name, _, data) = client.next().await.unwrap();
     assert_eq!((name.as_str(), &data["last_seq"]), ("agent.changed", &2.into()));
+    let clients = |metrics: &str| {
+        metrics
+            .lines()
+            .find(|line| line.starts_with("recapd_sse_clients "))
+            .map(str::to_owned)
+    };
+    let metrics = server.get("/metrics").await.body;
+    assert_eq!(clients(&metrics).as_deref(), Some("recapd_sse_clients 1"));
     server.converse("others", 1..=1).await;
     server.converse("coder", 2..=2).await;
     let (name, _, data) = client.next().await.unwrap();
@@ -134,6 +142,11 @@ async fn an_agents_life_is_told() {
     assert_eq!(delete.send().await.unwrap().status(), 200);
     client.until("agent.deleted").await;
     assert_eq!(client.next().await, None);
+    server
+        .get_until("/metrics", |reply| {
+            clients(&reply.body).as_deref() == Some("recapd_sse_clients 0")
+        })
+        .await;
 }
 
 #[tokio::test]

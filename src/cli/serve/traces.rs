@@ -1,0 +1,61 @@
+//! Traces, where they are wanted.
+
+use std::convert::Infallible;
+
+use super::crew;
+use crate::{
+    cli::exit::{CONFIGURATION, Failed},
+    config::{Environment, TraceConfig},
+    telemetry::{
+        metrics::Metrics,
+        trace::{self, Exporter, Spans, TraceSettings},
+    },
+};
+
+/// What notes spans and what sends them, if traces are wanted.
+#[derive(Default)]
+pub(super) struct Traces {
+    pub(super) spans: Option<Spans>,
+    pub(super) exporter: Option<Exporter>,
+    /// Why what OpenTelemetry's variables want can't be done.
+    pub(super) off: Option<String>,
+}
+
+pub(super) fn of(config: &TraceConfig, environment: &Environment) -> Result<Traces, Failed> {
+    let config = match config.in_force(environment) {
+        Ok(Some(config)) => config,
+        Ok(None) => return Ok(Traces::default()),
+        Err(reason) => {
+            return Ok(Traces {
+                off: Some(reason),
+                ..Traces::default()
+            });
+        }
+    };
+    let wrong = |error: anyhow::Error| Failed::new(CONFIGURATION, error);
+    let settings = TraceSettings {
+        url: config.otlp_url.clone(),
+        headers: config.headers(environment).map_err(|error| wrong(error.into()))?,
+        sample: config.sample,
+        service: config.service_name.clone(),
+        resource: config.resource(),
+        timeout_ms: config.timeout_ms,
+        gather_ms: config.gather_ms,
+        seed: crew::seed(),
+    };
+    let (spans, exporter) =
+        trace::traces(&settings).map_err(|error| wrong(anyhow::anyhow!("[trace]: {error}")))?;
+    Ok(Traces {
+        spans: Some(spans),
+        exporter: Some(exporter),
+        off: None,
+    })
+}
+
+/// Sends spans for as long as it is polled.
+pub(super) async fn export(exporter: Option<&mut Exporter>, metrics: &Metrics) -> Infallible {
+    match exporter {
+        Some(exporter) => exporter.run(metrics).await,
+        None => std::future::pending().await,
+    }
+}

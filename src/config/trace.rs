@@ -1,0 +1,357 @@
+//! `[trace]`: where traces go, and what opens the collector's door.
+
+use std::path::Path;
+
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+
+use super::{check::Violation, environment::Environment, file::read_bounded};
+
+/// The name under which systemd may hand the collector's headers over (`LoadCredential=otlp-headers:…`).
+const CREDENTIAL: &str = "otlp-headers";
+/// Variables that may hold them; the first wins.
+const VARIABLES: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
+/// Variables with the collector's address, and with how it is spoken to; the first wins.
+const ENDPOINTS: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+];
+const PROTOCOLS: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+    "OTEL_EXPORTER_OTLP_PROTOCOL",
+];
+/// The service's name by default.
+const SERVICE: &str = "recapd";
+/// The largest file of headers that is read, in bytes.
+const HEADERS_BYTES_MAX: u64 = 16_384;
+/// The longest list of attributes, in bytes.
+const ATTRIBUTES_BYTES_MAX: usize = 4_096;
+
+/// `[trace]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TraceConfig {
+    /// The collector's address; empty for no traces.
+    pub otlp_url: String,
+    /// A file with headers for it; empty for none.
+    pub otlp_headers_file: String,
+    /// How long one call to it may take.
+    pub timeout_ms: u64,
+    /// How long a span waits for others.
+    pub gather_ms: u64,
+    /// The share of traces that is sent, of those that begin here.
+    pub sample: f64,
+    /// The service's name in traces.
+    pub service_name: String,
+    /// What else is true of this process: `name=value,name=value`.
+    pub attributes: String,
+}
+
+/// Why the collector's headers can't be used. No text holds any part of a value.
+#[derive(Debug, thiserror::Error)]
+pub enum HeadersError {
+    /// The file can't be read.
+    #[error("the file of headers {path} can't be read: {reason}; see trace.otlp_headers_file")]
+    Unreadable {
+        /// Which file.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+    /// It holds something else.
+    #[error("{from} holds no headers: expected `name=value` pairs with commas or line ends between them")]
+    Malformed {
+        /// The file or the variable.
+        from: String,
+    },
+}
+
+impl TraceConfig {
+    /// What is in force: where the configuration says nothing, OpenTelemetry's variables do. None if no traces are wanted.
+    ///
+    /// # Errors
+    /// What in the variables can't be used, and the cure. They may be meant for others, so this is no reason not to start.
+    pub fn in_force(&self, environment: &Environment) -> Result<Option<Self>, String> {
+        let says = |name: &str, word: &str| {
+            let value = environment.get(name);
+            value.is_some_and(|value| value.trim().eq_ignore_ascii_case(word))
+        };
+        let first = |names: [&'static str; 2]| {
+            names
+                .into_iter()
+                .find_map(|name| Some((name, environment.get(name)?)))
+        };
+        if says("OTEL_SDK_DISABLED", "true") || says("OTEL_TRACES_EXPORTER", "none") {
+            return Ok(None);
+        }
+        let mut own = self.clone();
+        if own.otlp_url.is_empty() {
+            let Some((name, url)) = first(ENDPOINTS) else {
+                return Ok(None);
+            };
+            if let Some((name, _)) = first(PROTOCOLS).filter(|(_, protocol)| *protocol == "grpc") {
+                return Err(format!(
+                    "{name} is grpc, and traces are sent over HTTP: set trace.otlp_url"
+                ));
+            }
+            if let Some(cure) = url_cure(url) {
+                return Err(format!("{name} {cure}"));
+            }
+            url.clone_into(&mut own.otlp_url);
+        }
+        if let Some(name) = environment
+            .get("OTEL_SERVICE_NAME")
+            .filter(|_| own.service_name == SERVICE)
+        {
+            name.clone_into(&mut own.service_name);
+        }
+        if own.attributes.is_empty() {
+            let set = environment.get("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
+            set.clone_into(&mut own.attributes);
+        }
+        Ok(Some(own))
+    }
+
+    /// The attributes; they were checked.
+    pub fn resource(&self) -> Vec<(String, String)> {
+        pairs(&self.attributes).unwrap_or_default()
+    }
+
+    /// The collector's headers: from `$CREDENTIALS_DIRECTORY/otlp-headers`, else from `otlp_headers_file`, else from
+    /// OpenTelemetry's variables.
+    ///
+    /// # Errors
+    /// When they can't be read.
+    pub fn headers(&self, environment: &Environment) -> Result<Vec<(String, SecretString)>, HeadersError> {
+        let credential = environment
+            .get("CREDENTIALS_DIRECTORY")
+            .map(|folder| Path::new(folder).join(CREDENTIAL))
+            .filter(|file| file.exists());
+        let file = credential.or_else(|| {
+            let named = self.otlp_headers_file.as_str();
+            (!named.is_empty()).then(|| named.into())
+        });
+        if let Some(file) = file {
+            let path = file.display().to_string();
+            return match read_bounded(&file, HEADERS_BYTES_MAX) {
+                Ok(text) => secret(&text, path),
+                Err(error) => Err(HeadersError::Unreadable {
+                    path,
+                    reason: error.to_string(),
+                }),
+            };
+        }
+        let set = VARIABLES
+            .iter()
+            .find_map(|name| Some((name, environment.get(name)?)));
+        set.map_or(Ok(Vec::new()), |(name, text)| secret(text, (*name).to_owned()))
+    }
+
+    /// What is wrong with the values.
+    pub(super) fn violations(&self) -> Vec<Violation> {
+        let mut found = Vec::new();
+        if let Some(cure) = url_cure(&self.otlp_url) {
+            found.push(Violation::new(
+                &["trace.otlp_url"],
+                format!("trace.otlp_url {cure}"),
+            ));
+        }
+        if !(0.0..=1.0).contains(&self.sample) {
+            let text = format!("trace.sample must be from 0 to 1, not {}", self.sample);
+            found.push(Violation::new(&["trace.sample"], text));
+        }
+        if self.service_name.trim().is_empty() {
+            let text = "trace.service_name must not be blank: `recapd` is the default".to_owned();
+            found.push(Violation::new(&["trace.service_name"], text));
+        }
+        if self.attributes.len() > ATTRIBUTES_BYTES_MAX || pairs(&self.attributes).is_none() {
+            let text = format!(
+                "trace.attributes must be `name=value` pairs with commas between them, in at most {ATTRIBUTES_BYTES_MAX} bytes"
+            );
+            found.push(Violation::new(&["trace.attributes"], text));
+        }
+        found
+    }
+}
+
+fn secret(text: &str, from: String) -> Result<Vec<(String, SecretString)>, HeadersError> {
+    let read = pairs(&text.trim().replace(['\n', '\r'], ","));
+    let read = read.ok_or(HeadersError::Malformed { from })?;
+    Ok(read
+        .into_iter()
+        .map(|(name, value)| (name, SecretString::from(value)))
+        .collect())
+}
+
+/// Pairs as OpenTelemetry's variables have them; values may have `%20` and the like.
+fn pairs(text: &str) -> Option<Vec<(String, String)>> {
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let pair = |part: &str| {
+        let (name, value) = part.split_once('=')?;
+        let name = name.trim();
+        let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic());
+        is_name.then_some((name.to_owned(), decoded(value.trim())?))
+    };
+    parts.map(pair).collect()
+}
+
+/// A text without its percent signs (RFC 3986, 2.1).
+fn decoded(text: &str) -> Option<String> {
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let [byte, after @ ..] = rest {
+        rest = match (byte, after) {
+            (b'%', [high, low, after @ ..]) => {
+                let digits = [*high, *low];
+                bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
+                after
+            }
+            (b'%', _) => return None,
+            (byte, after) => {
+                bytes.push(*byte);
+                after
+            }
+        };
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn url_cure(url: &str) -> Option<&'static str> {
+    let rest = url
+        .strip_prefix("https://")
+        .or_else(|| url.strip_prefix("http://"));
+    let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next());
+    match host {
+        _ if url.is_empty() => None,
+        None | Some("") => Some("must be the collector's address, such as `http://127.0.0.1:4318`"),
+        Some(host) if host.contains('@') => {
+            Some("must not carry a user or a password: put a header into trace.otlp_headers_file")
+        }
+        Some(_) if url.contains(char::is_whitespace) => Some("must not contain white space"),
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use secrecy::ExposeSecret as _;
+
+    use super::{super::Config, *};
+
+    fn read(text: &str) -> Option<Vec<(String, String)>> {
+        let read = secret(text, "here".to_owned()).ok()?;
+        let shown = read.into_iter();
+        Some(
+            shown
+                .map(|(name, value)| (name, value.expose_secret().to_owned()))
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn headers_are_read_as_opentelemetry_writes_them() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let basic = vec![pair("authorization", "Basic YWJj=="), pair("x-tenant", "a")];
+        assert_eq!(
+            read("authorization=Basic%20YWJj==,x-tenant=a"),
+            Some(basic.clone())
+        );
+        assert_eq!(read("authorization = Basic YWJj==\nx-tenant=a\n"), Some(basic));
+        assert_eq!(read(""), Some(Vec::new()));
+        for wrong in ["authorization", "=a", "a=%2", "a=%zz", "a b=c"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+        let error = secret("very secret", "here".to_owned()).unwrap_err().to_string();
+        assert!(
+            error.starts_with("here holds no headers") && !error.contains("secret"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_credential_goes_before_a_file_before_a_variable() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut trace = Config::default().trace;
+        let directory = folder.path().display().to_string();
+        let variables = [
+            ("OTEL_EXPORTER_OTLP_HEADERS", "from=variable"),
+            ("CREDENTIALS_DIRECTORY", &directory),
+        ];
+        let environment: Environment = variables.into_iter().collect();
+        let from = |trace: &TraceConfig| {
+            trace.headers(&environment).unwrap()[0]
+                .1
+                .expose_secret()
+                .to_owned()
+        };
+        assert_eq!(from(&trace), "variable");
+        let file = folder.path().join("headers");
+        std::fs::write(&file, "from=file").unwrap();
+        trace.otlp_headers_file = file.display().to_string();
+        assert_eq!(from(&trace), "file");
+        std::fs::write(folder.path().join(CREDENTIAL), "from=credential").unwrap();
+        assert_eq!(from(&trace), "credential");
+        trace.otlp_headers_file = folder.path().join("none").display().to_string();
+        let error = trace.headers(&Environment::default()).unwrap_err().to_string();
+        assert!(error.contains("trace.otlp_headers_file"), "{error}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let mut trace = Config::default().trace;
+        assert!(trace.violations().is_empty());
+        trace.otlp_url = "127.0.0.1:4318".to_owned();
+        trace.sample = f64::NAN;
+        trace.service_name = " ".to_owned();
+        trace.attributes = "a".to_owned();
+        let keys: Vec<_> = trace
+            .violations()
+            .iter()
+            .flat_map(|found| found.keys.clone())
+            .collect();
+        let expected = [
+            "trace.otlp_url",
+            "trace.sample",
+            "trace.service_name",
+            "trace.attributes",
+        ];
+        assert_eq!(keys, expected);
+        trace.otlp_url = "https://me:secret@host".to_owned();
+        assert!(!trace.violations()[0].text.contains("secret"));
+    }
+
+    #[test]
+    fn opentelemetrys_variables_hold_where_nothing_is_configured() {
+        let trace = Config::default().trace;
+        let with = |variables: &[(&str, &str)]| variables.iter().copied().collect::<Environment>();
+        assert_eq!(trace.in_force(&with(&[])), Ok(None));
+        let set = [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318"),
+            ("OTEL_SERVICE_NAME", "web"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "host.name=a%20b"),
+        ];
+        let found = trace.in_force(&with(&set)).unwrap().unwrap();
+        assert_eq!(
+            (found.otlp_url.as_str(), found.service_name.as_str()),
+            ("http://c:4318", "web")
+        );
+        assert_eq!(found.resource(), [("host.name".to_owned(), "a b".to_owned())]);
+        let mut own = trace.clone();
+        own.otlp_url = "http://mine:4318".to_owned();
+        own.service_name = "own".to_owned();
+        let found = own.in_force(&with(&set)).unwrap().unwrap();
+        assert_eq!(
+            (found.otlp_url.as_str(), found.service_name.as_str()),
+            ("http://mine:4318", "own")
+        );
+        for off in [("OTEL_SDK_DISABLED", "TRUE"), ("OTEL_TRACES_EXPORTER", "none")] {
+            assert_eq!(own.in_force(&with(&[off])), Ok(None));
+        }
+        for (name, value) in [
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+            ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "c:4317"),
+        ] {
+            let error = trace.in_force(&with(&[set[0], (name, value)])).unwrap_err();
+            assert!(error.starts_with(name), "{error}");
+        }
+    }
+}

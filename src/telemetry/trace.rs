@@ -1,0 +1,105 @@
+//! Traces by OpenTelemetry, for who wants them: what a request or an update was made of, and how long each part took.
+//!
+//! ```text
+//! span of `tracing` with [`TARGET`] ─► layer: ids, parent, attributes ─► queue (bounded) ─► OTLP over HTTP, as JSON
+//! ```
+//!
+//! Spans are those of the crate `tracing` with the target [`TARGET`]; logs don't show them. Where nobody wants traces they
+//! cost next to nothing. Their names and attributes follow OpenTelemetry's conventions where there are any; those for
+//! generative AI are in development, and so are these.
+//!
+//! Invariant: what was said is in no span. Invariant: nothing waits for the collector: what it can't take is lost and counted.
+
+mod export;
+mod layer;
+mod otlp;
+mod parent;
+
+use std::sync::{Arc, atomic::AtomicU64};
+
+use secrecy::SecretString;
+use tokio::sync::mpsc;
+
+pub use export::Exporter;
+pub use layer::Spans;
+pub use parent::TraceParent;
+
+use crate::wire::{Endpoint, HttpSettings, WireError};
+
+/// The target of spans that are traces'.
+pub const TARGET: &str = "recapd::trace";
+/// The field that holds a span's name, where the name isn't known beforehand.
+pub const NAME: &str = "otel.name";
+/// The field that says who stands at the other end: `server` or `client`.
+pub const KIND: &str = "otel.kind";
+/// The field with the `traceparent` of a client.
+pub const PARENT: &str = "otel.parent";
+/// The attribute that makes a span a failed one.
+pub const ERROR: &str = "error.type";
+
+/// Where spans are posted to, behind the collector's address.
+const PATH: &str = "/v1/traces";
+/// The most spans that wait to be sent; what comes beyond is lost. OpenTelemetry's default.
+const WAITING_MAX: usize = 2_048;
+
+/// Where traces go, and which.
+#[derive(Clone, Debug)]
+pub struct TraceSettings {
+    /// The collector: `http://127.0.0.1:4318`.
+    pub url: String,
+    /// Headers of every call; they may hold a key.
+    pub headers: Vec<(String, SecretString)>,
+    /// The share of traces that is sent, of those that begin here.
+    pub sample: f64,
+    /// The service's name.
+    pub service: String,
+    /// What else is true of this process, by OpenTelemetry's names.
+    pub resource: Vec<(String, String)>,
+    /// How long one call to the collector may last.
+    pub timeout_ms: u64,
+    /// How long a span waits for others.
+    pub gather_ms: u64,
+    /// What ids are made of.
+    pub seed: u64,
+}
+
+/// What notes spans, and what sends them.
+///
+/// # Errors
+/// When the address or a header can't be right.
+pub fn traces(settings: &TraceSettings) -> Result<(Spans, Exporter), WireError> {
+    let http = HttpSettings {
+        timeout_ms: settings.timeout_ms,
+        connect_timeout_ms: settings.timeout_ms,
+        proxy_url: None,
+    };
+    let endpoint = Endpoint::new(&http, &address(&settings.url), &settings.headers)?;
+    let (sender, receiver) = mpsc::channel(WAITING_MAX);
+    let lost = Arc::new(AtomicU64::new(0));
+    let spans = Spans::new(sender, Arc::clone(&lost), settings.sample, settings.seed);
+    let exporter = Exporter::new(endpoint, receiver, lost, settings);
+    Ok((spans, exporter))
+}
+
+/// Where spans are posted to: the collector's address, or the whole one.
+fn address(url: &str) -> String {
+    let url = url.trim_end_matches('/');
+    if url.ends_with(PATH) {
+        url.to_owned()
+    } else {
+        format!("{url}{PATH}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_may_be_the_collectors_or_the_whole_one() {
+        for url in ["http://c:4318", "http://c:4318/", "http://c:4318/v1/traces"] {
+            assert_eq!(address(url), "http://c:4318/v1/traces");
+        }
+        assert_eq!(address("https://c/otlp"), "https://c/otlp/v1/traces");
+    }
+}

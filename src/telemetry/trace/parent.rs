@@ -1,0 +1,61 @@
+//! Where a trace comes from: the header `traceparent` (W3C Trace Context, 3.2).
+
+/// Hexadecimal digits of its parts: version, trace, span, flags.
+const DIGITS: [usize; 4] = [2, 32, 16, 2];
+/// The flag that says: the caller sends this trace.
+const SAMPLED: u8 = 1;
+
+/// The trace and the span that a caller names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceParent {
+    /// The trace.
+    pub trace: u128,
+    /// The caller's span in it.
+    pub span: u64,
+    /// The caller sends the trace to its collector, and so should we.
+    pub is_sampled: bool,
+}
+
+impl TraceParent {
+    /// Reads a header, if it can be believed. Versions to come may have more parts behind these.
+    pub fn parse(text: &str) -> Option<Self> {
+        let parts: Vec<&str> = text.split('-').collect();
+        let is_hexadecimal = |part: &str| part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let lengths = parts.iter().map(|part| part.len());
+        if !lengths.eq(DIGITS) || !parts.iter().all(|part| is_hexadecimal(part)) {
+            return None;
+        }
+        let &[version, trace, span, flags] = parts.as_slice() else {
+            return None;
+        };
+        let parent = Self {
+            trace: u128::from_str_radix(trace, 16).ok()?,
+            span: u64::from_str_radix(span, 16).ok()?,
+            is_sampled: u8::from_str_radix(flags, 16).ok()? & SAMPLED != 0,
+        };
+        (version != "ff" && parent.trace != 0 && parent.span != 0).then_some(parent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_is_believed_if_it_is_one() {
+        let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+        let read = |text: String| TraceParent::parse(&text).map(|parent| parent.is_sampled);
+        for (given, expected) in [
+            (format!("00-{trace}-00f067aa0ba902b7-01"), Some(true)),
+            (format!("00-{trace}-00f067aa0ba902b7-00"), Some(false)),
+            (format!("ff-{trace}-00f067aa0ba902b7-01"), None),
+            (format!("00-{trace}-00f067aa0ba902b7"), None),
+            (format!("00-{}-00f067aa0ba902b7-01", trace.to_uppercase()), None),
+            (format!("00-{}-00f067aa0ba902b7-01", "0".repeat(32)), None),
+            (format!("00-{trace}-0000000000000000-01"), None),
+            ("hello".to_owned(), None),
+        ] {
+            assert_eq!(read(given.clone()), expected, "{given}");
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Traces: what the real binary sends to a collector, and that nothing waits for it.
+
+use std::{
+    process::Stdio,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use axum::{Router, body::Bytes, extract::State, http::HeaderMap, http::StatusCode, routing::post};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, sync::Notify, time::timeout};
+use tokio_util::task::TaskTracker;
+
+use super::Daemon;
+use crate::support::fake_provider::{FakeProvider, Planned, Trouble, Wait};
+
+/// What a client says of its own trace.
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const CALLER: &str = "00f067aa0ba902b7";
+/// What users say, and what opens the collector's door.
+const CANARY: &str = "cagedcanary";
+const KEY: &str = "collectors-key";
+/// Everything happens within this time, or not at all.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A collector: what it got, and what it answers.
+#[derive(Clone)]
+struct Collector {
+    calls: Arc<Mutex<Vec<(HeaderMap, String)>>>,
+    /// Answers before it takes anything.
+    refusals: Arc<Mutex<Vec<StatusCode>>>,
+    came: Arc<Notify>,
+}
+
+impl Collector {
+    /// Listens on a free port; returns its address as well.
+    async fn start(refusals: &[StatusCode]) -> (Self, String) {
+        let collector = Self {
+            calls: Arc::default(),
+            refusals: Arc::new(Mutex::new(refusals.to_vec())),
+            came: Arc::default(),
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = Router::new()
+            .route("/v1/traces", post(take))
+            .with_state(collector.clone());
+        TaskTracker::new().spawn(async move { axum::serve(listener, router).await.unwrap() });
+        (collector, url)
+    }
+
+    /// All spans that came so far.
+    fn spans(&self) -> Vec<Value> {
+        let calls = self.calls.lock().unwrap();
+        let bodies = calls
+            .iter()
+            .map(|(_, body)| serde_json::from_str::<Value>(body).unwrap());
+        bodies
+            .flat_map(|body| {
+                body["resourceSpans"][0]["scopeSpans"][0]["spans"]
+                    .as_array()
+                    .unwrap()
+                    .clone()
+            })
+            .collect()
+    }
+
+    /// The first span that is as wanted, as soon as it came.
+    async fn until(&self, is_wanted: impl Fn(&Value) -> bool) -> Value {
+        let looking = async {
+            loop {
+                let came = self.came.notified();
+                if let Some(span) = self.spans().into_iter().find(&is_wanted) {
+                    return span;
+                }
+                came.await;
+            }
+        };
+        timeout(PATIENCE, looking)
+            .await
+            .unwrap_or_else(|_| panic!("not among {:#?}", self.spans()))
+    }
+}
+
+async fn take(
+    State(collector): State<Collector>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> (StatusCode, &'static str) {
+    let refusal = collector.refusals.lock().unwrap().pop();
+    if let Some(refusal) = refusal {
+        return (refusal, "");
+    }
+    let body = String::from_utf8(body.to_vec()).unwrap();
+    collector.calls.lock().unwrap().push((headers, body));
+    collector.came.notify_waiters();
+    (StatusCode::OK, "{}")
+}
+
+/// The value of an attribute; null if there is none.
+fn attribute<'a>(span: &'a Value, name: &str) -> &'a Value {
+    const NONE: &Value = &Value::Null;
+    let attributes = span["attributes"].as_array().unwrap();
+    let found = attributes.iter().find(|attribute| attribute["key"] == name);
+    found.map_or(NONE, |found| {
+        found["value"].as_object().unwrap().values().next().unwrap()
+    })
+}
+
+async fn say(daemon: &Daemon, number: u32) {
+    let ask = format!("Question {number} of the {CANARY}: why? ").repeat(8);
+    let messages = json!([{"kind": "user", "content": ask}, {"kind": "assistant", "content": CANARY}]);
+    let request = daemon
+        .client
+        .post(daemon.url("/v1/agents/coder/messages?format=native"));
+    let request = request
+        .header("content-type", "application/json")
+        .header("traceparent", format!("00-{TRACE}-{CALLER}-01"))
+        .body(messages.to_string());
+    assert!(request.send().await.unwrap().status().is_success());
+}
+
+fn stop(mut daemon: Daemon) {
+    let pid = Pid::from_raw(i32::try_from(daemon.child.id()).unwrap()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    assert!(daemon.child.wait().unwrap().success());
+}
+
+#[tokio::test]
+async fn requests_updates_and_calls_are_traced_without_what_was_said() {
+    let (collector, url) = Collector::start(&[]).await;
+    let fake = FakeProvider::start();
+    let environment = [
+        ("OPENAI_API_KEY", "key"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str()),
+        (
+            "OTEL_EXPORTER_OTLP_HEADERS",
+            "authorization=Bearer%20collectors-key",
+        ),
+        ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test"),
+    ];
+    // Traces don't depend on what is logged.
+    let daemon = Daemon::start_with(
+        &fake,
+        &["queue.attempts_max=100", "trace.gather_ms=20"],
+        &environment,
+        Stdio::inherit(),
+    );
+    daemon.until_ready().await;
+    fake.plan([Planned::Trouble(Trouble::Server, Wait::Unsaid)]);
+    for number in 1..=2 {
+        say(&daemon, number).await;
+    }
+    daemon.until_version(1).await;
+
+    let request = collector
+        .until(|span| span["name"] == "POST /v1/agents/{id}/messages")
+        .await;
+    assert_eq!(
+        (&request["traceId"], &request["parentSpanId"]),
+        (&json!(TRACE), &json!(CALLER))
+    );
+    assert_eq!(
+        (&request["kind"], attribute(&request, "http.response.status_code")),
+        (&json!(2), &json!("200"))
+    );
+
+    let call = collector
+        .until(|span| span["kind"] == 3 && attribute(span, "gen_ai.usage.output_tokens").is_string())
+        .await;
+    assert!(call["name"].as_str().unwrap().starts_with("chat "), "{call}");
+    assert_eq!(attribute(&call, "gen_ai.provider.name"), "openai");
+    let update = collector
+        .until(|span| span["spanId"] == call["parentSpanId"])
+        .await;
+    assert_eq!(
+        (&update["name"], &update["traceId"]),
+        (&json!("upsert_memory"), &call["traceId"])
+    );
+    assert_eq!(attribute(&update, "gen_ai.conversation.id"), "coder");
+    assert_eq!(attribute(&update, "recapd.outcome"), "completed");
+    let failed = collector
+        .until(|span| span["kind"] == 3 && span["status"]["code"] == 2)
+        .await;
+    assert_eq!(attribute(&failed, "error.type"), "provider_server");
+    let tried = collector
+        .until(|span| span["spanId"] == failed["parentSpanId"])
+        .await;
+    assert_eq!(
+        (&tried["status"]["code"], attribute(&tried, "recapd.outcome")),
+        (&json!(2), &json!("retried"))
+    );
+
+    assert!(
+        collector
+            .spans()
+            .iter()
+            .all(|span| !span["name"].as_str().unwrap().contains("readyz"))
+    );
+    let calls = collector.calls.lock().unwrap().clone();
+    let (headers, body) = &calls[0];
+    assert_eq!(headers["authorization"], format!("Bearer {KEY}"));
+    assert_eq!(headers["content-type"], "application/json");
+    let resource = serde_json::from_str::<Value>(body).unwrap()["resourceSpans"][0]["resource"].to_string();
+    assert!(
+        resource.contains("\"recapd\"") && resource.contains("deployment.environment.name"),
+        "{resource}"
+    );
+    for (_, body) in &calls {
+        assert!(!body.contains(CANARY) && !body.contains(KEY), "{body}");
+    }
+    assert!(daemon.metric("recapd_trace_spans_total{outcome=\"sent\"}").await > 0);
+    stop(daemon);
+}
+
+#[tokio::test]
+async fn spans_are_sent_again_and_the_last_ones_when_the_daemon_ends() {
+    let (collector, url) = Collector::start(&[StatusCode::SERVICE_UNAVAILABLE]).await;
+    let fake = FakeProvider::start();
+    let traced = format!("trace.otlp_url={url}/v1/traces");
+    let environment = [("OPENAI_API_KEY", "key")];
+    let daemon = Daemon::start_with(
+        &fake,
+        &[&traced, "trace.service_name=web"],
+        &environment,
+        Stdio::inherit(),
+    );
+    daemon.until_ready().await;
+    say(&daemon, 1).await;
+    // What was noted a moment ago waits for company; the end doesn't.
+    let ended = tokio::task::spawn_blocking(move || stop(daemon));
+    timeout(PATIENCE, ended).await.unwrap().unwrap();
+    assert!(collector.spans().iter().any(|span| span["traceId"] == TRACE));
+    assert!(collector.calls.lock().unwrap()[0].1.contains("\"web\""));
+}
+
+#[tokio::test]
+async fn a_collector_that_is_away_holds_nothing_up() {
+    let fake = FakeProvider::start();
+    let environment = [("OPENAI_API_KEY", "key")];
+    // Nobody listens there.
+    let daemon = Daemon::start_with(
+        &fake,
+        &["trace.otlp_url=http://127.0.0.1:9"],
+        &environment,
+        Stdio::null(),
+    );
+    daemon.until_ready().await;
+    for number in 1..=3 {
+        say(&daemon, number).await;
+    }
+    daemon.until_version(1).await;
+    let ended = tokio::task::spawn_blocking(move || stop(daemon));
+    timeout(PATIENCE, ended).await.unwrap().unwrap();
+}
