@@ -319,6 +319,7 @@ async fn router(place: &Place, stop: &CancellationToken) -> anyhow::Result<Route
         keeper: parts.keeper.clone(),
         projects: Arc::clone(&parts.projects),
         snapshots: Arc::clone(&parts.snapshots),
+        examiner: None,
         store: Arc::clone(&parts.store),
         metrics: parts.metrics.clone(),
         clock: Arc::clone(&parts.clock),

@@ -8,6 +8,7 @@ pub mod batch;
 pub mod calibration;
 pub mod context;
 pub mod convergence;
+pub mod diagnosis;
 pub mod exchange;
 pub mod history;
 pub mod inert;

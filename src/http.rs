@@ -49,6 +49,7 @@ mod routes;
 mod runs;
 mod sessions;
 mod settings;
+mod shared_look;
 mod status;
 mod summary;
 mod versions;
@@ -60,6 +61,7 @@ use std::{
     time::Duration,
 };
 
+use async_trait::async_trait;
 use axum::{
     Router, body::Bytes, extract::DefaultBodyLimit, http::StatusCode, middleware::from_fn_with_state,
 };
@@ -82,6 +84,7 @@ use crate::{
 };
 use problem::Problem;
 
+pub use crate::dashboard::{Examined, Firing, Setting};
 pub(crate) use agents::AgentFigures;
 pub use connection::{ConnectionLimits, Listener, Socket};
 pub(crate) use messages::Appended;
@@ -90,6 +93,13 @@ pub use openapi::document as openapi_document;
 /// Method and path of each page of the dashboard, as they are registered; the other routes are in [`openapi_document`].
 pub fn page_routes() -> impl Iterator<Item = (&'static str, &'static str)> {
     access::pages()
+}
+
+/// Whoever put the daemon together, and can tell about it what no part of it knows.
+#[async_trait]
+pub trait Examiner: Send + Sync {
+    /// Looks at the daemon, without asking anybody over the network but its database.
+    async fn examine(&self) -> Examined;
 }
 
 /// What the interface is made of.
@@ -105,6 +115,8 @@ pub struct HttpState {
     pub operator: Operator,
     /// Knows who asks, and what they may do.
     pub access: Arc<Access>,
+    /// Looks at the daemon from inside, if it is one.
+    pub examiner: Option<Arc<dyn Examiner>>,
     /// Answers everybody else.
     pub store: Arc<dyn Store>,
     /// Counts requests, and shows what others count.
@@ -140,6 +152,8 @@ pub struct HttpSettings {
     pub summary_tokens_max: i64,
     /// What all agents together may spend in a day, to be shown beside what they did.
     pub spend: SpendLimits,
+    /// What each agent may that doesn't say otherwise.
+    pub spend_agent: SpendLimits,
     /// What is in force unless an agent or a request says otherwise.
     pub configured: Configured,
 }
@@ -172,6 +186,7 @@ impl From<&Config> for HttpSettings {
             allowed_hosts: config.http.hosts(),
             summary_tokens_max: config.summary.max_tokens,
             spend: config.spend.limits().all,
+            spend_agent: config.spend.limits().agent,
             configured: Configured {
                 context: config.context.options(),
                 settings: config.agent_settings(),
@@ -205,6 +220,8 @@ struct App {
     openapi: Bytes,
     /// What the forms of pages are signed with where there are no tokens.
     form_secret: String,
+    /// How it all is, for the pages that show it.
+    overview: shared_look::SharedLook<crate::dashboard::Overview>,
 }
 
 type SharedApp = Arc<App>;
@@ -249,6 +266,7 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
         requests: AtomicU64::new(0),
         openapi: openapi::bytes(&openapi::completed(&api)),
         form_secret: dashboard::session::made_secret(),
+        overview: shared_look::SharedLook::default(),
     });
     observe::announce(&app.parts.metrics);
     dashboard::mount(mcp::mount(routes, &app))

@@ -2,6 +2,7 @@
 
 mod crew;
 mod demo;
+mod examiner;
 mod service;
 
 use std::{convert::Infallible, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
@@ -17,7 +18,7 @@ use crate::{
     access::Access,
     assembly::{self, Parts},
     clock::{Clock, OffsetClock, SystemClock},
-    config::{self, Config, Environment, HttpConfig, Listen, Loaded, Loader},
+    config::{self, Config, Entry, Environment, HttpConfig, Listen, Loaded, Loader},
     http::{self, HttpSettings, HttpState},
     keeper::Operator,
     lifecycle::{Lifecycle, hangups, notify::Notify, signals},
@@ -25,6 +26,7 @@ use crate::{
     telemetry::{self, Logging, Surroundings},
 };
 use crew::{Crew, Models};
+use examiner::Examiner;
 
 /// How long a server that is away is waited for at the start. Then whoever started the daemon decides.
 const SERVER_PATIENCE: Duration = Duration::from_secs(30);
@@ -78,9 +80,9 @@ impl Serve {
     ) -> Result<ExitCode, Failed> {
         let logging = telemetry::init(&loaded.config.log, &Surroundings::of_standard_error(environment))
             .map_err(|error| Failed::new(super::exit::CONFIGURATION, error))?;
-        let overrides = loaded
-            .entries()
-            .into_iter()
+        let entries = loaded.entries();
+        let overrides = entries
+            .iter()
             .filter(|entry| entry.origin != config::Origin::Default);
         for entry in overrides {
             info!(key = %entry.key, value = %entry.value, origin = %entry.origin, "config.set");
@@ -89,6 +91,7 @@ impl Serve {
             clock: self.clock(),
             environment: environment.clone(),
             sources,
+            entries,
             logging,
             notify: service::manager(environment),
             is_demo: self.demo,
@@ -115,6 +118,8 @@ struct Start {
     clock: Arc<dyn Clock>,
     environment: Environment,
     sources: Loader,
+    /// What the sources said.
+    entries: Vec<Entry>,
     logging: Logging,
     notify: Notify,
     is_demo: bool,
@@ -157,8 +162,22 @@ async fn serve(config: &Config, given: Start) -> Result<ExitCode, Failed> {
         let (access, soft) = (Arc::clone(&access), lifecycle.soft().clone());
         async move { access.follow(soft).await }
     });
-    start(&lifecycle, &parts, (operator, access), config, listener);
+    let examiner = Arc::new(Examiner::new(
+        store.clone(),
+        given.environment.clone(),
+        owner.clone(),
+        (config.clone(), given.entries.clone()),
+        parts.clone(),
+    ));
+    start(
+        &lifecycle,
+        &parts,
+        (operator, access, examiner.clone()),
+        config,
+        listener,
+    );
     let crew = Crew {
+        examiner,
         lifecycle: lifecycle.clone(),
         parts: parts.clone(),
         store: store.clone(),
@@ -276,7 +295,7 @@ async fn follow_fleet(parts: &Parts, member: Option<Member>) -> Infallible {
 fn start(
     lifecycle: &Lifecycle,
     parts: &Parts,
-    (operator, access): (Operator, Arc<Access>),
+    (operator, access, examiner): (Operator, Arc<Access>, Arc<Examiner>),
     config: &Config,
     listener: http::Listener,
 ) {
@@ -296,6 +315,7 @@ fn start(
         snapshots: Arc::clone(&parts.snapshots),
         operator,
         access,
+        examiner: Some(examiner),
         store: Arc::clone(&parts.store),
         metrics: parts.metrics.clone(),
         clock: Arc::clone(&parts.clock),

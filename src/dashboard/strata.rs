@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::{
     document::{Level, document},
-    frame::{Frame, Part, action, agent_tabs, figure, next_page, page},
+    frame::{Frame, Part, action, agent_tabs, copy_button, figure, next_page, page},
     text::{agent_path, count, exchange_path, line, moment, number, percent, tokens},
 };
 use crate::{
@@ -29,6 +29,8 @@ const SEGMENT_GAP_FROM: i64 = 40;
 const SEGMENT_GAP: i64 = 15;
 /// An exchange that costs next to nothing can be seen nevertheless.
 const SEGMENT_WIDTH_MIN: i64 = 3;
+/// A layer of so many steps has room for how the exchange ended.
+const PEEK_FROM: i64 = 3;
 
 /// What an agent's page shows.
 pub struct Strata {
@@ -104,6 +106,7 @@ fn actions(frame: &Frame, strata: &Strata) -> Markup {
         .is_some_and(|row| row.state == QueueState::Paused);
     html! {
         div.actions {
+            (copy_button(strata.row.agent.as_str(), "the agent's name"))
             @if viewer.may(Scope::Write) {
                 (action(viewer, &format!("{path}/refresh"), "Update now", "Asks for an update of the summary at once, whatever it waits for."))
             }
@@ -192,6 +195,12 @@ fn budget_bar(strata: &Strata) -> Markup {
             }
             @if budget > 0 && used > budget { rect.over x=(unit(scaled(budget))) y="0" width="3" height="20" {} }
         }
+        p.scale aria-hidden="true" {
+            span { "← oldest" }
+            @if budget > used { span { "room for " (tokens(budget - used)) } }
+            @else if budget > 0 { span { (tokens(used - budget)) " over its budget" } }
+            @else { span { "no budget" } }
+        }
     }
 }
 
@@ -231,6 +240,9 @@ fn layer(frame: &Frame, strata: &Strata, stored: &StoredExchange, biggest: i64) 
                     span.title { bdi { (line(&exchange.headline.title)) } }
                     @if !state.words.is_empty() { span.state { span.sign aria-hidden="true" { (state.sign) } " " (state.words) } }
                     span.meta { (tokens(exchange.tokens)) span.unit { " tokens" } " · " (moment(exchange.last_at, frame.now)) }
+                    @if step >= PEEK_FROM && !exchange.headline.answer.is_empty() {
+                        span.peek { bdi { (line(&exchange.headline.answer)) } }
+                    }
                 }
                 div.inside { (inside(strata, exchange)) }
             }

@@ -1,5 +1,7 @@
 //! What agents said, as text that shows what it holds.
 
+use std::fmt::Write as _;
+
 use maud::{Markup, html};
 
 use crate::domain::{
@@ -139,6 +141,21 @@ pub(super) fn percent(part: i64, whole: i64) -> String {
     }
 }
 
+/// `text` as a value in an address.
+pub fn value(text: &str) -> String {
+    let mut value = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b':' | b'*' => {
+                value.push(char::from(byte));
+            }
+            // Writing to a string doesn't fail.
+            byte => write!(value, "%{byte:02X}").unwrap_or_default(),
+        }
+    }
+    value
+}
+
 /// Where an agent's page is.
 pub(super) fn agent_path(agent: &AgentId) -> String {
     format!("/ui/agents/{agent}")
@@ -214,6 +231,14 @@ mod tests {
         ] {
             assert_eq!(duration(span_ms), told);
         }
+    }
+
+    #[test]
+    fn a_value_is_safe_in_an_address() {
+        assert_eq!(
+            value("agent:a-* reason:x&y=<ü>"),
+            "agent:a-*%20reason:x%26y%3D%3C%C3%BC%3E"
+        );
     }
 
     #[test]

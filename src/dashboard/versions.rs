@@ -4,11 +4,12 @@ use maud::{Markup, html};
 
 use super::{
     document::{Level, document, item},
-    frame::{Frame, Part, agent_tabs, next_page, page},
+    frame::{Frame, Part, action_on, agent_tabs, copy_button, next_page, page},
     text::{agent_path, linked, moment, number, tokens},
 };
 use crate::{
     domain::{
+        access::Scope,
         agent::AgentId,
         summary::diff::{Change, ChangeKind, DocumentLine, diff},
     },
@@ -33,13 +34,17 @@ pub struct Diff {
     pub before: Option<Version>,
     /// The later one.
     pub after: Version,
+    /// The one that readers get.
+    pub current: i64,
+    /// The last exchange that it covers.
+    pub summarized_through: i64,
 }
 
 /// The list, with a choice of two to be compared.
 pub fn versions_page(frame: &Frame, list: &VersionList) -> String {
     let agent = &list.agent;
     let content = html! {
-        (head(agent, &html! { "Versions" }))
+        (head(agent, "Versions", &html! {}))
         (agent_tabs(agent, "Versions"))
         @if list.versions.is_empty() { p.empty { "No version yet: the first one comes when exchanges leave the window" } }
         @else {
@@ -53,13 +58,14 @@ pub fn versions_page(frame: &Frame, list: &VersionList) -> String {
     page(frame, Part::Agents, &format!("Versions of {agent}"), &content)
 }
 
-fn head(agent: &AgentId, title: &Markup) -> Markup {
+fn head(agent: &AgentId, title: &str, actions: &Markup) -> Markup {
     html! {
         header.head {
             div {
                 p.over { a href="/ui/agents" { "Agents" } " · " a href=(agent_path(agent)) { (agent) } }
                 h1 { (title) }
             }
+            (actions)
         }
     }
 }
@@ -106,7 +112,7 @@ pub fn diff_page(frame: &Frame, shown: &Diff) -> String {
         None => (format!("Version {}", after.version), whole(shown)),
     };
     let content = html! {
-        (head(agent, &html! { (title) }))
+        (head(agent, &title, &html! { div.actions { (copy(shown)) (restore(frame, shown)) } }))
         (agent_tabs(agent, "Versions"))
         p.facts {
             (after.kind.name()) ", covers up to #" (after.covers_through) " in " (tokens(after.tokens)) " tokens · "
@@ -116,6 +122,38 @@ pub fn diff_page(frame: &Frame, shown: &Diff) -> String {
         (steps(shown))
     };
     page(frame, Part::Agents, &format!("{title} of {agent}"), &content)
+}
+
+/// The whole text of a version, as models read it.
+fn copy(shown: &Diff) -> Markup {
+    let content = &shown.after.content;
+    html! { @if shown.before.is_none() && !content.is_empty() { (copy_button(content, "this version")) } }
+}
+
+/// The way back to the version that is shown, or to the earlier one of two.
+fn restore(frame: &Frame, shown: &Diff) -> Markup {
+    let version = &shown.before.as_ref().unwrap_or(&shown.after).figures;
+    let (name, through) = (version.version, version.covers_through);
+    let is_open = frame.viewer.may(Scope::Write) && name != shown.current && version.purged_at.is_none();
+    let again = if through < shown.summarized_through {
+        format!(
+            "#{} to #{} are summarised again.",
+            through + 1,
+            shown.summarized_through
+        )
+    } else {
+        "Nothing has to be summarised again.".to_owned()
+    };
+    let effect = format!(
+        "Writes a new version with what version {name} said. {again} It can be taken back: restore version {}.",
+        shown.current
+    );
+    let path = format!("{}/rollback", agent_path(&shown.agent));
+    html! {
+        @if is_open {
+            (action_on(&frame.viewer, &path, &format!("Restore version {name}"), &effect, Some(("version", &name.to_string()))))
+        }
+    }
 }
 
 fn whole(shown: &Diff) -> Markup {

@@ -78,7 +78,7 @@ pub(super) async fn list(
 
 /// The page of the queue that a request wants, as far as `caller` may see it: its rows, where the next one begins, and since
 /// when all updates are paused.
-pub(super) async fn queue_of(
+async fn queue_of(
     app: &App,
     caller: &Caller,
     uri: &Uri,
@@ -98,7 +98,7 @@ pub(super) async fn queue_of(
 }
 
 /// A page of the rows of `agents`, which may be fewer than a page holds although further ones follow.
-async fn some(
+pub(super) async fn some(
     operator: &Operator,
     agents: Vec<AgentId>,
     limit: i64,

@@ -81,7 +81,7 @@ pub(super) async fn list(
 }
 
 /// The page of runs that a request wants, if `caller` may see it: what was asked, the runs, and where the next page begins.
-pub(super) async fn runs_of(
+async fn runs_of(
     app: &App,
     caller: &Caller,
     uri: &Uri,
@@ -109,7 +109,7 @@ pub(super) async fn runs_of(
 }
 
 /// A token for some agents asks for all.
-fn which_agent() -> Problem {
+pub(super) fn which_agent() -> Problem {
     invalid(
         "agent",
         "is missing",

@@ -92,6 +92,7 @@ impl Server {
             projects: Arc::clone(&parts.projects),
             snapshots: Arc::clone(&parts.snapshots),
             operator: parts.operator(Arc::clone(&inner) as _),
+            examiner: None,
             store: Arc::clone(&parts.store),
             metrics: parts.metrics.clone(),
             clock: Arc::clone(&parts.clock),
