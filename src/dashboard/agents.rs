@@ -61,7 +61,7 @@ fn table(frame: &Frame, list: &AgentList) -> Markup {
             table {
                 thead { tr {
                     th scope="col" { "Agent" } th scope="col" { "Window" } th scope="col" { "Summary" }
-                    th.num scope="col" { "Waiting" } th.num scope="col" { "Exchanges" } th.num scope="col" { "Spent today" } th scope="col" { "Last said" }
+                    th.num scope="col" { "Waiting" } th.num scope="col" { "Exchanges" } th.num scope="col" { "Spent today" } th scope="col" { "Last written" }
                 } }
                 tbody { @for of in &list.lines { (line(frame, list, of)) } }
             }
@@ -79,15 +79,15 @@ fn line(frame: &Frame, list: &AgentList, of: &AgentLine) -> Markup {
                 a href=(agent_path(&row.agent)) { (row.agent) }
                 @if let Some(project) = &row.project { span.note { (project) } }
             }
-            td { (gauge(ledger.window_tokens(), row.budget_tokens, "window")) }
-            td {
+            td data-name="Window" { (gauge(ledger.window_tokens(), row.budget_tokens, "window")) }
+            td data-name="Summary" {
                 @if row.version == 0 { span.note { "none" } }
                 @else { (gauge(row.summary_tokens, list.summary_tokens_max, "summary")) }
             }
-            td.num { @if pending > 0 { (number(pending)) span.note { @if let Some(since) = row.pending_since { (moment(since, frame.now)) } } } @else { "0" } }
-            td.num { (number(ledger.last_exchange)) }
-            td.num { (spent(of)) }
-            td { (moment(row.updated_at, frame.now)) }
+            td.num data-name="Waiting" { @if pending > 0 { (number(pending)) span.note { @if let Some(since) = row.pending_since { (moment(since, frame.now)) } } } @else { "0" } }
+            td.num data-name="Exchanges" { (number(ledger.last_exchange)) }
+            td.num data-name="Spent today" { (spent(of)) }
+            td data-name="Last written" { (moment(row.updated_at, frame.now)) }
         }
     }
 }

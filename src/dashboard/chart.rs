@@ -4,12 +4,13 @@ use maud::{Markup, html};
 
 /// The most points of a chart.
 const POINTS_MAX: usize = 300;
-const WIDTH: i64 = 480;
-const HEIGHT: i64 = 120;
+const WIDTH: i64 = 380;
+const HEIGHT: i64 = 110;
 /// Room for the lowest line and the names of hours.
-const FOOT: i64 = 16;
-/// Room for the name of a line.
-const NAME_WIDTH: i64 = 44;
+const FOOT: i64 = 18;
+/// How far the name of a line stands above it, or below it if there is another one above, in tenths.
+const NAME_ABOVE: i64 = -35;
+const NAME_BELOW: i64 = 110;
 
 /// One row of numbers.
 pub(super) struct Series {
@@ -42,7 +43,7 @@ pub(super) struct Chart<'c> {
     pub(super) series: Vec<Series>,
     /// How the series of a point stand.
     pub(super) bars: Bars,
-    /// Lines that are not to be reached, and what they are called.
+    /// Lines that are not to be reached, the highest first, and what they are called.
     pub(super) limits: &'c [(i64, &'c str)],
     /// How a number is told.
     pub(super) told: fn(i64) -> String,
@@ -59,15 +60,10 @@ impl Chart<'_> {
         }
     }
 
-    /// The top of the scale: what is highest, or the highest line where that comes near.
+    /// The top of the scale, with some room above the highest bar and the highest line.
     fn top(&self, highest: i64) -> i64 {
         let limit = self.limits.iter().map(|(limit, _)| *limit).max().unwrap_or(0);
-        let near = if highest.saturating_mul(3) >= limit {
-            limit
-        } else {
-            0
-        };
-        (highest.max(near).saturating_mul(11).saturating_add(9) / 10).max(1)
+        (highest.max(limit).saturating_mul(6).saturating_add(4) / 5).max(1)
     }
 
     /// The chart with its numbers.
@@ -123,13 +119,12 @@ impl Chart<'_> {
     }
 
     fn limit_lines(&self, top: i64) -> Markup {
-        let in_sight = self.limits.iter().filter(|(limit, _)| *limit <= top);
         html! {
-            @for (at, (limit, name)) in in_sight.enumerate() {
+            @for (at, (limit, name)) in self.limits.iter().enumerate() {
                 @let y = HEIGHT * 10 - tenths(*limit, top);
                 line.limit x1="0" y1=(unit(y)) x2=(WIDTH) y2=(unit(y)) {}
-                // Names of lines that are near each other stand beside each other.
-                text.limit-name x=(WIDTH - i64::try_from(at).unwrap_or(0) * NAME_WIDTH) y=(unit((y - 30).max(90))) text-anchor="end" { (name) }
+                @let beside = if at == 0 { NAME_ABOVE } else { NAME_BELOW };
+                text.limit-name x=(WIDTH) y=(unit(y + beside)) text-anchor="end" { (name) }
             }
         }
     }

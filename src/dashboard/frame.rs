@@ -188,7 +188,7 @@ fn key_map() -> Markup {
 
 /// A button that takes `text` along; only the script can, so that it is there only with it.
 pub(super) fn copy_button(text: &str, what: &str) -> Markup {
-    html! { button.quiet.copy.scripts type="button" data-copy=(text) { "Copy" span.quiet-hear { " " (what) } } }
+    html! { button.copy.scripts type="button" data-copy=(text) { "Copy" span.quiet-hear { " " (what) } } }
 }
 
 /// Three layers and the line between them.
@@ -260,7 +260,8 @@ pub(super) fn action_on(
 pub(super) fn filters(path: &str, asked: &str, states: &[&str]) -> Markup {
     let is_here = |text: &str| (text == asked).then_some("page");
     html! {
-        nav.tabs aria-label="State" {
+        div.filter {
+        nav.tabs.states aria-label="State" {
             ul {
                 li { a href=(path) aria-current=[is_here("")] { "All" } }
                 @for state in states {
@@ -269,10 +270,12 @@ pub(super) fn filters(path: &str, asked: &str, states: &[&str]) -> Markup {
                 }
             }
         }
-        form.search method="get" role="search" action=(path) {
-            label for="q" { "Filter, such as " code { "agent:build-* reason:rate_limited" } }
-            input #q name="q" type="search" value=(asked) maxlength="400" autocomplete="off" spellcheck="false";
+        form method="get" role="search" action=(path) {
+            label.quiet-hear for="q" { "Filter by state, agent and reason" }
+            input #q name="q" type="search" value=(asked) placeholder="agent:build-* reason:rate_limited"
+                maxlength="400" autocomplete="off" spellcheck="false";
             button type="submit" { "Filter" }
+        }
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::{
 
 /// Hours that the charts show.
 const HOURS: i64 = 24;
-/// Documents are composed up to so many tokens; beyond that a model is asked to merge.
+/// Documents are composed up to so many tokens.
 const DOCUMENT_TOKENS_FULL: i64 = 9_500;
 
 /// An agent whose exchanges wait for the summary.
@@ -72,12 +72,9 @@ pub fn overview_page(frame: &Frame, shown: &Overview) -> String {
             section #day data-live aria-labelledby="day-title" { h2 #day-title { "Summary updates, last 24 hours" } (day(shown, sample)) }
             section #hours data-live aria-labelledby="hours-title" {
                 h2.quiet-hear #hours-title { "By the hour" }
-                (charts(frame, shown))
+                (charts(frame, shown, sample))
             }
-            div.pair {
-                section #stale data-live aria-labelledby="stale-title" { h2 #stale-title { "Waiting the longest" } (stale(frame, &shown.stale)) }
-                section #spend data-live aria-labelledby="spend-title" { h2 #spend-title { "Spent today" } (spent(shown, sample)) }
-            }
+            section.card #stale data-live aria-labelledby="stale-title" { h2 #stale-title { "Waiting the longest" } (stale(frame, &shown.stale)) }
         }
     };
     page(frame, Part::Overview, "Overview", &content)
@@ -179,7 +176,7 @@ impl<'o> Hours<'o> {
     }
 }
 
-fn charts(frame: &Frame, shown: &Overview) -> Markup {
+fn charts(frame: &Frame, shown: &Overview, sample: &Sample) -> Markup {
     let hours = Hours::before(frame.now, shown);
     let updates = vec![
         hours.of_runs("Completed", "s-good", |hour| hour.completed),
@@ -192,10 +189,11 @@ fn charts(frame: &Frame, shown: &Overview) -> Markup {
     ];
     let size = vec![hours.of_runs("Average", "s-main", |hour| hour.mean_document_tokens)];
     let cost = vec![hours.of_runs("Dollars", "s-main", |hour| hour.cost_microusd)];
-    let ceiling = tokens(shown.summary_tokens_max);
+    let full = DOCUMENT_TOKENS_FULL.min(shown.summary_tokens_max);
+    let names = [shown.summary_tokens_max, full].map(tokens);
     let sizes = [
-        (shown.summary_tokens_max, ceiling.as_str()),
-        (DOCUMENT_TOKENS_FULL.min(shown.summary_tokens_max * 95 / 100), "full"),
+        (shown.summary_tokens_max, names[0].as_str()),
+        (full, names[1].as_str()),
     ];
     let duration = Chart {
         bars: Bars::InFront,
@@ -208,6 +206,7 @@ fn charts(frame: &Frame, shown: &Overview) -> Markup {
             (hours.chart("Size of summaries", "c-size", size, &sizes, tokens).drawn())
             (hours.chart("Queue, ready and running", "c-depth", vec![hours.depth()], &[(DEPTH_MAX, "50")], number).drawn())
             (hours.chart("Cost", "c-cost", cost, &[], dollars).drawn())
+            section.card aria-labelledby="spend-title" { h3 #spend-title { "Spent today" } (spent(shown, sample)) }
         }
     }
 }

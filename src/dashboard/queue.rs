@@ -42,7 +42,7 @@ pub fn queue_page(frame: &Frame, list: &QueueList) -> String {
             (actions(frame, list))
         }
         @if let Some(since) = list.paused_since {
-            p.notice role="status" { "All updates are paused since " (moment(since, frame.now)) ". Windows are kept, and what leaves them waits." }
+            p.notice role="status" { "All updates were paused " (moment(since, frame.now)) ". Windows are kept, and what leaves them waits." }
         }
         @if let Some(retried) = list.retried { p.done role="status" { (count(retried, "update")) " made due" } }
         (filters("/ui/queue", &list.asked, &QUEUE_STATES))
@@ -108,7 +108,7 @@ fn table(frame: &Frame, rows: &[QueueRow]) -> Markup {
     html! {
         table {
             thead { tr {
-                th scope="col" { "Agent" } th scope="col" { "State" } th scope="col" { "Why it is asked for" } th scope="col" { "Age" }
+                th scope="col" { "Agent" } th scope="col" { "State" } th scope="col" { "Asked for by" } th scope="col" { "Age" }
                 th.num scope="col" { "Attempts" } th scope="col" { "Last error" }
                 @if frame.viewer.may(Scope::Write) { th scope="col" { "By hand" } }
             } }
@@ -121,12 +121,12 @@ fn line(frame: &Frame, row: &QueueRow) -> Markup {
     html! {
         tr #(format!("q-{}", row.agent_id)) {
             th scope="row" { a href=(agent_path(&row.agent_id)) { (row.agent_id) } }
-            td { (state(row.state)) span.note { (wait(row, frame.now)) } }
-            td { (row.reason.replace('_', " ")) }
-            td { (span(row.age_ms)) }
-            td.num { (number(row.attempts)) @if row.crashes > 0 { span.note { (number(row.crashes)) " vanished" } } }
-            td.error { @if let Some(error) = &row.last_error { bdi { (error) } } @else { "–" } }
-            @if frame.viewer.may(Scope::Write) { td { (by_hand(frame, row)) } }
+            td data-name="State" { (state(row.state)) span.note { (wait(row, frame.now)) } }
+            td data-name="Asked for by" { (row.reason.replace('_', " ")) }
+            td data-name="Age" { (span(row.age_ms)) }
+            td.num data-name="Attempts" { (number(row.attempts)) @if row.crashes > 0 { span.note { (number(row.crashes)) " vanished" } } }
+            td.error data-name="Last error" { @if let Some(error) = &row.last_error { bdi { (error) } } @else { "–" } }
+            @if frame.viewer.may(Scope::Write) { td data-name="By hand" { (by_hand(frame, row)) } }
         }
     }
 }

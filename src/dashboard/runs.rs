@@ -66,15 +66,15 @@ fn table(frame: &Frame, runs: &[Run]) -> Markup {
                 @for run in runs {
                     tr #(format!("r{}", run.run)) {
                         th scope="row" { a href=(format!("/ui/runs/{}", run.run)) { (run.run) } }
-                        td { a href=(agent_path(&run.agent_id)) { (run.agent_id) } }
-                        td { (outcome(run.outcome)) @if let Some(class) = &run.error_class { span.note { (class) } } }
-                        td { (run.path.as_deref().unwrap_or("–")) }
-                        td.num { (number(run.exchanges)) }
-                        td.num { "+" (number(run.items_added)) " −" (number(run.items_dropped)) }
-                        td.num { (run.document_tokens.map_or_else(|| "–".to_owned(), tokens)) }
-                        td.num { (cost(run)) }
-                        td.num { (duration(run.duration_ms)) }
-                        td { (moment(run.finished_at, frame.now)) }
+                        td data-name="Agent" { a href=(agent_path(&run.agent_id)) { (run.agent_id) } }
+                        td data-name="Outcome" { (outcome(run.outcome)) @if let Some(class) = &run.error_class { span.note { (class) } } }
+                        td data-name="Path" { (run.path.as_deref().unwrap_or("–")) }
+                        td.num data-name="Exchanges" { (number(run.exchanges)) }
+                        td.num data-name="Items" { "+" (number(run.items_added)) " −" (number(run.items_dropped)) }
+                        td.num data-name="Document" { (run.document_tokens.map_or_else(|| "–".to_owned(), tokens)) }
+                        td.num data-name="Cost" { (cost(run)) }
+                        td.num data-name="Took" { (duration(run.duration_ms)) }
+                        td data-name="When" { (moment(run.finished_at, frame.now)) }
                     }
                 }
             }

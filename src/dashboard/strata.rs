@@ -58,7 +58,7 @@ pub fn strata_page(frame: &Frame, strata: &Strata) -> String {
         header.head {
             div {
                 p.over { a href="/ui/agents" { "Agents" } @if let Some(project) = &strata.row.project { " · project " (project) } }
-                h1 { (agent) }
+                div.name { h1 { (agent) } (copy_button(agent.as_str(), "the agent's name")) }
             }
             (actions(frame, strata))
         }
@@ -106,7 +106,6 @@ fn actions(frame: &Frame, strata: &Strata) -> Markup {
         .is_some_and(|row| row.state == QueueState::Paused);
     html! {
         div.actions {
-            (copy_button(strata.row.agent.as_str(), "the agent's name"))
             @if viewer.may(Scope::Write) {
                 (action(viewer, &format!("{path}/refresh"), "Update now", "Asks for an update of the summary at once, whatever it waits for."))
             }
@@ -135,7 +134,7 @@ fn figures(frame: &Frame, strata: &Strata) -> Markup {
         "of " (tokens(strata.summary_tokens_max))
         @if row.version > 0 { " · version " (row.version) } @else { " · none yet" }
     };
-    let since = html! { @if let Some(since) = row.pending_since { "since " (moment(since, now)) } @else { "all summarised" } };
+    let since = html! { @if let Some(since) = row.pending_since { "oldest " (moment(since, now)) } @else { "all summarised" } };
     let told = html! { "#1 to #" (ledger.last_exchange) };
     let queue = html! { @match &strata.queued { Some(row) => (state_name(row.state)), None => "idle" } };
     let why = html! { @if let Some(row) = &strata.queued { (super::queue::wait(row, now)) } @else { "nothing to be done" } };
@@ -145,7 +144,7 @@ fn figures(frame: &Frame, strata: &Strata) -> Markup {
             (figure("Waiting", &html! { (number(ledger.pending_numbers())) }, &since))
             (figure("Summary", &summary, &of_ceiling))
             (figure("Exchanges", &html! { (number(ledger.last_exchange)) }, &told))
-            (figure("Last said", &html! { (moment(row.updated_at, now)) }, &html! { (count(ledger.last_seq, "message")) }))
+            (figure("Last written", &html! { (moment(row.updated_at, now)) }, &html! { (count(ledger.last_seq, "message")) }))
             (figure("Update", &queue, &why))
         }
     }

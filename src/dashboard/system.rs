@@ -94,7 +94,7 @@ fn figures(frame: &Frame, system: &System) -> Markup {
     let uptime = span(frame.now.since_ms(system.started_at));
     html! {
         dl.figures #figures data-live {
-            (figure("recapd", &html! { (system.version) }, &html! { "up for " (uptime) ", " (moment(system.started_at, frame.now)) }))
+            (figure("recapd", &html! { (system.version) }, &html! { "up for " (uptime) }))
             @if let Some(examined) = &system.examined {
                 (figure("Daemon", &html! { (examined.owner) }, &html! { "its name among others (queue.owner)" }))
                 (figure("Workers", &html! { (examined.workers) }, &html! { "updates at a time (worker.concurrency)" }))
@@ -115,9 +115,9 @@ fn checks(checks: &[Check]) -> Markup {
                         @for check in checks {
                             tr {
                                 th scope="row" { (check.name) }
-                                td { (verdict(check.verdict)) }
-                                td.error { bdi { (check.detail) } }
-                                td.error { (check.fix.as_deref().unwrap_or("")) }
+                                td data-name="Verdict" { (verdict(check.verdict)) }
+                                td.error data-name="Found" { bdi { (check.detail) } }
+                                td.error data-name="What to do" { (check.fix.as_deref().unwrap_or("–")) }
                             }
                         }
                     }
@@ -222,8 +222,8 @@ fn configuration(settings: &[Setting]) -> Markup {
                         @for setting in settings {
                             tr {
                                 th scope="row" { code { (setting.key) } }
-                                td.error { code { (setting.value) } }
-                                td { (setting.origin.as_deref().unwrap_or("default")) }
+                                td.error data-name="Value" { code { (setting.value) } }
+                                td data-name="Comes from" { (setting.origin.as_deref().unwrap_or("default")) }
                             }
                         }
                     }
@@ -237,7 +237,7 @@ fn configuration(settings: &[Setting]) -> Markup {
             h2 #configuration-title { "Configuration" }
             @if changed.is_empty() { p.empty { "Nothing differs from the defaults" } }
             @else { p.facts { (count(i64::try_from(changed.len()).unwrap_or(i64::MAX), "key")) " not the default's" } (table(&changed)) }
-            details.rest { summary { "The " (shown(&defaults)) " other keys, as they are by default" } (table(&defaults)) }
+            details.others { summary { "The " (shown(&defaults)) " other keys, as they are by default" } (table(&defaults)) }
         }
     }
 }

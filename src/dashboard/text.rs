@@ -55,9 +55,10 @@ pub(super) fn moment(at: Timestamp, now: Timestamp) -> Markup {
     html! { time datetime=(at.format("%Y-%m-%dT%H:%M:%SZ")) title=(exact) { (told(at, now)) } }
 }
 
-/// `in 5m`, `now`, `30m ago`.
+/// `in 5m`, `just now`, `30m ago`.
 fn told(at: Timestamp, now: Timestamp) -> String {
     match at.since_ms(now) {
+        since_ms if since_ms.abs() < MINUTE_MS => "just now".to_owned(),
         ..MINUTE_MS => age(at, now),
         ahead_ms => format!("in {}", span(ahead_ms)),
     }

@@ -88,15 +88,15 @@ fn line(frame: &Frame, list: &VersionList, at: usize, version: &VersionFigures) 
     let is_from = at == 1 || list.versions.len() == 1;
     html! {
         tr #(format!("v{name}")) {
-            td { input type="radio" name="from" value=(name) checked[is_from] aria-label=(format!("From version {name}")); }
-            td { input type="radio" name="to" value=(name) checked[at == 0] aria-label=(format!("To version {name}")); }
+            td data-name="From" { input type="radio" name="from" value=(name) checked[is_from] aria-label=(format!("From version {name}")); }
+            td data-name="To" { input type="radio" name="to" value=(name) checked[at == 0] aria-label=(format!("To version {name}")); }
             th scope="row" { a href=(format!("{}/versions/{name}", agent_path(&list.agent))) { "Version " (name) } }
-            td { (version.kind.name()) @if version.purged_at.is_some() { span.note { "text forgotten" } } }
-            td { (version.path) }
-            td { "to #" (version.covers_through) }
-            td.num { (number(version.exchanges)) }
-            td.num { (tokens(version.tokens)) }
-            td { (moment(version.created_at, frame.now)) }
+            td data-name="Written by" { (version.kind.name()) @if version.purged_at.is_some() { span.note { "text forgotten" } } }
+            td data-name="Path" { (version.path) }
+            td data-name="Covers" { "to #" (version.covers_through) }
+            td.num data-name="New" { (number(version.exchanges)) }
+            td.num data-name="Tokens" { (tokens(version.tokens)) }
+            td data-name="When" { (moment(version.created_at, frame.now)) }
         }
     }
 }
