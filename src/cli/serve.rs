@@ -162,20 +162,9 @@ async fn serve(config: &Config, given: Start) -> Result<ExitCode, Failed> {
         let (access, soft) = (Arc::clone(&access), lifecycle.soft().clone());
         async move { access.follow(soft).await }
     });
-    let examiner = Arc::new(Examiner::new(
-        store.clone(),
-        given.environment.clone(),
-        owner.clone(),
-        (config.clone(), given.entries.clone()),
-        parts.clone(),
-    ));
-    start(
-        &lifecycle,
-        &parts,
-        (operator, access, examiner.clone()),
-        config,
-        listener,
-    );
+    let examiner = Examiner::of(config, &given, &owner, &store, &parts);
+    let hands = (operator, access, examiner.clone());
+    start(&lifecycle, &parts, hands, config, listener);
     let crew = Crew {
         examiner,
         lifecycle: lifecycle.clone(),

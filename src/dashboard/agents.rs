@@ -96,8 +96,14 @@ fn line(frame: &Frame, list: &AgentList, of: &AgentLine) -> Markup {
 fn spent(of: &AgentLine) -> Markup {
     let (spent, limits) = (of.spent, of.limits);
     let limited = [
-        (limits.cost_microusd, spent.cost_microusd, dollars as fn(i64) -> String),
-        (limits.tokens, spent.tokens, |all| format!("{} tokens", tokens(all))),
+        (
+            limits.cost_microusd,
+            spent.cost_microusd,
+            dollars as fn(i64) -> String,
+        ),
+        (limits.tokens, spent.tokens, |all| {
+            format!("{} tokens", tokens(all))
+        }),
         (limits.calls, spent.calls, |all| count(all, "call")),
     ];
     let limited = limited.into_iter().find(|(limit, ..)| *limit > 0);

@@ -53,7 +53,11 @@ impl Chart<'_> {
     /// How high each point reaches.
     fn heights(&self) -> Vec<i64> {
         let count = self.points.len().min(POINTS_MAX);
-        let at = |at: usize| self.series.iter().filter_map(move |series| series.values.get(at).copied());
+        let at = |at: usize| {
+            self.series
+                .iter()
+                .filter_map(move |series| series.values.get(at).copied())
+        };
         match self.bars {
             Bars::Stacked => (0..count).map(|point| at(point).sum()).collect(),
             Bars::InFront => (0..count).map(|point| at(point).max().unwrap_or(0)).collect(),

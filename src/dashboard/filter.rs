@@ -109,7 +109,10 @@ impl Filter {
 
     /// Whether a row of the queue is to be shown.
     pub fn matches_row(&self, row: &QueueRow) -> bool {
-        let class = row.last_error.as_deref().and_then(|error| error.split(':').next());
+        let class = row
+            .last_error
+            .as_deref()
+            .and_then(|error| error.split(':').next());
         let has_failed = row.last_error.is_some()
             && matches!(row.state, QueueState::Parked | QueueState::Scheduled)
             && row.attempts > 0;
@@ -190,7 +193,11 @@ mod tests {
 
     #[test]
     fn rows_match_by_all_that_is_said() {
-        let parked = row("build-7", QueueState::Parked, Some("rate_limited: come back later"));
+        let parked = row(
+            "build-7",
+            QueueState::Parked,
+            Some("rate_limited: come back later"),
+        );
         let ready = row("coder", QueueState::Ready, None);
         for (text, of_parked, of_ready) in [
             ("", true, true),
@@ -217,15 +224,37 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         for (text, told) in [
-            ("parked", "`parked` is no qualifier: write state:…, agent:… or reason:…"),
-            ("owner:me", "`owner:me` is no qualifier: write state:…, agent:… or reason:…"),
-            ("state:", "`state:` is no qualifier: write state:…, agent:… or reason:…"),
+            (
+                "parked",
+                "`parked` is no qualifier: write state:…, agent:… or reason:…",
+            ),
+            (
+                "owner:me",
+                "`owner:me` is no qualifier: write state:…, agent:… or reason:…",
+            ),
+            (
+                "state:",
+                "`state:` is no qualifier: write state:…, agent:… or reason:…",
+            ),
             ("state:ready state:parked", "`state:` is there twice"),
-            ("state:gone", "state:gone can't be: it is one of completed, failed, superseded"),
-            ("agent:-x", "agent:-x is no name of an agent; name* stands for all that begin so"),
-            ("agent:<b>*", "agent:<b>* is no name of an agent; name* stands for all that begin so"),
+            (
+                "state:gone",
+                "state:gone can't be: it is one of completed, failed, superseded",
+            ),
+            (
+                "agent:-x",
+                "agent:-x is no name of an agent; name* stands for all that begin so",
+            ),
+            (
+                "agent:<b>*",
+                "agent:<b>* is no name of an agent; name* stands for all that begin so",
+            ),
         ] {
-            let states = if text.contains("ready") { &QUEUE_STATES[..] } else { &RUN_STATES };
+            let states = if text.contains("ready") {
+                &QUEUE_STATES[..]
+            } else {
+                &RUN_STATES
+            };
             assert_eq!(Filter::parse(text, states).unwrap_err().to_string(), told);
         }
         assert_eq!(

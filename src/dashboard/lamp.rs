@@ -103,7 +103,10 @@ fn queue(lights: &Lights<'_>) -> Lamp {
     if busy > DEPTH_MAX {
         faults.push((
             Level::Bad,
-            format!("{} ready or running, more than {DEPTH_MAX}", count(busy, "update")),
+            format!(
+                "{} ready or running, more than {DEPTH_MAX}",
+                count(busy, "update")
+            ),
         ));
     }
     let waited_ms = sample.oldest_ready_at.map_or(0, |at| lights.now.since_ms(at));

@@ -148,7 +148,10 @@ impl<'o> Hours<'o> {
     fn depth(&self) -> Series {
         let depths = &self.shown.depths;
         let found = |hour: &i64| depths.iter().find(|of| of.began_at == Timestamp(hour * HOUR_MS));
-        let values = self.numbers.iter().map(|hour| found(hour).map_or(0, |of| of.rows));
+        let values = self
+            .numbers
+            .iter()
+            .map(|hour| found(hour).map_or(0, |of| of.rows));
         Series {
             name: "At most",
             class: "s-main",
@@ -197,7 +200,13 @@ fn charts(frame: &Frame, shown: &Overview, sample: &Sample) -> Markup {
     ];
     let duration = Chart {
         bars: Bars::InFront,
-        ..hours.chart("Duration", "c-duration", took, &[(DURATION_MS_MAX, "30 s")], duration)
+        ..hours.chart(
+            "Duration",
+            "c-duration",
+            took,
+            &[(DURATION_MS_MAX, "30 s")],
+            duration,
+        )
     };
     html! {
         div.charts {

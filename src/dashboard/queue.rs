@@ -59,7 +59,11 @@ fn rows(frame: &Frame, list: &QueueList, filter: &Filter) -> Markup {
         let words = (!filter.is_empty()).then(|| format!("q={}&", value(filter.text())));
         format!("/ui/queue?{}cursor={next}", words.unwrap_or_default())
     });
-    let more = if list.rows.is_empty() { "Search on" } else { "Next page" };
+    let more = if list.rows.is_empty() {
+        "Search on"
+    } else {
+        "Next page"
+    };
     html! {
         div.wide #list data-live {
             @if !list.rows.is_empty() { (table(frame, &list.rows)) }
@@ -95,8 +99,16 @@ fn retry_matching(frame: &Frame, list: &QueueList) -> Markup {
     };
     let is_all = matching < RETRIED_MAX;
     let shown = number(i64::try_from(matching).unwrap_or(i64::MAX));
-    let name = if is_all { format!("Retry all {shown}") } else { format!("Retry {shown}") };
-    let rest = if is_all { "" } else { " If more match, press it again for those." };
+    let name = if is_all {
+        format!("Retry all {shown}")
+    } else {
+        format!("Retry {shown}")
+    };
+    let rest = if is_all {
+        ""
+    } else {
+        " If more match, press it again for those."
+    };
     let effect = format!(
         "Makes the {shown} rows due that match {}, with another series of attempts; running ones stay as they are.{rest}",
         filter.text()

@@ -43,7 +43,11 @@ fn runs(frame: &Frame, list: &RunList, filter: &Filter) -> Markup {
         let words = (!filter.is_empty()).then(|| format!("q={}&", value(filter.text())));
         format!("/ui/runs?{}cursor={next}", words.unwrap_or_default())
     });
-    let more = if list.runs.is_empty() { "Search on" } else { "Older runs" };
+    let more = if list.runs.is_empty() {
+        "Search on"
+    } else {
+        "Older runs"
+    };
     html! {
         div.wide #list data-live {
             @if !list.runs.is_empty() { (table(frame, &list.runs)) }

@@ -19,7 +19,11 @@ impl<T> Default for SharedLook<T> {
 
 impl<T> SharedLook<T> {
     /// Looks, or takes part in a look that began after this was asked for: nobody gets what is older than the question.
-    pub(super) async fn take<F: Future<Output = T>>(&self, look: impl FnOnce() -> F) -> Arc<T> {
+    pub(super) async fn take<F>(&self, look: impl FnOnce() -> F + Send) -> Arc<T>
+    where
+        F: Future<Output = T> + Send,
+        T: Send + Sync,
+    {
         let asked_at = Instant::now();
         let mut last = self.last.lock().await;
         if let Some((began_at, found)) = &*last
@@ -64,6 +68,10 @@ mod tests {
         let found = asked.await;
         assert_eq!(found.first(), Some(&0));
         assert!(found.iter().skip(1).all(|found| *found == 1), "{found:?}");
-        assert_eq!(*shared.take(look).await, 2, "what was found before isn't shown again");
+        assert_eq!(
+            *shared.take(look).await,
+            2,
+            "what was found before isn't shown again"
+        );
     }
 }

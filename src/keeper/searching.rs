@@ -144,7 +144,11 @@ mod tests {
             (2_500, 900, 5, vec![900, 1_800], None),
             (patience + 5, patience + 5, 5, vec![], Some(patience)),
         ] {
-            assert_eq!(multiples(count, of, limit), Searched { found, next }, "{count} {of} {limit}");
+            assert_eq!(
+                multiples(count, of, limit),
+                Searched { found, next },
+                "{count} {of} {limit}"
+            );
         }
     }
 }

@@ -5,6 +5,7 @@ mod filters;
 mod pages;
 mod session;
 mod sizes;
+mod statements;
 
 use crate::support::server::{Reply, Server};
 

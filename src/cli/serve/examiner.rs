@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
+use super::Start;
 use crate::{
     assembly::Parts,
     cli::doctor,
@@ -29,23 +30,24 @@ struct InForce {
 }
 
 impl Examiner {
-    pub(super) fn new(
-        store: Arc<SqlStore>,
-        environment: Environment,
-        owner: String,
-        (config, entries): (Config, Vec<Entry>),
-        parts: Parts,
-    ) -> Self {
-        Self {
-            store,
-            environment,
-            owner,
+    /// An examiner of the daemon that `given` started.
+    pub(super) fn of(
+        config: &Config,
+        given: &Start,
+        owner: &str,
+        store: &Arc<SqlStore>,
+        parts: &Parts,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            store: Arc::clone(store),
+            environment: given.environment.clone(),
+            owner: owner.to_owned(),
             in_force: Mutex::new(InForce {
-                config,
-                entries,
-                parts,
+                config: config.clone(),
+                entries: given.entries.clone(),
+                parts: parts.clone(),
             }),
-        }
+        })
     }
 
     /// Takes over what a reload took over: `fresh` entries but those that wait for a restart.

@@ -22,9 +22,9 @@ use super::{
 };
 use crate::{
     dashboard::{
-        AgentLine, AgentList, Archive, COVERED_SHOWN, Diff, ExchangePage, PENDING_SHOWN, Search, Strata, VersionList,
-        WINDOW_SHOWN, agents_page, archive_page, diff_page, exchange_page, search_page, strata_page,
-        versions_page,
+        AgentLine, AgentList, Archive, COVERED_SHOWN, Diff, ExchangePage, PENDING_SHOWN, Search, Strata,
+        VersionList, WINDOW_SHOWN, agents_page, archive_page, diff_page, exchange_page, search_page,
+        strata_page, versions_page,
     },
     domain::{agent::AgentId, exchange::FIRST_EXCHANGE, recall::Query, spend::Spent},
     recall::{self, FOUND_SHOWN},

@@ -50,7 +50,10 @@ async fn all_that_match_are_retried_and_the_others_left_alone() {
     parked(&server, &["build-1", "build-2", "other"]).await;
     let body = page(&server, "/ui/queue?q=agent:build-*").await;
     assert!(body.contains("Retry all 2…"), "{body}");
-    assert!(!page(&server, "/ui/queue").await.contains("Retry all"), "without a filter");
+    assert!(
+        !page(&server, "/ui/queue").await.contains("Retry all"),
+        "without a filter"
+    );
     let key = key(&server).await;
     let send = async |form: String| {
         let request = server
@@ -71,7 +74,11 @@ async fn all_that_match_are_retried_and_the_others_left_alone() {
         ("other", QueueState::Parked),
     ] {
         let now = server.parts.clock.now();
-        let row = server.target.queue_row(&agent.parse().unwrap(), now).await.unwrap();
+        let row = server
+            .target
+            .queue_row(&agent.parse().unwrap(), now)
+            .await
+            .unwrap();
         assert_eq!(row.unwrap().state, state, "{agent}");
     }
 }

@@ -176,9 +176,14 @@ async fn the_overview_says_how_it_is() {
 
 /// The right side of an alert's condition.
 fn limit_of(alerts: &str, name: &str) -> f64 {
-    let alert = alerts.split("alert: ").find(|alert| alert.starts_with(name)).unwrap();
+    let alert = alerts
+        .split("alert: ")
+        .find(|alert| alert.starts_with(name))
+        .unwrap();
     let condition = alert.lines().find(|line| line.contains("expr:")).unwrap();
-    let first = condition.split("> ").find_map(|rest| rest.split_whitespace().next()?.parse().ok());
+    let first = condition
+        .split("> ")
+        .find_map(|rest| rest.split_whitespace().next()?.parse().ok());
     first.unwrap()
 }
 
@@ -205,7 +210,11 @@ fn lamps_and_lines_have_the_limits_of_the_alerts() {
 async fn the_system_page_says_what_runs() {
     let server = Server::summarised().await;
     let body = page(&server, "/ui/system").await;
-    for part in [env!("CARGO_PKG_VERSION"), "Updates under way", "The built-in summariser"] {
+    for part in [
+        env!("CARGO_PKG_VERSION"),
+        "Updates under way",
+        "The built-in summariser",
+    ] {
         assert!(body.contains(part), "{part} in {body}");
     }
 }
