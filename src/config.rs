@@ -40,7 +40,7 @@ pub use http::{HttpConfig, SocketMode};
 pub use listen::{InvalidListen, Listen};
 pub use loader::{Entry, Loaded, Loader, SYSTEM_FILE};
 pub use log::{LogConfig, LogFormat, LogLevel};
-pub use reference::{commented, json_schema};
+pub use reference::{commented, json_schema, markdown};
 pub use reload::{RELOADED, Reloaded};
 pub use secret::{KeyError, api_key, fallback_api_key};
 pub use sections::{

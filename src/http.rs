@@ -88,7 +88,7 @@ pub use crate::dashboard::{Examined, Firing, Setting};
 pub(crate) use agents::AgentFigures;
 pub use connection::{ConnectionLimits, Listener, Socket};
 pub(crate) use messages::Appended;
-pub use openapi::document as openapi_document;
+pub use openapi::{document as openapi_document, reference as openapi_reference};
 
 /// Method and path of each page of the dashboard, as they are registered; the other routes are in [`openapi_document`].
 pub fn page_routes() -> impl Iterator<Item = (&'static str, &'static str)> {

@@ -5,6 +5,8 @@
 
 #[path = "tidy/layers.rs"]
 mod layers;
+#[path = "tidy/links.rs"]
+mod links;
 
 use std::{fs, path::Path};
 
@@ -215,45 +217,6 @@ fn unfinished(source: &Source) -> Vec<String> {
     findings
 }
 
-/// The targets of a Markdown document's links, outside code blocks, with their lines.
-fn links(source: &Source) -> Vec<(usize, &str)> {
-    let mut links = Vec::new();
-    let mut in_block = false;
-    for (number, line) in source.lines() {
-        in_block ^= line.trim_start().starts_with("```");
-        if !in_block {
-            let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-            links.extend(targets.map(|target| (number, target)));
-        }
-    }
-    links
-}
-
-fn dead_links(source: &Source, exists: impl Fn(&str) -> bool) -> Vec<String> {
-    if Path::new(&source.path)
-        .extension()
-        .is_none_or(|extension| extension != "md")
-    {
-        return Vec::new();
-    }
-    let folder = source
-        .path
-        .rsplit_once('/')
-        .map_or(String::new(), |(folder, _)| format!("{folder}/"));
-    let elsewhere =
-        |target: &str| target.contains("://") || target.starts_with('#') || target.starts_with("mailto:");
-    let dead = links(source).into_iter().filter(|(_, target)| {
-        let file = target.split('#').next().unwrap_or_default();
-        !elsewhere(target) && !exists(&format!("{folder}{file}"))
-    });
-    dead.map(|(line, target)| source.finding(line, &format!("no file {target}")))
-        .collect()
-}
-
-fn in_repository(path: &str) -> bool {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(path).exists()
-}
-
 #[test]
 fn no_file_is_too_long() {
     assert_tidy(sizes);
@@ -277,11 +240,6 @@ fn the_repository_speaks_of_itself_alone() {
 #[test]
 fn every_test_runs_and_nothing_is_a_stub() {
     assert_tidy(unfinished);
-}
-
-#[test]
-fn links_lead_somewhere() {
-    assert_tidy(|source| dead_links(source, in_repository));
 }
 
 #[test]
@@ -355,15 +313,5 @@ fn stubs_and_silent_tests_are_found() {
             concat!("src/a.rs:1: #[", "ignore"),
             concat!("src/a.rs:2: todo", "!(")
         ]
-    );
-}
-
-#[test]
-fn dead_links_are_found() {
-    let text = "[a](here.md#part) [b](https://a.b/c)\n[c](gone.md)\n```\n[d](code.md)\n```\n[e](#part)\n";
-    let exists = |path: &str| path == "docs/here.md";
-    assert_eq!(
-        dead_links(&Source::new("docs/a.md", text), exists),
-        ["docs/a.md:2: no file gone.md"]
     );
 }

@@ -40,7 +40,11 @@ enum Action {
         changed: bool,
     },
     /// Print the commented reference: every key, its meaning, its limits, its default
-    Default,
+    Default {
+        /// As the page of the documentation
+        #[arg(long)]
+        markdown: bool,
+    },
     /// Print the JSON Schema of a configuration file
     Schema,
 }
@@ -70,7 +74,8 @@ impl ConfigCommand {
                     output::text(&toml(&entries, origin))?;
                 }
             }
-            Action::Default => output::text(DEFAULT_TOML)?,
+            Action::Default { markdown: true } => output::text(&config::markdown())?,
+            Action::Default { markdown: false } => output::text(DEFAULT_TOML)?,
             Action::Schema => output::json(&config::json_schema())?,
         }
         Ok(ExitCode::SUCCESS)

@@ -11,13 +11,21 @@ use crate::http;
 #[command(after_help = "\
 Examples:
   recapd openapi > openapi.json
+  recapd openapi --markdown > docs/api.md
 A daemon serves the same at /v1/openapi.json.")]
-pub(super) struct Openapi {}
+pub(super) struct Openapi {
+    /// As the page of the documentation
+    #[arg(long)]
+    markdown: bool,
+}
 
 impl Openapi {
     pub(super) fn run(self) -> Result<ExitCode, Failed> {
-        let Self {} = self;
-        output::json(&http::openapi_document())?;
+        if self.markdown {
+            output::text(&http::openapi_reference())?;
+        } else {
+            output::json(&http::openapi_document())?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

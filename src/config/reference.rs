@@ -1,10 +1,28 @@
 //! What `config.toml` says about its keys, for those who read it as data: the JSON Schema, and the tests that hold the
 //! comments to the truth.
 
+use std::fmt::Write as _;
+
 use serde_json::{Map, Value, json};
 use toml::Table;
 
-use super::{DEFAULT_TOML, check::SHARES, keys::INTEGER_LIMITS};
+use super::{DEFAULT_TOML, check::SHARES, keys::INTEGER_LIMITS, reload::is_reloaded};
+
+/// What stands above the tables of [`markdown`].
+const HEAD: &str = "\
+# The configuration
+
+Made of `config.toml` by `recapd config default --markdown`; a test holds it to the program. `recapd config default` prints the
+commented file itself, `recapd config schema` a JSON Schema for editors, `recapd config show --origin` what is in force and where
+it comes from, and `recapd config check` what is wrong: the file, the line, the key, and the cure.
+
+Each of these wins over those before it: the defaults, `window.preset`, the file (`--config`, else `/etc/recapd/config.toml` if there
+is one), the environment (`RECAPD__WINDOW__BUDGET_TOKENS=50000`), `--set window.budget_tokens=50000`. Unknown keys and variables are
+errors. There is no `${VARIABLE}` in the file; secrets come from files and credentials, by the keys that end in `_file`.
+
+Keys marked with ↻ take effect when a running daemon reads its configuration again (`systemctl reload recapd`, or SIGHUP). The
+others wait for a restart, and the log names them.
+";
 
 /// Where packages put the schema, for editors.
 const SCHEMA_FILE: &str = "/usr/share/recapd/config.schema.json";
@@ -68,6 +86,33 @@ pub fn commented() -> String {
     std::iter::once(format!("#:schema {SCHEMA_FILE}\n"))
         .chain(lines)
         .collect()
+}
+
+/// The keys as the page of the documentation.
+pub fn markdown() -> String {
+    let (mut text, mut section) = (HEAD.to_owned(), String::new());
+    let defaults: Table = toml::from_str(DEFAULT_TOML).expect("a test reads the embedded config.toml");
+    for documented in documented() {
+        let Documented {
+            section: of,
+            name,
+            comment,
+        } = &documented;
+        if section != *of {
+            write!(text, "\n## \\[{of}\\]\n\n| key | default | |\n|---|---|---|\n").ok();
+            section.clone_from(of);
+        }
+        let mark = if is_reloaded(&documented.key()) {
+            " ↻"
+        } else {
+            ""
+        };
+        let default = defaults.get(of).and_then(|keys| keys.get(name));
+        let default = default.map(ToString::to_string).unwrap_or_default();
+        let comment = comment.replace('|', "\\|");
+        writeln!(text, "| `{name}`{mark} | `{default}` | {comment} |").ok();
+    }
+    text
 }
 
 /// The JSON Schema (2020-12) of a configuration file, for editors: every key with its meaning, type, default and limits.

@@ -16,6 +16,11 @@ pub const RELOADED: [&str; 6] = [
     "worker.",
 ];
 
+/// Whether a daemon takes this key over without a restart.
+pub(super) fn is_reloaded(key: &str) -> bool {
+    RELOADED.iter().any(|part| key.starts_with(part))
+}
+
 /// What comes of reading a configuration again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reloaded {
@@ -45,7 +50,7 @@ impl Reloaded {
             let Some(value) = value_in(&then).filter(|value| value_in(&now).as_ref() != Some(value)) else {
                 continue;
             };
-            if RELOADED.iter().any(|part| key.starts_with(part)) {
+            if is_reloaded(&key) {
                 insert(&mut now, &key, value);
                 changed.push(key);
             } else {

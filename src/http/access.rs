@@ -26,8 +26,8 @@ use axum::{
 
 use tokio::time::Instant;
 
-pub(super) use self::rules::pages;
-use self::rules::{Rule, Whose};
+use self::rules::Rule;
+pub(super) use self::rules::{Whose, demands, pages};
 use super::{
     App, SharedApp,
     dashboard::session,

@@ -6,6 +6,8 @@
 
 pub(super) mod answers;
 pub(super) mod parameters;
+mod reference;
+mod shape;
 pub(super) mod values;
 
 use axum::{
@@ -16,6 +18,8 @@ use axum::{
 };
 use serde_json::{Value, json};
 use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder, tag::TagBuilder};
+
+pub use reference::reference;
 
 use super::{SharedApp, extract::Parameters, problem, problem::Problem, routes};
 

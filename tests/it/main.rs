@@ -22,6 +22,7 @@ mod llm;
 #[cfg(feature = "mcp")]
 mod mcp;
 mod monitoring;
+mod packaging;
 mod postgres;
 mod scale;
 mod store;

@@ -20,6 +20,19 @@ pub(in super::super) enum Whose {
 }
 use Whose::{Agent, All, Caller, Open, Project};
 
+impl Whose {
+    /// The word for it in the reference.
+    pub(in super::super) fn name(self) -> &'static str {
+        match self {
+            Open => "open",
+            Agent => "agent",
+            Project => "project",
+            Caller => "caller",
+            All => "all",
+        }
+    }
+}
+
 /// What a route demands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Rule {
@@ -132,6 +145,11 @@ pub(super) const RULES: &[(&str, &str, Scope, Whose)] = &[
 /// Whether a route is one of the pages, which describe themselves.
 fn is_page(path: &str) -> bool {
     path == "/" || path == "/ui" || path.starts_with("/ui/")
+}
+
+/// Every route but the pages, in reading order: method, path, and what it demands.
+pub(in super::super) fn demands() -> impl Iterator<Item = (&'static str, &'static str, Scope, Whose)> {
+    RULES.iter().copied().filter(|(_, path, ..)| !is_page(path))
 }
 
 /// Method and path of each page, as they are registered.

@@ -1,6 +1,8 @@
 //! A connection to either database.
 
-use sqlx::{PgConnection, Postgres, Sqlite, SqliteConnection, Transaction, pool::PoolConnection};
+use sqlx::{
+    Connection as _, PgConnection, Postgres, Sqlite, SqliteConnection, Transaction, pool::PoolConnection,
+};
 
 use super::{
     query::query,
@@ -63,6 +65,16 @@ impl Connection {
             Link::SqliteTransaction(transaction) => transaction.commit().await,
             Link::PostgresTransaction(transaction) => transaction.commit().await,
             Link::Sqlite(_) | Link::SqlitePooled(_) | Link::Postgres(_) | Link::PostgresPooled(_) => Ok(()),
+        }
+    }
+
+    /// Closes a connection of its own, and waits until it is: dropped, it would go on for a moment and hold its locks.
+    pub(in crate::store) async fn close(self) -> Result<(), sqlx::Error> {
+        match self.link {
+            Link::Sqlite(connection) => connection.close().await,
+            Link::Postgres(connection) => connection.close().await,
+            // Given back to the pool, or undone.
+            _ => Ok(()),
         }
     }
 

@@ -106,6 +106,9 @@ async fn write_all(mut connection: Connection, mut queue: mpsc::Receiver<Box<dyn
             job.finish(&commit);
         }
     }
+    if let Err(error) = connection.close().await {
+        tracing::warn!(%error, "database.unclosed");
+    }
 }
 
 async fn write_group(connection: &mut Connection, group: &mut [Box<dyn Job>]) -> Result<(), sqlx::Error> {

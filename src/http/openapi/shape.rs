@@ -1,0 +1,174 @@
+//! Schemas as people read them.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+/// The most values of a word that are named where it is used.
+const WORDS_SHOWN_MAX: usize = 12;
+
+/// The chapter with every shape of `document`.
+pub(super) fn chapter(document: &Value, text: &mut String) {
+    text.push_str("\n## Shapes\n\nMembers that may be absent are marked with `?`.\n");
+    let schemas = document["components"]["schemas"].as_object();
+    for (name, schema) in schemas.into_iter().flatten() {
+        write!(text, "\n### {name}\n\n").ok();
+        let said = line(schema["description"].as_str().unwrap_or_default());
+        if !said.is_empty() {
+            writeln!(text, "{said}\n").ok();
+        }
+        section(schema, text);
+    }
+}
+
+fn section(schema: &Value, text: &mut String) {
+    let parts = ["allOf", "anyOf", "oneOf"].map(|key| (key, schema[key].as_array()));
+    if let Some((key, parts)) = parts.into_iter().find_map(|(key, parts)| Some((key, parts?))) {
+        let (before, is_all) = match key {
+            "allOf" => ("the members of ", true),
+            _ => ("", false),
+        };
+        for part in parts {
+            if is_all && part["properties"].is_object() {
+                members(part, text);
+            } else {
+                writeln!(text, "- {before}{}", said_with_kind(part)).ok();
+            }
+        }
+        return;
+    }
+    if schema["properties"].is_object() {
+        members(schema, text);
+    } else {
+        writeln!(text, "{}", kind(schema)).ok();
+    }
+}
+
+fn members(schema: &Value, text: &mut String) {
+    let needed = |name: &str| {
+        let needed = schema["required"].as_array().into_iter().flatten();
+        needed.into_iter().any(|one| one == name)
+    };
+    for (name, member) in schema["properties"].as_object().into_iter().flatten() {
+        let mark = if needed(name) { "" } else { "?" };
+        writeln!(text, "- `{name}`{mark}: {}", said_with_kind(member)).ok();
+    }
+}
+
+fn said_with_kind(schema: &Value) -> String {
+    let said = schema["description"]
+        .as_str()
+        .or_else(|| schema["oneOf"][0]["description"].as_str());
+    match said.map(line).filter(|said| !said.is_empty()) {
+        None => kind(schema),
+        Some(said) => format!("{}. {said}", kind(schema)),
+    }
+}
+
+/// What a value may be, in a few words.
+pub(super) fn kind(schema: &Value) -> String {
+    if let Some(name) = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next()) {
+        return format!("[{name}](#{})", anchor(name));
+    }
+    if let Some(choices) = schema["oneOf"].as_array().or_else(|| schema["anyOf"].as_array()) {
+        let kinds: Vec<_> = choices.iter().map(kind).collect();
+        return kinds.join(" or ");
+    }
+    if let Some(words) = schema["enum"].as_array() {
+        return choices(words);
+    }
+    let names = match &schema["type"] {
+        Value::String(name) => vec![name.as_str()],
+        Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
+        _ => return "any JSON".to_owned(),
+    };
+    let kinds: Vec<_> = names.into_iter().map(|name| simple(name, schema)).collect();
+    format!("{}{}", kinds.join(" or "), limits(schema))
+}
+
+fn simple(name: &str, schema: &Value) -> String {
+    match name {
+        "array" => format!("list of {}", kind(&schema["items"])),
+        "object" if schema["additionalProperties"].is_object() => {
+            format!("object of {}", kind(&schema["additionalProperties"]))
+        }
+        name => name.to_owned(),
+    }
+}
+
+fn choices(words: &[Value]) -> String {
+    let shown = words.iter().take(WORDS_SHOWN_MAX);
+    let shown: Vec<_> = shown
+        .filter_map(Value::as_str)
+        .map(|word| format!("`{word}`"))
+        .collect();
+    let more = if words.len() > WORDS_SHOWN_MAX {
+        ", …"
+    } else {
+        ""
+    };
+    format!("one of {}{more}", shown.join(", "))
+}
+
+fn limits(schema: &Value) -> String {
+    let mut limits = String::new();
+    let number = |member: &str| schema.get(member).filter(|value| value.is_number());
+    for (member, word) in [
+        ("minimum", " from"),
+        ("maximum", " to"),
+        ("default", ", by default"),
+    ] {
+        if let Some(value) = number(member) {
+            write!(limits, "{word} {value}").ok();
+        }
+    }
+    limits
+}
+
+/// A text of several lines in one.
+pub(super) fn line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What a heading can be linked by: small letters and digits, with hyphens for blanks.
+pub(super) fn anchor(heading: &str) -> String {
+    let kept = heading
+        .chars()
+        .filter(|&c| c.is_alphanumeric() || " -_".contains(c));
+    kept.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn kinds_read_like_words() {
+        for (schema, expected) in [
+            (
+                json!({"type": "integer", "minimum": 1, "maximum": 200, "default": 50}),
+                "integer from 1 to 200, by default 50",
+            ),
+            (json!({"type": ["string", "null"]}), "string or null"),
+            (
+                json!({"type": "array", "items": {"$ref": "#/components/schemas/AgentId"}}),
+                "list of [AgentId](#agentid)",
+            ),
+            (
+                json!({"oneOf": [{"$ref": "#/a/Paused"}, {"type": "null"}]}),
+                "[Paused](#paused) or null",
+            ),
+            (json!({"type": "string", "enum": ["a", "b"]}), "one of `a`, `b`"),
+            (json!({"description": "anything"}), "any JSON"),
+            (
+                json!({"type": "object", "additionalProperties": {"type": "integer"}}),
+                "object of integer",
+            ),
+        ] {
+            assert_eq!(kind(&schema), expected);
+        }
+        assert_eq!(anchor("GET /v1/agents/{id}/summary"), "get-v1agentsidsummary");
+    }
+}

@@ -1,0 +1,173 @@
+//! Backups of earlier versions: whatever the tables were like, a restore brings them up to date and loses nothing.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use serde_json::Value;
+use sqlx::{
+    AssertSqlSafe, Connection as _, SqliteConnection, migrate::Migrator, sqlite::SqliteConnectOptions,
+};
+use tempfile::TempDir;
+
+use super::{code, json, package_file, recapd, stderr, stdout};
+
+/// What is made anew from the messages, and columns of which the database keeps account itself.
+const DERIVED: [&str; 2] = ["recall_index", "counters"];
+
+/// A database in which something was lived, by this version.
+fn lived(folder: &Path) -> String {
+    let database = folder.join("lived.db").display().to_string();
+    let output = recapd()
+        .args(["replay", "--db", &database, "--budget", "30000"])
+        .arg(package_file("examples/two-weeks.jsonl"))
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    database
+}
+
+async fn connect(database: &Path) -> SqliteConnection {
+    let options = SqliteConnectOptions::new()
+        .filename(database)
+        .create_if_missing(true)
+        .foreign_keys(false);
+    SqliteConnection::connect_with(&options).await.unwrap()
+}
+
+async fn texts(connection: &mut SqliteConnection, sql: String) -> Vec<String> {
+    sqlx::query_scalar(AssertSqlSafe(sql))
+        .fetch_all(connection)
+        .await
+        .unwrap()
+}
+
+async fn run(connection: &mut SqliteConnection, sql: String) {
+    sqlx::raw_sql(AssertSqlSafe(sql))
+        .execute(connection)
+        .await
+        .unwrap();
+}
+
+/// The columns of a table that can be written.
+async fn columns(connection: &mut SqliteConnection, schema: &str, table: &str) -> BTreeSet<String> {
+    let sql = format!("SELECT name FROM pragma_table_xinfo('{table}', '{schema}') WHERE hidden = 0");
+    texts(connection, sql).await.into_iter().collect()
+}
+
+/// A database as a version left it that knew the first `migrations` alone, with what was lived so far as it could be kept.
+async fn as_of(migrations: &[sqlx::migrate::Migration], lived: &str, database: &Path) {
+    let mut connection = connect(database).await;
+    let migrator = Migrator::with_migrations(migrations.to_vec());
+    migrator.run(&mut connection).await.unwrap();
+    run(&mut connection, format!("ATTACH '{lived}' AS lived")).await;
+    let tables = "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
+    for table in texts(&mut connection, tables.to_owned()).await {
+        if table.starts_with("_sqlx") || DERIVED.iter().any(|derived| table.starts_with(derived)) {
+            continue;
+        }
+        let (here, there) = (
+            columns(&mut connection, "main", &table).await,
+            columns(&mut connection, "lived", &table).await,
+        );
+        let both: Vec<&str> = here.intersection(&there).map(String::as_str).collect();
+        let both = both.join(", ");
+        let copy = format!("INSERT INTO main.{table} ({both}) SELECT {both} FROM lived.{table}");
+        run(&mut connection, copy).await;
+    }
+    let token = "UPDATE main.counters SET value = (SELECT value FROM lived.counters WHERE name = 'lease_token') \
+                 WHERE name = 'lease_token'";
+    run(&mut connection, token.to_owned()).await;
+    run(&mut connection, "DETACH lived".to_owned()).await;
+    connection.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_of_any_earlier_version_comes_back_whole_and_up_to_date() {
+    let folder = TempDir::new().unwrap();
+    let lived = lived(folder.path());
+    let expected = told(&lived);
+    let all = Migrator::new(package_file("migrations/sqlite")).await.unwrap();
+    let all: Vec<_> = all.iter().cloned().collect();
+    for known in 1..=all.len() {
+        let place = |name: &str| folder.path().join(format!("{known}-{name}.db"));
+        let (backup, restored) = (place("backup"), place("restored"));
+        as_of(&all[..known], &lived, &backup).await;
+        let before = fs::read(&backup).unwrap();
+
+        let output = recapd()
+            .args(["restore", "--json", "--db"])
+            .args([&restored, &backup])
+            .output()
+            .unwrap();
+        assert_eq!(code(&output), Some(0), "{known}: {}", stderr(&output));
+        assert_eq!(json(&output)["is_clean"], true, "{known}");
+        assert!(
+            fs::read(&backup).unwrap() == before,
+            "{known}: the backup is as it was"
+        );
+        let status = recapd()
+            .args(["migrate", "status", "--json", "--db"])
+            .arg(&restored)
+            .output()
+            .unwrap();
+        assert_eq!(json(&status)["pending"], 0, "{known}");
+        assert!(
+            told(&restored.display().to_string()) == expected,
+            "{known}: something is missing"
+        );
+    }
+}
+
+/// What a database tells: histories, windows and the document. The first version had no marks.
+fn told(database: &str) -> (Vec<Value>, String) {
+    let lines = export(database);
+    let mut lines: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    lines[0].as_object_mut().unwrap().remove("marks").unwrap();
+    let output = recapd()
+        .args(["summary", "two-weeks", "--db", database])
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    (lines, stdout(&output))
+}
+
+/// The histories in a database, with what they cost and where the windows stand.
+fn export(database: &str) -> String {
+    let output = recapd().args(["export", "--db", database]).output().unwrap();
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    stdout(&output)
+}
+
+#[test]
+fn what_was_said_since_a_backup_is_brought_along_by_an_export() {
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (database, backup, restored) = (path("recapd.db"), path("backup.db"), path("restored.db"));
+    let run_well = |args: &[&str]| {
+        let output = recapd().args(args).output().unwrap();
+        assert_eq!(code(&output), Some(0), "{args:?}: {}", stderr(&output));
+        output
+    };
+    let say = |text: &str| {
+        let message = format!("{{\"role\": \"user\", \"content\": \"{text}\"}}");
+        let file = path("said.json");
+        fs::write(&file, message).unwrap();
+        run_well(&["push", "coder", &file, "--db", &database]);
+    };
+    say("before");
+    run_well(&["backup", &backup, "--db", &database]);
+    say("since");
+
+    let since = path("since.jsonl");
+    run_well(&["export", "-o", &since, "--db", &database]);
+    run_well(&["restore", &backup, "--db", &restored]);
+    run_well(&["import", &since, "--db", &restored]);
+    let history = stdout(&run_well(&["history", "coder", "--db", &restored]));
+    assert!(
+        history.contains("before") && history.contains("since"),
+        "{history}"
+    );
+    assert!(export(&restored) == export(&database));
+}

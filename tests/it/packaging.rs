@@ -1,0 +1,111 @@
+//! What is packed and what is mounted is there. `scripts/package` tries the package itself, in a clean Debian.
+
+use std::{fs, path::Path};
+
+fn text(path: &str) -> String {
+    fs::read_to_string(at(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn at(path: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// What stands behind `key` in each line that begins with it, without quotes.
+fn values<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
+    text.lines()
+        .filter_map(|line| line.trim().trim_start_matches("- ").strip_prefix(key))
+        .map(|value| value.trim().trim_matches('"'))
+        .collect()
+}
+
+/// Host and container sides of what `compose.yaml` mounts from the repository.
+fn mounts(compose: &str) -> Vec<(String, &str)> {
+    let pairs = compose.lines().filter_map(|line| {
+        let (host, rest) = line.trim().strip_prefix("- ")?.split_once(':')?;
+        let container = rest.split(':').next()?;
+        host.starts_with('.')
+            .then(|| (format!("packaging/{host}"), container))
+    });
+    pairs.collect()
+}
+
+#[test]
+fn the_composed_containers_find_what_they_mount() {
+    let compose = text("packaging/compose.yaml");
+    let mounts = mounts(&compose);
+    assert_eq!(mounts.len(), 5, "{mounts:?}");
+    for (host, _) in &mounts {
+        // The token is made by hand, as the file's head says.
+        assert!(at(host).exists() || host.ends_with("/token"), "{host}");
+    }
+    let mounted = |container: &str| {
+        let found = mounts.iter().find(|(_, at)| container.starts_with(*at));
+        found.map(|(host, at)| container.replacen(at, host, 1))
+    };
+    let prometheus = text("packaging/prometheus.yml");
+    assert!(prometheus.contains("rule_files: [/etc/prometheus/recapd/*.yml]"));
+    assert!(at(&mounted("/etc/prometheus/recapd/alerts.yml").unwrap()).exists());
+    assert!(
+        mounted("/etc/prometheus/recapd-token").is_some()
+            && prometheus.contains("/etc/prometheus/recapd-token")
+    );
+    let provisioned = text("packaging/grafana/provisioning/dashboards/recapd.yml");
+    assert!(provisioned.contains("{ path: /var/lib/grafana/dashboards }"));
+    assert!(at(&mounted("/var/lib/grafana/dashboards/dashboard.json").unwrap()).exists());
+    let source = text("packaging/grafana/provisioning/datasources/prometheus.yml");
+    assert!(source.contains("http://prometheus:9090") && compose.contains("\n  prometheus:\n"));
+}
+
+#[test]
+fn the_containers_speak_of_the_same_port_and_files() {
+    let (file, compose) = (text("Containerfile"), text("packaging/compose.yaml"));
+    assert!(compose.contains("build: { context: .., dockerfile: Containerfile }"));
+    assert!(file.contains("EXPOSE 7411") && file.contains("\"--listen\", \"0.0.0.0:7411\""));
+    assert!(
+        compose.contains("127.0.0.1:7411:7411") && text("packaging/prometheus.yml").contains("recapd:7411")
+    );
+    assert!(file.contains("/src/config.toml /etc/recapd/config.toml"));
+    let built = format!("rust:{}-", env!("CARGO_PKG_RUST_VERSION"));
+    assert!(
+        file.contains(&built),
+        "the image builds with another Rust than {built}"
+    );
+}
+
+#[test]
+fn the_package_has_what_it_names() {
+    let manifest = text("Cargo.toml");
+    let assets = manifest
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("[\""));
+    let sources: Vec<&str> = assets.filter_map(|line| line.split('"').next()).collect();
+    assert!(sources.len() >= 4, "{sources:?}");
+    for source in sources
+        .into_iter()
+        .filter(|source| !source.starts_with("target/"))
+    {
+        assert!(at(source).exists(), "{source}");
+    }
+    for script in ["postinst", "postrm"] {
+        assert!(
+            text(&format!("packaging/deb/{script}")).contains("#DEBHELPER#"),
+            "{script}"
+        );
+    }
+}
+
+#[test]
+fn units_name_pages_that_there_are() {
+    for unit in ["systemd/recapd.service", "systemd/recapd@.service"] {
+        let text = text(unit);
+        let pages = values(&text, "Documentation=");
+        let pages = pages.iter().flat_map(|line| line.split_whitespace());
+        let pages: Vec<&str> = pages
+            .filter_map(|page| page.strip_prefix("file:/usr/share/doc/recapd/"))
+            .collect();
+        assert!(!pages.is_empty(), "{unit}");
+        for page in pages {
+            assert!(at(page).exists(), "{unit}: {page}");
+        }
+    }
+}
