@@ -424,7 +424,7 @@ fn begin_log(
     if shared.verbose == 0 || command.logs() {
         return Ok(None);
     }
-    let logging = telemetry::init(&config.log, &Surroundings::of_standard_error(environment));
+    let logging = telemetry::init(&config.log, &Surroundings::of_standard_error(environment), None);
     logging
         .map(Some)
         .map_err(|error| Failed::new(exit::CONFIGURATION, error))

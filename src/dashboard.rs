@@ -12,6 +12,7 @@ mod chart;
 mod document;
 mod exchange;
 mod fault;
+mod filter;
 mod frame;
 mod lamp;
 mod overview;
@@ -19,21 +20,28 @@ mod queue;
 mod runs;
 mod search;
 mod strata;
+mod system;
 mod text;
 mod versions;
 
 pub use self::{
-    agents::{AgentList, agents_page},
+    agents::{AgentLine, AgentList, agents_page},
     archive::{Archive, archive_page},
     exchange::{ExchangePage, MESSAGE_CHARS_MAX, exchange_page},
     fault::{Fault, fault_page, sign_in_page},
+    filter::{Filter, FilterError, QUEUE_STATES, RUN_STATES},
     frame::{Frame, Part, Viewer},
-    lamp::{Lamp, Lights, lamps},
+    lamp::{
+        DEPTH_MAX, DOCUMENT_TOKENS_MAX, DURATION_MS_MAX, FAILURES_MIN, FAILURES_PERCENT_MAX, Lamp, Lights,
+        PENDING_MS_MAX, lamps,
+    },
     overview::{Overview, Stale, overview_page},
-    queue::{QueueList, queue_page},
+    queue::{QueueList, RETRIED_MAX, queue_page},
     runs::{RunList, run_page, runs_page},
     search::{Search, search_page},
     strata::{Strata, strata_page},
+    system::{Examined, Firing, Setting, System, system_page},
+    text::value,
     versions::{Diff, VersionList, diff_page, versions_page},
 };
 

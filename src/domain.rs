@@ -9,6 +9,7 @@ pub mod calibration;
 pub mod context;
 pub mod convergence;
 pub mod cursor;
+pub mod diagnosis;
 pub mod exchange;
 pub mod history;
 pub mod inert;

@@ -49,6 +49,7 @@ mod routes;
 mod runs;
 mod sessions;
 mod settings;
+mod shared_look;
 mod status;
 mod summary;
 mod versions;
@@ -60,6 +61,7 @@ use std::{
     time::Duration,
 };
 
+use async_trait::async_trait;
 use axum::{
     Router, body::Bytes, extract::DefaultBodyLimit, http::StatusCode, middleware::from_fn_with_state,
 };
@@ -74,7 +76,7 @@ use crate::{
     config::Config,
     domain::{
         context::ContextOptions, convergence::Rules, perspective::Telling, preset::Basis,
-        settings::AgentSettings, time::Timestamp,
+        settings::AgentSettings, spend::SpendLimits, time::Timestamp,
     },
     keeper::{Keeper, Operator},
     snapshot::{Snapshots, project::ProjectSnapshots},
@@ -83,6 +85,7 @@ use crate::{
 };
 use problem::Problem;
 
+pub use crate::dashboard::{Examined, Firing, Setting};
 pub(crate) use agents::AgentFigures;
 pub use connection::{ConnectionLimits, Listener, Socket};
 pub(crate) use messages::Appended;
@@ -91,6 +94,13 @@ pub use openapi::{document as openapi_document, reference as openapi_reference};
 /// Method and path of each page of the dashboard, as they are registered; the other routes are in [`openapi_document`].
 pub fn page_routes() -> impl Iterator<Item = (&'static str, &'static str)> {
     access::pages()
+}
+
+/// Whoever put the daemon together, and can tell about it what no part of it knows.
+#[async_trait]
+pub trait Examiner: Send + Sync {
+    /// Looks at the daemon, without asking anybody over the network but its database.
+    async fn examine(&self) -> Examined;
 }
 
 /// What the interface is made of.
@@ -106,6 +116,8 @@ pub struct HttpState {
     pub operator: Operator,
     /// Knows who asks, and what they may do.
     pub access: Arc<Access>,
+    /// Looks at the daemon from inside, if it is one.
+    pub examiner: Option<Arc<dyn Examiner>>,
     /// Answers everybody else.
     pub store: Arc<dyn Store>,
     /// Counts requests, and shows what others count.
@@ -139,6 +151,10 @@ pub struct HttpSettings {
     pub allowed_hosts: Vec<String>,
     /// The ceiling of a summary, to be shown beside its size.
     pub summary_tokens_max: i64,
+    /// What all agents together may spend in a day, to be shown beside what they did.
+    pub spend: SpendLimits,
+    /// What each agent may that doesn't say otherwise.
+    pub spend_agent: SpendLimits,
     /// What is in force unless an agent or a request says otherwise.
     pub configured: Configured,
 }
@@ -170,6 +186,8 @@ impl From<&Config> for HttpSettings {
             batch_messages_max: config.http.batch_messages_max,
             allowed_hosts: config.http.hosts(),
             summary_tokens_max: config.summary.max_tokens,
+            spend: config.spend.limits().all,
+            spend_agent: config.spend.limits().agent,
             configured: Configured {
                 context: config.context.options(),
                 settings: config.agent_settings(),
@@ -201,6 +219,7 @@ impl HttpState {
             snapshots: Arc::clone(&parts.snapshots),
             operator: parts.operator(queue),
             access,
+            examiner: None,
             store: Arc::clone(&parts.store),
             metrics: parts.metrics.clone(),
             clock: Arc::clone(&parts.clock),
@@ -226,6 +245,8 @@ struct App {
     openapi: Bytes,
     /// What the forms of pages are signed with where there are no tokens.
     form_secret: String,
+    /// How it all is, for the pages that show it.
+    overview: shared_look::SharedLook<crate::dashboard::Overview>,
 }
 
 type SharedApp = Arc<App>;
@@ -271,6 +292,7 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
         requests: AtomicU64::new(0),
         openapi: openapi::bytes(&openapi::completed(&api)),
         form_secret: dashboard::session::made_secret(),
+        overview: shared_look::SharedLook::default(),
     });
     observe::announce(&app.parts.metrics);
     dashboard::mount(mcp::mount(routes, &app))

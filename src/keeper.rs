@@ -10,6 +10,7 @@ mod indexing;
 mod intake;
 mod learning;
 mod operating;
+mod searching;
 mod step;
 mod tending;
 mod versions;
@@ -50,6 +51,7 @@ use counters::{Counters, Counting};
 pub use forgetting::{DeleteReply, ForgetReply};
 use learning::{Learning, seen};
 pub use operating::{AgedReply, Operator};
+pub use searching::Searched;
 pub use step::{ForkReply, StepReply};
 pub use versions::{EditedReply, ItemReply, RevisedReply};
 

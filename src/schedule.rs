@@ -13,7 +13,7 @@ use crate::{
     clock::Clock,
     crontab::Crontab,
     domain::{
-        time::{DAY_MS, HOUR_MS},
+        time::{DAY_MS, HOUR_MS, Timestamp},
         work::Reason,
     },
     notice::Notices,
@@ -63,6 +63,19 @@ pub struct Schedule {
     metrics: Metrics,
     settings: ScheduleSettings,
     database: Option<Database>,
+}
+
+/// What a schedule did last and does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Firing {
+    /// Which.
+    pub name: &'static str,
+    /// Its cron expression.
+    pub crontab: String,
+    /// When it was fired last, by whichever daemon; none if it never was.
+    pub last_at: Option<Timestamp>,
+    /// When it is due next; none if never.
+    pub next_at: Option<Timestamp>,
 }
 
 /// What the sampler reads beside what stores say.
@@ -132,6 +145,28 @@ impl Schedule {
         if self.is_due("prune", &self.settings.prune).await {
             report("prune", self.prune().await);
         }
+    }
+
+    /// What the schedules did last and do next; nothing of one whose database isn't known.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn firings(&self) -> StoreResult<Vec<Firing>> {
+        let now = self.clock.now();
+        let mut firings = Vec::new();
+        for (name, crontab) in [("ageing", &self.settings.ageing), ("prune", &self.settings.prune)] {
+            let last_at = match &self.database {
+                Some(database) => database.operator.fired_at(name).await?,
+                None => None,
+            };
+            firings.push(Firing {
+                name,
+                crontab: crontab.as_str().to_owned(),
+                last_at,
+                next_at: crontab.next_after(now),
+            });
+        }
+        Ok(firings)
     }
 
     /// Whether the latest firing of `name` is still to be made, and is ours.

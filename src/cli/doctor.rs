@@ -8,13 +8,17 @@ mod surroundings;
 use std::process::ExitCode;
 
 use clap::Args;
-use serde::Serialize;
 use serde_json::json;
 
 use super::{Shared, exit::Failed, open, output};
 use crate::{
     clock::{Clock as _, SystemClock},
     config::{Config, Environment},
+    domain::{
+        diagnosis::{Check, Verdict},
+        time::Timestamp,
+    },
+    store::SqlStore,
 };
 
 #[derive(Debug, Args)]
@@ -31,79 +35,38 @@ pub(super) struct Doctor {
     offline: bool,
 }
 
-/// How a check came out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Verdict {
-    /// It is right.
-    Ok,
-    /// It works, but somebody should look at it.
-    Warn,
-    /// Summaries aren't made, or won't be for long.
-    Fail,
-    /// There is nothing to check here.
-    Skip,
+fn line(check: &Check) -> String {
+    let word = match check.verdict {
+        Verdict::Ok => "ok",
+        Verdict::Warn => "warn",
+        Verdict::Fail => "FAIL",
+        Verdict::Skip => "-",
+    };
+    let fix = check
+        .fix
+        .as_ref()
+        .map(|fix| format!("\n{:17}fix: {fix}", ""))
+        .unwrap_or_default();
+    format!("{word:<5}{:<12}{}{fix}", check.name, check.detail)
 }
 
-/// One check, and what came of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct Check {
-    name: &'static str,
-    verdict: Verdict,
-    /// What was found.
-    detail: String,
-    /// What to do about it.
-    fix: Option<String>,
-}
-
-impl Check {
-    fn new(name: &'static str, verdict: Verdict, detail: impl Into<String>) -> Self {
-        Self {
-            name,
-            verdict,
-            detail: detail.into(),
-            fix: None,
-        }
-    }
-
-    fn ok(name: &'static str, detail: impl Into<String>) -> Self {
-        Self::new(name, Verdict::Ok, detail)
-    }
-
-    fn warn(name: &'static str, detail: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self::new(name, Verdict::Warn, detail).cure(fix)
-    }
-
-    fn fail(name: &'static str, detail: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self::new(name, Verdict::Fail, detail).cure(fix)
-    }
-
-    fn skip(name: &'static str, detail: impl Into<String>) -> Self {
-        Self::new(name, Verdict::Skip, detail)
-    }
-
-    fn cure(self, fix: impl Into<String>) -> Self {
-        Self {
-            fix: Some(fix.into()),
-            ..self
-        }
-    }
-
-    fn line(&self) -> String {
-        let word = match self.verdict {
-            Verdict::Ok => "ok",
-            Verdict::Warn => "warn",
-            Verdict::Fail => "FAIL",
-            Verdict::Skip => "-",
-        };
-        let fix = self.fix.as_ref().map(|fix| format!("\n{:17}fix: {fix}", ""));
-        format!(
-            "{word:<5}{:<12}{}{}",
-            self.name,
-            self.detail,
-            fix.unwrap_or_default()
-        )
-    }
+/// What a daemon finds that looks at itself: all checks but those that ask somebody over the network.
+pub(super) async fn from_inside(
+    config: &Config,
+    environment: &Environment,
+    store: &SqlStore,
+    now: Timestamp,
+) -> Vec<Check> {
+    let mut checks = vec![
+        Check::ok("config", "read and checked"),
+        surroundings::disk(config),
+        database::clock(Some(store), now).await,
+        surroundings::time_zone(config, now),
+    ];
+    checks.extend(provider::checks(config, environment, true).await);
+    checks.push(surroundings::notify_socket(environment));
+    checks.extend(backlog::checks(Some(store), config, now).await);
+    checks
 }
 
 impl Doctor {
@@ -121,7 +84,7 @@ impl Doctor {
         if shared.json {
             output::json(&json!({ "ok": failing == 0, "checks": checks }))?;
         } else {
-            let lines: Vec<String> = checks.iter().map(Check::line).collect();
+            let lines: Vec<String> = checks.iter().map(line).collect();
             output::text(&lines.join("\n"))?;
             output::error(&match failing {
                 0 => "nothing fails".to_owned(),

@@ -2,6 +2,7 @@
 
 mod crew;
 mod demo;
+mod examiner;
 mod service;
 mod traces;
 
@@ -17,13 +18,14 @@ use crate::{
     access::Access,
     assembly::{self, Parts},
     clock::{Clock, OffsetClock, SystemClock},
-    config::{self, Config, Environment, HttpConfig, Listen, Loaded, Loader},
+    config::{self, Config, Entry, Environment, HttpConfig, Listen, Loaded, Loader},
     http::{self, HttpSettings, HttpState},
     lifecycle::{Lifecycle, hangups, notify::Notify, signals},
     store::{SqlStore, Store, StoreError, access::AccessStore, operate::OperatorStore, postgres::Member},
     telemetry::{self, Logging, Surroundings, trace::Exporter},
 };
 use crew::{Crew, Models};
+use examiner::Examiner;
 use traces::Traces;
 
 /// How long a server that is away is waited for at the start. Then whoever started the daemon decides.
@@ -83,9 +85,9 @@ impl Serve {
         if let Some(reason) = off {
             warn!(reason, "trace.off");
         }
-        let overrides = loaded
-            .entries()
-            .into_iter()
+        let entries = loaded.entries();
+        let overrides = entries
+            .iter()
             .filter(|entry| entry.origin != config::Origin::Default);
         for entry in overrides {
             info!(key = %entry.key, value = %entry.value, origin = %entry.origin, "config.set");
@@ -94,6 +96,7 @@ impl Serve {
             clock: self.clock(),
             environment: environment.clone(),
             sources,
+            entries,
             logging,
             notify: service::manager(environment),
             is_demo: self.demo,
@@ -120,6 +123,8 @@ struct Start {
     clock: Arc<dyn Clock>,
     environment: Environment,
     sources: Loader,
+    /// What the sources said.
+    entries: Vec<Entry>,
     logging: Logging,
     notify: Notify,
     is_demo: bool,
@@ -161,8 +166,11 @@ async fn serve(config: &Config, given: Start, mut exporter: Option<Exporter>) ->
         let (access, soft) = (Arc::clone(&access), lifecycle.soft().clone());
         async move { access.follow(soft).await }
     });
-    start(&lifecycle, &parts, (store.clone(), access), config, listener);
+    let examiner = Examiner::of(config, &given, &owner, &store, &parts);
+    let hands = (store.clone() as _, access, examiner.clone());
+    start(&lifecycle, &parts, hands, config, listener);
     let crew = Crew {
+        examiner,
         lifecycle: lifecycle.clone(),
         parts: parts.clone(),
         store: store.clone(),
@@ -285,7 +293,7 @@ async fn follow_fleet(parts: &Parts, member: Option<Member>) -> Infallible {
 fn start(
     lifecycle: &Lifecycle,
     parts: &Parts,
-    (queue, access): (Arc<dyn OperatorStore>, Arc<Access>),
+    (queue, access, examiner): (Arc<dyn OperatorStore>, Arc<Access>, Arc<Examiner>),
     config: &Config,
     listener: http::Listener,
 ) {
@@ -299,7 +307,8 @@ fn start(
         async move { keeper.index(soft).await }
     });
     lifecycle.spawn_vital("snapshots", parts.clone().follow_changes(soft.clone()));
-    let state = HttpState::over(parts, queue, access, soft.clone());
+    let mut state = HttpState::over(parts, queue, access, soft.clone());
+    state.examiner = Some(examiner);
     let writes = state.writes.clone();
     let settings = HttpSettings::from(config);
     let limits = settings.connections;

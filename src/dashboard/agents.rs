@@ -4,14 +4,30 @@ use maud::{Markup, html};
 
 use super::{
     frame::{Frame, Part, next_page, page},
-    text::{agent_path, moment, number, percent, tokens},
+    text::{agent_path, count, dollars, moment, number, percent, tokens},
 };
-use crate::{domain::agent::AgentId, store::AgentRow};
+use crate::{
+    domain::{
+        agent::AgentId,
+        spend::{SpendLimits, Spent},
+    },
+    store::AgentRow,
+};
+
+/// An agent, and what it costs.
+pub struct AgentLine {
+    /// The agent.
+    pub row: AgentRow,
+    /// What was spent on it today.
+    pub spent: Spent,
+    /// What may be.
+    pub limits: SpendLimits,
+}
 
 /// A page of agents.
 pub struct AgentList {
     /// By id.
-    pub rows: Vec<AgentRow>,
+    pub lines: Vec<AgentLine>,
     /// The page begins behind this id, or what was asked for.
     pub after: Option<AgentId>,
     /// Where the next page begins.
@@ -39,21 +55,22 @@ pub fn agents_page(frame: &Frame, list: &AgentList) -> String {
 
 fn table(frame: &Frame, list: &AgentList) -> Markup {
     html! {
-        @if list.rows.is_empty() {
+        @if list.lines.is_empty() {
             p.empty { "No agents yet. An agent is made by its first message: " code { "POST /v1/agents/{id}/messages" } }
         } @else {
             table {
                 thead { tr {
                     th scope="col" { "Agent" } th scope="col" { "Window" } th scope="col" { "Summary" }
-                    th.num scope="col" { "Waiting" } th.num scope="col" { "Exchanges" } th scope="col" { "Last said" }
+                    th.num scope="col" { "Waiting" } th.num scope="col" { "Exchanges" } th.num scope="col" { "Spent today" } th scope="col" { "Last written" }
                 } }
-                tbody { @for row in &list.rows { (line(frame, list, row)) } }
+                tbody { @for of in &list.lines { (line(frame, list, of)) } }
             }
         }
     }
 }
 
-fn line(frame: &Frame, list: &AgentList, row: &AgentRow) -> Markup {
+fn line(frame: &Frame, list: &AgentList, of: &AgentLine) -> Markup {
+    let row = &of.row;
     let ledger = &row.ledger;
     let pending = ledger.pending_numbers();
     html! {
@@ -62,14 +79,40 @@ fn line(frame: &Frame, list: &AgentList, row: &AgentRow) -> Markup {
                 a href=(agent_path(&row.agent)) { (row.agent) }
                 @if let Some(project) = &row.project { span.note { (project) } }
             }
-            td { (gauge(ledger.window_tokens(), row.budget_tokens, "window")) }
-            td {
+            td data-name="Window" { (gauge(ledger.window_tokens(), row.budget_tokens, "window")) }
+            td data-name="Summary" {
                 @if row.version == 0 { span.note { "none" } }
                 @else { (gauge(row.summary_tokens, list.summary_tokens_max, "summary")) }
             }
-            td.num { @if pending > 0 { (number(pending)) span.note { @if let Some(since) = row.pending_since { (moment(since, frame.now)) } } } @else { "0" } }
-            td.num { (number(ledger.last_exchange)) }
-            td { (moment(row.updated_at, frame.now)) }
+            td.num data-name="Waiting" { @if pending > 0 { (number(pending)) span.note { @if let Some(since) = row.pending_since { (moment(since, frame.now)) } } } @else { "0" } }
+            td.num data-name="Exchanges" { (number(ledger.last_exchange)) }
+            td.num data-name="Spent today" { (spent(of)) }
+            td data-name="Last written" { (moment(row.updated_at, frame.now)) }
+        }
+    }
+}
+
+/// What was spent, by the measure that has a limit: dollars, else tokens, else calls.
+fn spent(of: &AgentLine) -> Markup {
+    let (spent, limits) = (of.spent, of.limits);
+    let limited = [
+        (
+            limits.cost_microusd,
+            spent.cost_microusd,
+            dollars as fn(i64) -> String,
+        ),
+        (limits.tokens, spent.tokens, |all| {
+            format!("{} tokens", tokens(all))
+        }),
+        (limits.calls, spent.calls, |all| count(all, "call")),
+    ];
+    let limited = limited.into_iter().find(|(limit, ..)| *limit > 0);
+    html! {
+        @match limited {
+            Some((limit, spent, told)) => { (told(spent)) span.note { "of " (told(limit)) } },
+            None if spent.calls == 0 => { "–" },
+            None if spent.unpriced_calls == spent.calls => { (tokens(spent.tokens)) " tokens" },
+            None => { (dollars(spent.cost_microusd)) },
         }
     }
 }

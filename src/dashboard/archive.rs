@@ -48,10 +48,10 @@ pub fn archive_page(frame: &Frame, archive: &Archive) -> String {
                             @let place = Place::of(exchange.exchange, ledger);
                             tr #(format!("x{}", exchange.exchange)) {
                                 th scope="row" { a href=(exchange_path(agent, exchange.exchange)) { "#" (exchange.exchange) } }
-                                td.title { bdi { (line(&exchange.headline.title)) } }
-                                td { span.dot.(dot(place)) aria-hidden="true" {} (place.words()) (standing(exchange.state)) }
-                                td.num { (tokens(exchange.tokens)) }
-                                td { (moment(exchange.last_at, frame.now)) }
+                                td.title data-name="Asked" { bdi { (line(&exchange.headline.title)) } }
+                                td data-name="Where" { span { span.dot.(dot(place)) aria-hidden="true" {} (place.words()) (standing(exchange.state)) } }
+                                td.num data-name="Tokens" { (tokens(exchange.tokens)) }
+                                td data-name="When" { (moment(exchange.last_at, frame.now)) }
                             }
                         }
                     }

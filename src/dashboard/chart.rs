@@ -4,10 +4,13 @@ use maud::{Markup, html};
 
 /// The most points of a chart.
 const POINTS_MAX: usize = 300;
-const WIDTH: i64 = 480;
-const HEIGHT: i64 = 120;
+const WIDTH: i64 = 380;
+const HEIGHT: i64 = 110;
 /// Room for the lowest line and the names of hours.
-const FOOT: i64 = 16;
+const FOOT: i64 = 18;
+/// How far the name of a line stands above it, or below it if there is another one above, in tenths.
+const NAME_ABOVE: i64 = -35;
+const NAME_BELOW: i64 = 110;
 
 /// One row of numbers.
 pub(super) struct Series {
@@ -19,6 +22,15 @@ pub(super) struct Series {
     pub(super) values: Vec<i64>,
 }
 
+/// How several numbers of one point are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bars {
+    /// Upon each other: they are parts of a sum.
+    Stacked,
+    /// Each from the foot, in front of those before it: they are the same thing seen differently.
+    InFront,
+}
+
 /// Numbers over time.
 pub(super) struct Chart<'c> {
     /// What it shows.
@@ -27,42 +39,40 @@ pub(super) struct Chart<'c> {
     pub(super) id: &'c str,
     /// The name of each point.
     pub(super) points: &'c [String],
-    /// What stands upon each other in bars.
+    /// What is drawn as bars.
     pub(super) series: Vec<Series>,
-    /// A line that is not to be reached, and what it is called.
-    pub(super) limit: Option<(i64, &'c str)>,
+    /// How the series of a point stand.
+    pub(super) bars: Bars,
+    /// Lines that are not to be reached, the highest first, and what they are called.
+    pub(super) limits: &'c [(i64, &'c str)],
     /// How a number is told.
     pub(super) told: fn(i64) -> String,
 }
 
 impl Chart<'_> {
-    fn totals(&self) -> Vec<i64> {
+    /// How high each point reaches.
+    fn heights(&self) -> Vec<i64> {
         let count = self.points.len().min(POINTS_MAX);
-        (0..count)
-            .map(|at| {
-                self.series
-                    .iter()
-                    .filter_map(|series| series.values.get(at))
-                    .sum()
-            })
-            .collect()
+        let at = |at: usize| {
+            self.series
+                .iter()
+                .filter_map(move |series| series.values.get(at).copied())
+        };
+        match self.bars {
+            Bars::Stacked => (0..count).map(|point| at(point).sum()).collect(),
+            Bars::InFront => (0..count).map(|point| at(point).max().unwrap_or(0)).collect(),
+        }
     }
 
-    /// The top of the scale: what is highest, or the line where that comes near.
+    /// The top of the scale, with some room above the highest bar and the highest line.
     fn top(&self, highest: i64) -> i64 {
-        let limit = self.limit.map_or(0, |(limit, _)| limit);
-        let near = if highest.saturating_mul(3) >= limit {
-            limit
-        } else {
-            0
-        };
-        (highest.max(near).saturating_mul(11).saturating_add(9) / 10).max(1)
+        let limit = self.limits.iter().map(|(limit, _)| *limit).max().unwrap_or(0);
+        (highest.max(limit).saturating_mul(6).saturating_add(4) / 5).max(1)
     }
 
     /// The chart with its numbers.
     pub(super) fn drawn(&self) -> Markup {
-        let totals = self.totals();
-        let highest = totals.iter().copied().max().unwrap_or(0);
+        let highest = self.heights().into_iter().max().unwrap_or(0);
         let top = self.top(highest);
         let description = format!("{} by hour; at most {}", self.title, (self.told)(highest));
         let (title_id, desc_id) = (format!("{}-title", self.id), format!("{}-desc", self.id));
@@ -73,8 +83,8 @@ impl Chart<'_> {
                     title #(title_id) { (self.title) }
                     desc #(desc_id) { (description) }
                     line.axis x1="0" y1=(HEIGHT) x2=(WIDTH) y2=(HEIGHT) {}
-                    (self.bars(top))
-                    (self.limit_line(top))
+                    (self.drawn_bars(top))
+                    (self.limit_lines(top))
                     (self.hours())
                 }
                 (self.legend())
@@ -83,15 +93,15 @@ impl Chart<'_> {
         }
     }
 
-    fn bars(&self, top: i64) -> Markup {
+    fn drawn_bars(&self, top: i64) -> Markup {
         let count = i64::try_from(self.points.len().clamp(1, POINTS_MAX)).unwrap_or(1);
         let step = WIDTH * 10 / count;
         html! {
             @for at in 0..self.points.len().min(POINTS_MAX) {
                 @let x = step * i64::try_from(at).unwrap_or(0);
-                @for (below, series) in self.series.iter().enumerate() {
+                @for (place, series) in self.series.iter().enumerate() {
                     @let value = series.values.get(at).copied().unwrap_or(0);
-                    @let under: i64 = self.series.iter().take(below).filter_map(|other| other.values.get(at)).sum();
+                    @let under = self.under(place, at);
                     @if value > 0 {
                         @let (low, high) = (tenths(under, top), tenths(under.saturating_add(value), top));
                         rect.(series.class) x=(unit(x + step / 10)) y=(unit(HEIGHT * 10 - high)) width=(unit(step * 8 / 10))
@@ -102,12 +112,23 @@ impl Chart<'_> {
         }
     }
 
-    fn limit_line(&self, top: i64) -> Markup {
+    /// What the bar of the series at `place` stands on.
+    fn under(&self, place: usize, at: usize) -> i64 {
+        let below = match self.bars {
+            Bars::Stacked => place,
+            Bars::InFront => 0,
+        };
+        let below = self.series.iter().take(below);
+        below.filter_map(|series| series.values.get(at)).sum()
+    }
+
+    fn limit_lines(&self, top: i64) -> Markup {
         html! {
-            @if let Some((limit, name)) = self.limit.filter(|(limit, _)| *limit <= top) {
-                @let y = HEIGHT * 10 - tenths(limit, top);
+            @for (at, (limit, name)) in self.limits.iter().enumerate() {
+                @let y = HEIGHT * 10 - tenths(*limit, top);
                 line.limit x1="0" y1=(unit(y)) x2=(WIDTH) y2=(unit(y)) {}
-                text.limit-name x=(WIDTH) y=(unit((y - 30).max(90))) text-anchor="end" { (name) }
+                @let beside = if at == 0 { NAME_ABOVE } else { NAME_BELOW };
+                text.limit-name x=(WIDTH) y=(unit(y + beside)) text-anchor="end" { (name) }
             }
         }
     }

@@ -45,12 +45,13 @@ pub fn exchange_page(frame: &Frame, shown: &ExchangePage) -> String {
         (agent_tabs(agent, "Exchanges"))
         p.lead { bdi { (line(&exchange.headline.title)) } }
         p.facts {
-            (placed.place.words()) " · " (tokens(exchange.tokens)) " tokens · " (count(exchange.messages, "message"))
+            (placed.place.words())
+            @if let Some(version) = placed.summary_version {
+                " since version " a href=(format!("{}/versions/{version}", agent_path(agent))) { (version) }
+            }
+            " · " (tokens(exchange.tokens)) " tokens · " (count(exchange.messages, "message"))
             " · " (moment(exchange.last_at, frame.now))
             @if placed.source != *agent { " · said by " a href=(agent_path(&placed.source)) { (placed.source) } }
-            @if let Some(version) = placed.summary_version {
-                " · in the summary since version " a href=(format!("{}/versions/{version}", agent_path(agent))) { (version) }
-            }
         }
         div.messages #messages { (messages(&path, &shown.expanded.messages)) }
         (next_page(last.map(|last| format!("{path}?after={}", last.seq)), "More messages"))
@@ -90,7 +91,7 @@ fn message(path: &str, stored: &StoredMessage, room: &mut usize) -> Markup {
             header {
                 h2 { (words(kind)) @if let Some(speaker) = &message.speaker { " · " bdi { (line(speaker)) } } }
                 span.meta {
-                    (tokens(stored.tokens)) " tokens · " (stored.said_at.format("%Y-%m-%d %H:%M:%S")) " · "
+                    (tokens(stored.tokens)) " tokens · " (stored.said_at.format("%Y-%m-%d %H:%M:%S UTC")) " · "
                     a href=(whole) { "raw" span.quiet-hear { " text of message " (stored.seq) } }
                 }
             }

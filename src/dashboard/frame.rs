@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::{SCRIPT, STYLE};
+use super::{SCRIPT, STYLE, filter::Filter};
 use crate::domain::{access::Scope, agent::AgentId, time::Timestamp};
 
 /// Who looks.
@@ -38,6 +38,8 @@ pub enum Part {
     Queue,
     /// What came of updates.
     Runs,
+    /// The daemon itself.
+    System,
     /// None.
     Other,
 }
@@ -94,10 +96,12 @@ pub(super) fn page(frame: &Frame, part: Part, title: &str, content: &Markup) -> 
                 footer.foot {
                     p {
                         "As of " (moment_exact(frame.now)) ". "
-                        a href=(frame.address) data-refresh { "Refresh" }
+                        a href=(frame.address) data-refresh data-key="r" { "Refresh" }
                         @if frame.events.is_some() { " " span #pulse.pulse role="status" {} }
+                        " " button.quiet.scripts type="button" data-keys { "Keys " kbd { "?" } }
                     }
                 }
+                (key_map())
             }
         }
     };
@@ -119,20 +123,37 @@ pub(super) fn bare_page(title: &str, content: &Markup) -> String {
     page.into_string()
 }
 
+/// A part of the dashboard in the bar.
+struct Place {
+    part: Part,
+    path: &'static str,
+    name: &'static str,
+    /// What goes there.
+    key: &'static str,
+    /// It is about all agents.
+    of_all: bool,
+}
+
+#[rustfmt::skip]
+const PLACES: [Place; 5] = [
+    Place { part: Part::Overview, path: "/ui/", name: "Overview", key: "o", of_all: true },
+    Place { part: Part::Agents, path: "/ui/agents", name: "Agents", key: "a", of_all: false },
+    Place { part: Part::Queue, path: "/ui/queue", name: "Queue", key: "q", of_all: false },
+    Place { part: Part::Runs, path: "/ui/runs", name: "Runs", key: "u", of_all: true },
+    Place { part: Part::System, path: "/ui/system", name: "System", key: "s", of_all: true },
+];
+
 fn bar(viewer: &Viewer, part: Part) -> Markup {
-    let places = [
-        (Part::Overview, "/ui/", "Overview", viewer.sees_all),
-        (Part::Agents, "/ui/agents", "Agents", true),
-        (Part::Queue, "/ui/queue", "Queue", true),
-        (Part::Runs, "/ui/runs", "Runs", viewer.sees_all),
-    ];
+    let places = PLACES.iter().filter(|place| viewer.sees_all || !place.of_all);
     html! {
         header.bar {
             a.brand href="/ui/" { (mark()) "recapd" }
             nav aria-label="Main" {
                 ul {
-                    @for (place, path, name, _) in places.into_iter().filter(|place| place.3) {
-                        li { a href=(path) aria-current=[(place == part).then_some("page")] { (name) } }
+                    @for place in places {
+                        li {
+                            a href=(place.path) data-key=(place.key) aria-current=[(place.part == part).then_some("page")] { (place.name) }
+                        }
                     }
                 }
             }
@@ -144,6 +165,30 @@ fn bar(viewer: &Viewer, part: Part) -> Markup {
             }
         }
     }
+}
+
+/// What keys do. The script opens it; whoever needs single keys for something else switches them off here.
+fn key_map() -> Markup {
+    let others = [
+        ("/", "Search, or filter"),
+        ("r", "Refresh"),
+        ("?", "This list"),
+        ("Esc", "Close a confirmation"),
+    ];
+    let places = PLACES.iter().map(|place| (place.key, place.name));
+    html! {
+        dialog #keys aria-labelledby="keys-title" {
+            h2 #keys-title { "Keys" }
+            dl { @for (key, effect) in places.chain(others) { div { dt { kbd { (key) } } dd { (effect) } } } }
+            label { input #keys-on type="checkbox" checked; " Single keys work" }
+            form method="dialog" { button type="submit" { "Close" } }
+        }
+    }
+}
+
+/// A button that takes `text` along; only the script can, so that it is there only with it.
+pub(super) fn copy_button(text: &str, what: &str) -> Markup {
+    html! { button.copy.scripts type="button" data-copy=(text) { "Copy" span.quiet-hear { " " (what) } } }
 }
 
 /// Three layers and the line between them.
@@ -169,14 +214,16 @@ pub(super) fn agent_tabs(agent: &AgentId, here: &str) -> Markup {
         ("Strata", base.clone()),
         ("Exchanges", format!("{base}/exchanges")),
         ("Versions", format!("{base}/versions")),
-        ("Runs", format!("/ui/runs?agent={agent}")),
+        ("Runs", format!("/ui/runs?q=agent:{agent}")),
         ("Search", format!("{base}/search")),
     ];
     html! {
         nav.tabs aria-label="Agent" {
             ul {
                 @for (name, path) in tabs {
-                    li { a href=(path) aria-current=[(name == here).then_some("page")] { (name) } }
+                    li {
+                        a href=(path) data-key=[(name == "Search").then_some("/")] aria-current=[(name == here).then_some("page")] { (name) }
+                    }
                 }
             }
         }
@@ -185,14 +232,50 @@ pub(super) fn agent_tabs(agent: &AgentId, here: &str) -> Markup {
 
 /// A form that changes something: a button that opens to a second one and to what will happen.
 pub(super) fn action(viewer: &Viewer, path: &str, name: &str, effect: &str) -> Markup {
+    action_on(viewer, path, name, effect, None)
+}
+
+/// As [`action`], with a field that says on what.
+pub(super) fn action_on(
+    viewer: &Viewer,
+    path: &str,
+    name: &str,
+    effect: &str,
+    field: Option<(&str, &str)>,
+) -> Markup {
     html! {
         details.act {
             summary { (name) "…" }
             form method="post" action=(path) {
                 p { (effect) }
                 input type="hidden" name="key" value=(viewer.form_key);
+                @if let Some((field, value)) = field { input type="hidden" name=(field) value=(value); }
                 button type="submit" { (name) }
             }
+        }
+    }
+}
+
+/// A list's filter: its states as links, and a field for all qualifiers.
+pub(super) fn filters(path: &str, asked: &str, states: &[&str]) -> Markup {
+    let is_here = |text: &str| (text == asked).then_some("page");
+    html! {
+        div.filter {
+        nav.tabs.states aria-label="State" {
+            ul {
+                li { a href=(path) aria-current=[is_here("")] { "All" } }
+                @for state in states {
+                    @let text = Filter::of_state(state);
+                    li { a href=(format!("{path}?q={text}")) aria-current=[is_here(&text)] { (state) } }
+                }
+            }
+        }
+        form method="get" role="search" action=(path) {
+            label.quiet-hear for="q" { "Filter by state, agent and reason" }
+            input #q name="q" type="search" value=(asked) placeholder="agent:build-* reason:rate_limited"
+                maxlength="400" autocomplete="off" spellcheck="false";
+            button type="submit" { "Filter" }
+        }
         }
     }
 }

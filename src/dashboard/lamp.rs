@@ -1,27 +1,28 @@
 //! Four lamps: is the machinery well, and if not, why.
 //!
-//! The limits are those of the seeds (seed 003, "Alerts"): failures above 5 %, updates above 30 s, documents above 9,500
-//! tokens, more than 50 rows in the queue.
+//! The limits are those of the alerts in `monitoring/alerts.yml`, and a test holds them to these.
 
 use super::text::{count, duration, percent, span, tokens};
 use crate::{
-    domain::time::{HOUR_MS, MINUTE_MS, Timestamp},
+    domain::time::{MINUTE_MS, Timestamp},
     store::Sample,
     telemetry::metrics::Circuit,
 };
 
-/// More rows that may be claimed are a backlog.
-pub(super) const DEPTH_MAX: i64 = 50;
-/// Updates that take longer on average are slow, in milliseconds.
-pub(super) const DURATION_MS_MAX: i64 = 30_000;
-/// Documents that are longer on average come near their ceiling.
-pub(super) const DOCUMENT_TOKENS_MAX: i64 = 9_500;
-/// Of so many attempts one may fail: 5 %.
-const FAILURES_ONE_IN: i64 = 20;
+/// More rows that are ready or running are a backlog (`RecapdQueueBacklog`).
+pub const DEPTH_MAX: i64 = 50;
+/// Updates that take longer on average are slow, in milliseconds (`RecapdUpdateDurationHigh`).
+pub const DURATION_MS_MAX: i64 = 30_000;
+/// Documents that are longer on average come near their ceiling (`RecapdSummarySizeHigh`).
+pub const DOCUMENT_TOKENS_MAX: i64 = 9_000;
+/// A larger share of attempts that failed is too much, in percent (`RecapdUpdateFailureRateHigh`), …
+pub const FAILURES_PERCENT_MAX: i64 = 5;
+/// … if there are so many that it isn't chance.
+pub const FAILURES_MIN: i64 = 3;
+/// Exchanges that wait longer than this for the summary are stale, in milliseconds (`RecapdSummariesStale`).
+pub const PENDING_MS_MAX: i64 = 30 * MINUTE_MS;
 /// A row that could have been claimed so long ago says that nobody works.
 const READY_MS_MAX: i64 = 5 * MINUTE_MS;
-/// Exchanges that wait longer than this for the summary are stale.
-const PENDING_MS_MAX: i64 = HOUR_MS;
 
 /// How well something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,12 +99,13 @@ fn queue(lights: &Lights<'_>) -> Lamp {
             format!("all updates are paused, for {}", span(lights.now.since_ms(since))),
         ));
     }
-    if sample.ready > DEPTH_MAX {
+    let busy = sample.ready + sample.running;
+    if busy > DEPTH_MAX {
         faults.push((
             Level::Bad,
             format!(
-                "{} may be taken, more than {DEPTH_MAX}",
-                count(sample.ready, "update")
+                "{} ready or running, more than {DEPTH_MAX}",
+                count(busy, "update")
             ),
         ));
     }
@@ -152,7 +154,8 @@ fn provider(lights: &Lights<'_>) -> Lamp {
     }
     if let Some(sample) = lights.sample {
         let ended = sample.completed + sample.failed;
-        if sample.failed > 0 && sample.failed.saturating_mul(FAILURES_ONE_IN) > ended {
+        let too_many = sample.failed.saturating_mul(100) > ended.saturating_mul(FAILURES_PERCENT_MAX);
+        if sample.failed >= FAILURES_MIN && too_many {
             faults.push((
                 Level::Bad,
                 format!(
@@ -225,6 +228,7 @@ fn freshness(lights: &Lights<'_>) -> Lamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::time::HOUR_MS;
 
     const NOW: Timestamp = Timestamp(1_795_000_000_000);
 
@@ -249,7 +253,7 @@ mod tests {
             failed: 5,
             ready: 50,
             mean_duration_ms: 30_000,
-            mean_document_tokens: 9_500,
+            mean_document_tokens: 9_000,
             ..Sample::default()
         };
         assert!(
@@ -285,7 +289,7 @@ mod tests {
             [
                 (
                     Level::Bad,
-                    "51 updates may be taken, more than 50; no worker has taken the oldest update for 10m; \
+                    "51 updates ready or running, more than 50; no worker has taken the oldest update for 10m; \
                      2 updates parked after the last attempt",
                 ),
                 (

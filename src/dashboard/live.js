@@ -2,6 +2,9 @@
 // work without it.
 "use strict";
 
+// What only scripts can do is shown only with them.
+document.documentElement.classList.add("scripted");
+
 // --- Items and the exchanges they stand for light each other.
 
 const spans = (item) => item.dataset.x.split(" ").filter(Boolean).map((span) => span.split("-").map(Number));
@@ -145,10 +148,17 @@ document.addEventListener("visibilitychange", () => {
   source = null;
 });
 
+const moves = document.querySelector("[data-live]") !== null;
+
 document.querySelector("[data-refresh]")?.addEventListener("click", (event) => {
+  if (!moves) return;
   event.preventDefault();
   follow();
 });
+
+// Ages grow although nothing happens.
+const AGES_MS = 60_000;
+if (moves) setInterval(() => { if (!document.hidden) follow(); }, AGES_MS);
 
 // --- One confirmation at a time; Escape closes it.
 
@@ -156,6 +166,74 @@ document.addEventListener("keydown", (event) => {
   if (event.key !== "Escape") return;
   const open = event.target.closest?.("details.act[open]") ?? document.querySelector("details.act[open]");
   if (open) { open.open = false; open.querySelector("summary").focus(); }
+});
+
+// --- Keys: to a page, to the search field, to what they do. Never while somebody writes, and not if they are switched off.
+
+const dialog = document.getElementById("keys");
+const choice = document.getElementById("keys-on");
+const KEYS_OFF = "recapd.keys-off";
+
+function remembered(value) {
+  // Browsers may keep nothing for us.
+  try {
+    if (value !== undefined) localStorage.setItem(KEYS_OFF, value);
+    return localStorage.getItem(KEYS_OFF) === "true";
+  } catch {
+    return false;
+  }
+}
+
+if (choice) {
+  choice.checked = !remembered();
+  choice.addEventListener("change", () => remembered(String(!choice.checked)));
+}
+document.querySelector("[data-keys]")?.addEventListener("click", () => dialog.showModal());
+
+function press(key) {
+  const field = document.querySelector("main input[type=search]");
+  if (key === "?") dialog?.showModal();
+  else if (key === "/" && field) { field.focus(); field.select(); }
+  else document.querySelector(`[data-key="${CSS.escape(key)}"]`)?.click();
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.key.length !== 1 || !choice?.checked || dialog.open) return;
+  if (event.target.closest?.("input, textarea, select, [contenteditable]")) return;
+  if (event.key === "/") event.preventDefault();
+  press(event.key);
+});
+
+// --- Copying. On a page over plain HTTP browsers offer no clipboard, and what is selected is copied.
+
+function copySelected(text) {
+  const area = document.createElement("textarea");
+  area.value = text;
+  area.className = "quiet-hear";
+  area.setAttribute("readonly", "");
+  document.body.append(area);
+  area.select();
+  const isDone = document.execCommand("copy");
+  area.remove();
+  return isDone;
+}
+
+async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return copySelected(text);
+  }
+}
+
+document.addEventListener("click", async (event) => {
+  const button = event.target instanceof Element ? event.target.closest("[data-copy]") : null;
+  if (!button) return;
+  const isDone = await copied(button.dataset.copy);
+  button.focus();
+  button.dataset.done = isDone ? "Copied" : "Not copied";
+  setTimeout(() => delete button.dataset.done, 2_000);
 });
 
 listen();

@@ -3,9 +3,9 @@
 use maud::{Markup, html};
 
 use super::{
-    chart::{Chart, Series},
+    chart::{Bars, Chart, Series},
     frame::{Frame, Part, figure, page},
-    lamp::{DOCUMENT_TOKENS_MAX, DURATION_MS_MAX, Lamp, Level, Lights, lamps},
+    lamp::{DEPTH_MAX, DURATION_MS_MAX, Lamp, Level, Lights, lamps},
     text::{agent_path, count, dollars, duration, moment, number, percent, tokens},
 };
 use crate::{
@@ -15,11 +15,13 @@ use crate::{
         time::{HOUR_MS, Timestamp},
     },
     store::{Sample, operate::RunHour},
-    telemetry::metrics::Circuit,
+    telemetry::metrics::{Circuit, HourDepth},
 };
 
 /// Hours that the charts show.
 const HOURS: i64 = 24;
+/// Documents are composed up to so many tokens.
+const DOCUMENT_TOKENS_FULL: i64 = 9_500;
 
 /// An agent whose exchanges wait for the summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +40,8 @@ pub struct Overview {
     pub sample: Option<Sample>,
     /// Updates of the last day by hour.
     pub hours: Vec<RunHour>,
+    /// How deep the queue was by hour, as far as this process knows.
+    pub depths: Vec<HourDepth>,
     /// Who waits the longest, longest first.
     pub stale: Vec<Stale>,
     /// The models that may be asked.
@@ -68,12 +72,9 @@ pub fn overview_page(frame: &Frame, shown: &Overview) -> String {
             section #day data-live aria-labelledby="day-title" { h2 #day-title { "Summary updates, last 24 hours" } (day(shown, sample)) }
             section #hours data-live aria-labelledby="hours-title" {
                 h2.quiet-hear #hours-title { "By the hour" }
-                (charts(frame, shown))
+                (charts(frame, shown, sample))
             }
-            div.pair {
-                section #stale data-live aria-labelledby="stale-title" { h2 #stale-title { "Waiting the longest" } (stale(frame, &shown.stale)) }
-                section #spend data-live aria-labelledby="spend-title" { h2 #spend-title { "Spent today" } (spent(shown, sample)) }
-            }
+            section.card #stale data-live aria-labelledby="stale-title" { h2 #stale-title { "Waiting the longest" } (stale(frame, &shown.stale)) }
         }
     };
     page(frame, Part::Overview, "Overview", &content)
@@ -113,53 +114,108 @@ fn day(shown: &Overview, sample: &Sample) -> Markup {
     }
 }
 
-fn charts(frame: &Frame, shown: &Overview) -> Markup {
-    let newest = frame.now.0.div_euclid(HOUR_MS);
-    let hours: Vec<i64> = (newest - HOURS + 1..=newest).collect();
-    let points: Vec<String> = hours
-        .iter()
-        .map(|hour| Timestamp(hour * HOUR_MS).format("%H:00"))
-        .collect();
-    let values = |value: &dyn Fn(&RunHour) -> i64| -> Vec<i64> {
-        let found = |hour: &i64| {
-            shown
-                .hours
-                .iter()
-                .find(|of| of.began_at.0.div_euclid(HOUR_MS) == *hour)
-        };
-        hours.iter().map(|hour| found(hour).map_or(0, value)).collect()
-    };
-    let of = |name, class, value: &dyn Fn(&RunHour) -> i64| Series {
-        name,
-        class,
-        values: values(value),
-    };
-    let chart = |title, id, series, limit, told| {
-        let points = points.as_slice();
+/// The hours that the charts show, by their numbers.
+struct Hours<'o> {
+    numbers: Vec<i64>,
+    names: Vec<String>,
+    shown: &'o Overview,
+}
+
+impl<'o> Hours<'o> {
+    fn before(now: Timestamp, shown: &'o Overview) -> Self {
+        let newest = now.0.div_euclid(HOUR_MS);
+        let numbers: Vec<i64> = (newest - HOURS + 1..=newest).collect();
+        let name = |hour: &i64| Timestamp(hour * HOUR_MS).format("%H:00");
+        Self {
+            names: numbers.iter().map(name).collect(),
+            numbers,
+            shown,
+        }
+    }
+
+    /// A value of the runs of each hour.
+    fn of_runs(&self, name: &'static str, class: &'static str, value: impl Fn(&RunHour) -> i64) -> Series {
+        let runs = &self.shown.hours;
+        let found = |hour: &i64| runs.iter().find(|of| of.began_at == Timestamp(hour * HOUR_MS));
+        let values = self.numbers.iter().map(|hour| found(hour).map_or(0, &value));
+        Series {
+            name,
+            class,
+            values: values.collect(),
+        }
+    }
+
+    fn depth(&self) -> Series {
+        let depths = &self.shown.depths;
+        let found = |hour: &i64| depths.iter().find(|of| of.began_at == Timestamp(hour * HOUR_MS));
+        let values = self
+            .numbers
+            .iter()
+            .map(|hour| found(hour).map_or(0, |of| of.rows));
+        Series {
+            name: "At most",
+            class: "s-main",
+            values: values.collect(),
+        }
+    }
+
+    fn chart<'c>(
+        &'c self,
+        title: &'c str,
+        id: &'c str,
+        series: Vec<Series>,
+        limits: &'c [(i64, &'c str)],
+        told: fn(i64) -> String,
+    ) -> Chart<'c> {
         Chart {
             title,
             id,
-            points,
+            points: &self.names,
             series,
-            limit,
+            bars: Bars::Stacked,
+            limits,
             told,
         }
-        .drawn()
-    };
+    }
+}
+
+fn charts(frame: &Frame, shown: &Overview, sample: &Sample) -> Markup {
+    let hours = Hours::before(frame.now, shown);
     let updates = vec![
-        of("Completed", "s-good", &|hour| hour.completed),
-        of("Failed", "s-bad", &|hour| hour.failed),
-        of("Superseded", "s-calm", &|hour| hour.superseded),
+        hours.of_runs("Completed", "s-good", |hour| hour.completed),
+        hours.of_runs("Failed", "s-bad", |hour| hour.failed),
+        hours.of_runs("Superseded", "s-calm", |hour| hour.superseded),
     ];
-    let took = vec![of("Average", "s-main", &|hour| hour.mean_duration_ms)];
-    let size = vec![of("Average", "s-main", &|hour| hour.mean_document_tokens)];
-    let cost = vec![of("Dollars", "s-main", &|hour| hour.cost_microusd)];
+    let took = vec![
+        hours.of_runs("95 of 100 took at most", "s-pale", |hour| hour.p95_duration_ms),
+        hours.of_runs("half took at most", "s-main", |hour| hour.p50_duration_ms),
+    ];
+    let size = vec![hours.of_runs("Average", "s-main", |hour| hour.mean_document_tokens)];
+    let cost = vec![hours.of_runs("Dollars", "s-main", |hour| hour.cost_microusd)];
+    let full = DOCUMENT_TOKENS_FULL.min(shown.summary_tokens_max);
+    let names = [shown.summary_tokens_max, full].map(tokens);
+    let sizes = [
+        (shown.summary_tokens_max, names[0].as_str()),
+        (full, names[1].as_str()),
+    ];
+    let duration = Chart {
+        bars: Bars::InFront,
+        ..hours.chart(
+            "Duration",
+            "c-duration",
+            took,
+            &[(DURATION_MS_MAX, "30 s")],
+            duration,
+        )
+    };
     html! {
         div.charts {
-            (chart("Updates", "c-updates", updates, None, number as fn(i64) -> String))
-            (chart("Duration", "c-duration", took, Some((DURATION_MS_MAX, "30 s")), duration))
-            (chart("Size of summaries", "c-size", size, Some((DOCUMENT_TOKENS_MAX, "9.5k")), tokens))
-            (chart("Cost", "c-cost", cost, None, dollars))
+            (hours.chart("Updates", "c-updates", updates, &[], number).drawn())
+            (duration.drawn())
+            (hours.chart("Size of summaries", "c-size", size, &sizes, tokens).drawn())
+            (hours.chart("Queue, ready and running", "c-depth", vec![hours.depth()], &[(DEPTH_MAX, "50")], number).drawn())
+            (hours.chart("Cost", "c-cost", cost, &[], dollars).drawn())
+            section.card aria-labelledby="spend-title" { h3 #spend-title { "Spent today" } (spent(shown, sample)) }
         }
     }
 }

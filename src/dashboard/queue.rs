@@ -3,24 +3,36 @@
 use maud::{Markup, html};
 
 use super::{
-    frame::{Frame, Part, action, next_page, page},
+    filter::{Filter, FilterError, QUEUE_STATES},
+    frame::{Frame, Part, action, action_on, filters, next_page, page},
     strata::state_name,
-    text::{agent_path, moment, number, span},
+    text::{agent_path, count, moment, number, span, value},
 };
 use crate::{
     domain::{access::Scope, agent::AgentId, time::Timestamp},
-    store::operate::{QueueRow, QueueState, QueueWait},
+    store::operate::{QueueRow, QueueState, QueueWait, SEARCHED_MAX},
 };
 
 /// A page of the queue.
 pub struct QueueList {
     /// By agent.
     pub rows: Vec<QueueRow>,
+    /// Which rows were asked for.
+    pub filter: Result<Filter, FilterError>,
+    /// As it was written.
+    pub asked: String,
+    /// How many match, if anything but all was asked for: at most [`RETRIED_MAX`] are counted.
+    pub matching: Option<usize>,
     /// Where the next page begins.
     pub next: Option<AgentId>,
     /// Since when all updates are paused.
     pub paused_since: Option<Timestamp>,
+    /// So many were just made due.
+    pub retried: Option<i64>,
 }
+
+/// Rows that one press of a button makes due.
+pub const RETRIED_MAX: usize = 1_000;
 
 /// The page.
 pub fn queue_page(frame: &Frame, list: &QueueList) -> String {
@@ -30,15 +42,37 @@ pub fn queue_page(frame: &Frame, list: &QueueList) -> String {
             (actions(frame, list))
         }
         @if let Some(since) = list.paused_since {
-            p.notice role="status" { "All updates are paused since " (moment(since, frame.now)) ". Windows are kept, and what leaves them waits." }
+            p.notice role="status" { "All updates were paused " (moment(since, frame.now)) ". Windows are kept, and what leaves them waits." }
         }
-        div.wide #list data-live {
-            @if list.rows.is_empty() { p.empty { "Nothing is to be done" } }
-            @else { (table(frame, &list.rows)) }
+        @if let Some(retried) = list.retried { p.done role="status" { (count(retried, "update")) " made due" } }
+        (filters("/ui/queue", &list.asked, &QUEUE_STATES))
+        @match &list.filter {
+            Err(error) => { p.refused role="alert" { (error) } },
+            Ok(filter) => { (rows(frame, list, filter)) },
         }
-        (next_page(list.next.as_ref().map(|next| format!("/ui/queue?cursor={next}")), "Next page"))
     };
     page(frame, Part::Queue, "Queue", &content)
+}
+
+fn rows(frame: &Frame, list: &QueueList, filter: &Filter) -> Markup {
+    let next = list.next.as_ref().map(|next| {
+        let words = (!filter.is_empty()).then(|| format!("q={}&", value(filter.text())));
+        format!("/ui/queue?{}cursor={next}", words.unwrap_or_default())
+    });
+    let more = if list.rows.is_empty() {
+        "Search on"
+    } else {
+        "Next page"
+    };
+    html! {
+        div.wide #list data-live {
+            @if !list.rows.is_empty() { (table(frame, &list.rows)) }
+            @else if list.next.is_some() { p.empty { "None so far: " (number(SEARCHED_MAX)) " rows were looked at" } }
+            @else if filter.is_empty() { p.empty { "Nothing is to be done: every summary is up to date" } }
+            @else { p.empty { "Nothing matches" } }
+        }
+        (next_page(next, more))
+    }
 }
 
 fn actions(frame: &Frame, list: &QueueList) -> Markup {
@@ -46,6 +80,7 @@ fn actions(frame: &Frame, list: &QueueList) -> Markup {
     html! {
         @if viewer.may(Scope::Admin) && viewer.sees_all {
             div.actions {
+                (retry_matching(frame, list))
                 @if list.paused_since.is_some() {
                     (action(viewer, "/ui/queue/resume", "Resume all", "Goes on with all updates, of all daemons on this database."))
                 } @else {
@@ -56,11 +91,36 @@ fn actions(frame: &Frame, list: &QueueList) -> Markup {
     }
 }
 
+/// What makes all rows due that a filter lets through.
+fn retry_matching(frame: &Frame, list: &QueueList) -> Markup {
+    let found = list.matching.zip(list.filter.as_ref().ok());
+    let Some((matching, filter)) = found.filter(|(matching, _)| *matching > 0) else {
+        return html! {};
+    };
+    let is_all = matching < RETRIED_MAX;
+    let shown = number(i64::try_from(matching).unwrap_or(i64::MAX));
+    let name = if is_all {
+        format!("Retry all {shown}")
+    } else {
+        format!("Retry {shown}")
+    };
+    let rest = if is_all {
+        ""
+    } else {
+        " If more match, press it again for those."
+    };
+    let effect = format!(
+        "Makes the {shown} rows due that match {}, with another series of attempts; running ones stay as they are.{rest}",
+        filter.text()
+    );
+    html! { (action_on(&frame.viewer, "/ui/queue/retry", &name, &effect, Some(("q", filter.text())))) }
+}
+
 fn table(frame: &Frame, rows: &[QueueRow]) -> Markup {
     html! {
         table {
             thead { tr {
-                th scope="col" { "Agent" } th scope="col" { "State" } th scope="col" { "Why it is asked for" } th scope="col" { "Age" }
+                th scope="col" { "Agent" } th scope="col" { "State" } th scope="col" { "Asked for by" } th scope="col" { "Age" }
                 th.num scope="col" { "Attempts" } th scope="col" { "Last error" }
                 @if frame.viewer.may(Scope::Write) { th scope="col" { "By hand" } }
             } }
@@ -73,12 +133,12 @@ fn line(frame: &Frame, row: &QueueRow) -> Markup {
     html! {
         tr #(format!("q-{}", row.agent_id)) {
             th scope="row" { a href=(agent_path(&row.agent_id)) { (row.agent_id) } }
-            td { (state(row.state)) span.note { (wait(row, frame.now)) } }
-            td { (row.reason.replace('_', " ")) }
-            td { (span(row.age_ms)) }
-            td.num { (number(row.attempts)) @if row.crashes > 0 { span.note { (number(row.crashes)) " vanished" } } }
-            td.error { @if let Some(error) = &row.last_error { bdi { (error) } } @else { "–" } }
-            @if frame.viewer.may(Scope::Write) { td { (by_hand(frame, row)) } }
+            td data-name="State" { (state(row.state)) span.note { (wait(row, frame.now)) } }
+            td data-name="Asked for by" { (row.reason.replace('_', " ")) }
+            td data-name="Age" { (span(row.age_ms)) }
+            td.num data-name="Attempts" { (number(row.attempts)) @if row.crashes > 0 { span.note { (number(row.crashes)) " vanished" } } }
+            td.error data-name="Last error" { @if let Some(error) = &row.last_error { bdi { (error) } } @else { "–" } }
+            @if frame.viewer.may(Scope::Write) { td data-name="By hand" { (by_hand(frame, row)) } }
         }
     }
 }

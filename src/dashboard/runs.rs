@@ -3,67 +3,58 @@
 use maud::{Markup, html};
 
 use super::{
-    frame::{Frame, Part, figure, next_page, page},
-    text::{agent_path, dollars, duration, moment, number, tokens},
+    filter::{Filter, FilterError, RUN_STATES},
+    frame::{Frame, Part, copy_button, figure, filters, next_page, page},
+    text::{agent_path, dollars, duration, moment, number, tokens, value},
 };
-use crate::{
-    domain::agent::AgentId,
-    store::operate::{Run, RunOutcome},
-};
+use crate::store::operate::{Run, RunOutcome, SEARCHED_MAX};
 
 /// A page of runs.
 pub struct RunList {
     /// Newest first.
     pub runs: Vec<Run>,
-    /// Of this agent only.
-    pub agent: Option<AgentId>,
-    /// Of this outcome only.
-    pub outcome: Option<RunOutcome>,
+    /// Which were asked for.
+    pub filter: Result<Filter, FilterError>,
+    /// As it was written.
+    pub asked: String,
     /// Where the next page begins.
     pub next: Option<i64>,
 }
 
 /// The list.
 pub fn runs_page(frame: &Frame, list: &RunList) -> String {
+    let agent = list.filter.as_ref().ok().and_then(Filter::agent);
     let content = html! {
         header.head { div {
-            @if let Some(agent) = &list.agent { p.over { a href="/ui/agents" { "Agents" } " · " a href=(agent_path(agent)) { (agent) } } }
+            @if let Some(agent) = agent { p.over { a href="/ui/agents" { "Agents" } " · " a href=(agent_path(agent)) { (agent) } } }
             h1 { "Runs" }
         } }
-        (filter(list))
-        div.wide #list data-live {
-            @if list.runs.is_empty() { p.empty { "None that are kept" } } @else { (table(frame, &list.runs)) }
+        (filters("/ui/runs", &list.asked, &RUN_STATES))
+        @match &list.filter {
+            Err(error) => { p.refused role="alert" { (error) } },
+            Ok(filter) => { (runs(frame, list, filter)) },
         }
-        (next_page(list.next.map(|next| format!("{}&cursor={next}", path(list, list.outcome))), "Older runs"))
     };
     page(frame, Part::Runs, "Runs", &content)
 }
 
-fn path(list: &RunList, outcome: Option<RunOutcome>) -> String {
-    let agent = list.agent.as_ref().map(|agent| format!("&agent={agent}"));
-    let outcome = outcome.map(|outcome| format!("&outcome={}", outcome.name()));
-    format!(
-        "/ui/runs?limit=50{}{}",
-        agent.unwrap_or_default(),
-        outcome.unwrap_or_default()
-    )
-}
-
-fn filter(list: &RunList) -> Markup {
-    let all = [
-        ("All", None),
-        ("Completed", Some(RunOutcome::Completed)),
-        ("Failed", Some(RunOutcome::Failed)),
-        ("Superseded", Some(RunOutcome::Superseded)),
-    ];
+fn runs(frame: &Frame, list: &RunList, filter: &Filter) -> Markup {
+    let next = list.next.map(|next| {
+        let words = (!filter.is_empty()).then(|| format!("q={}&", value(filter.text())));
+        format!("/ui/runs?{}cursor={next}", words.unwrap_or_default())
+    });
+    let more = if list.runs.is_empty() {
+        "Search on"
+    } else {
+        "Older runs"
+    };
     html! {
-        nav.tabs aria-label="Outcome" {
-            ul {
-                @for (name, outcome) in all {
-                    li { a href=(path(list, outcome)) aria-current=[(outcome == list.outcome).then_some("page")] { (name) } }
-                }
-            }
+        div.wide #list data-live {
+            @if !list.runs.is_empty() { (table(frame, &list.runs)) }
+            @else if list.next.is_some() { p.empty { "None among " (number(SEARCHED_MAX)) " runs" } }
+            @else { p.empty { "None that are kept" } }
         }
+        (next_page(next, more))
     }
 }
 
@@ -79,15 +70,15 @@ fn table(frame: &Frame, runs: &[Run]) -> Markup {
                 @for run in runs {
                     tr #(format!("r{}", run.run)) {
                         th scope="row" { a href=(format!("/ui/runs/{}", run.run)) { (run.run) } }
-                        td { a href=(agent_path(&run.agent_id)) { (run.agent_id) } }
-                        td { (outcome(run.outcome)) @if let Some(class) = &run.error_class { span.note { (class) } } }
-                        td { (run.path.as_deref().unwrap_or("–")) }
-                        td.num { (number(run.exchanges)) }
-                        td.num { "+" (number(run.items_added)) " −" (number(run.items_dropped)) }
-                        td.num { (run.document_tokens.map_or_else(|| "–".to_owned(), tokens)) }
-                        td.num { (cost(run)) }
-                        td.num { (duration(run.duration_ms)) }
-                        td { (moment(run.finished_at, frame.now)) }
+                        td data-name="Agent" { a href=(agent_path(&run.agent_id)) { (run.agent_id) } }
+                        td data-name="Outcome" { (outcome(run.outcome)) @if let Some(class) = &run.error_class { span.note { (class) } } }
+                        td data-name="Path" { (run.path.as_deref().unwrap_or("–")) }
+                        td.num data-name="Exchanges" { (number(run.exchanges)) }
+                        td.num data-name="Items" { "+" (number(run.items_added)) " −" (number(run.items_dropped)) }
+                        td.num data-name="Document" { (run.document_tokens.map_or_else(|| "–".to_owned(), tokens)) }
+                        td.num data-name="Cost" { (cost(run)) }
+                        td.num data-name="Took" { (duration(run.duration_ms)) }
+                        td data-name="When" { (moment(run.finished_at, frame.now)) }
                     }
                 }
             }
@@ -136,7 +127,7 @@ pub fn run_page(frame: &Frame, run: &Run) -> String {
             (figure("Cost", &html! { (cost(run)) }, &html! { (model.join(" ")) }))
         }
         @if let Some(error) = &run.error {
-            section { h2 { "What it failed with" } p.note { (run.error_class.as_deref().unwrap_or("")) } pre.error dir="auto" { (super::text::visible(error, 20_000).0) } }
+            section { h2 { "What it failed with" } p.note { (run.error_class.as_deref().unwrap_or("")) } (copy_button(error, "the error")) pre.error dir="auto" { (super::text::visible(error, 20_000).0) } }
         }
         @if let Some(version) = run.version.filter(|version| *version > 1) {
             p.more { a href=(format!("{base}/diff?from={}&to={version}", version - 1)) { "What it changed" } }

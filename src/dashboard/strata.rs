@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::{
     document::{Level, document},
-    frame::{Frame, Part, action, agent_tabs, figure, next_page, page},
+    frame::{Frame, Part, action, agent_tabs, copy_button, figure, next_page, page},
     text::{agent_path, count, exchange_path, line, moment, number, percent, tokens},
 };
 use crate::{
@@ -29,6 +29,8 @@ const SEGMENT_GAP_FROM: i64 = 40;
 const SEGMENT_GAP: i64 = 15;
 /// An exchange that costs next to nothing can be seen nevertheless.
 const SEGMENT_WIDTH_MIN: i64 = 3;
+/// A layer of so many steps has room for how the exchange ended.
+const PEEK_FROM: i64 = 3;
 
 /// What an agent's page shows.
 pub struct Strata {
@@ -56,7 +58,7 @@ pub fn strata_page(frame: &Frame, strata: &Strata) -> String {
         header.head {
             div {
                 p.over { a href="/ui/agents" { "Agents" } @if let Some(project) = &strata.row.project { " · project " (project) } }
-                h1 { (agent) }
+                div.name { h1 { (agent) } (copy_button(agent.as_str(), "the agent's name")) }
             }
             (actions(frame, strata))
         }
@@ -132,7 +134,7 @@ fn figures(frame: &Frame, strata: &Strata) -> Markup {
         "of " (tokens(strata.summary_tokens_max))
         @if row.version > 0 { " · version " (row.version) } @else { " · none yet" }
     };
-    let since = html! { @if let Some(since) = row.pending_since { "since " (moment(since, now)) } @else { "all summarised" } };
+    let since = html! { @if let Some(since) = row.pending_since { "oldest " (moment(since, now)) } @else { "all summarised" } };
     let told = html! { "#1 to #" (ledger.last_exchange) };
     let queue = html! { @match &strata.queued { Some(row) => (state_name(row.state)), None => "idle" } };
     let why = html! { @if let Some(row) = &strata.queued { (super::queue::wait(row, now)) } @else { "nothing to be done" } };
@@ -142,7 +144,7 @@ fn figures(frame: &Frame, strata: &Strata) -> Markup {
             (figure("Waiting", &html! { (number(ledger.pending_numbers())) }, &since))
             (figure("Summary", &summary, &of_ceiling))
             (figure("Exchanges", &html! { (number(ledger.last_exchange)) }, &told))
-            (figure("Last said", &html! { (moment(row.updated_at, now)) }, &html! { (count(ledger.last_seq, "message")) }))
+            (figure("Last written", &html! { (moment(row.updated_at, now)) }, &html! { (count(ledger.last_seq, "message")) }))
             (figure("Update", &queue, &why))
         }
     }
@@ -192,6 +194,12 @@ fn budget_bar(strata: &Strata) -> Markup {
             }
             @if budget > 0 && used > budget { rect.over x=(unit(scaled(budget))) y="0" width="3" height="20" {} }
         }
+        p.scale aria-hidden="true" {
+            span { "← oldest" }
+            @if budget > used { span { "room for " (tokens(budget - used)) } }
+            @else if budget > 0 { span { (tokens(used - budget)) " over its budget" } }
+            @else { span { "no budget" } }
+        }
     }
 }
 
@@ -231,6 +239,9 @@ fn layer(frame: &Frame, strata: &Strata, stored: &StoredExchange, biggest: i64) 
                     span.title { bdi { (line(&exchange.headline.title)) } }
                     @if !state.words.is_empty() { span.state { span.sign aria-hidden="true" { (state.sign) } " " (state.words) } }
                     span.meta { (tokens(exchange.tokens)) span.unit { " tokens" } " · " (moment(exchange.last_at, frame.now)) }
+                    @if step >= PEEK_FROM && !exchange.headline.answer.is_empty() {
+                        span.peek { bdi { (line(&exchange.headline.answer)) } }
+                    }
                 }
                 div.inside { (inside(strata, exchange)) }
             }

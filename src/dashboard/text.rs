@@ -1,5 +1,7 @@
 //! What agents said, as text that shows what it holds.
 
+use std::fmt::Write as _;
+
 use maud::{Markup, html};
 
 use crate::domain::{
@@ -53,9 +55,10 @@ pub(super) fn moment(at: Timestamp, now: Timestamp) -> Markup {
     html! { time datetime=(at.format("%Y-%m-%dT%H:%M:%SZ")) title=(exact) { (told(at, now)) } }
 }
 
-/// `in 5m`, `now`, `30m ago`.
+/// `in 5m`, `just now`, `30m ago`.
 fn told(at: Timestamp, now: Timestamp) -> String {
     match at.since_ms(now) {
+        since_ms if since_ms.abs() < MINUTE_MS => "just now".to_owned(),
         ..MINUTE_MS => age(at, now),
         ahead_ms => format!("in {}", span(ahead_ms)),
     }
@@ -139,6 +142,21 @@ pub(super) fn percent(part: i64, whole: i64) -> String {
     }
 }
 
+/// `text` as a value in an address.
+pub fn value(text: &str) -> String {
+    let mut value = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b':' | b'*' => {
+                value.push(char::from(byte));
+            }
+            // Writing to a string doesn't fail.
+            byte => write!(value, "%{byte:02X}").unwrap_or_default(),
+        }
+    }
+    value
+}
+
 /// Where an agent's page is.
 pub(super) fn agent_path(agent: &AgentId) -> String {
     format!("/ui/agents/{agent}")
@@ -214,6 +232,14 @@ mod tests {
         ] {
             assert_eq!(duration(span_ms), told);
         }
+    }
+
+    #[test]
+    fn a_value_is_safe_in_an_address() {
+        assert_eq!(
+            value("agent:a-* reason:x&y=<ü>"),
+            "agent:a-*%20reason:x%26y%3D%3C%C3%BC%3E"
+        );
     }
 
     #[test]

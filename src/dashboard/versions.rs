@@ -4,11 +4,12 @@ use maud::{Markup, html};
 
 use super::{
     document::{Level, document, item},
-    frame::{Frame, Part, agent_tabs, next_page, page},
+    frame::{Frame, Part, action_on, agent_tabs, copy_button, next_page, page},
     text::{agent_path, linked, moment, number, tokens},
 };
 use crate::{
     domain::{
+        access::Scope,
         agent::AgentId,
         summary::diff::{Change, ChangeKind, DocumentLine, diff},
     },
@@ -33,13 +34,17 @@ pub struct Diff {
     pub before: Option<Version>,
     /// The later one.
     pub after: Version,
+    /// The one that readers get.
+    pub current: i64,
+    /// The last exchange that it covers.
+    pub summarized_through: i64,
 }
 
 /// The list, with a choice of two to be compared.
 pub fn versions_page(frame: &Frame, list: &VersionList) -> String {
     let agent = &list.agent;
     let content = html! {
-        (head(agent, &html! { "Versions" }))
+        (head(agent, "Versions", &html! {}))
         (agent_tabs(agent, "Versions"))
         @if list.versions.is_empty() { p.empty { "No version yet: the first one comes when exchanges leave the window" } }
         @else {
@@ -53,13 +58,14 @@ pub fn versions_page(frame: &Frame, list: &VersionList) -> String {
     page(frame, Part::Agents, &format!("Versions of {agent}"), &content)
 }
 
-fn head(agent: &AgentId, title: &Markup) -> Markup {
+fn head(agent: &AgentId, title: &str, actions: &Markup) -> Markup {
     html! {
         header.head {
             div {
                 p.over { a href="/ui/agents" { "Agents" } " · " a href=(agent_path(agent)) { (agent) } }
                 h1 { (title) }
             }
+            (actions)
         }
     }
 }
@@ -82,15 +88,15 @@ fn line(frame: &Frame, list: &VersionList, at: usize, version: &VersionFigures) 
     let is_from = at == 1 || list.versions.len() == 1;
     html! {
         tr #(format!("v{name}")) {
-            td { input type="radio" name="from" value=(name) checked[is_from] aria-label=(format!("From version {name}")); }
-            td { input type="radio" name="to" value=(name) checked[at == 0] aria-label=(format!("To version {name}")); }
+            td data-name="From" { input type="radio" name="from" value=(name) checked[is_from] aria-label=(format!("From version {name}")); }
+            td data-name="To" { input type="radio" name="to" value=(name) checked[at == 0] aria-label=(format!("To version {name}")); }
             th scope="row" { a href=(format!("{}/versions/{name}", agent_path(&list.agent))) { "Version " (name) } }
-            td { (version.kind.name()) @if version.purged_at.is_some() { span.note { "text forgotten" } } }
-            td { (version.path) }
-            td { "to #" (version.covers_through) }
-            td.num { (number(version.exchanges)) }
-            td.num { (tokens(version.tokens)) }
-            td { (moment(version.created_at, frame.now)) }
+            td data-name="Written by" { (version.kind.name()) @if version.purged_at.is_some() { span.note { "text forgotten" } } }
+            td data-name="Path" { (version.path) }
+            td data-name="Covers" { "to #" (version.covers_through) }
+            td.num data-name="New" { (number(version.exchanges)) }
+            td.num data-name="Tokens" { (tokens(version.tokens)) }
+            td data-name="When" { (moment(version.created_at, frame.now)) }
         }
     }
 }
@@ -106,7 +112,7 @@ pub fn diff_page(frame: &Frame, shown: &Diff) -> String {
         None => (format!("Version {}", after.version), whole(shown)),
     };
     let content = html! {
-        (head(agent, &html! { (title) }))
+        (head(agent, &title, &html! { div.actions { (copy(shown)) (restore(frame, shown)) } }))
         (agent_tabs(agent, "Versions"))
         p.facts {
             (after.kind.name()) ", covers up to #" (after.covers_through) " in " (tokens(after.tokens)) " tokens · "
@@ -116,6 +122,38 @@ pub fn diff_page(frame: &Frame, shown: &Diff) -> String {
         (steps(shown))
     };
     page(frame, Part::Agents, &format!("{title} of {agent}"), &content)
+}
+
+/// The whole text of a version, as models read it.
+fn copy(shown: &Diff) -> Markup {
+    let content = &shown.after.content;
+    html! { @if shown.before.is_none() && !content.is_empty() { (copy_button(content, "this version")) } }
+}
+
+/// The way back to the version that is shown, or to the earlier one of two.
+fn restore(frame: &Frame, shown: &Diff) -> Markup {
+    let version = &shown.before.as_ref().unwrap_or(&shown.after).figures;
+    let (name, through) = (version.version, version.covers_through);
+    let is_open = frame.viewer.may(Scope::Write) && name != shown.current && version.purged_at.is_none();
+    let again = if through < shown.summarized_through {
+        format!(
+            "#{} to #{} are summarised again.",
+            through + 1,
+            shown.summarized_through
+        )
+    } else {
+        "Nothing has to be summarised again.".to_owned()
+    };
+    let effect = format!(
+        "Writes a new version with what version {name} said. {again} It can be taken back: restore version {}.",
+        shown.current
+    );
+    let path = format!("{}/rollback", agent_path(&shown.agent));
+    html! {
+        @if is_open {
+            (action_on(&frame.viewer, &path, &format!("Restore version {name}"), &effect, Some(("version", &name.to_string()))))
+        }
+    }
 }
 
 fn whole(shown: &Diff) -> Markup {

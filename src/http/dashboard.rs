@@ -7,6 +7,7 @@ mod actions;
 mod agents;
 mod overview;
 pub(super) mod session;
+mod system;
 mod updates;
 
 use axum::{
@@ -63,15 +64,18 @@ pub(super) fn mount(routes: Router<SharedApp>) -> Router<SharedApp> {
         .route("/ui/agents/{id}/diff", get(agents::diff))
         .route("/ui/agents/{id}/search", get(agents::search))
         .route("/ui/agents/{id}/refresh", post(actions::refresh))
+        .route("/ui/agents/{id}/rollback", post(actions::restore))
         .route("/ui/agents/{id}/pause", post(actions::pause_agent))
         .route("/ui/agents/{id}/resume", post(actions::resume_agent))
         .route("/ui/queue", get(updates::queue))
         .route("/ui/queue/pause", post(actions::pause_all))
         .route("/ui/queue/resume", post(actions::resume_all))
+        .route("/ui/queue/retry", post(actions::retry_matching))
         .route("/ui/queue/{id}/retry", post(actions::retry))
         .route("/ui/queue/{id}/cancel", post(actions::cancel))
         .route("/ui/runs", get(updates::runs))
         .route("/ui/runs/{n}", get(updates::run))
+        .route("/ui/system", get(system::show))
 }
 
 fn asset(kind: &'static str, content: &'static str) -> Response {

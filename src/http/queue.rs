@@ -73,8 +73,7 @@ pub(super) async fn list(
     Extension(caller): Asking,
     uri: Uri,
 ) -> Result<Json<Page>, Problem> {
-    let cursor = |parameters: &Parameters| page::cursor(parameters, List::Queue);
-    let (rows, last, paused_since) = queue_of(&app, &caller, &uri, cursor).await?;
+    let (rows, last, paused_since) = queue_of(&app, &caller, &uri).await?;
     Ok(Json(Page {
         paused_since,
         rows,
@@ -83,16 +82,15 @@ pub(super) async fn list(
 }
 
 /// The page of the queue that a request wants, as far as `caller` may see it: its rows, behind which one the next page begins,
-/// and since when all updates are paused. `cursor` reads where this page begins.
-pub(super) async fn queue_of(
+/// and since when all updates are paused.
+async fn queue_of(
     app: &App,
     caller: &Caller,
     uri: &Uri,
-    cursor: impl Fn(&Parameters) -> Result<Option<AgentId>, Problem>,
 ) -> Result<(Vec<QueueRow>, Option<AgentId>, Option<Timestamp>), Problem> {
     let parameters = Parameters::read(uri, &["limit", "cursor"])?;
     let limit = page::limit(&parameters)?;
-    let after = cursor(&parameters)?;
+    let after = page::cursor(&parameters, List::Queue)?;
     let operator = &app.parts.operator;
     let seen = app.parts.access.seen(caller, after.as_ref(), limit).await?;
     let (rows, next) = if let Some(agents) = seen {
@@ -105,7 +103,7 @@ pub(super) async fn queue_of(
 }
 
 /// A page of the rows of `agents`, which may be fewer than a page holds although further ones follow.
-async fn some(
+pub(super) async fn some(
     operator: &Operator,
     agents: Vec<AgentId>,
     limit: i64,

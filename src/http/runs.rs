@@ -77,22 +77,19 @@ pub(super) async fn list(
     Extension(caller): Asking,
     uri: Uri,
 ) -> Result<Json<Page>, Problem> {
-    let cursor = |parameters: &Parameters| page::cursor(parameters, List::Runs);
-    let (_, runs, last) = runs_of(&app, &caller, &uri, cursor).await?;
+    let (runs, last) = runs_of(&app, &caller, &uri).await?;
     Ok(Json(Page {
         runs,
         next_cursor: page::next(List::Runs, last),
     }))
 }
 
-/// The page of runs that a request wants, if `caller` may see it: what was asked, the runs, and behind which one the next page
-/// begins. `cursor` reads where this one does.
-pub(super) async fn runs_of(
+/// The page of runs that a request wants, if `caller` may see it, and behind which one the next page begins.
+async fn runs_of(
     app: &App,
     caller: &Caller,
     uri: &Uri,
-    cursor: impl Fn(&Parameters) -> Result<Option<i64>, Problem>,
-) -> Result<(RunQuery, Vec<Run>, Option<i64>), Problem> {
+) -> Result<(Vec<Run>, Option<i64>), Problem> {
     let parameters = Parameters::read(uri, &["limit", "cursor", "agent", "outcome"])?;
     let limit = page::limit(&parameters)?;
     let outcome = |name| {
@@ -102,7 +99,7 @@ pub(super) async fn runs_of(
     let query = RunQuery {
         agent: parameters.text("agent").map(agent_id).transpose()?,
         outcome: parameters.text("outcome").map(outcome).transpose()?,
-        before: cursor(&parameters)?,
+        before: page::cursor(&parameters, List::Runs)?,
         limit: limit + 1,
     };
     match &query.agent {
@@ -110,13 +107,12 @@ pub(super) async fn runs_of(
         None if caller.reach.named().is_some() => return Err(which_agent()),
         None => {}
     }
-    let found = app.parts.operator.runs(query.clone()).await?;
-    let (runs, next) = page::cut(found, limit, |run| run.run);
-    Ok((query, runs, next))
+    let found = app.parts.operator.runs(query).await?;
+    Ok(page::cut(found, limit, |run| run.run))
 }
 
 /// A token for some agents asks for all.
-fn which_agent() -> Problem {
+pub(super) fn which_agent() -> Problem {
     invalid(
         "agent",
         "is missing",

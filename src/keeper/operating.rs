@@ -8,7 +8,12 @@ use tracing::info;
 
 use crate::{
     clock::Clock,
-    domain::{agent::AgentId, time::Timestamp, work::Reason},
+    domain::{
+        agent::AgentId,
+        spend::{Spent, day_start},
+        time::Timestamp,
+        work::Reason,
+    },
     notice::{Change, Notices},
     store::{
         Enqueued, StoreResult,
@@ -220,6 +225,14 @@ impl Operator {
     /// What the store fails with.
     pub async fn run_hours(&self, window_ms: i64) -> StoreResult<Vec<RunHour>> {
         self.store.run_hours(self.clock.now().plus_ms(-window_ms)).await
+    }
+
+    /// What each of `agents` spent today, which is a day of UTC, in their order.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn spent_today(&self, agents: &[AgentId]) -> StoreResult<Vec<Spent>> {
+        self.store.spent(agents, day_start(self.clock.now())).await
     }
 
     /// The agents whose exchanges have waited for a summary the longest: name, since when, and how many.

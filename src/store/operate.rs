@@ -9,6 +9,9 @@ use utoipa::ToSchema;
 use super::{ClaimRequest, Enqueued, StoreResult};
 use crate::domain::{agent::AgentId, spend::Spent, time::Timestamp, work::Lease};
 
+/// Rows of the queue, or runs, that one search looks at; the next one goes on from there.
+pub const SEARCHED_MAX: i64 = 10_000;
+
 /// Where a row of the queue stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -223,6 +226,10 @@ pub struct RunHour {
     pub superseded: i64,
     /// Mean duration of the completed ones.
     pub mean_duration_ms: i64,
+    /// Half of the completed ones took no longer.
+    pub p50_duration_ms: i64,
+    /// Of a hundred of them 95 took no longer.
+    pub p95_duration_ms: i64,
     /// Mean tokens of the documents they wrote.
     pub mean_document_tokens: i64,
     /// Micro-dollars, of the calls whose price is known.
@@ -333,6 +340,12 @@ pub trait OperatorStore: Send + Sync {
 
     /// The runs that ended since then, by the hours in which any did, in order.
     async fn run_hours(&self, since: Timestamp) -> StoreResult<Vec<RunHour>>;
+
+    /// What each of `agents` spent since then, in their order.
+    async fn spent(&self, agents: &[AgentId], since: Timestamp) -> StoreResult<Vec<Spent>>;
+
+    /// When the schedule of that name was fired last, by whichever daemon; none if it never was.
+    async fn fired_at(&self, schedule: &str) -> StoreResult<Option<Timestamp>>;
 
     /// The agents whose exchanges have waited for a summary the longest, longest first: name, since when, and how many.
     async fn stalest(&self, limit: i64) -> StoreResult<Vec<(AgentId, Timestamp, i64)>>;

@@ -192,7 +192,8 @@ pub(super) async fn migrate(connection: &mut Connection) -> StoreResult<Schema> 
     Ok(before)
 }
 
-async fn read(connection: &mut Connection) -> StoreResult<Schema> {
+/// What of the schema the database of `connection` has.
+pub(super) async fn read(connection: &mut Connection) -> StoreResult<Schema> {
     let table = sql!(
         sqlite: "-- sql/schema.table\nSELECT count(*) FROM sqlite_schema WHERE name = '_sqlx_migrations'",
         postgres: "-- sql/schema.table\n\

@@ -31,7 +31,7 @@ pub use catalogue::{Described, Label, catalogue, example};
 pub use documents::Documents;
 pub use inbox::{Inbox, InboxSample};
 pub use provider::{Circuit, Provider, ProviderTokens};
-pub use queue::{Queue, Sample};
+pub use queue::{HourDepth, Queue, Sample};
 pub use service::{Service, Subscribed};
 pub use talk::Talk;
 pub use updates::{InProgress, Updates};

@@ -43,7 +43,17 @@ PAGES = {
     "sign-in": "/ui/login",
     "adversary": "/ui/agents/evil",
     "adversary-exchange": "/ui/agents/evil/exchanges/1",
+    "adversary-exchanges": "/ui/agents/evil/exchanges",
+    "adversary-version": "/ui/agents/evil/versions/1",
+    "adversary-diff": "/ui/agents/evil/diff?from=1&to=2",
+    "adversary-search": "/ui/agents/evil/search?q=red",
+    "system": "/ui/system",
+    "queue-filtered": "/ui/queue?q=state:parked",
+    "queue-wrong": "/ui/queue?q=state:gone",
+    "runs-filtered": f"/ui/runs?q=agent:{AGENT}%20state:completed",
 }
+# What browsers may not get to see of the adversary: it hides, or reorders.
+HIDDEN = "\u001b\u0000\u202e\u2066\u200b"
 failures: list[str] = []
 
 
@@ -85,12 +95,17 @@ def populate() -> None:
         settle()
     script = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
     evil = [
-        {"role": "user", "content": f"{script} \u001b[31mred\u001b[0m abc\u202efed \u200bzero"},
+        {"role": "user", "content": f"{script} \u001b[31mred\u001b[0m abc\u202efed \u2066\u200bzero \u0000nul"},
         {"role": "assistant", "content": "x" * 1_000_000},
+        {"role": "user", "content": f"{script} red again " + "Donaudampfschiff" * 400},
+        {"role": "assistant", "content": f"\u202e{script}"},
         {"role": "user", "content": "مرحبا بالعالم — שלום עולם"},
         {"role": "assistant", "content": "</main></body>" + script},
     ]
     ask("/v1/agents/evil/messages", json.dumps(evil))
+    settle()
+    more = [{"role": "user", "content": f"{script} once more, in red. " + "So. " * 18_000}, {"role": "assistant", "content": script}, {"role": "user", "content": script}]
+    ask("/v1/agents/evil/messages", json.dumps(more))
     for name in ("fakturo-docs", "ikigai-main", "release-bot"):
         said = [{"role": "user", "content": f"Good morning, {name}. " + "Please look at this. " * 400}, {"role": "assistant", "content": "Done."}]
         ask(f"/v1/agents/{name}/messages", json.dumps(said))
@@ -128,6 +143,10 @@ def open_page(page: Page, name: str, path: str) -> None:
     if name not in ("missing",):
         check(faults == [], f"{name}: the browser says {faults}")
     check("owned" not in page.title(), f"{name} ran a script of an agent")
+    if name.startswith("adversary"):
+        text = page.content()
+        check(not any(sign in text for sign in HIDDEN), f"{name} shows what hides")
+        check(page.locator("main img, main script, main iframe").count() == 0, f"{name} holds elements of an agent")
     check(page.locator("h1").count() == 1, f"{name} has one h1")
 
 
@@ -180,26 +199,84 @@ def alive(browser) -> None:
     """What is pushed moves on the page, and nothing else does."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     open_page(page, "strata", PAGES["strata"])
-    if not page.locator("body[data-events]").count():
-        print("note: no events here")
-        return
     page.locator("#pulse.on").wait_for()
     layer = page.locator(".window .layer").nth(1)
     layer.locator("summary").first.click()
     name = layer.get_attribute("id")
     page.evaluate("window.scrollTo(0, 300)")
-    took = []
+    took = {"turn": [], "eviction": [], "version": []}
     for number in range(3):
-        begun = time.monotonic()
         said = f"Live {number}, please"
-        ask(f"/v1/agents/{AGENT}/messages", json.dumps([{"role": "user", "content": said}, {"role": "assistant", "content": "Yes"}]))
+        begun = time.monotonic()
+        push(AGENT, said)
         page.locator(".window .layer", has_text=said).wait_for(timeout=5_000)
-        took.append(time.monotonic() - begun)
-    print("live update after", ", ".join(f"{seconds:.2f} s" for seconds in took))
-    check(max(took) < LIVE_SECONDS_MAX, f"a push shows within a second: {took}")
+        took["turn"].append(time.monotonic() - begun)
     check(page.locator(f"#{name} details[open]").count() == 1, "what was open stays open")
     check(page.evaluate("window.scrollY") > 0, "the page stays where it was")
+    ask(f"/v1/agents/{AGENT}/pause", "{}")
+    for number in range(3):
+        oldest = page.locator(".window .layer").last.get_attribute("id")
+        begun = time.monotonic()
+        push(AGENT, f"Much {number}. " + "Word for word. " * 3_400)
+        page.locator(f".pending #{oldest}").wait_for(timeout=5_000)
+        took["eviction"].append(time.monotonic() - begun)
+        version = last_version()
+        ask(f"/v1/agents/{AGENT}/resume", "{}")
+        page.locator("#settled-title", has_text=f"version {version + 1}").wait_for(timeout=10_000)
+        shown_at = datetime.now(timezone.utc)
+        took["version"].append((shown_at - written_at(version + 1)).total_seconds())
+        ask(f"/v1/agents/{AGENT}/pause", "{}")
+    ask(f"/v1/agents/{AGENT}/resume", "{}")
+    for kind, seconds in took.items():
+        print(f"live: {kind} shown after", ", ".join(f"{one:.2f} s" for one in seconds))
+        check(max(seconds) < LIVE_SECONDS_MAX, f"{kind} shows within a second: {seconds}")
     page.close()
+
+
+def push(agent: str, said: str) -> None:
+    ask(f"/v1/agents/{agent}/messages", json.dumps([{"role": "user", "content": said}, {"role": "assistant", "content": "Yes"}]))
+
+
+def written_at(version: int) -> datetime:
+    at = json.loads(ask(f"/v1/agents/{AGENT}/summary/versions/{version}"))["created_at"]
+    return datetime.fromisoformat(at.replace("Z", "+00:00"))
+
+
+def keys(browser) -> None:
+    """Keys go where they say, never while somebody writes, and can be switched off; names can be copied."""
+    context = browser.new_context()
+    # A page over plain HTTP has no clipboard.
+    context.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    page = context.new_page()
+    page.goto(URL + "/ui/")
+    page.keyboard.press("?")
+    check(page.locator("#keys[open]").count() == 1, "? opens the list of keys")
+    page.screenshot(path=PICTURES / "keys.png")
+    page.keyboard.press("Escape")
+    for key, place in (("a", "/ui/agents"), ("q", "/ui/queue"), ("u", "/ui/runs"), ("s", "/ui/system"), ("o", "/ui/")):
+        page.keyboard.press(key)
+        page.wait_for_url(URL + place)
+    page.goto(URL + "/ui/queue")
+    page.keyboard.press("/")
+    page.keyboard.type("state:parked")
+    check(page.locator("#q").input_value() == "state:parked", "/ goes to the field, and keys are text there")
+    page.goto(URL + PAGES["strata"])
+    page.keyboard.press("/")
+    page.wait_for_url("**/search")
+    page.goto(URL + PAGES["strata"])
+    page.locator(".name .copy").click()
+    check(page.locator(".name .copy").get_attribute("data-done") == "Copied", "a name is copied over plain HTTP")
+    page.goto(URL + "/ui/agents")
+    page.locator("#find").focus()
+    page.keyboard.press("Control+V")
+    check(page.locator("#find").input_value() == AGENT, "what was copied can be pasted")
+    page.goto(URL + "/ui/")
+    page.keyboard.press("?")
+    page.locator("#keys-on").uncheck()
+    page.keyboard.press("Escape")
+    page.keyboard.press("q")
+    check(page.url == URL + "/ui/", "keys that are off do nothing")
+    context.close()
 
 
 def act(page: Page, row: str, name: str) -> None:
@@ -225,6 +302,23 @@ def actions(browser) -> None:
         told = page.locator(f"{row} .light").inner_text()
         check(state in told, f"{name} makes it {state}: {told}")
     page.screenshot(path=PICTURES / "queue-paused.png")
+    act(page, row, "Cancel")
+    page.goto(URL + "/ui/queue?q=state:parked%20agent:e*")
+    page.screenshot(path=PICTURES / "queue-parked.png")
+    act(page, ".head", "Retry all 1")
+    check("1 update made due" in page.locator(".done").inner_text(), "what matches a filter is retried")
+    ask("/v1/agents/evil/pause", "{}")
+    last = last_version()
+    page.goto(f"{URL}/ui/agents/{AGENT}/versions/{last - 1}")
+    page.screenshot(path=PICTURES / "version-restore.png")
+    act(page, ".head", f"Restore version {last - 1}")
+    check(last_version() == last + 1, "an earlier version is restored as a new one")
+    page.goto(URL + PAGES["strata"])
+    act(page, ".head", "Update now")
+    act(page, ".head", "Pause")
+    check("paused" in page.locator("#figures").inner_text(), "an agent is paused on its page")
+    act(page, ".head", "Resume")
+    page.goto(URL + "/ui/queue")
     act(page, ".head", "Resume all")
     check(page.locator(".notice").count() == 0, "all go on")
     for name, path in PAGES.items():
@@ -244,10 +338,32 @@ def sizes() -> None:
     for _ in range(0, EXCHANGES, 500):
         ask("/v1/agents/long/messages", json.dumps(turn * 500))
     settle()
-    for path in ("/ui/", "/ui/agents", "/ui/agents/long", "/ui/agents/long/exchanges", "/ui/agents/long/versions", "/ui/queue", "/ui/runs"):
+    for path in (
+        "/ui/",
+        "/ui/agents",
+        "/ui/agents/long",
+        "/ui/agents/long/exchanges",
+        "/ui/agents/long/versions",
+        "/ui/queue",
+        "/ui/queue?q=state:parked",
+        "/ui/runs",
+        "/ui/runs?q=state:failed",
+        "/ui/system",
+    ):
         best = min((timed(path) for _ in range(3)), key=lambda one: one[0])
         print(f"{path}: {best[0] * 1000:.0f} ms, {best[1] / 1000:.0f} kB")
         check(best[0] < PAGE_SECONDS_MAX and best[1] < PAGE_BYTES_MAX, f"{path} is quick and small: {best}")
+
+
+def opened(browser) -> None:
+    """What a person waits for, with styles and scripts."""
+    page = browser.new_page()
+    for path in ("/ui/", "/ui/agents", "/ui/agents/long", "/ui/queue"):
+        page.goto(URL + path, wait_until="load")
+        took = page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd")
+        print(f"{path} is loaded after {took:.0f} ms in Chromium")
+        check(took < PAGE_SECONDS_MAX * 1_000, f"{path} is loaded within a second: {took} ms")
+    page.close()
 
 
 def timed(path: str) -> tuple[float, int]:
@@ -302,8 +418,10 @@ def main() -> None:
         settle()
         lights(browser)
         alive(browser)
+        keys(browser)
         actions(browser)
         sizes()
+        opened(browser)
         sessions(browser)
         browser.close()
     if failures:

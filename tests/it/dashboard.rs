@@ -1,9 +1,11 @@
 //! The dashboard's pages, as browsers without scripts see them.
 
 mod actions;
+mod filters;
 mod pages;
 mod session;
 mod sizes;
+mod statements;
 
 use crate::support::server::{Reply, Server};
 
@@ -52,6 +54,13 @@ async fn page(server: &Server, path: &str) -> String {
     let reply = server.get(path).await;
     assert_page(&reply);
     reply.body
+}
+
+/// The key that a page's forms bring along.
+async fn key(server: &Server) -> String {
+    let body = page(server, "/ui/queue").await;
+    let rest = body.split("name=\"key\" value=\"").nth(1).unwrap();
+    rest.split('"').next().unwrap().to_owned()
 }
 
 /// The links of a page that stay on the dashboard.

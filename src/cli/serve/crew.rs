@@ -7,7 +7,7 @@ use futures::{Stream, StreamExt as _};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use super::Start;
+use super::{Start, examiner::Examiner};
 use crate::{
     assembly::{self, Parts},
     cli::{exit::Failed, open},
@@ -24,6 +24,7 @@ pub(super) struct Crew {
     pub(super) parts: Parts,
     pub(super) store: Arc<SqlStore>,
     pub(super) owner: String,
+    pub(super) examiner: Arc<Examiner>,
     pub(super) given: Start,
 }
 
@@ -87,8 +88,8 @@ impl Crew {
 
     /// Reads the configuration, and makes a worker by it. Nothing is changed on an error.
     fn reload(&mut self, running: &Config) -> Result<Reloaded, Failed> {
-        let Loaded { config: fresh, .. } = self.given.sources.clone().load()?;
-        let reloaded = Reloaded::of(running, &fresh)?;
+        let loaded: Loaded = self.given.sources.clone().load()?;
+        let reloaded = Reloaded::of(running, &loaded.config)?;
         let config = &reloaded.config;
         // Keys are read from their files again, whatever else changed.
         let models = Models::of(config, &self.given.environment, &self.parts.clock)?;
@@ -99,6 +100,12 @@ impl Crew {
             .renewed(config, models.model, &self.owner, seed())
             .with_batches(config, self.store.clone(), models.batch)
             .with_database(&self.store);
+        self.examiner.renew(
+            config.clone(),
+            loaded.entries(),
+            &reloaded.waiting,
+            self.parts.clone(),
+        );
         Ok(reloaded)
     }
 

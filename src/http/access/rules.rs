@@ -128,15 +128,18 @@ pub(super) const RULES: &[(&str, &str, Scope, Whose)] = &[
     ("GET", "/ui/agents/{id}/diff", Read, Agent),
     ("GET", "/ui/agents/{id}/search", Read, Agent),
     ("POST", "/ui/agents/{id}/refresh", Write, Agent),
+    ("POST", "/ui/agents/{id}/rollback", Write, Agent),
     ("POST", "/ui/agents/{id}/pause", Admin, Agent),
     ("POST", "/ui/agents/{id}/resume", Admin, Agent),
     ("GET", "/ui/queue", Read, Caller),
     ("POST", "/ui/queue/pause", Admin, All),
     ("POST", "/ui/queue/resume", Admin, All),
+    ("POST", "/ui/queue/retry", Admin, All),
     ("POST", "/ui/queue/{id}/retry", Admin, Agent),
     ("POST", "/ui/queue/{id}/cancel", Admin, Agent),
     ("GET", "/ui/runs", Read, Caller),
     ("GET", "/ui/runs/{n}", Read, Caller),
+    ("GET", "/ui/system", Read, All),
 ];
 
 /// Whether a route is one of the pages, which describe themselves.
@@ -232,7 +235,7 @@ mod tests {
                 compared += 1;
             }
         }
-        assert_eq!(compared, 7);
+        assert_eq!(compared, 9);
     }
 
     #[test]

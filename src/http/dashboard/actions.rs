@@ -8,9 +8,11 @@ use axum::{
 
 use super::{
     super::{SharedApp, extract::Agent, problem::Problem, queue::not_queued},
-    session::{check, sent_to},
+    session::{check, refused, sent_to},
+    updates::matching,
 };
 use crate::{
+    dashboard::{Filter, QUEUE_STATES, value},
     domain::agent::AgentId,
     keeper::Operator,
     store::{StoreResult, operate::Handled},
@@ -67,6 +69,21 @@ pub(super) async fn refresh(
         .map(|(back, _)| back)
 }
 
+/// Goes back to an earlier version of an agent's summary.
+pub(super) async fn restore(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Response, Problem> {
+    let fields = check(&app, request).await?;
+    let version = fields.get("version").and_then(|version| version.parse().ok());
+    let version = version.ok_or_else(|| refused("the form names no version to go back to"))?;
+    let (keeper, of) = (app.parts.keeper.clone(), agent.clone());
+    app.see_through(async move { keeper.roll_back(&of, version).await })
+        .await?;
+    Ok(sent_to(&format!("/ui/agents/{agent}"), None))
+}
+
 /// Makes a row due.
 pub(super) async fn retry(
     State(app): State<SharedApp>,
@@ -76,6 +93,30 @@ pub(super) async fn retry(
     let of = agent.clone();
     let act = async move |operator: Operator| operator.retry(&of).await;
     handled(by_hand(&app, request, "/ui/queue", act).await?, &agent)
+}
+
+/// Makes all rows due that a filter lets through.
+pub(super) async fn retry_matching(
+    State(app): State<SharedApp>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let fields = check(&app, request).await?;
+    let asked = fields.get("q").map_or("", String::as_str);
+    let filter = Filter::parse(asked, &QUEUE_STATES).map_err(|error| refused(error.to_string()))?;
+    if filter.is_empty() {
+        return Err(refused("the form says not which rows are meant"));
+    }
+    let (operator, agents) = (app.parts.operator.clone(), matching(&app, &filter).await?);
+    let retried = app.see_through(async move {
+        let mut retried = 0;
+        for agent in &agents {
+            retried += i64::from(matches!(operator.retry(agent).await?, Handled::Done(_)));
+        }
+        Ok(retried)
+    });
+    let retried: i64 = retried.await?;
+    let place = format!("/ui/queue?q={}&retried={retried}", value(filter.text()));
+    Ok(sent_to(&place, None))
 }
 
 /// Parks a row.

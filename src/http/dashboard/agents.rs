@@ -22,11 +22,11 @@ use super::{
 };
 use crate::{
     dashboard::{
-        AgentList, Archive, COVERED_SHOWN, Diff, ExchangePage, PENDING_SHOWN, Search, Strata, VersionList,
-        WINDOW_SHOWN, agents_page, archive_page, diff_page, exchange_page, search_page, strata_page,
-        versions_page,
+        AgentLine, AgentList, Archive, COVERED_SHOWN, Diff, ExchangePage, PENDING_SHOWN, Search, Strata,
+        VersionList, WINDOW_SHOWN, agents_page, archive_page, diff_page, exchange_page, search_page,
+        strata_page, versions_page,
     },
-    domain::{agent::AgentId, exchange::FIRST_EXCHANGE, recall::Query},
+    domain::{agent::AgentId, exchange::FIRST_EXCHANGE, recall::Query, spend::Spent},
     recall::{self, FOUND_SHOWN},
     store::{AgentRow, ExchangeQuery, MessageRange, StoreResult, StoredExchange, VersionQuery},
 };
@@ -51,12 +51,24 @@ pub(super) async fn list(
     let found = rows(&app, &caller, after.as_ref(), limit + 1).await?;
     let (rows, next) = page::cut(found, limit, |row| row.agent.clone());
     let list = AgentList {
-        rows,
+        lines: lines(&app, rows).await?,
         after,
         next,
         summary_tokens_max: app.settings.summary_tokens_max,
     };
     Ok(shown(agents_page(&frame, &list)))
+}
+
+/// What each agent spent, beside it.
+async fn lines(app: &App, rows: Vec<AgentRow>) -> StoreResult<Vec<AgentLine>> {
+    let names: Vec<AgentId> = rows.iter().map(|row| row.agent.clone()).collect();
+    let spent = app.parts.operator.spent_today(&names).await?;
+    let line = |(row, spent): (AgentRow, Spent)| AgentLine {
+        spent,
+        limits: app.settings.spend_agent.overridden(&row.settings),
+        row,
+    };
+    Ok(rows.into_iter().zip(spent).map(line).collect())
 }
 
 /// Goes to the agent of that name.
@@ -218,12 +230,13 @@ pub(super) async fn version(
     Framed(frame): Framed,
 ) -> Result<Response, Problem> {
     Parameters::read(&uri, &[])?;
-    known(&app, &agent).await?;
-    let after = kept(app.parts.store.as_ref(), &agent, number).await?;
+    let row = row(&app, &agent).await?;
     let diff = Diff {
-        agent,
         before: None,
-        after,
+        after: kept(app.parts.store.as_ref(), &agent, number).await?,
+        current: row.version,
+        summarized_through: row.ledger.summarized_through,
+        agent,
     };
     Ok(shown(diff_page(&frame, &diff)))
 }
@@ -241,11 +254,13 @@ pub(super) async fn diff(
         number.ok_or_else(|| invalid(name, "is missing", "choose a version"))
     };
     let (one, other) = (number("from")?, number("to")?);
-    known(&app, &agent).await?;
+    let row = row(&app, &agent).await?;
     let store = app.parts.store.as_ref();
     let diff = Diff {
         before: Some(kept(store, &agent, one.min(other)).await?),
         after: kept(store, &agent, one.max(other)).await?,
+        current: row.version,
+        summarized_through: row.ledger.summarized_through,
         agent,
     };
     Ok(shown(diff_page(&frame, &diff)))

@@ -35,13 +35,17 @@ pub(super) async fn show(
     if caller.reach.named().is_some() {
         return Ok(Redirect::to("/ui/agents").into_response());
     }
-    let read = tokio::time::timeout(Duration::from_millis(ANSWER_MS_MAX), read(&app)).await;
-    let overview = match read {
-        Ok(Ok(overview)) => overview,
-        Ok(Err(error)) => without(&app, error.to_string()),
-        Err(_) => without(&app, format!("no answer within {ANSWER_MS_MAX} ms")),
-    };
+    let overview = app.overview.take(|| look(&app)).await;
     Ok(shown(overview_page(&frame, &overview)))
+}
+
+async fn look(app: &App) -> Overview {
+    let read = tokio::time::timeout(Duration::from_millis(ANSWER_MS_MAX), read(app)).await;
+    match read {
+        Ok(Ok(overview)) => overview,
+        Ok(Err(error)) => without(app, error.to_string()),
+        Err(_) => without(app, format!("no answer within {ANSWER_MS_MAX} ms")),
+    }
 }
 
 async fn read(app: &App) -> StoreResult<Overview> {
@@ -71,6 +75,7 @@ fn without(app: &App, database: String) -> Overview {
     Overview {
         sample: None,
         hours: Vec::new(),
+        depths: app.parts.metrics.queue.depths(),
         stale: Vec::new(),
         circuits: app.parts.metrics.provider.circuits(),
         paused_since: None,

@@ -1,5 +1,7 @@
 //! Sessions of browsers: a token in a cookie that no script can read and no other site can send, and a key in each form.
 
+use std::collections::BTreeMap;
+
 use axum::{
     Form,
     extract::{Request, State},
@@ -63,30 +65,33 @@ pub(super) fn form_key(app: &App, headers: &HeaderMap) -> String {
     digest.chars().take(KEY_DIGITS).collect()
 }
 
-/// The body of a form that does something.
-#[derive(Deserialize)]
-struct Signed {
-    key: String,
-}
+/// The fields of a form that does something, by name.
+pub(super) type Fields = BTreeMap<String, String>;
 
-/// Refuses a form that isn't from one of our own pages. (Where it comes from was looked at before: `access::origin`.)
-pub(super) async fn check(app: &App, request: Request) -> Result<(), Problem> {
+/// Reads a form, and refuses one that isn't from our own pages. (Where it comes from was looked at before: `access::origin`.)
+pub(super) async fn check(app: &App, request: Request) -> Result<Fields, Problem> {
     let key = form_key(app, request.headers());
-    let form: Signed = read(request).await?;
-    if bool::from(form.key.as_bytes().ct_eq(key.as_bytes())) {
-        return Ok(());
+    let form: Fields = read(request).await?;
+    let Some(given) = form.get("key") else {
+        return Err(refused("the form has no field `key`"));
+    };
+    if bool::from(given.as_bytes().ct_eq(key.as_bytes())) {
+        return Ok(form);
     }
     let detail = "the form is from another session; nothing was changed";
     Err(Problem::new(FOREIGN_ORIGIN, detail).hint("open the page again, and try once more"))
 }
 
+/// A form that can't be read.
+pub(super) fn refused(detail: impl Into<String>) -> Problem {
+    Problem::new(INVALID_BODY, detail).hint("open the page again, and try once more")
+}
+
 async fn read<T: for<'d> Deserialize<'d>>(request: Request) -> Result<T, Problem> {
     let (parts, body) = request.into_parts();
-    let refused =
-        |detail: String| Problem::new(INVALID_BODY, detail).hint("open the page again, and try once more");
     let bytes = axum::body::to_bytes(body, FORM_BYTES_MAX)
         .await
-        .map_err(|_| refused("the form broke off, or is too long".to_owned()))?;
+        .map_err(|_| refused("the form broke off, or is too long"))?;
     let request = Request::from_parts(parts, bytes.into());
     let form = <Form<T> as axum::extract::FromRequest<()>>::from_request(request, &()).await;
     form.map(|Form(form)| form)

@@ -3,10 +3,32 @@
 use axum::{Extension, extract::State, http::Uri, response::Response};
 
 use super::{
-    super::{SharedApp, access::Asking, page, problem::Problem, queue::queue_of, runs},
+    super::{
+        App, SharedApp,
+        access::{self, Asking},
+        extract::Parameters,
+        page,
+        problem::Problem,
+        queue::some,
+        runs::{self, which_agent},
+    },
     Framed, shown,
 };
-use crate::dashboard::{QueueList, RunList, queue_page, run_page, runs_page};
+use crate::{
+    access::Caller,
+    dashboard::{
+        Filter, QUEUE_STATES, QueueList, RETRIED_MAX, RUN_STATES, RunList, queue_page, run_page, runs_page,
+    },
+    domain::{access::Scope, agent::AgentId},
+    keeper::Searched,
+    store::{
+        StoreResult,
+        operate::{QueueRow, RunQuery},
+    },
+};
+
+/// Rows on a page.
+const ROWS_SHOWN: usize = 50;
 
 /// Shows the queue.
 pub(super) async fn queue(
@@ -15,13 +37,60 @@ pub(super) async fn queue(
     uri: Uri,
     Framed(frame): Framed,
 ) -> Result<Response, Problem> {
-    let (rows, next, paused_since) = queue_of(&app, &caller, &uri, page::place).await?;
-    let list = QueueList {
-        rows,
-        next,
-        paused_since,
+    let parameters = Parameters::read(&uri, &["q", "cursor", "retried"])?;
+    let after = page::place(&parameters)?;
+    let asked = parameters.text("q").unwrap_or_default();
+    let filter = Filter::parse(asked, &QUEUE_STATES);
+    let operator = &app.parts.operator;
+    let mut list = QueueList {
+        rows: Vec::new(),
+        asked: filter.as_ref().map_or(asked, Filter::text).to_owned(),
+        matching: None,
+        next: None,
+        paused_since: operator.paused_since().await?,
+        retried: parameters.integer("retried", 0..=i64::MAX)?,
+        filter,
     };
+    if let Ok(filter) = &list.filter {
+        if frame.viewer.may(Scope::Admin) && frame.viewer.sees_all && !filter.is_empty() {
+            list.matching = Some(matching(&app, filter).await?.len());
+        }
+        let searched = rows(&app, &caller, after.as_ref(), filter).await?;
+        (list.rows, list.next) = (searched.found, searched.next);
+    }
     Ok(shown(queue_page(&frame, &list)))
+}
+
+/// Rows of the queue that `caller` may see and `filter` lets through.
+async fn rows(
+    app: &App,
+    caller: &Caller,
+    after: Option<&AgentId>,
+    filter: &Filter,
+) -> StoreResult<Searched<QueueRow, AgentId>> {
+    let operator = &app.parts.operator;
+    let limit = i64::try_from(ROWS_SHOWN).unwrap_or(i64::MAX);
+    if let Some(agents) = app.parts.access.seen(caller, after, limit).await? {
+        let (mut found, next) = some(operator, agents, limit).await?;
+        found.retain(|row| filter.matches_row(row));
+        return Ok(Searched { found, next });
+    }
+    if let Some(agent) = filter.agent() {
+        let row = operator.row(agent).await?;
+        let found = row.into_iter().filter(|row| filter.matches_row(row)).collect();
+        return Ok(Searched { found, next: None });
+    }
+    operator
+        .search_queue(after, ROWS_SHOWN, |row| filter.matches_row(row))
+        .await
+}
+
+/// The rows that a press of the button makes due.
+pub(super) async fn matching(app: &App, filter: &Filter) -> StoreResult<Vec<AgentId>> {
+    let matches = |row: &QueueRow| filter.matches_row(row);
+    let searched = app.parts.operator.search_queue(None, RETRIED_MAX, matches);
+    let rows = searched.await?.found.into_iter();
+    Ok(rows.map(|row| row.agent_id).collect())
 }
 
 /// Shows what came of updates.
@@ -31,13 +100,33 @@ pub(super) async fn runs(
     uri: Uri,
     Framed(frame): Framed,
 ) -> Result<Response, Problem> {
-    let (query, runs, next) = runs::runs_of(&app, &caller, &uri, page::place).await?;
-    let list = RunList {
-        runs,
-        agent: query.agent,
-        outcome: query.outcome,
-        next,
+    let parameters = Parameters::read(&uri, &["q", "cursor"])?;
+    let asked = parameters.text("q").unwrap_or_default();
+    let filter = Filter::parse(asked, &RUN_STATES);
+    let before = page::place(&parameters)?;
+    let agent = filter.as_ref().ok().and_then(Filter::agent).cloned();
+    match &agent {
+        Some(agent) => access::see(&app, &caller, agent).await?,
+        None if caller.reach.named().is_some() => return Err(which_agent()),
+        None => {}
+    }
+    let mut list = RunList {
+        runs: Vec::new(),
+        asked: filter.as_ref().map_or(asked, Filter::text).to_owned(),
+        next: None,
+        filter,
     };
+    if let Ok(filter) = &list.filter {
+        let query = RunQuery {
+            agent,
+            outcome: None,
+            before,
+            limit: i64::try_from(ROWS_SHOWN).unwrap_or(i64::MAX),
+        };
+        let matches = |run: &_| filter.matches_run(run);
+        let searched = app.parts.operator.search_runs(query, matches).await?;
+        (list.runs, list.next) = (searched.found, searched.next);
+    }
     Ok(shown(runs_page(&frame, &list)))
 }
 

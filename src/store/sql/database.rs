@@ -10,6 +10,7 @@ use super::{
 use crate::domain::{agent::AgentId, work::Fairness};
 use crate::store::{
     postgres::{Member, Postgres, PostgresSettings},
+    schema::{self, Schema},
     sqlite::{Sqlite, SqliteSettings},
 };
 
@@ -182,6 +183,14 @@ impl SqlStore {
             Database::Sqlite(_) => None,
             Database::Postgres(postgres) => Some(postgres),
         }
+    }
+
+    /// What of the schema this database has.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`](super::super::StoreError::Unavailable).
+    pub async fn schema(&self) -> StoreResult<Schema> {
+        schema::read(&mut self.reader().await?).await
     }
 
     /// A connection for a single statement that reads.

@@ -15,11 +15,12 @@ use super::{
     },
     Connection, Lock, SqlStore, query, queue,
     row::time,
-    schedule, sql,
+    schedule, spending, sql,
     value::Row,
 };
 use crate::domain::{
     agent::AgentId,
+    spend::Spent,
     time::Timestamp,
     work::{Lease, Reason},
 };
@@ -137,6 +138,24 @@ impl OperatorStore for SqlStore {
     async fn run_hours(&self, since: Timestamp) -> StoreResult<Vec<RunHour>> {
         self.past(|mut tx| async move { runs::hours(&mut tx, since).await })
             .await
+    }
+
+    async fn spent(&self, agents: &[AgentId], since: Timestamp) -> StoreResult<Vec<Spent>> {
+        self.past(|mut tx| {
+            let agents = agents.to_vec();
+            async move {
+                let mut all = Vec::with_capacity(agents.len());
+                for agent in &agents {
+                    all.push(spending::of_agent(&mut tx, agent, since).await?);
+                }
+                Ok(all)
+            }
+        })
+        .await
+    }
+
+    async fn fired_at(&self, schedule: &str) -> StoreResult<Option<Timestamp>> {
+        schedule::fired_at(&mut self.reader().await?, schedule).await
     }
 
     async fn stalest(&self, limit: i64) -> StoreResult<Vec<(AgentId, Timestamp, i64)>> {

@@ -114,6 +114,15 @@ pub(super) async fn prune(tx: &mut Connection, prune: Prune) -> StoreResult<u64>
     Ok(gone + batch::prune(tx, &prune).await?)
 }
 
+/// See [`super::super::operate::OperatorStore::fired_at`].
+pub(super) async fn fired_at(connection: &mut Connection, name: &str) -> StoreResult<Option<Timestamp>> {
+    let sql = sql!(
+        "-- sql/schedule.fired_at\nSELECT fired_at FROM schedule_slots WHERE name = $1 ORDER BY slot DESC LIMIT 1"
+    );
+    let found = query(sql).bind(name).fetch_optional(connection).await?;
+    Ok(found.map(|row| row.try_get(0)).transpose()?)
+}
+
 /// The figures of the last runs; the databases measure durations differently.
 macro_rules! sample_runs {
     ($mean_ms:literal) => {

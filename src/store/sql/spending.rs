@@ -134,7 +134,8 @@ async fn in_batches(tx: &mut Connection, agent: &AgentId) -> StoreResult<(i64, i
     Ok((row.try_get(0)?, row.try_get(1)?))
 }
 
-async fn of_agent(tx: &mut Connection, agent: &AgentId, since: Timestamp) -> StoreResult<Spent> {
+/// What an agent spent since then.
+pub(super) async fn of_agent(tx: &mut Connection, agent: &AgentId, since: Timestamp) -> StoreResult<Spent> {
     let sql = sql!(
         "-- sql/spending.of_agent\nSELECT coalesce(CAST(sum(model_calls) AS bigint), 0), \
                coalesce(CAST(sum(input_tokens + output_tokens) AS bigint), 0), coalesce(CAST(sum(cost_microusd) AS bigint), 0), \

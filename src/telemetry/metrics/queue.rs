@@ -1,6 +1,11 @@
 //! The queue and its leases, and the gauges that one sampler reads from the database.
 
-use std::{fmt::Write as _, time::Duration};
+use std::{
+    collections::VecDeque,
+    fmt::Write as _,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -12,7 +17,7 @@ use super::{
     labels::{AgentState, ClaimResult, QueueState, RenewalResult},
     unix_seconds,
 };
-use crate::domain::time::Timestamp;
+use crate::domain::time::{HOUR_MS, Timestamp};
 
 const WAIT_SECONDS: [f64; 10] = [1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_800.0, 3_600.0];
 
@@ -32,7 +37,20 @@ pub struct Queue {
     agents: Family<AgentLabels, Gauge>,
     sampled_at: SecondsGauge,
     sampler_duration: SecondsGauge,
+    depths: Mutex<VecDeque<HourDepth>>,
 }
+
+/// How deep the queue was in an hour, as far as it was sampled by this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HourDepth {
+    /// When the hour began.
+    pub began_at: Timestamp,
+    /// The most rows that were ready or running at a time.
+    pub rows: i64,
+}
+
+/// Hours whose depth is kept.
+const HOURS_KEPT: usize = 25;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ClaimLabels {
@@ -128,6 +146,7 @@ impl Queue {
                 "sampler_duration_seconds",
                 "How long reading the sampled gauges took",
             ),
+            depths: Mutex::default(),
         }
     }
 
@@ -171,6 +190,27 @@ impl Queue {
         line
     }
 
+    /// How deep the queue was in each of the last hours, oldest first; nothing is known of the time before this process.
+    pub fn depths(&self) -> Vec<HourDepth> {
+        self.held_depths().iter().copied().collect()
+    }
+
+    fn held_depths(&self) -> MutexGuard<'_, VecDeque<HourDepth>> {
+        self.depths.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_depth(&self, rows: i64, at: Timestamp) {
+        let began_at = Timestamp(at.0 - at.0.rem_euclid(HOUR_MS));
+        let mut depths = self.held_depths();
+        match depths.back_mut() {
+            Some(hour) if hour.began_at == began_at => hour.rows = hour.rows.max(rows),
+            _ => depths.push_back(HourDepth { began_at, rows }),
+        }
+        while depths.len() > HOURS_KEPT {
+            depths.pop_front();
+        }
+    }
+
     /// The sampler read the database `at`, which took so long.
     pub fn sampled(&self, sample: &Sample, at: Timestamp, took: Duration) {
         for &state in QueueState::ALL {
@@ -181,6 +221,8 @@ impl Queue {
             let agents = listed(&sample.agents, state);
             self.agents.get_or_create(&AgentLabels { state }).set(agents);
         }
+        let busy = [QueueState::Ready, QueueState::Running].map(|state| listed(&sample.depth, state));
+        self.note_depth(busy.iter().sum(), at);
         self.oldest_ready.set(unix_seconds(sample.oldest_ready_at));
         self.oldest_unsummarized
             .set(unix_seconds(sample.oldest_unsummarized_at));

@@ -3,15 +3,8 @@
 use recapd::store::operate::{OperatorStore as _, QueueState};
 use reqwest::Method;
 
-use super::page;
+use super::{key, page};
 use crate::support::server::{Reply, Server};
-
-/// The key that a page's forms bring along.
-async fn key(server: &Server) -> String {
-    let body = page(server, "/ui/queue").await;
-    let rest = body.split("name=\"key\" value=\"").nth(1).unwrap();
-    rest.split('"').next().unwrap().to_owned()
-}
 
 async fn post(server: &Server, path: &str, key: &str) -> Reply {
     let request = server
@@ -56,7 +49,7 @@ async fn each_action_does_what_it_says() {
     assert!(
         page(&server, "/ui/queue")
             .await
-            .contains("All updates are paused since")
+            .contains("All updates were paused <time")
     );
     assert!(
         page(&server, "/ui/")
@@ -65,6 +58,38 @@ async fn each_action_does_what_it_says() {
     );
     assert_eq!(post(&server, "/ui/queue/resume", &key).await.status, 303);
     assert_eq!(server.target.queue_paused_since().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn an_earlier_version_is_restored_as_a_new_one() {
+    let server = Server::summarised().await;
+    server.converse("coder", 9..=16).await;
+    server.summarise().await;
+    let key = key(&server).await;
+    let current = page(&server, "/ui/agents/coder/versions/2").await;
+    assert!(!current.contains("Restore version"), "{current}");
+    let earlier = page(&server, "/ui/agents/coder/versions/1").await;
+    assert!(earlier.contains("Restore version 1…"), "{earlier}");
+    assert!(earlier.contains("are summarised again."), "{earlier}");
+    let path = "/ui/agents/coder/rollback";
+    for wrong in ["", "&version=", "&version=two"] {
+        assert_eq!(
+            post(&server, path, &format!("{key}{wrong}")).await.status,
+            400,
+            "{wrong}"
+        );
+    }
+    assert_eq!(post(&server, path, &format!("{key}&version=9")).await.status, 404);
+    let reply = post(&server, path, &format!("{key}&version=1")).await;
+    assert_eq!(
+        (reply.status, reply.header("location")),
+        (303, "/ui/agents/coder")
+    );
+    let versions = page(&server, "/ui/agents/coder/versions").await;
+    assert!(
+        versions.contains("Version 3") && versions.contains("rollback"),
+        "{versions}"
+    );
 }
 
 #[tokio::test]

@@ -40,6 +40,8 @@ async fn every_page_that_is_linked_answers() {
         "/ui/runs/1",
         "/search",
         "/ui/queue",
+        "/ui/system",
+        "/ui/runs?q=agent:coder",
     ] {
         assert!(seen.iter().any(|path| path.contains(part)), "{part} in {seen:#?}");
     }
@@ -152,7 +154,11 @@ async fn the_overview_says_how_it_is() {
         assert!(body.contains(&figure), "{figure} in {body}");
     }
     assert_eq!(body.matches("class=\"lamp good\"").count(), 4, "{body}");
-    assert_eq!(body.matches("<svg viewBox=\"0 0 480").count(), 4);
+    assert_eq!(body.matches("<svg viewBox=\"0 0 380").count(), 5);
+    for line in ["30 s", "10k", "9.5k", "50"] {
+        let line = format!("text-anchor=\"end\">{line}</text>");
+        assert!(body.contains(&line), "{line} in {body}");
+    }
     server.converse("late", 1..=6).await;
     server.clock.advance_ms(3 * HOUR_MS);
     let body = page(&server, "/ui/").await;
@@ -166,6 +172,51 @@ async fn the_overview_says_how_it_is() {
     server.store.trouble("sample", Trouble::Unavailable);
     let body = page(&server, "/ui/").await;
     assert!(body.contains("unknown: the database doesn't answer"), "{body}");
+}
+
+/// The right side of an alert's condition.
+fn limit_of(alerts: &str, name: &str) -> f64 {
+    let alert = alerts
+        .split("alert: ")
+        .find(|alert| alert.starts_with(name))
+        .unwrap();
+    let condition = alert.lines().find(|line| line.contains("expr:")).unwrap();
+    let first = condition
+        .split("> ")
+        .find_map(|rest| rest.split_whitespace().next()?.parse().ok());
+    first.unwrap()
+}
+
+#[test]
+#[expect(clippy::cast_precision_loss, reason = "limits are small numbers")]
+fn lamps_and_lines_have_the_limits_of_the_alerts() {
+    use recapd::dashboard::{
+        DEPTH_MAX, DOCUMENT_TOKENS_MAX, DURATION_MS_MAX, FAILURES_MIN, FAILURES_PERCENT_MAX, PENDING_MS_MAX,
+    };
+    let alerts = include_str!("../../../monitoring/alerts.yml");
+    for (name, limit) in [
+        ("RecapdQueueBacklog", DEPTH_MAX as f64),
+        ("RecapdUpdateDurationHigh", DURATION_MS_MAX as f64 / 1_000.0),
+        ("RecapdSummarySizeHigh", DOCUMENT_TOKENS_MAX as f64),
+        ("RecapdUpdateFailureRateHigh", FAILURES_PERCENT_MAX as f64 / 100.0),
+    ] {
+        assert!((limit_of(alerts, name) - limit).abs() < 1e-9, "{name}");
+    }
+    assert!(alerts.contains(&format!(">= {FAILURES_MIN}")));
+    assert!(alerts.contains(&format!("> {}", PENDING_MS_MAX / 1_000)));
+}
+
+#[tokio::test]
+async fn the_system_page_says_what_runs() {
+    let server = Server::summarised().await;
+    let body = page(&server, "/ui/system").await;
+    for part in [
+        env!("CARGO_PKG_VERSION"),
+        "Updates under way",
+        "The built-in summariser",
+    ] {
+        assert!(body.contains(part), "{part} in {body}");
+    }
 }
 
 #[tokio::test]

@@ -336,7 +336,9 @@ pub(crate) async fn runs_are_told_newest_first_and_in_figures(db: &dyn Backend) 
     assert_eq!(sums, (1, 1, 0));
     for hour in &hours {
         assert_eq!((hour.began_at.0 % 3_600_000, hour.cost_microusd), (0, 0));
-        assert!(hour.completed == 0 || hour.mean_duration_ms == 1_000, "{hour:?}");
+        let took = if hour.completed == 0 { 0 } else { 1_000 };
+        let told = (hour.mean_duration_ms, hour.p50_duration_ms, hour.p95_duration_ms);
+        assert_eq!(told, (took, took, took), "{hour:?}");
     }
     assert_eq!(operator.run_hours(now.plus_ms(1)).await.unwrap(), []);
     assert_eq!(figures.spent.calls, 0);

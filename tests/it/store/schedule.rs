@@ -45,6 +45,9 @@ pub(crate) async fn a_slot_is_taken_once(db: &dyn Backend) {
     assert!(store.take_slot("ageing", T0, minute(1)).await.unwrap());
     assert!(store.take_slot("prune", minute(1), minute(1)).await.unwrap());
     assert!(!store.take_slot("prune", T0, minute(2)).await.unwrap());
+    let fired_at = async |name| db.operator().fired_at(name).await.unwrap();
+    assert_eq!(fired_at("prune").await, Some(minute(1)));
+    assert_eq!(fired_at("never").await, None);
 }
 
 pub(crate) async fn aged_documents_are_enqueued(db: &dyn Backend) {

@@ -203,6 +203,11 @@ pub(crate) async fn all_that_was_paid_is_spent(db: &dyn Backend) {
     let since = minute(2).plus_ms(1);
     assert_eq!(spending("b", since).await.all, spent(4, 2_000, 0));
     assert_eq!(spending("b", minute(4)).await, Spending::default());
+    let agents = [agent("b"), agent("nobody"), agent("a")];
+    assert_eq!(
+        db.operator().spent(&agents, minute(1)).await.unwrap(),
+        [spent(6, 2_000, 2), Spent::default(), spent(1, 500, 0)]
+    );
     let nobody = store.spending(&agent("nobody"), T0).await;
     assert!(matches!(nobody, Err(StoreError::UnknownAgent(_))), "{nobody:?}");
 

@@ -349,7 +349,8 @@ impl Backend for PostgresBackend {
     }
 }
 
-fn log_statements() {
+/// Writes statements to standard error as they run, if [`STATEMENT_LOG`] says so.
+pub(crate) fn log_statements() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         if let Ok(filter) = EnvFilter::try_from_env(STATEMENT_LOG) {

@@ -184,6 +184,22 @@ macro_rules! hours_select {
     };
 }
 
+macro_rules! percentiles_select {
+    ($hour:literal, $duration_ms:literal) => {
+        concat!(
+            "-- sql/operate.run_percentiles\nSELECT hour, max(CASE WHEN place = (ended * 50 + 99) / 100 THEN took END), ",
+            "max(CASE WHEN place = (ended * 95 + 99) / 100 THEN took END) FROM ",
+            "(SELECT hour, took, row_number() OVER (PARTITION BY hour ORDER BY took) AS place, ",
+            "count(*) OVER (PARTITION BY hour) AS ended FROM (SELECT ",
+            $hour,
+            " AS hour, CAST(",
+            $duration_ms,
+            " AS bigint) AS took FROM update_runs WHERE finished_at >= $1 AND outcome = 'completed') AS completed) AS ranked ",
+            "GROUP BY hour ORDER BY hour"
+        )
+    };
+}
+
 /// See [`super::OperatorStore::run_hours`].
 pub(super) async fn hours(connection: &mut Connection, since: Timestamp) -> StoreResult<Vec<RunHour>> {
     let sql = sql!(
@@ -193,20 +209,40 @@ pub(super) async fn hours(connection: &mut Connection, since: Timestamp) -> Stor
             "extract(epoch FROM finished_at - started_at) * 1000"
         )
     );
-    let rows = query(sql).bind(since).fetch_all(connection).await?;
-    let hour = |row: &Row| -> StoreResult<RunHour> {
-        let number: i64 = row.try_get(0)?;
-        Ok(RunHour {
-            began_at: Timestamp(number.saturating_mul(HOUR_MS)),
-            completed: row.try_get(1)?,
-            failed: row.try_get(2)?,
-            superseded: row.try_get(3)?,
-            mean_duration_ms: row.try_get(4)?,
-            mean_document_tokens: row.try_get(5)?,
-            cost_microusd: row.try_get(6)?,
-        })
-    };
-    rows.iter().map(hour).collect()
+    let rows = query(sql).bind(since).fetch_all(&mut *connection).await?;
+    let mut hours: Vec<RunHour> = rows.iter().map(hour).collect::<StoreResult<_>>()?;
+    let sql = sql!(
+        sqlite: percentiles_select!("finished_at / 3600000", "finished_at - started_at"),
+        postgres: percentiles_select!(
+            "CAST(floor(extract(epoch FROM finished_at) / 3600) AS bigint)",
+            "extract(epoch FROM finished_at - started_at) * 1000"
+        )
+    );
+    for row in query(sql).bind(since).fetch_all(connection).await? {
+        let began_at = hour_start(row.try_get(0)?);
+        if let Some(hour) = hours.iter_mut().find(|hour| hour.began_at == began_at) {
+            hour.p50_duration_ms = row.try_get(1)?;
+            hour.p95_duration_ms = row.try_get(2)?;
+        }
+    }
+    Ok(hours)
+}
+
+fn hour(row: &Row) -> StoreResult<RunHour> {
+    Ok(RunHour {
+        began_at: hour_start(row.try_get(0)?),
+        completed: row.try_get(1)?,
+        failed: row.try_get(2)?,
+        superseded: row.try_get(3)?,
+        mean_duration_ms: row.try_get(4)?,
+        mean_document_tokens: row.try_get(5)?,
+        cost_microusd: row.try_get(6)?,
+        ..RunHour::default()
+    })
+}
+
+fn hour_start(number: i64) -> Timestamp {
+    Timestamp(number.saturating_mul(HOUR_MS))
 }
 
 /// See [`super::OperatorStore::stalest`]. Read off the index of those that wait.
