@@ -240,6 +240,35 @@ pub(crate) async fn who_is_resumed_goes_first_before_nobody(db: &dyn Backend) {
     assert_eq!(order, ["c", "a", "b"], "an urgent one, then two by their names");
 }
 
+pub(crate) async fn one_agents_row_is_claimed_and_no_other(db: &dyn Backend) {
+    let operator = db.operator();
+    let one = async |name: &str, now| {
+        let claimed = operator.claim_one(&agent(name), claim("me", 1, now)).await;
+        claimed.unwrap()
+    };
+    assert_eq!(one("a", T0).await, None, "there is no such row");
+    queued(db, "a", 0).await;
+    queued(db, "b", 60_000).await;
+    assert_eq!(one("b", T0).await, None, "it waits");
+    operator.pause_queue(T0).await.unwrap();
+    assert_eq!(one("b", minute(2)).await, None, "all updates are paused");
+    operator.resume_queue().await.unwrap();
+    let lease = one("b", minute(2)).await.unwrap();
+    assert_eq!((lease.agent.as_str(), lease.attempt, lease.crashes), ("b", 1, 0));
+    assert_eq!(lease.ready_at, minute(1));
+    assert_eq!(one("b", minute(2)).await, None, "somebody has it");
+    let held = db
+        .store()
+        .renew(std::slice::from_ref(&lease), minute(2), LEASE_MS)
+        .await;
+    assert_eq!(held.unwrap(), [lease.token]);
+    // Who vanished with it is counted, and the next token is another one.
+    let again = one("b", minute(9)).await.unwrap();
+    assert_eq!((again.attempt, again.crashes), (2, 1));
+    assert!(again.token > lease.token);
+    assert_eq!(row(db, "a", minute(9)).await.attempts, 0);
+}
+
 pub(crate) async fn while_the_queue_is_paused_nothing_is_claimed(db: &dyn Backend) {
     queued(db, "a", 0).await;
     queued(db, "b", 0).await;
