@@ -35,8 +35,8 @@ pub(super) struct Ended {
     pub(super) name: String,
     pub(super) kind: Kind,
     /// Since 1970.
-    pub(super) began_ns: u64,
-    pub(super) ended_ns: u64,
+    pub(super) start_ns: u64,
+    pub(super) end_ns: u64,
     pub(super) attributes: Vec<(&'static str, Value)>,
 }
 
@@ -77,7 +77,7 @@ struct Open {
     parent: Option<u64>,
     is_sampled: bool,
     began: Instant,
-    began_ns: u64,
+    start_ns: u64,
     fields: Fields,
 }
 
@@ -104,7 +104,7 @@ impl Spans {
                 parent: Some(parent.span),
                 is_sampled: parent.is_sampled,
                 began: now,
-                began_ns: parent.began_ns.saturating_add(since),
+                start_ns: parent.start_ns.saturating_add(since),
                 fields,
             };
         }
@@ -115,7 +115,7 @@ impl Spans {
             parent: caller.map(|caller| caller.span),
             is_sampled: caller.map_or_else(|| random.f64() < self.sample, |caller| caller.is_sampled),
             began: now,
-            began_ns: u64::try_from(SystemClock.now().0)
+            start_ns: u64::try_from(SystemClock.now().0)
                 .unwrap_or(0)
                 .saturating_mul(NANOS_PER_MS),
             fields,
@@ -166,8 +166,8 @@ impl Open {
             parent: self.parent,
             name: self.fields.name,
             kind: self.fields.kind,
-            began_ns: self.began_ns,
-            ended_ns: self.began_ns.saturating_add(took),
+            start_ns: self.start_ns,
+            end_ns: self.start_ns.saturating_add(took),
             attributes: self.fields.attributes,
         }
     }
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(whole.attributes, [("http.status", Value::Int(200))]);
         assert_eq!(part.failure(), Some(&Value::Text("timeout".to_owned())));
         assert!(whole.parent.is_none() && whole.failure().is_none());
-        assert!(whole.began_ns <= part.began_ns && part.ended_ns <= whole.ended_ns);
+        assert!(whole.start_ns <= part.start_ns && part.end_ns <= whole.end_ns);
         assert_eq!(lost, 0);
     }
 
@@ -290,7 +290,7 @@ mod tests {
         let asked = |flags: &str, sample: f64| {
             let parent = format!("{CALLER}-{flags}");
             noted(sample, 9, || {
-                drop(info_span!("whole", "otel.parent" = parent.as_str()))
+                drop(info_span!("whole", "otel.parent" = parent.as_str()));
             })
             .0
         };
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn texts_are_cut() {
         let (spans, _) = noted(1.0, 9, || {
-            drop(info_span!("whole", said = "é".repeat(1_000).as_str()))
+            drop(info_span!("whole", said = "é".repeat(1_000).as_str()));
         });
         let Value::Text(text) = &spans[0].attributes[0].1 else {
             panic!("{spans:?}")

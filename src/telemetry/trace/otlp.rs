@@ -48,8 +48,8 @@ fn span(span: &Ended) -> Json {
             Kind::Server => 2,
             Kind::Client => 3,
         },
-        "startTimeUnixNano": span.began_ns.to_string(),
-        "endTimeUnixNano": span.ended_ns.to_string(),
+        "startTimeUnixNano": span.start_ns.to_string(),
+        "endTimeUnixNano": span.end_ns.to_string(),
         "attributes": attributes.collect::<Vec<_>>(),
     });
     if let Some(parent) = span.parent {
@@ -95,8 +95,8 @@ mod tests {
             parent: Some(0xb),
             name: "chat m".to_owned(),
             kind: Kind::Client,
-            began_ns: 1_700_000_000_000_000_001,
-            ended_ns: 1_700_000_000_000_000_002,
+            start_ns: 1_700_000_000_000_000_001,
+            end_ns: 1_700_000_000_000_000_002,
             attributes: vec![
                 ("error.type", Value::Text("timeout".to_owned())),
                 ("n", Value::Int(i64::MAX)),

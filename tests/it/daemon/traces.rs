@@ -67,7 +67,7 @@ impl Collector {
     }
 
     /// The first span that is as wanted, as soon as it came.
-    async fn until(&self, is_wanted: impl Fn(&Value) -> bool) -> Value {
+    async fn until(&self, is_wanted: impl Fn(&Value) -> bool + Sync) -> Value {
         let looking = async {
             loop {
                 let came = self.came.notified();
@@ -127,45 +127,71 @@ fn stop(mut daemon: Daemon) {
     assert!(daemon.child.wait().unwrap().success());
 }
 
-#[tokio::test]
-async fn requests_updates_and_calls_are_traced_without_what_was_said() {
-    let (collector, url) = Collector::start(&[]).await;
-    let fake = FakeProvider::start();
+/// A daemon that OpenTelemetry's variables make send its traces to `url`. They don't depend on what is logged.
+async fn traced(fake: &FakeProvider, url: &str) -> Daemon {
     let environment = [
         ("OPENAI_API_KEY", "key"),
-        ("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str()),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", url),
         (
             "OTEL_EXPORTER_OTLP_HEADERS",
             "authorization=Bearer%20collectors-key",
         ),
         ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test"),
     ];
-    // Traces don't depend on what is logged.
-    let daemon = Daemon::start_with(
-        &fake,
-        &["queue.attempts_max=100", "trace.gather_ms=20"],
-        &environment,
-        Stdio::inherit(),
-    );
+    let settings = ["queue.attempts_max=100", "trace.gather_ms=20"];
+    let daemon = Daemon::start_with(fake, &settings, &environment, Stdio::inherit());
     daemon.until_ready().await;
+    daemon
+}
+
+#[tokio::test]
+async fn a_request_stands_below_its_client_and_tells_nothing_that_was_said() {
+    let (collector, url) = Collector::start(&[]).await;
+    let fake = FakeProvider::start();
+    let daemon = traced(&fake, &url).await;
+    for number in 1..=2 {
+        say(&daemon, number).await;
+    }
+    daemon.until_version(1).await;
+    let request = collector
+        .until(|span| span["name"] == "POST /v1/agents/{id}/messages")
+        .await;
+    assert_eq!(
+        (&request["traceId"], &request["parentSpanId"], &request["kind"]),
+        (&json!(TRACE), &json!(CALLER), &json!(2))
+    );
+    assert_eq!(attribute(&request, "http.response.status_code"), "200");
+    collector.until(|span| span["name"] == "upsert_memory").await;
+    let is_probe = |span: &Value| span["name"].as_str().unwrap().contains("readyz");
+    assert!(!collector.spans().iter().any(is_probe));
+    assert!(daemon.metric("recapd_trace_spans_total{outcome=\"sent\"}").await > 0);
+    stop(daemon);
+
+    let calls = collector.calls.lock().unwrap().clone();
+    let (headers, body) = &calls[0];
+    assert_eq!(headers["authorization"], format!("Bearer {KEY}"));
+    assert_eq!(headers["content-type"], "application/json");
+    let body: Value = serde_json::from_str(body).unwrap();
+    let resource = body["resourceSpans"][0]["resource"].to_string();
+    assert!(
+        resource.contains("\"recapd\"") && resource.contains("deployment.environment.name"),
+        "{resource}"
+    );
+    for (_, body) in &calls {
+        assert!(!body.contains(CANARY) && !body.contains(KEY), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_to_a_model_stands_below_its_update() {
+    let (collector, url) = Collector::start(&[]).await;
+    let fake = FakeProvider::start();
+    let daemon = traced(&fake, &url).await;
     fake.plan([Planned::Trouble(Trouble::Server, Wait::Unsaid)]);
     for number in 1..=2 {
         say(&daemon, number).await;
     }
     daemon.until_version(1).await;
-
-    let request = collector
-        .until(|span| span["name"] == "POST /v1/agents/{id}/messages")
-        .await;
-    assert_eq!(
-        (&request["traceId"], &request["parentSpanId"]),
-        (&json!(TRACE), &json!(CALLER))
-    );
-    assert_eq!(
-        (&request["kind"], attribute(&request, "http.response.status_code")),
-        (&json!(2), &json!("200"))
-    );
-
     let call = collector
         .until(|span| span["kind"] == 3 && attribute(span, "gen_ai.usage.output_tokens").is_string())
         .await;
@@ -180,6 +206,7 @@ async fn requests_updates_and_calls_are_traced_without_what_was_said() {
     );
     assert_eq!(attribute(&update, "gen_ai.conversation.id"), "coder");
     assert_eq!(attribute(&update, "recapd.outcome"), "completed");
+
     let failed = collector
         .until(|span| span["kind"] == 3 && span["status"]["code"] == 2)
         .await;
@@ -187,30 +214,8 @@ async fn requests_updates_and_calls_are_traced_without_what_was_said() {
     let tried = collector
         .until(|span| span["spanId"] == failed["parentSpanId"])
         .await;
-    assert_eq!(
-        (&tried["status"]["code"], attribute(&tried, "recapd.outcome")),
-        (&json!(2), &json!("retried"))
-    );
-
-    assert!(
-        collector
-            .spans()
-            .iter()
-            .all(|span| !span["name"].as_str().unwrap().contains("readyz"))
-    );
-    let calls = collector.calls.lock().unwrap().clone();
-    let (headers, body) = &calls[0];
-    assert_eq!(headers["authorization"], format!("Bearer {KEY}"));
-    assert_eq!(headers["content-type"], "application/json");
-    let resource = serde_json::from_str::<Value>(body).unwrap()["resourceSpans"][0]["resource"].to_string();
-    assert!(
-        resource.contains("\"recapd\"") && resource.contains("deployment.environment.name"),
-        "{resource}"
-    );
-    for (_, body) in &calls {
-        assert!(!body.contains(CANARY) && !body.contains(KEY), "{body}");
-    }
-    assert!(daemon.metric("recapd_trace_spans_total{outcome=\"sent\"}").await > 0);
+    assert_eq!(tried["status"]["code"], 2);
+    assert_eq!(attribute(&tried, "recapd.outcome"), "retried");
     stop(daemon);
 }
 
