@@ -3,7 +3,7 @@
 use maud::html;
 
 use super::{
-    frame::{Frame, Part, agent_tabs, next_page, page},
+    frame::{Frame, Part, agent_head, agent_tabs, next_page, page},
     text::{agent_path, exchange_path, line, moment, tokens},
 };
 use crate::{
@@ -27,13 +27,12 @@ pub struct Archive {
 pub fn archive_page(frame: &Frame, archive: &Archive) -> String {
     let (agent, ledger) = (&archive.row.agent, &archive.row.ledger);
     let oldest = archive.exchanges.first().filter(|_| archive.has_more);
+    let title = archive.before.map_or_else(
+        || "Exchanges".to_owned(),
+        |before| format!("Exchanges before #{before}"),
+    );
     let content = html! {
-        header.head {
-            div {
-                p.over { a href="/ui/agents" { "Agents" } " · " a href=(agent_path(agent)) { (agent) } }
-                h1 { "Exchanges" @if let Some(before) = archive.before { " before #" (before) } }
-            }
-        }
+        (agent_head(agent, &title, &html! {}))
         (agent_tabs(agent, "Exchanges"))
         div.wide #list data-live {
             @if archive.exchanges.is_empty() { p.empty { "None" } } @else {

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::{
-    frame::{Frame, Part, agent_tabs, next_page, page},
+    frame::{Frame, Part, agent_head, agent_tabs, next_page, page},
     text::{agent_path, count, exchange_path, line, moment, tokens, visible},
 };
 use crate::{
@@ -36,12 +36,7 @@ pub fn exchange_page(frame: &Frame, shown: &ExchangePage) -> String {
     let path = exchange_path(agent, number);
     let last = shown.expanded.messages.last().filter(|_| shown.expanded.has_more);
     let content = html! {
-        header.head {
-            div {
-                p.over { a href="/ui/agents" { "Agents" } " · " a href=(agent_path(agent)) { (agent) } }
-                h1 { "Exchange #" (number) }
-            }
-        }
+        (agent_head(agent, &format!("Exchange #{number}"), &html! {}))
         (agent_tabs(agent, "Exchanges"))
         p.lead { bdi { (line(&exchange.headline.title)) } }
         p.facts {

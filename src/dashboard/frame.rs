@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::{SCRIPT, STYLE, filter::Filter};
+use super::{SCRIPT, STYLE, filter::Filter, text::agent_path};
 use crate::domain::{access::Scope, agent::AgentId, time::Timestamp};
 
 /// Who looks.
@@ -205,6 +205,19 @@ fn mark() -> Markup {
 
 fn moment_exact(at: Timestamp) -> Markup {
     html! { time datetime=(at.format("%Y-%m-%dT%H:%M:%SZ")) { (at.format("%H:%M:%S UTC")) } }
+}
+
+/// The head of a page about an agent: the way up, the page's title, and what can be done.
+pub(super) fn agent_head(agent: &AgentId, title: &str, actions: &Markup) -> Markup {
+    html! {
+        header.head {
+            div {
+                p.over { a href="/ui/agents" { "Agents" } " · " a href=(agent_path(agent)) { (agent) } }
+                h1 { (title) }
+            }
+            (actions)
+        }
+    }
 }
 
 /// The pages of one agent, of which `here` is shown.

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::{
     archive::dot,
-    frame::{Frame, Part, agent_tabs, page},
+    frame::{Frame, Part, agent_head, agent_tabs, page},
     text::{agent_path, count, exchange_path, line, moment, tokens},
 };
 use crate::{
@@ -26,12 +26,7 @@ pub struct Search {
 pub fn search_page(frame: &Frame, search: &Search) -> String {
     let agent = &search.agent;
     let content = html! {
-        header.head {
-            div {
-                p.over { a href="/ui/agents" { "Agents" } " · " a href=(agent_path(agent)) { (agent) } }
-                h1 { "Search" }
-            }
-        }
+        (agent_head(agent, "Search", &html! {}))
         (agent_tabs(agent, "Search"))
         form.search method="get" role="search" action=(format!("{}/search", agent_path(agent))) {
             label for="q" { "Words, or a \"phrase in quotation marks\"" }

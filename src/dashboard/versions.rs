@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::{
     document::{Level, document, item},
-    frame::{Frame, Part, action_on, agent_tabs, copy_button, next_page, page},
+    frame::{Frame, Part, action_on, agent_head, agent_tabs, copy_button, next_page, page},
     text::{agent_path, linked, moment, number, tokens},
 };
 use crate::{
@@ -44,7 +44,7 @@ pub struct Diff {
 pub fn versions_page(frame: &Frame, list: &VersionList) -> String {
     let agent = &list.agent;
     let content = html! {
-        (head(agent, "Versions", &html! {}))
+        (agent_head(agent, "Versions", &html! {}))
         (agent_tabs(agent, "Versions"))
         @if list.versions.is_empty() { p.empty { "No version yet: the first one comes when exchanges leave the window" } }
         @else {
@@ -56,18 +56,6 @@ pub fn versions_page(frame: &Frame, list: &VersionList) -> String {
         (next_page(list.next.map(|next| format!("{}/versions?cursor={next}", agent_path(agent))), "Older versions"))
     };
     page(frame, Part::Agents, &format!("Versions of {agent}"), &content)
-}
-
-fn head(agent: &AgentId, title: &str, actions: &Markup) -> Markup {
-    html! {
-        header.head {
-            div {
-                p.over { a href="/ui/agents" { "Agents" } " · " a href=(agent_path(agent)) { (agent) } }
-                h1 { (title) }
-            }
-            (actions)
-        }
-    }
 }
 
 fn table(frame: &Frame, list: &VersionList) -> Markup {
@@ -112,7 +100,7 @@ pub fn diff_page(frame: &Frame, shown: &Diff) -> String {
         None => (format!("Version {}", after.version), whole(shown)),
     };
     let content = html! {
-        (head(agent, &title, &html! { div.actions { (copy(shown)) (restore(frame, shown)) } }))
+        (agent_head(agent, &title, &html! { div.actions { (copy(shown)) (restore(frame, shown)) } }))
         (agent_tabs(agent, "Versions"))
         p.facts {
             (after.kind.name()) ", covers up to #" (after.covers_through) " in " (tokens(after.tokens)) " tokens · "
