@@ -181,10 +181,7 @@ async fn serve(config: &Config, given: Start, mut exporter: Option<Exporter>) ->
     let soft = lifecycle.soft().clone();
     let watch = service::watch(notify.clone(), parts.clone(), config.queue.poll(), soft.clone());
     lifecycle.spawn("service", watch);
-    lifecycle.spawn_vital("inbox", {
-        let (keeper, soft) = (parts.keeper.clone(), lifecycle.soft().clone());
-        async move { keeper.take_in_inbox(store, soft).await }
-    });
+    take_in_inbox(&lifecycle, &parts, store);
     info!(listen = %config.http.listen, database = %config.database.url, owner, model = named, reclaimed, "daemon.ready");
     notify.ready();
     // Its name stays its own until all leases are finished or given back.
@@ -288,6 +285,12 @@ async fn follow_fleet(parts: &Parts, member: Option<Member>) -> Infallible {
         Some(member) => parts.follow_fleet(member).await,
         None => std::future::pending().await,
     }
+}
+
+/// Takes in what agents insert by SQL.
+fn take_in_inbox(lifecycle: &Lifecycle, parts: &Parts, store: Arc<SqlStore>) {
+    let (keeper, soft) = (parts.keeper.clone(), lifecycle.soft().clone());
+    lifecycle.spawn_vital("inbox", async move { keeper.take_in_inbox(store, soft).await });
 }
 
 fn start(

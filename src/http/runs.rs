@@ -85,11 +85,7 @@ pub(super) async fn list(
 }
 
 /// The page of runs that a request wants, if `caller` may see it, and behind which one the next page begins.
-async fn runs_of(
-    app: &App,
-    caller: &Caller,
-    uri: &Uri,
-) -> Result<(Vec<Run>, Option<i64>), Problem> {
+async fn runs_of(app: &App, caller: &Caller, uri: &Uri) -> Result<(Vec<Run>, Option<i64>), Problem> {
     let parameters = Parameters::read(uri, &["limit", "cursor", "agent", "outcome"])?;
     let limit = page::limit(&parameters)?;
     let outcome = |name| {
