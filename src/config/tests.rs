@@ -115,6 +115,7 @@ fn the_reference_is_the_default() {
     fallback.concurrency = 8
     fallback.mode = "offline"
     fallback.model = ""
+    fallback.proxy = ""
     fallback.requests_per_minute = 0
     fallback.tokens_per_minute = 0
     hook.announce = false
@@ -152,6 +153,7 @@ fn the_reference_is_the_default() {
     model.num_ctx = 0
     model.output_limit_field = "auto"
     model.output_tokens_max = 4000
+    model.proxy = ""
     model.requests_per_minute = 0
     model.thinking_reserve_tokens = 4000
     model.timeout_ms = 60000
@@ -197,6 +199,13 @@ fn the_reference_is_the_default() {
     summary.time_zone = "UTC"
     summary.week_hours = 336
     summary.yesterday_hours = 168
+    trace.attributes = ""
+    trace.gather_ms = 5000
+    trace.otlp_headers_file = ""
+    trace.otlp_url = ""
+    trace.sample = 1.0
+    trace.service_name = "recapd"
+    trace.timeout_ms = 10000
     window.budget_tokens = 100000
     window.low_water = 0.8
     window.max_messages = 0

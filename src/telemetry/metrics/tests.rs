@@ -171,6 +171,8 @@ fn rest_of_the_contract(second: &str) {
     recapd_config_last_reload_success_timestamp_seconds gauge 1
     recapd_http_requests_total counter 1
     recapd_http_request_duration_seconds histogram 1
+    recapd_sse_clients gauge 1
+    recapd_trace_spans_total counter 2
     ");
 }
 
