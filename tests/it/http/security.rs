@@ -267,7 +267,7 @@ async fn an_agent_of_others_answers_as_one_that_does_not_exist() {
     // What names an agent elsewhere than at the beginning of the path.
     for (method, path, body) in [
         (Method::GET, "/v1/runs?agent={id}", ""),
-        (Method::GET, "/ui/runs?agent={id}", ""),
+        (Method::GET, "/ui/runs?q=agent:{id}", ""),
         (Method::GET, "/ui/agents/find?agent={id}", ""),
         (Method::POST, "/v1/agents/coder/fork", r#"{"child":"{id}"}"#),
     ] {
