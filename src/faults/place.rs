@@ -18,7 +18,7 @@ use super::{
 };
 use crate::store::{
     DatabaseSettings,
-    postgres::{Clock, PostgresSettings},
+    postgres::{Clock, PostgresSettings, READ_PATIENCE_MS},
     sqlite::{SqliteSettings, Synchronous},
 };
 
@@ -108,6 +108,7 @@ impl Place {
             url,
             read_url: None,
             read_lag_ms_max: 10_000,
+            read_patience_ms: READ_PATIENCE_MS,
             connections: 2,
             acquire_timeout_ms: 20_000,
             statement_timeout_ms: 60_000,

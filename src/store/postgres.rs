@@ -13,6 +13,8 @@ use std::{ops::Range, str::FromStr, time::Duration};
 
 pub use member::{Heard, Member, PULSE};
 
+pub use replica::READ_PATIENCE_MS;
+
 pub(super) use replica::Replica;
 
 use futures::future::BoxFuture;
@@ -45,6 +47,8 @@ pub struct PostgresSettings {
     pub read_url: Option<String>,
     /// How far behind that one may be.
     pub read_lag_ms_max: u64,
+    /// How long a read waits for that one before the server itself is asked; [`READ_PATIENCE_MS`] outside of tests.
+    pub read_patience_ms: u64,
     /// The most connections to each server.
     pub connections: u32,
     /// How long an operation waits for a connection.

@@ -18,7 +18,7 @@ use crate::store::{
 };
 
 /// How long it is waited for until it begins to read …
-const PATIENCE: Duration = Duration::from_secs(1);
+pub const READ_PATIENCE_MS: u64 = 1_000;
 /// … and until it has read, whatever its statements may take elsewhere.
 const READ_MAX: Duration = Duration::from_secs(10);
 /// How long it is left alone after it failed.
@@ -28,6 +28,7 @@ const REST: Duration = Duration::from_secs(5);
 pub(in crate::store) struct Replica {
     pool: PgPool,
     lag_ms_max: u64,
+    patience: Duration,
     clock: Clock,
     rest: Rest,
 }
@@ -35,12 +36,14 @@ pub(in crate::store) struct Replica {
 impl Replica {
     /// The one at `url`. It is connected to when it is needed: nobody waits for a standby to start.
     pub(super) fn of(settings: &PostgresSettings, url: &str) -> StoreResult<Self> {
+        let patience = Duration::from_millis(settings.read_patience_ms);
         let pool = pooled(settings)
-            .acquire_timeout(PATIENCE)
+            .acquire_timeout(patience)
             .connect_lazy_with(options(settings, url)?);
         Ok(Self {
             pool,
             lag_ms_max: settings.read_lag_ms_max,
+            patience,
             clock: settings.clock,
             rest: Rest::default(),
         })
@@ -71,7 +74,7 @@ impl Replica {
         F: Future<Output = StoreResult<T>> + Send,
         T: Send,
     {
-        let tx = timeout(PATIENCE, self.snapshot()).await??;
+        let tx = timeout(self.patience, self.snapshot()).await??;
         timeout(READ_MAX, read(tx)).await?.map_err(|error| match error {
             StoreError::Unavailable(_) | StoreError::Contended(_) | StoreError::Schema(_) => {
                 Unfit::Failing(error)

@@ -14,7 +14,7 @@ use recapd::store::{
     batch::BatchStore,
     inbox::InboxStore,
     operate::OperatorStore,
-    postgres::{Clock, PostgresSettings},
+    postgres::{Clock, PostgresSettings, READ_PATIENCE_MS},
     sqlite::{SqliteSettings, Synchronous},
 };
 use sqlx::{
@@ -274,6 +274,7 @@ pub(crate) fn postgres_settings(url: String) -> PostgresSettings {
         url,
         read_url: None,
         read_lag_ms_max: 10_000,
+        read_patience_ms: READ_PATIENCE_MS,
         connections: 8,
         acquire_timeout_ms: 30_000,
         statement_timeout_ms: 30_000,

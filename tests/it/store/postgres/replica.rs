@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use recapd::{
     domain::{agent::AgentId, time::HOUR_MS},
-    store::{MessageRange, SqlStore, Store as _, VersionQuery, postgres::PostgresSettings},
+    store::{
+        MessageRange, SqlStore, Store as _, VersionQuery,
+        postgres::{PostgresSettings, READ_PATIENCE_MS},
+    },
 };
 use sqlx::{AssertSqlSafe, PgConnection};
 use tokio::task::JoinSet;
@@ -22,10 +25,21 @@ use crate::support::{
 /// Longer than any test takes.
 const PATIENT_MS: u64 = 3_600_000;
 
+/// A store that waits for the standby as long as it takes: the machine may be busy with other tests.
 async fn store(servers: &Servers, lag_ms_max: u64) -> SqlStore {
+    open(servers, lag_ms_max, PATIENT_MS).await
+}
+
+/// A store that soon gives up on a standby.
+async fn impatient(servers: &Servers) -> SqlStore {
+    open(servers, PATIENT_MS, READ_PATIENCE_MS).await
+}
+
+async fn open(servers: &Servers, lag_ms_max: u64, read_patience_ms: u64) -> SqlStore {
     let settings = PostgresSettings {
         read_url: Some(servers.url(Standby)),
         read_lag_ms_max: lag_ms_max,
+        read_patience_ms,
         ..postgres_settings(servers.url(Primary))
     };
     SqlStore::open(&settings.into()).await.unwrap()
@@ -167,25 +181,25 @@ async fn what_a_standby_breaks_off_the_server_answers() {
 #[tokio::test]
 async fn a_standby_that_is_away_or_on_its_own_is_stood_in_for() {
     let servers = Servers::start().await;
-    let before = store(&servers, PATIENT_MS).await;
+    let before = impatient(&servers).await;
     let a = join(&before, "a").await;
     until_replayed(&servers).await;
     assert_eq!(agents(&before).await, 1);
     servers.stop(Standby);
     join(&before, "b").await;
     assert_eq!(agents(&before).await, 2, "a connection that is gone");
-    let without = store(&servers, PATIENT_MS).await;
+    let without = impatient(&servers).await;
     assert_eq!(agents(&without).await, 2, "none to connect to");
 
     servers.start_one(Standby);
     until_replayed(&servers).await;
-    let after = store(&servers, PATIENT_MS).await;
+    let after = impatient(&servers).await;
     assert_eq!(agents(&after).await, 2);
     // On its own it knows nothing of what comes, and would take what is written.
     servers.promote();
     join(&after, "c").await;
     assert_eq!(agents(&after).await, 3, "a connection from before");
-    assert_eq!(agents(&store(&servers, PATIENT_MS).await).await, 3);
+    assert_eq!(agents(&impatient(&servers).await).await, 3);
     assert!(sees(&after, &a, 1).await);
     let mut alone = servers.connect(Standby).await;
     assert!(holds(&mut alone, "NOT pg_is_in_recovery()").await);
