@@ -18,6 +18,7 @@ use measure::{Sample, Table, ratio, show, size};
 use messages::Messages;
 use place::Place;
 use recapd::{
+    background::Background,
     config::Synchronous,
     domain::{agent::AgentId, message::Message},
 };
@@ -89,9 +90,12 @@ async fn loaded(place: &Place, is_summarised: bool) -> anyhow::Result<(Sample, [
     let mut background = JoinSet::new();
     let follower = place.parts.clone();
     background.spawn(follower.follow_changes(stop.clone()));
+    // As the daemon has it.
+    let threads = Background::start(1)?;
     if is_summarised {
         let (parts, stop) = (place.parts.clone(), stop.clone());
-        background.spawn(async move { parts.worker.run(stop.clone(), stop).await });
+        let worker = async move { parts.worker.run(stop.clone(), stop).await };
+        background.spawn_on(worker, threads.handle());
     }
     let (took, rate) = arrivals(place).await?;
     stop.cancel();

@@ -32,6 +32,7 @@
 //! - `mcp`: summaries and the archive by the Model Context Protocol, for `http` and `cli`.
 //! - `hook`: what runs inside of the hooks of Claude Code and Codex, as a client of the daemon.
 //! - `http`, `cli`: the ways in.
+//! - `background`: threads beside those that serve.
 //! - `config`, `crontab`, `telemetry`, `lifecycle`, `clock`, `notice`: the surroundings.
 //!
 //! Dependency rule, enforced by `tests/tidy.rs`:
@@ -51,6 +52,8 @@ pub mod validator;
 pub mod access;
 #[cfg(feature = "daemon")]
 pub mod assembly;
+#[cfg(feature = "daemon")]
+pub mod background;
 #[cfg(feature = "daemon")]
 pub mod cli;
 #[cfg(feature = "client")]

@@ -31,10 +31,13 @@ use std::{
 
 use futures::{FutureExt as _, Stream, StreamExt as _, stream};
 use tokio::{
+    runtime::Handle,
     signal::unix::{SignalKind, signal},
     time::sleep,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::background::Background;
 
 /// How long tasks may take to leave once they are told to, before they are dropped.
 pub const HARD_GRACE: Duration = Duration::from_secs(3);
@@ -76,12 +79,23 @@ pub struct Lifecycle {
     drop: CancellationToken,
     tasks: TaskTracker,
     has_failed: Arc<AtomicBool>,
+    /// Where tasks run; none: where they are spawned.
+    runtime: Option<Handle>,
 }
 
 impl Lifecycle {
     /// Nothing runs yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same, whose tasks run in the background.
+    #[must_use]
+    pub fn on(&self, background: &Background) -> Self {
+        Self {
+            runtime: Some(background.handle().clone()),
+            ..self.clone()
+        }
     }
 
     /// Cancelled when nothing new should be begun.
@@ -103,7 +117,7 @@ impl Lifecycle {
     /// nothing else stops.
     pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let lifecycle = self.clone();
-        self.tasks.spawn(async move {
+        self.start(async move {
             lifecycle.guarded(name, task).await;
         });
     }
@@ -122,7 +136,7 @@ impl Lifecycle {
         task: impl Future<Output = ()> + Send + 'static,
     ) {
         let lifecycle = self.clone();
-        self.tasks.spawn(async move {
+        self.start(async move {
             lifecycle.guarded(name, task).await;
             if !stop.is_cancelled() && !lifecycle.soft.is_cancelled() {
                 tracing::error!(task = name, "task.ended_early");
@@ -130,6 +144,13 @@ impl Lifecycle {
                 lifecycle.stop();
             }
         });
+    }
+
+    fn start(&self, task: impl Future<Output = ()> + Send + 'static) {
+        match &self.runtime {
+            Some(runtime) => drop(self.tasks.spawn_on(task, runtime)),
+            None => drop(self.tasks.spawn(task)),
+        }
     }
 
     async fn guarded(&self, name: &'static str, task: impl Future<Output = ()> + Send) {

@@ -17,6 +17,7 @@ use super::{exit::Failed, open};
 use crate::{
     access::Access,
     assembly::{self, Parts},
+    background::Background,
     clock::{Clock, OffsetClock, SystemClock},
     config::{self, Config, Entry, Environment, HttpConfig, Listen, Loaded, Loader},
     http::{self, HttpSettings, HttpState},
@@ -34,6 +35,9 @@ const SERVER_PATIENCE: Duration = Duration::from_secs(30);
 const SERVER_WAIT_FIRST: Duration = Duration::from_millis(100);
 /// No wait is longer.
 const SERVER_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// Threads that summaries are written on; who writes them is a model, nearly always.
+const BACKGROUND_THREADS: usize = 1;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -169,9 +173,10 @@ async fn serve(config: &Config, given: Start, mut exporter: Option<Exporter>) ->
     let examiner = Examiner::of(config, &given, &owner, &store, &parts);
     let hands = (store.clone() as _, access, examiner.clone());
     start(&lifecycle, &parts, hands, config, listener);
+    let background = Background::start(BACKGROUND_THREADS)?;
     let crew = Crew {
         examiner,
-        lifecycle: lifecycle.clone(),
+        lifecycle: lifecycle.on(&background),
         parts: parts.clone(),
         store: store.clone(),
         owner: owner.clone(),

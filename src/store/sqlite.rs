@@ -10,6 +10,7 @@ mod writer;
 
 use std::{
     fs::{File, TryLockError},
+    io,
     path::{Path, PathBuf},
     str::FromStr,
     sync::Arc,
@@ -31,6 +32,8 @@ use super::{
 use checkpoint::Checkpoint;
 pub(super) use schema::MIGRATIONS;
 use writer::Writer;
+
+use crate::background::{Manners, run_alone};
 
 /// How a database is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,15 +104,23 @@ impl Sqlite {
         lock: Option<Arc<File>>,
     ) -> StoreResult<Self> {
         let options = options(settings)?.create_if_missing(lock.is_some());
+        let readers = settings.readers.max(1);
         let readers = SqlitePoolOptions::new()
-            .max_connections(settings.readers.max(1))
+            .max_connections(readers)
+            // Each has a thread, as eager as the one that opened it: a daemon opens all at its start, and keeps them.
+            .min_connections(if lock.is_some() { readers } else { 0 })
+            .idle_timeout(None)
+            .max_lifetime(None)
             .connect_with(options.clone().read_only(true))
             .await?;
         let tasks = TaskTracker::new();
         let checkpoint = Checkpoint::new(options.clone());
         let (committed, beside) = checkpoint.beside();
-        tasks.spawn(beside);
-        let writer = Writer::start(connection, settings.group_commit_max, committed, &tasks);
+        run_alone("recapd-log", Manners::Patient, tasks.track_future(beside))
+            .map_err(|error| no_thread(&error))?;
+        let (writer, writing) = Writer::new(connection, settings.group_commit_max, committed);
+        run_alone("recapd-writer", Manners::Eager, tasks.track_future(writing))
+            .map_err(|error| no_thread(&error))?;
         Ok(Self {
             writer,
             readers,
@@ -178,6 +189,10 @@ pub(super) async fn beside(settings: &SqliteSettings) -> StoreResult<Connection>
     Ok(SqliteConnection::connect_with(&checkpoint::writing(options))
         .await?
         .into())
+}
+
+fn no_thread(error: &io::Error) -> StoreError {
+    StoreError::Unavailable(format!("starting a thread: {error}"))
 }
 
 fn options(settings: &SqliteSettings) -> StoreResult<SqliteConnectOptions> {

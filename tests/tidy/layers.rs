@@ -44,8 +44,9 @@ const LAYERS: &[Layer] = &[
     Layer { module: "notice", may_use: &["domain"], banned: OUTSIDE },
     Layer { module: "config", may_use: &["domain", "crontab"], banned: OUTSIDE },
     Layer { module: "telemetry", may_use: &["domain", "clock", "config", "wire"], banned: OUTSIDE },
-    Layer { module: "lifecycle", may_use: &[], banned: OUTSIDE },
-    Layer { module: "store", may_use: &["domain", "formats", "tokenizer"], banned: &["reqwest::", "axum::", "hyper::"] },
+    Layer { module: "background", may_use: &[], banned: OUTSIDE },
+    Layer { module: "lifecycle", may_use: &["background"], banned: OUTSIDE },
+    Layer { module: "store", may_use: &["domain", "formats", "tokenizer", "background"], banned: &["reqwest::", "axum::", "hyper::"] },
     Layer { module: "llm", may_use: &["domain", "tokenizer", "clock", "wire"], banned: &["sqlx::", "axum::"] },
     Layer { module: "journal", may_use: &["domain", "clock", "store"], banned: OUTSIDE },
     Layer {
@@ -129,7 +130,7 @@ const LAYERS: &[Layer] = &[
         module: "cli",
         may_use: &[
             "domain", "formats", "tokenizer", "validator", "clock", "config", "telemetry", "lifecycle", "store", "llm",
-            "journal", "keeper", "snapshot", "history", "context", "recall", "selftest", "faults", "access", "assembly", "mcp", "http",
+            "journal", "keeper", "snapshot", "history", "context", "recall", "selftest", "faults", "access", "assembly", "mcp", "http", "background",
             "hook", "wire", "client",
         ],
         banned: &["sqlx::", "axum::"],

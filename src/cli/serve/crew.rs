@@ -20,6 +20,7 @@ use crate::{
 
 /// What a reload needs beside the configuration.
 pub(super) struct Crew {
+    /// Where the worker and what goes with it run.
     pub(super) lifecycle: Lifecycle,
     pub(super) parts: Parts,
     pub(super) store: Arc<SqlStore>,

@@ -2,17 +2,36 @@
 //!
 //! SQLite would do it within the commit that makes the log long enough: some ten milliseconds in which nobody's append is
 //! answered. It still does where this falls behind.
+//!
+//! The log begins anew only where a commit finds all of it brought in, which beside a busy writer it never is: so the writer
+//! brings in the rest where that is little, and the log long.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
-use sqlx::{Connection as _, Row as _, SqliteConnection, sqlite::SqliteConnectOptions};
+use sqlx::{
+    Connection as _, Row as _, SqliteConnection,
+    sqlite::{SqliteConnectOptions, SqliteRow},
+};
 use tokio::sync::{Mutex, mpsc};
 use tracing::warn;
 
+use super::super::sql::{Connection, query, sql};
+
 /// Operations that are committed before the log is brought in.
 const OPERATIONS_BETWEEN: usize = 512;
-/// Pages in the log at which the writer does it itself. SQLite's own limit is 1,000.
-const PAGES_MAX: &str = "8000";
+/// Pages in the log from which on the writer brings in the rest.
+const PAGES_LONG: i64 = 16_000;
+/// So many times what came meanwhile is brought in before that, each time faster than before.
+const PASSES: u32 = 3;
+/// Pages in the log at which a commit brings in all of it. SQLite's own limit is 1,000.
+const PAGES_MAX: &str = "64000";
+
+/// Pages that a writer keeps in memory, in KiB and with a minus: each turn of each of many agents has pages of its own. SQLite's
+/// own limit is 2,000.
+const CACHE_KIB: &str = "-16000";
 
 /// Statements that a writer keeps prepared: those that go together count as one, and do so in many combinations.
 const STATEMENTS_KEPT: usize = 256;
@@ -21,6 +40,7 @@ const STATEMENTS_KEPT: usize = 256;
 pub(super) fn writing(options: SqliteConnectOptions) -> SqliteConnectOptions {
     options
         .pragma("wal_autocheckpoint", PAGES_MAX)
+        .pragma("cache_size", CACHE_KIB)
         .statement_cache_capacity(STATEMENTS_KEPT)
 }
 
@@ -28,9 +48,21 @@ pub(super) fn writing(options: SqliteConnectOptions) -> SqliteConnectOptions {
 pub(super) struct Committed {
     operations: usize,
     enough: mpsc::Sender<()>,
+    is_nearly_in: Arc<AtomicBool>,
 }
 
 impl Committed {
+    /// Brings in what is left over the writer's own connection, if it is time to.
+    pub(super) async fn finish(&self, writer: &mut Connection) {
+        if self.is_nearly_in.swap(false, Ordering::Relaxed)
+            && let Err(error) = query(sql!("-- sqlite/checkpoint.rest\nPRAGMA wal_checkpoint(PASSIVE)"))
+                .fetch_one(writer)
+                .await
+        {
+            warn!(%error, "store.no_checkpoint");
+        }
+    }
+
     /// So many more operations.
     pub(super) fn add(&mut self, operations: usize) {
         self.operations += operations;
@@ -57,36 +89,55 @@ impl Checkpoint {
     /// A counter for the writer, and the work to be done beside it until the counter is dropped.
     pub(super) fn beside(self: &Arc<Self>) -> (Committed, impl Future<Output = ()> + Send + use<>) {
         let (enough, mut wanted) = mpsc::channel(1);
-        let own = Arc::clone(self);
-        let work = async move {
-            while wanted.recv().await.is_some() {
-                let sql = "-- sqlite/checkpoint.some\nPRAGMA wal_checkpoint(PASSIVE)";
-                if let Err(error) = own.run(sql).await {
-                    warn!(%error, "store.no_checkpoint");
-                }
-            }
-        };
+        let is_nearly_in = Arc::new(AtomicBool::new(false));
         let committed = Committed {
             operations: 0,
             enough,
+            is_nearly_in: Arc::clone(&is_nearly_in),
+        };
+        let own = Arc::clone(self);
+        let work = async move {
+            while wanted.recv().await.is_some() {
+                match own.some().await {
+                    Ok(is_long) => is_nearly_in.store(is_long, Ordering::Relaxed),
+                    Err(error) => warn!(%error, "store.no_checkpoint"),
+                }
+            }
         };
         (committed, work)
     }
 
-    /// Brings in all of the log and empties it. False if a reader held it.
-    pub(super) async fn all(&self) -> Result<bool, sqlx::Error> {
-        self.run("-- sqlite/checkpoint.all\nPRAGMA wal_checkpoint(TRUNCATE)")
-            .await
+    /// Brings in most of the log. True if it is long.
+    async fn some(&self) -> Result<bool, sqlx::Error> {
+        let mut is_long = false;
+        for _ in 0..PASSES {
+            let row = self
+                .run("-- sqlite/checkpoint.some\nPRAGMA wal_checkpoint(PASSIVE)")
+                .await?;
+            is_long = row.try_get::<i64, _>(1)? >= PAGES_LONG;
+            if !is_long {
+                break;
+            }
+        }
+        Ok(is_long)
     }
 
-    async fn run(&self, sql: &'static str) -> Result<bool, sqlx::Error> {
+    /// Brings in all of the log and empties it. False if a reader held it.
+    pub(super) async fn all(&self) -> Result<bool, sqlx::Error> {
+        let row = self
+            .run("-- sqlite/checkpoint.all\nPRAGMA wal_checkpoint(TRUNCATE)")
+            .await?;
+        Ok(row.try_get::<i64, _>(0)? == 0)
+    }
+
+    /// Whether somebody was in the way, pages in the log, and pages of them that are in.
+    async fn run(&self, sql: &'static str) -> Result<SqliteRow, sqlx::Error> {
         let mut held = self.connection.lock().await;
         let connection = match held.as_mut() {
             Some(connection) => connection,
             None => held.insert(SqliteConnection::connect_with(&self.options).await?),
         };
-        let busy: i64 = sqlx::query(sql).fetch_one(connection).await?.try_get(0)?;
-        Ok(busy == 0)
+        sqlx::query(sql).fetch_one(connection).await
     }
 
     /// Closes the connection.

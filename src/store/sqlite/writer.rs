@@ -1,11 +1,13 @@
 //! The one writer: operations queue up for it, and those that wait together are committed together.
 //!
+//! It has a thread to itself: each statement goes to SQLite's thread and back, and on a shared one would wait for its turn
+//! each time.
+//!
 //! Each operation runs in a savepoint of its own, so that one that fails leaves no trace in the commit of the
 //! others. Nobody hears of success before the commit.
 
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
-use tokio_util::task::TaskTracker;
 
 use super::{
     super::{
@@ -69,16 +71,15 @@ where
 }
 
 impl Writer {
-    /// Starts the writer on its connection.
-    pub(super) fn start(
+    /// The handle, and the writer's work on its connection until no handle is left.
+    pub(super) fn new(
         connection: Connection,
         group_max: usize,
         committed: Committed,
-        tasks: &TaskTracker,
-    ) -> Self {
+    ) -> (Self, impl Future<Output = ()> + Send) {
         let (jobs, queue) = mpsc::channel(WRITES_QUEUED_MAX);
-        tasks.spawn(write_all(connection, queue, group_max.max(1), committed));
-        Self { jobs }
+        let writing = write_all(connection, queue, group_max.max(1), committed);
+        (Self { jobs }, writing)
     }
 
     /// Runs `work` in a transaction and answers after its commit.
@@ -122,6 +123,7 @@ async fn write_all(
         for job in group.drain(..) {
             job.finish(&commit);
         }
+        committed.finish(&mut connection).await;
     }
     if let Err(error) = connection.close().await {
         tracing::warn!(%error, "database.unclosed");

@@ -1,0 +1,130 @@
+//! Threads beside those that serve.
+//!
+//! An update condenses, merges and counts for milliseconds at a time. On the threads that answer requests and pass
+//! statements to the database, each of them would wait for that: so what computes for long while nobody waits for it
+//! runs on threads of its own, which stand back; and what everybody waits for has one to itself.
+
+use std::{io, thread};
+
+use tokio::runtime::{Builder, Handle, Runtime};
+use tracing::debug;
+
+/// By so much threads stand back where processors are scarce; see `nice(2)`.
+const NICENESS: i32 = 10;
+
+/// A runtime whose threads stand back behind the others. Tasks on it are dropped with this value, wherever they are.
+#[derive(Debug)]
+pub struct Background {
+    handle: Handle,
+    runtime: Option<Runtime>,
+}
+
+impl Background {
+    /// Starts as many `threads`, at least one.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn start(threads: usize) -> io::Result<Self> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(threads.max(1))
+            .thread_name("recapd-back")
+            .on_thread_start(stand_back)
+            .enable_all()
+            .build()?;
+        Ok(Self {
+            handle: runtime.handle().clone(),
+            runtime: Some(runtime),
+        })
+    }
+
+    /// Where tasks are spawned on it.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // Dropped itself, it would block its dropper, which may be a task.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Whether a thread stands back where processors are scarce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manners {
+    /// It is as eager as the one that starts it.
+    Eager,
+    /// Others go first, as do threads that it starts.
+    Patient,
+}
+
+/// Runs `work` to its end on a thread of its own, of this name.
+///
+/// # Errors
+/// The system gives no thread.
+pub fn run_alone(
+    name: &str,
+    manners: Manners,
+    work: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    thread::Builder::new().name(name.to_owned()).spawn(move || {
+        if manners == Manners::Patient {
+            stand_back();
+        }
+        runtime.block_on(work);
+    })?;
+    Ok(())
+}
+
+/// On Linux niceness is a thread's, not its process's.
+fn stand_back() {
+    if let Err(error) = rustix::process::nice(NICENESS) {
+        debug!(%error, "background.eager");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    /// The niceness of the thread that asks; see `proc_pid_stat(5)`.
+    fn niceness() -> i32 {
+        let stat = fs::read_to_string("/proc/thread-self/stat").unwrap();
+        let (_, fields) = stat.rsplit_once(") ").unwrap();
+        fields.split(' ').nth(16).unwrap().parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn who_stands_back_leaves_the_others_as_they_are() {
+        let own = niceness();
+        for (manners, stands_back) in [(Manners::Eager, 0), (Manners::Patient, NICENESS)] {
+            let (tell, told) = oneshot::channel();
+            run_alone("test", manners, async move { tell.send(niceness()).unwrap() }).unwrap();
+            assert_eq!(told.await.unwrap(), own + stands_back);
+        }
+        let background = Background::start(0).unwrap();
+        let there = background.handle().spawn(async { niceness() }).await;
+        assert_eq!(there.unwrap(), own + NICENESS);
+        assert_eq!(niceness(), own);
+    }
+
+    #[tokio::test]
+    async fn what_runs_in_the_background_ends_with_it() {
+        let background = Background::start(1).unwrap();
+        let (held, dropped) = oneshot::channel::<()>();
+        background.handle().spawn(async move {
+            std::future::pending::<()>().await;
+            drop(held);
+        });
+        drop(background);
+        assert!(dropped.await.is_err());
+    }
+}
