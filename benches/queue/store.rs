@@ -91,6 +91,7 @@ async fn open(database: &Database) -> anyhow::Result<SqlStore> {
         url: database.url(),
         read_url: None,
         read_lag_ms_max: 10_000,
+        read_patience_ms: TIMEOUT_MS,
         connections: WORKERS,
         acquire_timeout_ms: TIMEOUT_MS,
         statement_timeout_ms: TIMEOUT_MS,
