@@ -47,11 +47,12 @@ async fn a_life_at_info_tells_facts_and_nothing_that_was_said() {
         "{{\"error\":{{\"message\":\"Incorrect API key provided: {}\"}}}}",
         CANARIES[2]
     );
+    // The last one is final: digests stand in, which makes the next version.
     fake.plan([
-        Planned::status(401, &refusal),
         Planned::Trouble(Trouble::Server, Wait::Unsaid),
         Planned::Content(format!("The {} sings, and this is no JSON", CANARIES[1])),
         Planned::Garbage,
+        Planned::status(401, &refusal),
     ]);
     for number in 3..=6 {
         say(&daemon, number).await;
