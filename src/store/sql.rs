@@ -60,7 +60,7 @@ use crate::domain::{
     time::Timestamp,
     work::{Lease, Reason},
 };
-pub(super) use connection::Connection;
+pub(super) use connection::{Connection, Half};
 pub(super) use database::Lock;
 pub(super) use query::{insert, query, query_made};
 pub(super) use statement::sql;

@@ -18,7 +18,7 @@ use sqlx::{
 use tokio::sync::{Mutex, mpsc};
 use tracing::warn;
 
-use super::super::sql::{Connection, query, sql};
+use super::super::sql::{Connection, Half};
 
 /// Operations that are committed before the log is brought in.
 const OPERATIONS_BETWEEN: usize = 512;
@@ -32,6 +32,10 @@ const PAGES_MAX: &str = "64000";
 /// Pages that a writer keeps in memory, in KiB and with a minus: each turn of each of many agents has pages of its own. SQLite's
 /// own limit is 2,000.
 const CACHE_KIB: &str = "-16000";
+
+/// Brings in what nobody reads or writes just now. Whether somebody was in the way, pages in the log, and pages of them that
+/// are in.
+const SOME: &str = "-- sqlite/checkpoint.some\nPRAGMA wal_checkpoint(PASSIVE)";
 
 /// Statements that a writer keeps prepared: those that go together count as one, and do so in many combinations.
 const STATEMENTS_KEPT: usize = 256;
@@ -55,9 +59,8 @@ impl Committed {
     /// Brings in what is left over the writer's own connection, if it is time to.
     pub(super) async fn finish(&self, writer: &mut Connection) {
         if self.is_nearly_in.swap(false, Ordering::Relaxed)
-            && let Err(error) = query(sql!("-- sqlite/checkpoint.rest\nPRAGMA wal_checkpoint(PASSIVE)"))
-                .fetch_one(writer)
-                .await
+            && let Half::Sqlite(writer) = writer.half()
+            && let Err(error) = sqlx::query(SOME).fetch_one(writer).await
         {
             warn!(%error, "store.no_checkpoint");
         }
@@ -111,9 +114,7 @@ impl Checkpoint {
     async fn some(&self) -> Result<bool, sqlx::Error> {
         let mut is_long = false;
         for _ in 0..PASSES {
-            let row = self
-                .run("-- sqlite/checkpoint.some\nPRAGMA wal_checkpoint(PASSIVE)")
-                .await?;
+            let row = self.run(SOME).await?;
             is_long = row.try_get::<i64, _>(1)? >= PAGES_LONG;
             if !is_long {
                 break;
@@ -146,6 +147,41 @@ impl Checkpoint {
             && let Err(error) = connection.close().await
         {
             warn!(%error, "store.not_closed");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::{AssertSqlSafe, sqlite::SqliteJournalMode};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_writer_brings_in_the_rest_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("log.db");
+        let options = SqliteConnectOptions::new()
+            .filename(&file)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal);
+        let writer = SqliteConnection::connect_with(&writing(options.clone()))
+            .await
+            .unwrap();
+        let mut writer = Connection::from(writer);
+        let (committed, _beside) = Checkpoint::new(options).beside();
+        let size = || std::fs::metadata(&file).unwrap().len();
+        for (table, is_nearly_in) in [("first", true), ("second", false)] {
+            let before = size();
+            let sql = format!("CREATE TABLE {table} (id INTEGER)");
+            let Half::Sqlite(own) = writer.half() else {
+                panic!("another database")
+            };
+            sqlx::query(AssertSqlSafe(sql)).execute(own).await.unwrap();
+            assert_eq!(size(), before, "it is in the log");
+            committed.is_nearly_in.store(is_nearly_in, Ordering::Relaxed);
+            committed.finish(&mut writer).await;
+            assert_eq!(size() > before, is_nearly_in);
         }
     }
 }
