@@ -253,6 +253,8 @@ def keys(browser) -> None:
     check(page.locator("#keys[open]").count() == 1, "? opens the list of keys")
     page.screenshot(path=PICTURES / "keys.png")
     page.keyboard.press("Escape")
+    # It closes in its own time, and until then keys are its own.
+    page.wait_for_selector("#keys:not([open])", state="attached")
     for key, place in (("a", "/ui/agents"), ("q", "/ui/queue"), ("u", "/ui/runs"), ("s", "/ui/system"), ("o", "/ui/")):
         page.keyboard.press(key)
         page.wait_for_url(URL + place)
