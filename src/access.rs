@@ -1,7 +1,7 @@
 //! Who asks, and what they may do: tokens, as a daemon knows them.
 //!
 //! ```text
-//! access_tokens ──► refresh, every two seconds ──► copy in memory ──► identify: no query per request
+//! access_tokens ──► refresh, while somebody asks ──► copy in memory ──► identify: no query per request
 //! ```
 //!
 //! A token is `rcp_` and 64 hexadecimal digits, 256 random bits. What is kept is its SHA-256: a slow hash guards
@@ -15,6 +15,7 @@ pub mod file;
 use std::{
     collections::{BTreeSet, HashMap},
     path::PathBuf,
+    pin::pin,
     sync::{
         Arc, PoisonError, RwLock,
         atomic::{AtomicI64, Ordering},
@@ -24,6 +25,10 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
+use tokio::{
+    sync::{Notify, watch},
+    time::{Instant, sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -43,8 +48,12 @@ use crate::{
 
 /// What every token begins with, so that those who scan code for secrets know one.
 pub const PREFIX: &str = "rcp_";
-/// How old the copy may get: a revoked token works so long at most, while the database answers.
+/// How often the tokens are read while somebody asks: a revoked token works so long at most, while the database answers.
 const REFRESH: Duration = Duration::from_secs(2);
+/// Who asks when the copy is older than this, because nobody did for a while, waits until it is read again.
+const STALE: Duration = Duration::from_secs(3);
+/// But not longer than this.
+const FRESH_WAIT_MAX: Duration = Duration::from_millis(250);
 /// A use is noted if the one that is noted is older.
 const USE_NOTED_AFTER_MS: i64 = HOUR_MS;
 /// Random bytes of a token.
@@ -122,6 +131,9 @@ pub struct Access {
     tokens: RwLock<Arc<Tokens>>,
     /// A file with tokens, and what stood in it last.
     file: Option<(PathBuf, RwLock<Vec<Token>>)>,
+    asked: Notify,
+    /// When the tokens were looked at, or were waited for in vain; none if nobody keeps the copy fresh.
+    looked_at: watch::Sender<Option<Instant>>,
 }
 
 impl Access {
@@ -134,6 +146,8 @@ impl Access {
             anybody: Arc::new(Caller::anybody()),
             tokens: RwLock::default(),
             file: None,
+            asked: Notify::new(),
+            looked_at: watch::Sender::new(None),
         }
     }
 
@@ -163,7 +177,8 @@ impl Access {
     ///
     /// # Errors
     /// [`Stranger`].
-    pub fn identify(&self, token: Option<&str>) -> Result<Arc<Caller>, Stranger> {
+    pub async fn identify(&self, token: Option<&str>) -> Result<Arc<Caller>, Stranger> {
+        self.freshen().await;
         let tokens = self.held();
         if !tokens.were_made && !self.demanded {
             return Ok(Arc::clone(&self.anybody));
@@ -184,6 +199,7 @@ impl Access {
 
     /// Whether who was identified as `caller` still would be.
     pub fn still_knows(&self, caller: &Caller) -> bool {
+        self.asked.notify_one();
         let (tokens, now) = (self.held(), self.clock.now());
         if caller.token.is_none() {
             return !tokens.were_made && !self.demanded;
@@ -280,20 +296,46 @@ impl Access {
         Ok(())
     }
 
-    /// Keeps the copy fresh until `stop`.
+    /// Keeps the copy fresh until `stop`, as long as somebody asks.
     pub async fn follow(&self, stop: CancellationToken) {
-        let mut is_away = false;
-        while stop
-            .run_until_cancelled(tokio::time::sleep(REFRESH))
-            .await
-            .is_some()
-        {
-            let refreshed = self.refresh().await;
-            if let (Err(error), false) = (&refreshed, is_away) {
-                warn!(%error, "access.unreadable: the tokens known so far stay in force");
+        let work = async {
+            let mut is_away = false;
+            loop {
+                let refreshed = self.look().await;
+                if let (Err(error), false) = (&refreshed, is_away) {
+                    warn!(%error, "access.unreadable: the tokens known so far stay in force");
+                }
+                is_away = refreshed.is_err();
+                sleep(REFRESH).await;
+                self.asked.notified().await;
             }
-            is_away = refreshed.is_err();
+        };
+        stop.run_until_cancelled(work).await;
+        self.looked_at.send_replace(None);
+    }
+
+    /// Reads the tokens. Who waits for that is let go on if it takes long.
+    async fn look(&self) -> StoreResult<()> {
+        let mut refreshing = pin!(self.refresh());
+        loop {
+            let refreshed = timeout(FRESH_WAIT_MAX, &mut refreshing).await;
+            self.looked_at.send_replace(Some(Instant::now()));
+            if let Ok(refreshed) = refreshed {
+                return refreshed;
+            }
         }
+    }
+
+    /// Says that somebody asks. If nobody did for a while, it waits for the tokens as they are now.
+    async fn freshen(&self) {
+        let is_fresh = |at: &Option<Instant>| at.is_none_or(|at| at.elapsed() <= STALE);
+        self.asked.notify_one();
+        if is_fresh(&self.looked_at.borrow()) {
+            return;
+        }
+        let mut looked_at = self.looked_at.subscribe();
+        // What doesn't come in time isn't waited for.
+        drop(timeout(FRESH_WAIT_MAX, looked_at.wait_for(is_fresh)).await);
     }
 }
 
@@ -317,3 +359,6 @@ fn known(token: Token, before: &Tokens) -> Option<(String, Known)> {
     };
     Some((digits, known))
 }
+
+#[cfg(test)]
+mod tests;

@@ -45,6 +45,13 @@ pub use model::{batch_model, model, models};
 
 /// Characters of a prompt per token that an update may take in: prose has about four, JSON fewer.
 const PROMPT_CHARS_PER_TOKEN: i64 = 4;
+/// A worker that knows of nothing to do looks at the queue after so many polls all the same: whoever writes to the
+/// database by hand wakes nobody.
+const POLLS_RESTED: u64 = 30;
+/// And where other daemons may put rows there, of which nobody is told before they are due.
+const POLLS_RESTED_SHARED: u64 = 5;
+/// But after so long at the latest, if a poll isn't longer.
+const REST_MS_MAX: u64 = 60_000;
 
 /// Bytes of a token in the results of a batch, at most: few tokens have more than a word, and JSON escapes some letters.
 const RESULT_BYTES_PER_TOKEN: i64 = 16;
@@ -352,10 +359,16 @@ fn append_rules(config: &Config) -> AppendRules {
 fn worker_settings(config: &Config, owner: &str, seed: u64) -> WorkerSettings {
     let (queue, worker) = (&config.queue, &config.worker);
     let chars_max = worker.input_tokens_max.saturating_mul(PROMPT_CHARS_PER_TOKEN);
+    let rest = if config.database.is_postgres() {
+        POLLS_RESTED_SHARED
+    } else {
+        POLLS_RESTED
+    };
     WorkerSettings {
         owner: owner.to_owned(),
         concurrency: worker.concurrency,
         poll_ms: queue.poll_ms,
+        rest_ms: queue.poll_ms.saturating_mul(rest).min(REST_MS_MAX),
         lease_ms: queue.lease_ms,
         retry: queue.retry_policy(),
         limits: MaterialLimits {

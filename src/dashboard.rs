@@ -40,7 +40,7 @@ pub use self::{
     runs::{RunList, run_page, runs_page},
     search::{Search, search_page},
     strata::{Strata, strata_page},
-    system::{Examined, Firing, Setting, System, system_page},
+    system::{Examined, Setting, System, system_page},
     text::value,
     versions::{Diff, VersionList, diff_page, versions_page},
 };

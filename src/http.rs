@@ -85,7 +85,7 @@ use crate::{
 };
 use problem::Problem;
 
-pub use crate::dashboard::{Examined, Firing, Setting};
+pub use crate::dashboard::{Examined, Setting};
 pub(crate) use agents::AgentFigures;
 pub use connection::{ConnectionLimits, Listener, Socket};
 pub(crate) use messages::Appended;
@@ -281,7 +281,6 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
         TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, settings.request_timeout());
     let body_bytes_max = settings.body_bytes_max;
     let (routes, api) = routes::routes().split_for_parts();
-    let routes = queue::with_namesakes(routes);
     let app = Arc::new(App {
         rate: rate::Rate::new(settings.requests_per_second, settings.requests_burst),
         answers: idempotency::Answers::default(),

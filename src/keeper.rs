@@ -17,6 +17,7 @@ mod versions;
 
 use std::sync::Arc;
 
+use tokio::sync::Notify;
 use tracing::{info, warn};
 
 use crate::{
@@ -81,6 +82,8 @@ pub struct Keeper {
     store: Arc<dyn Store>,
     counters: Arc<Counters>,
     learning: Arc<Learning>,
+    /// Messages came that recall's index doesn't have.
+    unindexed: Arc<Notify>,
     clock: Arc<dyn Clock>,
     rules: AppendRules,
     notices: Notices,
@@ -104,6 +107,7 @@ impl Keeper {
             store,
             counters: Arc::new(Counters::one(counter)),
             learning: Arc::default(),
+            unindexed: Arc::default(),
             clock,
             rules,
             notices,
@@ -449,6 +453,9 @@ impl Keeper {
             Reason::Eviction
         };
         self.tell_queue(outcome.enqueued, reason);
+        if outcome.accepted > 0 {
+            self.unindexed.notify_one();
+        }
         for step in &outcome.steps {
             match step {
                 Stepped::Ignored { label } => warn!(agent_id = %agent, ?label, "lineage.unknown_mark"),

@@ -64,8 +64,8 @@ impl Contact {
     }
 }
 
-/// Whether the worker gets round: when it last came to the end of a look at the queue, whatever that brought. Clones share
-/// it.
+/// Whether the worker gets round: when it last came to the end of a look at the queue, whatever that brought, and until
+/// when it rests. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Progress(Arc<Mutex<Instant>>);
 
@@ -78,10 +78,15 @@ impl Default for Progress {
 impl Progress {
     /// The worker came round.
     pub fn made(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.rests_for(Duration::ZERO);
     }
 
-    /// For how long it hasn't.
+    /// The worker came round, and needn't before so long.
+    pub fn rests_for(&self, rest: Duration) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now() + rest;
+    }
+
+    /// For how long it hasn't, although it should have.
     pub fn age(&self) -> Duration {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }

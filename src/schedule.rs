@@ -4,8 +4,13 @@
 //! activation is the retry. A cron firing is a row that one caller can take, so that it happens once, however many
 //! daemons run, and a firing missed while nothing ran is made up for at the next look.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -13,6 +18,7 @@ use crate::{
     clock::Clock,
     crontab::Crontab,
     domain::{
+        diagnosis::Firing,
         time::{DAY_MS, HOUR_MS, Timestamp},
         work::Reason,
     },
@@ -30,6 +36,8 @@ const STEP_ROWS_MAX: i64 = 1_000;
 const PROBE_AFTER_MS: i64 = 6 * HOUR_MS;
 /// How often the cron expressions are looked at.
 const CRON_LOOK: Duration = Duration::from_secs(30);
+/// How often the figures are sampled while nothing moves.
+const CALM_MAX: Duration = Duration::from_secs(90);
 
 /// When things happen, and how much is kept.
 #[derive(Clone, Debug)]
@@ -63,19 +71,8 @@ pub struct Schedule {
     metrics: Metrics,
     settings: ScheduleSettings,
     database: Option<Database>,
-}
-
-/// What a schedule did last and does next.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Firing {
-    /// Which.
-    pub name: &'static str,
-    /// Its cron expression.
-    pub crontab: String,
-    /// When it was fired last, by whichever daemon; none if it never was.
-    pub last_at: Option<Timestamp>,
-    /// When it is due next; none if never.
-    pub next_at: Option<Timestamp>,
+    /// The firings that were taken, here or elsewhere, as far as they were asked about.
+    taken: Arc<Mutex<BTreeMap<&'static str, Timestamp>>>,
 }
 
 /// What the sampler reads beside what stores say.
@@ -101,6 +98,7 @@ impl Schedule {
             metrics,
             settings,
             database: None,
+            taken: Arc::default(),
         }
     }
 
@@ -126,8 +124,31 @@ impl Schedule {
         tokio::join!(
             every(CRON_LOOK, &stop, || self.fire_due()),
             every(reconcile, &stop, || self.reconcile()),
-            every(sample, &stop, || self.sample()),
+            stop.run_until_cancelled(self.keep_sampling(sample)),
         );
+    }
+
+    /// Samples once a period; while nothing moves, once in [`CALM_MAX`].
+    async fn keep_sampling(&self, period: Duration) {
+        let mut last = None;
+        loop {
+            // Armed before the look: what moves during it isn't missed.
+            let mut changes = self.notices.moves();
+            let mut woken = Box::pin(self.notices.queue_woken());
+            woken.as_mut().enable();
+            let sample = self.sample().await;
+            let is_calm = sample.is_some() && sample == last;
+            last = sample;
+            sleep(period).await;
+            if is_calm {
+                tokio::select! {
+                    // Also an error says that something moved: more than was heard.
+                    _ = changes.recv() => {}
+                    () = woken => {}
+                    () = sleep(CALM_MAX.saturating_sub(period)) => {}
+                }
+            }
+        }
     }
 
     /// Fires what is due and nobody else has fired: the latest firing of each schedule, however many were missed.
@@ -170,18 +191,28 @@ impl Schedule {
     }
 
     /// Whether the latest firing of `name` is still to be made, and is ours.
-    async fn is_due(&self, name: &str, crontab: &Crontab) -> bool {
+    async fn is_due(&self, name: &'static str, crontab: &Crontab) -> bool {
         let now = self.clock.now();
         let Some(slot) = crontab.last_at_or_before(now) else {
             return false;
         };
-        self.store
-            .take_slot(name, slot, now)
-            .await
-            .unwrap_or_else(|error| {
+        if self.taken().get(name) == Some(&slot) {
+            return false;
+        }
+        match self.store.take_slot(name, slot, now).await {
+            Ok(is_ours) => {
+                self.taken().insert(name, slot);
+                is_ours
+            }
+            Err(error) => {
                 warn!(%error, schedule = name, "schedule.unreadable");
                 false
-            })
+            }
+        }
+    }
+
+    fn taken(&self) -> MutexGuard<'_, BTreeMap<&'static str, Timestamp>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes the queue for every document of which an item has outgrown its section. Returns how many.
@@ -259,7 +290,8 @@ impl Schedule {
         }
     }
 
-    async fn sample(&self) {
+    /// Reads the figures and shows them; none if they can't be read.
+    async fn sample(&self) -> Option<metrics::Sample> {
         if let Some(database) = &self.database {
             let Connections { idle, in_use, max } = (database.connections)();
             self.metrics
@@ -273,19 +305,22 @@ impl Schedule {
         let started_at = self.clock.now();
         match self.store.sample(started_at, DAY_MS).await {
             Ok(sample) => {
+                let figures = figures(&sample);
                 let took = self.clock.now().since_ms(started_at);
                 let took = Duration::from_millis(u64::try_from(took).unwrap_or(0));
-                self.metrics.queue.sampled(&figures(&sample), started_at, took);
+                self.metrics.queue.sampled(&figures, started_at, took);
                 let batches = &sample.batches;
                 self.metrics.batches.sampled(
                     (batches.intents, batches.submitted),
                     (batches.waiting, batches.out),
                     batches.oldest_at,
                 );
+                Some(figures)
             }
             Err(error) => {
                 self.metrics.service.db_failed(error.class());
                 warn!(%error, "sampler.failed");
+                None
             }
         }
     }

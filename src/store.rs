@@ -427,6 +427,10 @@ pub trait Store: Send + Sync {
     /// ran out.
     async fn claim(&self, claim: ClaimRequest) -> StoreResult<Vec<Lease>>;
 
+    /// In how many milliseconds [`Self::claim`] may find something, as far as is known now: zero if it may at any time,
+    /// none if nothing is queued but what is parked.
+    async fn next_due_ms(&self, now: Timestamp) -> StoreResult<Option<i64>>;
+
     /// Prolongs leases. Returns the tokens that are still held.
     async fn renew(&self, leases: &[Lease], now: Timestamp, lease_ms: i64) -> StoreResult<Vec<i64>>;
 

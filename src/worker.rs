@@ -68,8 +68,10 @@ pub struct WorkerSettings {
     pub owner: String,
     /// Updates at the same time.
     pub concurrency: usize,
-    /// How often the queue is looked at when nothing wakes it.
+    /// How often the queue is looked at when nothing wakes it and something may be due.
     pub poll_ms: u64,
+    /// How often it is looked at when, as far as is known, nothing is due.
+    pub rest_ms: u64,
     /// How long a lease lasts without a heartbeat.
     pub lease_ms: i64,
     /// When a failed update is tried again.
@@ -214,6 +216,7 @@ impl Worker {
 
     async fn claim_until(&self, soft: &CancellationToken, hard: &CancellationToken, updates: &TaskTracker) {
         let places = Arc::new(Semaphore::new(self.settings.concurrency));
+        let mut is_quiet = false;
         while !soft.is_cancelled() {
             // Armed before the look, so that a wake-up between the look and the wait isn't lost.
             let mut woken = Box::pin(self.parts.notices.queue_woken());
@@ -227,6 +230,7 @@ impl Worker {
             };
             self.parts.notices.progress().made();
             let found_all = leases.len() < free;
+            is_quiet &= free > 0 && leases.is_empty();
             for lease in leases {
                 let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
                     break;
@@ -239,13 +243,34 @@ impl Worker {
                 });
             }
             if found_all || free == 0 {
-                tokio::select! {
-                    () = woken => {}
-                    () = tokio::time::sleep(self.poll_wait()) => {}
-                    () = soft.cancelled() => {}
-                }
+                let rest = self.rest(is_quiet).await;
+                is_quiet = tokio::select! {
+                    () = woken => false,
+                    () = tokio::time::sleep(rest) => true,
+                    () = soft.cancelled() => false,
+                };
             }
         }
+    }
+
+    /// How long the queue needn't be looked at if nothing wakes it: a poll; and where nothing was found after one, until
+    /// something falls due, but not for ever.
+    async fn rest(&self, is_quiet: bool) -> Duration {
+        let poll = self.poll_wait();
+        let hears_all = self.parts.notices.contact().lost_since().is_none();
+        if !(is_quiet && hears_all) {
+            return poll;
+        }
+        let rest_max = Duration::from_millis(self.settings.rest_ms).max(poll);
+        let rest = match self.parts.store.next_due_ms(self.parts.clock.now()).await {
+            // The database's clock is finer than a millisecond.
+            Ok(Some(due_ms)) if due_ms > 0 => span(due_ms + 1).min(rest_max),
+            Ok(None) => rest_max,
+            // The next claim meets the same error, and tells it.
+            Ok(Some(_)) | Err(_) => return poll,
+        };
+        self.parts.notices.progress().rests_for(rest);
+        rest
     }
 
     /// Works off what is due now and returns how many updates that took.

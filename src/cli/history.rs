@@ -5,7 +5,6 @@ mod colour;
 use std::{process::ExitCode, time::Duration};
 
 use clap::Args;
-use serde::Serialize;
 use serde_json::Value;
 
 use super::{Shared, exit::Failed, open, output, remote::Remote};
@@ -95,7 +94,7 @@ impl History {
         }
         if json {
             let values: Result<Vec<Value>, _> = texts.iter().map(|text| serde_json::from_str(text)).collect();
-            return written(&values.map_err(anyhow::Error::new)?);
+            return Ok(output::one_or_all_text(&values.map_err(anyhow::Error::new)?)?);
         }
         Ok(texts.join("\n"))
     }
@@ -133,19 +132,10 @@ fn unknown_exchange(agent: &AgentId, error: StoreError) -> Failed {
 
 fn shown(views: &[HistoryView], json: bool) -> Result<String, Failed> {
     if json {
-        return written(views);
+        return Ok(output::one_or_all_text(views)?);
     }
     let texts = views.iter().map(|view| render_text(view, output::width()));
     Ok(texts.collect::<Vec<_>>().join("\n"))
-}
-
-/// One value as JSON, several as an array.
-fn written(values: &[impl Serialize]) -> Result<String, Failed> {
-    let text = match values {
-        [value] => serde_json::to_string_pretty(value),
-        values => serde_json::to_string_pretty(values),
-    };
-    Ok(text.map_err(anyhow::Error::new)?)
 }
 
 fn coloured(text: &str, json: bool) -> String {

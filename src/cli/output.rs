@@ -119,15 +119,24 @@ pub(super) fn frame(shown: &str, is_repeated: bool) -> std::io::Result<()> {
 
 /// Prints a value as JSON to stdout.
 pub(super) fn json(value: &impl Serialize) -> std::io::Result<()> {
-    verbatim(&serde_json::to_string_pretty(value).map_err(std::io::Error::other)?)
+    verbatim(&as_json(value)?)
 }
 
 /// Prints one value as JSON, several as an array.
 pub(super) fn one_or_all(values: &[impl Serialize]) -> std::io::Result<()> {
+    verbatim(&one_or_all_text(values)?)
+}
+
+/// What [`one_or_all`] prints.
+pub(super) fn one_or_all_text(values: &[impl Serialize]) -> std::io::Result<String> {
     match values {
-        [value] => json(value),
-        values => json(&values),
+        [value] => as_json(value),
+        values => as_json(&values),
     }
+}
+
+fn as_json(value: &impl Serialize) -> std::io::Result<String> {
+    serde_json::to_string_pretty(value).map_err(std::io::Error::other)
 }
 
 /// Prints a line to stderr.

@@ -234,7 +234,7 @@ pub struct QueueConfig {
     pub max_wait_ms: i64,
     /// A new row waits this long for more.
     pub debounce_ms: i64,
-    /// How often an idle worker looks for work.
+    /// How often the queue is looked at while something in it may be due.
     pub poll_ms: u64,
     /// How long a claim holds without renewal.
     pub lease_ms: i64,

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     domain::{
         access::Scope,
-        diagnosis::{Check, Verdict},
+        diagnosis::{Check, Firing, Verdict},
         time::Timestamp,
     },
     store::operate::QueueRow,
@@ -25,19 +25,6 @@ pub struct Setting {
     pub value: String,
     /// Where it comes from; none if it is the default.
     pub origin: Option<String>,
-}
-
-/// What a schedule did last and does next.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Firing {
-    /// Which.
-    pub name: &'static str,
-    /// Its cron expression.
-    pub crontab: String,
-    /// When it was fired last, by whichever daemon.
-    pub last_at: Option<Timestamp>,
-    /// When it is due next.
-    pub next_at: Option<Timestamp>,
 }
 
 /// What only whoever put the daemon together can tell.

@@ -1,6 +1,8 @@
-//! What somebody who looks after recapd finds when they look: checks, each with its cure.
+//! What somebody who looks after recapd finds when they look: checks, each with its cure, and what the schedules do.
 
 use serde::Serialize;
+
+use super::time::Timestamp;
 
 /// How a check came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -14,6 +16,19 @@ pub enum Verdict {
     Fail,
     /// There is nothing to check here.
     Skip,
+}
+
+/// What a schedule did last and does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Firing {
+    /// Which.
+    pub name: &'static str,
+    /// Its cron expression.
+    pub crontab: String,
+    /// When it was fired last, by whichever daemon; none if it never was.
+    pub last_at: Option<Timestamp>,
+    /// When it is due next; none if never.
+    pub next_at: Option<Timestamp>,
 }
 
 /// One check, and what came of it.

@@ -77,7 +77,11 @@ async fn admit(app: &App, parts: &mut Parts) -> Result<Arc<Caller>, Problem> {
         check_rate(app, None, parts)?;
         return Ok(Arc::new(Caller::anybody()));
     }
-    let identified = app.parts.access.identify(brought(&parts.uri, &parts.headers));
+    let identified = app
+        .parts
+        .access
+        .identify(brought(&parts.uri, &parts.headers))
+        .await;
     check_rate(app, identified.as_ref().ok(), parts)?;
     let caller = identified.map_err(|_| stranger())?;
     if caller.token.is_none() {

@@ -10,7 +10,7 @@ use axum::{
     body::Body,
     http::{
         HeaderValue, StatusCode,
-        header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
+        header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
     },
     response::{IntoResponse, Response},
 };
@@ -108,13 +108,10 @@ impl Problem {
             return None;
         }
         Some(match status {
+            // The router adds it after this.
             StatusCode::METHOD_NOT_ALLOWED => {
-                let allowed = response
-                    .headers()
-                    .get(ALLOW)
-                    .and_then(|value| value.to_str().ok());
-                let allowed = allowed.unwrap_or_default().replace(',', ", ");
-                Self::new(WRONG_METHOD, "the route exists, but not for this method").hint(format!("use {allowed}"))
+                Self::new(WRONG_METHOD, "the route exists, but not for this method")
+                    .hint("the answer's header Allow names the methods that it has")
             }
             StatusCode::SERVICE_UNAVAILABLE => Self::new(TIMED_OUT, "the request took longer than it may").hint(
                 "ask again; what was sent may have been stored, and messages with a client id are never stored twice",

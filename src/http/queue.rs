@@ -1,11 +1,10 @@
 //! The updates that are to be made: `GET /v1/queue`, its rows, and what a hand does to them.
 
 use axum::{
-    Extension, Json, Router,
+    Extension, Json,
     extract::{Request, State},
     http::{HeaderValue, StatusCode, Uri, header::LOCATION},
     response::{IntoResponse, Response},
-    routing::get,
 };
 use serde::Serialize;
 
@@ -131,18 +130,33 @@ pub(super) async fn read(
     shown(&app, &agent).await
 }
 
-/// Adds the rows of agents that are called like an action beside them. Their description is that of `/v1/queue/{id}`.
-pub(super) fn with_namesakes(routes: Router<SharedApp>) -> Router<SharedApp> {
-    routes
-        .route("/v1/queue/pause", get(read_namesake))
-        .route("/v1/queue/resume", get(read_namesake))
+/// Shows the row in the queue of the agent that is called `pause`.
+///
+/// It has a route of its own because what `POST` does there has. Otherwise it is `GET /v1/queue/{id}`.
+#[utoipa::path(
+    get, path = "/v1/queue/pause", operation_id = "get_queue_row_of_pause", tag = "updates",
+    responses((status = 200, description = "The row.", body = QueueRow), answers::Always, answers::OfAgent),
+)]
+pub(super) async fn read_pause(State(app): State<SharedApp>, uri: Uri) -> Result<Json<QueueRow>, Problem> {
+    read_namesake(&app, &uri).await
+}
+
+/// Shows the row in the queue of the agent that is called `resume`.
+///
+/// As `GET /v1/queue/pause`.
+#[utoipa::path(
+    get, path = "/v1/queue/resume", operation_id = "get_queue_row_of_resume", tag = "updates",
+    responses((status = 200, description = "The row.", body = QueueRow), answers::Always, answers::OfAgent),
+)]
+pub(super) async fn read_resume(State(app): State<SharedApp>, uri: Uri) -> Result<Json<QueueRow>, Problem> {
+    read_namesake(&app, &uri).await
 }
 
 /// As [`read`]. What the path ends with is the agent's name.
-async fn read_namesake(State(app): State<SharedApp>, uri: Uri) -> Result<Json<QueueRow>, Problem> {
-    Parameters::read(&uri, &[])?;
+async fn read_namesake(app: &SharedApp, uri: &Uri) -> Result<Json<QueueRow>, Problem> {
+    Parameters::read(uri, &[])?;
     let (_, name) = uri.path().rsplit_once('/').unwrap_or_default();
-    shown(&app, &agent_id(name)?).await
+    shown(app, &agent_id(name)?).await
 }
 
 async fn shown(app: &SharedApp, agent: &AgentId) -> Result<Json<QueueRow>, Problem> {

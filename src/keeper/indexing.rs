@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::Keeper;
 use crate::store::StoreResult;
 
-/// How often it looks for messages that aren't indexed.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// After an append it waits so long for more.
+const GATHER: Duration = Duration::from_secs(2);
+/// How often it looks for what another process, or its own end, left undone.
+const NET_EVERY: Duration = Duration::from_mins(5);
 /// Messages that are indexed in one transaction: some milliseconds of writing.
 const INDEX_MESSAGES_MAX: i64 = 128;
 /// Between two transactions it rests so many times as long as the last one took: appends go first.
@@ -19,13 +21,17 @@ const REST: u32 = 3;
 impl Keeper {
     /// Indexes what appends leave behind, until `stop`. What isn't indexed yet is found all the same, by reading it.
     pub async fn index(&self, stop: CancellationToken) {
-        let mut look = tokio::time::interval(LOOK_EVERY);
-        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        while stop.run_until_cancelled(look.tick()).await.is_some() {
-            if let Some(Err(error)) = stop.run_until_cancelled(self.index_in_turns()).await {
-                warn!(%error, "recall.not_indexed");
+        let work = async {
+            loop {
+                if let Err(error) = self.index_in_turns().await {
+                    warn!(%error, "recall.not_indexed");
+                }
+                // No error says that it was woken.
+                drop(timeout(NET_EVERY, self.unindexed.notified()).await);
+                sleep(GATHER).await;
             }
-        }
+        };
+        stop.run_until_cancelled(work).await;
     }
 
     async fn index_in_turns(&self) -> StoreResult<()> {
@@ -34,7 +40,7 @@ impl Keeper {
             if self.store.index_messages(INDEX_MESSAGES_MAX).await? == 0 {
                 return Ok(());
             }
-            tokio::time::sleep(start.elapsed() * REST).await;
+            sleep(start.elapsed() * REST).await;
         }
     }
 

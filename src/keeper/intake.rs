@@ -24,8 +24,10 @@ use crate::{
     telemetry::metrics::{InboxSample, labels::InboxRefusal},
 };
 
-/// How often it looks without having heard the bell.
+/// How often it looks where there is no bell.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// And where there is one that doesn't ring: nothing rests on it but freshness.
+const NET_EVERY: Duration = Duration::from_mins(1);
 /// Rows that are read at once.
 const ROWS_MAX: i64 = 500;
 /// Characters of content that are read at once, beyond the first row.
@@ -47,9 +49,10 @@ impl Keeper {
                 Ok(false) => {}
                 Err(error) => warn!(%error, "inbox.not_taken"),
             }
+            let look_in = if bell.is_some() { NET_EVERY } else { LOOK_EVERY };
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = tokio::time::sleep(look_in) => {}
                 lost = rung(&mut bell) => if lost { bell = None },
             }
         }

@@ -144,9 +144,9 @@ impl Operator {
             Some(self.store.pause_queue(self.clock.now()).await?)
         } else {
             self.store.resume_queue().await?;
-            self.notices.wake_queue();
             None
         };
+        self.notices.wake_queue();
         info!(paused, "queue.paused_by_hand");
         Ok(since)
     }

@@ -335,6 +335,10 @@ impl Store for SqlStore {
             .await
     }
 
+    async fn next_due_ms(&self, now: Timestamp) -> StoreResult<Option<i64>> {
+        queue::next_due_ms(&mut self.reader().await?, now).await
+    }
+
     async fn renew(&self, leases: &[Lease], now: Timestamp, lease_ms: i64) -> StoreResult<Vec<i64>> {
         let leases = leases.to_vec();
         self.write(Lock::Nothing, move |tx| {

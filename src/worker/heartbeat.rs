@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -20,6 +21,7 @@ pub(super) struct Heartbeat {
     lease_ms: i64,
     /// By token, so that leases are renewed in the order in which they were given out.
     held: Mutex<BTreeMap<i64, (Lease, CancellationToken)>>,
+    added: Notify,
 }
 
 impl Heartbeat {
@@ -28,6 +30,7 @@ impl Heartbeat {
         Self {
             lease_ms,
             held: Mutex::default(),
+            added: Notify::new(),
         }
     }
 
@@ -35,6 +38,7 @@ impl Heartbeat {
     pub(super) fn add(&self, lease: &Lease) -> CancellationToken {
         let lost = CancellationToken::new();
         self.held().insert(lease.token, (lease.clone(), lost.clone()));
+        self.added.notify_one();
         lost
     }
 
@@ -43,15 +47,23 @@ impl Heartbeat {
         self.held().remove(&lease.token);
     }
 
-    /// Beats until `stop`.
+    /// Beats until `stop`, as long as anything is held.
     pub(super) async fn run(&self, parts: &WorkerParts, stop: CancellationToken) {
         let beat = Duration::from_millis(u64::try_from(self.lease_ms / BEATS_PER_LEASE).unwrap_or(1).max(1));
         loop {
             tokio::select! {
-                () = tokio::time::sleep(beat) => self.beat(parts).await,
+                () = self.pause(beat) => self.beat(parts).await,
                 () = stop.cancelled() => return,
             }
         }
+    }
+
+    /// From one beat to the next. While nothing is held, there is no next one.
+    async fn pause(&self, beat: Duration) {
+        if self.held().is_empty() {
+            self.added.notified().await;
+        }
+        tokio::time::sleep(beat).await;
     }
 
     /// Renews the leases in flight, once.

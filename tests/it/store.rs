@@ -90,7 +90,7 @@ macro_rules! every_test {
                 a_late_answer_is_dropped_and_told, a_batch_closes_once, what_ended_is_pruned, batches_are_counted;
             queue: an_enqueue_makes_one_row_and_counts_wakes, an_enqueue_never_shortens_a_backoff,
                 an_enqueue_never_shortens_a_lease, an_enqueue_only_raises_urgency, an_enqueue_for_nobody_is_refused, claims_go_by_due_time,
-                a_low_row_is_not_starved, each_row_is_claimed_once, a_failure_backs_off, a_failure_is_recorded,
+                a_low_row_is_not_starved, it_is_known_when_a_row_falls_due, each_row_is_claimed_once, a_failure_backs_off, a_failure_is_recorded,
                 a_parked_row_waits_for_a_hand, an_eviction_revives_at_most_once_in_ten_minutes,
                 after_a_third_crash_there_is_one_more_try, the_reconciler_makes_missing_rows_once,
                 a_parked_row_is_probed_after_a_while, a_wake_during_the_last_attempt_is_served,

@@ -699,7 +699,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * Shows the row in the queue of the agent that is called `pause`.
+         * @description It has a route of its own because what `POST` does there has. Otherwise it is `GET /v1/queue/{id}`.
+         */
+        get: operations["get_queue_row_of_pause"];
         put?: never;
         /**
          * Pauses all updates.
@@ -719,7 +723,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * Shows the row in the queue of the agent that is called `resume`.
+         * @description As `GET /v1/queue/pause`.
+         */
+        get: operations["get_queue_row_of_resume"];
         put?: never;
         /** Goes on with updates. */
         post: operations["resume_queue"];
@@ -4620,6 +4628,35 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    get_queue_row_of_pause: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The row. */
+            200: {
+                headers: {
+                    /** @description The request's id: the client's own, if it sent one. */
+                    "x-request-id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QueueRow"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     pause_queue: {
         parameters: {
             query?: never;
@@ -4651,6 +4688,35 @@ export interface operations {
             408: components["responses"]["BodyTooSlow"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    get_queue_row_of_resume: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The row. */
+            200: {
+                headers: {
+                    /** @description The request's id: the client's own, if it sent one. */
+                    "x-request-id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QueueRow"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];

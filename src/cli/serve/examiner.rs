@@ -9,7 +9,7 @@ use crate::{
     assembly::Parts,
     cli::doctor,
     config::{Config, Entry, Environment, Origin},
-    http::{self, Examined, Firing, Setting},
+    http::{self, Examined, Setting},
     store::SqlStore,
 };
 
@@ -88,7 +88,6 @@ impl http::Examiner for Examiner {
             parts,
         } = self.held().clone();
         let now = parts.clock.now();
-        let firings = parts.schedule.firings().await.unwrap_or_default().into_iter();
         Examined {
             owner: self.owner.clone(),
             workers: config.worker.concurrency,
@@ -99,14 +98,7 @@ impl http::Examiner for Examiner {
                 .map(|schema| schema.version())
                 .unwrap_or_default(),
             settings: entries.into_iter().map(setting).collect(),
-            firings: firings
-                .map(|firing| Firing {
-                    name: firing.name,
-                    crontab: firing.crontab,
-                    last_at: firing.last_at,
-                    next_at: firing.next_at,
-                })
-                .collect(),
+            firings: parts.schedule.firings().await.unwrap_or_default(),
             checks: doctor::from_inside(&config, &self.environment, &self.store, now).await,
         }
     }

@@ -90,6 +90,9 @@ pub(super) const RULES: &[(&str, &str, Scope, Whose)] = &[
     ("GET", "/v1/queue", Read, Caller),
     ("POST", "/v1/queue/pause", Admin, All),
     ("POST", "/v1/queue/resume", Admin, All),
+    // Agents may be called so.
+    ("GET", "/v1/queue/pause", Read, Agent),
+    ("GET", "/v1/queue/resume", Read, Agent),
     ("GET", "/v1/queue/{id}", Read, Agent),
     ("POST", "/v1/queue/{id}/retry", Admin, Agent),
     ("POST", "/v1/queue/{id}/cancel", Admin, Agent),
@@ -170,11 +173,6 @@ pub(super) fn of(method: &Method, path: Option<&str>) -> Rule {
         "GET"
     } else {
         method.as_str()
-    };
-    // Only agents that are called so are read there.
-    let path = match path {
-        "/v1/queue/pause" | "/v1/queue/resume" if method == "GET" => "/v1/queue/{id}",
-        other => other,
     };
     let mut rules = RULES.iter();
     let found = rules.find(|(of, at, ..)| (*of == method || *of == ANY) && *at == path);

@@ -128,10 +128,10 @@ pub(super) async fn sign_in(State(app): State<SharedApp>, request: Request) -> R
     let to = own_place(&form.to);
     let token = form.token.trim();
     // Where there are no tokens everybody is let in, and a cookie would be of no use.
-    if app.parts.access.identify(None).is_ok() {
+    if app.parts.access.identify(None).await.is_ok() {
         return Ok(sent_to(to, None));
     }
-    if app.parts.access.identify(Some(token)).is_err() {
+    if app.parts.access.identify(Some(token)).await.is_err() {
         return Ok((StatusCode::UNAUTHORIZED, shown(sign_in_page(to, true))).into_response());
     }
     Ok(sent_to(to, Some(&format!("{NAME}={token}; {PLACE}{secure}"))))

@@ -222,6 +222,7 @@ fn worker_settings(course: &Course, number: usize, seed: u64) -> WorkerSettings 
         owner: owner(number),
         concurrency: course.concurrency,
         poll_ms: 1,
+        rest_ms: 1,
         lease_ms: course.lease_ms,
         retry: course.retry,
         limits: MaterialLimits {

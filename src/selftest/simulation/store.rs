@@ -137,6 +137,7 @@ seam! {
     tables fn reconcile(pending_before: Timestamp, now: Timestamp) -> u64;
     tables fn probe_parked(parked_before: Timestamp, attempts_max: i64, now: Timestamp) -> u64;
     tables fn enqueue_ageing(now: Timestamp, limit: i64) -> u64;
+    absent fn next_due_ms(now: Timestamp) -> Option<i64>;
     absent fn set_back(ahead_ms: Option<i64>, now: Timestamp) -> u64;
     absent fn fork(parent: &AgentId, child: &AgentId, now: Timestamp) -> Forked;
     absent fn ancestors(agent: &AgentId) -> Vec<Ancestor>;

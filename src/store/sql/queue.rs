@@ -9,7 +9,7 @@ use super::{
     },
     batch,
     fairness::{Newcomers, enqueue_all, rows_ahead},
-    statement::{Dialect, Statement},
+    statement::Dialect,
 };
 use crate::domain::{
     agent::AgentId,
@@ -17,6 +17,9 @@ use crate::domain::{
     time::{SETBACK_MS_MIN, Timestamp},
     work::{Lease, Priority, Reason},
 };
+
+/// Rows that are looked at to say when the next one falls due.
+const ROWS_LOOKED_AT: i64 = 1_000;
 
 /// A request to look at an agent.
 #[derive(Clone, Copy, Debug)]
@@ -118,6 +121,27 @@ pub(super) async fn is_any_due(connection: &mut Connection, now: Timestamp) -> S
     Ok(query(sql).bind(now).fetch_optional(connection).await?.is_some())
 }
 
+/// In how many milliseconds a row falls due, if any can: those of the first [`ROWS_LOOKED_AT`]. What is due already, or
+/// would be if updates weren't paused, and more rows than that may be due at any time: zero.
+pub(super) async fn next_due_ms(connection: &mut Connection, now: Timestamp) -> StoreResult<Option<i64>> {
+    let sql = sql!(
+        "-- sql/queue.next_due_ms\nSELECT count(*), min(visible_at) FROM (SELECT visible_at FROM summary_update_queue \
+               WHERE parked_at IS NULL LIMIT $1) AS first_rows"
+    );
+    let row = query(sql)
+        .bind(ROWS_LOOKED_AT)
+        .fetch_one(&mut *connection)
+        .await?;
+    let Some(due_at) = row.try_get::<Option<Timestamp>>(1)? else {
+        return Ok(None);
+    };
+    if row.try_get::<i64>(0)? == ROWS_LOOKED_AT {
+        return Ok(Some(0));
+    }
+    let now = connection.now(now).await?;
+    Ok(Some(due_at.since_ms(now).max(0)))
+}
+
 /// Leases what is due, first what is due first. Each row gets a fencing token of its own.
 ///
 /// With one writer, row by row.
@@ -132,17 +156,8 @@ pub(super) async fn claim(tx: &mut Connection, claim: ClaimRequest) -> StoreResu
         let Some(row) = query(due).bind(now).fetch_optional(&mut *tx).await? else {
             break;
         };
-        let token = next_token(tx).await?;
-        let row = query(lease())
-            .bind(row.try_get::<String>(0)?)
-            .bind(token)
-            .bind(claim.owner.as_str())
-            .bind(now)
-            .bind(now.plus_ms(claim.lease_ms))
-            .bind(row.try_get::<Timestamp>(1)?)
-            .fetch_one(&mut *tx)
-            .await?;
-        leases.push(read_lease(&row)?);
+        let agent: String = row.try_get(0)?;
+        leases.push(take(tx, &agent, row.try_get(1)?, &claim, now).await?);
     }
     Ok(leases)
 }
@@ -202,10 +217,27 @@ pub(super) async fn claim_one(
     let Some(found) = found.fetch_optional(&mut *tx).await? else {
         return Ok(None);
     };
-    let ready_at: Timestamp = found.try_get(0)?;
+    let ready_at = found.try_get(0)?;
+    take(tx, agent.as_str(), ready_at, &claim, now).await.map(Some)
+}
+
+/// Takes a row that is due since `ready_at`.
+async fn take(
+    tx: &mut Connection,
+    agent: &str,
+    ready_at: Timestamp,
+    claim: &ClaimRequest,
+    now: Timestamp,
+) -> StoreResult<Lease> {
     let token = next_token(tx).await?;
-    let leased = query(lease())
-        .bind(agent.as_str())
+    let sql = sql!(
+        "-- sql/queue.lease\nUPDATE summary_update_queue SET lease_token = $2, lease_owner = $3, \
+               leased_at = $4, visible_at = $5, claimed_wake = wake_seq, attempts = attempts + 1, deferred_at = NULL, \
+               crashes = crashes + CASE WHEN lease_token IS NULL THEN 0 ELSE 1 END, paused_until = NULL, paused_for = NULL \
+               WHERE agent_id = $1 RETURNING agent_id, lease_token, claimed_wake, attempts, crashes, reasons, $6"
+    );
+    let leased = query(sql)
+        .bind(agent)
         .bind(token)
         .bind(claim.owner.as_str())
         .bind(now)
@@ -213,17 +245,7 @@ pub(super) async fn claim_one(
         .bind(ready_at)
         .fetch_one(tx)
         .await?;
-    read_lease(&leased).map(Some)
-}
-
-/// Takes a row that is due.
-fn lease() -> &'static Statement {
-    sql!(
-        "-- sql/queue.lease\nUPDATE summary_update_queue SET lease_token = $2, lease_owner = $3, \
-               leased_at = $4, visible_at = $5, claimed_wake = wake_seq, attempts = attempts + 1, deferred_at = NULL, \
-               crashes = crashes + CASE WHEN lease_token IS NULL THEN 0 ELSE 1 END, paused_until = NULL, paused_for = NULL \
-               WHERE agent_id = $1 RETURNING agent_id, lease_token, claimed_wake, attempts, crashes, reasons, $6"
-    )
+    read_lease(&leased)
 }
 
 /// The tokens that one step of PostgreSQL's sequence stands for.

@@ -104,7 +104,11 @@ async fn nothing_is_found_where_nothing_is_and_other_methods_are_named() {
         (Method::OPTIONS, "/v1/agents/a/messages", "POST"),
     ] {
         let reply = Reply::of(server.request(method, path)).await;
-        reply.problem(405, "wrong_method");
+        let problem = reply.problem(405, "wrong_method");
+        assert_eq!(
+            problem["hint"],
+            "the answer's header Allow names the methods that it has"
+        );
         assert_eq!(reply.header("allow"), allowed);
     }
 }

@@ -234,7 +234,7 @@ async fn agents_may_be_called_like_actions() {
     for name in ["pause", "resume"] {
         server.converse(name, 1..=8).await;
         let path = format!("/v1/queue/{name}");
-        let row = ask(&server, Method::GET, "/v1/queue/{id}", &path).await;
+        let row = ask(&server, Method::GET, &path, &path).await;
         assert_eq!((row.status, &row.json()["agent_id"]), (200, &json!(name)));
         server
             .get(&format!("{path}?x=1"))

@@ -76,6 +76,24 @@ pub(crate) async fn an_enqueue_makes_one_row_and_counts_wakes(db: &dyn Backend) 
     assert_eq!(lease.reasons, Reason::Eviction.bit() | Reason::Manual.bit());
 }
 
+pub(crate) async fn it_is_known_when_a_row_falls_due(db: &dyn Backend) {
+    let due_in = async |now| db.store().next_due_ms(now).await.unwrap();
+    assert_eq!(due_in(T0).await, None);
+    wake(db, "a", Reason::Eviction, 5_000, T0).await;
+    wake(db, "b", Reason::Eviction, 9_000, T0).await;
+    assert_eq!(due_in(T0).await, Some(5_000));
+    let late = T0.plus_ms(6_000);
+    assert_eq!(due_in(late).await, Some(0));
+    // A lease falls due when it runs out, and what is parked never does.
+    let lease = the_lease(db, late).await;
+    assert_eq!(due_in(late).await, Some(3_000));
+    fail(db, &lease, late, 0, true).await;
+    assert_eq!(due_in(late).await, Some(3_000));
+    let other = the_lease(db, T0.plus_ms(9_000)).await;
+    fail(db, &other, T0.plus_ms(9_000), 0, true).await;
+    assert_eq!(due_in(T0.plus_ms(9_000)).await, None);
+}
+
 pub(crate) async fn an_enqueue_never_shortens_a_backoff(db: &dyn Backend) {
     wake(db, "a", Reason::Eviction, 0, T0).await;
     let lease = the_lease(db, T0).await;

@@ -164,6 +164,7 @@ pass! {
     fn project_stamp(project: &ProjectId) -> Option<ProjectStamp>;
     fn project(project: &ProjectId) -> Option<(ProjectStamp, ProjectRow)>;
     fn enqueue(agent: &AgentId, reason: Reason, delay_ms: i64, now: Timestamp) -> Enqueued;
+    fn next_due_ms(now: Timestamp) -> Option<i64>;
     fn claim(claim: ClaimRequest) -> Vec<Lease>;
     fn renew(leases: &[Lease], now: Timestamp, lease_ms: i64) -> Vec<i64>;
     fn material(lease: &Lease, limits: MaterialLimits) -> Material;

@@ -153,7 +153,13 @@ impl Servers {
 
     /// A connection past the store.
     pub(crate) async fn connect(&self, server: Server) -> PgConnection {
-        self.options(server).connect().await.unwrap()
+        loop {
+            match self.options(server).connect().await {
+                // Replay goes first, also before a connection that is being made.
+                Err(error) if is_broken_off(&error) => {}
+                connected => return connected.unwrap(),
+            }
+        }
     }
 
     /// Starts what was stopped.
@@ -263,6 +269,14 @@ fn newest_programs() -> Option<PathBuf> {
         .filter(|path| path.join("bin/pg_basebackup").exists())
         .max_by_key(|path| version(path))?;
     Some(newest.join("bin"))
+}
+
+/// Whether a standby cancelled what it was asked for, because replay needed what stood in its way.
+fn is_broken_off(error: &sqlx::Error) -> bool {
+    let code = error
+        .as_database_error()
+        .and_then(sqlx::error::DatabaseError::code);
+    code.as_deref() == Some("40001")
 }
 
 /// Whether this process makes its files as root.

@@ -344,6 +344,10 @@ impl Store for TroubledStore {
             .await
     }
 
+    async fn next_due_ms(&self, now: Timestamp) -> StoreResult<Option<i64>> {
+        self.enter("next_due_ms").await?.next_due_ms(now).await
+    }
+
     async fn reclaim(&self, owner: &str, now: Timestamp) -> StoreResult<u64> {
         self.enter("reclaim").await?.reclaim(owner, now).await
     }

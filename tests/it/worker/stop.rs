@@ -3,6 +3,7 @@
 use std::{future::Future, time::Duration};
 
 use recapd::{clock::Clock as _, domain::work::Reason, worker::Outcome};
+use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::support::{
@@ -156,6 +157,46 @@ async fn a_soft_stop_finishes_what_it_holds_and_claims_nothing_more() {
     let untouched = "SELECT count(*) FROM summary_update_queue WHERE agent_id = 'b' AND attempts = 0";
     assert_eq!(rig.db.number(untouched).await, Some(1));
     rig.verify().await;
+}
+
+#[tokio::test]
+async fn a_worker_that_knows_of_nothing_to_do_rests() {
+    let mut config = config();
+    config.queue.poll_ms = 10;
+    let rig = Rig::new(&config).await;
+    rig.say(1).await;
+    let running = run(&rig);
+    let looks = async |count| {
+        let series = |looks| format!("recapd_queue_claims_total{{result=\"empty\"}} {looks}\n");
+        soon(async {
+            while !rig.parts.metrics.encode(None).1.contains(&series(count)) {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    };
+    // Two polls, then rests of thirty.
+    looks(2).await;
+    let begun = Instant::now();
+    looks(5).await;
+    assert!(
+        begun.elapsed() > Duration::from_millis(3 * 200),
+        "{:?}",
+        begun.elapsed()
+    );
+    // What falls due meanwhile is done, without a wake-up when it does.
+    let (store, now) = (rig.db.store(), rig.clock.now());
+    store.enqueue(&agent("a"), Reason::Manual, 50, now).await.unwrap();
+    rig.parts.notices().wake_queue();
+    rig.clock.advance_ms(50);
+    soon(async {
+        while rig.db.number("SELECT count(*) FROM summary_update_queue").await != Some(0) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    running.soft.cancel();
+    soon(running.tasks.wait()).await;
 }
 
 #[tokio::test]
