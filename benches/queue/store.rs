@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use recapd::{
     clock::{Clock as _, SystemClock},
+    config::Config,
     store::{
         ClaimRequest, SqlStore, Store,
         postgres::{Clock, PostgresSettings},
@@ -92,7 +93,8 @@ async fn open(database: &Database) -> anyhow::Result<SqlStore> {
         read_url: None,
         read_lag_ms_max: 10_000,
         read_patience_ms: TIMEOUT_MS,
-        connections: WORKERS,
+        // What a worker gives back is looked at once more by the pool, for which the next claim needn't wait.
+        connections: Config::default().database.connections,
         acquire_timeout_ms: TIMEOUT_MS,
         statement_timeout_ms: TIMEOUT_MS,
         clock: Clock::Database,

@@ -144,13 +144,18 @@ impl Daemon {
 
     /// Says something long enough that something older has to leave the window.
     async fn turn(&self, number: u32) {
+        self.turn_of(AGENT, number).await;
+    }
+
+    /// As [`Self::turn`], of another agent.
+    async fn turn_of(&self, agent: &str, number: u32) {
         let ask =
             format!("Question {number} about src/module_{number}.rs: why does it fail with E{number}? ")
                 .repeat(6);
         let messages = json!([{"kind": "user", "content": ask}, {"kind": "assistant", "content": "Because of the cache."}]);
         let request = self
             .client
-            .post(self.url(&format!("/v1/agents/{AGENT}/messages?format=native")));
+            .post(self.url(&format!("/v1/agents/{agent}/messages?format=native")));
         let request = request
             .header("content-type", "application/json")
             .body(messages.to_string());

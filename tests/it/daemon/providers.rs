@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::Daemon;
+use super::{AGENT, Daemon};
 use crate::{
     llm,
     support::fake_provider::{FakeProvider, Planned, Shape, Trouble, Wait},
@@ -14,7 +14,7 @@ use crate::{
 
 /// What must never be seen.
 const KEY: &str = "sk-very-secret-key";
-/// How long a turn may stay without a call to the model before the next one is said.
+/// How long a new agent may stay without a call to the model before the next one comes.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The settings that make a daemon ask `fake` in that shape.
@@ -101,6 +101,13 @@ async fn no_failure_shows_a_key_or_a_prompt_in_log_or_database() {
     futures::future::join_all(Shape::ALL.map(shows_nothing)).await;
 }
 
+/// Has a new agent's first exchange leave its window.
+async fn evict_one(daemon: &Daemon, agent: &str) {
+    for number in 1..=2 {
+        daemon.turn_of(agent, number).await;
+    }
+}
+
 async fn shows_nothing(shape: Shape) {
     let fake = FakeProvider::start();
     let log_folder = tempfile::tempdir().unwrap();
@@ -128,17 +135,18 @@ async fn shows_nothing(shape: Shape) {
         .collect();
     let count = planned.len();
     fake.plan(planned);
+    // What fails for good is asked again after a minute, everything else soon: so the next one asks.
     for number in 1.. {
         let before = fake.requests().len();
-        if before > count {
+        if before >= count {
             break;
         }
-        daemon.turn(number).await;
-        // What fails for good is asked again when the next exchange leaves, everything else by itself.
+        evict_one(&daemon, &format!("agent-{number}")).await;
         drop(tokio::time::timeout(PAUSE, fake.arrived(before + 1)).await);
     }
+    evict_one(&daemon, AGENT).await;
     daemon
-        .until("everything is summarised", async |daemon: &Daemon| {
+        .until("the last one is summarised", async |daemon: &Daemon| {
             daemon.summary().await["pending_exchanges"] == 0
         })
         .await;
