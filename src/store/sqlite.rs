@@ -115,7 +115,10 @@ impl Sqlite {
             .await?;
         let tasks = TaskTracker::new();
         let checkpoint = Checkpoint::new(options.clone());
-        let (committed, beside) = checkpoint.beside();
+        let (mut committed, beside) = checkpoint.beside();
+        if lock.is_some() {
+            committed.bring_in();
+        }
         run_alone("recapd-log", Manners::Patient, tasks.track_future(beside))
             .map_err(|error| no_thread(&error))?;
         let (writer, writing) = Writer::new(connection, settings.group_commit_max, committed);

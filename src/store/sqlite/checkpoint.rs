@@ -69,7 +69,15 @@ impl Committed {
     /// So many more operations.
     pub(super) fn add(&mut self, operations: usize) {
         self.operations += operations;
-        if self.operations >= OPERATIONS_BETWEEN && self.enough.try_send(()).is_ok() {
+        if self.operations >= OPERATIONS_BETWEEN {
+            self.bring_in();
+        }
+    }
+
+    /// Has the log brought in now. At a start it holds what a crash left: life after life of few operations would fill the
+    /// disk with it, and then there is no room to bring it in.
+    pub(super) fn bring_in(&mut self) {
+        if self.enough.try_send(()).is_ok() {
             self.operations = 0;
         }
     }
@@ -156,6 +164,34 @@ mod tests {
     use sqlx::{AssertSqlSafe, sqlite::SqliteJournalMode};
 
     use super::*;
+
+    #[tokio::test]
+    async fn what_a_crash_left_is_brought_in_at_the_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, left) = (folder.path().join("log.db"), folder.path().join("left.db"));
+        let options = SqliteConnectOptions::new()
+            .filename(&file)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal);
+        let mut writer = SqliteConnection::connect_with(&options).await.unwrap();
+        sqlx::query("CREATE TABLE first (id INTEGER)")
+            .execute(&mut writer)
+            .await
+            .unwrap();
+        // What the files are like when a process is killed.
+        std::fs::copy(&file, &left).unwrap();
+        std::fs::copy(
+            folder.path().join("log.db-wal"),
+            folder.path().join("left.db-wal"),
+        )
+        .unwrap();
+        let before = std::fs::metadata(&left).unwrap().len();
+        let (mut committed, beside) = Checkpoint::new(options.filename(&left)).beside();
+        committed.bring_in();
+        drop(committed);
+        beside.await;
+        assert!(std::fs::metadata(&left).unwrap().len() > before);
+    }
 
     #[tokio::test]
     async fn the_writer_brings_in_the_rest_once() {
