@@ -92,7 +92,8 @@ pub(super) struct Checkpoint {
 impl Checkpoint {
     pub(super) fn new(options: SqliteConnectOptions) -> Arc<Self> {
         Arc::new(Self {
-            options,
+            // Whoever moved the database away meanwhile gets no new one in its place.
+            options: options.create_if_missing(false),
             connection: Mutex::new(None),
         })
     }
