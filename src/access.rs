@@ -298,16 +298,18 @@ impl Access {
 
     /// Keeps the copy fresh until `stop`, as long as somebody asks.
     pub async fn follow(&self, stop: CancellationToken) {
+        // Whoever starts has read the tokens.
+        self.looked_at.send_replace(Some(Instant::now()));
         let work = async {
             let mut is_away = false;
             loop {
+                sleep(REFRESH).await;
+                self.asked.notified().await;
                 let refreshed = self.look().await;
                 if let (Err(error), false) = (&refreshed, is_away) {
                     warn!(%error, "access.unreadable: the tokens known so far stay in force");
                 }
                 is_away = refreshed.is_err();
-                sleep(REFRESH).await;
-                self.asked.notified().await;
             }
         };
         stop.run_until_cancelled(work).await;

@@ -75,7 +75,7 @@ async fn followed() -> (Arc<Kiosk>, Arc<Access>, CancellationToken) {
     access.refresh().await.unwrap();
     let (following, until) = (Arc::clone(&access), stop.clone());
     TaskTracker::new().spawn(async move { following.follow(until).await });
-    // It has looked, and waits.
+    // It follows, and waits.
     sleep(Duration::from_millis(1)).await;
     (kiosk, access, stop)
 }
