@@ -1,8 +1,8 @@
 """Runs the installed service as systemd would, and holds it to what the unit promises: manager.py STATE PORT COMMAND…
 
 STATE is the service's folder as seen from here, PORT where it is to listen, COMMAND what `recapd serve …` is put behind. It
-says READY when it serves and not before, its WATCHDOG stops when the worker is stuck although HTTP answers, RELOADING is
-followed by READY, and after STOPPING it ends well within the unit's limit.
+says READY when it serves and not before, writes a summary, its WATCHDOG stops when the worker is stuck although HTTP answers, RELOADING is
+followed by READY, a backup can be taken, and after STOPPING it ends well within the unit's limit.
 """
 
 import json
@@ -17,6 +17,8 @@ import urllib.request
 
 STATE, PORT, COMMAND = sys.argv[1], sys.argv[2], sys.argv[3:]
 WATCHDOG_S, PATIENCE_S, STOP_S = 4.0, 60.0, 45.0
+# Of this life alone: the state may be that of an earlier one.
+AGENT = f"/v1/agents/managed-{os.getpid()}"
 SETTINGS = ["window.budget_tokens=200", "database.busy_timeout_ms=600000"]
 
 
@@ -31,12 +33,21 @@ def ask(path: str, body: object = None) -> str:
 def turns(count: int) -> None:
     for turn in range(count):
         ask(
-            "/v1/agents/managed/messages",
+            f"{AGENT}/messages",
             [
                 {"role": "user", "content": f"Why does build {turn} of the parser fail in the module of guards? " * 3},
                 {"role": "assistant", "content": f"Because the brace of guard {turn} is missing. " * 3},
             ],
         )
+
+
+def until_summarised() -> None:
+    end = time.monotonic() + PATIENCE_S
+    while "brace of guard" not in ask(f"{AGENT}/summary"):
+        if time.monotonic() > end:
+            sys.exit("no summary is written")
+        time.sleep(0.1)
+    print("   a summary is written")
 
 
 class Manager:
@@ -96,6 +107,8 @@ def main() -> None:
     try:
         manager.until("READY=1")
         ask("/readyz")
+        turns(12)
+        until_summarised()
         starve(manager)
         # A sandbox stays outside of what it holds.
         inside = subprocess.run(["pgrep", "--parent", str(service.pid), "--exact", "recapd"], capture_output=True, text=True)
@@ -103,6 +116,8 @@ def main() -> None:
         os.kill(pid, signal.SIGHUP)
         manager.until("RELOADING=1")
         manager.until("READY=1")
+        subprocess.run([*COMMAND, "recapd", "backup", "backup.db"], check=True)
+        os.unlink(os.path.join(STATE, "backup.db"))
         os.kill(pid, signal.SIGTERM)
         manager.until("STOPPING=1")
         if service.wait(STOP_S) != 0:
