@@ -139,7 +139,6 @@ impl Schedule {
             let sample = self.sample().await;
             let is_calm = sample.is_some() && sample == last;
             last = sample;
-            sleep(period).await;
             if is_calm {
                 tokio::select! {
                     // Also an error says that something moved: more than was heard.
@@ -148,6 +147,9 @@ impl Schedule {
                     () = sleep(CALM_MAX.saturating_sub(period)) => {}
                 }
             }
+            // Every append tells who listens: mostly that should be nobody.
+            drop(changes);
+            sleep(period).await;
         }
     }
 
