@@ -11,4 +11,5 @@ pub(crate) mod rig;
 pub(crate) mod scripted;
 pub(crate) mod server;
 pub(crate) mod standby;
+pub(crate) mod statements;
 pub(crate) mod troubled_store;
