@@ -94,6 +94,8 @@ fn spawn(database: &Path, listen: SocketAddr) -> Child {
         "queue.max_wait_ms=200",
         "queue.poll_ms=50",
         "queue.lease_ms=1000",
+        // Nothing is parked for a minute: that has tests of its own.
+        "queue.crashes_max=100",
         "queue.reconcile_ms=1000",
         "log.level=warn",
     ];
