@@ -11,5 +11,4 @@ pub(crate) mod rig;
 pub(crate) mod scripted;
 pub(crate) mod server;
 pub(crate) mod standby;
-pub(crate) mod statements;
 pub(crate) mod troubled_store;

@@ -112,10 +112,11 @@ async fn revive(
 }
 
 /// Whether a claim would find anything. Nothing is found while all updates are paused.
+/// On PostgreSQL the claim itself is the look.
 pub(super) async fn is_any_due(connection: &mut Connection, now: Timestamp) -> StoreResult<bool> {
     let now = connection.now(now).await?;
     let sql = sql!(
-        "-- sql/queue.is_any_due\nSELECT 1 FROM summary_update_queue \
+        "-- sqlite/queue.is_any_due\nSELECT 1 FROM summary_update_queue \
                WHERE parked_at IS NULL AND visible_at <= $1 AND NOT EXISTS (SELECT 1 FROM queue_pauses) LIMIT 1"
     );
     Ok(query(sql).bind(now).fetch_optional(connection).await?.is_some())

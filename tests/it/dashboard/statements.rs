@@ -6,8 +6,8 @@ use sqlx::{Connection as _, Row as _, SqliteConnection};
 
 use super::page;
 use crate::support::{
+    backend::{STATEMENT_LOG, log_statements},
     server::Server,
-    statements::{STATEMENT_LOG, watch_statements},
 };
 
 /// The pages, of an agent with a summary in two versions.
@@ -62,7 +62,7 @@ async fn server() -> Server {
 
 #[tokio::test]
 async fn each_page_answers() {
-    watch_statements();
+    log_statements();
     let server = server().await;
     eprintln!("{BEGIN}");
     for path in PAGES {

@@ -1,6 +1,9 @@
 //! A database under test: the store, and a way past it, for what the store itself would never do.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Once},
+};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -20,12 +23,16 @@ use sqlx::{
 };
 use tempfile::TempDir;
 use tokio::sync::Mutex;
+use tracing_subscriber::EnvFilter;
 
-use super::{postgres, statements::watch_statements};
+use super::postgres;
 
 /// What splits the messages by agent.
 pub(crate) const PARTITION: &str =
     include_str!("../../../migrations/postgres/optional/partition_message_log.sql");
+
+/// Set to a filter (`sqlx::query=debug`), it logs the statements that run.
+pub(crate) const STATEMENT_LOG: &str = "RECAPD_TEST_STATEMENT_LOG";
 
 /// The tables whose contents make up a store's state. Not among them: the counter of lease tokens, which moves with
 /// every look at the queue.
@@ -172,7 +179,7 @@ impl SqliteBackend {
 
     /// The database in a folder.
     pub(crate) async fn over(folder: TempDir) -> Self {
-        watch_statements();
+        log_statements();
         let settings = sqlite_settings(&folder);
         let store = Arc::new(SqlStore::open(&settings.clone().into()).await.unwrap());
         // Without foreign keys: to be broken is what the data is here for.
@@ -228,7 +235,7 @@ impl PostgresBackend {
 
     /// A database that is there already.
     pub(crate) async fn over(database: postgres::Database) -> Self {
-        watch_statements();
+        log_statements();
         let settings = postgres_settings(database.url());
         let store = Arc::new(SqlStore::open(&settings.into()).await.unwrap());
         let mut past = database.connect().await;
@@ -341,6 +348,20 @@ impl Backend for PostgresBackend {
         let sql = format!("SELECT CAST(row_to_json(t) AS text) FROM {table} t ORDER BY 1");
         self.column(&sql).await.into_iter().flatten().collect()
     }
+}
+
+/// Writes statements to standard error as they run, if [`STATEMENT_LOG`] says so.
+pub(crate) fn log_statements() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        if let Ok(filter) = EnvFilter::try_from_env(STATEMENT_LOG) {
+            tracing_subscriber::fmt()
+                .with_env_filter(filter)
+                .with_ansi(false)
+                .with_writer(std::io::stderr)
+                .init();
+        }
+    });
 }
 
 #[async_trait]
