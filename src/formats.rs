@@ -33,6 +33,8 @@ const TIME_FIELDS: [&str; 3] = ["at", "created_at", "timestamp"];
 /// Numbers from here on are milliseconds since 1970, smaller ones seconds: 1e11 s is the year 5138, 1e11 ms is 1973.
 const EPOCH_MS_MIN: f64 = 1e11;
 
+/// The kind of what stands where a provider failed to answer: nobody said it.
+const API_ERROR: &str = "api_error";
 /// The longest name that is kept of a kind, a speaker, or a conversation in a document, in characters.
 const NAME_CHARS_MAX: usize = 128;
 /// The longest id that a client can give a message, in bytes. A longer one is no id and counts as none.
@@ -98,6 +100,10 @@ fn message(format: Format, fields: &Fields<'_>, kind: Kind, parts: Vec<Part>) ->
     let speaker = fields
         .text("speaker")
         .or_else(|| fields.text("name").filter(|_| !is_tool));
+    let kind = match kind {
+        Kind::Assistant if fields.flag("is_error").unwrap_or(false) => unknown_kind(API_ERROR),
+        kind => kind,
+    };
     let mut ids = id_fields(format).iter().filter_map(|&name| fields.label(name));
     Message {
         speaker: speaker.map(|name| cut(&name, NAME_CHARS_MAX)),

@@ -31,7 +31,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    message::{Message, Part},
+    message::{Kind, Message, Part},
     perspective::Perspective,
     tokens::{MESSAGE_OVERHEAD_TOKENS, TokenCounter, count_part},
 };
@@ -260,6 +260,22 @@ pub struct ContextInput<'a> {
     pub perspective: Option<&'a Perspective>,
 }
 
+impl ContextInput<'_> {
+    /// Instructions came after the model had thought. Where they can't stand in their place they go before everything,
+    /// and thinking is bound to what stood there (provider documentation, "Preserved thinking").
+    fn instructs_after_thinking(&self) -> bool {
+        let messages = self.exchanges.iter().flat_map(|exchange| &exchange.messages);
+        let mut has_thought = false;
+        for SourceMessage { message, .. } in messages {
+            if has_thought && message.kind == Kind::System {
+                return true;
+            }
+            has_thought |= message.parts.iter().any(|part| matches!(part, Part::Thinking(_)));
+        }
+        false
+    }
+}
+
 /// What to send.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Context<'a> {
@@ -311,7 +327,7 @@ pub(crate) fn build_with<'a>(
     } else {
         Thinking::None
     };
-    if input.evicted {
+    if input.evicted || !options.system_in_place && input.instructs_after_thinking() {
         return fit::fit(input, options, passes.thinking(bound), counter, passes);
     }
     let whole = fit::fit(input, options, Thinking::All, counter, passes);

@@ -151,6 +151,17 @@ pub enum Part {
     Attachment(String),
 }
 
+impl Part {
+    /// The provider's id that ties a call and its result together.
+    pub fn call_id(&self) -> Option<&str> {
+        match self {
+            Self::ToolCall { id, .. } => id.as_deref(),
+            Self::ToolResult { call_id, .. } => call_id.as_deref(),
+            Self::Text(_) | Self::Thinking(_) | Self::Attachment(_) => None,
+        }
+    }
+}
+
 /// How a message's payload is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -304,7 +304,7 @@ mod tests {
         FAILED RESULT bash: src/lib.rs:10: unused
           5 errors
         CALL list_files:
-        RESULT: src/lib.rs
+        RESULT list_files: src/lib.rs
         ASSISTANT: Fixed all 5 linting errors.
         [recap-material k3v9x2m7 exchange 5, 2026-11-20 08:40 UTC, interrupted by the user]
         USER alice: Now the docs

@@ -169,6 +169,7 @@ impl Redactor {
     /// The secrets in `text`, from left to right and disjoint: of two that overlap one is made, which has the name of
     /// the rule that stands first in the table.
     fn find(&self, text: &str) -> Vec<Found> {
+        let text = &*with_breaks(text);
         let mut found = Vec::new();
         if self.shipped {
             SHIPPED.find(text, &mut found);
@@ -306,6 +307,24 @@ fn matches<'a>(pattern: &'a Regex, text: &'a str) -> impl Iterator<Item = Range<
         .chain(of_whole.into_iter().flatten())
         .filter(|span| !span.is_empty())
         .map(|span| text.floor_char_boundary(span.start)..text.ceil_char_boundary(span.end))
+}
+
+/// `text` with blanks for the line breaks and tabs that are written as escapes, as in JSON: as long as it is, so that
+/// places mean the same. The `n` of one would hide where a word begins.
+fn with_breaks(text: &str) -> Cow<'_, str> {
+    if !text.contains('\\') {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        if c == '\\' && chars.next_if(|next| matches!(next, 'n' | 'r' | 't')).is_some() {
+            shown.push_str("  ");
+        } else {
+            shown.push(c);
+        }
+    }
+    Cow::Owned(shown)
 }
 
 /// The beginning of the word in which `start` lies. What goes on without a break belongs to a secret: nothing may

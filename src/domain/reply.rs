@@ -257,6 +257,7 @@ mod tests {
             format!("<think>maybe {{\"items\": []}}?</think>\n{plain}"),
             plain.replace("\"fix\"", "\" Fix\""),
             plain.replace("{\"items\"", "{\"model\": \"x\", \"items\""),
+            plain.replace("{\"items\"", "{\"note\": \"strips </think>\", \"items\""),
         ] {
             let checked = parse(&text, &ASKED).unwrap_or_else(|error| panic!("{text}: {error}"));
             assert_eq!(ranges(&checked), [(3, 12)], "{text}");

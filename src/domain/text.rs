@@ -2,6 +2,28 @@
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
+/// Months as German, Danish and Norwegian write them: these put a full stop behind the day.
+const DOTTED_MONTHS: [&str; 18] = [
+    "januar",
+    "jänner",
+    "februar",
+    "märz",
+    "marts",
+    "mars",
+    "april",
+    "mai",
+    "maj",
+    "juni",
+    "juli",
+    "august",
+    "september",
+    "oktober",
+    "november",
+    "dezember",
+    "december",
+    "desember",
+];
+
 /// The most characters of an escape sequence's text that are skipped.
 const ESCAPED_CHARS_MAX: usize = 4_096;
 
@@ -78,6 +100,19 @@ pub fn first_line_by(text: &str, chars_max: usize, change: impl Fn(&str) -> Stri
         .find(|line| line.chars().any(char::is_alphanumeric))
         .map(|line| cut(&line, chars_max))
         .unwrap_or_default()
+}
+
+/// Whether a line begins with a day such as `3. Juni`, which only looks like a point of a list.
+pub fn begins_with_day(line: &str) -> bool {
+    let Some((day, rest)) = line.split_once(". ") else {
+        return false;
+    };
+    let is_day = matches!(day.len(), 1 | 2) && day.bytes().all(|byte| byte.is_ascii_digit());
+    let word = rest
+        .split(|c: char| !c.is_alphabetic())
+        .next()
+        .unwrap_or_default();
+    is_day && DOTTED_MONTHS.contains(&word.to_lowercase().as_str())
 }
 
 /// The longest prefix of at most `bytes_max` bytes that ends on a character boundary.

@@ -1,12 +1,16 @@
 //! Exchanges as a summariser reads them: who said what, tool calls and results included, long texts cut head and
 //! tail, thinking left out (provider documentation: never feed reasoning to a summariser).
 
+mod pairs;
+
+use self::pairs::Linked;
 use super::{
     exchange::Exchange,
     message::{Kind, Message, Part},
     redaction::Redactor,
     text::{cut, head_tail, one_line},
     time::Timestamp,
+    zone::Zone,
 };
 
 /// The longest media type that is shown, in characters.
@@ -21,7 +25,8 @@ pub enum Voice {
     Assistant,
     /// A tool call: the line's `label` is the tool's name, its text the arguments.
     Call,
-    /// A tool result: the line's `label` is the tool's name if known.
+    /// A tool result, right behind its call: the line's `label` is the tool's name if known. One that stands elsewhere
+    /// belongs to no call of the exchange.
     Result,
     /// A tool result that reports a failure.
     FailedResult,
@@ -47,6 +52,8 @@ pub struct Transcript {
     pub exchange: i64,
     /// When it began.
     pub started_at: Timestamp,
+    /// Where the agent works: by the days there, `yesterday` means one.
+    pub zone: Zone,
     /// The user interrupted it.
     pub interrupted: bool,
     /// Its lines, in order. Instructions (kind `system`) and metadata are left out.
@@ -60,16 +67,22 @@ impl Transcript {
         Self {
             exchange,
             started_at,
+            zone: Zone::UTC,
             interrupted: false,
-            lines: lines
-                .iter()
-                .map(|&(voice, label, text)| Line {
-                    voice,
-                    label: label.to_owned(),
-                    text: text.to_owned(),
-                    at: started_at,
-                })
-                .collect(),
+            lines: pairs::side_by_side(
+                lines
+                    .iter()
+                    .map(|&(voice, label, text)| Linked {
+                        id: None,
+                        line: Line {
+                            voice,
+                            label: label.to_owned(),
+                            text: text.to_owned(),
+                            at: started_at,
+                        },
+                    })
+                    .collect(),
+            ),
         }
     }
 }
@@ -108,17 +121,20 @@ impl Transcript {
         Self {
             exchange: exchange.exchange,
             started_at: exchange.opened_at,
+            zone: Zone::UTC,
             interrupted: exchange.state == super::exchange::ExchangeState::Interrupted,
-            lines: messages
-                .iter()
-                .filter(|message| message.kind.is_conversation() && message.kind != Kind::System)
-                .flat_map(|message| {
-                    message
-                        .parts
-                        .iter()
-                        .filter_map(move |part| line(message, part, limits, redactor, exchange.opened_at))
-                })
-                .collect(),
+            lines: pairs::side_by_side(
+                messages
+                    .iter()
+                    .filter(|message| message.kind.is_conversation() && message.kind != Kind::System)
+                    .flat_map(|message| message.parts.iter().map(move |part| (message, part)))
+                    .filter_map(|(message, part)| {
+                        let line = line(message, part, limits, redactor, exchange.opened_at)?;
+                        let id = part.call_id();
+                        Some(Linked { line, id })
+                    })
+                    .collect(),
+            ),
         }
     }
 
@@ -187,7 +203,8 @@ fn line(
     // Before it is cut: half a secret has no shape.
     let text = redactor.redact(text.trim());
     let text = head_tail(&text, chars_max * 2 / 3, chars_max / 3);
-    (!text.is_empty() || voice == Voice::Call).then(|| Line {
+    // A result that says nothing still answers its call.
+    (!text.is_empty() || !matches!(voice, Voice::User | Voice::Assistant)).then(|| Line {
         voice,
         label: one_line(&redactor.redact(&label.unwrap_or_default())),
         text,

@@ -16,7 +16,7 @@ const ENVELOPES: [&str; 8] = [
     "inter_agent_communication_metadata",
 ];
 /// How the texts begin that the program writes in the user's name: rules, surroundings, skills.
-const INJECTED: [&str; 10] = [
+const INJECTED: [&str; 9] = [
     "<environment_context>",
     "<user_instructions>",
     "<permissions instructions>",
@@ -25,9 +25,10 @@ const INJECTED: [&str; 10] = [
     "<apps_instructions>",
     "<skills_instructions>",
     "<skill>",
-    "<subagent_notification>",
     "# AGENTS.md",
 ];
+/// How the text begins that tells what another agent of the user's has done: no instruction, whatever it says.
+const REPORT: &str = "<subagent_notification>";
 /// Behind this the user speaks after all, in a text that begins with the editor's surroundings.
 const REQUEST: &str = "## My request for Codex:";
 /// How the text begins that stands where the user stopped a turn.
@@ -87,10 +88,10 @@ fn item(line: &Fields<'_>, item: &Fields<'_>) -> Result<Message, FormatError> {
     let is_users = read.kind == Kind::User;
     let interrupts = is_users && text.starts_with(ABORTED);
     let is_injected = INJECTED.iter().any(|start| text.starts_with(start)) && !text.contains(REQUEST);
-    let kind = if is_users && is_injected {
-        Kind::System
-    } else {
-        read.kind
+    let kind = match read.kind {
+        Kind::User if is_injected => Kind::System,
+        Kind::User if text.starts_with(REPORT) => Kind::ToolResult,
+        kind => kind,
     };
     Ok(Message {
         interrupts,

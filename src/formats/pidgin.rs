@@ -5,7 +5,7 @@
 //! says as the assistant's; `speaker` says who it was. Requests repeat the whole history, which is not read again.
 
 use super::{
-    FormatError,
+    API_ERROR, FormatError,
     content::{parts, text_part},
     json::Fields,
     message, unknown_kind,
@@ -29,9 +29,8 @@ const FIRST_AGENT: &str = "agent_a";
 const HUMAN: &str = "human";
 /// What marks a person's words where they are shown to an agent.
 const HUMAN_MARK: &str = "[HUMAN]: ";
-/// How the text begins that stands where a provider failed to answer, in lower case, and its kind.
+/// How the text begins that stands where a provider failed to answer, in lower case.
 const API_ERROR_MARK: &str = "[api error";
-const API_ERROR: &str = "api_error";
 
 /// What an event says.
 struct Said {

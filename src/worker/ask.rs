@@ -12,6 +12,7 @@ use crate::{
         reply::Answer,
         spend::{SpendLimit, Spent, day_start, next_day},
         summary::item::{ItemDraft, Origin},
+        zone::Zone,
     },
     llm::{ChatModel, LlmError, ModelAnswer, ModelRequest, Wait, offline::OFFLINE},
     store::{JournalledAnswer, Paused, RunRecord, StoreResult, StoredExchange},
@@ -34,6 +35,8 @@ pub(super) struct Question<'a> {
     pub(super) exchanges: &'a [StoredExchange],
     /// Their numbers.
     pub(super) asked: &'a [i64],
+    /// Where the agent works.
+    pub(super) zone: Zone,
     /// The key of the answer in the journal.
     pub(super) key: &'a str,
     /// They have items already, which stand in for a model's.
@@ -123,9 +126,14 @@ impl Worker {
         question: &Question<'_>,
         run: &mut RunRecord,
     ) -> Result<Vec<ItemDraft>, CondenseError> {
-        let Question { exchanges, asked, .. } = *question;
+        let Question {
+            exchanges,
+            asked,
+            zone,
+            ..
+        } = *question;
         let mut limits = self.settings.prompt;
-        let mut request = self.request(&hold.lease.agent, exchanges, limits);
+        let mut request = self.request(&hold.lease.agent, exchanges, zone, limits);
         let mut answer = loop {
             match self.call(model, hold, &request, run).await {
                 // One exchange can't be divided, but it can be told in fewer words.
@@ -135,7 +143,7 @@ impl Worker {
                     let chars = request.prompt.user.len().min(limits.material_chars_max);
                     limits.material_chars_max = (chars / 2).max(MATERIAL_CHARS_MIN);
                     debug!(agent_id = %hold.lease.agent, chars = limits.material_chars_max, "update.material_halved");
-                    request = self.request(&hold.lease.agent, exchanges, limits);
+                    request = self.request(&hold.lease.agent, exchanges, zone, limits);
                 }
                 answer => break answer?,
             }

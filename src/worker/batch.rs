@@ -160,7 +160,8 @@ impl Worker {
 
     /// The question about the material; none if it can't stand in a batch.
     fn question(&self, batching: &Batching, lease: &Lease, material: &Material) -> Option<BatchQuestion> {
-        let request = self.request(&lease.agent, &material.exchanges, self.settings.prompt);
+        let zone = self.policy(material).ageing.zone();
+        let request = self.request(&lease.agent, &material.exchanges, zone, self.settings.prompt);
         let body = batching
             .model
             .body(&request)

@@ -20,6 +20,7 @@ use crate::{
         },
         transcript::Transcript,
         work::Lease,
+        zone::Zone,
     },
     llm::{LlmError, ModelRequest, offline},
     store::{Material, Paused, RunRecord, StoreError, StoredExchange},
@@ -159,6 +160,7 @@ impl Worker {
             let question = Question {
                 exchanges,
                 asked: &asked,
+                zone: self.policy(material).ageing.zone(),
                 key: &key,
                 is_revisit: !material.revisited.is_empty(),
             };
@@ -194,6 +196,7 @@ impl Worker {
         &self,
         agent: &AgentId,
         exchanges: &[StoredExchange],
+        zone: Zone,
         limits: PromptLimits,
     ) -> ModelRequest {
         let transcripts: Vec<Transcript> = exchanges
@@ -207,12 +210,13 @@ impl Worker {
                         ..stored.message.clone()
                     })
                     .collect();
-                Transcript::redacted(
+                let transcript = Transcript::redacted(
                     &stored.exchange,
                     &messages,
                     self.settings.transcript,
                     &self.parts.redactor,
-                )
+                );
+                Transcript { zone, ..transcript }
             })
             .collect();
         ModelRequest {

@@ -17,6 +17,7 @@ use recapd::{
         prompt::{Prompt, PromptLimits},
         time::Timestamp,
         transcript::{Line, Transcript, Voice},
+        zone::Zone,
     },
     llm::{
         ChatModel as _, ModelRequest,
@@ -131,6 +132,7 @@ fn request() -> ModelRequest {
     let transcripts = [Transcript {
         exchange: 1,
         started_at: Timestamp(1_795_000_000_000),
+        zone: Zone::UTC,
         interrupted: false,
         lines: vec![Line {
             voice: Voice::User,

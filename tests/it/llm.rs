@@ -12,6 +12,7 @@ use recapd::{
         prompt::{Prompt, PromptLimits},
         time::Timestamp,
         transcript::{Line, Transcript, Voice},
+        zone::Zone,
     },
     llm::{
         ChatModel, LlmError, ModelRequest,
@@ -41,6 +42,7 @@ fn request() -> ModelRequest {
     let transcript = |&exchange: &i64| Transcript {
         exchange,
         started_at: Timestamp(1_795_000_000_000),
+        zone: Zone::UTC,
         interrupted: false,
         lines: vec![Line {
             voice: Voice::User,

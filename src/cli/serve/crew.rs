@@ -68,11 +68,10 @@ impl Crew {
                         warn!(key, "config.restart_needed");
                     }
                     info!(keys = reloaded.changed.join(","), "config.reloaded");
-                    if !reloaded.changed.is_empty() {
-                        stop.cancel();
-                        self.resume(&reloaded.changed).await;
-                        stop = self.begin();
-                    }
+                    // Though no key of the configuration is another one, a provider's key or a price may be.
+                    stop.cancel();
+                    self.resume(&reloaded.changed).await;
+                    stop = self.begin();
                     config = reloaded.config;
                 }
                 Err(failed) => {

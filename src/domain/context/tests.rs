@@ -102,7 +102,7 @@ fn with_input<T>(script: &str, use_it: impl FnOnce(&mut ContextInput<'_>) -> T) 
             message,
             tokens: None,
         };
-        if message.kind == crate::domain::message::Kind::System && input.exchanges.is_empty() {
+        if message.kind == Kind::System && input.exchanges.is_empty() {
             input.preamble.push(source);
             continue;
         }
@@ -376,6 +376,24 @@ fn thinking_goes_when_anything_has_left() {
         built(&long, &tight),
         "u [[exchange #1 is left out here, to keep within the budget]] + two | a said"
     );
+}
+
+#[test]
+fn thinking_goes_when_instructions_that_came_later_stand_before_it() {
+    let options = ContextOptions::default();
+    let hoisting = ContextOptions {
+        system_in_place: false,
+        ..options
+    };
+    let later = "u one | t hmm | s rules | u two";
+    assert_eq!(built(later, &hoisting), "s rules | u one | a said | u two");
+    let before = "u one | s rules | t hmm | u two";
+    assert_eq!(built(before, &hoisting), "s rules | u one | a (hmm) said | u two");
+    let in_place = ContextOptions {
+        system_in_place: true,
+        ..options
+    };
+    assert!(built(later, &in_place).contains("(hmm)"));
 }
 
 #[test]

@@ -81,6 +81,8 @@ fn every_token_goes_wherever_it_stands() {
             ("(", ")."),
             ("ключ ", ", дальше"),
             ("a\n", "\nb"),
+            (r#"{"content":"x\n"#, r#"\nb\n"}"#),
+            (r#"{"content":"{\"x\":\\n"#, r#"\\n"}"#),
         ] {
             let text = format!("{before}{secret}{after}");
             assert_eq!(redactor.redact(&text), format!("{before}{mark}{after}"), "{rule}");
@@ -129,6 +131,10 @@ fn assignments() -> Vec<(String, &'static str)> {
         (
             r#"{"command":"export DB_PASSWORD=\"s3cret99\""}"#.to_owned(),
             r#"{"command":"export DB_PASSWORD=\"[redacted: password]\""}"#,
+        ),
+        (
+            r#"{"file_path":".env","content":"PORT=3000\nJWT_SECRET=9f8e7d6c5b4a3210\n"}"#.to_owned(),
+            r#"{"file_path":".env","content":"PORT=3000\nJWT_SECRET=[redacted: env secret]\n"}"#,
         ),
         (
             "my password is Tr0ub4dor&3, remember".to_owned(),
@@ -310,6 +316,8 @@ fn texts() -> impl Strategy<Value = String> {
                 "]",
                 "\"",
                 " ",
+                "\\n",
+                "\\",
                 "ü",
                 "://a:",
                 "@b",

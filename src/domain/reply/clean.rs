@@ -6,7 +6,7 @@ use std::{collections::HashSet, sync::LazyLock};
 use crate::domain::{
     inert::{defanged, quoted},
     prompt,
-    text::{floor_cut, one_line},
+    text::{begins_with_day, floor_cut, one_line},
 };
 
 /// So many words in a row that also stand in the instructions are no chance.
@@ -43,12 +43,25 @@ fn word_runs(text: &str) -> Vec<String> {
 fn unmarked(line: &str) -> &str {
     let mut rest = line;
     loop {
-        let unquoted = rest.trim_start_matches(['#', '>', ' ']);
+        let unquoted = without_quotation(rest);
+        if begins_with_day(unquoted) {
+            return unquoted;
+        }
         let next = without_list_mark(unquoted).unwrap_or(unquoted);
         if next.len() == rest.len() {
             return rest;
         }
         rest = next;
+    }
+}
+
+/// Without marks of headings and quotations; `>= 3.10` is none.
+fn without_quotation(line: &str) -> &str {
+    let said = line.trim_start_matches(['#', '>', ' ']);
+    let marks = line.len() - said.len();
+    match line.get(marks.saturating_sub(1)..) {
+        Some(at_least) if at_least.starts_with(">=") => at_least,
+        _ => said,
     }
 }
 
@@ -80,6 +93,8 @@ mod tests {
             ("- 1. * # deep", "deep"),
             ("-5 degrees", "-5 degrees"),
             ("3.5 released", "3.5 released"),
+            ("3. Juni als Abgabetermin", "3. Juni als Abgabetermin"),
+            ("> >= 3.10 is needed", ">= 3.10 is needed"),
             ("1234. is a year", "1234. is a year"),
             ("*stressed* word", "*stressed* word"),
             ("```json\n{}\n```", "json {}"),

@@ -30,28 +30,38 @@ pub(super) fn first<T>(
     if text.len() > ANSWER_BYTES_MAX {
         return unreadable("it is too long");
     }
-    let mut rest = after_thinking(text);
-    let mut seen_object = false;
+    let mut has_object = false;
+    if let Some(found) = first_of(answer(text), &take, &mut has_object) {
+        return Ok(found);
+    }
+    unreadable(if has_object {
+        missing
+    } else {
+        "there is no JSON object"
+    })
+}
+
+fn first_of<T>(
+    mut rest: &str,
+    take: &impl Fn(Map<String, Value>) -> Option<T>,
+    has_object: &mut bool,
+) -> Option<T> {
     for _ in 0..OBJECTS_TRIED_MAX {
-        let Some(start) = object_start(rest) else { break };
+        let start = object_start(rest)?;
         let mut objects = serde_json::Deserializer::from_str(start).into_iter::<Map<String, Value>>();
         let read_bytes = match objects.next() {
             Some(Ok(object)) => {
                 if let Some(found) = take(object) {
-                    return Ok(found);
+                    return Some(found);
                 }
-                seen_object = true;
+                *has_object = true;
                 objects.byte_offset()
             }
             _ => 1,
         };
         rest = start.get(read_bytes..).unwrap_or_default();
     }
-    unreadable(if seen_object {
-        missing
-    } else {
-        "there is no JSON object"
-    })
+    None
 }
 
 /// The item of that number (from 1) as a draft.
@@ -65,8 +75,12 @@ pub(super) fn draft(mut item: Value, number: usize) -> Result<ItemDraft, ReplyEr
     })
 }
 
-/// What follows the reasoning that some open models write before their answer.
-fn after_thinking(text: &str) -> &str {
+/// What follows the reasoning that some open models write before their answer. An answer that begins at once may hold the
+/// mark of its end itself.
+fn answer(text: &str) -> &str {
+    if text.trim_start().starts_with(['{', '`']) {
+        return text;
+    }
     text.rsplit_once("</think>").map_or(text, |(_, answer)| answer)
 }
 

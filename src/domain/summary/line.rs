@@ -2,13 +2,15 @@
 //!
 //! Invariant: a line holds no line feed, opens no Markdown block and closes no tag, whatever its text was.
 
+use std::borrow::Cow;
+
 use super::{
     item::{BRIEF_CHARS_MAX, ExchangeRange, GIST_CHARS_MAX, Item, Origin, TEXT_CHARS_MAX},
     section::{Form, Section},
 };
 use crate::domain::{
     inert::{defanged, quoted},
-    text::{floor_cut, one_line},
+    text::{begins_with_day, floor_cut, one_line},
     time::{DAY_MS, Timestamp},
 };
 
@@ -123,7 +125,22 @@ pub fn clean(text: &str, chars_max: usize) -> String {
     let line = defanged(&one_line(text));
     // What was cut in two, or stood behind a mark, may begin anew.
     let line = defanged(&quoted(without_marks(&line), chars_max));
-    if line.is_empty() { NO_TEXT.to_owned() } else { line }
+    if line.is_empty() {
+        NO_TEXT.to_owned()
+    } else {
+        unmistakable(&line).into_owned()
+    }
+}
+
+/// What only looks like a mark, in another form: a day before its month, and `>=`.
+fn unmistakable(line: &str) -> Cow<'_, str> {
+    if let Some(rest) = line.strip_prefix(">=") {
+        return format!("≥{rest}").into();
+    }
+    if begins_with_day(line) {
+        return line.replacen(". ", ".\u{a0}", 1).into();
+    }
+    line.into()
 }
 
 /// Removes leading Markdown block marks, nested ones too.
@@ -142,6 +159,9 @@ fn without_mark(line: &str) -> &str {
     let Some(first) = line.chars().next() else {
         return line;
     };
+    if line.starts_with(">=") || begins_with_day(line) {
+        return line;
+    }
     let rest = match first {
         '>' | '|' | '•' => return line.trim_start_matches(first),
         '#' | '-' | '+' | '*' | '`' | '~' | '_' | '=' => line.trim_start_matches(first),
@@ -252,6 +272,8 @@ mod tests {
             ("---", NO_TEXT),
             ("12) twelve", "twelve"),
             ("2026. Was a year", "Was a year"),
+            ("> 24. Dezember: frei", "24.\u{a0}Dezember: frei"),
+            ("- >= 3.10 is needed", "≥ 3.10 is needed"),
             ("#12 was reverted", "#12 was reverted"),
             ("-5 degrees", "-5 degrees"),
             ("`code` and **bold**", "`code` and **bold**"),

@@ -19,15 +19,27 @@ fn lines_that_the_user_did_not_write_are_not_the_users() {
             ),
             (
                 r#"{"type":"user","message":{"role":"user","content":"<command-name>/clear</command-name>"}}"#,
-                r#"system: "<command-name>/clear</command-name>""#,
+                r#"command: "<command-name>/clear</command-name>""#,
             ),
             (
                 r#"{"type":"user","message":{"role":"user","content":[{"type":"text","text":" <local-command-stdout>ok</local-command-stdout>"}]}}"#,
-                r#"system: " <local-command-stdout>ok</local-command-stdout>""#,
+                r#"command: " <local-command-stdout>ok</local-command-stdout>""#,
             ),
             (
                 r#"{"type":"user","message":{"role":"user","content":"<bash-input>ls</bash-input>"}}"#,
-                r#"system: "<bash-input>ls</bash-input>""#,
+                r#"user: "<bash-input>ls</bash-input>""#,
+            ),
+            (
+                r#"{"type":"user","message":{"role":"user","content":"<bash-stdout>a.rs</bash-stdout><bash-stderr></bash-stderr>"}}"#,
+                r#"tool_result: "<bash-stdout>a.rs</bash-stdout><bash-stderr></bash-stderr>""#,
+            ),
+            (
+                r#"{"type":"user","message":{"role":"user","content":"<command-message>review is running…</command-message>\n<command-name>/review</command-name>\n<command-args>PR 12</command-args>"}}"#,
+                r#"user: "<command-message>review is running…</command-message>\n<command-name>/review</command-name>\n<command-args>PR 12</command-args>""#,
+            ),
+            (
+                r#"{"type":"assistant","isApiErrorMessage":true,"message":{"role":"assistant","content":[{"type":"text","text":"API Error: 529"}]}}"#,
+                r#"api_error: "API Error: 529""#,
             ),
             (
                 r#"{"type":"user","message":{"role":"user","content":"<command-line> is broken"}}"#,

@@ -1,7 +1,7 @@
 //! Which tools matter, learnt from the batch: a call that brings much into the world and little news back changes
 //! something; one that brings little and fetches much looks something up. No tool is known by name.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 
 use super::{
     cues::FAILURES,
@@ -19,14 +19,10 @@ const FAILURE_BYTES_MAX: usize = 160;
 const FAILURE_BYTES_MIN: usize = 24;
 /// How much of a result is searched for the words of a failure, in bytes.
 const FAILURE_HEAD_BYTES: usize = 64;
-/// A result is looked for among this many open calls, the oldest ones.
-const OPEN_CALLS_MAX: usize = 64;
 /// A call counts for this many characters more than its arguments have: even one without arguments does something.
 const CALL_CHARS: f64 = 24.0;
 /// What is left of the influence of a tool whose arguments name nothing: arithmetic, notes to oneself.
 const NAMELESS_FACTOR: f64 = 0.45;
-/// What is left of the influence of a tool that mostly answers nothing at all.
-const MUTE_FACTOR: f64 = 0.4;
 
 /// One tool call.
 #[derive(Clone, Debug)]
@@ -41,19 +37,6 @@ pub(super) struct Call {
     pub(super) failed: bool,
 }
 
-/// Notes that one of `calls` failed: the oldest of that tool, or of any where the result doesn't say which, whose
-/// number is still in `open`; it is closed either way.
-pub(super) fn close(calls: &mut [Call], open: &mut Vec<usize>, tool: &str, failed: bool) {
-    let of_tool = |at: &usize| calls.get(*at).is_some_and(|call| call.name == tool);
-    let oldest = open.iter().take(OPEN_CALLS_MAX).position(of_tool);
-    let at = if tool.is_empty() { Some(0) } else { oldest };
-    if let Some(at) = at.filter(|at| *at < open.len())
-        && let Some(call) = calls.get_mut(open.remove(at))
-    {
-        call.failed = failed;
-    }
-}
-
 /// What the batch shows about each tool.
 #[derive(Debug, Default)]
 pub(super) struct Profiles {
@@ -64,7 +47,6 @@ pub(super) struct Profiles {
 struct Profile {
     calls: usize,
     results: usize,
-    mute_results: usize,
     naming_calls: usize,
     argument_chars: usize,
     news_chars: usize,
@@ -82,11 +64,11 @@ impl Profiles {
     }
 
     fn read_one<'a>(&mut self, transcript: &'a Transcript, known: &mut HashSet<&'a str>) {
-        let mut open: VecDeque<&str> = VecDeque::new();
+        let mut called = None;
         for line in &transcript.lines {
             match line.voice {
                 Voice::Call => {
-                    open.push_back(&line.label);
+                    called = Some(&line.label);
                     let profile = self.by_name.entry(line.label.clone()).or_default();
                     profile.calls += 1;
                     profile.argument_chars += line.text.len();
@@ -95,19 +77,12 @@ impl Profiles {
                     news(&line.text, known);
                 }
                 Voice::Result | Voice::FailedResult => {
-                    // Ids repeat and names may be missing, so a result belongs to the oldest open call of its name.
-                    let at = open
-                        .iter()
-                        .take(OPEN_CALLS_MAX)
-                        .position(|name| *name == line.label)
-                        .unwrap_or_default();
-                    let name = open.remove(at).unwrap_or(&line.label);
+                    let name = called.take().unwrap_or(&line.label);
                     let profile = self.by_name.entry(name.to_owned()).or_default();
                     profile.results += 1;
-                    profile.mute_results += usize::from(line.text.trim().is_empty());
                     profile.news_chars += news(&line.text, known);
                 }
-                Voice::User | Voice::Assistant => {}
+                Voice::User | Voice::Assistant => called = None,
             }
         }
     }
@@ -121,14 +96,7 @@ impl Profiles {
         let brought = number(profile.argument_chars) / calls + CALL_CHARS;
         let fetched = number(profile.news_chars) / number(profile.results.max(1));
         let naming = number(profile.naming_calls) / calls;
-        let mute = if profile.results == 0 {
-            0.0
-        } else {
-            number(profile.mute_results) / number(profile.results)
-        };
-        brought / (brought + fetched)
-            * (NAMELESS_FACTOR + (1.0 - NAMELESS_FACTOR) * naming)
-            * (MUTE_FACTOR + (1.0 - MUTE_FACTOR) * (1.0 - mute))
+        brought / (brought + fetched) * (NAMELESS_FACTOR + (1.0 - NAMELESS_FACTOR) * naming)
     }
 }
 
@@ -190,7 +158,6 @@ mod tests {
                 "ponder",
                 r#"{"thought": "It may be changed, because the class allows it."}"#,
             ),
-            (Voice::Result, "", ""),
             (Voice::Call, "order_void", r#"{"id": "AB12CD"}"#),
             (Voice::Result, "order_void", record),
         ])]);

@@ -2,7 +2,10 @@
 
 use super::{
     coordinate,
-    cues::{FAILURES, FIRST_PERSON, GREETINGS, OFFERS, OFFERS_FIRST, REQUEST_FORMULAS, demands},
+    cues::{
+        ANSWERS, CONDITIONS, COURTESY, FAILURES, FIRST_PERSON, GREETINGS, OFFERS, OFFERS_FIRST,
+        REQUEST_FORMULAS, demands,
+    },
     sentences::{Sentence, paragraphs},
     weigh::{Shape, Term, Vocabulary},
 };
@@ -253,9 +256,22 @@ fn without_courtesy(said: &str) -> &str {
     let Some((opening, _)) = head.split_once([',', '!']) else {
         return said;
     };
-    let polite = opening.split_whitespace().all(Shape::is_empty_talk);
     let rest = said.get(opening.len() + 1..).unwrap_or_default().trim_start();
-    if polite || greets(opening) { rest } else { said }
+    if is_courtesy(opening) || greets(opening) {
+        rest
+    } else {
+        said
+    }
+}
+
+/// Whether an opening can go: what it says changes nothing of what follows.
+fn is_courtesy(opening: &str) -> bool {
+    let lower = opening.to_lowercase();
+    let mut words = lower.split_whitespace();
+    ANSWERS.contains(lower.trim())
+        || (words.clone().all(Shape::is_empty_talk)
+            && words.clone().any(|word| COURTESY.contains(word))
+            && !words.any(|word| CONDITIONS.contains(word)))
 }
 
 fn without_formula(said: &str) -> &str {
@@ -317,6 +333,24 @@ mod tests {
             ("I need to go.", "I need to go."),
             ("Thanks!", "Thanks!"),
             ("Yes, please.", "Yes, please."),
+            ("Yes, delete the branch.", "delete the branch."),
+            ("Thank you so much, the branch is gone.", "the branch is gone."),
+            (
+                "If not, delete the staging database.",
+                "If not, delete the staging database.",
+            ),
+            (
+                "If all is good, delete it at nine.",
+                "If all is good, delete it at nine.",
+            ),
+            (
+                "Other than this, all tests pass.",
+                "Other than this, all tests pass.",
+            ),
+            (
+                "Wenn nicht, bitte alles löschen.",
+                "Wenn nicht, bitte alles löschen.",
+            ),
             (
                 "Anna, the flight leaves at nine.",
                 "Anna, the flight leaves at nine.",

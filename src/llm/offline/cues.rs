@@ -82,6 +82,19 @@ parfait hola gracias claro vale perdón adiós olá obrigado obrigada ciao grazi
     )
 });
 
+/// Answers of one word before what is said.
+pub(super) static ANSWERS: Words = LazyLock::new(|| words("yes no well yeah ja nein oui non sí sì sim não"));
+
+/// Words that make an opening a condition or an exception, polite as it may sound: `If all is good, …`.
+pub(super) static CONDITIONS: Words = LazyLock::new(|| {
+    words(
+        "\
+if unless when whenever while until till before after once except but not without than although though because since \
+other wenn falls sobald bis bevor nachdem ausser außer aber nicht ohne als si sauf mais pas sans quand avant après \
+cuando hasta sin excepto pero antes se quando até sem exceto mas senza finché tranne ma prima dopo",
+    )
+});
+
 /// Words that open a conversation, at the very beginning of what somebody says.
 pub(super) static GREETINGS: Phrases = LazyLock::new(|| {
     phrases(

@@ -9,12 +9,11 @@ const TEXT_BYTES_MAX: usize = 4_096;
 /// The most days, weeks, months or years ago that are reckoned back.
 const AGO_MAX: i64 = 99;
 
-/// The day before, the day after, in one word (English, German, French, Spanish, Portuguese, Italian). Words that also
-/// mean the morning are left out.
-const DAYS: [(&str, i64); 9] = [
+/// The day before, the day after, in one word (English, German, Spanish, Portuguese, Italian). Words that also mean the
+/// morning, or something else in another language (`hier`), are left out.
+const DAYS: [(&str, i64); 8] = [
     ("yesterday", -1),
     ("gestern", -1),
-    ("hier", -1),
     ("ayer", -1),
     ("ontem", -1),
     ("ieri", -1),
@@ -45,7 +44,7 @@ enum Unit {
     Year,
 }
 
-/// `said` at `at`, with the date in brackets after each word that needs one.
+/// `said` when clocks showed `at`, with the date in brackets after each word that needs one.
 pub(super) fn dated(said: &str, at: Timestamp) -> Cow<'_, str> {
     if said.len() > TEXT_BYTES_MAX {
         return Cow::Borrowed(said);
@@ -200,6 +199,7 @@ mod tests {
             ("I moved 6 months ago", "I moved 6 months ago (November 2022)"),
             ("next month or next year", "next month (June) or next year (2024)"),
             ("Gestern war ich da", "Gestern (7 May) war ich da"),
+            ("Füge hier einen Test hinzu", "Füge hier einen Test hinzu"),
             ("yesterday (Sunday)", "yesterday (Sunday)"),
             ("last night's table", "last night's table"),
             ("at last she saw the year", "at last she saw the year"),

@@ -75,23 +75,26 @@ impl Reading {
         let is_talk = is_talk(lines);
         let mut clauses = Vec::new();
         let mut calls = Vec::new();
-        let (mut open_code, mut open_calls) = (None, Vec::new());
+        let (mut open_code, mut called) = (None, None);
         for (at, line) in lines.iter().enumerate() {
             let place = (line.label.as_str(), at);
             match line.voice {
                 Voice::Call => {
-                    open_calls.push(calls.len());
+                    called = Some(calls.len());
                     calls.push(call(line, at));
                 }
                 Voice::Result | Voice::FailedResult => {
                     let told = calls::failure(&line.text, line.voice == Voice::FailedResult);
                     let failed = told.is_some() || line.voice == Voice::FailedResult;
-                    calls::close(&mut calls, &mut open_calls, &line.label, failed);
+                    if let Some(call) = called.take().and_then(|called| calls.get_mut(called)) {
+                        call.failed = failed;
+                    }
                     clauses.extend(
                         told.map(|text| Clause::read(vocabulary, index, Source::Failure, (text, 1.0), place)),
                     );
                 }
                 Voice::User | Voice::Assistant => {
+                    called = None;
                     let source = if line.voice == Voice::User {
                         Source::User
                     } else {
@@ -102,7 +105,12 @@ impl Reading {
                     clauses.extend(
                         clauses::of_text(&line.text, role(lines, at, is_talk), continues)
                             .into_iter()
-                            .map(|(said, prior)| (dates::dated(&said, line.at).into_owned(), prior))
+                            .map(|(said, prior)| {
+                                (
+                                    dates::dated(&said, transcript.zone.wall(line.at)).into_owned(),
+                                    prior,
+                                )
+                            })
                             .map(|said| Clause::read(vocabulary, index, source, said, place)),
                     );
                 }

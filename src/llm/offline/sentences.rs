@@ -2,7 +2,7 @@
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
-use crate::domain::text::{floor_cut, one_line};
+use crate::domain::text::{begins_with_day, floor_cut, one_line};
 
 /// The longest line that is looked at, in bytes; the rest of a longer one is left out.
 const LINE_BYTES_MAX: usize = 32_768;
@@ -38,10 +38,7 @@ pub(super) fn paragraphs(text: &str, continues_code: bool) -> Vec<Vec<Sentence>>
         } else if let Some(paragraph) = found.last_mut() {
             let line = line.trim();
             let is_heading = line.starts_with('#');
-            let (line, is_point) = without_bullet(
-                line.trim_start_matches(['#', '>', '|', ' '])
-                    .trim_end_matches('#'),
-            );
+            let (line, is_point) = without_bullet(without_marks(line));
             let is_listed = is_heading || is_point;
             let sentences = sentences_of_line(line).into_iter();
             paragraph.extend(sentences.map(|text| Sentence { text, is_listed }));
@@ -49,6 +46,17 @@ pub(super) fn paragraphs(text: &str, continues_code: bool) -> Vec<Vec<Sentence>>
     }
     found.retain(|paragraph| !paragraph.is_empty());
     found
+}
+
+/// Without what makes a line a heading, a quotation or a row.
+fn without_marks(line: &str) -> &str {
+    let said = line
+        .trim_start_matches(['#', '>', '|', ' '])
+        .trim_end_matches('#');
+    if said.starts_with('=') && line.starts_with('>') {
+        return line;
+    }
+    said
 }
 
 /// Whether `line` is the mark that a transcript leaves where it was cut; nobody said it.
@@ -139,31 +147,84 @@ fn ends_in_abbreviation(sentence: &str) -> bool {
 /// Without emphasis, back-ticks and bare tags.
 fn without_markup(line: &str) -> String {
     let mut clean = String::with_capacity(line.len());
+    let mut is_strong = false;
     let mut rest = line;
-    while let Some(at) = rest.find(['*', '`', '<', '_']) {
+    while let Some(at) = rest.find(['*', '`', '<']) {
         let (before, mark) = rest.split_at(at);
         clean.push_str(before);
-        rest = after_mark(mark, &mut clean);
+        rest = after_mark(mark, &mut clean, &mut is_strong);
     }
     clean.push_str(rest);
     clean
 }
 
 /// Puts what `mark` begins with into `clean`, unless it is mark-up, and returns what follows.
-fn after_mark<'a>(mark: &'a str, clean: &mut String) -> &'a str {
-    for (emphasis, shown) in [("**", ""), ("__", "__"), ("`", "")] {
-        if let Some(rest) = mark.strip_prefix(emphasis) {
-            clean.push_str(shown);
-            return rest;
-        }
+fn after_mark<'a>(mark: &'a str, clean: &mut String, is_strong: &mut bool) -> &'a str {
+    if let Some(rest) = mark.strip_prefix('`') {
+        return rest;
     }
-    if let Some(length) = tag_bytes(mark) {
+    if mark.starts_with("**") {
+        return after_stars(mark, clean, is_strong);
+    }
+    // `Vec<String>` is no tag.
+    if (mark.starts_with("</") || !clean.ends_with(is_of_word))
+        && let Some(length) = tag_bytes(mark)
+    {
         clean.push(' ');
         return mark.get(length..).unwrap_or_default();
     }
     let mut chars = mark.chars();
     clean.extend(chars.next());
     chars.as_str()
+}
+
+/// Emphasis goes where it has both ends; `2**16`, `src/**/*.rs` and `f(**options)` stay.
+fn after_stars<'a>(mark: &'a str, clean: &mut String, is_strong: &mut bool) -> &'a str {
+    let rest = mark.trim_start_matches('*');
+    let is_mark = if *is_strong {
+        closes(clean, rest)
+    } else {
+        opens(clean, rest) && has_closing(rest)
+    };
+    if is_mark {
+        *is_strong = !*is_strong;
+    } else {
+        clean.push_str(mark.strip_suffix(rest).unwrap_or_default());
+    }
+    rest
+}
+
+fn opens(before: &str, rest: &str) -> bool {
+    let may_open =
+        |c: char| c.is_whitespace() || "([{\"'“„‘:,;—–-".contains(c) || is_of_script_without_blanks(c);
+    (before.is_empty() || before.ends_with(may_open)) && !rest.is_empty() && !rest.starts_with(ends_no_word)
+}
+
+/// The letters before it are all that tells the end of emphasis from the beginning of `**options`.
+fn closes(before: &str, rest: &str) -> bool {
+    !before.is_empty()
+        && !before.ends_with(char::is_whitespace)
+        && (before.ends_with(is_of_word) || !rest.starts_with(is_of_word))
+}
+
+fn has_closing(rest: &str) -> bool {
+    let near = floor_cut(rest, SENTENCE_BYTES_MAX);
+    near.match_indices("**").any(|(at, stars)| {
+        let after = near.get(at + stars.len()..).unwrap_or_default();
+        closes(near.get(..at).unwrap_or_default(), after)
+    })
+}
+
+fn ends_no_word(c: char) -> bool {
+    c.is_whitespace() || c == '/'
+}
+
+fn is_of_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+fn is_of_script_without_blanks(c: char) -> bool {
+    c >= '\u{2e80}'
 }
 
 /// The length of the bare tag that `text` begins with: `<name>`, `</name>`.
@@ -185,6 +246,9 @@ fn without_bullet(line: &str) -> (&str, bool) {
         if let Some(rest) = line.strip_prefix(bullet) {
             return (without_box(rest.trim_start()), true);
         }
+    }
+    if begins_with_day(line) {
+        return (line, false);
     }
     let digits = line.bytes().take_while(u8::is_ascii_digit).count();
     let numbered = line.get(digits..).unwrap_or_default();
@@ -217,7 +281,7 @@ mod tests {
 
     #[test]
     fn sentences_are_clean() {
-        let cases: [(&str, &[&str]); 10] = [
+        let cases: [(&str, &[&str]); 17] = [
             ("Hi! I am Ann. You?", &["Hi!", "I am Ann.", "You?"]),
             (
                 "# Title\n- **one** two\n2. `three`",
@@ -237,6 +301,19 @@ mod tests {
             ("```\n\nIt replaces the spinner.", &["It replaces the spinner."]),
             ("Run:\n```bash\ncargo test\nls\n```", &["Run:", "cargo test"]),
             ("\u{1b}[1m---\u{1b}[0m\n***", &[]),
+            ("At most 2**16 rows.", &["At most 2**16 rows."]),
+            (
+                "See src/**/a.rs, tests/**/b.rs.",
+                &["See src/**/a.rs, tests/**/b.rs."],
+            ),
+            ("Call f(**a) and g(**b) then.", &["Call f(**a) and g(**b) then."]),
+            ("Take Vec<String> here.", &["Take Vec<String> here."]),
+            ("这是**重点**内容。", &["这是重点内容。"]),
+            ("**Note:** use ***this*** one.", &["Note: use this one."]),
+            (
+                ">= 3.10 is needed\n3. Juni: Abgabe",
+                &[">= 3.10 is needed", "3. Juni: Abgabe"],
+            ),
         ];
         for (text, expected) in cases {
             assert_eq!(all(text), expected, "{text}");

@@ -10,6 +10,7 @@ use crate::{
         summary::item::{BRIEF_CHARS_MAX, GIST_CHARS_MAX, ItemDraft, TEXT_CHARS_MAX},
         time::{HOUR_MS, MINUTE_MS, Timestamp},
         transcript::{Line, Transcript, Voice},
+        zone::Zone,
     },
     llm::{ChatModel as _, ModelRequest},
 };
@@ -384,6 +385,7 @@ fn transcripts() -> impl Strategy<Value = Vec<Transcript>> {
                 Transcript {
                     exchange: number,
                     started_at: Timestamp(at),
+                    zone: Zone::UTC,
                     interrupted,
                     lines,
                 }

@@ -234,6 +234,31 @@ async fn a_reload_takes_over_what_it_can_and_drops_no_work() {
 }
 
 #[tokio::test]
+async fn a_new_key_in_the_same_file_is_used_after_a_reload() {
+    let (fake, manager) = (FakeProvider::start(), Manager::new());
+    let path = |name: &str| manager.folder.path().join(name);
+    let key = path("key");
+    let text = format!("[model]\napi_key_file = {:?}\n", key.display().to_string());
+    std::fs::write(path("recapd.toml"), text).unwrap();
+    std::fs::write(&key, "the-old-key\n").unwrap();
+    let daemon = manager.start(&fake, &[&format!("--config={}", path("recapd.toml").display())]);
+    let last_key = || fake.requests().pop().unwrap().header("authorization").to_owned();
+    manager.until("READY=1").await;
+    daemon.turn(1).await;
+    daemon.turn(2).await;
+    daemon.until_version(1).await;
+    assert_eq!(last_key(), "Bearer the-old-key");
+
+    std::fs::write(&key, "the-new-key\n").unwrap();
+    signal(&daemon, Signal::HUP);
+    manager.until("RELOADING=1").await;
+    manager.until("READY=1").await;
+    daemon.turn(3).await;
+    daemon.until_version(2).await;
+    assert_eq!(last_key(), "Bearer the-new-key");
+}
+
+#[tokio::test]
 async fn what_is_in_flight_at_the_end_is_given_back() {
     let (fake, manager) = (FakeProvider::start(), Manager::new());
     fake.otherwise(Planned::Hang);

@@ -1,0 +1,184 @@
+//! Results beside their calls. Tools answer in any order, and many formats name the tool in the call alone.
+
+use super::{Line, Voice};
+
+/// A result is looked for among this many open calls, the newest ones.
+const OPEN_CALLS_MAX: usize = 256;
+
+/// A line, and the id that ties a result to its call.
+pub(super) struct Linked<'a> {
+    pub(super) line: Line,
+    pub(super) id: Option<&'a str>,
+}
+
+/// A call without a result yet.
+struct Open<'a> {
+    at: usize,
+    id: Option<&'a str>,
+    /// Calls with nothing between them but the model's words were made at once, and have one number.
+    batch: usize,
+}
+
+/// The lines with each result right behind its call and under its name; everything else keeps its order. Results that
+/// say nothing are left out.
+pub(super) fn side_by_side(lines: Vec<Linked<'_>>) -> Vec<Line> {
+    let calls = calls_of(&lines);
+    let mut lines: Vec<Option<Line>> = lines.into_iter().map(|linked| Some(linked.line)).collect();
+    let mut results = vec![None; lines.len()];
+    for (at, call) in calls.iter().enumerate() {
+        let Some(call) = *call else { continue };
+        let Some(mut result) = lines.get_mut(at).and_then(Option::take) else {
+            continue;
+        };
+        if let Some(Some(line)) = lines.get(call)
+            && result.label.is_empty()
+        {
+            result.label.clone_from(&line.label);
+        }
+        if let Some(place) = results.get_mut(call) {
+            *place = Some(result);
+        }
+    }
+    let paired = lines.into_iter().zip(results);
+    let lines = paired.flat_map(|(line, result)| [line, result]).flatten();
+    lines
+        .filter(|line| line.voice == Voice::Call || !line.text.is_empty())
+        .collect()
+}
+
+/// For each line that is a result, where its call stands.
+fn calls_of(lines: &[Linked<'_>]) -> Vec<Option<usize>> {
+    let mut open: Vec<Open<'_>> = Vec::new();
+    let (mut batch, mut is_batch_over) = (0, true);
+    let mut calls = Vec::with_capacity(lines.len());
+    for (at, linked) in lines.iter().enumerate() {
+        let mut call = None;
+        match linked.line.voice {
+            Voice::Call => {
+                batch += usize::from(is_batch_over);
+                is_batch_over = false;
+                open.push(Open {
+                    at,
+                    id: linked.id,
+                    batch,
+                });
+                if open.len() > OPEN_CALLS_MAX {
+                    open.remove(0);
+                }
+            }
+            Voice::Result | Voice::FailedResult => {
+                is_batch_over = true;
+                let found = by_id(&open, linked.id).or_else(|| by_name(&open, lines, linked));
+                call = found.map(|found| open.remove(found).at);
+            }
+            Voice::User => is_batch_over = true,
+            Voice::Assistant => {}
+        }
+        calls.push(call);
+    }
+    calls
+}
+
+/// The first open call of that id among those made last: ids may come again.
+fn by_id(open: &[Open<'_>], id: Option<&str>) -> Option<usize> {
+    let id = id?;
+    let newest = open.iter().rfind(|call| call.id == Some(id))?.batch;
+    open.iter()
+        .position(|call| call.id == Some(id) && call.batch == newest)
+}
+
+/// The first open call of that tool, or of any where the result doesn't say which. With an id, only a call without one.
+fn by_name(open: &[Open<'_>], lines: &[Linked<'_>], result: &Linked<'_>) -> Option<usize> {
+    let name = &result.line.label;
+    open.iter().position(|call| {
+        let is_tool = |linked: &Linked<'_>| name.is_empty() || linked.line.label == *name;
+        !(result.id.is_some() && call.id.is_some()) && lines.get(call.at).is_some_and(is_tool)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::time::Timestamp;
+
+    fn shown(lines: &[(Voice, &'static str, &str, &str)]) -> Vec<String> {
+        let linked = lines.iter().map(|&(voice, id, label, text)| Linked {
+            id: Some(id).filter(|id| !id.is_empty()),
+            line: Line {
+                voice,
+                label: label.to_owned(),
+                text: text.to_owned(),
+                at: Timestamp(0),
+            },
+        });
+        let lines = side_by_side(linked.collect());
+        lines
+            .iter()
+            .map(|line| format!("{} {}", line.label, line.text))
+            .collect()
+    }
+
+    #[test]
+    fn results_that_come_in_another_order_stand_behind_their_calls() {
+        let lines = [
+            (Voice::User, "", "", "look at both"),
+            (Voice::Call, "a", "fetch", "one"),
+            (Voice::Call, "b", "fetch", "two"),
+            (Voice::FailedResult, "b", "", "403"),
+            (Voice::Result, "a", "", "fine"),
+            (Voice::Assistant, "", "", "done"),
+        ];
+        assert_eq!(
+            shown(&lines),
+            [
+                " look at both",
+                "fetch one",
+                "fetch fine",
+                "fetch two",
+                "fetch 403",
+                " done"
+            ]
+        );
+    }
+
+    #[test]
+    fn without_ids_the_oldest_call_of_the_tool_is_answered() {
+        let lines = [
+            (Voice::Call, "", "read", "a"),
+            (Voice::Call, "", "edit", "b"),
+            (Voice::Call, "", "read", "c"),
+            (Voice::Result, "", "edit", "2"),
+            (Voice::Result, "", "", "1"),
+            (Voice::Result, "", "read", "3"),
+        ];
+        assert_eq!(
+            shown(&lines),
+            ["read a", "read 1", "edit b", "edit 2", "read c", "read 3"]
+        );
+    }
+
+    #[test]
+    fn an_id_that_comes_again_means_the_call_made_last() {
+        let lines = [
+            (Voice::Call, "1", "read", "lost"),
+            (Voice::User, "", "", "again"),
+            (Voice::Call, "1", "read", "a"),
+            (Voice::Call, "1", "read", "b"),
+            (Voice::Result, "1", "", "of a"),
+            (Voice::Result, "1", "", "of b"),
+            (Voice::Result, "9", "", "of nobody"),
+        ];
+        assert_eq!(
+            shown(&lines),
+            [
+                "read lost",
+                " again",
+                "read a",
+                "read of a",
+                "read b",
+                "read of b",
+                " of nobody"
+            ]
+        );
+    }
+}
