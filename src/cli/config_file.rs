@@ -6,12 +6,13 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::{Shared, exit::Failed, output};
-use crate::config::{self, DEFAULT_TOML, Entry, Environment, Loaded, Origin};
+use crate::config::{self, Config, DEFAULT_TOML, Entry, Environment, Loaded, Origin};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Sources, each over the one before: the defaults, the preset, the file, the environment, --set. Examples:
   recapd config check --config /etc/recapd/config.toml
+  recapd config check --without-keys                where the service alone has them, as credentials of systemd
   recapd config show --changed --origin
   recapd config default > config.toml
   recapd config schema > config.schema.json      for an editor that completes and checks TOML
@@ -29,6 +30,9 @@ enum Action {
         /// Print nothing if all is well
         #[arg(long)]
         quiet: bool,
+        /// Don't look for the providers' keys, which a credential of systemd gives to the service alone
+        #[arg(long)]
+        without_keys: bool,
     },
     /// Print all keys with the values in force, as TOML
     Show {
@@ -58,9 +62,10 @@ impl ConfigCommand {
         environment: &Environment,
     ) -> Result<ExitCode, Failed> {
         match self.action {
-            Action::Check { quiet } => {
-                config::api_key(&loaded.config.model, environment)?;
-                config::fallback_api_key(&loaded.config.fallback, &loaded.config.model, environment)?;
+            Action::Check { quiet, without_keys } => {
+                if !without_keys {
+                    find_keys(&loaded.config, environment)?;
+                }
                 if !quiet {
                     check(loaded, shared)?;
                 }
@@ -80,6 +85,13 @@ impl ConfigCommand {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// That the service finds them is seen from its own environment only.
+fn find_keys(config: &Config, environment: &Environment) -> Result<(), Failed> {
+    config::api_key(&config.model, environment)?;
+    config::fallback_api_key(&config.fallback, &config.model, environment)?;
+    Ok(())
 }
 
 fn check(loaded: &Loaded, shared: &Shared) -> std::io::Result<()> {

@@ -103,6 +103,11 @@ fn a_check_tells_what_is_wrong_and_ends_with_78() {
         "{}",
         stderr(&keyless)
     );
+    // As it is for `systemctl reload`, and for people: only the service itself has its credentials.
+    let apart = check("[model]\nmode = \"anthropic\"\n", &["--without-keys"]);
+    assert_eq!(code(&apart), Some(0), "{}", stderr(&apart));
+    let wrong = check("[model]\nmode = \"anthropc\"\n", &["--without-keys"]);
+    assert_eq!(code(&wrong), Some(78), "{}", stdout(&wrong));
 }
 
 #[test]
