@@ -94,6 +94,33 @@ fn the_package_has_what_it_names() {
     }
 }
 
+/// Commands are run from any folder, and a path that begins there would make another database in each.
+#[test]
+fn what_is_packed_names_the_services_database() {
+    let relative = "url = \"sqlite:recapd.db\"";
+    assert!(text("config.toml").lines().any(|line| line == relative));
+    let command = format!("s|^{relative}$|url = \"sqlite:/var/lib/recapd/recapd.db\"|");
+    for file in ["scripts/package", "Containerfile", "docs/operations.md"] {
+        assert!(text(file).contains(&command), "{file}");
+    }
+    let asset = "[\"target/package/config.toml\", \"etc/recapd/config.toml\", \"644\"]";
+    assert!(text("Cargo.toml").contains(asset));
+}
+
+/// What runs for a reload has no credentials of the service, which systemd keeps in the daemon's own namespace.
+#[test]
+fn a_reload_looks_for_no_keys() {
+    for unit in ["systemd/recapd.service", "systemd/recapd@.service"] {
+        let text = text(unit);
+        let commands = values(&text, "ExecReload=");
+        assert_eq!(commands.len(), 2, "{unit}: {commands:?}");
+        assert!(
+            commands[0].contains(" config check --without-keys "),
+            "{unit}: {commands:?}"
+        );
+    }
+}
+
 #[test]
 fn units_name_pages_that_there_are() {
     for unit in ["systemd/recapd.service", "systemd/recapd@.service"] {
