@@ -24,9 +24,10 @@ use crate::{
 #[command(after_help = "\
 Takes the database as it is at one moment, also while a daemon writes to it, which isn't held up. The copy is checked as
 `recapd verify` does; exits 1 if anything is broken in it, which is so in the database, too. Nothing is overwritten, and FILE
-is there when it is whole. It holds conversations: only its owner can read it. PostgreSQL has pg_dump for that. Examples:
-  recapd backup /var/backups/recapd-$(date +%F).db
-  recapd restore /var/backups/recapd-2026-11-20.db --db recapd.db")]
+is there when it is whole. It holds conversations: only its owner can read it, so for a service run it as its user.
+PostgreSQL has pg_dump for that. Examples:
+  recapd backup recapd-$(date +%F).db
+  sudo -u recapd recapd backup /var/backups/recapd/$(date +%F).db      a service's; docs/backup.md says how it comes back")]
 pub(super) struct Backup {
     /// The file to write
     #[arg(value_name = "FILE")]
@@ -36,11 +37,11 @@ pub(super) struct Backup {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Writes the database anew from a backup, brings its tables up to date and checks it. No daemon may run on it, and no database
-may be there: move it away first, with its -wal file. The backup isn't changed. Example:
-  systemctl stop recapd
-  mkdir old && mv recapd.db recapd.db-* old/
-  recapd restore /var/backups/recapd-2026-11-20.db --db recapd.db
-  systemctl start recapd")]
+may be there: move it away first, with its -wal file. The backup isn't changed. Whoever runs it owns the database: for a
+service, its user. Start the service only when this has ended well: where no database is, it makes an empty one. Examples:
+  mkdir old && mv recapd.db* old/
+  recapd restore recapd-2026-11-20.db --db recapd.db
+  sudo -u recapd recapd restore /var/backups/recapd/2026-11-20.db --db /var/lib/recapd/recapd.db")]
 pub(super) struct Restore {
     /// The backup
     #[arg(value_name = "FILE")]
