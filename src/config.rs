@@ -99,6 +99,17 @@ pub struct Config {
     pub trace: TraceConfig,
 }
 
+impl Config {
+    /// How long exchanges may wait for the answer of a batch, in milliseconds; 0 if none are made.
+    pub fn batch_wait_ms(&self) -> i64 {
+        if self.model.batch {
+            self.batch.max_wait_ms
+        } else {
+            0
+        }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         toml::from_str(DEFAULT_TOML).expect("a test reads the embedded config.toml")

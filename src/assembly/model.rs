@@ -116,7 +116,8 @@ pub(super) fn metrics(config: &Config, model: &Arc<dyn ChatModel>, now: Timestam
     metrics
 }
 
-/// Makes the models known to metrics, and what they cost; from then on these hear of their circuits.
+/// Makes the models known to metrics, what they cost and may cost, and how long they may take over a batch; from then on
+/// these hear of their circuits.
 pub(super) fn introduce(metrics: &Metrics, config: &Config, model: &Arc<dyn ChatModel>) {
     let prices = prices(config);
     for model in std::iter::once(model).chain(model.fallbacks()) {
@@ -127,6 +128,7 @@ pub(super) fn introduce(metrics: &Metrics, config: &Config, model: &Arc<dyn Chat
         }
     }
     metrics.provider.limit(config.spend.limits().all);
+    metrics.batches.may_wait(config.batch_wait_ms());
     let listener: Listener = Arc::new({
         let metrics = metrics.clone();
         move |provider: &str, model: &str, state| {
@@ -244,6 +246,19 @@ mod tests {
         config.model.model = "qwen3:8b".to_owned();
         let model = model(&config, None).unwrap();
         assert_eq!((model.provider(), model.model()), ("ollama", "qwen3:8b"));
+    }
+
+    #[test]
+    fn metrics_know_how_long_batches_may_take() {
+        let wait_ms = |config: &Config| {
+            let model = model(config, Some("key".into())).unwrap();
+            metrics(config, &model, Timestamp(0)).batches.wait_limit_ms()
+        };
+        let mut config = Config::default();
+        config.model.mode = ModelMode::Anthropic;
+        assert_eq!(wait_ms(&config), 0);
+        config.model.batch = true;
+        assert_eq!(wait_ms(&config), config.batch.max_wait_ms);
     }
 
     #[test]

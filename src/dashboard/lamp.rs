@@ -19,7 +19,8 @@ pub const DOCUMENT_TOKENS_MAX: i64 = 9_000;
 pub const FAILURES_PERCENT_MAX: i64 = 5;
 /// … if there are so many that it isn't chance.
 pub const FAILURES_MIN: i64 = 3;
-/// Exchanges that wait longer than this for the summary are stale, in milliseconds (`RecapdSummariesStale`).
+/// Exchanges that wait longer than this for the summary, and longer than for a batch, are stale, in milliseconds
+/// (`RecapdSummariesStale`).
 pub const PENDING_MS_MAX: i64 = 30 * MINUTE_MS;
 /// A row that could have been claimed so long ago says that nobody works.
 const READY_MS_MAX: i64 = 5 * MINUTE_MS;
@@ -52,6 +53,8 @@ pub struct Lights<'l> {
     pub paused_since: Option<Timestamp>,
     /// What the database failed with.
     pub database: Option<&'l str>,
+    /// How long exchanges may wait for a batch, in milliseconds.
+    pub batch_wait_ms: i64,
     /// When.
     pub now: Timestamp,
 }
@@ -198,7 +201,7 @@ fn freshness(lights: &Lights<'_>) -> Lamp {
     };
     let mut faults = Vec::new();
     let waits_ms = sample.oldest_pending_at.map_or(0, |at| lights.now.since_ms(at));
-    if waits_ms > PENDING_MS_MAX {
+    if waits_ms > PENDING_MS_MAX + lights.batch_wait_ms {
         faults.push((
             Level::Bad,
             format!("exchanges have waited for a summary for {}", span(waits_ms)),
@@ -238,6 +241,7 @@ mod tests {
             circuits,
             paused_since: None,
             database,
+            batch_wait_ms: 0,
             now: NOW,
         };
         let told = lamps(&lights)
@@ -261,6 +265,28 @@ mod tests {
                 .iter()
                 .all(|(level, _)| *level == Level::Good)
         );
+    }
+
+    #[test]
+    fn what_waits_for_a_batch_is_fresh() {
+        let level = |waits_ms: i64, batch_wait_ms: i64| {
+            let sample = Sample {
+                oldest_pending_at: Some(NOW.plus_ms(-waits_ms)),
+                ..Sample::default()
+            };
+            let lights = Lights {
+                sample: Some(&sample),
+                circuits: &[],
+                paused_since: None,
+                database: None,
+                batch_wait_ms,
+                now: NOW,
+            };
+            freshness(&lights).level
+        };
+        assert_eq!(level(PENDING_MS_MAX + 1, 0), Level::Bad);
+        assert_eq!(level(4 * HOUR_MS, 4 * HOUR_MS), Level::Good);
+        assert_eq!(level(4 * HOUR_MS + PENDING_MS_MAX + 1, 4 * HOUR_MS), Level::Bad);
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub struct Overview {
     pub paused_since: Option<Timestamp>,
     /// What the database failed with.
     pub database: Option<String>,
+    /// How long exchanges may wait for a batch, in milliseconds.
+    pub batch_wait_ms: i64,
     /// The ceiling of a summary.
     pub summary_tokens_max: i64,
     /// What may be spent in a day.
@@ -63,6 +65,7 @@ pub fn overview_page(frame: &Frame, shown: &Overview) -> String {
         circuits: &shown.circuits,
         paused_since: shown.paused_since,
         database: shown.database.as_deref(),
+        batch_wait_ms: shown.batch_wait_ms,
         now: frame.now,
     };
     let content = html! {

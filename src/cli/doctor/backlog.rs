@@ -12,7 +12,7 @@ use crate::{
 
 /// More updates that could be made right now are a backlog.
 const READY_MAX: i64 = 50;
-/// Longer than this beyond `queue.max_wait_ms` nothing should wait.
+/// Longer than this beyond `queue.max_wait_ms`, and beyond what batches may take, nothing should wait.
 const WAIT_MS_MAX: i64 = HOUR_MS;
 /// A larger share of attempts that fail is a failure, in thousandths.
 const FAILED_PERMILLE_MAX: i64 = 50;
@@ -55,7 +55,7 @@ fn backlog(sample: &Sample, config: &Config, now: Timestamp) -> Check {
         sample.ready, sample.running, sample.scheduled
     );
     let fix = "is a daemon running? then raise worker.concurrency or look at `recapd runs`";
-    if waited_ms > config.queue.max_wait_ms + WAIT_MS_MAX {
+    if waited_ms > config.queue.max_wait_ms + config.batch_wait_ms() + WAIT_MS_MAX {
         let detail = format!("{detail}; the oldest exchange waits for {}", span(waited_ms));
         return Check::warn(name, detail, fix);
     }

@@ -80,6 +80,7 @@ fn without(app: &App, database: String) -> Overview {
         circuits: app.parts.metrics.provider.circuits(),
         paused_since: None,
         database: Some(database),
+        batch_wait_ms: app.parts.metrics.batches.wait_limit_ms(),
         summary_tokens_max: app.settings.summary_tokens_max,
         spend: app.parts.metrics.provider.limits(),
     }

@@ -10,7 +10,7 @@ use super::{
     labels::{BatchOutcome, BatchStage, QuestionOutcome, QuestionStage},
     unix_seconds,
 };
-use crate::domain::time::Timestamp;
+use crate::domain::time::{SECOND_MS, Timestamp};
 
 /// Metrics of batches.
 #[derive(Debug)]
@@ -20,6 +20,7 @@ pub struct Batches {
     open: Family<OpenLabels, Gauge>,
     questions_open: Family<QuestionOpenLabels, Gauge>,
     oldest: SecondsGauge,
+    wait_limit: Gauge,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -73,7 +74,21 @@ impl Batches {
                 "batches_oldest_timestamp_seconds",
                 "When the oldest open batch was written down (sampled); 0 is none",
             ),
+            wait_limit: to.gauge(
+                "batch_wait_limit_seconds",
+                "How long exchanges may wait for the answer of a batch, as configured; 0 while batches are off",
+            ),
         }
+    }
+
+    /// So many milliseconds may exchanges wait for a batch, from now on; 0 if there are none.
+    pub fn may_wait(&self, wait_ms: i64) {
+        self.wait_limit.set(wait_ms / SECOND_MS);
+    }
+
+    /// How long exchanges may wait for a batch, in milliseconds; 0 if there are none.
+    pub fn wait_limit_ms(&self) -> i64 {
+        self.wait_limit.get().saturating_mul(SECOND_MS)
     }
 
     /// A question was put off.

@@ -113,13 +113,13 @@ fn names_types_and_numbers_of_series_are_the_contract() {
     recapd_batches_open gauge 2
     recapd_batch_questions_open gauge 2
     recapd_batches_oldest_timestamp_seconds gauge 1
+    recapd_batch_wait_limit_seconds gauge 1
     recapd_queue_wait_seconds histogram 1
     recapd_queue_claims_total counter 3
     recapd_queue_last_look_timestamp_seconds gauge 1
     recapd_leases_expired_total counter 1
     recapd_lease_renewals_total counter 3
     recapd_queue_depth gauge 4
-    recapd_queue_oldest_ready_timestamp_seconds gauge 1
     ");
     rest_of_the_contract(&second);
 }
@@ -133,6 +133,7 @@ fn halves(text: &str) -> (String, String) {
 
 fn rest_of_the_contract(second: &str) {
     insta::assert_snapshot!(second, @"
+    recapd_queue_oldest_ready_timestamp_seconds gauge 1
     recapd_oldest_unsummarized_timestamp_seconds gauge 1
     recapd_documents gauge 1
     recapd_documents_tokens gauge 1
@@ -359,6 +360,15 @@ fn a_sample_replaces_the_one_before() {
     sampler_duration_seconds 0.5
     sampler_last_success_timestamp_seconds 20
     "#);
+}
+
+#[test]
+fn what_batches_may_take_is_told_in_seconds() {
+    let text = changes(|metrics| {
+        metrics.batches.may_wait(14_400_000);
+        assert_eq!(metrics.batches.wait_limit_ms(), 14_400_000);
+    });
+    assert_eq!(text, "batch_wait_limit_seconds 14400");
 }
 
 #[test]
