@@ -9,6 +9,8 @@ mod context;
 mod copy;
 mod count;
 mod doctor;
+#[cfg(test)]
+mod documented;
 mod exit;
 mod export;
 mod figures;

@@ -1,0 +1,134 @@
+//! The commands that the documentation names are commands: they are read as the command line itself is.
+
+use std::{fs, path::Path};
+
+use clap::{Parser as _, error::ErrorKind};
+
+use super::Cli;
+
+/// Folders of pages, beside the README.
+const FOLDERS: [&str; 2] = ["docs", "docs/runbooks"];
+/// A text may ask for help, and may name a command without saying what is put behind it.
+const FINE: [ErrorKind; 4] = [
+    ErrorKind::DisplayHelp,
+    ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
+    ErrorKind::MissingRequiredArgument,
+    ErrorKind::MissingSubcommand,
+];
+/// Fewer than there are: else it is the looking that is broken.
+const COMMANDS_MIN: usize = 100;
+
+/// The pages, with what they are called.
+fn pages() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = FOLDERS.map(|folder| fs::read_dir(root.join(folder)).unwrap());
+    let files = folders.into_iter().flatten().map(|entry| entry.unwrap().path());
+    let pages = files.filter(|file| file.extension().is_some_and(|end| end == "md"));
+    pages
+        .chain([root.join("README.md")])
+        .map(|file| (file.display().to_string(), fs::read_to_string(&file).unwrap()))
+        .collect()
+}
+
+/// The shell's blocks of a page, then what stands between back-ticks.
+fn code(page: &str) -> Vec<String> {
+    let parts: Vec<&str> = page.split("```").collect();
+    let blocks = parts.iter().copied().skip(1).step_by(2);
+    let blocks = blocks.filter_map(|block| block.strip_prefix("sh\n"));
+    let prose = parts.iter().copied().step_by(2);
+    let spans = prose.flat_map(|prose| prose.split('`').skip(1).step_by(2));
+    // A line that goes on is one with the next.
+    blocks
+        .chain(spans)
+        .map(|code| code.replace("\\\n", " "))
+        .collect()
+}
+
+/// The commands of a line of the shell, as their words. What stands in quotes or brackets belongs to a word.
+fn commands(line: &str) -> Vec<Vec<String>> {
+    let mut commands = vec![vec![String::new()]];
+    let mut quote = None;
+    for letter in line.chars() {
+        let Some(words) = commands.last_mut() else { break };
+        let Some(word) = words.last_mut() else { break };
+        match (quote, letter) {
+            (Some(end), _) if letter == end => quote = None,
+            (Some(_), _) => word.push(letter),
+            (None, '\'' | '"') => quote = Some(letter),
+            (None, '(') => quote = Some(')'),
+            (None, '#') if word.is_empty() => break,
+            (None, '|' | '&' | ';') => commands.push(vec![String::new()]),
+            (None, ' ') => words.push(String::new()),
+            (None, _) => word.push(letter),
+        }
+    }
+    for words in &mut commands {
+        words.retain(|word| !word.is_empty());
+    }
+    commands
+}
+
+/// A command's words if it is one of ours: without what sets its user and its variables, and where it reads and writes.
+fn ours(words: &[String]) -> Option<Vec<&str>> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let words = match words.as_slice() {
+        ["sudo", "-u", _, command @ ..] => command,
+        command => command,
+    };
+    let command = words.iter().copied().skip_while(|word| word.contains('='));
+    let command = command.take_while(|word| !word.starts_with(['<', '>']));
+    let command: Vec<&str> = command.filter(|word| *word != "…").collect();
+    (command.first() == Some(&"recapd")).then_some(command)
+}
+
+/// Our commands in a page.
+fn ours_in(page: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for code in code(page) {
+        for words in code.lines().flat_map(commands) {
+            found.extend(ours(&words).map(|command| command.join("\n")));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_command_that_the_documentation_names_is_one() {
+    let (mut count, mut wrong) = (0, Vec::new());
+    for (page, text) in pages() {
+        for command in ours_in(&text) {
+            count += 1;
+            let read = Cli::try_parse_from(command.lines());
+            if let Some(error) = read.err().filter(|error| !FINE.contains(&error.kind())) {
+                wrong.push(format!("{page}: {}\n{error}", command.replace('\n', " ")));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(count >= COMMANDS_MIN, "only {count} were found");
+}
+
+#[test]
+fn commands_are_told_from_what_stands_around_them() {
+    let page = "See `recapd queue list`, or `journalctl -u recapd | grep x` of the user `recapd-x`.\n\
+                ```sh\n\
+                A=b recapd push me <file    # recapd says nothing\n\
+                sudo -u recapd recapd backup \"$(date +%F) x.db\" && \\\n  recapd verify; systemctl stop recapd\n\
+                echo '{\"#\": 1}' | recapd expand me '#12–#14' …\n\
+                ```\n\
+                ```text\nrecapd says nothing\n```\n";
+    let found: Vec<String> = ours_in(page)
+        .iter()
+        .map(|command| command.replace('\n', "|"))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            "recapd|push|me",
+            "recapd|backup|$(date +%F) x.db",
+            "recapd|verify",
+            "recapd|expand|me|#12–#14",
+            "recapd|queue|list",
+        ]
+    );
+}
