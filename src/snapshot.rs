@@ -8,15 +8,12 @@ mod kept;
 pub mod project;
 mod waiting;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::{sync::Arc, time::Duration};
 
-use copies::{Copies, Held};
+use copies::{AtHand, Copies, Held};
 use tokio::{
     sync::broadcast::{Receiver, error::RecvError},
-    time::Instant,
+    time::{Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use waiting::Waiting;
@@ -34,13 +31,15 @@ use crate::{
         tokens::TokenCounter,
     },
     notice::{Change, Contact},
-    store::{Store, StoreResult, SummaryRow},
+    store::{Store, StoreError, StoreResult, SummaryRow},
 };
 
 pub use kept::Kept;
 
 /// The most bytes that snapshots need together, if nobody says otherwise: a full document has some 40,000.
 const BYTES_MAX: usize = 128 << 20;
+/// A reader that has a copy, and only looks whether it still holds, waits for the database at most so long.
+const LOOK_TIME_MAX: Duration = Duration::from_millis(250);
 
 /// What a reader gets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -113,8 +112,6 @@ pub struct Snapshots {
     ageing: Ageing,
     copies: Copies,
     waiting: Waiting,
-    /// Changes heard of so far.
-    changes: AtomicU64,
     contact: Contact,
 }
 
@@ -135,7 +132,6 @@ impl Snapshots {
             ageing: Ageing::default(),
             copies: Copies::within(BYTES_MAX),
             waiting: Waiting::default(),
-            changes: AtomicU64::new(0),
             contact: Contact::default(),
         }
     }
@@ -188,23 +184,25 @@ impl Snapshots {
         Self { ageing, ..self }
     }
 
-    /// The summary of `agent`, if it can be had without asking the database. Waits for nobody.
-    pub fn at_hand(&self, agent: &AgentId) -> Option<Reading> {
-        let lost_since = self.contact.lost_since();
-        self.copies.used(agent, |held| held.at_hand(lost_since))?
-    }
-
     /// The summary of `agent`; `None` if there is no such agent.
     ///
     /// # Errors
     /// When the database fails and there is no copy.
     pub async fn get(&self, agent: &AgentId) -> StoreResult<Option<Reading>> {
-        if let Some(reading) = self.at_hand(agent) {
-            return Ok(Some(reading));
-        }
-        let loaded = self.load(agent, true).await;
+        let lost_since = self.contact.lost_since();
+        let loaded = match self.copies.used(agent, |held| held.at_hand(lost_since)) {
+            Some(AtHand::Reading(reading)) => return Ok(Some(reading)),
+            Some(AtHand::Due) => self.look_again(agent).await,
+            Some(AtHand::Outdated) | None => self.load(agent, true).await,
+        };
         let copy = |held: &Held| (Arc::clone(&held.snapshot), held.read_at);
         Reading::or_copy(loaded, self.copies.used(agent, copy))
+    }
+
+    /// As [`Self::load`], where there is a copy that nobody has called outdated: that will do if the database takes its time.
+    async fn look_again(&self, agent: &AgentId) -> StoreResult<Option<Arc<Snapshot>>> {
+        let looked = timeout(LOOK_TIME_MAX, self.load(agent, true)).await;
+        looked.unwrap_or_else(|_| Err(StoreError::Unavailable("it takes its time".to_owned())))
     }
 
     /// As [`Self::get`], but where the reader has that already (`is_known`, by its tag) it waits for a change, until
@@ -260,8 +258,10 @@ impl Snapshots {
 
     async fn load(&self, agent: &AgentId, is_asked: bool) -> StoreResult<Option<Arc<Snapshot>>> {
         let read_at = self.clock.now();
-        let changes = self.changes.load(Ordering::SeqCst);
+        let changes = self.copies.changes();
         let Some(row) = self.store.summary(agent).await? else {
+            // It was deleted.
+            self.copies.forget(agent);
             return Ok(None);
         };
         let snapshot = Arc::new(render(
@@ -271,9 +271,9 @@ impl Snapshots {
             &self.redactor,
         ));
         // Whoever refreshed meanwhile didn't find this copy, or is about to be overwritten by it.
-        let outdated = self.changes.load(Ordering::SeqCst) != changes;
+        let outdated = self.copies.has_changed(changes);
         let held = Held::new(Arc::clone(&snapshot), read_at, outdated);
-        self.copies.hold(agent, held, is_asked);
+        self.copies.hold(agent, held, changes, is_asked);
         Ok(Some(snapshot))
     }
 
@@ -285,7 +285,7 @@ impl Snapshots {
                 change = changes.recv() => change,
                 () = stop.cancelled() => return,
             };
-            self.changes.fetch_add(1, Ordering::SeqCst);
+            self.copies.heard();
             match change {
                 Ok(Change::Agent(agent)) => {
                     self.refresh(&agent).await;
@@ -302,14 +302,8 @@ impl Snapshots {
     }
 
     async fn refresh(&self, agent: &AgentId) {
-        if !self.copies.has(agent) {
-            return;
-        }
-        match self.load(agent, false).await {
-            Ok(Some(_)) => {}
-            // It was deleted.
-            Ok(None) => self.copies.forget(agent),
-            Err(_) => self.copies.outdate(agent),
+        if self.copies.has(agent) && self.load(agent, false).await.is_err() {
+            self.copies.outdate(agent);
         }
     }
 }

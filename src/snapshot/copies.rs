@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use papaya::HashMap;
+use tokio::time::Instant;
 
 use super::{Reading, Snapshot};
 use crate::domain::{agent::AgentId, time::Timestamp};
@@ -14,14 +15,31 @@ use crate::domain::{agent::AgentId, time::Timestamp};
 const COPIES_MAX: usize = 100_000;
 /// What a copy is taken to need beside its text: its place in the map, its figures, headers.
 const COPY_BYTES: usize = 1_024;
+/// A copy is believed for so long, in milliseconds: a notice may have been missed, and on SQLite nobody tells what another
+/// program wrote.
+const BELIEVED_MS: u64 = 60_000;
 
 /// A snapshot at hand.
 pub(super) struct Held {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) read_at: Timestamp,
     pub(super) outdated: bool,
+    /// The same moment by a clock that nobody sets.
+    since: Instant,
+    /// Milliseconds from then on until a reader last looked whether it still holds.
+    looked_ms: AtomicU64,
     /// When it was asked for last, in copies taken in until then.
     used_at: AtomicU64,
+}
+
+/// What a reader finds.
+pub(super) enum AtHand {
+    /// What it gets without a wait.
+    Reading(Reading),
+    /// A copy that was believed for long: this reader is to look whether it still holds.
+    Due,
+    /// A copy from before a change.
+    Outdated,
 }
 
 impl Held {
@@ -30,23 +48,38 @@ impl Held {
             snapshot,
             read_at,
             outdated,
+            since: Instant::now(),
+            looked_ms: AtomicU64::new(0),
             used_at: AtomicU64::new(0),
         }
     }
 
     /// What a reader gets without a wait, if there is that: the copy, or the stale one while others' changes aren't heard,
     /// since the database may be away, too.
-    pub(super) fn at_hand(&self, lost_since: Option<Timestamp>) -> Option<Reading> {
+    pub(super) fn at_hand(&self, lost_since: Option<Timestamp>) -> AtHand {
         let stale_since = match (lost_since, self.outdated) {
-            (None, true) => return None,
+            (None, true) => return AtHand::Outdated,
+            (None, false) if self.is_due() => return AtHand::Due,
             (None, false) => None,
             (Some(_), true) => Some(self.read_at),
             (Some(at), false) => Some(at.max(self.read_at)),
         };
-        Some(Reading {
+        AtHand::Reading(Reading {
             snapshot: Arc::clone(&self.snapshot),
             stale_since,
         })
+    }
+
+    /// Whether it was believed for as long as it may be. Who is told so looks, and nobody else does for as long again: one
+    /// reader waits, not all of them.
+    fn is_due(&self) -> bool {
+        let age_ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let looked_ms = self.looked_ms.load(Ordering::Relaxed);
+        age_ms.saturating_sub(looked_ms) >= BELIEVED_MS
+            && self
+                .looked_ms
+                .compare_exchange(looked_ms, age_ms, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
     }
 
     fn outdated(&self) -> Self {
@@ -54,6 +87,8 @@ impl Held {
             snapshot: Arc::clone(&self.snapshot),
             read_at: self.read_at,
             outdated: true,
+            since: self.since,
+            looked_ms: AtomicU64::new(self.looked_ms.load(Ordering::Relaxed)),
             used_at: AtomicU64::new(self.used_at.load(Ordering::Relaxed)),
         }
     }
@@ -79,6 +114,8 @@ pub(super) struct Copies {
     bytes_max: usize,
     /// Copies taken in so far: the time by which uses are told apart.
     taken: AtomicU64,
+    /// Changes heard of so far.
+    changes: AtomicU64,
     is_clearing: AtomicBool,
 }
 
@@ -89,6 +126,7 @@ impl Copies {
             bytes: AtomicUsize::new(0),
             bytes_max,
             taken: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
             is_clearing: AtomicBool::new(false),
         }
     }
@@ -109,8 +147,26 @@ impl Copies {
         self.all.pin().contains_key(agent)
     }
 
-    /// Takes in a copy that was `asked` for, or else is the next one of one that is here.
-    pub(super) fn hold(&self, agent: &AgentId, new: Held, is_asked: bool) {
+    /// A change was heard of. Say so before looking for its copy.
+    pub(super) fn heard(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How many changes were heard of. Ask before reading what is to be held.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Whether more changes were heard of than so many. It writes, though nothing new: so it comes either after a change was
+    /// heard of, or before, and then whoever heard of it sees what was held by now.
+    pub(super) fn has_changed(&self, since: u64) -> bool {
+        self.changes.fetch_add(0, Ordering::AcqRel) != since
+    }
+
+    /// Takes in a copy that was `asked` for, or else is the next one of one that is here. If more changes were heard of than
+    /// the so many `since` which it was read, it counts as outdated: one of them may be its own, and whoever heard of that
+    /// found no copy to refresh.
+    pub(super) fn hold(&self, agent: &AgentId, new: Held, since: u64, is_asked: bool) {
         let all = self.all.pin();
         let had = all.get(agent);
         let bytes = new.bytes();
@@ -127,6 +183,9 @@ impl Copies {
         if let Some(had) = all.insert(agent.clone(), Arc::new(new)) {
             self.shrunk(had.bytes());
         }
+        if self.has_changed(since) {
+            self.outdate(agent);
+        }
     }
 
     pub(super) fn forget(&self, agent: &AgentId) {
@@ -138,9 +197,7 @@ impl Copies {
     /// The copy stays for the time that the database may be away.
     pub(super) fn outdate(&self, agent: &AgentId) {
         let all = self.all.pin();
-        if let Some(held) = all.get(agent) {
-            all.insert(agent.clone(), Arc::new(held.outdated()));
-        }
+        all.update(agent.clone(), |held| Arc::new(held.outdated()));
     }
 
     /// As [`Self::outdate`], for every copy.
@@ -196,7 +253,10 @@ impl Copies {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
+    use tokio::time::advance;
 
     use super::*;
 
@@ -213,7 +273,38 @@ mod tests {
     }
 
     fn take(copies: &Copies, number: usize, bytes: usize) {
-        copies.hold(&agent(number), held(bytes), true);
+        copies.hold(&agent(number), held(bytes), copies.changes(), true);
+    }
+
+    fn is_at_hand(copies: &Copies, number: usize) -> bool {
+        let look = |held: &Held| matches!(held.at_hand(None), AtHand::Reading(_));
+        copies.used(&agent(number), look).unwrap_or(false)
+    }
+
+    #[test]
+    fn a_change_that_found_no_copy_outdates_the_one_that_was_on_its_way() {
+        let copies = Copies::within(1 << 20);
+        let (since, read) = (copies.changes(), held(10));
+        copies.heard();
+        assert!(!copies.has(&agent(1)), "there is nothing to refresh");
+        copies.hold(&agent(1), read, since, true);
+        assert!(!is_at_hand(&copies, 1));
+        take(&copies, 1, 10);
+        assert!(is_at_hand(&copies, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_reader_looks_whether_an_old_copy_still_holds() {
+        let copies = Copies::within(1 << 20);
+        take(&copies, 1, 10);
+        let believed = Duration::from_millis(BELIEVED_MS);
+        advance(believed - Duration::from_millis(1)).await;
+        assert!(is_at_hand(&copies, 1));
+        for _ in 0..2 {
+            advance(believed).await;
+            assert!(!is_at_hand(&copies, 1), "it is due");
+            assert!(is_at_hand(&copies, 1), "somebody looks already");
+        }
     }
 
     #[test]
@@ -224,7 +315,7 @@ mod tests {
         }
         copies.used(&agent(0), |_| ()).unwrap();
         // The next copy of one that is here is no use of it.
-        copies.hold(&agent(1), held(1_000), false);
+        copies.hold(&agent(1), held(1_000), copies.changes(), false);
         assert_eq!(copies.len(), 8);
         take(&copies, 8, 1_000);
         let left: Vec<usize> = (0..9).filter(|&number| copies.has(&agent(number))).collect();

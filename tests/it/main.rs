@@ -25,6 +25,7 @@ mod monitoring;
 mod packaging;
 mod postgres;
 mod scale;
+mod snapshot;
 mod store;
 mod support;
 mod worker;
