@@ -11,6 +11,7 @@ mod waiting;
 use std::{sync::Arc, time::Duration};
 
 use copies::{AtHand, Copies, Held};
+use sha2::{Digest as _, Sha256};
 use tokio::{
     sync::broadcast::{Receiver, error::RecvError},
     time::{Instant, timeout},
@@ -40,6 +41,8 @@ pub use kept::Kept;
 const BYTES_MAX: usize = 128 << 20;
 /// A reader that has a copy, and only looks whether it still holds, waits for the database at most so long.
 const LOOK_TIME_MAX: Duration = Duration::from_millis(250);
+/// Of a document's hash, so many bytes stand in its tag.
+const TAG_BYTES: usize = 12;
 
 /// What a reader gets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -319,16 +322,18 @@ pub fn render(
     let (markdown, tokens) = with_pending(&row.content, &lines, tokens_max, counter);
     let named = i64::try_from(row.pending.len()).unwrap_or(i64::MAX);
     Snapshot {
-        markdown,
-        tokens,
-        version: row.version,
+        // The figures tell apart what a version says of itself. The text may change while they don't: by another count, another
+        // zone, another rule of redaction.
         etag: format!(
-            "\"{}.{}.{:x}{}\"",
+            "\"{}.{}.{:x}.{}\"",
             row.version,
             row.first_exchange,
             row.updated_at.0,
-            row.zone.map_or_else(String::new, |zone| format!(".{zone}"))
+            fingerprint(&markdown)
         ),
+        markdown,
+        tokens,
+        version: row.version,
         updated_at: row.updated_at,
         covers_through: row.summarized_through,
         first_exchange: row.first_exchange,
@@ -336,6 +341,16 @@ pub fn render(
         pending_since: row.pending_since,
         kept: Kept::default(),
     }
+}
+
+/// The beginning of the document's hash, in hexadecimal digits.
+fn fingerprint(markdown: &str) -> String {
+    let hash: [u8; 32] = Sha256::digest(markdown.as_bytes()).into();
+    let number = hash
+        .iter()
+        .take(TAG_BYTES)
+        .fold(0, |number, &byte| number << 8 | u128::from(byte));
+    format!("{number:x}")
 }
 
 /// A line for each pending exchange, and one for those too many to name.

@@ -7,14 +7,13 @@ use std::{panic::resume_unwind, sync::Arc, time::Duration};
 
 use papaya::HashMap;
 use serde::Serialize;
-use sha2::{Digest as _, Sha256};
 use tokio::sync::broadcast::{
     Receiver,
     error::{RecvError, TryRecvError},
 };
 use tokio_util::sync::CancellationToken;
 
-use super::Reading;
+use super::{Reading, fingerprint};
 use crate::{
     clock::Clock,
     domain::{
@@ -38,8 +37,6 @@ use crate::{
 const DOCUMENTS_MAX: usize = 1_000;
 /// Changes within this time are one.
 const SETTLE: Duration = Duration::from_millis(500);
-/// Of a document's hash, so many bytes make its tag.
-const ETAG_BYTES: usize = 12;
 
 /// What a reader of a project's summary gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -257,7 +254,7 @@ pub fn render(
     let mut shown = shared.shown_items.into_iter();
     let mut brought = items.iter().map(Vec::len);
     ProjectSnapshot {
-        etag: etag(&shared.document),
+        etag: format!("\"{}\"", fingerprint(&shared.document)),
         markdown: shared.document,
         tokens: shared.tokens,
         agents: row.agents,
@@ -323,13 +320,4 @@ fn items(member: ProjectMember, redactor: &Redactor) -> Vec<Item> {
     }
     items.extend(digest_items(&pending));
     items
-}
-
-fn etag(markdown: &str) -> String {
-    let hash: [u8; 32] = Sha256::digest(markdown.as_bytes()).into();
-    let number = hash
-        .iter()
-        .take(ETAG_BYTES)
-        .fold(0, |number, &byte| number << 8 | u128::from(byte));
-    format!("\"{number:x}\"")
 }

@@ -2,7 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use recapd::{clock::SystemClock, domain::agent::AgentId, snapshot::Snapshots, store::Store as _, tokenizer};
+use recapd::{
+    clock::SystemClock,
+    domain::{agent::AgentId, redaction::Redactor},
+    snapshot::{self, Snapshots},
+    store::{Store as _, SummaryRow},
+    tokenizer,
+};
 
 use crate::support::{
     backend::{Backend as _, SqliteBackend},
@@ -53,4 +59,28 @@ async fn a_change_that_nobody_told_of_is_seen_by_who_asks_later() {
     db.store().delete_agent(&agent).await.unwrap();
     assert_eq!(pending_later(&snapshots, &agent).await, None);
     assert_eq!(pending(&snapshots, &agent).await, None, "nothing is left of it");
+}
+
+#[tokio::test]
+async fn the_tag_changes_whenever_the_document_does() {
+    let db = SqliteBackend::fresh().await;
+    let agent = agent("a");
+    db.store().append(append(&agent, turns(1..=3))).await.unwrap();
+    let row = db.store().summary(&agent).await.unwrap().unwrap();
+    let counter = tokenizer::ceiling_counter();
+    let render =
+        |row: &SummaryRow, redactor: &Redactor| snapshot::render(row, 10_000, counter.as_ref(), redactor);
+    let redactor = Redactor::standard();
+    let before = render(&row, &redactor);
+    assert_eq!(render(&row, &redactor).etag, before.etag);
+
+    let mut recounted = row.clone();
+    for exchange in &mut recounted.pending {
+        exchange.tokens += 7;
+    }
+    let stricter = redactor.clone().with_patterns(&["Question"]).unwrap();
+    for after in [render(&recounted, &redactor), render(&row, &stricter)] {
+        assert_ne!(after.markdown, before.markdown);
+        assert_ne!(after.etag, before.etag);
+    }
 }

@@ -68,8 +68,9 @@ async fn what_just_left_the_window_is_seen_at_once_and_the_summary_when_it_is_wr
     assert_eq!(reply.header("vary"), "accept, accept-encoding");
     assert_eq!(reply.header("last-modified"), "Fri, 20 Nov 2026 08:50:00 GMT");
     assert!(!reply.body.contains("Just Left the Window"), "{}", reply.body);
-    let tags = [&empty, &pending, &reply].map(|reply| reply.header("etag"));
-    insta::assert_snapshot!(tags.join(" "), @r#""0.1.1a1f81ccf00" "0.7.1a1f81ccf00" "1.7.1a1f825f6c0""#);
+    // What follows is a hash of the text.
+    let tags = [&empty, &pending, &reply].map(|reply| reply.header("etag").rsplit_once('.').unwrap().0);
+    insta::assert_snapshot!(tags.join(" "), @r#""0.1.1a1f81ccf00 "0.7.1a1f81ccf00 "1.7.1a1f825f6c0"#);
 }
 
 #[tokio::test]
