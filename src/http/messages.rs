@@ -94,11 +94,6 @@ pub(super) async fn append(
     let key = Key::read(request.headers(), &agent)?;
     let format = parameters.text("format").map(named_format).transpose()?;
     let (writing, bytes) = body::read(&app.settings, request).await?;
-    if let Some(key) = &key
-        && let Some(answer) = app.answers.of(key, &bytes)?
-    {
-        return Ok(json(answer));
-    }
     let Batch { mut messages, usage } = parse(&app, writing, bytes.clone(), format).await?;
     if let Some(key) = &key {
         key.name(&mut messages);
@@ -111,6 +106,13 @@ pub(super) async fn append(
         Some(key) => key.problem(error),
         None => error.into(),
     })?;
+    // Only where nothing was stored it is a repeat: the agent may have been deleted since, by another daemon, too.
+    if outcome.accepted == 0
+        && let Some(key) = &key
+        && let Some(answer) = app.answers.of(key, &bytes)
+    {
+        return Ok(json(answer));
+    }
     let appended = Appended {
         convergence,
         ..Appended::from(&outcome)

@@ -44,6 +44,25 @@ async fn a_repeat_gets_the_same_answer_and_stores_nothing() {
 }
 
 #[tokio::test]
+async fn what_was_deleted_since_is_stored_again() {
+    let server = Server::start(|_| {}).await;
+    let deleted = server.request(Method::DELETE, "/v1/agents/coder?confirm=coder");
+    append(&server, "k-1", TURN).await;
+    assert_eq!(Reply::of(deleted).await.status, 200);
+    assert_eq!(append(&server, "k-1", TURN).await.json()["accepted"], 2);
+    assert_eq!(messages(&server).await, 2);
+    // Nobody tells this daemon of what another one does.
+    server
+        .target
+        .delete_agent(&"coder".parse().unwrap())
+        .await
+        .unwrap();
+    let other = r#"[{"role":"user","content":"Break it"}]"#;
+    assert_eq!(append(&server, "k-1", other).await.json()["accepted"], 1);
+    assert_eq!(messages(&server).await, 1);
+}
+
+#[tokio::test]
 async fn another_request_under_the_same_key_is_refused() {
     let server = Server::start(|_| {}).await;
     append(&server, "k-1", TURN).await;
