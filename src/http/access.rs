@@ -32,7 +32,9 @@ use super::{
     App, SharedApp,
     dashboard::session,
     extract::agent_id,
-    problem::{FORBIDDEN, Problem, TOO_MANY_REQUESTS, UNAUTHORIZED},
+    problem::{
+        FORBIDDEN, INVALID_AGENT_ID, INVALID_PROJECT_ID, Kind, Problem, TOO_MANY_REQUESTS, UNAUTHORIZED,
+    },
     projects,
     rate::Asker,
 };
@@ -138,11 +140,11 @@ async fn check_reach(app: &App, caller: &Caller, rule: Rule, parts: &mut Parts) 
                 .hint("use a token for all agents: `recapd token create` without --agent and --project"),
         ),
         Whose::Agent => {
-            let agent = agent_id(&path_id(parts).await?)?;
+            let agent = agent_id(&path_id(parts, INVALID_AGENT_ID).await?)?;
             see(app, caller, &agent).await
         }
         Whose::Project => {
-            let project = projects::project_id(&path_id(parts).await?)?;
+            let project = projects::project_id(&path_id(parts, INVALID_PROJECT_ID).await?)?;
             if named.projects.contains(&project) {
                 Ok(())
             } else {
@@ -172,10 +174,12 @@ pub(super) fn check_may_make(caller: &Caller, agent: &AgentId) -> Result<(), Pro
     )
 }
 
-/// What stands for `{id}` in the path; the end of a path that has no such place.
-async fn path_id(parts: &mut Parts) -> Result<String, Problem> {
+/// What stands for `{id}` in the path; the end of a path that has no such place. A path that can't be read is an `unreadable`
+/// problem, in the words that a handler would have for it.
+async fn path_id(parts: &mut Parts, unreadable: Kind) -> Result<String, Problem> {
     let parameters = RawPathParams::from_request_parts(parts, &()).await;
-    let parameters = parameters.map_err(|_| Problem::internal())?;
+    let parameters =
+        parameters.map_err(|rejection| Problem::new(unreadable, format!("Invalid URL: {rejection}")))?;
     let id = parameters.iter().find(|(name, _)| *name == "id");
     let end = || Some(parts.uri.path().rsplit_once('/')?.1.to_owned());
     id.map(|(_, id)| id.to_owned())

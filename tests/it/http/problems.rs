@@ -1,10 +1,18 @@
 //! What is answered when something goes wrong.
 
-use recapd::llm::http::{HttpSettings, client};
+use recapd::{
+    access::digest_of,
+    domain::{
+        access::{Named, Reach, Scope},
+        time::Timestamp,
+    },
+    llm::http::{HttpSettings, client},
+    store::access::{AccessStore as _, NewToken},
+};
 use reqwest::Method;
 
 use crate::support::{
-    server::{Reply, Server},
+    server::{Reply, START, Server},
     troubled_store::Trouble,
 };
 
@@ -83,6 +91,40 @@ async fn an_id_that_is_none_is_refused_with_the_rule() {
         server.get("/v1/agents/team%3Acoder.1_x/summary").await.status,
         200
     );
+}
+
+#[tokio::test]
+async fn a_path_that_cannot_be_read_is_the_same_problem_for_every_token() {
+    let server = Server::start(|_| {}).await;
+    let ask = async |path: &str| {
+        let request = server.request(Method::GET, path).bearer_auth("rcp_some");
+        Reply::of(request).await
+    };
+    let paths = [
+        ("/v1/agents/%FF/summary", "invalid_agent_id"),
+        ("/v1/projects/%FF/summary", "invalid_project_id"),
+    ];
+    let mut without = Vec::new();
+    for (path, code) in paths {
+        without.push(server.get(path).await.problem(400, code));
+    }
+    let named = Named {
+        agents: ["coder"].map(|id| id.parse().unwrap()).into(),
+        projects: ["web"].map(|id| id.parse().unwrap()).into(),
+    };
+    let token = NewToken {
+        name: "some".parse().unwrap(),
+        digest: digest_of("rcp_some"),
+        scope: Scope::Read,
+        reach: Reach::Only(named),
+        expires_at: None,
+    };
+    let now = Timestamp::parse(START).unwrap();
+    server.target.keep_token(token, now).await.unwrap();
+    server.access.refresh().await.unwrap();
+    for ((path, code), without) in paths.into_iter().zip(without) {
+        assert_eq!(ask(path).await.problem(400, code), without, "{path}");
+    }
 }
 
 #[tokio::test]
