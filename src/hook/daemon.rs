@@ -25,6 +25,8 @@ pub(super) enum Unsent {
     Away(String),
     /// It didn't answer in time.
     Late(String),
+    /// It answers, and doesn't take them now. It may take another agent's.
+    Declined(String),
     /// It doesn't take them, and won't later.
     Refused(String),
 }
@@ -132,12 +134,18 @@ impl Daemon for Http {
                 Unsent::Away(reason)
             }
         })?;
-        let said = || format!("{}: {}", reply.status, String::from_utf8_lossy(&reply.body));
-        match reply.status.as_u16() {
-            200..300 if is_receipt(&reply) => Ok(()),
-            status if REFUSALS.contains(&status) && is_problem(&reply) => Err(Unsent::Refused(said())),
-            _ => Err(Unsent::Away(said())),
-        }
+        verdict(&reply)
+    }
+}
+
+/// What an answer says of the messages that were sent.
+fn verdict(reply: &HttpReply) -> Result<(), Unsent> {
+    let said = || format!("{}: {}", reply.status, String::from_utf8_lossy(&reply.body));
+    match reply.status.as_u16() {
+        200..300 if is_receipt(reply) => Ok(()),
+        status if REFUSALS.contains(&status) && is_problem(reply) => Err(Unsent::Refused(said())),
+        _ if is_problem(reply) => Err(Unsent::Declined(said())),
+        _ => Err(Unsent::Away(said())),
     }
 }
 
@@ -167,4 +175,38 @@ fn is_problem(reply: &HttpReply) -> bool {
     reply
         .header("content-type")
         .is_some_and(|kind| kind.starts_with(PROBLEM))
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+
+    use super::*;
+
+    fn reply(status: u16, kind: &'static str, body: &str) -> HttpReply {
+        let kind = HeaderValue::from_static(kind);
+        HttpReply {
+            status: status.try_into().unwrap(),
+            headers: HeaderMap::from_iter([(CONTENT_TYPE, kind)]),
+            body: body.as_bytes().to_vec(),
+        }
+    }
+
+    #[test]
+    fn an_answer_is_about_these_messages_about_this_agent_or_no_daemons() {
+        let receipt = reply(200, "application/json", r#"{"accepted":1,"duplicates":0}"#);
+        assert_eq!(verdict(&receipt), Ok(()));
+        for status in REFUSALS {
+            let unsent = verdict(&reply(status, PROBLEM, "{}")).unwrap_err();
+            assert!(matches!(unsent, Unsent::Refused(_)), "{unsent:?}");
+        }
+        for status in [401, 403, 404, 429, 500, 503] {
+            let unsent = verdict(&reply(status, PROBLEM, "{}")).unwrap_err();
+            assert!(matches!(unsent, Unsent::Declined(_)), "{unsent:?}");
+        }
+        for status in [200, 400, 404, 500] {
+            let unsent = verdict(&reply(status, "text/html", "It works!")).unwrap_err();
+            assert!(matches!(unsent, Unsent::Away(_)), "{unsent:?}");
+        }
+    }
 }

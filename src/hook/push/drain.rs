@@ -37,8 +37,16 @@ pub(in super::super) struct Sent {
     most: Option<usize>,
 }
 
-/// Sends what waits, until the daemon doesn't answer any more. If another hook is at it, it is left to that one. Tells
-/// whether the daemon answered.
+/// How far sending came.
+struct Done {
+    /// So many messages are done with.
+    lines: usize,
+    /// The daemon answered to the last, whatever it said.
+    answers: bool,
+}
+
+/// Sends what waits, until the daemon takes no more of it. If another hook is at it, it is left to that one. Tells whether
+/// the daemon answered, whatever it said.
 pub(in super::super) fn drain(
     folder: &AgentFolder,
     agent: &AgentId,
@@ -59,14 +67,15 @@ pub(in super::super) fn drain(
             }
         };
         let done = send(segment.lines(), agent, daemon, &mut sent);
-        answers = done == segment.lines().len();
-        if done > 0 {
+        answers = done.answers;
+        let is_all = done.lines == segment.lines().len();
+        if done.lines > 0 {
             sent.last_push_at = Some(now);
         }
-        if done > 0 || answers {
-            segment.sent(done)?;
+        if done.lines > 0 || is_all {
+            segment.sent(done.lines)?;
         }
-        if !answers {
+        if !is_all {
             break;
         }
     }
@@ -103,11 +112,12 @@ pub(in super::super) fn visit(
     }
 }
 
-/// Sends messages in order and tells how many are done with. When the daemon refuses some together, they are sent in
+/// Sends messages in order and tells how far it came. When the daemon refuses some together, they are sent in
 /// ever smaller pieces, until the one is found that it refuses alone; that one is passed over. When it doesn't answer in
 /// time, it is sent less the next time.
-fn send(lines: &[(String, String)], agent: &AgentId, daemon: &dyn Daemon, sent: &mut Sent) -> usize {
-    let (mut done, mut most, mut is_late) = (0, sent.most.unwrap_or(lines.len()), false);
+fn send(lines: &[(String, String)], agent: &AgentId, daemon: &dyn Daemon, sent: &mut Sent) -> Done {
+    let (mut done, mut most) = (0, sent.most.unwrap_or(lines.len()));
+    let (mut is_late, mut answers) = (false, true);
     while let Some(rest) = lines.get(done..).filter(|rest| !rest.is_empty()) {
         let (format, body, count) = request(rest, most.max(1));
         match daemon.append(agent, format, body) {
@@ -125,11 +135,16 @@ fn send(lines: &[(String, String)], agent: &AgentId, daemon: &dyn Daemon, sent: 
             Err(Unsent::Refused(_)) => most = count / 2,
             Err(Unsent::Late(reason)) => {
                 sent.last_error = Some(cut(&reason, REASON_CHARS_MAX));
-                (most, is_late) = (count / 2, true);
+                (most, is_late, answers) = (count / 2, true, false);
+                break;
+            }
+            Err(Unsent::Declined(reason)) => {
+                sent.last_error = Some(cut(&reason, REASON_CHARS_MAX));
                 break;
             }
             Err(Unsent::Away(reason)) => {
                 sent.last_error = Some(cut(&reason, REASON_CHARS_MAX));
+                answers = false;
                 break;
             }
         }
@@ -139,7 +154,7 @@ fn send(lines: &[(String, String)], agent: &AgentId, daemon: &dyn Daemon, sent: 
     } else {
         sent.most.map(|most| most.max(1) * 2).filter(|most| *most < MANY)
     };
-    done
+    Done { lines: done, answers }
 }
 
 /// At most `most` of the first messages that are written alike: their format, a body, and how many they are.

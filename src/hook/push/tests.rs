@@ -25,6 +25,8 @@ use crate::{
 struct Memory {
     stored: RefCell<Vec<(String, String)>>,
     is_away: Cell<bool>,
+    /// Has nothing for this agent.
+    declines: RefCell<Option<AgentId>>,
     /// Takes what it is sent, and doesn't say so.
     is_mute: Cell<bool>,
     /// Has no time for more messages at once.
@@ -33,10 +35,13 @@ struct Memory {
 }
 
 impl Daemon for Memory {
-    fn append(&self, _: &AgentId, format: &str, lines: String) -> Result<(), Unsent> {
+    fn append(&self, agent: &AgentId, format: &str, lines: String) -> Result<(), Unsent> {
         self.requests.set(self.requests.get() + 1);
         if self.is_away.get() {
             return Err(Unsent::Away("away".to_owned()));
+        }
+        if self.declines.borrow().as_ref() == Some(agent) {
+            return Err(Unsent::Declined("not for this token".to_owned()));
         }
         if self.most.get().is_some_and(|most| most < lines.lines().count()) {
             return Err(Unsent::Late("late".to_owned()));
@@ -401,6 +406,33 @@ fn what_other_agents_sessions_left_is_sent_by_any_hook() {
     visit(&others, &hooks.daemon, Host::ClaudeCode, deadline, Timestamp(0));
     let ids = |stored: &[String]| stored.iter().filter(|line| line.contains("uuid")).count();
     assert_eq!(ids(&hooks.stored()), ids(&at_once(&transcript(&texts(11)))));
+}
+
+#[test]
+fn an_agent_that_is_declined_holds_no_other_up() {
+    let mut hooks = Hooks::new();
+    let agents: [AgentId; 3] = ["a", "b", "c"].map(|name| name.parse().unwrap());
+    for agent in &agents {
+        hooks.agent = agent.clone();
+        fs::write(hooks.transcript(agent.as_str()), transcript(&texts(6))).unwrap();
+        hooks.gather(agent.as_str(), None);
+    }
+    let all = hooks.state().agents();
+    let Gathered { agent: first, .. } = read_json(&all[0].gathered()).unwrap();
+    hooks.daemon.declines.replace(Some(first.clone()));
+    let deadline = Instant::now() + Duration::from_mins(1);
+    visit(&all, &hooks.daemon, Host::ClaudeCode, deadline, Timestamp(0));
+    let waits = |agent: &&AgentId| Spool::new(hooks.state().agent(agent).spool()).figures() != (0, 0);
+    assert_eq!(agents.iter().filter(waits).collect::<Vec<_>>(), [&first]);
+    // Who isn't there needn't be asked again.
+    hooks.daemon.is_away.set(true);
+    for agent in &agents {
+        hooks.agent = agent.clone();
+        hooks.gather(agent.as_str(), Some(Mark::Clear));
+    }
+    hooks.daemon.requests.set(0);
+    visit(&all, &hooks.daemon, Host::ClaudeCode, deadline, Timestamp(0));
+    assert_eq!(hooks.daemon.requests.get(), 1);
 }
 
 #[test]
