@@ -10,7 +10,7 @@ import threading
 import time
 import unittest
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from unittest import mock
 
 from daemon import Daemon, eventually
@@ -48,6 +48,25 @@ def scripted(*answers: bytes) -> Iterator[tuple[str, list[bytes]]]:
     with listener:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}", requests
         thread.join(5)
+
+
+@contextmanager
+def dribbling(head: bytes) -> Iterator[str]:
+    """Answers one connection by `head`, and then by a byte now and then, for much longer than anybody should wait."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):
+            connection.recv(1 << 16)
+            connection.sendall(head)
+            for _ in range(100):
+                connection.sendall(b"1")
+                time.sleep(0.1)
+
+    threading.Thread(target=serve, daemon=True).start()
+    with listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
 class WithDaemon(unittest.TestCase):
@@ -176,6 +195,20 @@ class Trouble(unittest.TestCase):
             began = time.monotonic()
             self.assertEqual(recapd.summary("coder"), PLACEHOLDER)
             self.assertLess(time.monotonic() - began, 3)
+
+    def test_a_daemon_that_dribbles_is_left_in_time(self) -> None:
+        started = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n"
+        for head in (
+            started + b"content-length: 1000\r\nconnection: close\r\n\r\n",
+            started + b"content-length: 1000\r\n\r\n",
+            started + b"connection: close\r\n\r\n",
+            started + b"transfer-encoding: chunked\r\n\r\n",
+            started + b"x-header: ",
+        ):
+            with self.subTest(head), dribbling(head) as url:
+                began = time.monotonic()
+                self.assertEqual(Recapd(url, timeout_s=0.5, on_error="ignore").summary("coder"), PLACEHOLDER)
+                self.assertLess(time.monotonic() - began, 3)
 
     def test_what_is_no_daemon_is_told_so(self) -> None:
         with scripted(answer(404, "It works!", "text/html")) as (url, _), self.assertRaises(RecapdError) as raised:

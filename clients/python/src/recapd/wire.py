@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import socket
 import time
@@ -69,15 +70,47 @@ class SocketConnection(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
 
+class InTime(io.RawIOBase):
+    """What a socket receives until a deadline. Its own limit of time begins anew with each byte."""
+
+    def __init__(self, received: io.RawIOBase, sock: socket.socket, deadline: float) -> None:
+        self.received = received
+        self.sock = sock
+        self.deadline = deadline
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        self.sock.settimeout(left(self.deadline))
+        return self.received.readinto(buffer)
+
+    def close(self) -> None:
+        self.received.close()
+        super().close()
+
+
+def replies_until(deadline: float) -> type[http.client.HTTPResponse]:
+    """Answers that come in time, from the first byte of their heads on, or raise TimeoutError."""
+
+    class Reply(http.client.HTTPResponse):
+        def __init__(
+            self, sock: socket.socket, debuglevel: int = 0, method: str | None = None, url: str | None = None
+        ) -> None:
+            super().__init__(sock, debuglevel, method, url)
+            self.fp = io.BufferedReader(InTime(self.fp.detach(), sock, deadline))
+
+    return Reply
+
+
 def ask(place: Place, method: str, path: str, headers: dict[str, str], body: bytes | None, deadline: float) -> Any:
     """What the daemon answers, JSON as such and anything else as text. Raises RecapdError."""
     connection = place.connection(left(deadline))
+    connection.response_class = replies_until(deadline)
     try:
         connection.request(method, place.url.path.rstrip("/") + path, body, headers)
-        if connection.sock is not None:
-            connection.sock.settimeout(left(deadline))
         reply = connection.getresponse()
-        return read(reply, whole(reply, connection, deadline))
+        return read(reply, whole(reply))
     except (OSError, http.client.HTTPException) as error:
         raise RecapdError(f"the daemon doesn't answer: {error or type(error).__name__}", may_pass=True) from error
     finally:
@@ -92,15 +125,13 @@ def left(deadline: float) -> float:
     return seconds
 
 
-def whole(reply: http.client.HTTPResponse, connection: http.client.HTTPConnection, deadline: float) -> bytes:
-    """The body, each piece of which comes in time."""
+def whole(reply: http.client.HTTPResponse) -> bytes:
+    """The body."""
     pieces = bytearray()
     while piece := reply.read1(PIECE_BYTES):
         pieces += piece
         if len(pieces) > ANSWER_BYTES_MAX:
             raise RecapdError(f"the answer is longer than {ANSWER_BYTES_MAX} bytes")
-        if connection.sock is not None:
-            connection.sock.settimeout(left(deadline))
     return bytes(pieces)
 
 
