@@ -41,6 +41,12 @@ pub enum FileError {
         /// Why.
         source: io::Error,
     },
+    /// It is too long. What stands behind the limit isn't passed over: a line cut short may allow more than it says.
+    #[error("{}: a file of tokens has at most {FILE_BYTES_MAX} bytes", path.display())]
+    TooLong {
+        /// Which file.
+        path: PathBuf,
+    },
     /// A line is none.
     #[error("{}, line {line}: {what}", path.display())]
     Malformed {
@@ -64,9 +70,12 @@ pub fn read(path: &Path) -> Result<Vec<Token>, FileError> {
     };
     let mut text = String::new();
     let file = fs::File::open(path).map_err(unreadable)?;
-    file.take(FILE_BYTES_MAX)
-        .read_to_string(&mut text)
-        .map_err(unreadable)?;
+    let bytes = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
+    if bytes.map_err(unreadable)? as u64 > FILE_BYTES_MAX {
+        return Err(FileError::TooLong {
+            path: path.to_owned(),
+        });
+    }
     tokens(&text).map_err(|(line, what)| FileError::Malformed {
         path: path.to_owned(),
         line,
@@ -209,6 +218,24 @@ mod tests {
                     token.expires_at
                 )
             );
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_too_long_is_refused_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        // Cut at the limit the token would be for all agents.
+        let open = line(&made(Reach::All, None));
+        let filling = usize::try_from(FILE_BYTES_MAX).unwrap() - open.len() - 1;
+        let text = format!("{}\n{open}", "#".repeat(filling));
+        fs::write(&path, &text).unwrap();
+        assert_eq!(read(&path).unwrap().len(), 1);
+        for rest in [" agent=coder\n", "\n"] {
+            fs::write(&path, format!("{text}{rest}")).unwrap();
+            let error = read(&path).unwrap_err();
+            assert!(matches!(error, FileError::TooLong { .. }), "{error}");
+            assert!(error.to_string().contains("1048576"), "{error}");
         }
     }
 
