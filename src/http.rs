@@ -32,6 +32,7 @@ mod idempotency;
 mod items;
 mod lineage;
 mod mcp;
+mod members;
 mod messages;
 mod motorhead;
 mod negotiate;

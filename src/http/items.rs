@@ -108,9 +108,8 @@ fn refusal(error: &EditError) -> Problem {
         EditError::Unknown(name) => (name.as_str(), proposal(name, &FIELDS)),
         EditError::Invalid { name, expected } => (*name, format!("give {expected}")),
     };
-    let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
     problem.hint(hint.clone()).findings(vec![Finding {
-        place: Place::Pointer(pointer),
+        place: Place::member(name),
         detail: hint,
     }])
 }

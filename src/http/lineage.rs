@@ -13,6 +13,7 @@ use super::{
     access::{self, Asking},
     body,
     extract::{Agent, Parameters},
+    members,
     openapi::{answers, parameters::AgentPath},
     problem::{INVALID_BODY, Problem},
 };
@@ -150,7 +151,7 @@ pub(super) async fn read<T: DeserializeOwned>(
     if !text.trim_ascii_start().starts_with(b"{") {
         return Err(invalid("the body is no JSON object".to_owned()));
     }
-    serde_json::from_slice(text).map_err(|error| invalid(error.to_string()))
+    serde_json::from_slice(text).map_err(|error| members::with_unknown::<T>(invalid(error.to_string()), text))
 }
 
 async fn take(app: &SharedApp, agent: AgentId, step: Step) -> Result<Json<StepReply>, Problem> {

@@ -57,6 +57,13 @@ pub(super) enum Place {
     Parameter(String),
 }
 
+impl Place {
+    /// The member `name` of the body.
+    pub(super) fn member(name: &str) -> Self {
+        Self::Pointer(format!("/{}", name.replace('~', "~0").replace('/', "~1")))
+    }
+}
+
 impl Problem {
     pub(super) fn new(kind: Kind, detail: impl Into<String>) -> Self {
         Self {

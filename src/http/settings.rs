@@ -101,11 +101,10 @@ fn refusal(error: SettingsError) -> Problem {
         }
         SettingsError::Invalid { name, expected } => (name.to_owned(), format!("give {expected}")),
     };
-    let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
     Problem::new(INVALID_SETTING, detail)
         .hint(hint.clone())
         .findings(vec![Finding {
-            place: Place::Pointer(pointer),
+            place: Place::member(&name),
             detail: hint,
         }])
 }

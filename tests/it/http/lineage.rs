@@ -19,6 +19,49 @@ async fn a_body_is_an_object() {
 }
 
 #[tokio::test]
+async fn members_that_a_body_does_not_have_are_named() {
+    let server = Server::start(|_| {}).await;
+    for (path, body, pointer, hint) in [
+        (
+            "coder/mark",
+            r#"{"lable":"x"}"#,
+            "/lable",
+            "did you mean `label`?",
+        ),
+        ("coder/rewind", r#"{"mark":"x"}"#, "/mark", "known are `to`"),
+        (
+            "coder/fork",
+            r#"{"child":"b","a/b":1}"#,
+            "/a~1b",
+            "known are `child`",
+        ),
+        (
+            "coder/forget",
+            r#"{"exchange":1}"#,
+            "/exchange",
+            "did you mean `exchanges`?",
+        ),
+        (
+            "coder/clear",
+            r#"{"now":true}"#,
+            "/now",
+            "this route's body has no members",
+        ),
+    ] {
+        let reply = server.post(&format!("/v1/agents/{path}"), body).await;
+        let problem = reply.problem(400, "invalid_body");
+        assert_eq!(problem["errors"][0]["pointer"], pointer, "{problem}");
+        assert_eq!(problem["errors"][0]["detail"], hint, "{problem}");
+        assert_eq!(problem["hint"], hint, "{problem}");
+    }
+    // What is wrong with a known one is told as before.
+    let reply = server.post("/v1/agents/coder/pin", r#"{"seq":"1"}"#).await;
+    let problem = reply.problem(400, "invalid_body");
+    assert_eq!(problem["hint"], r#"send `{"seq": 12}`"#, "{problem}");
+    assert!(problem["errors"].is_null(), "{problem}");
+}
+
+#[tokio::test]
 async fn an_agent_is_marked_rewound_cleared_and_forked() {
     let server = Server::start(|_| {}).await;
     server.converse("coder", 1..=2).await;
