@@ -141,6 +141,7 @@ fn unknown_kind(name: &str) -> Kind {
     }
 }
 
+/// The time that a field says. One that is outside of the years 1 to 9999 is none, as what is no time at all.
 fn time(fields: &Fields<'_>, name: &str) -> Option<Timestamp> {
     if let Some(text) = fields.text(name) {
         return Timestamp::parse(&text);
@@ -156,7 +157,7 @@ fn time(fields: &Fields<'_>, name: &str) -> Option<Timestamp> {
     } else {
         epoch as i64
     };
-    Some(Timestamp(time_ms))
+    Timestamp(time_ms).in_calendar()
 }
 
 #[cfg(test)]

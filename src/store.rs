@@ -133,7 +133,8 @@ pub enum StoreError {
         /// What it holds.
         value: String,
     },
-    /// The database refuses what would break a rule of its schema: a defect of recapd. Nothing was changed.
+    /// The database refuses what would break a rule of its schema, or what it can't hold: a defect of recapd. Nothing was
+    /// changed.
     #[error("the database refuses the change: {0}")]
     Refused(String),
     /// The database was written by a newer recapd, or is not recapd's.

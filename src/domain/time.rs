@@ -1,6 +1,6 @@
 //! The one type for points in time: milliseconds since 1970-01-01 UTC.
 
-use std::fmt;
+use std::{fmt, ops::RangeInclusive};
 
 use chrono::{DateTime, NaiveDateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
@@ -16,20 +16,28 @@ pub const DAY_MS: i64 = 24 * HOUR_MS;
 /// A clock that is behind by less has not been set back: clocks are adjusted all the time.
 pub const SETBACK_MS_MIN: i64 = 1_000;
 
+/// The years 1 to 9999: what RFC 3339 can write, and every database can keep.
+const CALENDAR: RangeInclusive<i64> = -62_135_596_800_000..=253_402_300_799_999;
+
 /// A point in time, in milliseconds since 1970-01-01 UTC. Shown and read as RFC 3339.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// Reads RFC 3339 (`2026-11-20T08:40:00Z`); a time without a zone is taken as UTC.
+    /// Reads RFC 3339 (`2026-11-20T08:40:00Z`) of the years 1 to 9999; a time without a zone is taken as UTC.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if let Ok(time) = DateTime::parse_from_rfc3339(text) {
-            return Some(Self(time.timestamp_millis()));
+            return Self(time.timestamp_millis()).in_calendar();
         }
         NaiveDateTime::parse_from_str(&text.replace(' ', "T"), "%Y-%m-%dT%H:%M:%S%.f")
             .ok()
-            .map(|time| Self(time.and_utc().timestamp_millis()))
+            .and_then(|time| Self(time.and_utc().timestamp_millis()).in_calendar())
+    }
+
+    /// The same moment, if it lies in the years 1 to 9999 (UTC). What others say must: no database keeps any time at all.
+    pub fn in_calendar(self) -> Option<Self> {
+        CALENDAR.contains(&self.0).then_some(self)
     }
 
     /// The same moment `span_ms` later (earlier when negative).
@@ -98,5 +106,21 @@ mod tests {
             );
         }
         assert_eq!(Timestamp::parse("1:56 pm on 8 May, 2023"), None);
+    }
+
+    #[test]
+    fn the_years_1_to_9999_are_read() {
+        for known in ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z"] {
+            let read = Timestamp::parse(known).map(|time| time.to_string());
+            assert_eq!(read.as_deref(), Some(known));
+        }
+        for unknown in [
+            "0001-01-01T00:00:00+01:00",
+            "9999-12-31T23:59:59-01:00",
+            "-29700-01-01T00:00:00",
+            "+12345-01-01T00:00:00",
+        ] {
+            assert_eq!(Timestamp::parse(unknown), None, "{unknown}");
+        }
     }
 }

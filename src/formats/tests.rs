@@ -142,6 +142,15 @@ fn times_are_read_as_text_and_as_numbers() {
         ),
         (r#""at":"1:56 pm on 8 May, 2023""#, None),
         (r#""at":1e999"#, None),
+        // Of the year -29,700, which no database keeps, and of one that no clock shows.
+        (r#""at":-1e12"#, None),
+        (r#""at":1e300"#, None),
+        (r#""at":"-29700-01-01T00:00:00""#, None),
+        (r#""at":-62135596800"#, Some("0001-01-01T00:00:00Z")),
+        (
+            r#""at":-1e12,"timestamp":1767600007"#,
+            Some("2026-01-05T08:00:07Z"),
+        ),
         (r#""at":{}"#, None),
     ] {
         let message = parse(Format::OpenAiChat, &format!(r#"{{"role":"user",{field}}}"#)).unwrap();

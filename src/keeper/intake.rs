@@ -227,6 +227,11 @@ fn message(row: &InboxRow) -> Result<Message, String> {
             "client_id must have 1 to {CLIENT_ID_BYTES_MAX} bytes; shorten it, or give none"
         ));
     }
+    // PostgreSQL refuses it at the insert; SQLite takes any number that lies no further from 1970 than the year 9999.
+    if row.said_at.is_some_and(|at| at.in_calendar().is_none()) {
+        let reason = "created_at is no time between the years 1 and 9999; say when it was said, or give none";
+        return Err(reason.to_owned());
+    }
     let read = formats::read_row(Row {
         role: row.role.as_deref(),
         content: row.content.as_deref(),

@@ -1,7 +1,10 @@
 //! Rows to domain values, and SQLite's errors to the store's.
 
 use crate::store::sql::Row;
-use sqlx::error::ErrorKind;
+use sqlx::{
+    error::{DatabaseError, ErrorKind},
+    postgres::PgDatabaseError,
+};
 
 use super::super::{AgentRow, StoreError, StoreResult, StoredMessage};
 use crate::{
@@ -20,6 +23,9 @@ use crate::{
 /// PostgreSQL's words for a transaction that it undid for the sake of another one: `serialization_failure`,
 /// `deadlock_detected`. As a whole it can be tried again at once.
 const UNDONE: [&str; 2] = ["40001", "40P01"];
+/// PostgreSQL's classes of what it can't do with a value, whenever it is asked: one that its type doesn't have (a time before
+/// 4713 BC), and one that is too much for it (a key too long for an index).
+const IMPOSSIBLE: [&str; 2] = ["22", "54"];
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
@@ -28,10 +34,17 @@ impl From<sqlx::Error> for StoreError {
                 Self::Contended(error.to_string())
             }
             // What the schema refuses today it refuses tomorrow: a defect, and no reason to try again.
-            Some(refusal) if refusal.kind() != ErrorKind::Other => Self::Refused(error.to_string()),
+            Some(refusal) if refusal.kind() != ErrorKind::Other || is_impossible(refusal) => {
+                Self::Refused(error.to_string())
+            }
             _ => Self::Unavailable(error.to_string()),
         }
     }
+}
+
+fn is_impossible(refusal: &(dyn DatabaseError + 'static)) -> bool {
+    let refusal = refusal.try_downcast_ref::<PgDatabaseError>();
+    refusal.is_some_and(|refusal| IMPOSSIBLE.iter().any(|class| refusal.code().starts_with(class)))
 }
 
 /// The columns of an exchange, with a prefix for the table's alias.

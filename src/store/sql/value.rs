@@ -59,13 +59,12 @@ fn without_nul(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Times out of chrono's range, some 262,000 years, are held at its ends.
+/// The earliest time that PostgreSQL has: 24 November 4714 BC.
+const EARLIEST_MS: i64 = -210_866_803_200_000;
+
+/// Times that PostgreSQL or chrono (until the year 262,142) doesn't have are held at the ends.
 fn date_time(at: Timestamp) -> DateTime<Utc> {
-    DateTime::from_timestamp_millis(at.0).unwrap_or(if at.0 < 0 {
-        DateTime::<Utc>::MIN_UTC
-    } else {
-        DateTime::<Utc>::MAX_UTC
-    })
+    DateTime::from_timestamp_millis(at.0.max(EARLIEST_MS)).unwrap_or(DateTime::<Utc>::MAX_UTC)
 }
 
 macro_rules! values {

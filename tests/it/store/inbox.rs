@@ -391,6 +391,27 @@ pub(crate) async fn the_keeper_takes_in_what_it_can(db: &dyn Backend) {
     }
 }
 
+/// A time that no database keeps counts as none, and keeps nobody else waiting.
+pub(crate) async fn an_impossible_time_holds_nobody_up(db: &dyn Backend) {
+    for said in ["-1e12", "1e300", "\"-29700-01-01T00:00:00\""] {
+        let row = format!(
+            "INSERT INTO messages (agent_id, content) VALUES ('x', '{{\"kind\":\"user\",\"content\":\"a\",\"at\":{said}}}')"
+        );
+        db.speak(&row).await.unwrap();
+    }
+    insert(db, "b", "user", "Hello").await;
+    empty(db, &keeper(db).0).await;
+    assert_eq!(waiting(db).await, []);
+    assert_eq!(told(db, "x").await, "user a, user a, user a");
+    assert_eq!(told(db, "b").await, "user Hello");
+    let said_at = "SELECT min(created_at) FROM messages WHERE agent_id = 'x'";
+    assert!(
+        db.number(said_at).await > Some(T0.0),
+        "when they came is when they were said"
+    );
+    clean(db, &agent("x")).await;
+}
+
 /// So many messages of an agent, in one statement.
 fn many(agent: &str, count: i64) -> String {
     format!(

@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::support::{
     backend::postgres_settings,
-    conversation::{ALL, LEASE_MS, T0, agent, append, claim, items, minute, patch, turns},
+    conversation::{ALL, LEASE_MS, T0, agent, append, claim, items, minute, patch, said, turns},
     postgres::{Database, execute},
 };
 
@@ -215,6 +215,40 @@ async fn what_a_deadlock_undid_is_done_again() {
     let (outcome, ()) = tokio::join!(store.append(append(&a, turns(3..=3))), other);
     assert_eq!(outcome.unwrap().first_exchange, 3);
     assert!(store.verify(&a).await.unwrap().breaches.is_empty());
+}
+
+/// What the server can't do with a value it can never do: it is no reason to try again, and none to hold up others.
+#[tokio::test]
+async fn what_the_server_cannot_hold_is_refused_for_good() {
+    let database = Database::create().await;
+    let store = daemon(&database).await;
+    let a = agent("a");
+    // A key that is too long for an index, and a text that no text of PostgreSQL can be: classes 54 and 22.
+    let mut random = fastrand::Rng::with_seed(1);
+    let long: String = (0..10_000).map(|_| random.alphanumeric()).collect();
+    for client_id in [long, "x\0y".to_owned()] {
+        let mut message = said("user", "Hello", 10, minute(1));
+        message.message.client_id = Some(client_id);
+        let refused = store.append(append(&a, vec![message])).await;
+        assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
+    }
+    assert!(store.summary(&a).await.unwrap().is_none(), "nothing was kept");
+}
+
+/// Clocks that show any time at all wrote into databases of SQLite, which are copied and restored from.
+#[tokio::test]
+async fn times_that_the_server_does_not_have_are_held_at_their_end() {
+    let database = Database::create().await;
+    let store = daemon(&database).await;
+    let a = agent("a");
+    for at in [i64::MIN, -1_000_000_000_000_000] {
+        let message = said("user", "Hello", 10, Timestamp(at));
+        store.append(append(&a, vec![message])).await.unwrap();
+    }
+    let mut past = database.connect().await;
+    let kept = "SELECT count(*) FROM message_log WHERE said_at = '4714-11-24 00:00:00+00 BC'";
+    let kept: i64 = sqlx::query_scalar(kept).fetch_one(&mut past).await.unwrap();
+    assert_eq!(kept, 2);
 }
 
 /// How many wait for a lock in this database.

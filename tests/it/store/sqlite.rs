@@ -194,6 +194,19 @@ async fn an_index_that_was_not_merged_is_merged_later() {
     assert_eq!(db.number(unmerged).await, Some(0));
 }
 
+/// PostgreSQL refuses such a time at the insert.
+#[tokio::test]
+async fn a_row_of_an_impossible_time_is_refused() {
+    let db = SqliteBackend::fresh().await;
+    let seconds =
+        "INSERT INTO messages (agent_id, role, content, created_at) VALUES ('a', 'user', 'x', -90000000000)";
+    db.raw(seconds).await;
+    super::inbox::empty(&db, &super::inbox::keeper(&db).0).await;
+    let refused = db.text("SELECT reason FROM refused_messages").await.unwrap();
+    assert!(refused.starts_with("created_at is no time between"), "{refused}");
+    assert_eq!(db.number("SELECT count(*) FROM message_log").await, Some(0));
+}
+
 /// Whether any of the files in `folder` holds `words`.
 fn holds(folder: &TempDir, words: &str) -> bool {
     let files = std::fs::read_dir(folder.path()).unwrap();
