@@ -207,7 +207,7 @@ pub enum Fence {
     Watermark,
     /// Exchanges that were read were set aside meanwhile.
     Exchanges,
-    /// Somebody else has taken a row out of the inbox.
+    /// Somebody else has taken a row out of the inbox, or an earlier one of the agent waits there.
     Inbox,
 }
 

@@ -58,7 +58,8 @@ impl Keeper {
         }
     }
 
-    /// Takes in what waits now. Says whether it should be looked at again at once: another daemon was faster.
+    /// Takes in what waits now. Says whether it should be looked at again at once: another daemon was faster, or an earlier
+    /// row of an agent was committed behind the page at which we are.
     ///
     /// # Errors
     /// What the store fails with; what was taken until then is taken.

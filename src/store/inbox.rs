@@ -1,7 +1,7 @@
 //! The inbox: what agents insert into the view `messages` by plain SQL, until the daemon has appended it.
 //!
 //! Invariant: a row leaves in the transaction that appends it, so that it is appended once, whoever crashes. Rows of one
-//! agent are numbered in the order in which their transactions commit.
+//! agent are numbered in the order in which their transactions commit, and leave in this order.
 
 use async_trait::async_trait;
 
@@ -58,15 +58,16 @@ pub struct InboxFigures {
 #[async_trait]
 pub trait InboxStore: Send + Sync {
     /// Rows that wait and come after `after`, in order: at most `rows_max`, and beyond the first one no more than have
-    /// `chars_max` characters of content together.
+    /// `chars_max` characters of content together. A row before `after` may still come to light, when its transaction is
+    /// committed.
     async fn waiting(&self, after: i64, rows_max: i64, chars_max: i64) -> StoreResult<Vec<InboxRow>>;
 
     /// Appends, as [`Store::append`](super::Store::append), what `rows` hold, and takes these out of the inbox, in one
     /// transaction.
     ///
     /// # Errors
-    /// As `append`; [`Fence::Inbox`](super::Fence::Inbox) when somebody else has taken one of them. Nothing is changed
-    /// then.
+    /// As `append`; [`Fence::Inbox`](super::Fence::Inbox) when somebody else has taken one of them, or one of the same agent
+    /// waits that comes before them all. Nothing is changed then.
     async fn take_in(&self, request: AppendRequest, rows: Vec<i64>) -> StoreResult<AppendOutcome>;
 
     /// Puts rows aside that still wait. Returns how many. Of all rows that are aside the newest [`REFUSED_KEPT`] stay.

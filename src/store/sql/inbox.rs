@@ -12,7 +12,7 @@ use super::{
     sql,
     value::Row,
 };
-use crate::domain::time::Timestamp;
+use crate::domain::{agent::AgentId, time::Timestamp};
 
 #[async_trait]
 impl InboxStore for SqlStore {
@@ -24,7 +24,7 @@ impl InboxStore for SqlStore {
         let agent = request.agent.clone();
         self.write(Lock::Agent(agent), move |tx| {
             Box::pin(async move {
-                take(tx, &rows).await?;
+                take(tx, &request.agent, &rows).await?;
                 append::append(tx, request, false).await
             })
         })
@@ -80,14 +80,19 @@ fn row(row: &Row) -> StoreResult<InboxRow> {
     })
 }
 
-/// Takes all these rows out. Whoever else wants one of them waits for the commit, and finds it gone.
-async fn take(tx: &mut Connection, rows: &[i64]) -> StoreResult<()> {
+/// Takes all these rows out. Whoever else wants one of them waits for the commit, and finds it gone. None is taken before an
+/// earlier one of its agent: whoever reads page by page doesn't see what was committed behind it meanwhile.
+async fn take(tx: &mut Connection, agent: &AgentId, rows: &[i64]) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/inbox.take\nDELETE FROM message_inbox WHERE refused_at IS NULL \
-         AND id IN (SELECT CAST(value AS bigint) FROM {each}($1{::jsonb}))"
+         AND id IN (SELECT CAST(value AS bigint) FROM {each}($1{::jsonb})) \
+         AND NOT EXISTS (SELECT 1 FROM message_inbox e WHERE e.refused_at IS NULL AND e.agent_id = $2 AND e.id < $3)"
     );
+    let first = rows.iter().copied().min().unwrap_or_default();
     let taken = query(sql)
         .bind(serde_json::json!(rows).to_string())
+        .bind(agent.as_str())
+        .bind(first)
         .execute(tx)
         .await?;
     if taken == rows.len() as u64 {

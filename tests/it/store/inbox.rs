@@ -25,7 +25,7 @@ use crate::support::{
 
 const CHARS: i64 = 1_000_000;
 
-async fn insert(db: &dyn Backend, agent: &str, role: &str, content: &str) {
+pub(super) async fn insert(db: &dyn Backend, agent: &str, role: &str, content: &str) {
     let sql =
         format!("INSERT INTO messages (agent_id, role, content) VALUES ('{agent}', '{role}', '{content}')");
     db.speak(&sql).await.unwrap();
@@ -73,7 +73,7 @@ pub(super) async fn empty(db: &dyn Backend, keeper: &Keeper) {
 }
 
 /// What an agent said, in order, as it is read through the view.
-async fn told(db: &dyn Backend, name: &str) -> String {
+pub(super) async fn told(db: &dyn Backend, name: &str) -> String {
     let sql = format!(
         "SELECT coalesce((SELECT group_concat(said, ', ') FROM (SELECT role || ' ' || content AS said FROM messages \
          WHERE agent_id = '{name}' ORDER BY id) s), '')"
@@ -137,6 +137,35 @@ pub(crate) async fn a_row_is_taken_once(db: &dyn Backend) {
         .await
         .unwrap();
     assert_eq!(told(db, "a").await, "user one, assistant two");
+}
+
+pub(crate) async fn a_later_row_waits_for_the_earlier_ones_of_its_agent(db: &dyn Backend) {
+    for (agent, said) in [("a", "one"), ("b", "two"), ("a", "three"), ("a", "four")] {
+        insert(db, agent, "user", said).await;
+    }
+    let rows = waiting(db).await;
+    let early = db.inbox().take_in(request(&rows[2..]), ids(&rows[2..])).await;
+    assert!(
+        matches!(early, Err(StoreError::Fenced(Fence::Inbox))),
+        "{early:?}"
+    );
+    assert_eq!(waiting(db).await, rows);
+    // Another agent's are none of its business, nor are those that stand aside.
+    let other = AppendRequest {
+        agent: agent("b"),
+        ..request(&rows[1..2])
+    };
+    db.inbox().take_in(other, ids(&rows[1..2])).await.unwrap();
+    let refusal = RefusedRow {
+        id: rows[0].id,
+        reason: "no; say yes".to_owned(),
+    };
+    db.inbox().refuse(vec![refusal], minute(5)).await.unwrap();
+    db.inbox()
+        .take_in(request(&rows[2..]), ids(&rows[2..]))
+        .await
+        .unwrap();
+    assert_eq!(told(db, "a").await, "user three, user four");
 }
 
 pub(crate) async fn an_append_that_fails_leaves_its_rows(db: &dyn Backend) {

@@ -1,5 +1,6 @@
 //! What is PostgreSQL's alone: several daemons on one database, and a standby that is read.
 
+mod inbox;
 mod replica;
 
 use std::sync::Arc;

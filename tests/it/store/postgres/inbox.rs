@@ -1,0 +1,77 @@
+//! The order of what agents insert, whenever their transactions are committed.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use recapd::{
+    domain::time::Timestamp,
+    store::{
+        AppendOutcome, AppendRequest, StoreResult,
+        inbox::{Bell, InboxFigures, InboxRow, InboxStore, RefusedRow},
+    },
+};
+use sqlx::PgConnection;
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::super::inbox::{insert, keeper, told};
+use crate::support::{
+    backend::{Backend as _, PostgresBackend},
+    postgres::execute,
+};
+
+/// An inbox in which somebody goes on as soon as its first page was read.
+struct Meanwhile {
+    inbox: Arc<dyn InboxStore>,
+    goes_on: Mutex<Option<(PgConnection, String)>>,
+}
+
+#[async_trait]
+impl InboxStore for Meanwhile {
+    async fn waiting(&self, after: i64, rows_max: i64, chars_max: i64) -> StoreResult<Vec<InboxRow>> {
+        let rows = self.inbox.waiting(after, rows_max, chars_max).await?;
+        if let Some((mut connection, sql)) = self.goes_on.lock().await.take() {
+            execute(&mut connection, sql).await;
+        }
+        Ok(rows)
+    }
+
+    async fn take_in(&self, request: AppendRequest, rows: Vec<i64>) -> StoreResult<AppendOutcome> {
+        self.inbox.take_in(request, rows).await
+    }
+
+    async fn refuse(&self, rows: Vec<RefusedRow>, now: Timestamp) -> StoreResult<u64> {
+        self.inbox.refuse(rows, now).await
+    }
+
+    async fn inbox_figures(&self) -> StoreResult<InboxFigures> {
+        self.inbox.inbox_figures().await
+    }
+
+    async fn inbox_bell(&self) -> StoreResult<Box<dyn Bell>> {
+        self.inbox.inbox_bell().await
+    }
+}
+
+/// The row of a long transaction has a number below that of another agent's row which is committed before. It must not be
+/// overtaken by its own agent's next row.
+#[tokio::test]
+async fn a_row_that_is_committed_behind_a_page_is_not_overtaken() {
+    let db = PostgresBackend::fresh().await;
+    let of_a =
+        |said: &str| format!("INSERT INTO messages (agent_id, role, content) VALUES ('a', 'user', '{said}')");
+    let mut long = db.connect().await;
+    execute(&mut long, format!("BEGIN; {}", of_a("one"))).await;
+    insert(&db, "b", "user", "first").await;
+    let inbox: Arc<dyn InboxStore> = Arc::new(Meanwhile {
+        inbox: db.inbox(),
+        goes_on: Mutex::new(Some((long, format!("COMMIT; {}", of_a("two"))))),
+    });
+    let (keeper, stop) = (keeper(&db).0, CancellationToken::new());
+    let again = keeper.empty_inbox(&inbox, &stop).await.unwrap();
+    assert!(again, "what came to light is looked for at once");
+    assert_eq!(told(&db, "b").await, "user first");
+    assert_eq!(told(&db, "a").await, "", "the later one waits");
+    assert!(!keeper.empty_inbox(&inbox, &stop).await.unwrap());
+    assert_eq!(told(&db, "a").await, "user one, user two");
+}
