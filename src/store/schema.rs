@@ -3,6 +3,8 @@
 //! Migrations go forward only. Daemons of the version before may run on while one is applied, and afterwards: it adds
 //! and doesn't take away. Each is one transaction, so that one which fails leaves nothing behind.
 
+mod turns;
+
 use serde::Serialize;
 use sqlx::migrate::{MigrateError, MigrationType, Migrator};
 
@@ -12,9 +14,6 @@ use super::{
     sqlite,
 };
 
-/// How long a migration waits for whoever holds a table, or for another recapd that migrates. It must be short: on
-/// PostgreSQL, everybody else waits behind it.
-pub(super) const LOCK_MS_MAX: u64 = 60_000;
 /// How long a statement of a migration may take: an index over a large table takes its time.
 pub(super) const STATEMENT_MS_MAX: u64 = 6 * 3_600_000;
 
@@ -160,13 +159,22 @@ pub async fn status(settings: &DatabaseSettings) -> StoreResult<Schema> {
 /// [`StoreError::Schema`] when it can't be, [`StoreError::InUse`] while a daemon runs on a file,
 /// [`StoreError::Unavailable`].
 pub async fn up(settings: &DatabaseSettings) -> StoreResult<Schema> {
+    up_within(settings, turns::TRIES_MAX).await
+}
+
+/// As [`up`], with so many tries to get the tables of a server while others hold them.
+///
+/// # Errors
+/// As [`up`].
+pub async fn up_within(settings: &DatabaseSettings, tries_max: u32) -> StoreResult<Schema> {
     match settings {
         DatabaseSettings::Sqlite(settings) => {
             let (mut connection, _lock) = sqlite::alone(settings, true).await?;
-            migrate(&mut connection).await
+            migrate_within(&mut connection, tries_max).await
         }
         DatabaseSettings::Postgres(settings) => {
-            migrate(&mut postgres::alone(settings, STATEMENT_MS_MAX).await?).await
+            let mut connection = postgres::alone(settings, STATEMENT_MS_MAX).await?;
+            migrate_within(&mut connection, tries_max).await
         }
     }
 }
@@ -178,18 +186,25 @@ pub(super) async fn check(connection: &mut Connection) -> StoreResult<()> {
 
 /// Applies what is missing. Of several that do so at once one does, the others wait. Returns what was there before.
 pub(super) async fn migrate(connection: &mut Connection) -> StoreResult<Schema> {
+    migrate_within(connection, turns::TRIES_MAX).await
+}
+
+async fn migrate_within(connection: &mut Connection, tries_max: u32) -> StoreResult<Schema> {
     let before = read(connection).await?;
     before.can_go_on()?;
     let migrator = migrator(connection.dialect());
-    let done = match connection.half() {
-        Half::Sqlite(sqlite) => migrator.run(sqlite).await,
-        Half::Postgres(postgres) => {
-            postgres::wait_at_most(postgres, LOCK_MS_MAX).await?;
-            migrator.run(postgres).await
-        }
-    };
-    done.map_err(failure)?;
+    match connection.dialect() {
+        Dialect::Sqlite => run(connection, &migrator).await.map_err(failure)?,
+        Dialect::Postgres => turns::migrate(connection, &migrator, tries_max).await?,
+    }
     Ok(before)
+}
+
+async fn run(connection: &mut Connection, migrator: &Migrator) -> Result<(), MigrateError> {
+    match connection.half() {
+        Half::Sqlite(sqlite) => migrator.run(sqlite).await,
+        Half::Postgres(postgres) => migrator.run(postgres).await,
+    }
 }
 
 /// What of the schema the database of `connection` has.
@@ -275,27 +290,26 @@ fn migrator(dialect: Dialect) -> Migrator {
             false,
         )
     });
-    Migrator::with_migrations(migrations.collect())
+    let mut migrator = Migrator::with_migrations(migrations.collect());
+    // On a server it is taken around all tries.
+    migrator.set_locking(false);
+    migrator
 }
 
 fn failure(error: MigrateError) -> StoreError {
     match error {
         MigrateError::Execute(error) => error.into(),
-        MigrateError::ExecuteMigration(error, version) if is_refusal(&error) => StoreError::Schema(format!(
-            "migration {version} fails, and nothing of it was done: {error}"
-        )),
+        // The same would happen again; not with a connection that was lost.
+        MigrateError::ExecuteMigration(error, version) if error.as_database_error().is_some() => {
+            StoreError::Schema(format!(
+                "migration {version} fails, and nothing of it was done: {error}"
+            ))
+        }
         MigrateError::ExecuteMigration(error, version) => StoreError::Unavailable(format!(
             "migration {version} was broken off, and nothing of it was done: {error}"
         )),
         other => StoreError::Schema(other.to_string()),
     }
-}
-
-/// Whether the same would happen again: neither a lost connection nor a lock that somebody held for too long.
-fn is_refusal(error: &sqlx::Error) -> bool {
-    const LOCK_NOT_AVAILABLE: &str = "55P03";
-    let refusal = error.as_database_error();
-    refusal.is_some_and(|refusal| refusal.code().as_deref() != Some(LOCK_NOT_AVAILABLE))
 }
 
 #[cfg(test)]

@@ -4,7 +4,10 @@ use recapd::store::{
     DatabaseSettings, SqlStore, StoreError,
     schema::{self, MigrationState},
 };
-use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};
+use sqlx::{
+    AssertSqlSafe, Connection as _, PgConnection, SqliteConnection, migrate::Migrator,
+    sqlite::SqliteConnectOptions,
+};
 use tempfile::TempDir;
 
 use crate::support::{
@@ -170,7 +173,7 @@ async fn daemons_that_start_at_once_migrate_once() {
 }
 
 #[tokio::test]
-async fn a_migration_waits_for_nobody_for_long_and_leaves_nothing() {
+async fn a_migration_that_fails_leaves_nothing() {
     let place = Place::postgres().await;
     // What the first migration makes is there already.
     place.raw("CREATE TABLE agents (id INTEGER)").await;
@@ -182,4 +185,67 @@ async fn a_migration_waits_for_nobody_for_long_and_leaves_nothing() {
     assert!(schema::status(&place.settings()).await.unwrap().is_missing());
     place.raw("DROP TABLE agents").await;
     schema::up(&place.settings()).await.unwrap();
+}
+
+/// A server's database as a version left it that knew three migrations. The next one changes a table that they made.
+async fn three_migrations() -> Database {
+    let database = Database::empty().await;
+    let all = postgres::migrations().await;
+    let known = all.iter().filter(|migration| migration.version <= 3);
+    let mut connection = database.connect().await;
+    let migrator = Migrator::with_migrations(known.cloned().collect());
+    migrator.run(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    database
+}
+
+/// Reads the queue and doesn't end, until it commits.
+async fn dump(database: &Database) -> PgConnection {
+    let mut dump = database.connect().await;
+    let reads =
+        "SET application_name = 'pg_dump'; BEGIN; LOCK TABLE summary_update_queue IN ACCESS SHARE MODE";
+    postgres::execute(&mut dump, reads).await;
+    dump
+}
+
+/// Daemons of the version before work on, whoever holds a table that a migration needs.
+#[tokio::test]
+async fn nobody_waits_long_behind_a_migration() {
+    let database = three_migrations().await;
+    let settings: DatabaseSettings = postgres_settings(database.url()).into();
+    let mut dump = dump(&database).await;
+    let (mut look, mut daemon) = (database.connect().await, database.connect().await);
+    let others = async {
+        let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock' \
+                     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        while sqlx::query_scalar::<_, i64>(waits)
+            .fetch_one(&mut look)
+            .await
+            .unwrap()
+            == 0
+        {}
+        // Behind the migration, which stands behind the dump. A lease would be lost after 15 s.
+        let renews = "SET lock_timeout = '10s'; UPDATE summary_update_queue SET leased_at = now()";
+        postgres::execute(&mut daemon, renews).await;
+        postgres::execute(&mut dump, "COMMIT").await;
+    };
+    let (before, ()) = tokio::join!(schema::up(&settings), others);
+    assert_eq!(before.unwrap().version(), 3);
+    assert_eq!(schema::status(&settings).await.unwrap().pending(), 0);
+}
+
+#[tokio::test]
+async fn a_migration_that_gets_no_table_says_who_holds_it() {
+    let database = three_migrations().await;
+    let settings: DatabaseSettings = postgres_settings(database.url()).into();
+    let mut dump = dump(&database).await;
+    let failed = schema::up_within(&settings, 1).await.unwrap_err();
+    assert!(
+        matches!(&failed, StoreError::Unavailable(why)
+            if why.contains("others hold its tables: pg_dump (pid ") && why.contains("migration 4")),
+        "{failed}"
+    );
+    assert_eq!(schema::status(&settings).await.unwrap().version(), 3);
+    postgres::execute(&mut dump, "COMMIT").await;
+    schema::up(&settings).await.unwrap();
 }

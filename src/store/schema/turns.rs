@@ -1,0 +1,107 @@
+//! Migrations of a server's database, beside daemons that work on it.
+//!
+//! While a migration waits for a table that somebody reads (a dump holds all tables until it ends), whoever comes after it
+//! waits behind it: claims, appends, and leases that are to be prolonged. So it waits for a moment, lets go of all it has,
+//! leaves the others alone for a while, and tries again.
+
+use std::time::Duration;
+
+use sqlx::migrate::{Migrate as _, MigrateError, Migrator};
+use tracing::warn;
+
+use super::{
+    super::{
+        StoreError, StoreResult,
+        postgres::wait_at_most,
+        sql::{Connection, connection::Half, query, sql},
+    },
+    failure, run,
+};
+
+/// How long one try waits for a lock: far less than a lease holds (`queue.lease_ms`).
+const LOCK_MS_MAX: u64 = 1_000;
+/// How long the others are left alone before the next try.
+const PAUSE: Duration = Duration::from_secs(2);
+/// So often it is tried: for a minute.
+pub(super) const TRIES_MAX: u32 = 20;
+/// How long it waits for another recapd that migrates. Nobody else waits behind that.
+const OTHERS_MS_MAX: u64 = 60_000;
+/// PostgreSQL's words for a lock that wasn't to be had in time, and for two that waited for each other:
+/// `lock_not_available`, `deadlock_detected`.
+const HELD: [&str; 2] = ["55P03", "40P01"];
+
+/// Applies what is missing, in so many tries.
+pub(super) async fn migrate(
+    connection: &mut Connection,
+    migrator: &Migrator,
+    tries_max: u32,
+) -> StoreResult<()> {
+    lock(connection).await?;
+    let done = in_turns(connection, migrator, tries_max).await;
+    // Whoever goes on with this connection doesn't keep it.
+    let unlocked = unlock(connection).await;
+    done.and(unlocked)
+}
+
+/// Of several that migrate one does. The lock is the migrator's own, which versions before take, too.
+async fn lock(connection: &mut Connection) -> StoreResult<()> {
+    let Half::Postgres(postgres) = connection.half() else {
+        return Ok(());
+    };
+    wait_at_most(postgres, OTHERS_MS_MAX).await?;
+    let locked = postgres.lock().await;
+    locked.map_err(|error| {
+        StoreError::Unavailable(format!("waiting for another recapd that migrates it: {error}"))
+    })?;
+    wait_at_most(postgres, LOCK_MS_MAX).await
+}
+
+async fn unlock(connection: &mut Connection) -> StoreResult<()> {
+    let Half::Postgres(postgres) = connection.half() else {
+        return Ok(());
+    };
+    wait_at_most(postgres, OTHERS_MS_MAX).await?;
+    postgres.unlock().await.map_err(failure)
+}
+
+async fn in_turns(connection: &mut Connection, migrator: &Migrator, tries_max: u32) -> StoreResult<()> {
+    let mut tries = 1;
+    loop {
+        let error = match run(connection, migrator).await {
+            Err(error) if is_held(&error) => error,
+            done => return done.map_err(failure),
+        };
+        let holders = holders(connection).await?;
+        if tries >= tries_max {
+            return Err(StoreError::Unavailable(format!(
+                "others hold its tables: {holders}; nothing of the migration was done, try again when they have ended \
+                 ({error}; tries: {tries})"
+            )));
+        }
+        warn!(%error, holders, tries, "schema.waits");
+        tokio::time::sleep(PAUSE).await;
+        tries += 1;
+    }
+}
+
+fn is_held(error: &MigrateError) -> bool {
+    let (MigrateError::ExecuteMigration(error, _) | MigrateError::Execute(error)) = error else {
+        return false;
+    };
+    let refusal = error.as_database_error();
+    refusal.is_some_and(|refusal| refusal.code().is_some_and(|code| HELD.contains(&code.as_ref())))
+}
+
+/// Who holds tables of this schema, some of them, whoever has been at it for longest first.
+async fn holders(connection: &mut Connection) -> StoreResult<String> {
+    let sql = sql!(
+        "-- postgres/schema.holders\nSELECT coalesce(string_agg(who, ', '), 'nobody any more') FROM \
+         (SELECT format('%s (pid %s)', coalesce(nullif(a.application_name, ''), a.usename), a.pid) AS who \
+          FROM pg_stat_activity a WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() \
+          AND a.pid IN (SELECT l.pid FROM pg_locks l JOIN pg_class c ON c.oid = l.relation \
+                        WHERE l.granted AND l.database = a.datid AND c.relkind IN ('r', 'p') \
+                        AND c.relnamespace = quote_ident(current_schema())::regnamespace) \
+          ORDER BY a.xact_start LIMIT 5) s"
+    );
+    Ok(query(sql).fetch_one(connection).await?.try_get(0)?)
+}
