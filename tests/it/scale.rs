@@ -112,6 +112,24 @@ async fn partitioning_keeps_every_message_and_the_views() {
     assert!(again.to_string().contains("partitioned already"), "{again}");
 }
 
+/// Forgetting doesn't reach the planner's statistics, so nothing that was said may get there.
+#[tokio::test]
+async fn partitioning_keeps_what_was_said_out_of_the_statistics() {
+    let database = Database::create().await;
+    let mut connection = database.connect().await;
+    execute(&mut connection, "SET scale.agents = 100").await;
+    execute(&mut connection, FILL).await;
+    execute(&mut connection, "ANALYZE message_log").await;
+    let known = "SELECT coalesce(string_agg(DISTINCT attname::text, ' ' ORDER BY attname::text), '') FROM pg_stats \
+                 WHERE tablename LIKE 'message\\_log%' AND attname IN ('payload', 'agent_id')";
+    assert_eq!(text(&mut connection, known).await, "agent_id");
+    execute(&mut connection, PARTITION).await;
+    assert_eq!(text(&mut connection, known).await, "agent_id");
+    // Nor later, when a part is looked at by itself.
+    execute(&mut connection, "VACUUM ANALYZE message_log_0003").await;
+    assert_eq!(text(&mut connection, known).await, "agent_id");
+}
+
 #[tokio::test]
 async fn what_readers_asked_for_is_held_within_a_limit() {
     let db = SqliteBackend::fresh().await;
