@@ -8,7 +8,10 @@
 --
 --   agent_rw   inserts messages of any agent, and reads all views
 --   reader     reads all views
---   agent_own  inserts messages of one agent, the one that is called like the role, and sees nothing of others
+--   agent_own  inserts messages of one agent, the one that is called like the role, and sees no row of others
+--
+-- What every role of a database may do, these may, too: listen to what the daemons tell each other, which names agents, and
+-- take advisory locks. docs/security.md says what follows, and how to take the locks away.
 
 DO $$
 DECLARE

@@ -9,6 +9,7 @@ use crate::support::{
 };
 
 const ROLES: &str = include_str!("../../../migrations/postgres/roles.sql");
+const SECURITY: &str = include_str!("../../../docs/security.md");
 const TABLES: [&str; 6] = [
     "SELECT * FROM message_log",
     "SELECT * FROM message_inbox",
@@ -179,6 +180,22 @@ async fn a_role_that_is_an_agent_reaches_no_other() {
     refused(&mut own, look, &format!("saw {one}")).await;
     let look = format!("SELECT * FROM messages WHERE agent_id = '{other}' AND pg_temp.spy(content)");
     allowed(&mut own, &look, 0).await;
+    cast.leave().await;
+}
+
+/// As the page on security says.
+#[tokio::test]
+async fn locks_can_be_taken_away_from_roles() {
+    let mut cast = Cast::new().await;
+    let one = cast.one.clone();
+    let mut own = cast.login(&one, "agent_own").await;
+    let lock = "SELECT pg_try_advisory_lock(1)";
+    allowed(&mut own, lock, 1).await;
+    let block = SECURITY.split("```sql\n").nth(1).unwrap();
+    let block = block.split("```").next().unwrap();
+    execute(&mut cast.owner, block.replace("TO recapd", "TO CURRENT_USER")).await;
+    refused(&mut own, lock, "permission denied").await;
+    allowed(&mut own, &insert(&one), 1).await;
     cast.leave().await;
 }
 
