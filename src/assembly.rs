@@ -383,6 +383,7 @@ fn worker_settings(config: &Config, owner: &str, seed: u64) -> WorkerSettings {
             material_chars_max: usize::try_from(chars_max).unwrap_or(usize::MAX),
         },
         output_tokens_max: config.model.output_tokens_max,
+        thinking_reserve_tokens: config.model.thinking_reserve_tokens,
         batch_exchanges: queue.batch_exchanges,
         max_wait_ms: queue.max_wait_ms,
         policy: summary_policy(config),

@@ -84,6 +84,8 @@ pub struct WorkerSettings {
     pub prompt: PromptLimits,
     /// The most tokens an answer may have.
     pub output_tokens_max: i64,
+    /// How many more a model that thinks may write before it: they are billed, too.
+    pub thinking_reserve_tokens: i64,
     /// So many pending exchanges are worth an update at once.
     pub batch_exchanges: i64,
     /// How long fewer may wait for company.

@@ -53,13 +53,12 @@ fn commands(line: &str) -> Vec<Vec<String>> {
         let Some(word) = words.last_mut() else { break };
         match (quote, letter) {
             (Some(end), _) if letter == end => quote = None,
-            (Some(_), _) => word.push(letter),
             (None, '\'' | '"') => quote = Some(letter),
             (None, '(') => quote = Some(')'),
             (None, '#') if word.is_empty() => break,
             (None, '|' | '&' | ';') => commands.push(vec![String::new()]),
             (None, ' ') => words.push(String::new()),
-            (None, _) => word.push(letter),
+            _ => word.push(letter),
         }
     }
     for words in &mut commands {
@@ -71,9 +70,10 @@ fn commands(line: &str) -> Vec<Vec<String>> {
 /// A command's words if it is one of ours: without what sets its user and its variables, and where it reads and writes.
 fn ours(words: &[String]) -> Option<Vec<&str>> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let words = match words.as_slice() {
-        ["sudo", "-u", _, command @ ..] => command,
-        command => command,
+    let words = if let ["sudo", "-u", _, command @ ..] = words.as_slice() {
+        command
+    } else {
+        &words
     };
     let command = words.iter().copied().skip_while(|word| word.contains('='));
     let command = command.take_while(|word| !word.starts_with(['<', '>']));

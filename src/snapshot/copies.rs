@@ -298,7 +298,7 @@ mod tests {
         let copies = Copies::within(1 << 20);
         take(&copies, 1, 10);
         let believed = Duration::from_millis(BELIEVED_MS);
-        advance(believed - Duration::from_millis(1)).await;
+        advance(Duration::from_millis(BELIEVED_MS - 1)).await;
         assert!(is_at_hand(&copies, 1));
         for _ in 0..2 {
             advance(believed).await;

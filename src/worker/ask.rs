@@ -218,7 +218,7 @@ impl Worker {
         run.model = Some(model.model().to_owned());
         let took = span(self.parts.clock.now().since_ms(asked_at));
         let metrics = &self.parts.metrics.provider;
-        let tokens = tokens(&answer, request);
+        let tokens = tokens(&answer, request, self.settings.thinking_reserve_tokens);
         match &answer {
             Ok(_) => metrics.answered(model.provider(), model.model(), tokens, took),
             Err(error) => {
@@ -337,7 +337,11 @@ pub(super) fn usage_of(tokens: ProviderTokens) -> Usage {
 }
 
 /// What a call took. Of one that was billed for nothing of use no figures are told, so the most it can have taken counts.
-fn tokens(answer: &Result<ModelAnswer, LlmError>, request: &ModelRequest) -> ProviderTokens {
+fn tokens(
+    answer: &Result<ModelAnswer, LlmError>,
+    request: &ModelRequest,
+    thinking_tokens_max: i64,
+) -> ProviderTokens {
     match answer {
         Ok(answer) => tokens_of(answer),
         Err(error) if error.is_billed() => {
@@ -345,7 +349,7 @@ fn tokens(answer: &Result<ModelAnswer, LlmError>, request: &ModelRequest) -> Pro
             ProviderTokens {
                 input: i64::try_from(bytes / PROMPT_BYTES_PER_TOKEN).unwrap_or(i64::MAX),
                 output: if matches!(error, LlmError::Truncated) {
-                    request.output_tokens_max
+                    request.output_tokens_max.saturating_add(thinking_tokens_max)
                 } else {
                     0
                 },

@@ -6,7 +6,7 @@ use recapd::{
     clock::SystemClock,
     domain::{agent::AgentId, redaction::Redactor},
     snapshot::{self, Snapshots},
-    store::{Store as _, SummaryRow},
+    store::SummaryRow,
     tokenizer,
 };
 

@@ -232,6 +232,7 @@ fn worker_settings(course: &Course, number: usize, seed: u64) -> WorkerSettings 
         transcript: TranscriptLimits::default(),
         prompt: PromptLimits::default(),
         output_tokens_max: 1_000,
+        thinking_reserve_tokens: 0,
         batch_exchanges: course.rules.batch_exchanges,
         max_wait_ms: course.rules.max_wait_ms,
         policy: course.rules.policy,
