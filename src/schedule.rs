@@ -2,7 +2,8 @@
 //!
 //! Each task takes no input, is woken by time, does what the state demands and returns what it did; the next
 //! activation is the retry. A cron firing is a row that one caller can take, so that it happens once, however many
-//! daemons run, and a firing missed while nothing ran is made up for at the next look.
+//! daemons run, and a firing missed while nothing ran is made up for at the next look. One that failed, or whose daemon was
+//! killed, is taken again after a while: the work may be done twice without harm.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +24,7 @@ use crate::{
         work::Reason,
     },
     notice::Notices,
-    store::{Connections, Prune, Sample, Store, StoreResult, operate::OperatorStore},
+    store::{Connections, Prune, Sample, Slot, Store, StoreResult, operate::OperatorStore},
     telemetry::metrics::{
         self, Metrics,
         labels::{AgentState, QueueState, RunOutcome},
@@ -71,8 +72,8 @@ pub struct Schedule {
     metrics: Metrics,
     settings: ScheduleSettings,
     database: Option<Database>,
-    /// The firings that were taken, here or elsewhere, as far as they were asked about.
-    taken: Arc<Mutex<BTreeMap<&'static str, Timestamp>>>,
+    /// The firings that were made, here or elsewhere, as far as they were asked about.
+    made: Arc<Mutex<BTreeMap<&'static str, Timestamp>>>,
 }
 
 /// What the sampler reads beside what stores say.
@@ -98,7 +99,7 @@ impl Schedule {
             metrics,
             settings,
             database: None,
-            taken: Arc::default(),
+            made: Arc::default(),
         }
     }
 
@@ -155,7 +156,7 @@ impl Schedule {
 
     /// Fires what is due and nobody else has fired: the latest firing of each schedule, however many were missed.
     pub async fn fire_due(&self) {
-        if self.is_due("ageing", &self.settings.ageing).await {
+        if let Some(slot) = self.due("ageing", &self.settings.ageing).await {
             let aged = self.age().await;
             let outcome = if aged.is_ok() {
                 RunOutcome::Completed
@@ -163,10 +164,11 @@ impl Schedule {
                 RunOutcome::Failed
             };
             self.metrics.documents.aged(outcome, self.clock.now());
-            report("ageing", aged);
+            self.fired("ageing", slot, aged).await;
         }
-        if self.is_due("prune", &self.settings.prune).await {
-            report("prune", self.prune().await);
+        if let Some(slot) = self.due("prune", &self.settings.prune).await {
+            let gone = self.prune().await;
+            self.fired("prune", slot, gone).await;
         }
     }
 
@@ -192,29 +194,43 @@ impl Schedule {
         Ok(firings)
     }
 
-    /// Whether the latest firing of `name` is still to be made, and is ours.
-    async fn is_due(&self, name: &'static str, crontab: &Crontab) -> bool {
+    /// The latest firing of `name`, if it is still to be made, and is ours.
+    async fn due(&self, name: &'static str, crontab: &Crontab) -> Option<Timestamp> {
         let now = self.clock.now();
-        let Some(slot) = crontab.last_at_or_before(now) else {
-            return false;
-        };
-        if self.taken().get(name) == Some(&slot) {
-            return false;
+        let slot = crontab.last_at_or_before(now)?;
+        if self.made().get(name) == Some(&slot) {
+            return None;
         }
         match self.store.take_slot(name, slot, now).await {
-            Ok(is_ours) => {
-                self.taken().insert(name, slot);
-                is_ours
+            Ok(Slot::Ours) => return Some(slot),
+            Ok(Slot::Busy) => {}
+            Ok(Slot::Done) => {
+                self.made().insert(name, slot);
             }
-            Err(error) => {
-                warn!(%error, schedule = name, "schedule.unreadable");
-                false
+            Err(error) => warn!(%error, schedule = name, "schedule.unreadable"),
+        }
+        None
+    }
+
+    /// Notes that a firing was made, and what it did. One that failed isn't noted, so that it is made again.
+    async fn fired(&self, schedule: &'static str, slot: Timestamp, rows: StoreResult<u64>) {
+        let noted = match rows {
+            Ok(rows) => {
+                info!(schedule, rows, "schedule.fired");
+                self.store.finish_slot(schedule, slot, self.clock.now()).await
             }
+            Err(error) => Err(error),
+        };
+        match noted {
+            Ok(()) => {
+                self.made().insert(schedule, slot);
+            }
+            Err(error) => warn!(schedule, %error, "schedule.failed"),
         }
     }
 
-    fn taken(&self) -> MutexGuard<'_, BTreeMap<&'static str, Timestamp>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    fn made(&self) -> MutexGuard<'_, BTreeMap<&'static str, Timestamp>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes the queue for every document of which an item has outgrown its section. Returns how many.
@@ -233,7 +249,7 @@ impl Schedule {
         }
     }
 
-    /// Deletes what is too old, in steps. Returns how many rows.
+    /// Deletes what is too old. Returns how many rows.
     ///
     /// # Errors
     /// What the store fails with.
@@ -245,14 +261,7 @@ impl Schedule {
             versions_keep: self.settings.versions_keep,
             limit: STEP_ROWS_MAX,
         };
-        let mut gone = 0;
-        loop {
-            let step = self.store.prune(prune).await?;
-            gone += step;
-            if step == 0 {
-                return Ok(gone);
-            }
-        }
+        self.store.prune(prune).await
     }
 
     /// Repairs what is missing in the queue, once.
@@ -333,13 +342,6 @@ async fn every<F: Future<Output = ()>>(period: Duration, stop: &CancellationToke
     let mut ticks = tokio::time::interval(period);
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
         work().await;
-    }
-}
-
-fn report(schedule: &str, rows: StoreResult<u64>) {
-    match rows {
-        Ok(rows) => info!(schedule, rows, "schedule.fired"),
-        Err(error) => warn!(schedule, %error, "schedule.failed"),
     }
 }
 

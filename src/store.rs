@@ -521,10 +521,15 @@ pub trait Store: Send + Sync {
     /// already. Returns how many.
     async fn enqueue_ageing(&self, now: Timestamp, limit: i64) -> StoreResult<u64>;
 
-    /// Takes a schedule's slot. True for the one caller who fires it.
-    async fn take_slot(&self, name: &str, slot: Timestamp, now: Timestamp) -> StoreResult<bool>;
+    /// Takes a schedule's slot. It is one caller's to fire, who says so by [`Self::finish_slot`] when it is done; if that
+    /// doesn't come within [`FIRING_MS_MAX`], it is another one's.
+    async fn take_slot(&self, name: &str, slot: Timestamp, now: Timestamp) -> StoreResult<Slot>;
 
-    /// Deletes old runs, answers and versions. Returns how many rows went.
+    /// Notes that a slot was fired.
+    async fn finish_slot(&self, name: &str, slot: Timestamp, now: Timestamp) -> StoreResult<()>;
+
+    /// Deletes old runs, answers, versions and the like, in many short transactions. Returns how many rows went. What
+    /// somebody is writing stays for the next time.
     async fn prune(&self, prune: Prune) -> StoreResult<u64>;
 
     /// Figures for metrics and `status`.

@@ -22,6 +22,7 @@ mod inbox;
 mod lineage;
 mod operate;
 mod project;
+mod prune;
 pub(super) mod query;
 pub(super) mod queue;
 mod rebuild;
@@ -49,7 +50,7 @@ use super::{
     JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Paused, Pins,
     Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch,
     Recounted, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle,
-    Spending, Store, StoreResult, StoredExchange, SummaryRow, Version, VersionFigures, VersionQuery,
+    Slot, Spending, Store, StoreResult, StoredExchange, SummaryRow, Version, VersionFigures, VersionQuery,
     verify::AgentReport,
 };
 use crate::domain::{
@@ -491,7 +492,7 @@ impl Store for SqlStore {
         .await
     }
 
-    async fn take_slot(&self, name: &str, slot: Timestamp, now: Timestamp) -> StoreResult<bool> {
+    async fn take_slot(&self, name: &str, slot: Timestamp, now: Timestamp) -> StoreResult<Slot> {
         let name = name.to_owned();
         self.write(Lock::Nothing, move |tx| {
             Box::pin(schedule::take_slot(tx, name, slot, now))
@@ -499,9 +500,16 @@ impl Store for SqlStore {
         .await
     }
 
+    async fn finish_slot(&self, name: &str, slot: Timestamp, now: Timestamp) -> StoreResult<()> {
+        let name = name.to_owned();
+        self.write(Lock::Nothing, move |tx| {
+            Box::pin(schedule::finish_slot(tx, name, slot, now))
+        })
+        .await
+    }
+
     async fn prune(&self, prune: Prune) -> StoreResult<u64> {
-        self.write(Lock::Nothing, move |tx| Box::pin(schedule::prune(tx, prune)))
-            .await
+        prune::prune(self, prune).await
     }
 
     async fn sample(&self, now: Timestamp, window_ms: i64) -> StoreResult<Sample> {

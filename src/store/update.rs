@@ -6,7 +6,7 @@ use super::{CalibrationFigures, LastRun, StoredExchange, batch::BatchFigures};
 use crate::domain::{
     spend::Spent,
     summary::{calendar::AgentTime, compaction::Path, item::Item},
-    time::Timestamp,
+    time::{MINUTE_MS, Timestamp},
     work::{Lease, Reason},
 };
 
@@ -186,6 +186,21 @@ pub struct Failure {
     pub run: RunRecord,
 }
 
+/// A firing of a schedule that isn't done after so long is lost: whoever took it was killed, or failed. It is taken again.
+/// One that does take longer is made twice at the same time, by two who skip each other's rows.
+pub const FIRING_MS_MAX: i64 = 15 * MINUTE_MS;
+
+/// What came of taking a schedule's slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// It is the caller's to fire.
+    Ours,
+    /// Somebody has it, or failed with it within [`FIRING_MS_MAX`].
+    Busy,
+    /// It was fired.
+    Done,
+}
+
 /// What to delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prune {
@@ -195,7 +210,7 @@ pub struct Prune {
     pub answers_before: Timestamp,
     /// The newest versions of each agent that stay.
     pub versions_keep: i64,
-    /// At most so many rows of each kind.
+    /// At most so many rows in a transaction.
     pub limit: i64,
 }
 

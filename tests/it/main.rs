@@ -25,6 +25,7 @@ mod monitoring;
 mod packaging;
 mod postgres;
 mod scale;
+mod schedule;
 mod snapshot;
 mod store;
 mod support;

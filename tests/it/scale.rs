@@ -11,7 +11,7 @@ use recapd::{
     clock::SystemClock,
     domain::{agent::AgentId, time::Timestamp, window::Budget},
     snapshot::Snapshots,
-    store::{AppendRequest, ExchangeQuery, SqlStore, Store as _, VersionQuery},
+    store::{AppendRequest, ExchangeQuery, Prune, SqlStore, Store as _, VersionQuery},
     tokenizer,
 };
 use sqlx::{Connection as _, PgConnection};
@@ -81,6 +81,35 @@ async fn statements_find_their_rows_by_indexes_however_many_there_are() {
     };
     let astray: Vec<String> = plans.iter().filter(astray).map(Plan::to_string).collect();
     assert!(astray.is_empty(), "{}", astray.join("\n"));
+    let bad: Vec<String> = plans.iter().filter_map(complaint).collect();
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+}
+
+/// However many versions are kept, pruning looks for those that go, agent by agent.
+#[tokio::test]
+async fn pruning_reads_what_goes_and_not_what_stays() {
+    let database = Database::create().await;
+    fill(&database, AGENTS, false).await;
+    let mut connection = database.connect().await;
+    // As a sequential scan, in a small table: two tables are joined by reading all of one.
+    for join in ["enable_hashjoin", "enable_mergejoin"] {
+        set(&mut connection, &database, join, "off").await;
+    }
+    connection.close().await.unwrap();
+    let settings = postgres_settings(database.url());
+    let store = SqlStore::open(&settings.into()).await.unwrap();
+    let prune = Prune {
+        runs_before: NOW,
+        answers_before: NOW,
+        versions_keep: 10,
+        limit: 1_000,
+    };
+    let plans = Plans::default();
+    let pruned = store.prune(prune).with_subscriber(plans.subscriber()).await;
+    assert_eq!(pruned.unwrap(), 0);
+    let plans = plans.take();
+    let looks = plans.iter().filter(|plan| plan.label == "sql/prune.versions");
+    assert!(looks.count() > 1, "{plans:?}");
     let bad: Vec<String> = plans.iter().filter_map(complaint).collect();
     assert!(bad.is_empty(), "{}", bad.join("\n"));
 }

@@ -132,9 +132,9 @@ macro_rules! every_test {
                 a_fork_shows_what_it_came_with, a_version_that_is_pruned_makes_way;
             spending: a_postponed_update_burns_no_attempt, a_paused_update_says_why_until_it_is_claimed,
                 all_that_was_paid_is_spent, what_stands_in_is_woken_once;
-            schedule: a_slot_is_taken_once, aged_documents_are_enqueued, another_zone_ages_anew,
-                ageing_follows_the_replay,
-                old_rows_are_pruned, the_latest_slot_is_kept, a_sample_counts_everything,
+            schedule: a_slot_is_taken_once, a_slot_that_is_not_done_is_taken_again, aged_documents_are_enqueued,
+                another_zone_ages_anew, ageing_follows_the_replay,
+                old_rows_are_pruned, versions_of_all_agents_are_pruned, the_latest_slot_is_kept, a_sample_counts_everything,
                 a_sample_of_very_many_agents_is_an_estimate;
             lineage: a_clear_closes_the_session, a_later_preamble_is_never_summarised, clearing_nothing_leaves_nothing,
                 a_rewind_sets_later_exchanges_aside, the_exchange_with_the_mark_stays_whole,

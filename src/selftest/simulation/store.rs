@@ -24,8 +24,8 @@ use crate::{
         ItemRow, JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Paused,
         Pins, Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount,
         RecountBatch, Recounted, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched,
-        SessionEnded, Settle, Spending, Store, StoreError, StoreResult, StoredExchange, SummaryRow, Version,
-        VersionFigures, VersionQuery, verify::AgentReport,
+        SessionEnded, Settle, Slot, Spending, Store, StoreError, StoreResult, StoredExchange, SummaryRow,
+        Version, VersionFigures, VersionQuery, verify::AgentReport,
     },
 };
 
@@ -169,7 +169,8 @@ seam! {
     absent fn project(project: &ProjectId) -> Option<(ProjectStamp, ProjectRow)>;
     absent fn resume_paused(now: Timestamp) -> u64;
     absent fn paused(agent: &AgentId) -> Option<Paused>;
-    absent fn take_slot(name: &str, slot: Timestamp, now: Timestamp) -> bool;
+    absent fn take_slot(name: &str, slot: Timestamp, now: Timestamp) -> Slot;
+    absent fn finish_slot(name: &str, slot: Timestamp, now: Timestamp) -> ();
     absent fn prune(prune: Prune) -> u64;
     absent fn sample(now: Timestamp, window_ms: i64) -> Sample;
     absent fn verify(agent: &AgentId) -> AgentReport;

@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 8] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 9] = [
     (
         1,
         "schema",
@@ -41,5 +41,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 8] = [
         8,
         "idempotency keys",
         include_str!("../../../migrations/postgres/0008_idempotency.sql"),
+    ),
+    (
+        9,
+        "firings",
+        include_str!("../../../migrations/postgres/0009_firings.sql"),
     ),
 ];

@@ -21,7 +21,7 @@ use crate::domain::{
     work::{Lease, Priority},
 };
 
-pub(super) use round::{account_unused, figures, look_in_time, prune};
+pub(super) use round::{account_unused, figures, look_in_time};
 
 #[async_trait]
 impl BatchStore for SqlStore {

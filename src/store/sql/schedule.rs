@@ -1,9 +1,9 @@
 //! What the schedules do, and the figures that are sampled.
 
-use crate::store::sql::{Connection, Value, query, sql};
+use crate::store::sql::{Connection, query, sql};
 
 use super::{
-    super::{CalibrationFigures, Prune, Sample, StoreResult, operate::AgeingDue},
+    super::{CalibrationFigures, FIRING_MS_MAX, Sample, Slot, StoreResult, operate::AgeingDue},
     batch, calibration,
     fairness::{Newcomers, enqueue_all},
     row, spending, stock,
@@ -61,57 +61,54 @@ pub(super) async fn ageing_due(
         .collect()
 }
 
-/// Takes a slot: the primary key lets one caller win.
+/// Takes a slot: the primary key lets one caller win, and again one when what he took isn't done for long.
 pub(super) async fn take_slot(
     tx: &mut Connection,
     name: String,
     slot: Timestamp,
     now: Timestamp,
-) -> StoreResult<bool> {
+) -> StoreResult<Slot> {
+    let now = tx.now(now).await?;
     let sql = sql!(
-        "-- sql/schedule.take_slot\nINSERT INTO schedule_slots (name, slot, fired_at) VALUES ($1, $2, $3) \
-               ON CONFLICT (name, slot) DO NOTHING"
+        "-- sql/schedule.take_slot\nINSERT INTO schedule_slots AS o (name, slot, fired_at) VALUES ($1, $2, $3) \
+               ON CONFLICT (name, slot) DO UPDATE SET fired_at = excluded.fired_at \
+               WHERE o.done_at IS NULL AND o.fired_at <= $4"
     );
-    let done = query(sql).bind(name).bind(slot).bind(now).execute(tx).await?;
-    Ok(done == 1)
+    let taken = query(sql)
+        .bind(name.as_str())
+        .bind(slot)
+        .bind(now)
+        .bind(now.plus_ms(-FIRING_MS_MAX))
+        .execute(&mut *tx)
+        .await?;
+    if taken == 1 {
+        return Ok(Slot::Ours);
+    }
+    let sql = sql!(
+        "-- sql/schedule.is_slot_done\nSELECT done_at IS NOT NULL FROM schedule_slots WHERE name = $1 AND slot = $2"
+    );
+    let found = query(sql).bind(name).bind(slot).fetch_optional(tx).await?;
+    let is_done = found.map(|row| row.try_get::<bool>(0)).transpose()?;
+    Ok(if is_done == Some(true) {
+        Slot::Done
+    } else {
+        Slot::Busy
+    })
 }
 
-/// Deletes what is too old, a bounded number of rows of each kind.
-pub(super) async fn prune(tx: &mut Connection, prune: Prune) -> StoreResult<u64> {
-    let runs = sql!(
-        "-- sql/schedule.prune_runs\nDELETE FROM update_runs WHERE run IN \
-                (SELECT run FROM update_runs WHERE finished_at < $1 ORDER BY finished_at LIMIT $2 {skip_locked})"
+/// See [`super::super::Store::finish_slot`].
+pub(super) async fn finish_slot(
+    tx: &mut Connection,
+    name: String,
+    slot: Timestamp,
+    now: Timestamp,
+) -> StoreResult<()> {
+    let now = tx.now(now).await?;
+    let sql = sql!(
+        "-- sql/schedule.finish_slot\nUPDATE schedule_slots SET done_at = $3 WHERE name = $1 AND slot = $2"
     );
-    let answers = sql!(
-        "-- sql/schedule.prune_answers\nDELETE FROM model_answers WHERE (agent_id, journal_key) IN \
-                   (SELECT agent_id, journal_key FROM model_answers WHERE created_at < $1 ORDER BY created_at LIMIT $2 {skip_locked})"
-    );
-    let versions = sql!(
-        "-- sql/schedule.prune_versions\nDELETE FROM summary_versions WHERE (agent_id, version) IN \
-                    (SELECT v.agent_id, v.version FROM summary_versions v JOIN summaries s ON s.agent_id = v.agent_id \
-                     WHERE v.version <= s.version - $1 LIMIT $2 {v_skip_locked})"
-    );
-    // The latest slot of a schedule stays, however old: without it, it would fire again.
-    let slots = sql!(
-        "-- sql/schedule.prune_slots\nDELETE FROM schedule_slots WHERE (name, slot) IN \
-                 (SELECT o.name, o.slot FROM schedule_slots o WHERE o.fired_at < $1 AND EXISTS \
-                  (SELECT 1 FROM schedule_slots n WHERE n.name = o.name AND n.slot > o.slot) LIMIT $2)"
-    );
-    let keys = sql!(
-        "-- sql/schedule.prune_keys\nDELETE FROM idempotency_keys WHERE (agent_id, key) IN \
-                (SELECT agent_id, key FROM idempotency_keys WHERE used_at < $1 ORDER BY used_at LIMIT $2 {skip_locked})"
-    );
-    let mut gone = 0;
-    for (sql, bound) in [
-        (runs, Value::from(prune.runs_before)),
-        (answers, prune.answers_before.into()),
-        (versions, prune.versions_keep.into()),
-        (slots, prune.runs_before.into()),
-        (keys, prune.runs_before.into()),
-    ] {
-        gone += query(sql).bind(bound).bind(prune.limit).execute(&mut *tx).await?;
-    }
-    Ok(gone + batch::prune(tx, &prune).await?)
+    query(sql).bind(name).bind(slot).bind(now).execute(tx).await?;
+    Ok(())
 }
 
 /// See [`super::super::operate::OperatorStore::fired_at`].

@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 14] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 15] = [
     (
         1,
         "schema",
@@ -71,5 +71,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 14] = [
         15,
         "idempotency keys",
         include_str!("../../../migrations/sqlite/0015_idempotency.sql"),
+    ),
+    (
+        16,
+        "firings",
+        include_str!("../../../migrations/sqlite/0016_firings.sql"),
     ),
 ];

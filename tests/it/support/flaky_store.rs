@@ -22,7 +22,7 @@ use recapd::{
         JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Paused, Pins,
         Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch,
         Recounted, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle,
-        Spending, Store, StoreError, StoreResult, StoredExchange, SummaryRow, Version, VersionFigures,
+        Slot, Spending, Store, StoreError, StoreResult, StoredExchange, SummaryRow, Version, VersionFigures,
         VersionQuery, verify::AgentReport,
     },
 };
@@ -185,7 +185,8 @@ pass! {
     fn reconcile(pending_before: Timestamp, now: Timestamp) -> u64;
     fn probe_parked(parked_before: Timestamp, attempts_max: i64, now: Timestamp) -> u64;
     fn enqueue_ageing(now: Timestamp, limit: i64) -> u64;
-    fn take_slot(name: &str, slot: Timestamp, now: Timestamp) -> bool;
+    fn take_slot(name: &str, slot: Timestamp, now: Timestamp) -> Slot;
+    fn finish_slot(name: &str, slot: Timestamp, now: Timestamp) -> ();
     fn prune(prune: Prune) -> u64;
     fn sample(now: Timestamp, window_ms: i64) -> Sample;
     fn verify(agent: &AgentId) -> AgentReport;

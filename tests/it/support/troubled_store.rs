@@ -22,7 +22,7 @@ use recapd::{
         JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Paused, Pins,
         Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch,
         Recounted, Revised, RollbackRequest, RunRecord, SaidMessage, Sample, Searched, SessionEnded, Settle,
-        Spending, Store, StoreError, StoreResult, StoredExchange, SummaryRow, Version, VersionFigures,
+        Slot, Spending, Store, StoreError, StoreResult, StoredExchange, SummaryRow, Version, VersionFigures,
         VersionQuery, verify::AgentReport,
     },
 };
@@ -382,8 +382,15 @@ impl Store for TroubledStore {
             .await
     }
 
-    async fn take_slot(&self, name: &str, slot: Timestamp, now: Timestamp) -> StoreResult<bool> {
+    async fn take_slot(&self, name: &str, slot: Timestamp, now: Timestamp) -> StoreResult<Slot> {
         self.enter("take_slot").await?.take_slot(name, slot, now).await
+    }
+
+    async fn finish_slot(&self, name: &str, slot: Timestamp, now: Timestamp) -> StoreResult<()> {
+        self.enter("finish_slot")
+            .await?
+            .finish_slot(name, slot, now)
+            .await
     }
 
     async fn prune(&self, prune: Prune) -> StoreResult<u64> {

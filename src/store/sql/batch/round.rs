@@ -5,7 +5,7 @@ use crate::store::sql::{Connection, Row, query, sql, statement::Dialect};
 use super::{
     super::{
         super::{
-            JournalledAnswer, Prune, RunRecord, StoreError, StoreResult,
+            JournalledAnswer, RunRecord, StoreError, StoreResult,
             batch::{
                 BatchClosed, BatchEnd, BatchFigures, BatchLine, BatchMove, BatchReply, Gather, OpenBatch,
             },
@@ -501,27 +501,4 @@ pub(in crate::store::sql) async fn figures(connection: &mut Connection) -> Store
         waiting: row.try_get(3)?,
         out: row.try_get(4)?,
     })
-}
-
-/// Deletes questions that ended, and batches without questions, as old as the answers that are deleted.
-pub(in crate::store::sql) async fn prune(tx: &mut Connection, prune: &Prune) -> StoreResult<u64> {
-    let questions = sql!(
-        "-- sql/round.prune_questions\nDELETE FROM batch_requests WHERE (agent_id, version, covers_after) IN \
-                     (SELECT agent_id, version, covers_after FROM batch_requests WHERE ended_at < $1 \
-                      ORDER BY ended_at LIMIT $2 {skip_locked})"
-    );
-    let batches = sql!(
-        "-- sql/round.prune_batches\nDELETE FROM provider_batches WHERE batch IN \
-                   (SELECT b.batch FROM provider_batches b WHERE b.state = 'closed' AND b.closed_at < $1 AND NOT EXISTS \
-                    (SELECT 1 FROM batch_requests r WHERE r.batch = b.batch) LIMIT $2)"
-    );
-    let mut gone = 0;
-    for sql in [questions, batches] {
-        gone += query(sql)
-            .bind(prune.answers_before)
-            .bind(prune.limit)
-            .execute(&mut *tx)
-            .await?;
-    }
-    Ok(gone)
 }

@@ -1,0 +1,101 @@
+//! What is fired by the clock: once, and again if it failed.
+
+use std::{sync::Arc, time::Duration};
+
+use recapd::{
+    assembly::Parts,
+    clock::{Clock, ManualClock},
+    config::Config,
+    domain::time::{DAY_MS, Timestamp},
+    llm::offline::OfflineModel,
+    store::FIRING_MS_MAX,
+};
+use tokio::time::timeout;
+
+use crate::support::{
+    backend::{Backend as _, SqliteBackend},
+    troubled_store::{Trouble, TroubledStore},
+};
+
+/// A daemon's parts over a store that gets into trouble.
+struct Fired {
+    db: SqliteBackend,
+    store: Arc<TroubledStore>,
+    clock: Arc<ManualClock>,
+    parts: Parts,
+}
+
+impl Fired {
+    async fn new() -> Self {
+        let db = SqliteBackend::fresh().await;
+        let store = Arc::new(TroubledStore::new(db.store()));
+        let noon = Timestamp::parse("2026-11-20T12:00:00Z").unwrap();
+        let clock = Arc::new(ManualClock::new(noon));
+        let parts = Parts::new(
+            &Config::default(),
+            Arc::clone(&store) as _,
+            Arc::new(OfflineModel),
+            Arc::clone(&clock) as Arc<dyn Clock>,
+            "daemon",
+            7,
+        );
+        Self {
+            db,
+            store,
+            clock,
+            parts,
+        }
+    }
+
+    /// The schedules whose last firing is done, after what is due was fired.
+    async fn done(&self) -> String {
+        self.parts.schedule.fire_due().await;
+        let done = "SELECT name FROM schedule_slots o WHERE done_at IS NOT NULL AND NOT EXISTS \
+                    (SELECT 1 FROM schedule_slots n WHERE n.name = o.name AND n.slot > o.slot) ORDER BY name";
+        self.db.texts(done, " ").await
+    }
+}
+
+#[tokio::test]
+async fn a_firing_that_failed_is_made_again() {
+    let fired = Fired::new().await;
+    for work in ["enqueue_ageing", "prune"] {
+        fired.store.trouble(work, Trouble::Unavailable);
+    }
+    assert_eq!(fired.done().await, "");
+    fired.store.recover();
+    // Not at once: what failed isn't tried at every look.
+    assert_eq!(fired.done().await, "");
+    fired.clock.advance_ms(FIRING_MS_MAX);
+    assert_eq!(fired.done().await, "ageing prune");
+    // It was made: whatever goes wrong now isn't heard of before the next day.
+    fired.store.trouble("take_slot", Trouble::Panic);
+    fired.clock.advance_ms(FIRING_MS_MAX);
+    assert_eq!(fired.done().await, "ageing prune");
+    fired.store.recover();
+    fired.clock.advance_ms(DAY_MS);
+    assert_eq!(fired.done().await, "ageing prune");
+}
+
+/// It is done twice then, which does no harm.
+#[tokio::test]
+async fn a_firing_that_could_not_be_noted_is_made_again() {
+    let fired = Fired::new().await;
+    fired.store.trouble("finish_slot", Trouble::Unavailable);
+    assert_eq!(fired.done().await, "");
+    fired.store.recover();
+    fired.clock.advance_ms(FIRING_MS_MAX);
+    assert_eq!(fired.done().await, "ageing prune");
+}
+
+/// Killed between the two: the slot is taken, and nobody works on it.
+#[tokio::test]
+async fn a_firing_of_a_daemon_that_was_killed_is_made_by_the_next_one() {
+    let fired = Fired::new().await;
+    fired.store.trouble("enqueue_ageing", Trouble::Hang);
+    let firing = fired.parts.schedule.fire_due();
+    timeout(Duration::from_millis(100), firing).await.unwrap_err();
+    fired.store.recover();
+    fired.clock.advance_ms(FIRING_MS_MAX);
+    assert_eq!(fired.done().await, "ageing prune");
+}
