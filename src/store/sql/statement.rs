@@ -15,7 +15,7 @@ pub(in crate::store) enum Dialect {
 }
 
 /// Placeholder, SQLite's word, PostgreSQL's word.
-const WORDS: [(&str, &str, &str); 18] = [
+const WORDS: [(&str, &str, &str); 19] = [
     // Of two values; neither may be NULL, which the databases treat differently.
     ("{max}", "max", "greatest"),
     ("{min}", "min", "least"),
@@ -40,9 +40,10 @@ const WORDS: [(&str, &str, &str); 18] = [
     // That it won't be deleted meanwhile; of several tables those of `a`.
     ("{for_share}", "", "FOR KEY SHARE"),
     ("{a_for_share}", "", "FOR KEY SHARE OF a"),
-    // Rows that somebody is writing are left for the next time; of several tables those of `v`.
+    // Rows that somebody is writing are left for the next time; of several tables those of `v`, or of `a`, which stays.
     ("{skip_locked}", "", "FOR UPDATE SKIP LOCKED"),
     ("{v_skip_locked}", "", "FOR UPDATE OF v SKIP LOCKED"),
+    ("{a_skip_locked}", "", "FOR NO KEY UPDATE OF a SKIP LOCKED"),
     // Before messages of agent `$1` are inserted: it waits to be indexed. SQLite's index knows by the messages' ids.
     (
         "{noting}",

@@ -19,8 +19,9 @@ use recapd::{
 
 use super::{clean, the_lease, with_pending};
 use crate::support::{
-    backend::Backend,
+    backend::{Backend, PostgresBackend},
     conversation::{ALL, agent, append, claim, items, minute, numbers, patch, rules, turns},
+    postgres::execute,
 };
 
 /// When rows that wait for a batch may be claimed again.
@@ -536,4 +537,26 @@ pub(crate) async fn a_clock_that_was_set_back_puts_off_no_look(db: &dyn Backend)
     db.store().set_back(Some(HOUR_MS), minute(0)).await.unwrap();
     assert_eq!(look(minute(10)).await, []);
     assert_eq!(look(minute(11)).await, [batch]);
+}
+
+/// Whoever holds an agent for long (a `forget` of very much) isn't waited for while others are held, which would hold up
+/// their appends: its question goes with the next batch, and its row is woken by the next look.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_held_agent_holds_up_no_batch() {
+    let db = PostgresBackend::fresh().await;
+    for name in ["a", "b", "c", "outdated"] {
+        deferred(&db, name, minute(1)).await;
+    }
+    let asked_before = "UPDATE batch_requests SET version = version + 1 WHERE agent_id = 'outdated'";
+    db.raw(asked_before).await;
+    let mut past = db.connect().await;
+    let hold = "BEGIN; SELECT 1 FROM agents WHERE agent_id IN ('b', 'outdated') FOR NO KEY UPDATE";
+    execute(&mut past, hold).await;
+    assert_eq!(gathered(&db, minute(2)).await.wanted.requests, 2);
+    assert_eq!(states(&db).await, "out waiting out waiting");
+    execute(&mut past, "ROLLBACK").await;
+    assert_eq!(gathered(&db, minute(3)).await.wanted.requests, 1);
+    assert_eq!(states(&db).await, "out out out withdrawn");
+    let waits = "SELECT count(*) FROM summary_update_queue WHERE deferred_at IS NOT NULL";
+    assert_eq!(db.number(waits).await, Some(3));
 }

@@ -22,22 +22,33 @@ use crate::domain::{
     work::Lease,
 };
 
-/// See [`BatchStore::gather`].
+/// Agents whose questions are withdrawn, or that are woken, in one look: the rest follows in the next one.
+const CLEARED_MAX: i64 = 1_000;
+
+/// That somebody waits for the answer to the question `r`: the summary hasn't moved on since.
+macro_rules! is_current {
+    () => {
+        "EXISTS (SELECT 1 FROM agents c JOIN summaries s ON s.agent_id = c.agent_id WHERE c.agent_id = r.agent_id \
+         AND s.version = r.version AND c.summarized_through = r.covers_after)"
+    };
+}
+
+/// That the agent of the row `q` has no question that waits or is out.
+macro_rules! asks_nothing {
+    () => {
+        "NOT EXISTS (SELECT 1 FROM batch_requests r WHERE r.agent_id = q.agent_id AND r.ended_at IS NULL)"
+    };
+}
+
+/// See [`BatchStore::gather`]. Questions are written under their agents' locks, and nobody is waited for: the question of an
+/// agent that somebody else holds, be it for long, goes with a later batch. No agent is held for a look in vain.
 pub(super) async fn gather(tx: &mut Connection, gather: Gather) -> StoreResult<Option<OpenBatch>> {
-    let waiting = sql!(
-        "-- postgres/round.lock_waiting\nSELECT agent_id FROM agents WHERE agent_id IN \
-               (SELECT agent_id FROM batch_requests WHERE state = 'waiting' \
-               UNION ALL SELECT agent_id FROM summary_update_queue WHERE deferred_at IS NOT NULL) \
-               ORDER BY agent_id {for_update}"
-    );
-    if tx.dialect() == Dialect::Postgres {
-        query(waiting).execute(tx).await?;
-    }
-    withdraw_outdated(tx, gather.now).await?;
+    clear_outdated(tx, gather.now).await?;
     if count_open(tx).await? >= gather.open_max {
         return Ok(None);
     }
     let keys = next_questions(tx, &gather).await?;
+    let keys = held(tx, &keys).await?;
     if keys.is_empty() {
         return Ok(None);
     }
@@ -67,26 +78,83 @@ pub(super) async fn gather(tx: &mut Connection, gather: Gather) -> StoreResult<O
     }))
 }
 
-/// Nobody waits for an answer about a summary that has moved on.
-async fn withdraw_outdated(tx: &mut Connection, now: Timestamp) -> StoreResult<()> {
+/// Nobody waits for an answer about a summary that has moved on, and whose question is gone waits for nothing.
+async fn clear_outdated(tx: &mut Connection, now: Timestamp) -> StoreResult<()> {
+    let outdated = sql!(
+        "-- sql/round.lock_outdated\nSELECT a.agent_id FROM batch_requests r JOIN agents a ON a.agent_id = r.agent_id \
+               WHERE r.state = 'waiting' AND NOT ",
+        is_current!(),
+        " LIMIT $1 {a_skip_locked}"
+    );
+    let idle = sql!(
+        "-- sql/round.lock_idle\nSELECT a.agent_id FROM summary_update_queue q JOIN agents a ON a.agent_id = q.agent_id \
+               WHERE q.deferred_at IS NOT NULL AND q.lease_token IS NULL AND ",
+        asks_nothing!(),
+        " LIMIT $1 {a_skip_locked}"
+    );
+    let mut agents: Vec<String> = Vec::new();
+    for sql in [outdated, idle] {
+        let found = query(sql).bind(CLEARED_MAX).fetch_column::<String>(&mut *tx);
+        agents.extend(found.await?);
+    }
+    if agents.is_empty() {
+        return Ok(());
+    }
+    let agents = serde_json::json!(agents).to_string();
+    withdraw_outdated(tx, &agents, now).await?;
+    wake_idle(tx, &agents, now).await
+}
+
+/// Withdraws the outdated questions of `agents`, which are locked: an array in JSON.
+async fn withdraw_outdated(tx: &mut Connection, agents: &str, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/round.withdraw_outdated\nUPDATE batch_requests AS r SET state = 'withdrawn', ended_at = $1, \
-               body = '' WHERE r.state = 'waiting' AND NOT EXISTS (SELECT 1 FROM agents a \
-               JOIN summaries s ON s.agent_id = a.agent_id WHERE a.agent_id = r.agent_id \
-               AND s.version = r.version AND a.summarized_through = r.covers_after)"
+               body = '' WHERE r.state = 'waiting' AND r.agent_id IN (SELECT value FROM {each_text}($2{::jsonb})) AND NOT ",
+        is_current!()
     );
-    query(sql).bind(now).execute(&mut *tx).await?;
-    // Whose question is gone waits for nothing.
-    let rows = sql!(
+    query(sql).bind(now).bind(agents).execute(tx).await?;
+    Ok(())
+}
+
+/// Has those of `agents` wait no longer that have no question.
+async fn wake_idle(tx: &mut Connection, agents: &str, now: Timestamp) -> StoreResult<()> {
+    let sql = sql!(
         "-- sql/round.wake_outdated\nUPDATE summary_update_queue AS q SET visible_at = {min}(visible_at, $1), \
-                due_at = {min}(due_at, $1 + behind_ms {ms}), deferred_at = NULL WHERE deferred_at IS NOT NULL AND lease_token IS NULL \
-                AND NOT EXISTS (SELECT 1 FROM batch_requests r WHERE r.agent_id = q.agent_id AND r.ended_at IS NULL) \
-                AND agent_id IN (SELECT agent_id FROM summary_update_queue \
-                 WHERE deferred_at IS NOT NULL AND lease_token IS NULL ORDER BY agent_id {for_update})"
+               due_at = {min}(due_at, $1 + behind_ms {ms}), deferred_at = NULL WHERE deferred_at IS NOT NULL AND lease_token IS NULL \
+               AND agent_id IN (SELECT w.agent_id FROM summary_update_queue w WHERE w.deferred_at IS NOT NULL \
+                AND w.lease_token IS NULL AND w.agent_id IN (SELECT value FROM {each_text}($2{::jsonb})) \
+                ORDER BY w.agent_id {for_update}) AND ",
+        asks_nothing!()
     );
     let now = tx.now(now).await?;
-    query(rows).bind(now).execute(tx).await?;
+    query(sql).bind(now).bind(agents).execute(tx).await?;
     Ok(())
+}
+
+/// Locks the agents of questions, those that nobody else holds. Returns which of their questions wait all the same.
+async fn held(tx: &mut Connection, keys: &[String]) -> StoreResult<Vec<String>> {
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let keys = serde_json::json!(keys).to_string();
+    let lock = sql!(
+        "-- sql/round.lock_next\nSELECT a.agent_id FROM agents a WHERE a.agent_id IN (SELECT agent_id FROM batch_requests \
+               WHERE journal_key IN (SELECT value FROM {each_text}($1{::jsonb}))) {a_skip_locked}"
+    );
+    let agents: Vec<String> = query(lock).bind(keys.as_str()).fetch_column(&mut *tx).await?;
+    // What was read before the lock may be so no more.
+    let waiting = sql!(
+        "-- sql/round.still_waiting\nSELECT r.journal_key FROM batch_requests r WHERE r.state = 'waiting' \
+               AND r.journal_key IN (SELECT value FROM {each_text}($1{::jsonb})) \
+               AND r.agent_id IN (SELECT value FROM {each_text}($2{::jsonb})) AND ",
+        is_current!()
+    );
+    let agents = serde_json::json!(agents).to_string();
+    Ok(query(waiting)
+        .bind(keys.as_str())
+        .bind(agents.as_str())
+        .fetch_column(tx)
+        .await?)
 }
 
 async fn count_open(tx: &mut Connection) -> StoreResult<i64> {
@@ -97,8 +165,10 @@ async fn count_open(tx: &mut Connection) -> StoreResult<i64> {
 /// The oldest questions within the limits, if they are many enough or the oldest has waited long enough.
 async fn next_questions(tx: &mut Connection, gather: &Gather) -> StoreResult<Vec<String>> {
     let sql = sql!(
-        "-- sql/round.next_questions\nSELECT journal_key, CAST(octet_length(body) AS bigint), queued_at FROM batch_requests \
-               WHERE state = 'waiting' AND provider = $1 AND model = $2 ORDER BY queued_at, agent_id LIMIT $3 {for_update}"
+        "-- sql/round.next_questions\nSELECT r.journal_key, CAST(octet_length(r.body) AS bigint), r.queued_at \
+               FROM batch_requests r WHERE r.state = 'waiting' AND r.provider = $1 AND r.model = $2 AND ",
+        is_current!(),
+        " ORDER BY r.queued_at, r.agent_id LIMIT $3"
     );
     let found = query(sql)
         .bind(gather.provider.as_str())
