@@ -25,8 +25,9 @@ use crate::{
 #[command(after_help = "\
 Copies everything: agents with their messages, summaries, versions and settings, the queue, batches, runs and costs.
 Either database may be SQLite or PostgreSQL. The source must be up to date (`recapd migrate up`), the target is made or
-brought up to date and must be empty; no daemon may run on either. All is one transaction: it is read back, compared and
-committed, or nothing is left of it. The index of recall is made again by the daemon that is started on the target.
+brought up to date and must be empty; no daemon may run on either, and nobody may insert messages into the source by SQL.
+All is one transaction: it is read back, compared and committed, or nothing is left of it. The index of recall is made again
+by the daemon that is started on the target.
 Passwords of PostgreSQL come from PGPASSFILE (one line for each server) or PGPASSWORD, never from the address.
 SQLite needs twice the room on its disk meanwhile. Examples:
   recapd copy recapd.db postgres://recapd@db/recapd         from the embedded database to a server
@@ -101,7 +102,7 @@ fn failed(from: &str, to: &str, error: CopyError) -> Failed {
     match error {
         CopyError::Source(error) => addressed(from, error),
         CopyError::Target(error) => addressed(to, error),
-        CopyError::InUse(_) => Failed::new(UNAVAILABLE, anyhow::Error::new(error)),
+        CopyError::InUse(_) | CopyError::Inserts => Failed::new(UNAVAILABLE, anyhow::Error::new(error)),
         CopyError::NotEmpty(_) | CopyError::Unlike(_) | CopyError::Differs { .. } => {
             anyhow::Error::new(error).context(to.to_owned()).into()
         }

@@ -6,6 +6,8 @@
 //!
 //! Not copied: the index of recall, which is made anew; leases that were held, whose rows may be claimed at once. Fencing
 //! tokens go on where they stood.
+//!
+//! Daemons have to be stopped, and nobody can insert messages by SQL meanwhile: they would stay in the source.
 
 mod content;
 mod table;
@@ -17,7 +19,7 @@ use serde::Serialize;
 
 use super::{
     DatabaseSettings, StoreError, StoreResult, postgres, schema,
-    sql::{Connection, query, query_made, sql, statement::Dialect},
+    sql::{Connection, Half, query, query_made, sql, statement::Dialect},
     sqlite,
 };
 use content::{Batch, Checksum, Record};
@@ -41,6 +43,9 @@ pub enum CopyError {
     /// Somebody works on one of them.
     #[error("the {0}: another recapd is connected to it; stop all daemons on both databases first")]
     InUse(&'static str),
+    /// Somebody waits to insert into what is copied from, where it would stay.
+    #[error("the source: somebody inserts messages into it by SQL, which would stay there; stop that first")]
+    Inserts,
     /// The target holds something already.
     #[error("the target isn't empty: table {0} has rows; copy into a new database")]
     NotEmpty(String),
@@ -120,17 +125,25 @@ pub async fn copy(
         .map_err(CopyError::Target)?;
     source.is_alone("source").await?;
     target.is_alone("target").await?;
-    begin(&mut source.connection, true)
+    begin_reading(&mut source.connection)
         .await
         .map_err(CopyError::Source)?;
-    begin(&mut target.connection, false)
+    begin_writing(&mut target.connection)
         .await
         .map_err(CopyError::Target)?;
     let pairs = pairs(&mut source.connection, &mut target.connection).await?;
     let copied = all(&mut source, &mut target, &pairs, progress).await?;
-    // Whoever came meanwhile may have written what isn't in the copy.
+    // Whoever came meanwhile may have written what isn't in the copy, or is about to.
     source.is_alone("source").await?;
+    if is_awaited(&mut source.connection)
+        .await
+        .map_err(CopyError::Source)?
+    {
+        return Err(CopyError::Inserts);
+    }
     end(&mut target.connection).await.map_err(CopyError::Target)?;
+    // The copy is there, whatever becomes of the source.
+    drop(end(&mut source.connection).await);
     Ok(copied)
 }
 
@@ -162,25 +175,46 @@ impl End {
         if self.connection.dialect() == Dialect::Sqlite {
             return Ok(());
         }
-        let sql = sql!(
-            "-- postgres/copy.others\nSELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
-             AND application_name LIKE 'recapd%' AND pid <> pg_backend_pid()"
-        );
         let fault = if which == "source" {
             CopyError::Source
         } else {
             CopyError::Target
         };
         for _ in 0..OTHERS_LOOKS_MAX {
-            let others = query(sql).fetch_one(&mut self.connection).await;
-            let others = others.and_then(|row| row.try_get::<i64>(0));
-            if others.map_err(|error| fault(error.into()))? == 0 {
+            if others(&mut self.connection).await.map_err(fault)? == 0 {
                 return Ok(());
             }
             tokio::time::sleep(OTHERS_PAUSE).await;
         }
         Err(CopyError::InUse(which))
     }
+}
+
+/// How many others of recapd's are connected.
+async fn others(connection: &mut Connection) -> StoreResult<i64> {
+    // Else a transaction sees at each look what it saw at the first.
+    let anew = sql!("-- postgres/copy.look_anew\nSELECT pg_stat_clear_snapshot()");
+    query(anew).execute(&mut *connection).await?;
+    let sql = sql!(
+        "-- postgres/copy.others\nSELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+         AND application_name LIKE 'recapd%' AND pid <> pg_backend_pid()"
+    );
+    Ok(query(sql).fetch_one(connection).await?.try_get(0)?)
+}
+
+/// Whether somebody waits to insert messages by SQL until the source is free again. On a file, who writes doesn't wait where
+/// it could be seen: it fails.
+async fn is_awaited(connection: &mut Connection) -> StoreResult<bool> {
+    if connection.dialect() == Dialect::Sqlite {
+        return Ok(false);
+    }
+    let sql = sql!(
+        "-- postgres/copy.waiting\nSELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'RowExclusiveLock' \
+         AND relation = CAST('message_inbox' AS regclass) \
+         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    );
+    let waiting: i64 = query(sql).fetch_one(connection).await?.try_get(0)?;
+    Ok(waiting > 0)
 }
 
 async fn all(
@@ -299,19 +333,30 @@ async fn read_back(
     Ok(sum)
 }
 
-async fn begin(connection: &mut Connection, is_source: bool) -> StoreResult<()> {
-    let sql = if is_source {
-        sql!(
-            sqlite: "-- sql/copy.begin_reading\nBEGIN",
-            postgres: "-- sql/copy.begin_reading\nBEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-        )
-    } else {
-        sql!(
-            sqlite: "-- sql/copy.begin\nBEGIN IMMEDIATE",
-            postgres: "-- sql/copy.begin\nBEGIN",
-        )
-    };
-    query(sql).execute(connection).await?;
+/// Begins to read the source, and keeps messages from being inserted into it: a file's lock keeps off daemons alone.
+async fn begin_reading(source: &mut Connection) -> StoreResult<()> {
+    if let Half::Postgres(postgres) = source.half() {
+        postgres::wait_at_most(postgres, schema::LOCK_MS_MAX).await?;
+    }
+    let begin = sql!(
+        sqlite: "-- sql/copy.begin_reading\nBEGIN IMMEDIATE",
+        postgres: "-- sql/copy.begin_reading\nBEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+    );
+    query(begin).execute(&mut *source).await?;
+    if source.dialect() == Dialect::Postgres {
+        // Before all else: what is committed until it is held is read.
+        let hold = sql!("-- postgres/copy.hold_inbox\nLOCK TABLE message_inbox IN SHARE MODE");
+        query(hold).execute(source).await?;
+    }
+    Ok(())
+}
+
+async fn begin_writing(target: &mut Connection) -> StoreResult<()> {
+    let begin = sql!(
+        sqlite: "-- sql/copy.begin\nBEGIN IMMEDIATE",
+        postgres: "-- sql/copy.begin\nBEGIN",
+    );
+    query(begin).execute(target).await?;
     Ok(())
 }
 

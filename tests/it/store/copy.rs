@@ -1,19 +1,41 @@
 //! A database copied into another one is the same, whichever databases they are.
 
+use std::{
+    sync::{Mutex, Once},
+    time::Duration,
+};
+
 use recapd::store::{
     SqlStore, Store as _, StoreError,
-    copy::{Copied, CopyError, copy},
+    copy::{Copied, CopyError, Progress, copy},
     schema,
 };
+use sqlx::{Connection as _, PgConnection, SqliteConnection, sqlite::SqliteConnectOptions};
+use tokio::{runtime::Handle, task::block_in_place, time::sleep};
+use tokio_util::task::TaskTracker;
 
 use super::schema::Place;
 use crate::support::{
-    backend::{Backend, PostgresBackend, SqliteBackend, TABLES, assert_same},
+    backend::{Backend, PostgresBackend, SqliteBackend, TABLES, assert_same, sqlite_settings},
     conversation::{agent, append, claim, minute, said, turns},
 };
 
+/// What an agent does that speaks SQL.
+const INSERT: &str = "INSERT INTO messages (agent_id, role, content) VALUES ('a', 'user', 'Hello')";
+
 async fn copied(from: &Place, to: &Place) -> Result<Copied, CopyError> {
     copy(&from.settings(), &to.settings(), &|_| {}).await
+}
+
+/// As [`copied`]; somebody does `what` when the source is being read.
+async fn copied_while(
+    from: &Place,
+    to: &Place,
+    what: impl AsyncFn() + Send + Sync,
+) -> Result<Copied, CopyError> {
+    let once = Once::new();
+    let told = |_: Progress<'_>| once.call_once(|| block_in_place(|| Handle::current().block_on(what())));
+    copy(&from.settings(), &to.settings(), &told).await
 }
 
 async fn over(place: Place) -> Box<dyn Backend> {
@@ -157,6 +179,71 @@ async fn nobody_else_may_work_on_either() {
     assert!(matches!(refused, CopyError::InUse("target")), "{refused}");
     daemon.close().await;
     copied(&from, &to).await.unwrap();
+}
+
+/// How many wait for a lock in this database.
+async fn waiting(look: &mut PgConnection) -> i64 {
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    sqlx::query_scalar(sql).fetch_one(look).await.unwrap()
+}
+
+/// What was stored now would be in the source and nowhere else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_inserts_into_a_server_meanwhile_ends_the_copy() {
+    let (from, to) = (with_turns(Place::postgres().await).await, Place::sqlite());
+    let Place::Postgres(source) = &from else {
+        unreachable!()
+    };
+    let tasks = TaskTracker::new();
+    let insert = async || {
+        let (mut agent, mut look) = (source.connect().await, source.connect().await);
+        let inserting = tasks.spawn(async move {
+            sqlx::query(INSERT).execute(&mut agent).await.unwrap();
+        });
+        while !inserting.is_finished() && waiting(&mut look).await == 0 {}
+    };
+    let refused = copied_while(&from, &to, insert).await.unwrap_err();
+    assert!(matches!(refused, CopyError::Inserts), "{refused}");
+    tasks.close();
+    tasks.wait().await;
+    // It is stored there by now, and the next copy has it.
+    copied(&from, &to).await.unwrap();
+    let inserted = "SELECT count(*) FROM message_inbox";
+    assert_eq!(over(to).await.number(inserted).await, Some(1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_inserts_into_a_file_meanwhile() {
+    let (from, to) = (with_turns(Place::sqlite()).await, Place::postgres().await);
+    let Place::Sqlite(folder) = &from else {
+        unreachable!()
+    };
+    let refused = Mutex::new(String::new());
+    let insert = async || {
+        let options: SqliteConnectOptions = sqlite_settings(folder).url.parse().unwrap();
+        let options = options.busy_timeout(Duration::ZERO);
+        let mut agent = SqliteConnection::connect_with(&options).await.unwrap();
+        let inserted = sqlx::query(INSERT).execute(&mut agent).await;
+        *refused.lock().unwrap() = inserted.unwrap_err().to_string();
+    };
+    copied_while(&from, &to, insert).await.unwrap();
+    let refused = refused.into_inner().unwrap();
+    assert!(refused.contains("locked"), "{refused}");
+}
+
+/// As a `recapd status` does that happens to run when the copy is done.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_looks_at_the_source_for_a_moment_costs_no_copy() {
+    let (from, to) = (with_turns(Place::postgres().await).await, Place::sqlite());
+    let tasks = TaskTracker::new();
+    let look = async || {
+        let store = SqlStore::look(&from.settings()).await.unwrap();
+        tasks.spawn(async move {
+            sleep(Duration::from_secs(1)).await;
+            store.close().await;
+        });
+    };
+    copied_while(&from, &to, look).await.unwrap();
 }
 
 #[tokio::test]
