@@ -12,6 +12,9 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::Instant;
 
+/// What a daemon logs when it has made rows of the queue that were missing.
+const REPAIRED: &str = "queue.repaired";
+
 /// How a daemon is started.
 #[derive(Clone)]
 pub(super) struct Manner {
@@ -125,6 +128,15 @@ impl Daemon {
         self.child.is_some()
     }
 
+    /// How often it found that rows of the queue were missing and made them, in all its lives.
+    pub(super) fn repairs(&self) -> io::Result<u64> {
+        match fs::read(self.file("log")) {
+            Ok(log) => Ok(String::from_utf8_lossy(&log).matches(REPAIRED).count() as u64),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Sets its clock ahead, or back if negative.
     pub(super) fn set_clock(&self, offset_ms: i64) -> io::Result<()> {
         // In one step: it is read at any time.
@@ -196,5 +208,27 @@ impl Drop for Guard {
         drop(fs::remove_file(&self.marker));
         drop(self.child.stdin.take());
         drop(self.child.wait());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repairs_are_counted_in_the_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let daemon = Daemon::new(Manner {
+            program: PathBuf::new(),
+            number: 1,
+            host: Ipv4Addr::LOCALHOST,
+            settings: Vec::new(),
+            folder: folder.path().to_owned(),
+        });
+        assert_eq!(daemon.repairs().unwrap(), 0, "it was never started");
+        let lines = "{\"message\":\"daemon.ready\"}\n{\"message\":\"queue.repaired\",\"rows\":2}\n\
+                     {\"message\":\"queue.probed\"}\n{\"message\":\"queue.repaired\",\"rows\":1}\n";
+        fs::write(folder.path().join("daemon-1.log"), lines).unwrap();
+        assert_eq!(daemon.repairs().unwrap(), 2);
     }
 }

@@ -39,7 +39,7 @@ pub struct FaultFindings {
     pub lost: u64,
     /// Messages stored twice, exchanges covered twice, versions not applied once.
     pub twice: u64,
-    /// Rows and exchanges that wait for nothing, minutes after the last fault.
+    /// Rows and exchanges that wait for nothing, minutes after the last fault, and times a start found that rows were missing.
     pub stuck: u64,
     /// Documents over their ceiling.
     pub over_ceiling: u64,

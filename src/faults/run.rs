@@ -23,8 +23,11 @@ use super::{
 };
 use crate::{
     clock::{Clock as _, SystemClock},
-    domain::{time::Timestamp, work::Reason},
-    store::{SqlStore, Store as _, StoreResult},
+    domain::{agent::AgentId, time::Timestamp, work::Reason},
+    store::{
+        SqlStore, Store as _, StoreResult,
+        operate::{OperatorStore as _, QueueState},
+    },
 };
 
 /// Conversations of a run.
@@ -185,6 +188,7 @@ impl Run {
         for daemon in &mut self.daemons {
             daemon.kill();
         }
+        self.count_repairs();
         self.tasks.abort_all();
         let told = self.model.told();
         self.found.calls = told.calls;
@@ -468,30 +472,39 @@ impl Run {
                 return Ok(());
             }
             if left == 0 && parked > 0 {
-                self.revive(store, parked).await?;
+                self.revive(store).await?;
             }
             self.pause(TICK_MS * 5).await;
         }
     }
 
-    /// What was evicted after a row was parked waits for the next eviction, or for a hand.
-    async fn revive(&mut self, store: &SqlStore, parked: u64) -> StoreResult<()> {
-        let agents = store.agents(None, AGENTS_READ).await?;
-        let pending: Vec<_> = agents
-            .into_iter()
-            .filter(|row| row.pending_since.is_some())
-            .collect();
-        // Others have no row at all.
-        if pending.len() as u64 > parked {
-            return Ok(());
-        }
-        for row in pending {
-            store
-                .enqueue(&row.agent, Reason::Manual, 0, self.latest())
-                .await?;
+    /// What was evicted after a row was parked waits for the next eviction, or for a hand. Who has no row at all is left alone:
+    /// that must show.
+    async fn revive(&mut self, store: &SqlStore) -> StoreResult<()> {
+        let now = self.latest();
+        for agent in parked_and_pending(store, now).await? {
+            store.enqueue(&agent, Reason::Manual, 0, now).await?;
             self.found.revived += 1;
         }
         Ok(())
+    }
+
+    /// What is pending and its row are written in one transaction, so no fault is an excuse for a row that is missing.
+    fn count_repairs(&mut self) {
+        for (number, daemon) in self.daemons.iter().enumerate() {
+            let (promise, times, breach) = match daemon.repairs() {
+                Ok(0) => continue,
+                Ok(times) => {
+                    let breach = format!("daemon {number} found rows missing in the queue, {times} times");
+                    (Promise::Drained, times, breach)
+                }
+                Err(error) => {
+                    let breach = format!("the log of daemon {number} can't be read: {error}");
+                    (Promise::Other, 1, breach)
+                }
+            };
+            self.found.break_promise(promise, times, breach);
+        }
     }
 
     /// The latest time that a daemon's clock has shown.
@@ -525,6 +538,20 @@ impl Run {
     }
 }
 
+/// Agents of which something is pending while their row is parked.
+async fn parked_and_pending(store: &SqlStore, now: Timestamp) -> StoreResult<Vec<AgentId>> {
+    let mut found = Vec::new();
+    for row in store.queue_rows(None, AGENTS_READ, now).await? {
+        if row.state == QueueState::Parked {
+            let agent = store.agent(&row.agent_id).await?;
+            if agent.is_some_and(|agent| agent.pending_since.is_some()) {
+                found.push(row.agent_id);
+            }
+        }
+    }
+    Ok(found)
+}
+
 /// An address of the machine for each daemon of the runs that go on at the same time, here and in other programs.
 fn host(piece: usize, daemon: usize) -> Ipv4Addr {
     let byte = |number: usize| u8::try_from(number % 254 + 1).unwrap_or(1);
@@ -535,3 +562,6 @@ fn host(piece: usize, daemon: usize) -> Ipv4Addr {
 fn after_ms(span_ms: u64) -> Instant {
     Instant::now() + Duration::from_millis(span_ms)
 }
+
+#[cfg(test)]
+mod tests;

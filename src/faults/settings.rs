@@ -17,7 +17,7 @@ pub(super) fn common(lease_ms: i64) -> Vec<String> {
         ("queue.debounce_ms", "0".into()),
         ("queue.max_wait_ms", "200".into()),
         ("queue.poll_ms", "50".into()),
-        // A wake-up that is lost must show.
+        // A wake-up that is lost must show: nobody makes up for it but a daemon that starts, which says so in its log.
         ("queue.reconcile_ms", "86400000".into()),
         ("queue.backoff_base_ms", "20".into()),
         ("queue.backoff_max_ms", "500".into()),
