@@ -19,8 +19,8 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = "\
 What was said is gone for good: from the archive, from every agent forked since, from summaries and their earlier
-versions, from the index and the live journal. Its numbers and times stay. What a later exchange repeats, exports and
-backups are not touched. Examples:
+versions, from the index and the live journal of the daemon that is asked (each has its own). Its numbers and times stay.
+What a later exchange repeats, exports and backups are not touched. Examples:
   recapd forget my-agent 38 '#12–#14'
   recapd forget my-agent --message 17
   recapd forget my-agent --all --yes my-agent                the agent with all that is known of it")]

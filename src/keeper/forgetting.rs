@@ -6,7 +6,7 @@ use tracing::{info, warn};
 use super::Keeper;
 use crate::{
     domain::{agent::AgentId, settings::AgentSettings},
-    store::{Deleted, Forget, Forgettable, Forgotten, StoreResult},
+    store::{Deleted, Forget, Forgettable, Forgotten, StoreError, StoreResult},
 };
 
 /// What forgetting did, over HTTP and on the command line alike.
@@ -25,7 +25,7 @@ pub struct ForgetReply {
     pub versions: i64,
     /// Nothing of it is left in the database's files.
     pub scrubbed: bool,
-    /// Agents whose live journal still holds it, because it couldn't be written anew.
+    /// Agents whose file in this daemon's live journal still holds it: it couldn't be written anew. Others have their own.
     pub journals_left: Vec<AgentId>,
 }
 
@@ -39,12 +39,13 @@ pub struct DeleteReply {
     pub messages: i64,
     /// Nothing of it is left in the database's files.
     pub scrubbed: bool,
-    /// Its live journal is gone, or there was none.
+    /// Its file in this daemon's live journal is gone, or there was none. Others have their own.
     pub journal_removed: bool,
 }
 
 impl Keeper {
-    /// Forgets what `agent` names, in all agents that share it, and in their live journals.
+    /// Forgets what `agent` names, in all agents that share it, and in their files in this daemon's live journal, also if it
+    /// is forgotten already: each daemon has a journal of its own.
     ///
     /// # Errors
     /// As [`crate::store::Store::forget`].
@@ -85,20 +86,22 @@ impl Keeper {
         })
     }
 
-    /// Deletes an agent, and its live journal.
+    /// Deletes an agent, and its file in this daemon's live journal, also if the agent is gone already.
     ///
     /// # Errors
     /// As [`crate::store::Store::delete_agent`].
     pub async fn delete(&self, agent: &AgentId) -> StoreResult<DeleteReply> {
+        let deleted = self.store.delete_agent(agent).await;
+        let journal_removed = match (&self.journal, &deleted) {
+            // Another daemon may have deleted it, which has another journal.
+            (Some(journal), Ok(_) | Err(StoreError::UnknownAgent(_))) => journal.remove(agent).await.is_ok(),
+            _ => true,
+        };
         let Deleted {
             messages,
             is_scrubbed,
-        } = self.store.delete_agent(agent).await?;
+        } = deleted?;
         info!(agent_id = %agent, messages, "forget.agent_deleted");
-        let journal_removed = match &self.journal {
-            None => true,
-            Some(journal) => journal.remove(agent).await.is_ok(),
-        };
         self.counters.learn(agent, &AgentSettings::default());
         self.notices.agent_changed(agent);
         Ok(DeleteReply {

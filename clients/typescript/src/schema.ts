@@ -1206,7 +1206,7 @@ export interface components {
         Deleted: {
             /** @description The agent. */
             agent_id: components["schemas"]["AgentId"];
-            /** @description Its live journal is gone, or there was none. */
+            /** @description Its file in this daemon's live journal is gone, or there was none. Others have their own. */
             journal_removed: boolean;
             /**
              * Format: int64
@@ -1337,7 +1337,7 @@ export interface components {
              * @description Items of summaries that were withdrawn or lost their text.
              */
             items: number;
-            /** @description Agents whose live journal still holds it, because it couldn't be written anew. */
+            /** @description Agents whose file in this daemon's live journal still holds it: it couldn't be written anew. Others have their own. */
             journals_left: components["schemas"]["AgentId"][];
             /**
              * Format: int64

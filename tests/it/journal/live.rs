@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use recapd::journal::live::Journal;
+use recapd::{
+    journal::live::Journal,
+    store::{Forgettable, StoreError},
+};
 
 use super::{exported, imported};
 use crate::support::{
@@ -143,7 +146,7 @@ async fn what_is_forgotten_is_written_anew() {
     let read = |id| std::fs::read_to_string(journal.path(id)).unwrap();
     let before = read(&rig.agent);
     assert!(before.contains(gone) && read(&child).contains(gone), "{before}");
-    let what = recapd::store::Forgettable::Exchanges(vec![2]);
+    let what = Forgettable::Exchanges(vec![2]);
     let reply = rig.parts.keeper.forget(&child, what).await.unwrap();
     assert_eq!((reply.agents.len(), reply.journals_left), (2, vec![]));
     let after = read(&rig.agent) + &read(&child);
@@ -165,4 +168,34 @@ async fn what_is_forgotten_is_written_anew() {
     );
     rig.parts.keeper.delete(&child).await.unwrap();
     assert!(!journal.path(&child).exists());
+}
+
+/// Daemons that share a database have a journal each: whoever is asked writes its own anew, also if another one was asked
+/// before.
+#[tokio::test]
+async fn each_daemon_forgets_in_its_own_journal() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (rig, own) = with_journal(here.path()).await;
+    let others = Arc::new(Journal::open(there.path(), rig.db.target()).unwrap());
+    let other = rig.parts.clone().with_journal(Some(Arc::clone(&others)));
+    rig.append(vec![native("user", "xylocopa"), native("assistant", "Yes.")])
+        .await;
+    let said = vec![native("user", "And?"), native("assistant", "So.")];
+    other.keeper.append(&rig.agent, said).await.unwrap();
+    let holds = |journal: &Journal| {
+        let text = std::fs::read_to_string(journal.path(&rig.agent)).unwrap();
+        text.contains("xylocopa")
+    };
+    assert_eq!((holds(&own), holds(&others)), (true, true));
+    let what = Forgettable::Exchanges(vec![1]);
+    rig.parts.keeper.forget(&rig.agent, what.clone()).await.unwrap();
+    assert_eq!((holds(&own), holds(&others)), (false, true));
+    other.keeper.forget(&rig.agent, what).await.unwrap();
+    assert!(!holds(&others));
+
+    rig.parts.keeper.delete(&rig.agent).await.unwrap();
+    assert!(!own.path(&rig.agent).exists() && others.path(&rig.agent).exists());
+    let gone = other.keeper.delete(&rig.agent).await;
+    assert!(matches!(gone, Err(StoreError::UnknownAgent(_))), "{gone:?}");
+    assert!(!others.path(&rig.agent).exists());
 }
