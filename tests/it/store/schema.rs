@@ -1,7 +1,7 @@
 //! What of the schema a database has, and how it gets the rest. On both databases.
 
 use recapd::store::{
-    DatabaseSettings, SqlStore, StoreError,
+    DatabaseSettings, FIRING_MS_MAX, Slot, SqlStore, Store as _, StoreError,
     schema::{self, MigrationState},
 };
 use sqlx::{
@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use crate::support::{
     backend::{postgres_settings, sqlite_settings},
+    conversation::T0,
     postgres::{self, Database},
 };
 
@@ -80,6 +81,7 @@ on_both!(
     a_manual_schema_is_not_touched,
     a_newer_schema_is_refused,
     a_schema_that_is_not_ours_is_refused,
+    earlier_firings_are_not_made_again,
 );
 
 fn refusal(opened: Result<SqlStore, StoreError>) -> String {
@@ -159,6 +161,25 @@ async fn a_schema_that_is_not_ours_is_refused(place: Place) {
         .raw("UPDATE _sqlx_migrations SET success = false WHERE version = 1")
         .await;
     assert!(refusal(SqlStore::open(&settings).await).contains("go back to a backup"));
+}
+
+/// The version before didn't say whether they were done.
+async fn earlier_firings_are_not_made_again(place: Place) {
+    let settings = place.settings();
+    let store = SqlStore::open(&settings).await.unwrap();
+    assert_eq!(store.take_slot("ageing", T0, T0).await.unwrap(), Slot::Ours);
+    store.close().await;
+    place
+        .raw(
+            "ALTER TABLE schedule_slots DROP COLUMN done_at; DROP INDEX summary_update_queue_deferred; \
+             DELETE FROM _sqlx_migrations WHERE description = 'firings'",
+        )
+        .await;
+    assert_eq!(schema::up(&settings).await.unwrap().pending(), 1);
+    let store = SqlStore::open(&settings).await.unwrap();
+    let later = T0.plus_ms(FIRING_MS_MAX);
+    assert_eq!(store.take_slot("ageing", T0, later).await.unwrap(), Slot::Done);
+    store.close().await;
 }
 
 #[tokio::test]
