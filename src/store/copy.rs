@@ -25,6 +25,8 @@ use super::{
 use content::{Batch, Checksum, Record};
 use table::{Pair, pairs};
 
+/// How long the source's inbox is waited for, in milliseconds: who inserts meanwhile waits as long.
+const INBOX_MS_MAX: u64 = 10_000;
 /// How long a statement may take: a large table is read by one.
 const STATEMENT_MS_MAX: u64 = 24 * 3_600_000;
 /// How often we look whether others have left, and how long we wait in between: a daemon that was stopped needs a moment.
@@ -336,7 +338,7 @@ async fn read_back(
 /// Begins to read the source, and keeps messages from being inserted into it: a file's lock keeps off daemons alone.
 async fn begin_reading(source: &mut Connection) -> StoreResult<()> {
     if let Half::Postgres(postgres) = source.half() {
-        postgres::wait_at_most(postgres, schema::LOCK_MS_MAX).await?;
+        postgres::wait_at_most(postgres, INBOX_MS_MAX).await?;
     }
     let begin = sql!(
         sqlite: "-- sql/copy.begin_reading\nBEGIN IMMEDIATE",
