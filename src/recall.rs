@@ -52,7 +52,7 @@ pub struct RecallReply {
     pub found: Vec<Found>,
     /// More exchanges were found than are shown.
     pub has_more: bool,
-    /// So many messages of this database wait to be indexed and were not searched.
+    /// So many of its messages wait to be indexed and were not searched.
     pub unsearched_messages: i64,
 }
 

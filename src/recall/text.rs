@@ -34,7 +34,7 @@ pub fn found_text(reply: &RecallReply) -> String {
     }
     if reply.unsearched_messages > 0 {
         lines.push(format!(
-            "({} messages of this database wait to be indexed and were not searched: `recapd serve` indexes them)",
+            "({} messages wait to be indexed and were not searched: `recapd serve` indexes them)",
             reply.unsearched_messages
         ));
     }

@@ -7,7 +7,8 @@ use crate::domain::{agent::AgentId, exchange::Exchange, ledger::Ledger, time::Ti
 
 /// The most messages that a search looks at closely.
 pub const HITS_MAX: usize = 300;
-/// The most messages, of all agents, that a search reads because they aren't in the index yet: the newest ones.
+/// The most messages that a search reads because they aren't in the index yet: the newest ones of the agent, then of those
+/// that it was forked from.
 pub const TAIL_MESSAGES_MAX: i64 = 20_000;
 
 /// Where an exchange stands.
@@ -96,7 +97,8 @@ pub struct FoundExchange {
 pub struct Searched {
     /// The exchanges.
     pub found: Vec<FoundExchange>,
-    /// So many messages, of all agents, were not searched: they are neither in the index nor among the newest.
+    /// So many of its messages were not searched: they are neither in the index nor among the newest. Of each agent no more
+    /// are counted than a search has time for.
     pub unsearched: i64,
 }
 

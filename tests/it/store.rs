@@ -116,7 +116,7 @@ macro_rules! every_test {
             recall: what_was_said_is_found_by_words, what_is_not_indexed_yet_is_found_too,
                 each_message_is_indexed_once, what_a_rewind_took_back_is_not_found,
                 a_fork_finds_what_it_inherited_and_nothing_later, an_exchange_is_read_as_it_was,
-                a_long_exchange_is_read_in_parts;
+                a_long_exchange_is_read_in_parts, what_is_too_much_to_read_is_counted;
             forget: what_is_forgotten_leaves_no_trace, the_rest_is_summarised_again,
                 a_tombstone_keeps_its_place_and_its_time, one_message_is_forgotten_by_itself,
                 what_a_fork_does_not_share_stays_its_own, forgetting_twice_is_forgetting_once,

@@ -15,7 +15,7 @@ use crate::store::sql::{Connection, Row, SqlStore, query, sql, statement::Dialec
 use super::{
     super::{
         Expanded, FoundExchange, HITS_MAX, Hit, MessageRange, PlacedExchange, Searched, StoreResult,
-        StoredMessage,
+        StoredMessage, TAIL_MESSAGES_MAX,
     },
     row,
 };
@@ -28,6 +28,8 @@ pub(super) use line::Line;
 
 /// Payloads that are indexed in one transaction, in bytes: some ten milliseconds of writing.
 const INDEX_BYTES_MAX: usize = 131_072;
+/// Of so many of an agent's newest messages it is counted how many aren't in the index.
+const UNINDEXED_COUNTED_MAX: i64 = 100_000;
 
 /// A hit and its exchange's number.
 type Placed = (i64, Hit);
@@ -109,12 +111,52 @@ async fn ranked(tx: &mut Connection, line: &Line, wanted: &Query, wish: Wish) ->
     }
 }
 
-/// What isn't in the index yet, among the newest messages; and how many there are besides.
+/// What isn't in the index yet, among the newest messages of the line; and how many of it there are besides.
 async fn unindexed(tx: &mut Connection, line: &Line, wanted: &Query) -> StoreResult<(Vec<Placed>, i64)> {
-    match tx.dialect() {
-        Dialect::Sqlite => fts5::unindexed(tx, line, wanted).await,
-        Dialect::Postgres => tsvector::unindexed(tx, line, wanted).await,
+    let (spans, unsearched) = tail(tx, line).await?;
+    let sql = sql!(
+        "-- sql/recall.tail\nSELECT seq, format, payload, tokens, said_at, kind, exchange FROM message_log \
+               WHERE agent_id = $1 AND seq > $2 AND seq <= $3 AND forgotten_at IS NULL ORDER BY seq DESC"
+    );
+    let mut hits = Vec::new();
+    for (agent, after, through) in &spans {
+        let query = query(sql).bind(agent.as_str()).bind(*after).bind(*through);
+        add_matching(&mut hits, query.fetch(&mut *tx)?, wanted).await?;
     }
+    Ok((hits, unsearched))
+}
+
+/// Of each agent of the line, which messages are read: behind the first number, up to the second. And how many lie between
+/// them and those in the index. Numbers of an agent's messages follow each other, and so do SQLite's ids of them; other
+/// agents' messages have no part in it.
+async fn tail(tx: &mut Connection, line: &Line) -> StoreResult<(Vec<(String, i64, i64)>, i64)> {
+    let sql = sql!(
+        sqlite: "-- sql/recall.behind\nSELECT a.agent_id, max(a.fork_seq, min(a.last_seq, l.value ->> 1) - $2, \
+               coalesce((SELECT n.seq FROM (SELECT m.id, m.seq FROM message_log m WHERE m.agent_id = a.agent_id \
+               AND m.seq <= l.value ->> 1 ORDER BY m.seq DESC LIMIT $2) n \
+               WHERE n.id <= (SELECT value FROM counters WHERE name = 'recall_indexed') LIMIT 1), 0)), \
+               min(a.last_seq, l.value ->> 1) FROM json_each($1) l CROSS JOIN agents a ON a.agent_id = l.value ->> 0 \
+               ORDER BY l.key",
+        postgres: "-- sql/recall.behind\nSELECT a.agent_id, greatest(a.fork_seq, \
+               least(a.last_seq, CAST(l.value ->> 1 AS bigint)) - $2, coalesce(k.indexed_seq, 0)), \
+               least(a.last_seq, CAST(l.value ->> 1 AS bigint)) \
+               FROM jsonb_array_elements($1::jsonb) WITH ORDINALITY l (value, place) \
+               JOIN agents a ON a.agent_id = l.value ->> 0 LEFT JOIN recall_marks k ON k.agent_id = a.agent_id \
+               ORDER BY l.place",
+    );
+    let (mut spans, mut left, mut unsearched) = (Vec::new(), TAIL_MESSAGES_MAX, 0);
+    let query = query(sql).bind(line.json()).bind(UNINDEXED_COUNTED_MAX);
+    for row in query.fetch_all(tx).await? {
+        let (indexed, through): (i64, i64) = (row.try_get(1)?, row.try_get(2)?);
+        let behind = (through - indexed).max(0);
+        let read = behind.min(left);
+        left -= read;
+        unsearched += behind - read;
+        if read > 0 {
+            spans.push((row.try_get(0)?, through - read, through));
+        }
+    }
+    Ok((spans, unsearched))
 }
 
 /// Hits of the index: a message's columns, its exchange, its rank.
@@ -127,23 +169,21 @@ fn hit(row: &Row, rank: Option<f64>) -> StoreResult<Placed> {
     Ok((row.try_get(6)?, Hit { rank, message }))
 }
 
-/// Those of the messages that hold a term.
-async fn matching(
+/// Adds those of the messages that hold a term.
+async fn add_matching(
+    hits: &mut Vec<Placed>,
     mut rows: BoxStream<'_, Result<Row, sqlx::Error>>,
     wanted: &Query,
-) -> StoreResult<Vec<Placed>> {
-    let mut hits = Vec::new();
-    while let Some(row) = rows.try_next().await? {
+) -> StoreResult<()> {
+    while hits.len() < HITS_MAX {
+        let Some(row) = rows.try_next().await? else { break };
         let (exchange, hit) = hit(&row, None)?;
         let found = wanted.found_in(&searchable(&hit.message.message));
         if found.contains(&true) {
             hits.push((exchange, hit));
         }
-        if hits.len() >= HITS_MAX {
-            break;
-        }
     }
-    Ok(hits)
+    Ok(())
 }
 
 /// See [`super::super::Store::expand`].

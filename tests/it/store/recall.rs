@@ -254,3 +254,33 @@ pub(crate) async fn a_long_exchange_is_read_in_parts(db: &dyn Backend) {
     let part = db.store().expand(&agent("a"), 1, range).await.unwrap().unwrap();
     assert_eq!((part.messages.len(), part.has_more), (1, true));
 }
+
+pub(crate) async fn what_is_too_much_to_read_is_counted(db: &dyn Backend) {
+    db.store()
+        .append(append(&agent("a"), turns(1..=2)))
+        .await
+        .unwrap();
+    // As if there had been thirty thousand messages between the first exchange and the second.
+    for sql in [
+        "UPDATE message_log SET seq = seq + 30000 WHERE seq > 2",
+        "UPDATE exchange_log SET first_seq = first_seq + 30000, last_seq = last_seq + 30000 WHERE exchange = 2",
+        "UPDATE agents SET last_seq = last_seq + 30000",
+    ] {
+        db.raw(sql).await;
+    }
+    let query = Query::parse("question").unwrap();
+    let searched = async |name: &str| {
+        let searched = db.store().search(&agent(name), &query).await.unwrap().unwrap();
+        (searched.found.len(), searched.unsearched)
+    };
+    assert_eq!(searched("a").await, (1, 10_004));
+    // To somebody else it is nothing.
+    say(db, "b", "A question of another", 3).await;
+    assert_eq!(searched("b").await, (1, 0));
+    index(db).await;
+    assert_eq!(searched("a").await, (2, 0));
+    // No more is counted than a search has time for.
+    db.raw("UPDATE agents SET last_seq = last_seq + 1000000 WHERE agent_id = 'a'")
+        .await;
+    assert_eq!(searched("a").await.1, 80_000);
+}

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use recapd::{
-    domain::{recall::Query, redaction::Redactor},
+    domain::redaction::Redactor,
     store::{Forget, Forgettable},
 };
 
@@ -64,28 +64,6 @@ async fn who_is_cut_off_has_his_next_turn_behind_the_others() {
     assert_eq!(db.store().index_messages(4).await.unwrap(), 4);
     let short = "SELECT count(*) FROM message_words WHERE agent_id = 'short'";
     assert_eq!(db.number(short).await, Some(2));
-}
-
-#[tokio::test]
-async fn what_is_too_much_to_read_is_counted() {
-    let db = PostgresBackend::fresh().await;
-    db.store()
-        .append(append(&agent("a"), turns(1..=2)))
-        .await
-        .unwrap();
-    for sql in [
-        "UPDATE message_log SET seq = seq + 30000 WHERE seq > 2",
-        "UPDATE exchange_log SET first_seq = first_seq + 30000, last_seq = last_seq + 30000 WHERE exchange = 2",
-        "UPDATE agents SET last_seq = last_seq + 30000",
-    ] {
-        db.raw(sql).await;
-    }
-    let query = Query::parse("question").unwrap();
-    let searched = db.store().search(&agent("a"), &query).await.unwrap().unwrap();
-    assert_eq!((searched.found.len(), searched.unsearched), (1, 10_004));
-    while db.store().index_messages(100).await.unwrap() > 0 {}
-    let searched = db.store().search(&agent("a"), &query).await.unwrap().unwrap();
-    assert_eq!((searched.found.len(), searched.unsearched), (2, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

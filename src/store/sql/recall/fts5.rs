@@ -5,14 +5,14 @@
 use futures::TryStreamExt as _;
 use serde::Serialize;
 
-use super::{INDEX_BYTES_MAX, Line, Placed, Wish, hits, matching};
+use super::{INDEX_BYTES_MAX, Line, Placed, Wish, hits};
 use crate::{
     domain::{
         agent::AgentId,
         recall::{Query, indexed, searchable},
     },
     store::{
-        HITS_MAX, StoreResult, TAIL_MESSAGES_MAX,
+        HITS_MAX, StoreResult,
         sql::{Connection, Lock, SqlStore, query, row, sql},
     },
 };
@@ -165,25 +165,6 @@ pub(super) async fn ranked(
         .fetch_all(tx)
         .await?;
     hits(&found)
-}
-
-/// What isn't in the index yet, among the newest messages; and how many there are besides, of all agents.
-pub(super) async fn unindexed(
-    tx: &mut Connection,
-    line: &Line,
-    wanted: &Query,
-) -> StoreResult<(Vec<Placed>, i64)> {
-    let through = indexed_through(tx).await?;
-    let newest = sql!("-- sqlite/recall.newest\nSELECT coalesce(max(id), 0) FROM message_log");
-    let newest: i64 = query(newest).fetch_one(&mut *tx).await?.try_get(0)?;
-    let after = through.max(newest - TAIL_MESSAGES_MAX);
-    let sql = sql!(
-        "-- sqlite/recall.tail\nSELECT m.seq, m.format, m.payload, m.tokens, m.said_at, m.kind, m.exchange \
-               FROM message_log m JOIN json_each($1) l ON l.value ->> 0 = m.agent_id \
-               WHERE m.id > $2 AND m.seq <= l.value ->> 1 AND m.forgotten_at IS NULL ORDER BY m.id DESC"
-    );
-    let rows = query(sql).bind(line.json()).bind(after).fetch(tx)?;
-    Ok((matching(rows, wanted).await?, after - through))
 }
 
 /// Takes messages out of the index, and what is left of their words.

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::json;
 use unicode_normalization::char::decompose_canonical;
 
-use super::{INDEX_BYTES_MAX, Line, Placed, Wish, hits, matching};
+use super::{INDEX_BYTES_MAX, Line, Placed, Wish, hits};
 use crate::{
     domain::{
         agent::AgentId,
@@ -19,7 +19,7 @@ use crate::{
         text::floor_cut,
     },
     store::{
-        HITS_MAX, StoreResult, TAIL_MESSAGES_MAX,
+        HITS_MAX, StoreResult,
         sql::{Connection, Lock, SqlStore, query, row, sql},
     },
 };
@@ -265,50 +265,6 @@ pub(super) async fn ranked(
         .fetch_all(tx)
         .await?;
     hits(&found)
-}
-
-/// What isn't in the index yet, among the newest messages of the line; and how many of it there are besides.
-pub(super) async fn unindexed(
-    tx: &mut Connection,
-    line: &Line,
-    wanted: &Query,
-) -> StoreResult<(Vec<Placed>, i64)> {
-    let (spans, unsearched) = tail(tx, line).await?;
-    if spans.is_empty() {
-        return Ok((Vec::new(), unsearched));
-    }
-    let sql = sql!(
-        "-- postgres/recall.tail\nSELECT m.seq, m.format, m.payload, m.tokens, m.said_at, m.kind, m.exchange \
-               FROM jsonb_array_elements($1::jsonb) s JOIN message_log m ON m.agent_id = s.value ->> 0 \
-               WHERE m.seq > CAST(s.value ->> 1 AS bigint) AND m.seq <= CAST(s.value ->> 2 AS bigint) \
-               AND m.forgotten_at IS NULL ORDER BY m.seq DESC"
-    );
-    let rows = query(sql).bind(json!(spans).to_string()).fetch(tx)?;
-    Ok((matching(rows, wanted).await?, unsearched))
-}
-
-/// Of each agent of the line, which messages are read: behind the first number, up to the second. And how many lie between
-/// them and the marks.
-async fn tail(tx: &mut Connection, line: &Line) -> StoreResult<(Vec<(String, i64, i64)>, i64)> {
-    let sql = sql!(
-        "-- postgres/recall.behind\nSELECT a.agent_id, greatest(coalesce(k.indexed_seq, 0), a.fork_seq), \
-               least(a.last_seq, CAST(l.value ->> 1 AS bigint)) \
-               FROM jsonb_array_elements($1::jsonb) WITH ORDINALITY l (value, place) \
-               JOIN agents a ON a.agent_id = l.value ->> 0 LEFT JOIN recall_marks k ON k.agent_id = a.agent_id \
-               ORDER BY l.place"
-    );
-    let (mut spans, mut left, mut unsearched) = (Vec::new(), TAIL_MESSAGES_MAX, 0);
-    for row in query(sql).bind(line.json()).fetch_all(tx).await? {
-        let (mark, through): (i64, i64) = (row.try_get(1)?, row.try_get(2)?);
-        let behind = (through - mark).max(0);
-        let read = behind.min(left);
-        left -= read;
-        unsearched += behind - read;
-        if read > 0 {
-            spans.push((row.try_get(0)?, through - read, through));
-        }
-    }
-    Ok((spans, unsearched))
 }
 
 /// Takes messages out of the index.
