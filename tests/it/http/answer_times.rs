@@ -8,49 +8,98 @@ use recapd::{
         access::{Named, Reach, Scope},
         time::Timestamp,
     },
-    store::access::{AccessStore as _, NewToken},
+    store::{
+        Store as _,
+        access::{AccessStore as _, NewToken},
+    },
 };
 use reqwest::Method;
 use tokio::time::Instant;
 
 use crate::support::server::{Reply, START, Server};
 
-const ROUNDS: usize = 150;
+/// How often each request is made, after some times that warm up.
+const ROUNDS: usize = 120;
+const WARM_UP: usize = 10;
+/// A leak is there each time; what a busy machine adds comes and goes.
+const TRIES: usize = 3;
+
+/// Method, and what stands behind the agent in the path: what reads much of an agent, and what writes.
+const ROUTES: [(&str, &str); 3] = [
+    ("GET", "history?all=1"),
+    ("GET", "context?format=openai"),
+    ("POST", "messages"),
+];
+/// What is posted.
+const SAID: &str = r#"{"kind":"user","content":"Hello"}"#;
+
+/// A request that is to be answered like others.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    token: Option<&'static str>,
+    route: (&'static str, &'static str),
+    agent: &'static str,
+}
 
 /// Asks, and says how long that took.
-async fn timed(server: &Server, token: Option<&str>, path: &str, status: u16) -> Duration {
-    let mut request = server.request(Method::GET, path);
-    if let Some(token) = token {
+async fn timed(server: &Server, asked: Asked, status: u16) -> Duration {
+    let (method, rest) = asked.route;
+    let path = format!("/v1/agents/{}/{rest}", asked.agent);
+    let mut request = server.request(method.parse().unwrap(), &path);
+    if let Some(token) = asked.token {
         request = request.bearer_auth(format!("rcp_{token}"));
+    }
+    if method == "POST" {
+        request = request.header("content-type", "application/json").body(SAID);
     }
     let began = Instant::now();
     let reply = Reply::of(request).await;
     let took = began.elapsed();
-    assert_eq!(reply.status, status, "{path}: {}", reply.body);
+    assert_eq!(reply.status, status, "{asked:?}: {}", reply.body);
     took
 }
 
-/// The quicker quarter ends here: what a busy machine adds lies above it.
-fn typical(mut times: Vec<Duration>) -> Duration {
+/// The middle one.
+fn median(mut times: Vec<Duration>) -> Duration {
     times.sort();
-    times[times.len() / 4]
+    times[times.len() / 2]
 }
 
-/// Fails unless the times of each are within twice those of the others, when asked in turn.
-async fn assert_alike(server: &Server, asked: &[(Option<&str>, &str)], status: u16) {
+/// The median time of each, asked in turn, forwards and backwards, so that whatever slows the machine down slows all of
+/// them down.
+async fn medians(server: &Server, asked: &[Asked], status: u16) -> Vec<Duration> {
     let mut times = vec![Vec::new(); asked.len()];
-    for round in 0..ROUNDS {
-        for (place, (token, path)) in asked.iter().enumerate() {
-            let took = timed(server, *token, path, status).await;
-            // The first ones warm up.
-            if round > 10 {
+    for round in 0..WARM_UP + ROUNDS {
+        let mut places: Vec<usize> = (0..asked.len()).collect();
+        if round % 2 == 1 {
+            places.reverse();
+        }
+        for place in places {
+            let took = timed(server, asked[place], status).await;
+            if round >= WARM_UP {
                 times[place].push(took);
             }
         }
     }
-    let typical: Vec<Duration> = times.into_iter().map(typical).collect();
-    let (least, most) = (typical.iter().min().unwrap(), typical.iter().max().unwrap());
-    assert!(*most <= *least * 2, "{asked:?}: {typical:?}");
+    times.into_iter().map(median).collect()
+}
+
+/// Whether each is within twice any other.
+fn are_alike(medians: &[Duration]) -> bool {
+    let (least, most) = (medians.iter().min().unwrap(), medians.iter().max().unwrap());
+    *most <= *least * 2
+}
+
+/// Fails unless the median times of all are alike.
+async fn assert_alike(server: &Server, asked: &[Asked], status: u16) {
+    let mut found = Vec::new();
+    for _ in 0..TRIES {
+        found = medians(server, asked, status).await;
+        if are_alike(&found) {
+            return;
+        }
+    }
+    assert!(are_alike(&found), "{asked:?}: {found:?}");
 }
 
 #[tokio::test]
@@ -77,23 +126,19 @@ async fn strangers_and_holders_of_other_tokens_learn_nothing_by_the_clock() {
         server.target.keep_token(token, now).await.unwrap();
     }
     server.access.refresh().await.unwrap();
-    let (there, nowhere) = (
-        "/v1/agents/victim/history?all=1",
-        "/v1/agents/nobody/history?all=1",
-    );
-    for token in [Some("coder"), Some("web")] {
-        assert_alike(&server, &[(token, there), (token, nowhere)], 404).await;
+    let kinds = |route, tokens: &[Option<&'static str>]| -> Vec<Asked> {
+        let agents = |&token: &Option<&'static str>| ["victim", "nobody"].map(|agent| (token, agent));
+        let kinds = tokens.iter().flat_map(agents);
+        kinds
+            .map(|(token, agent)| Asked { token, route, agent })
+            .collect()
+    };
+    for route in ROUTES {
+        for token in ["coder", "web"] {
+            assert_alike(&server, &kinds(route, &[Some(token)]), 404).await;
+        }
+        assert_alike(&server, &kinds(route, &[None, Some("unknown")]), 401).await;
     }
-    let unknown = Some("unknown");
-    assert_alike(
-        &server,
-        &[
-            (None, there),
-            (None, nowhere),
-            (unknown, there),
-            (unknown, nowhere),
-        ],
-        401,
-    )
-    .await;
+    let row = server.store.agent(&"victim".parse().unwrap()).await.unwrap();
+    assert_eq!(row.unwrap().ledger.last_exchange, 20, "nothing was written");
 }
