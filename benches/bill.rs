@@ -382,6 +382,7 @@ async fn recapd(provider: Provider, messages: &[Message], budget_tokens: i64) ->
         format: provider.format(),
         budget_tokens: None,
         alternation: None,
+        summary_max_tokens: None,
     };
     let (counter, mut bill) = (counter(), Bill::new(provider));
     let mut update_in = None;

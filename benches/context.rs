@@ -142,6 +142,7 @@ async fn from_store(table: &mut Table, messages: &[Message], counting: &mut Samp
             format,
             budget_tokens: None,
             alternation: None,
+            summary_max_tokens: None,
         };
         let mut building = Sample::default();
         for _ in 0..size(ROUNDS) {

@@ -44,6 +44,8 @@ pub struct ContextQuery {
     pub budget_tokens: Option<i64>,
     /// How alternation is repaired, if not as configured.
     pub alternation: Option<Alternation>,
+    /// The most tokens of the summary in it, if less than its share of the budget.
+    pub summary_max_tokens: Option<i64>,
 }
 
 impl ContextQuery {
@@ -247,7 +249,8 @@ impl ContextMaterial {
         counter: &dyn TokenCounter,
     ) -> ContextReply {
         let options = query.options(defaults);
-        let room = options.limit_tokens().map(|limit| limit / SUMMARY_SHARE);
+        let share = options.limit_tokens().map(|limit| limit / SUMMARY_SHARE);
+        let room = share.into_iter().chain(query.summary_max_tokens).min();
         let shortened = room
             .filter(|&room| counter.count(&self.markdown) > room)
             .map(|room| with_pending(&self.markdown, &[], room, counter).0);
@@ -255,7 +258,12 @@ impl ContextMaterial {
         let context = build(&input, &options, counter);
         let Outgoing { body, mut notes } = render(query.format, &context.turns);
         if shortened.is_some() {
-            notes.push("the summary is shortened: whole, it would take too much of this budget".to_owned());
+            let why = if room == query.summary_max_tokens {
+                "it has more tokens than were asked for"
+            } else {
+                "it would take too much of this budget"
+            };
+            notes.push(format!("the summary is shortened: whole, {why}"));
         }
         let oldest_unread = self.pins.oldest_unread;
         let has_more = oldest_unread.is_some_and(|oldest| oldest < self.first_exchange);

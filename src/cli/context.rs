@@ -39,6 +39,9 @@ pub(super) struct Context {
     /// `context.max_tokens`]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(0..=100_000_000))]
     budget: Option<i64>,
+    /// The most tokens of the summary in it; it never takes more than a quarter of the request
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
+    summary_max_tokens: Option<i64>,
     /// What happens to neighbouring turns of one side [default: `alternation` of the agent, else
     /// `context.alternation`]
     #[arg(long, value_name = "ack|merge|keep", value_parser = alternation_named)]
@@ -64,6 +67,7 @@ impl Context {
             agent,
             format,
             budget: None,
+            summary_max_tokens: None,
             alternation: None,
             speaker: None,
         }
@@ -95,6 +99,7 @@ impl Context {
             format: self.format,
             budget_tokens: self.budget,
             alternation: self.alternation,
+            summary_max_tokens: self.summary_max_tokens,
         }
     }
 
@@ -129,6 +134,9 @@ impl Context {
 
     async fn ask(&self, daemon: &Remote) -> Result<serde_json::Value, Failed> {
         let budget = self.budget.map(|budget| format!("&budget={budget}"));
+        let summary = self
+            .summary_max_tokens
+            .map(|tokens| format!("&summary_max_tokens={tokens}"));
         let mode = self
             .alternation
             .map(|mode| format!("&alternation={}", mode.name()));
@@ -137,10 +145,11 @@ impl Context {
             .as_deref()
             .map(|speaker| format!("&as={}", escaped(speaker)));
         let path = format!(
-            "/v1/agents/{}/context?format={}{}{}{}",
+            "/v1/agents/{}/context?format={}{}{}{}{}",
             self.agent,
             self.format.name(),
             budget.unwrap_or_default(),
+            summary.unwrap_or_default(),
             mode.unwrap_or_default(),
             speaker.unwrap_or_default()
         );

@@ -10,20 +10,28 @@ use crate::{
     assembly,
     clock::{Clock as _, SystemClock},
     config::Config,
-    domain::{agent::AgentId, project::ProjectId},
-    snapshot,
+    domain::{
+        agent::AgentId,
+        project::ProjectId,
+        summary::brief::{Wanted, sections},
+    },
+    snapshot::{self, Snapshot},
     store::Store as _,
     tokenizer,
 };
 
 /// Printed for an agent of which nothing has left the window yet.
 const NOTHING_YET: &str = "(no summary yet: nothing has left the window)";
+/// The most tokens that can be asked for: far more than a document has.
+const TOKENS_MAX: i64 = 1_000_000;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   recapd summary my-agent                 the document, as Markdown
-  recapd summary my-agent --json          with its version, what it covers, and what is pending
+  recapd summary my-agent --json          with its sections, its version, what it covers, and what is pending
+  recapd summary my-agent --brief         the newest lines first, as a session is told at its start
+  recapd summary my-agent --raw > it.md   to the letter, and nothing if there is none yet
   recapd summary --project ikigai         the one that agents of a project share")]
 pub(super) struct Summary {
     /// The agents
@@ -32,10 +40,24 @@ pub(super) struct Summary {
     /// The summary that the agents of this project share, instead
     #[arg(long, value_name = "PROJECT", conflicts_with = "agents")]
     project: Option<ProjectId>,
+    /// The newest lines first: at most 9,000 characters and 2,300 tokens
+    #[arg(long, conflicts_with = "project")]
+    brief: bool,
+    /// Only the newest lines, of at most so many tokens
+    #[arg(long, value_name = "TOKENS", conflicts_with = "project", value_parser = clap::value_parser!(i64).range(1..=TOKENS_MAX))]
+    max_tokens: Option<i64>,
+    /// Print the document to the letter, without the agents' names, and nothing where there is none
+    #[arg(long)]
+    raw: bool,
 }
 
 /// Prints the summary that the agents of `project` share.
-fn shared_summary(project: &ProjectId, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
+fn shared_summary(
+    project: &ProjectId,
+    config: &Config,
+    shared: &Shared,
+    is_raw: bool,
+) -> Result<ExitCode, Failed> {
     let document = open::block_on(async {
         match &shared.server {
             Some(server) => {
@@ -48,6 +70,8 @@ fn shared_summary(project: &ProjectId, config: &Config, shared: &Shared) -> Resu
     })?;
     if shared.json {
         output::json(&document)?;
+    } else if is_raw {
+        print_raw(&[document])?;
     } else {
         output::text(&content(&document))?;
     }
@@ -79,6 +103,24 @@ async fn compose(project: &ProjectId, config: &Config) -> Result<Value, Failed> 
     }))
 }
 
+/// A document as the daemon tells of it, all of it or a part.
+fn document(agent: &AgentId, snapshot: &Snapshot, (content, tokens, truncated): (&str, i64, bool)) -> Value {
+    json!({
+        "agent_id": agent,
+        "content": content,
+        "sections": sections(content),
+        "tokens": tokens,
+        "truncated": truncated,
+        "version": snapshot.version,
+        "updated_at": (snapshot.version > 0).then_some(snapshot.updated_at),
+        "covers_through": snapshot.covers_through,
+        "first_exchange": snapshot.first_exchange,
+        "pending_exchanges": snapshot.pending_exchanges,
+        "pending_since": snapshot.pending_since,
+        "stale_since": null,
+    })
+}
+
 /// The text of a document.
 fn content(document: &Value) -> String {
     match document["content"].as_str() {
@@ -87,10 +129,22 @@ fn content(document: &Value) -> String {
     }
 }
 
+/// Prints documents as they are.
+fn print_raw(documents: &[Value]) -> std::io::Result<()> {
+    let texts = documents
+        .iter()
+        .filter_map(|document| document["content"].as_str());
+    let text: String = texts.collect();
+    if text.is_empty() {
+        return Ok(());
+    }
+    output::text(&text)
+}
+
 impl Summary {
     pub(super) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
         if let Some(project) = &self.project {
-            return shared_summary(project, config, shared);
+            return shared_summary(project, config, shared, self.raw);
         }
         open::block_on(async {
             let documents = match &shared.server {
@@ -99,6 +153,8 @@ impl Summary {
             };
             if shared.json {
                 output::one_or_all(&documents)?;
+            } else if self.raw {
+                print_raw(&documents)?;
             } else {
                 output::text(&self.text(&documents))?;
             }
@@ -106,12 +162,23 @@ impl Summary {
         })
     }
 
+    /// What the daemon is asked for, beside the agent.
+    fn parameters(&self) -> String {
+        let max_tokens = self.max_tokens.map(|tokens| format!("max_tokens={tokens}"));
+        let wanted = self.brief.then(|| "view=brief".to_owned());
+        let wanted: Vec<String> = wanted.into_iter().chain(max_tokens).collect();
+        if wanted.is_empty() {
+            String::new()
+        } else {
+            format!("?{}", wanted.join("&"))
+        }
+    }
+
     async fn ask(&self, daemon: &Remote) -> Result<Vec<Value>, Failed> {
         let mut documents = Vec::new();
         for agent in &self.agents {
-            let text = daemon
-                .get(&format!("/v1/agents/{agent}/summary"), "application/json")
-                .await?;
+            let path = format!("/v1/agents/{agent}/summary{}", self.parameters());
+            let text = daemon.get(&path, "application/json").await?;
             documents.push(serde_json::from_str(&text).map_err(anyhow::Error::new)?);
         }
         Ok(documents)
@@ -131,17 +198,13 @@ impl Summary {
                 counter.as_ref(),
                 &assembly::redactor(config),
             );
-            documents.push(json!({
-                "agent_id": agent,
-                "content": snapshot.markdown,
-                "tokens": snapshot.tokens,
-                "version": snapshot.version,
-                "updated_at": snapshot.updated_at,
-                "covers_through": snapshot.covers_through,
-                "first_exchange": snapshot.first_exchange,
-                "pending_exchanges": snapshot.pending_exchanges,
-                "pending_since": snapshot.pending_since,
-            }));
+            let part = Wanted::new(self.brief, None, self.max_tokens)
+                .map(|wanted| wanted.of(agent, &snapshot.markdown, counter.as_ref()));
+            let (text, tokens, truncated) = match &part {
+                Some(part) => (part.text.as_str(), part.tokens, part.truncated),
+                None => (snapshot.markdown.as_str(), snapshot.tokens, false),
+            };
+            documents.push(document(agent, &snapshot, (text, tokens, truncated)));
         }
         Ok(documents)
     }

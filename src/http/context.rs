@@ -16,6 +16,8 @@ use crate::{
 
 /// The largest budget that can be asked for, in tokens.
 const BUDGET_TOKENS_MAX: i64 = 100_000_000;
+/// The most tokens of a summary that can be asked for: far more than one has.
+const SUMMARY_TOKENS_MAX: i64 = 1_000_000;
 
 /// Builds a context.
 #[utoipa::path(
@@ -23,6 +25,7 @@ const BUDGET_TOKENS_MAX: i64 = 100_000_000;
     params(AgentPath,
         ("format" = RequestFormat, Query, description = "The provider to write it for."),
         ("budget" = Option<i64>, Query, minimum = 0, maximum = 100_000_000, description = "The most tokens; 0 is no limit."),
+        ("summary_max_tokens" = Option<i64>, Query, minimum = 1, maximum = 1_000_000, description = "The most tokens of the summary in it. Whatever is asked for, it takes a quarter of the budget at most."),
         ("alternation" = Option<Alternation>, Query, description = "What happens to neighbouring turns of one side."),
         ("as" = Option<String>, Query, description = "In a shared conversation: by which speaker it is seen.")),
     responses((status = 200, description = "The context.", body = ContextReply),
@@ -60,7 +63,8 @@ pub(super) async fn read(
 
 /// What is asked for, and by which speaker.
 fn query(uri: &Uri) -> Result<(ContextQuery, Option<String>), Problem> {
-    let parameters = Parameters::read(uri, &["format", "budget", "alternation", "as"])?;
+    let known = ["format", "budget", "summary_max_tokens", "alternation", "as"];
+    let parameters = Parameters::read(uri, &known)?;
     let formats = "give anthropic, openai, openai-responses or gemini";
     let format = match parameters.text("format") {
         Some(name) => RequestFormat::from_name(name)
@@ -76,6 +80,7 @@ fn query(uri: &Uri) -> Result<(ContextQuery, Option<String>), Problem> {
         format,
         budget_tokens: parameters.integer("budget", 0..=BUDGET_TOKENS_MAX)?,
         alternation: parameters.text("alternation").map(mode).transpose()?,
+        summary_max_tokens: parameters.integer("summary_max_tokens", 1..=SUMMARY_TOKENS_MAX)?,
     };
     Ok((query, parameters.text("as").map(str::to_owned)))
 }

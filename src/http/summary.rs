@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::{
     SharedApp,
     document::{Document, Form, insert, unavailable},
-    excerpt::{self, Excerpt, Wanted},
+    excerpt,
     extract::{Agent, Parameters},
     negotiate::is_known,
     observe,
@@ -24,7 +24,11 @@ use super::{
     problem::Problem,
 };
 use crate::{
-    domain::{agent::AgentId, time::Timestamp},
+    domain::{
+        agent::AgentId,
+        summary::brief::{DocumentSection, Excerpt, Wanted, sections},
+        time::Timestamp,
+    },
     snapshot::{Reading, Snapshot},
     telemetry::metrics::labels::ReadResult,
 };
@@ -41,7 +45,11 @@ const PENDING: HeaderName = HeaderName::from_static("recapd-pending-exchanges");
 struct Summary<'a> {
     agent_id: &'a AgentId,
     content: &'a str,
+    /// The same by its headings.
+    sections: Vec<DocumentSection<'a>>,
     tokens: i64,
+    /// Lines of the document are missing, since less was asked for.
+    truncated: bool,
     version: i64,
     updated_at: Option<Timestamp>,
     covers_through: i64,
@@ -89,7 +97,7 @@ pub(super) async fn read(
         (Ok(None), _) => return Err(Problem::unknown_agent(&agent)),
         (Ok(Some(reading)), None) => whole(&app, &agent, &reading, (form, headers)),
         (Ok(Some(reading)), Some(wanted)) => {
-            let excerpt = wanted.of(&app, &agent, Arc::clone(&reading.snapshot)).await?;
+            let excerpt = excerpt::made(wanted, &app, &agent, Arc::clone(&reading.snapshot)).await?;
             document(&agent, &reading, &excerpt).answer(form, headers, app.parts.clock.now())
         }
         (Err(error), _) => unavailable(error, form),
@@ -118,7 +126,7 @@ impl Asked {
         // The answer must be on its way before the request's time is up.
         let wait_max = app.settings.request_timeout().mul_f64(WAIT_SHARE);
         Ok(Self {
-            wanted: Wanted::read(&parameters)?,
+            wanted: excerpt::wanted(&parameters)?,
             wait: wait.map(|wait| wait.min(wait_max)),
         })
     }
@@ -145,7 +153,7 @@ fn whole(
 
 fn json(agent: &AgentId, reading: &Reading) -> Vec<u8> {
     let snapshot = &reading.snapshot;
-    let summary = summary(agent, reading, (&snapshot.markdown, snapshot.tokens));
+    let summary = summary(agent, reading, (&snapshot.markdown, snapshot.tokens, false));
     serde_json::to_vec(&summary).expect("texts and numbers can be written as JSON")
 }
 
@@ -154,7 +162,7 @@ fn document<'a>(agent: &'a AgentId, reading: &'a Reading, excerpt: &'a Excerpt) 
     Document {
         etag: reading.snapshot.etag.clone(),
         bytes: Bytes::copy_from_slice(excerpt.text.as_bytes()),
-        json: summary(agent, reading, (&excerpt.text, excerpt.tokens)),
+        json: summary(agent, reading, (&excerpt.text, excerpt.tokens, excerpt.truncated)),
         stale_since: reading.stale_since,
         headers: own_headers(&reading.snapshot),
     }
@@ -171,12 +179,18 @@ fn own_headers(snapshot: &Snapshot) -> HeaderMap {
     headers
 }
 
-fn summary<'a>(agent: &'a AgentId, reading: &Reading, (content, tokens): (&'a str, i64)) -> Summary<'a> {
+fn summary<'a>(
+    agent: &'a AgentId,
+    reading: &Reading,
+    (content, tokens, truncated): (&'a str, i64, bool),
+) -> Summary<'a> {
     let snapshot = &reading.snapshot;
     Summary {
         agent_id: agent,
         content,
+        sections: sections(content),
         tokens,
+        truncated,
         version: snapshot.version,
         updated_at: (snapshot.version > 0).then_some(snapshot.updated_at),
         covers_through: snapshot.covers_through,

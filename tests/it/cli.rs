@@ -28,6 +28,7 @@ mod replay;
 mod selftest;
 mod socket;
 mod status;
+mod summary;
 mod token;
 mod versions;
 

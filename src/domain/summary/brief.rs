@@ -5,9 +5,11 @@
 //!
 //! Invariant: the text never exceeds the limits it is given.
 
+use serde::Serialize;
+
 use super::pending::PENDING_HEADING;
 use super::render::FOOTER;
-use crate::domain::{text::cut, tokens::TokenCounter};
+use crate::domain::{agent::AgentId, text::cut, tokens::TokenCounter};
 
 /// The longest brief, in characters.
 pub const BRIEF_DOCUMENT_CHARS_MAX: usize = 9_000;
@@ -45,6 +47,97 @@ pub enum Order {
     NewestFirst,
 }
 
+/// How much of a document is wanted, and in which order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    order: Order,
+    limits: Limits,
+}
+
+/// A part of a document, or all of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excerpt {
+    /// Markdown.
+    pub text: String,
+    /// Its tokens.
+    pub tokens: i64,
+    /// Lines of the document are missing.
+    pub truncated: bool,
+}
+
+impl Wanted {
+    /// The brief or the document in its own order, within these limits; none if that is all of it.
+    pub fn new(is_brief: bool, chars_max: Option<usize>, tokens_max: Option<i64>) -> Option<Self> {
+        if !is_brief && chars_max.is_none() && tokens_max.is_none() {
+            return None;
+        }
+        let (order, most) = if is_brief {
+            (Order::NewestFirst, Limits::BRIEF)
+        } else {
+            let most = Limits {
+                chars_max: usize::MAX,
+                tokens_max: i64::MAX,
+            };
+            (Order::Document, most)
+        };
+        let limits = Limits {
+            chars_max: chars_max.map_or(most.chars_max, |chars| chars.min(most.chars_max)),
+            tokens_max: tokens_max.map_or(most.tokens_max, |tokens| tokens.min(most.tokens_max)),
+        };
+        Some(Self { order, limits })
+    }
+
+    /// That much of the `document` of `agent`. Counting a full document takes some milliseconds.
+    pub fn of(self, agent: &AgentId, document: &str, counter: &dyn TokenCounter) -> Excerpt {
+        let closing = closing(agent);
+        let (text, truncated) = cut_down(document, &closing, self.order, self.limits, counter);
+        Excerpt {
+            tokens: counter.count(&text),
+            text,
+            truncated,
+        }
+    }
+}
+
+/// The line that says where the whole is.
+fn closing(agent: &AgentId) -> String {
+    format!("*Shortened. The full summary: `recapd summary {agent}` or GET /v1/agents/{agent}/summary.*")
+}
+
+/// A section of a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "daemon", derive(utoipa::ToSchema), schema(as = SummarySection))]
+pub struct DocumentSection<'d> {
+    /// Its heading.
+    pub title: &'d str,
+    /// What stands below it, as Markdown.
+    pub content: &'d str,
+}
+
+/// The sections of a document, in order. A last line that is about the document belongs to none.
+pub fn sections(document: &str) -> Vec<DocumentSection<'_>> {
+    let document = document.trim_end();
+    let (above, last) = document.rsplit_once('\n').unwrap_or((document, ""));
+    let is_remark = last.starts_with('*') && last.ends_with('*');
+    let document = if is_remark { above } else { document };
+    let mut sections = Vec::new();
+    for (place, part) in document.split("\n## ").enumerate() {
+        // What stands before the first heading is none.
+        let part = match place {
+            0 => part.strip_prefix(SECTION_MARK),
+            _ => Some(part),
+        };
+        sections.extend(part.map(|part| {
+            let (title, content) = part.split_once('\n').unwrap_or((part, ""));
+            DocumentSection {
+                title,
+                content: content.trim(),
+            }
+        }));
+    }
+    sections
+}
+
 /// A line of the document, with the headings above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Line<'d> {
@@ -69,20 +162,36 @@ pub fn excerpt(
     limits: Limits,
     counter: &dyn TokenCounter,
 ) -> String {
+    cut_down(document, closing, order, limits, counter).0
+}
+
+/// As [`excerpt`], and whether lines of the document are missing in it.
+fn cut_down(
+    document: &str,
+    closing: &str,
+    order: Order,
+    limits: Limits,
+    counter: &dyn TokenCounter,
+) -> (String, bool) {
     let fits =
         |text: &str| text.chars().count() <= limits.chars_max && counter.count(text) <= limits.tokens_max;
     if document.trim().is_empty() || (order == Order::Document && fits(document)) {
-        return document.to_owned();
+        return (document.to_owned(), false);
     }
     let newest = newest_first(document);
     let most = fitting(&newest, closing, limits, counter);
-    (1..=most)
-        .rev()
-        .map(|kept| text(newest.get(..kept).unwrap_or_default(), order, closing))
-        .find(|text| fits(text))
-        .or_else(|| piece(newest.first()?, closing, limits, counter))
-        .or_else(|| Some(format!("{closing}\n")).filter(|text| fits(text)))
-        .unwrap_or_default()
+    let mut tried = (1..=most).rev().map(|kept| {
+        let shown = newest.get(..kept).unwrap_or_default();
+        (text(shown, order, closing), kept < newest.len())
+    });
+    let found = tried.find(|(text, _)| fits(text));
+    found.unwrap_or_else(|| {
+        let piece = newest
+            .first()
+            .and_then(|line| piece(line, closing, limits, counter));
+        let least = || Some(format!("{closing}\n")).filter(|text| fits(text));
+        (piece.or_else(least).unwrap_or_default(), true)
+    })
 }
 
 /// How many lines may fit, by their sum; a few too many rather than too few.
@@ -252,6 +361,53 @@ mod tests {
 
         *The whole: `recapd summary coder`.*
         ");
+    }
+
+    #[test]
+    fn a_part_says_whether_lines_are_missing() {
+        let agent: AgentId = "coder".parse().unwrap();
+        assert_eq!(Wanted::new(false, None, None), None);
+        let of = |is_brief, chars_max| {
+            let wanted = Wanted::new(is_brief, chars_max, Some(1_000)).unwrap();
+            let excerpt = wanted.of(&agent, DOCUMENT, &Bytes);
+            assert_eq!(excerpt.tokens, Bytes.count(&excerpt.text));
+            (excerpt.text == DOCUMENT, excerpt.truncated)
+        };
+        assert_eq!(of(false, None), (true, false));
+        assert_eq!(of(true, None), (false, false), "all lines, in another order");
+        for chars_max in [250, 150, 100, 1] {
+            assert_eq!(of(false, Some(chars_max)), (false, true), "{chars_max}");
+            assert_eq!(of(true, Some(chars_max)), (false, true), "{chars_max}");
+        }
+    }
+
+    #[test]
+    fn a_document_is_read_in_sections() {
+        let told = |document: &str| {
+            let sections = sections(document).into_iter();
+            sections
+                .map(|section| format!("{}: {}", section.title, section.content.replace('\n', " / ")))
+                .collect::<Vec<_>>()
+        };
+        let expected = [
+            "Previously in This Session: ### 8 May 2023 / - Asked for X (#5) / - Did Y (#6) /  / ### 9 May 2023 / - Found Z (#7)",
+            "Yesterday: 1. Chose SQLite (#3) / 2. Chose WAL (#4)",
+            "Just Left the Window: 1. Asked for tests (#8) / 2. Ran them (#9)",
+        ];
+        assert_eq!(told(DOCUMENT), expected);
+        assert_eq!(told(""), Vec::<String>::new());
+        let short = excerpt(
+            DOCUMENT,
+            CLOSING,
+            Order::Document,
+            Limits {
+                chars_max: 120,
+                tokens_max: 1_000,
+            },
+            &Bytes,
+        );
+        assert_eq!(told(&short).len(), 1, "{short}");
+        assert!(!told(&short)[0].contains("The whole"), "{short}");
     }
 
     #[test]

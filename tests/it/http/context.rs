@@ -167,6 +167,27 @@ async fn budget_and_alternation_can_be_asked_for() {
 }
 
 #[tokio::test]
+async fn less_of_the_summary_can_be_asked_for() {
+    let server = with_archive().await;
+    server.summarise().await;
+    let path = format!("{PATH}?format=openai");
+    let is_written = |reply: &Reply| reply.json()["summary_version"] != 0;
+    let whole = server.get_until(&path, is_written).await.json();
+    assert_eq!(whole["notes"], json!([]));
+    let some = server.get(&format!("{path}&summary_max_tokens=60")).await.json();
+    let note = "the summary is shortened: whole, it has more tokens than were asked for";
+    assert_eq!(some["notes"], json!([note]));
+    let tokens = |reply: &Value| reply["tokens"].as_i64().unwrap();
+    assert!(tokens(&some) < tokens(&whole), "{some}");
+    // More than there is changes nothing.
+    let more = server
+        .get(&format!("{path}&summary_max_tokens=9000"))
+        .await
+        .json();
+    assert_eq!(more, whole);
+}
+
+#[tokio::test]
 async fn an_agents_own_settings_are_in_force_until_the_request_says_otherwise() {
     let server = with_archive().await;
     let limit = async |query: &str| {
@@ -223,6 +244,7 @@ async fn what_cannot_be_asked_is_refused() {
         "?format=cohere",
         "?format=gemini&budget=-1",
         "?format=gemini&alternation=no",
+        "?format=gemini&summary_max_tokens=0",
     ] {
         server
             .get(&format!("{PATH}{query}"))

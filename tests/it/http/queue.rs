@@ -216,6 +216,10 @@ async fn a_summary_is_shortened_to_what_there_is_room_for() {
     let reply = server.get_as(path, "application/json").await.json();
     assert!((1..=200).contains(&reply["tokens"].as_i64().unwrap()), "{reply}");
     assert_eq!(
+        (&reply["truncated"], reply["sections"][0].is_object()),
+        (&json!(true), true)
+    );
+    assert_eq!(
         server
             .get("/v1/agents/coder/summary?max_chars=1000000")
             .await

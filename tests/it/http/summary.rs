@@ -32,8 +32,10 @@ async fn an_agent_without_a_summary_has_an_empty_one() {
       "first_exchange": 1,
       "pending_exchanges": 0,
       "pending_since": null,
+      "sections": [],
       "stale_since": null,
       "tokens": 0,
+      "truncated": false,
       "updated_at": null,
       "version": 0
     }
@@ -81,6 +83,14 @@ async fn as_json_it_says_where_it_stands() {
     let mut json = reply.json();
     let content = json["content"].take();
     assert_eq!(content, server.get(PATH).await.body.as_str());
+    let sections = json["sections"].take();
+    let [session] = &sections.as_array().unwrap()[..] else {
+        panic!("{sections}");
+    };
+    assert_eq!(session["title"], "Previously in This Session");
+    let lines = session["content"].as_str().unwrap();
+    assert!(content.as_str().unwrap().contains(lines), "{content}");
+    assert!(!lines.is_empty() && !lines.contains('*'), "{lines}");
     insta::assert_snapshot!(serde_json::to_string_pretty(&json).unwrap(), @r#"
     {
       "agent_id": "coder",
@@ -89,8 +99,10 @@ async fn as_json_it_says_where_it_stands() {
       "first_exchange": 7,
       "pending_exchanges": 0,
       "pending_since": null,
+      "sections": null,
       "stale_since": null,
       "tokens": 105,
+      "truncated": false,
       "updated_at": "2026-11-20T08:50:00Z",
       "version": 1
     }

@@ -357,6 +357,7 @@ pub(crate) async fn synthetic_messages_are_never_stored(db: &dyn Backend) {
                         format,
                         budget_tokens: Some(max_tokens),
                         alternation: Some(Alternation::Ack),
+                        summary_max_tokens: None,
                     };
                     let reply = material.build(query, ContextOptions::default(), counter.as_ref());
                     assert!(reply.tokens > 0);
