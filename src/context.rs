@@ -3,6 +3,9 @@
 //! What it costs to build one is paid by [`ContextMaterial::build`], apart from what waits for the database.
 
 pub mod pins;
+mod window;
+
+use std::collections::HashSet;
 
 use serde::Serialize;
 
@@ -21,11 +24,17 @@ use crate::{
     },
     formats::outgoing::{Outgoing, RequestFormat, render},
     snapshot::Snapshot,
-    store::{ExchangeQuery, Pin, Pins, Store, StoreError, StoreResult, StoredExchange, StoredMessage},
+    store::{
+        ExchangeQuery, Pin, Pins, Store, StoreError, StoreResult, StoredExchange, StoredMessage,
+        page::{PAGE_BYTES_MAX, begun},
+    },
 };
+use window::{Read, Shortened};
 
 /// The most exchanges of a window that are read.
 pub const WINDOW_EXCHANGES_MAX: i64 = 100_000;
+/// The most bytes of payloads of a window that are read: as many as Anthropic's longest request has.
+pub const WINDOW_BYTES_MAX: i64 = 32 << 20;
 /// The most pinned and important messages that are read, twice as many as are copied: the newest may be in the window.
 const PINS_MAX: i64 = 100;
 /// The most messages that a note names.
@@ -76,6 +85,9 @@ pub enum ContextError {
     /// Ask for a speaker who takes part.
     #[error(transparent)]
     UnknownSpeaker(#[from] UnknownSpeaker),
+    /// Even with its results shortened the exchange is more than any request holds: read it in parts.
+    #[error("exchange #{0} is too big to build a context from")]
+    TooLarge(i64),
     /// The store fails.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -93,6 +105,9 @@ pub struct ContextMaterial {
     anchor: Option<StoredMessage>,
     pins: Pins,
     window: Vec<StoredExchange>,
+    /// Exchanges of the window before these, which were too much to read.
+    left_out: Vec<i64>,
+    shortened: Shortened,
     perspective: Option<Perspective>,
 }
 
@@ -134,23 +149,35 @@ pub struct ContextReply {
 /// or in neither.
 ///
 /// # Errors
-/// What the store fails with, and [`ContextError::UnknownSpeaker`] when `viewer` takes no part in the conversation.
+/// What the store fails with, [`ContextError::UnknownSpeaker`] when `viewer` takes no part in the conversation, and
+/// [`ContextError::TooLarge`].
 pub async fn load(
     store: &dyn Store,
     agent: &AgentId,
     snapshot: &Snapshot,
     viewer: Option<Viewer>,
 ) -> Result<ContextMaterial, ContextError> {
-    let query = |from, through, limit| ExchangeQuery {
-        from,
-        through,
-        limit,
-        messages: true,
-    };
+    load_within(store, agent, snapshot, viewer, WINDOW_BYTES_MAX).await
+}
+
+/// As [`load`], with at most so many bytes of payloads of the window.
+///
+/// # Errors
+/// As [`load`].
+pub async fn load_within(
+    store: &dyn Store,
+    agent: &AgentId,
+    snapshot: &Snapshot,
+    viewer: Option<Viewer>,
+    bytes_max: i64,
+) -> Result<ContextMaterial, ContextError> {
     let first_exchange = snapshot.first_exchange.max(FIRST_EXCHANGE);
-    let preamble = store.exchanges(agent, query(PREAMBLE, PREAMBLE, 1)).await?;
-    let window = query(first_exchange, i64::MAX, WINDOW_EXCHANGES_MAX);
-    let window = store.exchanges(agent, window).await?;
+    let preamble = preamble(store, agent, bytes_max).await?;
+    let Read {
+        exchanges: window,
+        left_out,
+        shortened,
+    } = window::read(store, agent, first_exchange, bytes_max).await?;
     let opening = match window.last() {
         Some(newest) => opening(store, agent, newest).await?,
         None => Vec::new(),
@@ -184,8 +211,30 @@ pub async fn load(
         anchor,
         pins: store.pins(agent, PINS_MAX).await?,
         window,
+        left_out,
+        shortened,
         perspective,
     })
+}
+
+/// The running session's preamble. It is never left out.
+async fn preamble(
+    store: &dyn Store,
+    agent: &AgentId,
+    bytes_max: i64,
+) -> Result<Vec<StoredExchange>, ContextError> {
+    let query = ExchangeQuery {
+        from: PREAMBLE,
+        through: PREAMBLE,
+        limit: 1,
+        bytes_max,
+    };
+    let found = store.exchanges(agent, query).await?;
+    let unread = found.iter().find(|stored| stored.unread_bytes.is_some());
+    match unread.map(|stored| stored.exchange.exchange) {
+        Some(number) => Err(ContextError::TooLarge(number)),
+        None => Ok(found),
+    }
 }
 
 /// The view of `viewer` on a conversation in which `heard` speak.
@@ -212,10 +261,17 @@ async fn opening(
         from: first,
         through: first + ANCHOR_EXCHANGES_MAX - 1,
         limit: ANCHOR_EXCHANGES_MAX,
-        messages: true,
+        bytes_max: PAGE_BYTES_MAX,
     };
-    let mut opening = store.exchanges(agent, query).await?;
-    opening.retain(|found| found.exchange.session == session);
+    let mut found = store.exchanges(agent, query).await?;
+    found.retain(|found| found.exchange.session == session);
+    let mut opening = Vec::with_capacity(found.len());
+    for stored in found {
+        opening.push(match stored.unread_bytes {
+            Some(_) => begun(store, agent, stored).await?.stored,
+            None => stored,
+        });
+    }
     Ok(opening)
 }
 
@@ -228,7 +284,7 @@ async fn session_start(store: &dyn Store, agent: &AgentId, newest: &StoredExchan
             from: FIRST_EXCHANGE,
             through: middle,
             limit: 1,
-            messages: false,
+            bytes_max: 0,
         };
         let found = store.exchanges(agent, query).await?;
         match found.first().map(|found| &found.exchange) {
@@ -268,6 +324,7 @@ impl ContextMaterial {
         let oldest_unread = self.pins.oldest_unread;
         let has_more = oldest_unread.is_some_and(|oldest| oldest < self.first_exchange);
         notes.extend(left_note(&context.left_copies, has_more));
+        notes.extend(self.shortened_note());
         ContextReply {
             agent_id: self.agent.clone(),
             format: query.format,
@@ -283,18 +340,43 @@ impl ContextMaterial {
             first_exchange: self.first_exchange,
             left_out: context.left_out,
             copied: context.copied,
-            elided: context.elided,
+            elided: self.elided(context.elided),
             notes,
         }
+    }
+
+    /// What was shortened to fit the budget, and what had been before.
+    fn elided(&self, to_fit: Vec<Elision>) -> Vec<Elision> {
+        if self.shortened.results.is_empty() {
+            return to_fit;
+        }
+        let known: HashSet<Option<i64>> = to_fit.iter().map(|elision| elision.seq).collect();
+        let before = self.shortened.results.iter().copied();
+        let before = before.filter(|elision| !known.contains(&elision.seq));
+        let mut all: Vec<Elision> = before.chain(to_fit).collect();
+        all.sort_by_key(|elision| elision.seq);
+        all
+    }
+
+    /// That the newest exchange is too big to be read as it is, in words.
+    fn shortened_note(&self) -> Option<String> {
+        let newest = self.window.last().filter(|_| self.shortened.through_seq > 0)?;
+        let (agent, number) = (&self.agent, newest.exchange.exchange);
+        Some(format!(
+            "exchange #{number} is more than a context is built from: up to message {} what tools returned is shortened, and \
+             attachments are named, not sent; GET /v1/agents/{agent}/exchanges/{number} has it as it was",
+            self.shortened.through_seq
+        ))
     }
 
     fn input(&self, markdown: &str) -> ContextInput<'_> {
         let has_summary = !markdown.trim().is_empty();
         let reader = self.perspective.as_ref().map(Perspective::speaker);
+        let of_window = |message| self.source_of_window(message);
         let exchanges = self.window.iter().map(|stored| SourceExchange {
             exchange: stored.exchange.exchange,
             is_open: stored.exchange.state == ExchangeState::Open,
-            messages: stored.messages.iter().map(source).collect(),
+            messages: stored.messages.iter().map(of_window).collect(),
         });
         ContextInput {
             preamble: self.preamble.iter().map(source).collect(),
@@ -302,8 +384,19 @@ impl ContextMaterial {
             summary: has_summary.then(|| fence(&self.agent, self.version, markdown, reader)),
             copies: self.pins.pins.iter().map(copy).collect(),
             exchanges: exchanges.collect(),
-            evicted: self.first_exchange > FIRST_EXCHANGE,
+            left_out: self.left_out.clone(),
+            // What is shortened is no longer what thinking was bound to.
+            evicted: self.first_exchange > FIRST_EXCHANGE || self.shortened.through_seq > 0,
             perspective: self.perspective.as_ref(),
+        }
+    }
+
+    /// A message of the window. What was shortened costs less than was counted.
+    fn source_of_window<'m>(&self, stored: &'m StoredMessage) -> SourceMessage<'m> {
+        let is_counted = stored.seq > self.shortened.through_seq;
+        SourceMessage {
+            tokens: is_counted.then_some(stored.tokens),
+            ..source(stored)
         }
     }
 }

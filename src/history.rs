@@ -11,7 +11,10 @@ use crate::{
         window::Budget,
     },
     keeper::convergence,
-    store::{AgentRow, ExchangeQuery, Store, StoreError, StoreResult, StoredExchange},
+    store::{
+        AgentRow, ExchangeQuery, Store, StoreError, StoreResult, StoredExchange,
+        page::{PAGE_BYTES_MAX, PagedExchange, page},
+    },
 };
 
 /// Exchanges of the window shown unless all are asked for.
@@ -36,7 +39,7 @@ pub struct HistoryQuery {
     pub window: i64,
     /// Nothing but this exchange, with all its lines.
     pub only: Option<i64>,
-    /// With a line for each message in the window.
+    /// With a line for each message in the window; of an exchange that is too big for a page for its first ones.
     pub lines: bool,
     /// With the tokens of each message, and lines for results, which are most of them.
     pub tokens: bool,
@@ -106,15 +109,15 @@ async fn exchanges(
     agent: &AgentId,
     boundary: i64,
     query: HistoryQuery,
-) -> StoreResult<Vec<StoredExchange>> {
+) -> StoreResult<Vec<HistoryExchange>> {
     if let Some(number) = query.only {
         let one = ExchangeQuery {
             from: number,
             through: number,
             limit: 1,
-            messages: true,
+            bytes_max: PAGE_BYTES_MAX,
         };
-        let found = store.exchanges(agent, one).await?;
+        let found = paged(store, agent, one, query).await?;
         return if found.is_empty() {
             Err(StoreError::UnknownExchange(number))
         } else {
@@ -125,22 +128,41 @@ async fn exchanges(
         from: boundary,
         through: i64::MAX,
         limit: query.window.min(WINDOW_SHOWN_MAX),
-        messages: query.lines,
+        bytes_max: if query.lines { PAGE_BYTES_MAX } else { 0 },
     };
     let archive = ExchangeQuery {
         from: 1,
         through: boundary - 1,
         limit: query.archived.min(ARCHIVE_SHOWN_MAX),
-        messages: false,
+        bytes_max: 0,
     };
-    let mut exchanges = store.exchanges(agent, archive).await?;
-    exchanges.extend(store.exchanges(agent, window).await?);
+    let mut exchanges = paged(store, agent, archive, query).await?;
+    exchanges.extend(paged(store, agent, window, query).await?);
     Ok(exchanges)
+}
+
+/// Those of `wanted`, read page by page from the newest one on: of each message little is shown, so that never more than a
+/// page of them is held.
+async fn paged(
+    store: &dyn Store,
+    agent: &AgentId,
+    mut wanted: ExchangeQuery,
+    query: HistoryQuery,
+) -> StoreResult<Vec<HistoryExchange>> {
+    let mut pages: Vec<Vec<HistoryExchange>> = Vec::new();
+    while wanted.limit > 0 && wanted.from <= wanted.through {
+        let page = page(store, agent, wanted).await?;
+        let Some(oldest) = page.first() else { break };
+        wanted.through = oldest.stored.exchange.exchange - 1;
+        wanted.limit -= i64::try_from(page.len()).unwrap_or(i64::MAX);
+        pages.push(page.into_iter().map(|paged| shown(agent, paged, query)).collect());
+    }
+    Ok(pages.into_iter().rev().flatten().collect())
 }
 
 fn view(
     row: &AgentRow,
-    exchanges: Vec<StoredExchange>,
+    exchanges: Vec<HistoryExchange>,
     (archived_total, window_total): (i64, i64),
     query: HistoryQuery,
     now: Timestamp,
@@ -159,15 +181,22 @@ fn view(
         window_tokens: ledger.window_tokens(),
         archived_total,
         window_total,
-        exchanges: exchanges.into_iter().map(|stored| shown(stored, query)).collect(),
+        exchanges,
         convergence: None,
         now: row.as_of.unwrap_or(now),
     }
 }
 
-fn shown(stored: StoredExchange, query: HistoryQuery) -> HistoryExchange {
+fn shown(agent: &AgentId, paged: PagedExchange, query: HistoryQuery) -> HistoryExchange {
+    let stored = paged.stored;
     let lines = lines(&stored, query.tokens);
-    let lines = if query.only.is_none() { fold(lines) } else { lines };
+    let mut lines = if query.only.is_none() { fold(lines) } else { lines };
+    let number = stored.exchange.exchange;
+    lines.extend(paged.next_after.map(|after| HistoryLine {
+        voice: Voice::Call,
+        text: format!("… more: GET /v1/agents/{agent}/exchanges/{number}?after={after}"),
+        tokens: None,
+    }));
     HistoryExchange {
         exchange: stored.exchange,
         summary_version: stored.summary_version,

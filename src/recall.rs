@@ -20,7 +20,10 @@ use crate::{
         time::Timestamp,
     },
     formats::outgoing::{RequestFormat, render},
-    store::{Expanded, FoundExchange, Hit, MessageRange, Place, Store, StoreResult, StoredMessage},
+    store::{
+        Expanded, FoundExchange, Hit, MessageRange, Place, Store, StoreResult, StoredMessage,
+        page::{PART_MESSAGES_MAX, part},
+    },
     tokenizer,
 };
 
@@ -36,9 +39,7 @@ const EXCERPTS_MAX: usize = 3;
 /// Messages of an exchange shown unless said otherwise.
 pub const MESSAGES_SHOWN: i64 = 200;
 /// The most messages of an exchange shown at once.
-pub const MESSAGES_MAX: i64 = 1_000;
-/// No further message is shown once payloads have so many bytes.
-const MESSAGES_BYTES_MAX: usize = 8_000_000;
+pub const MESSAGES_MAX: i64 = PART_MESSAGES_MAX;
 
 /// What a search found, best first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -317,9 +318,8 @@ pub async fn expand(
     query: ExpandQuery,
 ) -> StoreResult<Option<ExpandReply>> {
     let range = MessageRange {
-        after_seq: query.after_seq,
         messages_max: query.limit.clamp(1, MESSAGES_MAX),
-        bytes_max: MESSAGES_BYTES_MAX,
+        ..part(query.after_seq)
     };
     let expanded = store.expand(agent, exchange, range).await?;
     Ok(expanded.map(|expanded| reply(agent, &expanded, query.format)))

@@ -14,6 +14,7 @@ pub mod copy;
 pub mod forget;
 pub mod inbox;
 pub mod operate;
+pub mod page;
 pub mod postgres;
 mod project;
 pub mod recall;
@@ -313,7 +314,8 @@ pub trait Store: Send + Sync {
     /// Agents in order of their ids, after `after`.
     async fn agents(&self, after: Option<&AgentId>, limit: i64) -> StoreResult<Vec<AgentRow>>;
 
-    /// The exchanges numbered `from` to `through`, live ones only, with their messages if asked for.
+    /// The exchanges numbered `from` to `through`, live ones only, with their messages if asked for and as far as they are
+    /// not too much at once ([`page`] says what to do then).
     async fn exchanges(&self, agent: &AgentId, query: ExchangeQuery) -> StoreResult<Vec<StoredExchange>>;
 
     /// How many live exchanges are numbered `from` to `through`.

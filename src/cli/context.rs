@@ -162,6 +162,10 @@ impl From<ContextError> for Failed {
     fn from(error: ContextError) -> Self {
         match error {
             ContextError::UnknownSpeaker(error) => Self::not_found(error.to_string()),
+            ContextError::TooLarge(number) => Self::new(
+                1,
+                anyhow::anyhow!("{error}: `recapd expand AGENT {number}` reads it in parts"),
+            ),
             ContextError::Store(error) => error.into(),
         }
     }

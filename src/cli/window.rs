@@ -28,6 +28,8 @@ use crate::{
 /// Exchanges shown unless more are asked for, and at most.
 const LIMIT: i64 = 50;
 const LIMIT_MAX: i64 = 200;
+/// Behind a preamble that is too big for a page.
+const MORE_PREAMBLE: &str = "\n(more of the preamble follows: recapd export has it all)\n";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -125,14 +127,19 @@ fn text(reply: &WindowReply) -> String {
         thousands(reply.tokens),
         reply.first_exchange
     );
-    let preamble = reply.preamble.iter().map(message_text);
+    let more = reply.preamble_next_after.map(|_| MORE_PREAMBLE.to_owned());
+    let preamble = reply.preamble.iter().map(message_text).chain(more);
     let exchanges = reply.exchanges.iter().flat_map(|exchange| {
         let head = format!(
             "\n#{}  {} tokens\n",
             exchange.exchange,
             thousands(exchange.tokens)
         );
-        std::iter::once(head).chain(exchange.messages.iter().map(message_text))
+        let messages = exchange.messages.iter().map(message_text);
+        let more = exchange
+            .next_after
+            .map(|after| more_text(&reply.agent_id, exchange.exchange, after));
+        std::iter::once(head).chain(messages).chain(more)
     });
     let nothing = "\n(nothing is in the window)\n".to_owned();
     let is_empty = reply.preamble.is_empty() && reply.exchanges.is_empty();
@@ -141,4 +148,9 @@ fn text(reply: &WindowReply) -> String {
         .chain(exchanges)
         .chain(is_empty.then_some(nothing))
         .collect()
+}
+
+/// Where the rest of an exchange is that is too big for a page.
+fn more_text(agent: &AgentId, exchange: i64, after: i64) -> String {
+    format!("\n(more follows: recapd expand {agent} {exchange} --after {after})\n")
 }

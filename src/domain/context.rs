@@ -36,7 +36,7 @@ use super::{
     tokens::{MESSAGE_OVERHEAD_TOKENS, TokenCounter, count_part},
 };
 pub use copies::{COPIES_MAX, LeftCopy, SourceCopy};
-pub use elide::Elision;
+pub use elide::{Elision, shorten_results};
 pub use fence::{fence, fence_copy};
 pub use last_n::{is_safe_boundary, last_n};
 #[cfg(test)]
@@ -254,6 +254,8 @@ pub struct ContextInput<'a> {
     pub copies: Vec<SourceCopy<'a>>,
     /// The exchanges in the window, oldest first.
     pub exchanges: Vec<SourceExchange<'a>>,
+    /// Exchanges of the window before these that weren't even read, oldest first.
+    pub left_out: Vec<i64>,
     /// Exchanges of the session have left the window.
     pub evicted: bool,
     /// Who sees it, in a conversation of several speakers; without one, whoever is the assistant.

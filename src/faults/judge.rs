@@ -97,7 +97,7 @@ async fn judge_messages(
         from: 1,
         through: i64::MAX,
         limit: EXCHANGES_MAX,
-        messages: true,
+        bytes_max: i64::MAX,
     };
     let exchanges = store.exchanges(id, query).await?;
     let stored: Vec<&str> = exchanges

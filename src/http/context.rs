@@ -6,7 +6,7 @@ use super::{
     SharedApp,
     extract::{Agent, Parameters, invalid},
     openapi::{answers, parameters::AgentPath},
-    problem::{Problem, UNKNOWN_SPEAKER},
+    problem::{EXCHANGE_TOO_LARGE, Problem, UNKNOWN_SPEAKER},
 };
 use crate::{
     context::{self, ContextError, ContextQuery, ContextReply, Viewer},
@@ -30,7 +30,8 @@ const SUMMARY_TOKENS_MAX: i64 = 1_000_000;
         ("as" = Option<String>, Query, description = "In a shared conversation: by which speaker it is seen.")),
     responses((status = 200, description = "The context.", body = ContextReply),
         answers::Always,
-        answers::OfAgent),
+        answers::OfAgent,
+        answers::Conflicting),
 )]
 pub(super) async fn read(
     State(app): State<SharedApp>,
@@ -90,6 +91,9 @@ impl From<ContextError> for Problem {
         match error {
             ContextError::UnknownSpeaker(error) => Self::new(UNKNOWN_SPEAKER, error.to_string()).hint(
                 "ask for one who takes part; settings name them: PATCH /v1/agents/{id} with `participants`",
+            ),
+            ContextError::TooLarge(_) => Self::new(EXCHANGE_TOO_LARGE, error.to_string()).hint(
+                "read it in parts: GET /v1/agents/{id}/exchanges/{n}; a new exchange, or a new session, lets it leave the window",
             ),
             ContextError::Store(error) => error.into(),
         }

@@ -34,7 +34,7 @@ const TEXT_COLUMNS: usize = 80;
         ("all" = Option<Switch>, Query, description = "As many exchanges as can be shown."),
         ("exchange" = Option<i64>, Query, minimum = 1, description = "Nothing but this exchange, with all its lines, wherever it stands."),
         ("tokens" = Option<Switch>, Query, description = "With the tokens of each message, and lines for results.")),
-    responses((status = 200, description = "The history.", content((HistoryView = "application/json"), (String = "text/plain"))),
+    responses((status = 200, description = "The history. An exchange of more than 8 MB of payloads has lines for its first messages, and a last one that says where the rest is.", content((HistoryView = "application/json"), (String = "text/plain"))),
         answers::Always,
         answers::OfAgent),
 )]

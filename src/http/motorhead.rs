@@ -22,13 +22,17 @@ use super::{
 use crate::{
     domain::{
         agent::AgentId,
+        exchange::PREAMBLE,
         message::{Format, Kind, Message},
     },
     formats,
-    store::{AgentRow, ExchangeQuery, StoreError, StoreResult, StoredMessage},
+    store::{
+        AgentRow, ExchangeQuery, StoreError, StoreResult, StoredMessage,
+        page::{PAGE_BYTES_MAX, page},
+    },
 };
 
-/// The most exchanges of the window that are shown.
+/// The most exchanges of the window that are shown: the newest ones, as many as are a page of it.
 const EXCHANGES_MAX: i64 = 200;
 /// The id of the message that holds a session's context from elsewhere.
 const CONTEXT_ID: &str = "motorhead-context";
@@ -111,19 +115,19 @@ pub(super) async fn read(
 
 /// The messages of the window, the oldest first.
 async fn window(app: &SharedApp, agent: &AgentId, row: &AgentRow) -> StoreResult<Vec<StoredMessage>> {
-    let ask = |from, through| ExchangeQuery {
+    let ask = |from, through, limit| ExchangeQuery {
         from,
         through,
-        limit: EXCHANGES_MAX,
-        messages: true,
+        limit,
+        bytes_max: PAGE_BYTES_MAX,
     };
-    let store = &app.parts.store;
+    let store = app.parts.store.as_ref();
     // What stands before the first exchange isn't behind the boundary either.
-    let preamble = store.exchanges(agent, ask(0, 0)).await?;
-    let window = ask(row.ledger.first_exchange.max(1), row.ledger.last_exchange);
-    let exchanges = store.exchanges(agent, window).await?;
+    let preamble = page(store, agent, ask(PREAMBLE, PREAMBLE, 1)).await?;
+    let (first, last) = (row.ledger.first_exchange.max(1), row.ledger.last_exchange);
+    let exchanges = page(store, agent, ask(first, last, EXCHANGES_MAX)).await?;
     let all = preamble.into_iter().chain(exchanges);
-    Ok(all.flat_map(|exchange| exchange.messages).collect())
+    Ok(all.flat_map(|paged| paged.stored.messages).collect())
 }
 
 fn shown(stored: &StoredMessage) -> Option<Said> {

@@ -4,12 +4,16 @@ use serde::{Deserialize, Serialize};
 
 use super::{ShownMessage, shown_message};
 use crate::{
-    domain::{agent::AgentId, exchange::ExchangeState, time::Timestamp},
-    store::{ExchangeQuery, Store, StoreResult, StoredExchange},
+    domain::{
+        agent::AgentId,
+        exchange::{ExchangeState, PREAMBLE},
+        time::Timestamp,
+    },
+    store::{
+        ExchangeQuery, Store, StoreResult,
+        page::{PAGE_BYTES_MAX, PagedExchange, page},
+    },
 };
-
-/// The number under which the running session's preamble is read.
-const PREAMBLE: i64 = 0;
 
 /// Whole exchanges of the window, in order.
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
@@ -25,7 +29,10 @@ pub struct WindowReply {
     pub budget_tokens: i64,
     /// The leading instructions, which never leave; only on the first page.
     pub preamble: Vec<ShownMessage>,
-    /// The newest exchanges before the cursor, in order, each with all its messages.
+    /// Set if these are only the first of them, as in an exchange. They are exchange 0, or after a clear the one that came next.
+    pub preamble_next_after: Option<i64>,
+    /// The newest exchanges before the cursor, in order, each with all its messages, unless it is too big for any page. A page
+    /// has no more than 8 MB of payloads.
     pub exchanges: Vec<WindowExchange>,
     /// Older ones stand before this exchange; none on the last page. Over HTTP a cursor says so.
     #[serde(skip)]
@@ -47,6 +54,9 @@ pub struct WindowExchange {
     pub ended_at: Timestamp,
     /// Its messages, verbatim.
     pub messages: Vec<ShownMessage>,
+    /// Set if these are only the first of them, since the exchange is too big for any page: the last number shown. What follows
+    /// is at `GET /v1/agents/{id}/exchanges/{n}?after=` this number.
+    pub next_after: Option<i64>,
 }
 
 /// The newest `limit` exchanges of the window of `agent`, of those before `before`; none if there is no such agent.
@@ -67,40 +77,40 @@ pub async fn window(
         from,
         through,
         limit,
-        messages: true,
+        bytes_max: PAGE_BYTES_MAX,
     };
     let through = before.map_or(i64::MAX, |before| before - 1);
-    let found = store
-        .exchanges(agent, query(first_exchange, through, limit))
-        .await?;
+    let found = page(store, agent, query(first_exchange, through, limit)).await?;
     let preamble = match before {
-        None => store.exchanges(agent, query(PREAMBLE, PREAMBLE, 1)).await?,
+        None => page(store, agent, query(PREAMBLE, PREAMBLE, 1)).await?,
         Some(_) => Vec::new(),
     };
-    let oldest = found.first().map(|stored| stored.exchange.exchange);
+    let oldest = found.first().map(|paged| paged.stored.exchange.exchange);
     Ok(Some(WindowReply {
         agent_id: agent.clone(),
         first_exchange,
         tokens: row.ledger.window_tokens(),
         budget_tokens: row.budget_tokens,
-        preamble: preamble
-            .iter()
-            .flat_map(|stored| &stored.messages)
-            .map(shown_message)
-            .collect(),
+        preamble: preamble.iter().flat_map(messages).collect(),
+        preamble_next_after: preamble.iter().find_map(|paged| paged.next_after),
         next_before: oldest.filter(|oldest| *oldest > first_exchange),
         exchanges: found.iter().map(exchange).collect(),
     }))
 }
 
-fn exchange(stored: &StoredExchange) -> WindowExchange {
-    let exchange = &stored.exchange;
+fn exchange(paged: &PagedExchange) -> WindowExchange {
+    let exchange = &paged.stored.exchange;
     WindowExchange {
         exchange: exchange.exchange,
         state: exchange.state,
         tokens: exchange.tokens,
         started_at: exchange.opened_at,
         ended_at: exchange.last_at,
-        messages: stored.messages.iter().map(shown_message).collect(),
+        messages: messages(paged).collect(),
+        next_after: paged.next_after,
     }
+}
+
+fn messages(paged: &PagedExchange) -> impl Iterator<Item = ShownMessage> {
+    paged.stored.messages.iter().map(shown_message)
 }

@@ -279,8 +279,9 @@ pub struct ExchangeQuery {
     pub through: i64,
     /// At most so many, the newest ones.
     pub limit: i64,
-    /// With their messages.
-    pub messages: bool,
+    /// With their messages, as far as the payloads have no more bytes than this together: those of the newest exchanges, of
+    /// each all or none. 0 is without.
+    pub bytes_max: i64,
 }
 
 /// An exchange as stored.
@@ -294,6 +295,8 @@ pub struct StoredExchange {
     pub summary_version: Option<i64>,
     /// Its messages, if asked for.
     pub messages: Vec<StoredMessage>,
+    /// Set if they were asked for and not read, since they are too much ([`ExchangeQuery::bytes_max`]): their bytes.
+    pub unread_bytes: Option<i64>,
 }
 
 /// The last words of speakers are looked for in so many exchanges.

@@ -126,7 +126,7 @@ impl Worker {
             from: *from,
             through: *through,
             limit: through - from + 1,
-            messages: false,
+            bytes_max: 0,
         };
         let covered = self.parts.store.exchanges(&lease.agent, query).await?;
         let asked: Vec<StoredExchange> = covered

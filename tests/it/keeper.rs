@@ -49,7 +49,7 @@ async fn times_do_not_depend_on_how_the_counting_is_shared_out() {
         from: 1,
         through: i64::MAX,
         limit: 100,
-        messages: true,
+        bytes_max: i64::MAX,
     };
     let stored = rig.parts.store.exchanges(&rig.agent, query).await.unwrap();
     let said_at: Vec<_> = stored

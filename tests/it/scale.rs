@@ -237,7 +237,7 @@ async fn work(store: &SqlStore) {
             from: outcome.first_exchange,
             through: outcome.exchange,
             limit: 10,
-            messages: true,
+            bytes_max: i64::MAX,
         };
         assert_eq!(store.exchanges(&long, window).await.unwrap().len(), 10);
         store

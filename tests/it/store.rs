@@ -124,6 +124,8 @@ macro_rules! every_test {
                 the_same_message_sent_again_stays_forgotten, an_agent_is_deleted_with_all_that_is_known_of_it,
                 a_recount_under_way_does_not_count_it, any_life_can_be_forgotten_in_parts;
             reading: an_agent_is_read_back, agents_come_in_pages, exchanges_are_read_by_range,
+                no_more_bytes_are_read_than_asked_for, the_preamble_of_a_later_session_is_read_by_its_place,
+                an_exchange_too_big_for_a_page_comes_in_parts, a_context_is_built_of_so_many_bytes,
                 messages_come_back_verbatim, an_unreadable_message_is_shown_without_content,
                 a_summary_names_what_is_pending, more_pending_than_can_be_named_is_counted,
                 impossible_data_is_named, a_database_answers, the_last_words_of_speakers_are_read,

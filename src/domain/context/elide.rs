@@ -4,12 +4,14 @@ use serde::Serialize;
 
 use super::{Origin, Turn};
 use crate::domain::{
-    message::Part,
+    message::{Message, Part},
     tokens::{TokenCounter, count_part},
 };
 
 /// Characters that one token stands for at most, as far as the search for the best length looks.
 const CHARS_PER_TOKEN_MAX: i64 = 8;
+/// How a note begins that stands for what is left out.
+const NOTE_HEAD: &str = "[… ";
 
 /// A tool result that was shortened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -107,8 +109,23 @@ fn apply(turns: &mut [Turn<'_>], keep: usize, counter: &dyn TokenCounter) -> Vec
     elided
 }
 
+/// Shortens the results in a message to `keep` characters each, where that saves anything. Returns how many characters are
+/// left out.
+pub fn shorten_results(message: &mut Message, keep: usize, exchange: i64) -> usize {
+    let mut chars = 0;
+    for part in &mut message.parts {
+        if let Part::ToolResult { text, .. } = part
+            && let Some((short, left_out)) = shorten(text, keep, exchange)
+        {
+            *text = short;
+            chars += left_out;
+        }
+    }
+    chars
+}
+
 /// The head and the tail of a text, `keep` characters together, with a note of what is left out and where it is to
-/// be found. `None` if that saves nothing.
+/// be found; what was left out of it before counts. `None` if that saves nothing.
 fn shorten(text: &str, keep: usize, exchange: i64) -> Option<(String, usize)> {
     if text.len() <= keep {
         return None;
@@ -117,12 +134,13 @@ fn shorten(text: &str, keep: usize, exchange: i64) -> Option<(String, usize)> {
     let left_out = chars.checked_sub(keep).filter(|&left_out| left_out > 0)?;
     let tail = keep / 3;
     let head: String = text.chars().take(keep - tail).collect();
+    let middle: String = text.chars().skip(keep - tail).take(left_out).collect();
     let tail: String = text.chars().skip(chars - tail).collect();
-    let note = format!(
-        "[… {} characters left out of exchange #{exchange} …]",
-        grouped(left_out)
-    );
-    let lines = [head, note, tail];
+    let left_out = match noted(&middle, exchange) {
+        Some(before) => left_out + before - note(before, exchange).chars().count(),
+        None => left_out,
+    };
+    let lines = [head, note(left_out, exchange), tail];
     let lines: Vec<&str> = lines
         .iter()
         .map(String::as_str)
@@ -130,6 +148,23 @@ fn shorten(text: &str, keep: usize, exchange: i64) -> Option<(String, usize)> {
         .collect();
     let short = lines.join("\n");
     (short.chars().count() < chars).then_some((short, left_out))
+}
+
+/// What stands in place of so many characters.
+fn note(left_out: usize, exchange: i64) -> String {
+    format!("{NOTE_HEAD}{}{}", grouped(left_out), note_end(exchange))
+}
+
+fn note_end(exchange: i64) -> String {
+    format!(" characters left out of exchange #{exchange} …]")
+}
+
+/// How many characters were left out before, as a note in `text` says.
+fn noted(text: &str, exchange: i64) -> Option<usize> {
+    let (before, _) = text.split_once(&note_end(exchange))?;
+    let (_, number) = before.rsplit_once(NOTE_HEAD)?;
+    let left_out = number.replace(',', "").parse().ok()?;
+    (grouped(left_out) == number).then_some(left_out)
 }
 
 /// `12345` as `12,345`.
@@ -143,4 +178,31 @@ fn grouped(number: usize) -> String {
         text.push(digit);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_left_out_before_is_counted_again() {
+        let text = "x".repeat(12_345);
+        let (once, left_out) = shorten(&text, 3_000, 7).unwrap();
+        assert_eq!(left_out, 9_345);
+        assert!(
+            once.contains("\n[… 9,345 characters left out of exchange #7 …]\n"),
+            "{once}"
+        );
+        let (twice, left_out) = shorten(&once, 300, 7).unwrap();
+        // The line feeds around the note are no characters of the result.
+        assert_eq!(left_out, 12_345 - 300 + 2);
+        assert_eq!(twice.matches('…').count(), 2, "{twice}");
+        // What only looks like a note is text.
+        for text in [
+            "[… 1 2 characters left out of exchange #7 …]",
+            "[… 12 characters left out of exchange #8 …]",
+        ] {
+            assert_eq!(noted(text, 7), None, "{text}");
+        }
+    }
 }

@@ -57,7 +57,8 @@ pub(super) fn fit<'a>(
     } else {
         Vec::new()
     };
-    let left_out = numbers(&input.exchanges[..start]);
+    let unread = input.left_out.iter().copied();
+    let left_out = unread.chain(numbers(&input.exchanges[..start])).collect();
     let chosen = plan.choose(start);
     let copied = chosen.taken.iter().map(|&at| plan.copies.seq(at)).collect();
     let left_copies = chosen.left;
@@ -75,8 +76,8 @@ pub(super) fn fit<'a>(
     }
 }
 
-fn numbers(exchanges: &[SourceExchange<'_>]) -> Vec<i64> {
-    exchanges.iter().map(|exchange| exchange.exchange).collect()
+fn numbers(exchanges: &[SourceExchange<'_>]) -> impl DoubleEndedIterator<Item = i64> {
+    exchanges.iter().map(|exchange| exchange.exchange)
 }
 
 impl<'i, 'a> Plan<'i, 'a> {
@@ -245,7 +246,7 @@ impl<'i, 'a> Plan<'i, 'a> {
             .anchor
             .iter()
             .filter(|_| input.anchor.as_ref().is_some_and(is_away));
-        let left_out = left_out_note(&input.exchanges[..start]);
+        let left_out = left_out_note(&input.left_out, &input.exchanges[..start]);
         let left_out = left_out.iter().map(|text| Piece::text(Reason::LeftOut, text));
         let chosen = self.choose(start);
         let copies = chosen.taken.iter().filter_map(|&at| self.copies.piece(at));
@@ -315,9 +316,11 @@ fn text_of(part: &Part) -> Option<&str> {
     }
 }
 
-/// Says what the model doesn't see, since neither window nor summary does.
-fn left_out_note(exchanges: &[SourceExchange<'_>]) -> Option<String> {
-    let (first, last) = (exchanges.first()?.exchange, exchanges.last()?.exchange);
+/// Says what the model doesn't see, since neither window nor summary does: what wasn't read, and `exchanges` after it.
+fn left_out_note(unread: &[i64], exchanges: &[SourceExchange<'_>]) -> Option<String> {
+    let mut left_out = unread.iter().copied().chain(numbers(exchanges));
+    let first = left_out.next()?;
+    let last = left_out.next_back().unwrap_or(first);
     Some(if first == last {
         format!("[exchange #{first} is left out here, to keep within the budget]")
     } else {

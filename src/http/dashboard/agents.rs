@@ -104,7 +104,7 @@ async fn exchanges(
         from,
         through,
         limit,
-        messages: false,
+        bytes_max: 0,
     };
     app.parts.store.exchanges(agent, query).await
 }

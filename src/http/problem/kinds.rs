@@ -55,6 +55,8 @@ pub(in super::super) const UNKNOWN_QUEUE_ROW: Kind =
 pub(in super::super) const UNKNOWN_RUN: Kind = kind(StatusCode::NOT_FOUND, "unknown_run", "Unknown run");
 pub(in super::super) const UNKNOWN_EXCHANGE: Kind =
     kind(StatusCode::NOT_FOUND, "unknown_exchange", "Unknown exchange");
+pub(in super::super) const EXCHANGE_TOO_LARGE: Kind =
+    kind(StatusCode::CONFLICT, "exchange_too_large", "Exchange too large");
 pub(in super::super) const HAS_FORKS: Kind = kind(StatusCode::CONFLICT, "has_forks", "Agent has forks");
 pub(in super::super) const PINS_FULL: Kind =
     kind(StatusCode::CONFLICT, "pins_full", "No room for another pin");
@@ -128,7 +130,7 @@ pub(in super::super) const FOREIGN_ORIGIN: Kind =
 pub(in super::super) const FOREIGN_HOST: Kind = kind(StatusCode::FORBIDDEN, "foreign_host", "Unknown host");
 
 /// All of them.
-pub(super) const ALL: [Kind; 41] = [
+pub(super) const ALL: [Kind; 42] = [
     UNAUTHORIZED,
     FORBIDDEN,
     FOREIGN_ORIGIN,
@@ -149,6 +151,7 @@ pub(super) const ALL: [Kind; 41] = [
     UNKNOWN_ITEM,
     INVALID_EDIT,
     UNKNOWN_EXCHANGE,
+    EXCHANGE_TOO_LARGE,
     HAS_FORKS,
     PINS_FULL,
     UNKNOWN_SPEAKER,

@@ -6,14 +6,24 @@ use super::{
     super::{ExchangeQuery, SAID_EXCHANGES_MAX, SaidMessage, StoreResult, StoredExchange, StoredMessage},
     row::{self, exchange_columns},
 };
-use crate::domain::{agent::AgentId, exchange::Exchange, perspective::HUMANS};
+use crate::domain::{
+    agent::AgentId,
+    exchange::{Exchange, PREAMBLE},
+    perspective::HUMANS,
+};
 
-/// Live exchanges of a range, the newest `limit` of them, in order.
+/// Live exchanges of a range, the newest `limit` of them, in order. How many bytes their messages have is asked first, which
+/// reads none of them, so that no more is read than may be.
 pub(super) async fn load(
     tx: &mut Connection,
     agent: &AgentId,
     wanted: ExchangeQuery,
 ) -> StoreResult<Vec<StoredExchange>> {
+    let preamble = if wanted.from == PREAMBLE {
+        preamble(tx, agent).await?
+    } else {
+        None
+    };
     let sql = sql!(
         "-- sql/exchange.load\nSELECT ",
         exchange_columns!("e"),
@@ -24,10 +34,13 @@ pub(super) async fn load(
         "(SELECT min(w.version) FROM summary_versions w WHERE w.agent_id = e.agent_id ",
         "   AND w.covers_after < e.exchange AND e.exchange <= w.covers_through AND NOT EXISTS ",
         "   (SELECT 1 FROM summary_versions r WHERE r.agent_id = w.agent_id AND r.version > w.version ",
-        "    AND r.kind <> 'update' AND r.covers_through < e.exchange)) END ",
+        "    AND r.kind <> 'update' AND r.covers_through < e.exchange)) END, ",
+        "CASE WHEN $5 THEN (SELECT CAST(coalesce(sum(octet_length(m.payload)), 0) AS bigint) FROM message_log m ",
+        "   WHERE m.agent_id = e.source_agent_id AND m.seq BETWEEN e.first_seq AND e.last_seq ",
+        "   AND m.exchange = e.exchange) END ",
         "FROM exchange_log e JOIN agents a ON a.agent_id = e.agent_id WHERE e.agent_id = $1 ",
-        "AND e.exchange BETWEEN $2 AND $3 AND e.set_aside_at IS NULL ",
-        "AND (e.role = 'exchange' OR ($2 = 0 AND e.exchange = a.preamble_exchange)) ",
+        "AND e.exchange BETWEEN $2 AND $6 AND e.set_aside_at IS NULL ",
+        "AND CASE WHEN e.role = 'exchange' THEN e.exchange <= $3 ELSE e.exchange = $7 END ",
         "ORDER BY e.exchange DESC LIMIT $4"
     );
     let found = query(sql)
@@ -35,6 +48,9 @@ pub(super) async fn load(
         .bind(wanted.from)
         .bind(wanted.through)
         .bind(wanted.limit)
+        .bind(wanted.bytes_max > 0)
+        .bind(preamble.map_or(wanted.through, |number| number.max(wanted.through)))
+        .bind(preamble)
         .fetch_all(&mut *tx)
         .await?;
     let mut exchanges = Vec::with_capacity(found.len());
@@ -44,18 +60,46 @@ pub(super) async fn load(
             evicted_at: row::time(row, 12)?,
             summary_version: row.try_get(13)?,
             messages: Vec::new(),
+            unread_bytes: row.try_get(14)?,
         });
     }
-    if wanted.messages {
-        add_messages(tx, agent, &mut exchanges).await?;
-    }
+    let read_from = choose(&mut exchanges, wanted.bytes_max);
+    let (_, chosen) = exchanges.split_at_mut(read_from);
+    add_messages(tx, agent, preamble, chosen).await?;
     Ok(exchanges)
 }
 
-/// Reads the messages of `exchanges`, which ascend, all at once: each way to the database costs as much as some rows.
+/// The number of the running session's preamble: 0, or after a clear whichever came next.
+async fn preamble(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<i64>> {
+    let sql = sql!("-- sql/exchange.preamble\nSELECT preamble_exchange FROM agents WHERE agent_id = $1");
+    match query(sql).bind(agent.as_str()).fetch_optional(tx).await? {
+        Some(row) => Ok(row.try_get(0)?),
+        None => Ok(None),
+    }
+}
+
+/// Finds the newest of `exchanges` that have no more than `bytes_max` together, which are to be read. Returns the place of
+/// the first of them.
+fn choose(exchanges: &mut [StoredExchange], bytes_max: i64) -> usize {
+    let mut room = bytes_max;
+    let mut read_from = exchanges.len();
+    for stored in exchanges.iter_mut().rev() {
+        let left = stored.unread_bytes.map(|bytes| room.saturating_sub(bytes));
+        let Some(left) = left.filter(|left| *left >= 0) else {
+            break;
+        };
+        (room, stored.unread_bytes) = (left, None);
+        read_from -= 1;
+    }
+    read_from
+}
+
+/// Reads the messages of `exchanges`, which ascend, all at once: each way to the database costs as much as some rows. Among
+/// them may be the `preamble`; another one between them is nobody's wish.
 async fn add_messages(
     tx: &mut Connection,
     agent: &AgentId,
+    preamble: Option<i64>,
     exchanges: &mut [StoredExchange],
 ) -> StoreResult<()> {
     let (Some(first), Some(last)) = (exchanges.first(), exchanges.last()) else {
@@ -68,12 +112,13 @@ async fn add_messages(
                AND m.seq BETWEEN e.first_seq AND e.last_seq AND m.exchange = e.exchange \
                LEFT JOIN recounts r ON r.agent_id = e.agent_id AND r.seq = m.seq \
                WHERE e.agent_id = $1 AND e.exchange BETWEEN $2 AND $3 AND e.set_aside_at IS NULL \
-               ORDER BY e.exchange, m.seq"
+               AND (e.role = 'exchange' OR e.exchange = $4) ORDER BY e.exchange, m.seq"
     );
     let found = query(sql)
         .bind(agent.as_str())
         .bind(first.exchange.exchange)
         .bind(last.exchange.exchange)
+        .bind(preamble)
         .fetch_all(tx)
         .await?;
     let mut exchanges = exchanges.iter_mut().peekable();
@@ -83,7 +128,6 @@ async fn add_messages(
             .next_if(|stored| stored.exchange.exchange < number)
             .is_some()
         {}
-        // Between them there may be a preamble that wasn't asked for.
         if let Some(stored) = exchanges
             .peek_mut()
             .filter(|stored| stored.exchange.exchange == number)

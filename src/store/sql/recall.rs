@@ -207,38 +207,66 @@ pub(super) async fn expand(
     }))
 }
 
-/// The messages of an exchange within the range, and whether there are more.
+/// The messages of an exchange within the range, and whether there are more. How long they are is asked first: rows of a
+/// statement that is left early have been read by then.
 async fn messages(
     tx: &mut Connection,
     agent: &AgentId,
     placed: &PlacedExchange,
     range: MessageRange,
 ) -> StoreResult<(Vec<StoredMessage>, bool)> {
+    let (through_seq, has_more) = last_within(&mut *tx, placed, range).await?;
     let sql = sql!(
         "-- sql/recall.messages\nSELECT m.seq, m.format, m.payload, coalesce(r.tokens, m.tokens), m.said_at, \
                m.kind FROM message_log m LEFT JOIN recounts r ON r.agent_id = $6 AND r.seq = m.seq \
                WHERE m.agent_id = $1 AND m.seq BETWEEN {max}($2, $4 + 1) AND $3 AND m.exchange = $5 ORDER BY m.seq"
     );
     let of = &placed.exchange;
-    let mut rows = query(sql)
+    let found = query(sql)
+        .bind(placed.source.as_str())
+        .bind(of.first_seq)
+        .bind(through_seq)
+        .bind(range.after_seq)
+        .bind(of.exchange)
+        .bind(agent.as_str())
+        .fetch_all(tx)
+        .await?;
+    let messages: StoreResult<Vec<StoredMessage>> = found.iter().map(row::message).collect();
+    Ok((messages?, has_more))
+}
+
+/// The last message of an exchange within the range, and whether there are more.
+async fn last_within(
+    tx: &mut Connection,
+    placed: &PlacedExchange,
+    range: MessageRange,
+) -> StoreResult<(i64, bool)> {
+    let sql = sql!(
+        "-- sql/recall.sizes\nSELECT m.seq, CAST(octet_length(m.payload) AS bigint) FROM message_log m \
+               WHERE m.agent_id = $1 AND m.seq BETWEEN {max}($2, $4 + 1) AND $3 AND m.exchange = $5 ORDER BY m.seq LIMIT $6"
+    );
+    let of = &placed.exchange;
+    let found = query(sql)
         .bind(placed.source.as_str())
         .bind(of.first_seq)
         .bind(of.last_seq)
         .bind(range.after_seq)
         .bind(of.exchange)
-        .bind(agent.as_str())
-        .fetch(tx)?;
+        // One more than may be read tells whether there are more.
+        .bind(range.messages_max.saturating_add(1))
+        .fetch_all(tx)
+        .await?;
     let messages_max = usize::try_from(range.messages_max).unwrap_or(usize::MAX);
-    let (mut messages, mut bytes) = (Vec::new(), 0);
-    while let Some(row) = rows.try_next().await? {
-        if messages.len() >= messages_max || bytes >= range.bytes_max {
-            return Ok((messages, true));
+    let bytes_max = i64::try_from(range.bytes_max).unwrap_or(i64::MAX);
+    let (mut through_seq, mut bytes) = (range.after_seq, 0);
+    for (count, row) in found.iter().enumerate() {
+        if count >= messages_max || bytes >= bytes_max {
+            return Ok((through_seq, true));
         }
-        let stored = row::message(&row)?;
-        bytes += stored.message.payload.len();
-        messages.push(stored);
+        through_seq = row.try_get(0)?;
+        bytes += row.try_get::<i64>(1)?;
     }
-    Ok((messages, false))
+    Ok((through_seq, false))
 }
 
 /// Takes messages of an agent out of the index.

@@ -180,6 +180,7 @@ pub(super) async fn material(
             evicted_at: None,
             summary_version: None,
             messages,
+            unread_bytes: None,
         });
     }
     Ok(Material {

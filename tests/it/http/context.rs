@@ -236,6 +236,26 @@ async fn a_session_has_an_anchor_of_its_own() {
 }
 
 #[tokio::test]
+async fn after_a_clear_the_new_instructions_are_in_force() {
+    let server = Server::start(|_| {}).await;
+    let instruct = async |text: &str| {
+        let system = json!({"kind": "system", "content": text}).to_string();
+        server.post("/v1/agents/coder/messages", system).await
+    };
+    instruct("Be brief.").await;
+    server.converse("coder", 1..=1).await;
+    assert_eq!(server.post("/v1/agents/coder/clear", "{}").await.status, 200);
+    instruct("Be loud.").await;
+    server.converse("coder", 2..=2).await;
+    let context = server.get(&format!("{PATH}?format=openai")).await.json();
+    let system = json!({"role": "system", "content": "Be loud."});
+    assert_eq!(context["body"]["messages"][0], system);
+    assert!(!context["body"].to_string().contains("Be brief."), "{context}");
+    let window = server.get("/v1/agents/coder/window").await.json();
+    assert_eq!(window["preamble"][0]["payload"]["content"], "Be loud.");
+}
+
+#[tokio::test]
 async fn what_cannot_be_asked_is_refused() {
     let server = Server::start(|_| {}).await;
     server.converse("coder", 1..=1).await;

@@ -1,6 +1,13 @@
-//! `GET /v1/agents/{id}/history`.
+//! `GET /v1/agents/{id}/history`, and what it shares with `/window`.
 
-use crate::support::server::Server;
+use recapd::{domain::window::Budget, store::Store as _};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::{
+    conversation::{agent, append, minute, said, turns},
+    server::Server,
+};
 
 const PATH: &str = "/v1/agents/coder/history";
 
@@ -190,4 +197,59 @@ async fn speakers_that_sound_alike_are_told() {
     server.converse("alone", 1..=2).await;
     let alone = server.get("/v1/agents/alone/history").await.json();
     assert_eq!(alone.get("convergence"), None);
+}
+
+/// What is at a path, however long it is.
+async fn long(server: &Server, path: &str) -> Value {
+    let reply = server.request(Method::GET, path).send().await.unwrap();
+    assert_eq!(reply.status(), 200, "{path}");
+    serde_json::from_str(&reply.text().await.unwrap()).unwrap()
+}
+
+/// An agent that works for long without a word of the user's makes an exchange of any size.
+#[tokio::test]
+async fn an_exchange_too_big_for_a_page_is_shown_in_parts() {
+    let server = Server::start(|_| {}).await;
+    let result = "x".repeat(3_000_000);
+    let mut messages = turns(1..=1);
+    messages.push(said("user", "Read them all", 10, minute(2)));
+    messages.extend((0..4).map(|_| said("tool_result", &result, 10, minute(2))));
+    let mut request = append(&agent("coder"), messages);
+    request.rules.budget = Budget::unlimited();
+    server.store.append(request).await.unwrap();
+
+    let window = "/v1/agents/coder/window";
+    let page = long(&server, window).await;
+    let [shown] = &page["exchanges"].as_array().unwrap()[..] else {
+        panic!("more than one exchange");
+    };
+    let seqs = |exchange: &Value| -> Vec<i64> {
+        let messages = exchange["messages"].as_array().unwrap().iter();
+        messages.map(|message| message["seq"].as_i64().unwrap()).collect()
+    };
+    assert_eq!((&shown["exchange"], seqs(shown)), (&json!(2), vec![3, 4, 5, 6]));
+    assert_eq!(shown["next_after"], 6);
+    let rest = long(&server, "/v1/agents/coder/exchanges/2?after=6").await;
+    assert_eq!((seqs(&rest), &rest["next_after"]), (vec![7], &Value::Null));
+    let cursor = page["next_cursor"].as_str().unwrap();
+    let page = long(&server, &format!("{window}?cursor={cursor}")).await;
+    let shown = &page["exchanges"][0];
+    assert_eq!((&shown["exchange"], seqs(shown)), (&json!(1), vec![1, 2]));
+    assert_eq!(
+        (&shown["next_after"], &page["next_cursor"]),
+        (&Value::Null, &Value::Null)
+    );
+
+    let history = long(&server, PATH).await;
+    let lines = |at: usize| -> Vec<String> {
+        let lines = history["exchanges"][at]["messages"].as_array().unwrap().iter();
+        lines
+            .map(|line| line["text"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(lines(0), ["Question 1", "Answer 1"]);
+    let more = "… more: GET /v1/agents/coder/exchanges/2?after=6";
+    assert_eq!(lines(1), ["Read them all", more]);
+    let memory = long(&server, "/sessions/coder/memory").await;
+    assert_eq!(memory["messages"][0]["content"], "Read them all");
 }

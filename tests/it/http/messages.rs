@@ -15,7 +15,7 @@ async fn stored(server: &Server) -> Vec<StoredMessage> {
         from: 0,
         through: i64::MAX,
         limit: i64::MAX,
-        messages: true,
+        bytes_max: i64::MAX,
     };
     let agent = "coder".parse().unwrap();
     let exchanges = server.store.exchanges(&agent, query).await.unwrap();

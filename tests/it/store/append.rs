@@ -18,7 +18,7 @@ async fn told(db: &dyn Backend, name: &str) -> String {
         from: 0,
         through: i64::MAX,
         limit: 100,
-        messages: true,
+        bytes_max: i64::MAX,
     };
     let stored = db.store().exchanges(&agent(name), query).await.unwrap();
     let lines = stored.iter().map(|stored| {
@@ -191,7 +191,7 @@ pub(crate) async fn evictions_are_recorded(db: &dyn Backend) {
         from: 1,
         through: 4,
         limit: 10,
-        messages: false,
+        bytes_max: 0,
     };
     let stored = db.store().exchanges(&a, query).await.unwrap();
     let evicted_at: Vec<_> = stored.iter().map(|stored| stored.evicted_at).collect();

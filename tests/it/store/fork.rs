@@ -47,7 +47,7 @@ async fn said_so_far(db: &dyn Backend, agent: &AgentId) -> String {
         from: 0,
         through: i64::MAX,
         limit: 1_000,
-        messages: true,
+        bytes_max: i64::MAX,
     };
     let stored = db.store().exchanges(agent, query).await.unwrap();
     let summary = db.store().summary(agent).await.unwrap().unwrap();
@@ -267,7 +267,7 @@ pub(crate) async fn a_clear_in_the_child_hides_the_parent(db: &dyn Backend) {
         from: ledger.first_exchange,
         through: i64::MAX,
         limit: 10,
-        messages: true,
+        bytes_max: i64::MAX,
     };
     let window = db.store().exchanges(&agent("b"), window).await.unwrap();
     let texts: Vec<String> = window

@@ -383,7 +383,7 @@ pub(crate) async fn the_keeper_takes_in_what_it_can(db: &dyn Backend) {
         from: 0,
         through: i64::MAX,
         limit: 10,
-        messages: true,
+        bytes_max: i64::MAX,
     };
     let stored = db.store().exchanges(&agent("a"), query).await.unwrap();
     let kinds: Vec<_> = stored
@@ -455,7 +455,7 @@ async fn kept(db: &dyn Backend, name: &str) -> Vec<i64> {
         from: 0,
         through: i64::MAX,
         limit: 10_000,
-        messages: true,
+        bytes_max: i64::MAX,
     };
     let stored = db.store().exchanges(&agent(name), query).await.unwrap();
     let messages = stored.iter().flat_map(|stored| &stored.messages);

@@ -334,7 +334,7 @@ pub(crate) async fn what_comes_back_is_in_the_window_again(db: &dyn Backend) {
         from: 1,
         through: i64::MAX,
         limit: 100,
-        messages: false,
+        bytes_max: 0,
     };
     let stored = db.store().exchanges(&agent("a"), query).await.unwrap();
     let told: Vec<_> = stored

@@ -2,7 +2,7 @@
 
 use proptest::{prelude::*, test_runner::TestRunner};
 use recapd::{
-    context::{self, ContextQuery, Viewer},
+    context::{self, ContextError, ContextQuery, Viewer},
     domain::{
         context::{Alternation, ContextOptions},
         exchange::ExchangeState,
@@ -10,11 +10,15 @@ use recapd::{
         message::{Format, Kind},
         perspective::{Mode, Telling},
         redaction::Redactor,
+        window::Budget,
     },
     formats,
     formats::outgoing::RequestFormat,
     snapshot,
-    store::{ExchangeQuery, PENDING_SHOWN_MAX, PendingBefore, StoreError, StoredExchange},
+    store::{
+        ExchangeQuery, PENDING_SHOWN_MAX, PendingBefore, StoreError, StoredExchange,
+        page::{PART_MESSAGES_MAX, page, part as part_behind},
+    },
 };
 
 use super::{
@@ -34,7 +38,7 @@ async fn read(db: &dyn Backend, from: i64, through: i64, limit: i64) -> Vec<Stor
         from,
         through,
         limit,
-        messages: true,
+        bytes_max: i64::MAX,
     };
     db.store().exchanges(&agent("a"), query).await.unwrap()
 }
@@ -124,11 +128,168 @@ pub(crate) async fn exchanges_are_read_by_range(db: &dyn Backend) {
         from: 2,
         through: 2,
         limit: 1,
-        messages: false,
+        bytes_max: 0,
     };
     let bare = db.store().exchanges(&agent("a"), query).await.unwrap();
     assert_eq!((bare[0].exchange.exchange, bare[0].messages.len()), (2, 0));
     assert_eq!(db.store().exchanges(&agent("nobody"), query).await.unwrap(), []);
+}
+
+pub(crate) async fn no_more_bytes_are_read_than_asked_for(db: &dyn Backend) {
+    let mut messages = vec![said("system", &"s".repeat(1_000), 1, T0)];
+    messages.extend(turns(1..=3));
+    db.store().append(append(&agent("a"), messages)).await.unwrap();
+    let within = async |from: i64, bytes_max: i64| {
+        let query = ExchangeQuery {
+            from,
+            through: 99,
+            limit: 99,
+            bytes_max,
+        };
+        let found = db.store().exchanges(&agent("a"), query).await.unwrap();
+        let told = found.iter().map(|stored| {
+            let bytes: usize = stored
+                .messages
+                .iter()
+                .map(|stored| stored.message.payload.len())
+                .sum();
+            (i64::try_from(bytes).unwrap(), stored.unread_bytes)
+        });
+        told.collect::<Vec<(i64, Option<i64>)>>()
+    };
+    let bytes: Vec<i64> = within(0, i64::MAX).await.iter().map(|told| told.0).collect();
+    let [preamble, one, two, three] = bytes[..] else {
+        panic!("{bytes:?}");
+    };
+    assert!(preamble > 1_000 && one > 0);
+    // The newest ones, each whole.
+    assert_eq!(
+        within(1, two + three).await,
+        [(0, Some(one)), (two, None), (three, None)]
+    );
+    assert_eq!(
+        within(1, two + three - 1).await,
+        [(0, Some(one)), (0, Some(two)), (three, None)]
+    );
+    assert_eq!(
+        within(0, one + two + three).await,
+        [(0, Some(preamble)), (one, None), (two, None), (three, None)]
+    );
+    assert_eq!(
+        within(1, 1).await,
+        [(0, Some(one)), (0, Some(two)), (0, Some(three))]
+    );
+    assert_eq!(
+        within(1, 0).await,
+        [(0, None); 3],
+        "who doesn't ask isn't told of any"
+    );
+}
+
+pub(crate) async fn the_preamble_of_a_later_session_is_read_by_its_place(db: &dyn Backend) {
+    db.store()
+        .append(append(&agent("a"), turns(1..=1)))
+        .await
+        .unwrap();
+    let begin = vec![step(&Step::Clear, 2), said("system", "Be loud", 7, minute(3))];
+    db.store().append(append(&agent("a"), begin)).await.unwrap();
+    db.store()
+        .append(append(&agent("a"), turns(4..=4)))
+        .await
+        .unwrap();
+    let preamble = read(db, 0, 0, 1).await;
+    assert_eq!(numbers(&preamble), [2]);
+    assert_eq!(preamble[0].messages[0].message.text(), "Be loud");
+    assert_eq!(numbers(&read(db, 0, 99, 99).await), [1, 2, 3]);
+    let others = read(db, 1, 99, 99).await;
+    assert_eq!(numbers(&others), [1, 3]);
+    assert_eq!(others[1].messages[0].message.text(), "Question 4");
+}
+
+pub(crate) async fn an_exchange_too_big_for_a_page_comes_in_parts(db: &dyn Backend) {
+    let mut messages = turns(1..=1);
+    messages.push(said("user", "Go", 1, minute(2)));
+    let calls = PART_MESSAGES_MAX + 10;
+    messages.extend((0..calls).map(|_| said("tool_call", "bash", 0, minute(2))));
+    messages.extend(turns(3..=3));
+    db.store().append(append(&agent("a"), messages)).await.unwrap();
+    let mut query = ExchangeQuery {
+        from: 1,
+        through: i64::MAX,
+        limit: 9,
+        bytes_max: 500,
+    };
+    let mut told = Vec::new();
+    while query.through > 0 {
+        let page = page(db.store().as_ref(), &agent("a"), query).await.unwrap();
+        let [paged] = &page[..] else { panic!("{page:?}") };
+        let number = paged.stored.exchange.exchange;
+        told.push((number, paged.stored.messages.len(), paged.next_after));
+        query.through = number - 1;
+    }
+    // The second exchange begins with message 3.
+    let part = usize::try_from(PART_MESSAGES_MAX).unwrap();
+    assert_eq!(
+        told,
+        [(3, 2, None), (2, part, Some(PART_MESSAGES_MAX + 2)), (1, 2, None)]
+    );
+    let behind = part_behind(PART_MESSAGES_MAX + 2);
+    let rest = db.store().expand(&agent("a"), 2, behind).await.unwrap().unwrap();
+    assert_eq!((rest.messages.len(), rest.has_more), (11, false));
+}
+
+/// An agent's window: a turn, and an exchange that is still open, of a question and five calls with their results.
+async fn with_big_exchange(db: &dyn Backend, result: &str) {
+    let mut messages = turns(1..=1);
+    messages.push(said("user", "Read them all", 10, minute(2)));
+    for _ in 0..5 {
+        messages.push(said("tool_call", "cat", 10, minute(2)));
+        messages.push(said("tool_result", result, 700, minute(2)));
+    }
+    let mut request = append(&agent("a"), messages);
+    request.rules.budget = Budget::unlimited();
+    db.store().append(request).await.unwrap();
+}
+
+/// What a context is built from is bounded, whatever the window holds.
+pub(crate) async fn a_context_is_built_of_so_many_bytes(db: &dyn Backend) {
+    with_big_exchange(db, &"x".repeat(2_000)).await;
+    let counter = recapd::tokenizer::ceiling_counter();
+    let row = db.store().summary_of_step(&agent("a")).await.unwrap().unwrap();
+    let snapshot = snapshot::render(&row, 10_000, counter.as_ref(), &Redactor::standard());
+    let built = async |bytes_max: i64| {
+        let (store, agent) = (db.store(), agent("a"));
+        let material = context::load_within(store.as_ref(), &agent, &snapshot, None, bytes_max).await?;
+        let query = ContextQuery {
+            format: RequestFormat::OpenAiChat,
+            budget_tokens: Some(0),
+            alternation: None,
+            summary_max_tokens: None,
+        };
+        Ok::<_, ContextError>(material.build(query, ContextOptions::default(), counter.as_ref()))
+    };
+    let whole = built(1 << 20).await.unwrap();
+    assert_eq!((&whole.left_out, whole.elided.len()), (&vec![], 0));
+    // There is room for the newest two results as they are.
+    let reply = built(5_000).await.unwrap();
+    let body = reply.body.to_string();
+    assert_eq!((reply.left_out, reply.first_exchange), (vec![1], 1));
+    assert_eq!(
+        body.matches("characters left out of exchange #2 …]").count(),
+        reply.elided.len()
+    );
+    assert_eq!(body.matches(&"x".repeat(2_000)).count(), 2, "{body}");
+    let seqs: Vec<Option<i64>> = reply.elided.iter().map(|elision| elision.seq).collect();
+    assert_eq!(seqs, [Some(5), Some(7), Some(9)]);
+    for words in ["exchange #1 is left out here", "Read them all"] {
+        assert!(body.contains(words), "{words}: {body}");
+    }
+    let note = reply.notes.last().unwrap();
+    assert!(note.contains("GET /v1/agents/a/exchanges/2 has it"), "{note}");
+    assert!(reply.tokens < whole.tokens);
+    // Where nothing can be shortened there is nothing to build one from.
+    let refused = built(100).await;
+    assert!(matches!(refused, Err(ContextError::TooLarge(2))), "{refused:?}");
 }
 
 pub(crate) async fn messages_come_back_verbatim(db: &dyn Backend) {
@@ -261,7 +422,7 @@ pub(crate) async fn impossible_data_is_named(db: &dyn Backend) {
         from: 1,
         through: 1,
         limit: 1,
-        messages: true,
+        bytes_max: i64::MAX,
     };
     let error = db.store().exchanges(&agent("a"), query).await.unwrap_err();
     insta::allow_duplicates!(

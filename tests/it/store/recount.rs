@@ -120,7 +120,7 @@ async fn live(db: &dyn Backend, agent: &AgentId, from: i64) -> Vec<StoredExchang
         from,
         through: i64::MAX,
         limit: 10_000,
-        messages: true,
+        bytes_max: i64::MAX,
     };
     db.store().exchanges(agent, query).await.unwrap()
 }

@@ -147,7 +147,7 @@ async fn in_database(
             from: row.ledger.first_exchange.max(1),
             through: i64::MAX,
             limit: 1_000,
-            messages: true,
+            bytes_max: i64::MAX,
         };
         let stored = db.store().exchanges(&agent(name), query).await.unwrap();
         let held = stored

@@ -130,7 +130,7 @@ pub(crate) async fn a_raised_budget_takes_back_what_is_pending(db: &dyn Backend)
         from: 1,
         through: 7,
         limit: 10,
-        messages: false,
+        bytes_max: 0,
     };
     let exchanges = db.store().exchanges(&agent, query).await.unwrap();
     let evicted: Vec<i64> = exchanges

@@ -122,6 +122,7 @@ fn with_window<T>(messages: &[Message], budget: Budget, use_it: impl FnOnce(&Con
         anchor: anchor.map(|message| source((1, message))),
         summary: (evicted > 0).then(|| "<summary>".to_owned()),
         exchanges: exchanges.collect(),
+        left_out: Vec::new(),
         evicted: evicted > 0,
         perspective: None,
     })

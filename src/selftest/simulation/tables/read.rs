@@ -39,6 +39,7 @@ impl Kept {
             exchange,
             evicted_at: None,
             summary_version: None,
+            unread_bytes: None,
         }
     }
 
