@@ -202,7 +202,8 @@ mod tests {
         let (messages, shortened) = reader.finish();
         let seqs: Vec<i64> = messages.iter().map(|stored| stored.seq).collect();
         assert_eq!((seqs, shortened.through_seq), (vec![1, 2, 3, 4, 5], 2));
-        let is_whole = |stored: &&StoredMessage| stored.message.payload == result.to_string();
+        let whole = result.to_string();
+        let is_whole = |stored: &&StoredMessage| stored.message.payload == whole;
         assert_eq!(messages.iter().filter(is_whole).count(), 3);
         let cut: Vec<_> = shortened.results.iter().map(|cut| (cut.seq, cut.chars)).collect();
         assert_eq!(cut, [(Some(1), 22_000), (Some(2), 22_000)]);

@@ -1736,6 +1736,7 @@ export interface components {
              * @example unknown_item
              * @example invalid_edit
              * @example unknown_exchange
+             * @example exchange_too_large
              * @example has_forks
              * @example pins_full
              * @example unknown_speaker
@@ -1894,7 +1895,7 @@ export interface components {
             terms: string[];
             /**
              * Format: int64
-             * @description So many messages of this database wait to be indexed and were not searched.
+             * @description So many of its messages wait to be indexed and were not searched.
              */
             unsearched_messages: number;
         };
@@ -2446,9 +2447,13 @@ export interface components {
             /** Format: int64 */
             pending_exchanges: number;
             pending_since?: components["schemas"]["Timestamp"] | null;
+            /** @description The same by its headings. */
+            sections: components["schemas"]["SummarySection"][];
             stale_since?: components["schemas"]["Timestamp"] | null;
             /** Format: int64 */
             tokens: number;
+            /** @description Lines of the document are missing, since less was asked for. */
+            truncated: boolean;
             updated_at?: components["schemas"]["Timestamp"] | null;
             /** Format: int64 */
             version: number;
@@ -2458,6 +2463,13 @@ export interface components {
             covers_through: number;
             /** Format: int64 */
             pending_exchanges: number;
+        };
+        /** @description A section of a document. */
+        SummarySection: {
+            /** @description What stands below it, as Markdown. */
+            content: string;
+            /** @description Its heading. */
+            title: string;
         };
         /**
          * @description How much of a summary is wanted.
@@ -2535,7 +2547,10 @@ export interface components {
              * @description Its ceiling; 0 is none.
              */
             budget_tokens: number;
-            /** @description The newest exchanges before the cursor, in order, each with all its messages. */
+            /**
+             * @description The newest exchanges before the cursor, in order, each with all its messages, unless it is too big for any page. A page
+             *     has no more than 8 MB of payloads.
+             */
             exchanges: components["schemas"]["WindowExchange"][];
             /**
              * Format: int64
@@ -2544,6 +2559,11 @@ export interface components {
             first_exchange: number;
             /** @description The leading instructions, which never leave; only on the first page. */
             preamble: components["schemas"]["ShownMessage"][];
+            /**
+             * Format: int64
+             * @description Set if these are only the first of them, as in an exchange. They are exchange 0, or after a clear the one that came next.
+             */
+            preamble_next_after?: number | null;
             /**
              * Format: int64
              * @description Tokens of the whole window, preamble included.
@@ -2561,6 +2581,12 @@ export interface components {
             exchange: number;
             /** @description Its messages, verbatim. */
             messages: components["schemas"]["ShownMessage"][];
+            /**
+             * Format: int64
+             * @description Set if these are only the first of them, since the exchange is too big for any page: the last number shown. What follows
+             *     is at `GET /v1/agents/{id}/exchanges/{n}?after=` this number.
+             */
+            next_after?: number | null;
             /** @description When it began. */
             started_at: components["schemas"]["Timestamp"];
             /** @description Whether more is expected in it. */
@@ -3307,6 +3333,8 @@ export interface operations {
                 format: components["schemas"]["RequestFormat"];
                 /** @description The most tokens; 0 is no limit. */
                 budget?: number;
+                /** @description The most tokens of the summary in it. Whatever is asked for, it takes a quarter of the budget at most. */
+                summary_max_tokens?: number;
                 /** @description What happens to neighbouring turns of one side. */
                 alternation?: components["schemas"]["Alternation"];
                 /** @description In a shared conversation: by which speaker it is seen. */
@@ -3336,6 +3364,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -3538,7 +3567,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The history. */
+            /** @description The history. An exchange of more than 8 MB of payloads has lines for its first messages, and a last one that says where the rest is. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -4352,7 +4381,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The newest exchanges before the cursor, in order. */
+            /** @description The newest exchanges before the cursor, in order, of at most 8 MB of payloads. One that is too big for any page comes with its first messages, and says where the rest is. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */

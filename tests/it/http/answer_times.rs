@@ -127,8 +127,8 @@ async fn strangers_and_holders_of_other_tokens_learn_nothing_by_the_clock() {
     }
     server.access.refresh().await.unwrap();
     let kinds = |route, tokens: &[Option<&'static str>]| -> Vec<Asked> {
-        let agents = |&token: &Option<&'static str>| ["victim", "nobody"].map(|agent| (token, agent));
-        let kinds = tokens.iter().flat_map(agents);
+        let agents = |token: Option<&'static str>| ["victim", "nobody"].map(|agent| (token, agent));
+        let kinds = tokens.iter().copied().flat_map(agents);
         kinds
             .map(|(token, agent)| Asked { token, route, agent })
             .collect()

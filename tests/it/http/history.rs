@@ -125,7 +125,7 @@ async fn it_shows_the_exchanges_on_both_sides_of_the_rule() {
 #[tokio::test]
 async fn as_much_of_the_archive_as_is_asked_for() {
     let server = with_archive().await;
-    let archived = |reply: serde_json::Value| {
+    let archived = |reply: Value| {
         let exchanges = reply["exchanges"].as_array().unwrap().clone();
         exchanges
             .iter()

@@ -481,6 +481,15 @@ class SummaryFigures(TypedDict):
     pending_exchanges: int
 
 
+class SummarySection(TypedDict):
+    """
+    A section of a document.
+    """
+
+    content: str
+    title: str
+
+
 SummaryView: TypeAlias = Literal['full', 'brief']
 
 
@@ -1000,8 +1009,10 @@ class Summary(TypedDict):
     first_exchange: int
     pending_exchanges: int
     pending_since: NotRequired[Timestamp | None]
+    sections: list[SummarySection]
     stale_since: NotRequired[Timestamp | None]
     tokens: int
+    truncated: bool
     updated_at: NotRequired[Timestamp | None]
     version: int
 
@@ -1040,6 +1051,7 @@ class WindowExchange(TypedDict):
     ended_at: Timestamp
     exchange: int
     messages: list[ShownMessage]
+    next_after: NotRequired[int | None]
     started_at: Timestamp
     state: ExchangeState
     tokens: int
@@ -1154,6 +1166,7 @@ class Window(TypedDict):
     exchanges: list[WindowExchange]
     first_exchange: int
     preamble: list[ShownMessage]
+    preamble_next_after: NotRequired[int | None]
     tokens: int
 
 
