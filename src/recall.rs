@@ -319,6 +319,7 @@ pub async fn expand(
 ) -> StoreResult<Option<ExpandReply>> {
     let range = MessageRange {
         messages_max: query.limit.clamp(1, MESSAGES_MAX),
+        is_current: false,
         ..part(query.after_seq)
     };
     let expanded = store.expand(agent, exchange, range).await?;

@@ -166,10 +166,8 @@ impl Redactor {
         self.find(text).into_iter().map(|found| found.rule).collect()
     }
 
-    /// The secrets in `text`, from left to right and disjoint: of two that overlap one is made, which has the name of
-    /// the rule that stands first in the table.
-    fn find(&self, text: &str) -> Vec<Found> {
-        let text = &*with_breaks(text);
+    /// What the rules find in `text`.
+    fn seen_in(&self, text: &str) -> Vec<Found> {
         let mut found = Vec::new();
         if self.shipped {
             SHIPPED.find(text, &mut found);
@@ -179,6 +177,17 @@ impl Redactor {
                 span: word_start(text, span.start)..word_end(text, span.end),
                 rule: OWN_PATTERN,
             }));
+        }
+        found
+    }
+
+    /// The secrets in `text`, from left to right and disjoint: of two that overlap one is made, which has the name of
+    /// the rule that stands first in the table.
+    fn find(&self, text: &str) -> Vec<Found> {
+        let mut found = self.seen_in(text);
+        // An escape may be one, or a backslash of the secret's own: both are looked at.
+        if let Cow::Owned(shown) = with_breaks(text) {
+            found.extend(self.seen_in(&shown));
         }
         if found.is_empty() {
             return found;
@@ -312,7 +321,7 @@ fn matches<'a>(pattern: &'a Regex, text: &'a str) -> impl Iterator<Item = Range<
 /// `text` with blanks for the line breaks and tabs that are written as escapes, as in JSON: as long as it is, so that
 /// places mean the same. The `n` of one would hide where a word begins.
 fn with_breaks(text: &str) -> Cow<'_, str> {
-    if !text.contains('\\') {
+    if !["\\n", "\\r", "\\t"].iter().any(|escape| text.contains(escape)) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len());

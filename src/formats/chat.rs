@@ -10,6 +10,9 @@ use super::{
 };
 use crate::domain::message::{Format, Kind, Message, Part};
 
+/// What content is called by mistake, or in formats that aren't read.
+const CONTENT_MISNAMED: [&str; 5] = ["contents", "message", "text", "value", "body"];
+
 /// Reads a message that says its role.
 pub(super) fn read(format: Format, fields: &Fields<'_>) -> Result<Message, FormatError> {
     let role = fields.text("role").ok_or_else(|| {
@@ -24,7 +27,16 @@ pub(super) fn read(format: Format, fields: &Fields<'_>) -> Result<Message, Forma
             "say that its format is gemini, or leave the format out and it is detected",
         ));
     }
-    Ok(read_as(format, &role, fields))
+    let message = read_as(format, &role, fields);
+    // What was said would be lost in silence.
+    let misnamed = CONTENT_MISNAMED.iter().find(|name| fields.has(name));
+    if let Some(name) = misnamed.filter(|_| message.parts.is_empty() && !fields.has("content")) {
+        return Err(FormatError::new(
+            format!("message has `{name}` in place of `content`"),
+            "give what was said as `content`: a text or a list of blocks",
+        ));
+    }
+    Ok(message)
 }
 
 /// Reads a message as one of `role`.

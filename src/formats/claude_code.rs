@@ -19,6 +19,8 @@ const LOCAL_COMMANDS: [&str; 3] = [
 const OUTPUTS: [&str; 2] = ["<bash-stdout>", "<bash-stderr>"];
 /// How the text begins that stands where the user pressed escape.
 const INTERRUPT: &str = "[Request interrupted by user";
+/// The attachment that is a prompt.
+const QUEUED: &str = "queued_command";
 /// The kind of another program's summary of what went before.
 const COMPACT_SUMMARY: &str = "compact_summary";
 
@@ -31,10 +33,24 @@ pub(super) fn read(line: &Fields<'_>) -> Result<Message, FormatError> {
         )
     })?;
     if kind == "user" || kind == "assistant" {
-        conversation(&kind, line)
-    } else {
-        Ok(metadata(&kind, line))
+        return conversation(&kind, line);
     }
+    Ok(queued(line).unwrap_or_else(|| metadata(&kind, line)))
+}
+
+/// What the user typed while the model was at work: newer versions write it as an attachment. Other origins (tasks that
+/// have ended, other agents) aren't the user.
+fn queued(line: &Fields<'_>) -> Option<Message> {
+    let attachment = line.object("attachment")?;
+    let is_or_none = |value: Option<String>, expected: &str| value.is_none_or(|value| value == expected);
+    let is_prompt = attachment.text("type")? == QUEUED
+        && is_or_none(attachment.text("commandMode"), "prompt")
+        && is_or_none(
+            attachment.object("origin").and_then(|origin| origin.text("kind")),
+            "human",
+        );
+    let parts = parts(attachment.raw("prompt"));
+    (is_prompt && !parts.is_empty()).then(|| message(Format::ClaudeCode, line, Kind::User, parts))
 }
 
 fn conversation(role: &str, line: &Fields<'_>) -> Result<Message, FormatError> {

@@ -20,14 +20,7 @@ pub(super) enum Shape {
 }
 
 /// Fields that a line of a Claude Code transcript has beside its type.
-const CLAUDE_CODE_FIELDS: [&str; 6] = [
-    "message",
-    "uuid",
-    "parentUuid",
-    "sessionId",
-    "leafUuid",
-    "messageId",
-];
+const CLAUDE_CODE_FIELDS: [&str; 5] = ["uuid", "parentUuid", "sessionId", "leafUuid", "messageId"];
 /// Blocks that only Anthropic's content has.
 const ANTHROPIC_BLOCKS: [&str; 8] = [
     "tool_use",
@@ -110,18 +103,30 @@ fn has_gemini_parts(fields: &Fields<'_>) -> bool {
 
 fn shape_without_role(fields: &Fields<'_>) -> Shape {
     if fields.text("kind").is_some() {
-        Shape::Certain(Format::Native)
+        certain_if(!is_of_journal(fields), Format::Native)
     } else if pidgin::is_event(fields) {
         Shape::Certain(Format::Pidgin)
     } else if codex::is_line(fields) {
         Shape::Certain(Format::Codex)
-    } else if fields.text("type").is_some() && CLAUDE_CODE_FIELDS.iter().any(|name| fields.has(name)) {
+    } else if is_claude_code(fields) {
         Shape::Certain(Format::ClaudeCode)
     } else if is_gemini_user(fields) {
         Shape::Certain(Format::Gemini)
     } else {
         certain_if(is_responses_item(fields), Format::OpenAiResponses)
     }
+}
+
+/// A line of a journal has a kind, too, but what was said stands in its payload: `recapd import` reads it.
+fn is_of_journal(fields: &Fields<'_>) -> bool {
+    fields.has("count_method") && (fields.has("payload") || fields.has("payload_text"))
+}
+
+/// Other programs have a message in an envelope, too, but say its role within.
+fn is_claude_code(fields: &Fields<'_>) -> bool {
+    let is_said = is_of_type(fields, "user") || is_of_type(fields, "assistant");
+    is_said && fields.has("message")
+        || fields.text("type").is_some() && CLAUDE_CODE_FIELDS.iter().any(|name| fields.has(name))
 }
 
 fn certain_if(is_certain: bool, format: Format) -> Shape {

@@ -72,5 +72,6 @@ pub fn part(after_seq: i64) -> MessageRange {
         after_seq,
         messages_max: PART_MESSAGES_MAX,
         bytes_max: usize::try_from(PAGE_BYTES_MAX).unwrap_or(usize::MAX),
+        is_current: true,
     }
 }

@@ -111,6 +111,8 @@ pub struct MessageRange {
     pub messages_max: i64,
     /// No more once their payloads have so many bytes.
     pub bytes_max: usize,
+    /// Nothing that was written may be missing: a standby isn't asked.
+    pub is_current: bool,
 }
 
 /// An exchange as it was.

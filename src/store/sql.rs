@@ -195,6 +195,9 @@ impl Store for SqlStore {
         exchange: i64,
         range: MessageRange,
     ) -> StoreResult<Option<Expanded>> {
+        if range.is_current {
+            return recall::expand(&mut self.snapshot().await?, agent, exchange, range).await;
+        }
         self.past_found(|mut tx| async move { recall::expand(&mut tx, agent, exchange, range).await })
             .await
     }

@@ -137,7 +137,10 @@ fn shorten(text: &str, keep: usize, exchange: i64) -> Option<(String, usize)> {
     let middle: String = text.chars().skip(keep - tail).take(left_out).collect();
     let tail: String = text.chars().skip(chars - tail).collect();
     let left_out = match noted(&middle, exchange) {
-        Some(before) => left_out + before - note(before, exchange).chars().count(),
+        // A tool may have written what only looks like a note of ours, with any number in it.
+        Some(before) => left_out
+            .saturating_add(before)
+            .saturating_sub(note(before, exchange).chars().count()),
         None => left_out,
     };
     let lines = [head, note(left_out, exchange), tail];
@@ -197,6 +200,13 @@ mod tests {
         // The line feeds around the note are no characters of the result.
         assert_eq!(left_out, 12_345 - 300 + 2);
         assert_eq!(twice.matches('…').count(), 2, "{twice}");
+        let forged = format!(
+            "{}{}{}",
+            "x".repeat(4_000),
+            note(usize::MAX, 7),
+            "y".repeat(4_000)
+        );
+        assert!(shorten(&forged, 300, 7).is_some());
         // What only looks like a note is text.
         for text in [
             "[… 1 2 characters left out of exchange #7 …]",

@@ -44,6 +44,11 @@ fn openai_roles() {
                 "refused: message has `parts` in place of `content`, as Gemini's do; say that its format is gemini, or leave the format out and it is detected",
             ),
             (
+                r#"{"role":"user","contents":"Hi"}"#,
+                "refused: message has `contents` in place of `content`; give what was said as `content`: a text or a list of blocks",
+            ),
+            (r#"{"role":"assistant","content":null}"#, "assistant:"),
+            (
                 r#"{"role":7,"content":"x"}"#,
                 "refused: message has no `role`; give its role (user, assistant, system or tool), or say which format it is",
             ),

@@ -42,6 +42,18 @@ fn lines_that_the_user_did_not_write_are_not_the_users() {
                 r#"api_error: "API Error: 529""#,
             ),
             (
+                r#"{"type":"attachment","uuid":"q1","attachment":{"type":"queued_command","prompt":"stop, don't post it","commandMode":"prompt","origin":{"kind":"human"}}}"#,
+                r#"user: "stop, don't post it" id=q1"#,
+            ),
+            (
+                r#"{"type":"attachment","uuid":"q2","attachment":{"type":"queued_command","prompt":[{"type":"text","text":"and sort them"}]}}"#,
+                r#"user: "and sort them" id=q2"#,
+            ),
+            (
+                r#"{"type":"attachment","uuid":"q3","attachment":{"type":"queued_command","prompt":"done","origin":{"kind":"task-notification"}}}"#,
+                "attachment: id=q3",
+            ),
+            (
                 r#"{"type":"user","message":{"role":"user","content":"<command-line> is broken"}}"#,
                 r#"user: "<command-line> is broken""#,
             ),

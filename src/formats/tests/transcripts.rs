@@ -107,6 +107,18 @@ fn transcripts_are_told_by_their_lines() {
             r#"{"kind":"user","event_type":"TurnStartEvent","data":{}}"#,
             Some(Format::Native),
         ),
+        (
+            r#"{"seq":1,"kind":"user","count_method":"o200k","payload":{"role":"user","content":"x"}}"#,
+            None,
+        ),
+        (
+            r#"{"type":"user","message":{"role":"user","content":"x"}}"#,
+            Some(Format::ClaudeCode),
+        ),
+        (
+            r#"{"type":"message","id":"a","message":{"role":"user","content":"x"}}"#,
+            None,
+        ),
     ] {
         assert_eq!(detect(json), expected, "{json}");
     }

@@ -170,6 +170,7 @@ pub(super) async fn exchange(
         after_seq: parameters.integer("after", 0..=i64::MAX)?.unwrap_or(0),
         messages_max: MESSAGES_SHOWN,
         bytes_max: MESSAGES_BYTES_MAX,
+        is_current: false,
     };
     known(&app, &agent).await?;
     let expanded = app.parts.store.expand(&agent, exchange, range).await?;
@@ -189,6 +190,7 @@ pub(super) async fn raw(
         after_seq: parameters.integer("after", 0..=i64::MAX)?.unwrap_or(0),
         messages_max: 1,
         bytes_max: MESSAGES_BYTES_MAX,
+        is_current: false,
     };
     known(&app, &agent).await?;
     let expanded = app.parts.store.expand(&agent, exchange, range).await?;

@@ -18,8 +18,9 @@ use super::{
     failure, run,
 };
 
-/// How long one try waits for a lock: far less than a lease holds (`queue.lease_ms`).
-const LOCK_MS_MAX: u64 = 1_000;
+/// How long one try waits for a lock: far less than a lease holds (`queue.lease_ms`), and longer than PostgreSQL waits
+/// before it ends an autovacuum that is in the way (`deadlock_timeout`, a second by default).
+const LOCK_MS_MAX: u64 = 2_000;
 /// How long the others are left alone before the next try.
 const PAUSE: Duration = Duration::from_secs(2);
 /// So often it is tried: for a minute.
@@ -96,7 +97,7 @@ fn is_held(error: &MigrateError) -> bool {
 async fn holders(connection: &mut Connection) -> StoreResult<String> {
     let sql = sql!(
         "-- postgres/schema.holders\nSELECT coalesce(string_agg(who, ', '), 'nobody any more') FROM \
-         (SELECT format('%s (pid %s)', coalesce(nullif(a.application_name, ''), a.usename), a.pid) AS who \
+         (SELECT format('%s (pid %s)', coalesce(nullif(a.application_name, ''), a.usename, a.backend_type), a.pid) AS who \
           FROM pg_stat_activity a WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() \
           AND a.pid IN (SELECT l.pid FROM pg_locks l JOIN pg_class c ON c.oid = l.relation \
                         WHERE l.granted AND l.database = a.datid AND c.relkind IN ('r', 'p') \

@@ -17,6 +17,7 @@ const WHOLE: MessageRange = MessageRange {
     after_seq: 0,
     messages_max: 100,
     bytes_max: 1_000_000,
+    is_current: false,
 };
 
 async fn index(db: &dyn Backend) -> i64 {

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use crate::support::{
     backend::postgres_settings,
-    conversation::{T0, agent, append, turns},
+    conversation::{T0, agent, append, said, turns},
     postgres::execute,
     standby::{
         Server::{Primary, Standby},
@@ -45,14 +45,21 @@ async fn open(servers: &Servers, lag_ms_max: u64, read_patience_ms: u64) -> SqlS
     SqlStore::open(&settings.into()).await.unwrap()
 }
 
-/// Whether a reader sees the exchange.
-async fn sees(store: &SqlStore, agent: &AgentId, exchange: i64) -> bool {
+/// How many messages of the exchange a reader sees, if it is there.
+async fn seen(store: &SqlStore, agent: &AgentId, exchange: i64, is_current: bool) -> Option<usize> {
     let range = MessageRange {
         after_seq: 0,
         messages_max: 10,
         bytes_max: 10_000,
+        is_current,
     };
-    store.expand(agent, exchange, range).await.unwrap().is_some()
+    let expanded = store.expand(agent, exchange, range).await.unwrap();
+    expanded.map(|expanded| expanded.messages.len())
+}
+
+/// Whether a reader sees the exchange.
+async fn sees(store: &SqlStore, agent: &AgentId, exchange: i64) -> bool {
+    seen(store, agent, exchange, false).await.is_some()
 }
 
 /// How many agents a sample counts: the standby's answer tells itself apart by it.
@@ -114,6 +121,11 @@ async fn a_standby_answers_what_may_be_a_moment_old_and_nothing_else() {
     assert!(store.summary(&b).await.unwrap().is_some());
     // What the standby doesn't know may have come since.
     assert!(sees(&store, &b, 1).await);
+    // A model isn't told less than was said.
+    let late = said("assistant", "one more thing", 1, T0);
+    store.append(append(&a, vec![late])).await.unwrap();
+    let (old, new) = (seen(&store, &a, 2, false).await, seen(&store, &a, 2, true).await);
+    assert_eq!(old.map(|messages| messages + 1), new);
     let query = VersionQuery {
         before: None,
         limit: 10,
