@@ -6,6 +6,7 @@ mod backup;
 mod check_request;
 mod config_file;
 mod context;
+mod conversations;
 mod copy;
 mod count;
 mod doctor;

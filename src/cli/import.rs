@@ -17,7 +17,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::{
-    Shared,
+    Shared, conversations,
     exit::{Failed, RETRY_LATER},
     files::list_files,
     open, output, replay,
@@ -95,7 +95,12 @@ impl Import {
         self.report(&imported, &told, shared)?;
         let read = imported.accepted + imported.duplicates + told.accepted + told.duplicates;
         let unread = imported.refused + told.skipped;
-        Ok(if unread > 0 && (read == 0 || self.strict) {
+        // An agent without messages is something, too.
+        let is_nothing = read == 0 && (unread > 0 || imported.agents == 0);
+        if is_nothing && unread == 0 {
+            output::error("nothing was read: there are no files with messages");
+        }
+        Ok(if is_nothing || (self.strict && unread > 0) {
             ExitCode::FAILURE
         } else {
             ExitCode::SUCCESS
@@ -113,25 +118,25 @@ impl Import {
             read(&mut import, file, progress).await?;
             progress.file_done();
         }
-        if let Some(store) = &store {
+        if let Some(store) = store.as_ref().filter(|_| !self.dry_run) {
             index(store.as_ref()).await?;
         }
-        let keeper = match store {
-            Some(store) => {
+        let (keeper, looked) = match store {
+            Some(store) if !self.dry_run => {
                 let keeper = assembly::keeper_alone(config, store, Arc::new(SystemClock)).await?;
-                Some(keeper.redacting(assembly::redactor(config)))
+                (Some(keeper.redacting(assembly::redactor(config))), None)
             }
-            None => None,
+            looked => (None, looked),
         };
-        let mut reading = Transcripts::new(keeper, self.agent.clone(), self.format, progress);
-        for file in transcripts {
-            reading.read(file).await?;
+        let mut reading = Transcripts::new(keeper, looked, self.agent.clone(), self.format, progress);
+        for (file, name) in transcripts.iter().zip(conversations::names(transcripts)) {
+            reading.read(file, name.as_deref()).await?;
             progress.file_done();
         }
         Ok((import.imported().clone(), reading.finish().await?))
     }
 
-    /// The import, and the database that it writes to, if it does.
+    /// The import, and its database: a dry run only looks at it, if it is there.
     async fn open(&self, config: &Config) -> Result<(import::Import, Option<Arc<SqlStore>>), Failed> {
         let settings = assembly::database_settings(&config.database);
         let clock = Arc::new(SystemClock);
@@ -140,7 +145,11 @@ impl Import {
             return Ok((import::Import::new(Arc::clone(&store) as _, clock), Some(store)));
         }
         match SqlStore::look(&settings).await {
-            Ok(store) => Ok((import::Import::dry(Some(Arc::new(store)), clock), None)),
+            Ok(store) => {
+                let store = Arc::new(store);
+                let target: Arc<dyn import::Target> = store.clone();
+                Ok((import::Import::dry(Some(target), clock), Some(store)))
+            }
             // There is no database yet: everything would be new.
             Err(StoreError::Unavailable(_)) => Ok((import::Import::dry(None, clock), None)),
             Err(error) => Err(error.into()),

@@ -12,7 +12,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Shared, exit::Failed, figures::thousands, open, output, remote::Remote, replay};
+use super::{Shared, conversations, exit::Failed, figures::thousands, open, output, remote::Remote, replay};
 use crate::{
     assembly,
     clock::SystemClock,
@@ -55,6 +55,14 @@ pub(super) struct Push {
     /// How the messages are written [default: what they look like]
     #[arg(long, value_parser = replay::format_name())]
     format: Option<Format>,
+}
+
+/// What was read so far.
+#[derive(Default)]
+struct Reading {
+    messages: Vec<Message>,
+    unread: usize,
+    bytes: usize,
 }
 
 /// What a push did.
@@ -103,33 +111,11 @@ impl Push {
         } else {
             &self.files
         };
-        let (mut messages, mut unread, mut bytes) = (Vec::new(), 0, 0);
+        let mut reading = Reading::default();
         for file in files {
-            let name = name_of(file);
-            for record in self.open(file, may_ask)? {
-                match record {
-                    Ok(record) => {
-                        bytes += record.message.payload.len();
-                        messages.push(record.message);
-                    }
-                    Err(skipped) => {
-                        unread += 1;
-                        if unread <= SKIPPED_SHOWN_MAX {
-                            output::error(&format!(
-                                "{name}:{}: {}; {}",
-                                skipped.line, skipped.reason, skipped.cure
-                            ));
-                        }
-                    }
-                }
-                if messages.len() > MESSAGES_MAX || bytes > BYTES_MAX {
-                    let most = format!("{MESSAGES_MAX} messages and {} MiB", BYTES_MAX >> 20);
-                    return Err(Failed::usage(format!(
-                        "one push takes at most {most}: push the rest afterwards, in order"
-                    )));
-                }
-            }
+            self.read_file(file, may_ask, &mut reading)?;
         }
+        let Reading { messages, unread, .. } = reading;
         if unread > 0 {
             let all = messages.len() + unread;
             return Err(anyhow::anyhow!(
@@ -138,6 +124,47 @@ impl Push {
             .into());
         }
         Ok(messages)
+    }
+
+    /// Reads one file. What its sub-agents said is left out, unless there is nothing else.
+    fn read_file(&self, file: &Path, may_ask: bool, reading: &mut Reading) -> Result<(), Failed> {
+        let name = name_of(file);
+        let (mut said, mut aside) = (Vec::new(), Vec::new());
+        for record in self.open(file, may_ask)? {
+            match record {
+                Ok(record) => {
+                    reading.bytes += record.message.payload.len();
+                    if record.is_sidechain {
+                        aside.push(record);
+                    } else {
+                        said.push(record.message);
+                    }
+                }
+                Err(skipped) => {
+                    reading.unread += 1;
+                    if reading.unread <= SKIPPED_SHOWN_MAX {
+                        output::error(&format!(
+                            "{name}:{}: {}; {}",
+                            skipped.line, skipped.reason, skipped.cure
+                        ));
+                    }
+                }
+            }
+            let messages = reading.messages.len() + said.len() + aside.len();
+            if messages > MESSAGES_MAX || reading.bytes > BYTES_MAX {
+                let most = format!("{MESSAGES_MAX} messages and {} MiB", BYTES_MAX >> 20);
+                return Err(Failed::usage(format!(
+                    "one push takes at most {most}: push the rest afterwards, in order"
+                )));
+            }
+        }
+        if said.is_empty() && conversations::is_one(&aside) {
+            said = aside.into_iter().map(|record| record.message).collect();
+        } else if !aside.is_empty() {
+            output::note(&conversations::left_out(aside.len() as u64, &name));
+        }
+        reading.messages.append(&mut said);
+        Ok(())
     }
 
     fn open(&self, file: &Path, may_ask: bool) -> Result<FileReader, Failed> {

@@ -11,7 +11,7 @@ use clap::{
 };
 use tempfile::TempDir;
 
-use super::{Shared, exit::Failed, files::list_files, open};
+use super::{Shared, conversations, exit::Failed, files::list_files, open};
 use crate::{
     assembly::{self, Parts},
     clock::{Clock, SystemClock},
@@ -114,8 +114,8 @@ impl Replay {
         let parts = Parts::new(config, shared, model, clock, OWNER, SEED);
         let started_at = parts.clock.now();
         let mut feed = Feed::new(parts.clone(), self.agent.clone(), files);
-        for file in files {
-            feed.read(file, self.format).await?;
+        for (file, name) in files.iter().zip(conversations::names(files)) {
+            feed.read(file, name.as_deref(), self.format).await?;
         }
         let outcome = feed.finish().await?;
         if self.is_kept {

@@ -82,6 +82,8 @@ pub struct Record {
     pub conversation: String,
     /// The line's `agent_id`, if it has one.
     pub agent_id: Option<String>,
+    /// Whether it is the talk of a sub-agent of Claude Code, which others see only the result of.
+    pub is_sidechain: bool,
     /// The message.
     pub message: Message,
 }
@@ -129,6 +131,18 @@ impl FileReader {
     /// # Errors
     /// When the file can't be read, holds nothing, is a broken document, or of no known format.
     pub fn open(path: &Path, format: Option<Format>) -> Result<Self, ReadError> {
+        Self::open_as(path, None, format)
+    }
+
+    /// Opens a file whose conversation has a name, instead of the file's.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_as(
+        path: &Path,
+        conversation: Option<&str>,
+        format: Option<Format>,
+    ) -> Result<Self, ReadError> {
         let name = path.display().to_string();
         let io_error = |error| ReadError::Io {
             name: name.clone(),
@@ -136,7 +150,8 @@ impl FileReader {
         };
         let file = File::open(path).map_err(io_error)?;
         let meta = file.metadata().map_err(io_error)?;
-        let mut reader = Self::from_reader(file, &name, format)?;
+        let stem = conversation.map_or_else(|| stem(&name), str::to_owned);
+        let mut reader = Self::make(file, &name, stem, format)?;
         reader.bytes_total = meta.is_file().then_some(meta.len());
         Ok(reader)
     }
@@ -150,16 +165,22 @@ impl FileReader {
         name: &str,
         format: Option<Format>,
     ) -> Result<Self, ReadError> {
+        Self::make(reader, name, stem(name), format)
+    }
+
+    fn make(
+        reader: impl Read + Send + 'static,
+        name: &str,
+        stem: String,
+        format: Option<Format>,
+    ) -> Result<Self, ReadError> {
         let bytes_read = Arc::new(AtomicU64::new(0));
         let counting = Counting {
             reader,
             bytes_read: bytes_read.clone(),
         };
-        let stem = Path::new(name).file_stem().map(|stem| stem.to_string_lossy());
         let mut file = Self {
-            stem: stem
-                .filter(|stem| !stem.is_empty())
-                .map_or_else(|| "messages".to_owned(), Into::into),
+            stem,
             forced: format,
             format: format.unwrap_or(Format::OpenAiChat),
             rest: Box::new(std::iter::empty()),
@@ -254,6 +275,7 @@ impl FileReader {
             conversation: self.conversation(format, conversation, &fields),
             // Pidgin's agents are speakers of one conversation.
             agent_id: fields.text("agent_id").filter(|_| format != Format::Pidgin),
+            is_sidechain: is_sidechain(format, &fields),
             message: Message {
                 payload: text,
                 ..message
@@ -269,7 +291,7 @@ impl FileReader {
             .or_else(|| fields.label("conversation"))
             .or_else(pidgin)
             .unwrap_or_else(|| self.stem.clone());
-        if format != Format::ClaudeCode || fields.flag("isSidechain") != Some(true) {
+        if !is_sidechain(format, fields) {
             return name;
         }
         match fields.text("agentId") {
@@ -293,6 +315,17 @@ impl Iterator for FileReader {
             }
         }
     }
+}
+
+/// The name of a conversation that has none: the file's, without folder and extension.
+fn stem(name: &str) -> String {
+    let stem = Path::new(name).file_stem().map(|stem| stem.to_string_lossy());
+    stem.filter(|stem| !stem.is_empty())
+        .map_or_else(|| "messages".to_owned(), Into::into)
+}
+
+fn is_sidechain(format: Format, fields: &Fields<'_>) -> bool {
+    format == Format::ClaudeCode && fields.flag("isSidechain") == Some(true)
 }
 
 /// The format of a message that is certainly of one, in a file of another: transcripts hold what is written in both.

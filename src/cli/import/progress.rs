@@ -78,6 +78,11 @@ impl Progress {
         self.bar.suspend(|| output::error(line));
     }
 
+    /// Prints a line above it that nobody has to read.
+    pub(super) fn hint(&self, line: &str) {
+        self.bar.suspend(|| output::note(line));
+    }
+
     /// Takes the line away.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();

@@ -1,10 +1,17 @@
 //! Conversations of any known format, as `recapd import` reads them.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    path::Path,
+    sync::Arc,
+};
 
 use sha2::{Digest as _, Sha256};
 
-use super::{super::exit::Failed, progress::Progress};
+use super::{
+    super::{conversations, exit::Failed},
+    progress::Progress,
+};
 use crate::{
     domain::{
         agent::AgentId,
@@ -12,6 +19,7 @@ use crate::{
     },
     formats::file::{FileReader, Record, Skipped},
     keeper::Keeper,
+    store::SqlStore,
 };
 
 /// Messages that are stored at once, and bytes.
@@ -27,7 +35,7 @@ const ID_BYTES: usize = 16;
 pub(super) struct Told {
     /// The agents.
     pub(super) agents: BTreeSet<AgentId>,
-    /// Messages stored; on a dry run, read.
+    /// Messages stored; on a dry run, those that would be.
     pub(super) accepted: i64,
     /// Messages that were there already.
     pub(super) duplicates: i64,
@@ -38,6 +46,10 @@ pub(super) struct Told {
 /// Reads conversations into the keeper, or on a dry run nowhere.
 pub(super) struct Transcripts<'p> {
     keeper: Option<Keeper>,
+    /// Where a dry run looks for what is there already; none: nothing is.
+    looked: Option<Arc<SqlStore>>,
+    /// What a dry run has read, as digests: it isn't stored, but its repeats would not be either.
+    rehearsed: HashMap<AgentId, HashSet<String>>,
     only_agent: Option<AgentId>,
     format: Option<Format>,
     progress: &'p Progress,
@@ -50,12 +62,15 @@ pub(super) struct Transcripts<'p> {
 impl<'p> Transcripts<'p> {
     pub(super) fn new(
         keeper: Option<Keeper>,
+        looked: Option<Arc<SqlStore>>,
         only_agent: Option<AgentId>,
         format: Option<Format>,
         progress: &'p Progress,
     ) -> Self {
         Self {
             keeper,
+            looked,
+            rehearsed: HashMap::new(),
             only_agent,
             format,
             progress,
@@ -66,21 +81,27 @@ impl<'p> Transcripts<'p> {
         }
     }
 
-    /// Reads one file. What can't be read is named and left out.
-    pub(super) async fn read(&mut self, file: &Path) -> Result<(), Failed> {
-        let mut reader = match FileReader::open(file, self.format) {
+    /// Reads one file, whose conversation may be called `name`. What can't be read is named and left out.
+    pub(super) async fn read(&mut self, file: &Path, name: Option<&str>) -> Result<(), Failed> {
+        let mut reader = match FileReader::open_as(file, name, self.format) {
             Ok(reader) => reader,
             Err(error) => {
                 self.skip(&error.to_string());
                 return Ok(());
             }
         };
-        let (mut read, mut number) = (0, 0_u64);
+        let is_main_only = self.only_agent.is_some() && !conversations::is_sidechain(file, self.format);
+        let (mut read, mut number, mut left_out) = (0, 0_u64, 0_u64);
         while let Some(record) = reader.next() {
             match record {
                 Ok(record) => {
+                    // What is left out is counted: a message keeps its number, and so its id.
                     number += 1;
-                    self.take(record, number).await?;
+                    if is_main_only && record.is_sidechain {
+                        left_out += 1;
+                    } else {
+                        self.take(record, number).await?;
+                    }
                 }
                 Err(Skipped { line, reason, cure }) => {
                     self.skip(&format!("{}:{line}: {reason}; {cure}", file.display()));
@@ -88,6 +109,10 @@ impl<'p> Transcripts<'p> {
             }
             self.progress.read(reader.bytes_read() - read);
             read = reader.bytes_read();
+        }
+        if left_out > 0 {
+            let file = file.display().to_string();
+            self.progress.hint(&conversations::left_out(left_out, &file));
         }
         self.flush().await
     }
@@ -115,7 +140,7 @@ impl<'p> Transcripts<'p> {
     fn agent_of(&self, record: &Record) -> AgentId {
         let named = || record.agent_id.as_deref().and_then(|id| id.parse().ok());
         let only = self.only_agent.clone().or_else(named);
-        only.unwrap_or_else(|| AgentId::slug(&record.conversation))
+        only.unwrap_or_else(|| conversations::agent_of(&record.conversation))
     }
 
     async fn flush(&mut self) -> Result<(), Failed> {
@@ -130,9 +155,31 @@ impl<'p> Transcripts<'p> {
                 self.told.accepted += outcome.accepted;
                 self.told.duplicates += outcome.duplicates;
             }
-            None => self.told.accepted += i64::try_from(chunk.len()).unwrap_or(i64::MAX),
+            None => self.rehearse(&agent, &chunk).await?,
         }
         self.told.agents.insert(agent);
+        Ok(())
+    }
+
+    /// Counts what would be stored. Of what is there only the ids are compared: it may stand there redacted.
+    async fn rehearse(&mut self, agent: &AgentId, chunk: &[Message]) -> Result<(), Failed> {
+        let ids: Vec<&str> = chunk
+            .iter()
+            .filter_map(|message| message.client_id.as_deref())
+            .collect();
+        let known = match &self.looked {
+            Some(store) => store.known_client_ids(agent, &ids).await?,
+            None => HashSet::new(),
+        };
+        let rehearsed = self.rehearsed.entry(agent.clone()).or_default();
+        for message in chunk {
+            let client_id = message.client_id.as_deref().unwrap_or_default();
+            if known.contains(client_id) || !rehearsed.insert(id(client_id, 0, &message.payload)) {
+                self.told.duplicates += 1;
+            } else {
+                self.told.accepted += 1;
+            }
+        }
         Ok(())
     }
 

@@ -10,6 +10,7 @@ use std::{
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 
 use super::super::{
+    conversations,
     exit::{Failed, USAGE},
     output,
 };
@@ -95,9 +96,15 @@ impl Feed {
         }
     }
 
-    /// Feeds one file. What can't be read is named and left out; the rest is still read.
-    pub(super) async fn read(&mut self, file: &Path, format: Option<Format>) -> Result<(), Failed> {
-        let mut reader = match FileReader::open(file, format) {
+    /// Feeds one file, whose conversation may be called `name`. What can't be read is named and left out; the rest is
+    /// still read.
+    pub(super) async fn read(
+        &mut self,
+        file: &Path,
+        name: Option<&str>,
+        format: Option<Format>,
+    ) -> Result<(), Failed> {
+        let mut reader = match FileReader::open_as(file, name, format) {
             Ok(reader) => reader,
             Err(refused) => {
                 self.note(&format!("skipped {refused}"));
@@ -106,8 +113,11 @@ impl Feed {
             }
         };
         *self.fed.formats.entry(reader.format().name()).or_default() += 1;
+        let is_main_only = self.only_agent.is_some() && !conversations::is_sidechain(file, format);
+        let mut left_out = 0;
         while let Some(record) = reader.next() {
             match record {
+                Ok(record) if is_main_only && record.is_sidechain => left_out += 1,
                 Ok(record) => self.take(record).await?,
                 Err(skipped) => self.skip(file, &skipped),
             }
@@ -115,6 +125,10 @@ impl Feed {
         }
         self.flush().await?;
         self.bytes_done += reader.bytes_read();
+        if left_out > 0 {
+            let line = conversations::left_out(left_out, &file.display().to_string());
+            self.bar.suspend(|| output::note(&line));
+        }
         Ok(())
     }
 
@@ -136,7 +150,7 @@ impl Feed {
         self.only_agent
             .clone()
             .or_else(named)
-            .unwrap_or_else(|| AgentId::slug(&record.conversation))
+            .unwrap_or_else(|| conversations::agent_of(&record.conversation))
     }
 
     /// An agent that was there before this replay would get its messages a second time.

@@ -2,6 +2,8 @@
 
 pub(super) mod restore;
 
+use std::collections::HashSet;
+
 use crate::store::sql::{Connection, Lock, Row, query, sql};
 use async_trait::async_trait;
 use futures::TryStreamExt as _;
@@ -41,6 +43,26 @@ impl Archive for SqlStore {
         };
         self.write(lock, move |tx| Box::pin(restore::restore(tx, request)))
             .await?
+    }
+}
+
+impl SqlStore {
+    /// Those of `ids` under which an agent has messages.
+    pub(crate) async fn known_client_ids(
+        &self,
+        agent: &AgentId,
+        ids: &[&str],
+    ) -> StoreResult<HashSet<String>> {
+        let sql = sql!(
+            "-- sql/archive.known_client_ids\nSELECT client_id FROM message_log \
+                   WHERE agent_id = $1 AND client_id IN (SELECT value FROM {each_text}($2{::jsonb}))"
+        );
+        let found = query(sql)
+            .bind(agent.as_str())
+            .bind(serde_json::json!(ids).to_string())
+            .fetch_column::<String>(&mut self.reader().await?)
+            .await?;
+        Ok(found.into_iter().collect())
     }
 }
 

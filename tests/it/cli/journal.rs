@@ -150,3 +150,142 @@ fn conversations_are_imported_once_however_often() {
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
     assert_eq!(stdout(&run(&["export"], &other)), stdout(&moved));
 }
+
+/// A chat of two messages, which begins the same everywhere.
+fn chat(answer: &str) -> String {
+    format!(
+        "{{\"role\":\"user\",\"content\":\"Fix the parser\"}}\n{{\"role\":\"assistant\",\"content\":\"{answer}\"}}\n"
+    )
+}
+
+#[test]
+fn different_conversations_are_different_agents() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("imported.db");
+    let chats = folder.path().join("chats");
+    for (file, text) in [
+        ("会话一.jsonl", chat("First")),
+        ("会话二.jsonl", chat("Second")),
+        ("runA/x.traj.json", chat("Run A")),
+        ("runB/x.traj.json", chat("Run B")),
+        (
+            "several.json",
+            r#"[{"id":"会议纪要","messages":[{"role":"user","content":"Hi"}]},
+                {"id":"项目讨论","messages":[{"role":"user","content":"Hi"}]}]"#
+                .to_owned(),
+        ),
+    ] {
+        let file = chats.join(file);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    }
+    let chats = chats.to_str().unwrap();
+    let imported = json(&run(&["import", chats, "--json"], &database));
+    assert_eq!(
+        (
+            &imported["agents"],
+            &imported["accepted"],
+            &imported["duplicates"]
+        ),
+        (&6.into(), &10.into(), &0.into())
+    );
+    for (agent, answer) in [("runA-x.traj", "Run A"), ("runB-x.traj", "Run B")] {
+        let exported = run(&["export", agent], &database);
+        assert!(stdout(&exported).contains(answer), "{}", stderr(&exported));
+    }
+    let again = json(&run(&["import", chats, "--json"], &database));
+    assert_eq!(
+        (&again["accepted"], &again["duplicates"]),
+        (&0.into(), &10.into())
+    );
+    let replayed = json(&recapd().args(["replay", chats, "--json"]).output().unwrap());
+    assert_eq!(replayed["agents"].as_array().unwrap().len(), 6);
+}
+
+#[test]
+fn an_import_of_nothing_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("imported.db");
+    let empty = folder.path().join("empty");
+    std::fs::create_dir_all(&empty).unwrap();
+    let output = run(&["import", empty.to_str().unwrap()], &database);
+    assert_eq!(code(&output), Some(1), "{}", stdout(&output));
+    assert!(
+        stderr(&output).contains("nothing was read"),
+        "{}",
+        stderr(&output)
+    );
+    let file = folder.path().join("chat.jsonl");
+    std::fs::write(&file, chat("Done")).unwrap();
+    for _ in 0..2 {
+        let output = run(&["import", file.to_str().unwrap(), "--strict"], &database);
+        assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn one_agent_gets_no_talk_of_sub_agents() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("imported.db");
+    let file = package_file("tests/fixtures/claude_code.jsonl");
+    let file = file.to_str().unwrap();
+    let whole = json(&run(&["import", file, "--dry-run", "--json"], &database));
+    let output = run(&["import", file, "--agent", "main", "--json"], &database);
+    let imported = json(&output);
+    assert_eq!(imported["agents"], 1);
+    assert_eq!(
+        imported["accepted"].as_i64().unwrap(),
+        whole["accepted"].as_i64().unwrap() - 2
+    );
+    assert!(
+        stderr(&output).contains("left out 2 messages of sub-agents"),
+        "{}",
+        stderr(&output)
+    );
+    let replayed = recapd()
+        .args(["replay", file, "--agent", "main", "--json"])
+        .output();
+    let replayed = replayed.unwrap();
+    assert_eq!(json(&replayed)["messages"], imported["accepted"]);
+    assert!(
+        stderr(&replayed).contains("left out 2 messages of sub-agents"),
+        "{}",
+        stderr(&replayed)
+    );
+    // The transcript of a sub-agent is nothing else.
+    let side: String = std::fs::read_to_string(file)
+        .unwrap()
+        .lines()
+        .filter(|line| line.contains(r#""isSidechain": true"#))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let own = folder.path().join("agent-b7.jsonl");
+    std::fs::write(&own, side).unwrap();
+    let own = run(
+        &["import", own.to_str().unwrap(), "--agent", "side", "--json"],
+        &database,
+    );
+    assert_eq!(json(&own)["accepted"], 2, "{}", stderr(&own));
+    assert!(!stderr(&own).contains("left out"), "{}", stderr(&own));
+}
+
+#[test]
+fn a_dry_run_knows_what_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("imported.db");
+    let file = folder.path().join("chat.jsonl");
+    std::fs::write(&file, chat("Done")).unwrap();
+    let file_name = file.to_str().unwrap();
+    let figures = |args: &[&str]| {
+        let report = json(&run(args, &database));
+        ["accepted", "duplicates"].map(|name| report[name].as_i64().unwrap())
+    };
+    let rehearsal = ["import", file_name, "--dry-run", "--json"];
+    assert_eq!(figures(&rehearsal), [2, 0]);
+    assert_eq!(figures(&["import", file_name, "--json"]), [2, 0]);
+    assert_eq!(figures(&rehearsal), [0, 2]);
+    let more = "{\"role\":\"user\",\"content\":\"Thanks\"}\n";
+    std::fs::write(&file, chat("Done") + more).unwrap();
+    assert_eq!(figures(&rehearsal), [1, 2]);
+    assert_eq!(figures(&["import", file_name, "--json"]), [1, 2]);
+}

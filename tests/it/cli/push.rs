@@ -180,3 +180,36 @@ async fn what_cannot_be_read_is_named_and_nothing_is_stored() {
     assert!(!database.exists());
     server.end().await;
 }
+
+#[test]
+fn a_push_leaves_out_what_sub_agents_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("push.db");
+    let file = package_file("tests/fixtures/claude_code.jsonl");
+    let whole = std::fs::read_to_string(&file).unwrap();
+    let side: String = whole
+        .lines()
+        .filter(|line| line.contains(r#""isSidechain": true"#))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let messages = whole.lines().filter(|line| !line.trim().is_empty()).count();
+    for (agent, input, expected, left_out) in [
+        ("main", &whole, messages - 2, true),
+        // The transcript of a sub-agent is nothing else.
+        ("side", &side, 2, false),
+    ] {
+        let output = recapd()
+            .args(["push", agent, "--format", "claude-code", "--json", "--db"])
+            .arg(&database)
+            .write_stdin(input.as_str())
+            .output()
+            .unwrap();
+        assert_eq!(json(&output)["accepted"], expected, "{}", stderr(&output));
+        assert_eq!(
+            stderr(&output).contains("standard input: left out 2 messages of sub-agents"),
+            left_out,
+            "{}",
+            stderr(&output)
+        );
+    }
+}

@@ -1,0 +1,183 @@
+//! What conversations in files are called, and which agents they become.
+
+use std::{
+    collections::{HashMap, HashSet},
+    ffi::OsStr,
+    path::{self, Path, PathBuf},
+};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    domain::{
+        agent::{AGENT_ID_CHARS_MAX, AgentId},
+        message::Format,
+        text::floor_cut,
+    },
+    formats::file::{FileReader, Record},
+};
+
+/// Bytes of the hash behind an agent's name, where the name alone doesn't tell conversations apart; each is two digits.
+const HASH_BYTES: usize = 4;
+/// What is left for the name before a dash and the hash.
+const NAME_BYTES_MAX: usize = AGENT_ID_CHARS_MAX - 1 - 2 * HASH_BYTES;
+
+/// The agent of a conversation that names none. Where an id can't hold what the name says, a hash of the name tells it
+/// from others of which the same is left.
+pub(super) fn agent_of(conversation: &str) -> AgentId {
+    let slug = AgentId::slug(conversation);
+    let has_word = conversation.contains(|c: char| c.is_ascii_alphanumeric());
+    if conversation.is_ascii() && has_word && conversation.len() <= AGENT_ID_CHARS_MAX {
+        return slug;
+    }
+    let name = floor_cut(slug.as_str(), NAME_BYTES_MAX).trim_end_matches('-');
+    AgentId::slug(&format!("{name}-{}", hash(conversation)))
+}
+
+fn hash(text: &str) -> String {
+    let digest = Sha256::digest(text.as_bytes());
+    let bytes = digest.iter().take(HASH_BYTES);
+    bytes.fold(String::new(), |digits, byte| digits + &format!("{byte:02x}"))
+}
+
+/// What the conversation of each file is called instead of as the file is. Files that would be called the same are
+/// told apart by their folders, all of them, so that it makes no difference in which order they are given.
+pub(super) fn names(files: &[PathBuf]) -> Vec<Option<String>> {
+    let files: Vec<PathBuf> = files
+        .iter()
+        .map(|file| path::absolute(file).unwrap_or_else(|_| file.clone()))
+        .collect();
+    let mut by_stem: HashMap<Option<&OsStr>, Namesakes> = HashMap::new();
+    for file in &files {
+        by_stem.entry(file.file_stem()).or_default().add(file);
+    }
+    files
+        .iter()
+        .map(|file| by_stem.get(&file.file_stem())?.name(file))
+        .collect()
+}
+
+/// Files with the same name, but for folder and extension.
+#[derive(Default)]
+struct Namesakes {
+    files: HashSet<PathBuf>,
+    /// How many there are of each path without its extension.
+    by_path: HashMap<PathBuf, usize>,
+    /// The folder that they all are in.
+    folder: Option<PathBuf>,
+}
+
+impl Namesakes {
+    fn add(&mut self, file: &Path) {
+        if !self.files.insert(file.to_owned()) {
+            return;
+        }
+        *self.by_path.entry(file.with_extension("")).or_default() += 1;
+        let parent = file.parent().unwrap_or(file);
+        let folder = self.folder.get_or_insert_with(|| parent.to_owned());
+        while !file.starts_with(&*folder) && folder.pop() {}
+    }
+
+    /// The path of one of them in their folder, with the extension only where nothing else differs.
+    fn name(&self, file: &Path) -> Option<String> {
+        if self.files.len() < 2 {
+            return None;
+        }
+        let relative = file.strip_prefix(self.folder.as_deref()?).unwrap_or(file);
+        let is_alone = self.by_path.get(&file.with_extension("")) == Some(&1);
+        let name = if is_alone {
+            relative.with_extension("")
+        } else {
+            relative.to_owned()
+        };
+        Some(name.to_string_lossy().into_owned())
+    }
+}
+
+/// Whether a file holds nothing but the talk of one sub-agent.
+pub(super) fn is_sidechain(file: &Path, format: Option<Format>) -> bool {
+    // A pipe can be read only once.
+    if !file.is_file() {
+        return false;
+    }
+    let Ok(reader) = FileReader::open(file, format) else {
+        return false;
+    };
+    let mut records = reader.filter_map(Result::ok);
+    let Some(first) = records.next().filter(|first| first.is_sidechain) else {
+        return false;
+    };
+    records.all(|record| record.is_sidechain && record.conversation == first.conversation)
+}
+
+/// Whether all of these are of one conversation.
+pub(super) fn is_one(records: &[Record]) -> bool {
+    let conversation = records.first().map(|record| &record.conversation);
+    records
+        .iter()
+        .all(|record| Some(&record.conversation) == conversation)
+}
+
+/// What is said of messages of sub-agents that one agent doesn't get.
+pub(super) fn left_out(messages: u64, file: &str) -> String {
+    format!(
+        "{file}: left out {messages} messages of sub-agents (isSidechain), which are no part of the conversation; \
+         recapd import without --agent makes them agents of their own"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_id_cannot_hold_still_tells_conversations_apart() {
+        for (plain, expected) in [
+            ("two-weeks", "two-weeks"),
+            ("conv-26", "conv-26"),
+            ("my chat/1", "my-chat-1"),
+            (".aider.chat.history", "aider.chat.history"),
+        ] {
+            assert_eq!(agent_of(plain).as_str(), expected);
+        }
+        let long = |end: &str| format!("{}{end}", "a".repeat(AGENT_ID_CHARS_MAX));
+        for (one, other, begin) in [
+            ("会话一".to_owned(), "会话二".to_owned(), "agent-"),
+            ("log-会议纪要".to_owned(), "log-项目讨论".to_owned(), "log-"),
+            ("Größe".to_owned(), "Grüße".to_owned(), "Gr"),
+            (long("1"), long("2"), "aaa"),
+            ("??".to_owned(), "!!".to_owned(), "agent-"),
+        ] {
+            let (first, second) = (agent_of(&one), agent_of(&other));
+            assert_ne!(first, second, "{one} {other}");
+            assert_eq!(agent_of(&one), first, "the same each time");
+            for agent in [first, second] {
+                assert!(agent.as_str().starts_with(begin), "{agent}");
+                assert!(agent.as_str().parse::<AgentId>().is_ok(), "{agent}");
+            }
+        }
+    }
+
+    #[test]
+    fn namesakes_are_told_apart_by_their_folders_in_any_order() {
+        let name_all = |files: &[&str]| {
+            let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
+            names(&files)
+        };
+        let some = |name: &str| Some(name.to_owned());
+        assert_eq!(
+            name_all(&["runs/a/x.traj.json", "runs/b/x.traj.json", "runs/b/y.json"]),
+            [some("a/x.traj"), some("b/x.traj"), None]
+        );
+        assert_eq!(
+            name_all(&["runs/b/x.traj.json", "runs/a/x.traj.json"]),
+            [some("b/x.traj"), some("a/x.traj")]
+        );
+        assert_eq!(
+            name_all(&["a/x.json", "x.json", "a/x.jsonl"]),
+            [some("a/x.json"), some("x"), some("a/x.jsonl")]
+        );
+        // One file, given twice, is one conversation.
+        assert_eq!(name_all(&["a/x.json", "./a/x.json"]), [None, None]);
+    }
+}
