@@ -22,6 +22,7 @@ pub mod preset;
 pub mod price;
 pub mod project;
 pub mod prompt;
+#[cfg(feature = "daemon")]
 pub mod recall;
 pub mod redaction;
 pub mod reply;

@@ -1,10 +1,13 @@
 //! Recall: finding what was said in an archive, by words.
 //!
-//! A text is a row of words: runs of letters and digits, in lower case; of scripts that don't separate words, each
-//! character is one. A query is a row of terms, and a term is one word or several that follow each other. The same
-//! words are used for an index, for what isn't indexed yet, and for excerpts, so that all three agree.
+//! A text is a row of words: runs of letters and digits, in lower case and without accents on Latin letters; of scripts
+//! that don't separate words, each character is one. A query is a row of terms, and a term is one word or several that
+//! follow each other. The same words are used for an index, for what isn't indexed yet, and for excerpts, so that all
+//! three agree.
 
 use std::ops::Range;
+
+use unicode_normalization::char::{compose, decompose_canonical};
 
 use super::{
     message::{Message, Part},
@@ -265,18 +268,50 @@ struct Word {
 fn words(text: &str) -> impl Iterator<Item = Word> {
     let mut chars = text.char_indices().peekable();
     std::iter::from_fn(move || {
-        let (start, first) = chars.find(|(_, c)| c.is_alphanumeric())?;
+        let (start, first) = chars.find(|&(_, c)| begins_word(c))?;
+        let goes_on = |c: char| is_mark(c) || (begins_word(c) && !stands_alone(first) && !stands_alone(c));
         let mut end = start + first.len_utf8();
-        while let Some((at, c)) =
-            chars.next_if(|(_, c)| c.is_alphanumeric() && !stands_alone(first) && !stands_alone(*c))
-        {
+        while let Some((at, c)) = chars.next_if(|&(_, c)| goes_on(c)) {
             end = at + c.len_utf8();
         }
         Some(Word {
             span: start..end,
-            folded: text.get(start..end).unwrap_or_default().to_lowercase(),
+            folded: folded(text.get(start..end).unwrap_or_default()),
         })
     })
+}
+
+fn begins_word(c: char) -> bool {
+    c.is_alphanumeric() && !is_mark(c)
+}
+
+/// Whether it belongs to the letter before it: accents, and the voicing marks of Japanese. Names of files on macOS are
+/// written with such.
+fn is_mark(c: char) -> bool {
+    matches!(c, '\u{300}'..='\u{36f}' | '\u{3099}' | '\u{309a}')
+}
+
+/// The word in lower case, without accents on Latin letters, as FTS5's `remove_diacritics 2` has it. Other letters keep
+/// theirs, joined to one character, so that both ways to write them are the same.
+fn folded(word: &str) -> String {
+    let mut folded = String::with_capacity(word.len());
+    for c in word.to_lowercase().chars() {
+        if is_mark(c) {
+            let last = folded.pop();
+            folded.extend(last.map(|last| compose(last, c).map_or(last, without_accent)));
+        } else {
+            folded.push(without_accent(c));
+        }
+    }
+    folded
+}
+
+fn without_accent(c: char) -> char {
+    let mut base = None;
+    decompose_canonical(c, |part| {
+        base.get_or_insert(part);
+    });
+    base.filter(char::is_ascii_alphabetic).unwrap_or(c)
 }
 
 /// Whether words of this character's script aren't separated by blanks: Chinese, Japanese, Thai, Lao, Khmer, Burmese.
@@ -315,7 +350,8 @@ mod tests {
             ("NEAR(a b) OR -x:y*", &["near a", "b", "x y"]),
             ("“left open", &["left open"]),
             ("日本語", &["日 本 語"]),
-            ("über'", &["über*"]),
+            ("über'", &["uber*"]),
+            ("Zoë ZOE\u{308}", &["zoe*"]),
         ] {
             let terms: Vec<String> = terms.iter().map(|&term| term.to_owned()).collect();
             let mut found = labels(query);
@@ -346,6 +382,41 @@ mod tests {
             ("th", false),
         ] {
             assert_eq!(Query::parse(query).unwrap().found_in(text), [expected], "{query}");
+        }
+    }
+
+    #[test]
+    fn words_lose_their_accents_as_on_sqlite() {
+        for (word, expected) in [
+            ("café", "cafe"),
+            ("cafe\u{301}s", "cafes"),
+            ("tiếng", "tieng"),
+            ("tie\u{302}\u{301}ng", "tieng"),
+            ("straße", "straße"),
+            ("øre", "øre"),
+            ("й", "й"),
+            ("и\u{306}", "й"),
+            ("が", "が"),
+            ("か\u{3099}", "が"),
+            ("한", "한"),
+            ("İstanbul", "istanbul"),
+            ("\u{345} \u{301}", ""),
+        ] {
+            assert_eq!(indexed(word), expected, "{word}");
+        }
+    }
+
+    #[test]
+    fn accents_make_no_difference_however_they_are_written() {
+        let far = "x ".repeat(300);
+        for name in ["Zoë", "Zoe\u{308}", "zoe"] {
+            let text = format!("{far}Ask {name} first");
+            for query in ["Zoe", "zoë", "ZOE\u{308}", "\"ask Zoë\""] {
+                let query = Query::parse(query).unwrap();
+                assert_eq!(query.found_in(&text), [true], "{query:?} in {name}");
+                let excerpt = query.excerpt(&text);
+                assert!(excerpt.ends_with(&format!("Ask {name} first")), "{excerpt}");
+            }
         }
     }
 

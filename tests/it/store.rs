@@ -114,6 +114,7 @@ macro_rules! every_test {
             settle: nothing_pending_settles, set_aside_exchanges_settle, live_exchanges_do_not_settle,
                 a_wake_before_the_settlement_is_not_lost;
             recall: what_was_said_is_found_by_words, what_is_not_indexed_yet_is_found_too,
+                accents_make_no_difference,
                 each_message_is_indexed_once, what_a_rewind_took_back_is_not_found,
                 a_fork_finds_what_it_inherited_and_nothing_later, an_exchange_is_read_as_it_was,
                 a_long_exchange_is_read_in_parts, what_is_too_much_to_read_is_counted;

@@ -137,6 +137,30 @@ pub(crate) async fn what_is_not_indexed_yet_is_found_too(db: &dyn Backend) {
     );
 }
 
+pub(crate) async fn accents_make_no_difference(db: &dyn Backend) {
+    let far = "x ".repeat(300);
+    say(db, "a", &format!("{far}Ask Zoë"), 1).await;
+    say(db, "a", &format!("{far}Open Re\u{301}sume\u{301}.pdf"), 2).await;
+    for state in ["not indexed", "indexed"] {
+        for (words, exchange, shown) in [
+            ("Zoe", 1, "Ask Zoë"),
+            ("ask ZOË", 1, "Ask Zoë"),
+            ("zoe\u{308}", 1, "Ask Zoë"),
+            ("resume.pdf", 2, "Open Re\u{301}sume\u{301}.pdf"),
+            ("\"open Résumé\"", 2, "Open Re\u{301}sume\u{301}.pdf"),
+        ] {
+            let reply = recalled(db, "a", words, 50).await;
+            let numbers: Vec<i64> = reply.found.iter().map(|found| found.exchange).collect();
+            assert_eq!(numbers, [exchange], "{words}, {state}");
+            let found = &reply.found[0];
+            assert!(found.missing.is_empty(), "{words}, {state}: {:?}", found.missing);
+            let excerpt = &found.excerpts[0].text;
+            assert!(excerpt.contains(shown), "{words}, {state}: {excerpt}");
+        }
+        index(db).await;
+    }
+}
+
 pub(crate) async fn each_message_is_indexed_once(db: &dyn Backend) {
     db.store()
         .append(append(&agent("a"), turns(1..=5)))
