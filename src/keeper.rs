@@ -530,7 +530,7 @@ fn records(request: &AppendRequest, outcome: &AppendOutcome) -> Vec<MessageRecor
             format: message.format,
             tokens: entry.tokens,
             count_method: request.count_method.clone(),
-            client_id: message.client_id.clone().filter(|_| at.keeps_id),
+            client_id: at.client_id(message),
             said_at: entry.at,
             received_at: request.now,
             payload: message.payload.clone(),

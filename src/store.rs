@@ -235,7 +235,7 @@ pub trait Store: Send + Sync {
     /// Clears, marks, rewinds, pins and unpins among the messages take effect where they stand ([`crate::domain::lineage`]).
     ///
     /// # Errors
-    /// [`StoreError::ClientIdReused`] when it isn't the same message; replayed ones are stored without the id.
+    /// [`StoreError::ClientIdReused`] when it isn't the same message; replayed ones are stored under another id, once.
     /// [`StoreError::KeyReused`] when another request was made under the same key. [`StoreError::WouldOverflow`] by the agent's own wish. [`StoreError::PinsFull`] when a message can't be pinned;
     /// a replay pins it all the same. Nothing is stored then.
     async fn append(&self, request: AppendRequest) -> StoreResult<AppendOutcome>;

@@ -1,5 +1,7 @@
 //! What goes into a store and what comes out: requests and rows, without a word of SQL.
 
+use sha2::{Digest as _, Sha256};
+
 use crate::domain::{
     agent::AgentId,
     context::ContextOptions,
@@ -210,8 +212,38 @@ pub struct StoredAt {
     pub exchange: i64,
     /// The session of that exchange.
     pub session: i64,
-    /// Its client id is kept.
+    /// Its client id is kept; if not, it has another one instead ([`Self::client_id`]).
     pub keeps_id: bool,
+}
+
+impl StoredAt {
+    /// The client id under which `message`, which went here, is kept.
+    pub fn client_id(&self, message: &Message) -> Option<String> {
+        if self.keeps_id {
+            message.client_id.clone()
+        } else {
+            other_id(message)
+        }
+    }
+}
+
+/// What an id begins with that a replayed message has instead of its own.
+const OTHER_ID_PREFIX: &str = "replayed:";
+/// What such an id has of a hash, in bytes.
+const OTHER_ID_BYTES: usize = 16;
+
+/// An id for a replayed message whose own stands for another message: the same whenever it comes again, so that it is
+/// known then.
+pub(super) fn other_id(message: &Message) -> Option<String> {
+    let own = message.client_id.as_deref()?;
+    let mut digest = Sha256::new();
+    // The length keeps apart what is id and what is payload.
+    digest.update((own.len() as u64).to_be_bytes());
+    digest.update(own);
+    digest.update(&message.payload);
+    let digest = digest.finalize();
+    let bytes = digest.iter().take(OTHER_ID_BYTES);
+    Some(bytes.fold(OTHER_ID_PREFIX.to_owned(), |id, byte| id + &format!("{byte:02x}")))
 }
 
 /// What an enqueue did.

@@ -7,7 +7,7 @@
 pub(super) mod boundary;
 pub(super) mod write;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::store::sql::{Connection, query, sql};
 
@@ -15,16 +15,19 @@ use super::{
     super::{AppendOutcome, AppendRequest, Prepared, RequestKey, Stepped, StoreError, StoreResult, StoredAt},
     agent, lineage, queue,
 };
-use crate::domain::{
-    agent::AgentId,
-    exchange::{Entry, Exchange, PREAMBLE},
-    ledger::{Eviction, Ledger},
-    lineage::Step,
-    message::is_tombstone,
-    settings::AgentSettings,
-    time::Timestamp,
-    window::Budget,
-    work::Reason,
+use crate::{
+    domain::{
+        agent::AgentId,
+        exchange::{Entry, Exchange, PREAMBLE},
+        ledger::{Eviction, Ledger},
+        lineage::Step,
+        message::is_tombstone,
+        settings::AgentSettings,
+        time::Timestamp,
+        window::Budget,
+        work::Reason,
+    },
+    store::record::other_id,
 };
 
 /// The rows that an append will write.
@@ -198,7 +201,11 @@ fn close_session(written: &mut Written, ledger: &mut Ledger, at: Timestamp) {
 
 /// The places of the messages to be stored, and whether each keeps its client id.
 async fn without_known(tx: &mut Connection, request: &AppendRequest) -> StoreResult<Vec<(usize, bool)>> {
-    let mut known = known_payloads(tx, request).await?;
+    let messages = request.messages.iter();
+    let ids: Vec<&str> = messages
+        .filter_map(|prepared| prepared.message.client_id.as_deref())
+        .collect();
+    let mut known = known_payloads(tx, &request.agent, &ids).await?;
     let mut fresh = Vec::with_capacity(request.messages.len());
     for (place, Prepared { message, .. }) in request.messages.iter().enumerate() {
         let Some(id) = &message.client_id else {
@@ -211,24 +218,44 @@ async fn without_known(tx: &mut Connection, request: &AppendRequest) -> StoreRes
                 fresh.push((place, true));
             }
             Some(payload) if *payload == message.payload || is_tombstone(payload) => {}
-            // Another message under the same id: a transcript may hold such, and nothing of it may be lost.
+            // Another message under the same id: a transcript may hold such, and nothing of it may be lost. It is kept
+            // under another id.
             Some(_) if request.replayed => fresh.push((place, false)),
             Some(_) => return Err(StoreError::ClientIdReused(id.clone())),
         }
     }
-    Ok(fresh)
+    without_known_others(tx, request, fresh, known).await
 }
 
-/// What is stored under the client ids of this request.
-async fn known_payloads(
+/// `fresh`, without those that get another id than their own and are known under that. `known` is what is known under the
+/// own ids.
+async fn without_known_others(
     tx: &mut Connection,
     request: &AppendRequest,
-) -> StoreResult<HashMap<String, String>> {
-    let ids: Vec<&str> = request
-        .messages
+    fresh: Vec<(usize, bool)>,
+    known: HashMap<String, String>,
+) -> StoreResult<Vec<(usize, bool)>> {
+    let others: HashMap<usize, String> = fresh
         .iter()
-        .filter_map(|prepared| prepared.message.client_id.as_deref())
+        .filter(|(_, keeps_id)| !keeps_id)
+        .filter_map(|&(place, _)| Some((place, other_id(&request.messages.get(place)?.message)?)))
         .collect();
+    if others.is_empty() {
+        return Ok(fresh);
+    }
+    let ids: Vec<&str> = others.values().map(String::as_str).collect();
+    let stored = known_payloads(tx, &request.agent, &ids).await?;
+    let mut taken: HashSet<String> = known.into_keys().chain(stored.into_keys()).collect();
+    let is_new = |&(place, _): &(usize, bool)| others.get(&place).is_none_or(|id| taken.insert(id.clone()));
+    Ok(fresh.into_iter().filter(is_new).collect())
+}
+
+/// What is stored under these client ids.
+async fn known_payloads(
+    tx: &mut Connection,
+    agent: &AgentId,
+    ids: &[&str],
+) -> StoreResult<HashMap<String, String>> {
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
@@ -237,7 +264,7 @@ async fn known_payloads(
                WHERE agent_id = $1 AND client_id IN (SELECT value FROM {each_text}($2{::jsonb}))"
     );
     let found = query(sql)
-        .bind(request.agent.as_str())
+        .bind(agent.as_str())
         .bind(serde_json::json!(ids).to_string())
         .fetch_all(tx)
         .await?;

@@ -109,6 +109,37 @@ fn who_or_what_is_not_there_is_said() {
 }
 
 #[test]
+fn messages_that_share_an_id_are_imported_once_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("imported.db");
+    let line =
+        |id: u32, content: &str| format!("{{\"id\":\"{id}\",\"kind\":\"user\",\"content\":\"{content}\"}}\n");
+    let files = [
+        (
+            "a.jsonl",
+            [line(1, "one"), line(1, "another"), line(2, "two")].concat(),
+        ),
+        ("b.jsonl", [line(1, "un"), line(2, "deux")].concat()),
+    ]
+    .map(|(name, text)| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    });
+    let files = files.each_ref().map(|file| file.to_str().unwrap());
+    for (accepted, duplicates) in [(5, 0), (0, 5)] {
+        let arguments = ["import", files[0], files[1], "--agent", "x", "--json"];
+        let imported = json(&run(&arguments, &database));
+        assert_eq!(
+            (&imported["accepted"], &imported["duplicates"]),
+            (&accepted.into(), &duplicates.into()),
+            "{imported}"
+        );
+    }
+    assert_eq!(code(&run(&["verify"], &database)), Some(0));
+}
+
+#[test]
 fn conversations_are_imported_once_however_often() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("imported.db");

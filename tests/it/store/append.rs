@@ -108,6 +108,32 @@ pub(crate) async fn a_client_id_is_taken_once(db: &dyn Backend) {
     );
 }
 
+pub(crate) async fn a_replay_keeps_each_message_of_an_id_once(db: &dyn Backend) {
+    let a = agent("a");
+    let messages = |texts: &[&str]| -> Vec<Prepared> {
+        let said = texts.iter().map(|text| said("user", text, 1, T0));
+        said.map(|prepared| with_id(prepared, "1")).collect()
+    };
+    for (texts, counts) in [
+        (&["one", "two", "two"][..], (2, 1)),
+        (&["one", "two", "two"], (0, 3)),
+        (&["two", "three"], (1, 1)),
+        (&["three", "one"], (0, 2)),
+    ] {
+        let mut request = append(&a, messages(texts));
+        request.replayed = true;
+        let outcome = db.store().append(request).await.unwrap();
+        assert_eq!((outcome.accepted, outcome.duplicates), counts, "{texts:?}");
+    }
+    let others =
+        "SELECT count(*) FROM message_log WHERE client_id LIKE 'replayed:%' AND length(client_id) = 41";
+    assert_eq!(db.number(others).await, Some(2));
+    // Who says it now is told that the id is taken.
+    let live = db.store().append(append(&a, messages(&["two"]))).await;
+    assert!(matches!(live, Err(StoreError::ClientIdReused(_))), "{live:?}");
+    assert_eq!(clean(db, &a).await.messages, 3);
+}
+
 pub(crate) async fn duplicates_change_nothing(db: &dyn Backend) {
     let ids = |messages: Vec<Prepared>| -> Vec<Prepared> {
         (0..)
