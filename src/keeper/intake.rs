@@ -58,17 +58,19 @@ impl Keeper {
         }
     }
 
-    /// Takes in what waits now. Says whether it should be looked at again at once: another daemon was faster, or an earlier
-    /// row of an agent was committed behind the page at which we are.
+    /// Takes in what waits now; what can't be taken of an agent waits, with all that comes after of the same agent. Says
+    /// whether it should be looked at again at once: another daemon was faster, or an earlier row of an agent was committed
+    /// behind the page at which we are.
     ///
     /// # Errors
-    /// What the store fails with; what was taken until then is taken.
+    /// What the store fails with, if that isn't one agent's matter; what was taken until then is taken.
     pub async fn empty_inbox(
         &self,
         inbox: &Arc<dyn InboxStore>,
         stop: &CancellationToken,
     ) -> StoreResult<bool> {
         let (mut after, mut held, mut lost) = (0, HashSet::new(), false);
+        let mut has_failed = false;
         while !stop.is_cancelled() {
             let rows = inbox.waiting(after, ROWS_MAX, CHARS_MAX).await?;
             let Some(newest) = rows.last() else { break };
@@ -78,9 +80,11 @@ impl Keeper {
                     continue;
                 }
                 match self.take_rows(inbox, &name, rows).await {
-                    Ok(()) => {}
-                    Err(error @ StoreError::Unavailable(_)) => return Err(error),
+                    Ok(()) => has_failed = false,
+                    // Twice in a row: the database is away. Once may be what this agent's append always ends with.
+                    Err(error @ StoreError::Unavailable(_)) if has_failed => return Err(error),
                     Err(error) => {
+                        has_failed = matches!(error, StoreError::Unavailable(_));
                         lost |= matches!(error, StoreError::Fenced(_));
                         warn!(agent_id = name, %error, "inbox.held");
                         held.insert(name);

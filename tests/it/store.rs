@@ -155,7 +155,7 @@ macro_rules! every_test {
                 views_can_only_be_read, what_is_too_much_is_refused_at_once, a_bell_rings_for_an_insert,
                 the_keeper_takes_in_what_it_can, a_thousand_rows_keep_their_order, keepers_share_an_inbox,
                 an_impossible_time_holds_nobody_up, a_later_row_waits_for_the_earlier_ones_of_its_agent,
-                an_agent_goes_with_what_waits_for_it;
+                an_agent_goes_with_what_waits_for_it, an_agent_that_fails_holds_nobody_up;
             access: a_token_is_kept_until_it_is_revoked, a_token_remembers_its_last_use, there_are_so_many_tokens,
                 a_token_reaches_agents_by_name_and_by_project;
             operate: a_row_says_where_it_stands_and_what_it_waits_for, the_queue_comes_in_pages,

@@ -9,7 +9,7 @@ use recapd::{
     keeper::Keeper,
     notice::Notices,
     store::{
-        AppendRequest, ExchangeQuery, Fence, Forget, Forgettable, StoreError,
+        AppendRequest, ExchangeQuery, Fence, Forget, Forgettable, Store, StoreError,
         inbox::{InboxFigures, InboxRow, RefusedRow},
     },
     telemetry::metrics::Metrics,
@@ -21,6 +21,7 @@ use super::{clean, lineage::step, with_pending};
 use crate::support::{
     backend::Backend,
     conversation::{T0, agent, append, minute, prepared, rules, said, turns},
+    flaky_store::{FlakyStore, When},
 };
 
 const CHARS: i64 = 1_000_000;
@@ -53,9 +54,13 @@ fn ids(rows: &[InboxRow]) -> Vec<i64> {
 }
 
 pub(super) fn keeper(db: &dyn Backend) -> (Keeper, Metrics) {
+    keeper_of(db.store())
+}
+
+fn keeper_of(store: Arc<dyn Store>) -> (Keeper, Metrics) {
     let metrics = Metrics::new(T0, &[]);
     let counter = tokenizer::counter_for("", "");
-    let (store, clock) = (db.store(), Arc::new(SystemClock));
+    let clock = Arc::new(SystemClock);
     let keeper = Keeper::new(
         store,
         counter,
@@ -491,6 +496,33 @@ pub(crate) async fn keepers_share_an_inbox(db: &dyn Backend) {
         clean(db, &agent(name)).await;
     }
     assert_eq!(waiting(db).await, []);
+}
+
+pub(crate) async fn an_agent_that_fails_holds_nobody_up(db: &dyn Backend) {
+    let flaky = Arc::new(FlakyStore::new(db.store()));
+    let store: Arc<dyn Store> = flaky.clone();
+    let ((keeper, _), stop) = (keeper_of(store), CancellationToken::new());
+    for name in ["a", "b", "c"] {
+        insert(db, name, "user", "one").await;
+    }
+    // Before its append the keeper reads the agent, and that fails as an append does.
+    flaky.fail("agent", 1, When::Before);
+    assert!(!keeper.empty_inbox(&db.inbox(), &stop).await.unwrap());
+    for (name, expected) in [("a", ""), ("b", "user one"), ("c", "user one")] {
+        assert_eq!(told(db, name).await, expected, "{name}");
+    }
+    // Two in a row are no matter of the agents.
+    for name in ["d", "e"] {
+        insert(db, name, "user", "one").await;
+    }
+    flaky.fail("agent", 1, When::Before);
+    flaky.fail("agent", 2, When::Before);
+    let away = keeper.empty_inbox(&db.inbox(), &stop).await;
+    assert!(matches!(away, Err(StoreError::Unavailable(_))), "{away:?}");
+    assert_eq!(waiting(db).await.len(), 3);
+    empty(db, &keeper).await;
+    assert_eq!(waiting(db).await, []);
+    assert_eq!(told(db, "a").await, "user one");
 }
 
 pub(crate) async fn an_agent_goes_with_what_waits_for_it(db: &dyn Backend) {
