@@ -134,7 +134,11 @@ async fn count_pinned(tx: &mut Connection, agent: &AgentId) -> StoreResult<i64> 
 }
 
 async fn pin(tx: &mut Connection, agent: &AgentId, item: i64, pinned: bool) -> StoreResult<()> {
-    let sql = sql!("-- sql/edit.pin\nUPDATE summary_items SET pinned = $3 WHERE agent_id = $1 AND item = $2");
+    // What somebody pins is to stay: a provisional item is written anew once the model is back.
+    let sql = sql!(
+        "-- sql/edit.pin\nUPDATE summary_items SET pinned = $3, \
+               provisional = CASE WHEN $3 THEN {false} ELSE provisional END WHERE agent_id = $1 AND item = $2"
+    );
     query(sql)
         .bind(agent.as_str())
         .bind(item)

@@ -286,9 +286,8 @@ fn one_agent_gets_no_talk_of_sub_agents() {
     // The transcript of a sub-agent is nothing else.
     let side: String = std::fs::read_to_string(file)
         .unwrap()
-        .lines()
+        .split_inclusive('\n')
         .filter(|line| line.contains(r#""isSidechain": true"#))
-        .map(|line| format!("{line}\n"))
         .collect();
     let own = folder.path().join("agent-b7.jsonl");
     std::fs::write(&own, side).unwrap();

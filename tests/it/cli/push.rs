@@ -188,9 +188,8 @@ fn a_push_leaves_out_what_sub_agents_said() {
     let file = package_file("tests/fixtures/claude_code.jsonl");
     let whole = std::fs::read_to_string(&file).unwrap();
     let side: String = whole
-        .lines()
+        .split_inclusive('\n')
         .filter(|line| line.contains(r#""isSidechain": true"#))
-        .map(|line| format!("{line}\n"))
         .collect();
     let messages = whole.lines().filter(|line| !line.trim().is_empty()).count();
     for (agent, input, expected, left_out) in [

@@ -131,13 +131,14 @@ pub(crate) async fn an_edited_item_is_never_condensed_again(db: &dyn Backend) {
     update(db, "a", 9).await;
     db.raw("UPDATE summary_items SET provisional = true").await;
     edit(db, 2, json!({"text": "Chose RS256"})).await;
+    edit(db, 3, json!({"pinned": true})).await;
     let (lease, _) = claimed(db, "a", 9).await;
     let material = db
         .store()
         .material(&lease, crate::support::conversation::ALL)
         .await
         .unwrap();
-    assert_eq!(material.revisited, [1, 3]);
+    assert_eq!(material.revisited, [1]);
 }
 
 pub(crate) async fn a_pin_keeps_an_item_in_the_document(db: &dyn Backend) {
