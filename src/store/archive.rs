@@ -1,5 +1,7 @@
 //! The seam through which whole histories leave a database and come back: see [`crate::domain::journal`].
 
+use std::collections::HashSet;
+
 use async_trait::async_trait;
 use serde_json::value::RawValue;
 
@@ -27,6 +29,9 @@ pub trait Archive: Send + Sync {
 
     /// Messages in order, from the first one of `range`: as many as its limits allow, but at least one if there is one.
     async fn records(&self, agent: &AgentId, range: RecordRange) -> StoreResult<Vec<MessageRecord>>;
+
+    /// Those of `ids` under which an agent has messages.
+    async fn known_client_ids(&self, agent: &AgentId, ids: &[&str]) -> StoreResult<HashSet<String>>;
 
     /// Writes messages as they were, in one transaction; with the last ones the boundary and the sessions too, and what
     /// is then pending is queued. What is there already is compared and changes nothing.

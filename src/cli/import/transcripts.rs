@@ -19,7 +19,7 @@ use crate::{
     },
     formats::file::{FileReader, Record, Skipped},
     keeper::Keeper,
-    store::SqlStore,
+    store::{SqlStore, archive::Archive as _},
 };
 
 /// Messages that are stored at once, and bytes.

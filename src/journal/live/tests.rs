@@ -1,5 +1,7 @@
 //! Names, torn lines, and lanes.
 
+use std::collections::HashSet;
+
 use super::*;
 use crate::{
     domain::{journal::Head, message::Format, time::Timestamp},
@@ -20,6 +22,10 @@ impl Archive for Empty {
 
     async fn records(&self, _: &AgentId, _: RecordRange) -> StoreResult<Vec<MessageRecord>> {
         Ok(Vec::new())
+    }
+
+    async fn known_client_ids(&self, _: &AgentId, _: &[&str]) -> StoreResult<HashSet<String>> {
+        Ok(HashSet::new())
     }
 
     async fn restore(&self, _: Restore) -> Result<Restored, ArchiveError> {

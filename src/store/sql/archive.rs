@@ -34,25 +34,7 @@ impl Archive for SqlStore {
         records(&mut self.reader().await?, agent, range).await
     }
 
-    async fn restore(&self, request: Restore) -> Result<Restored, ArchiveError> {
-        let fork = request.origin.as_ref().and_then(|origin| origin.fork.as_ref());
-        // What a fork comes back with is its parent's: nobody may forget or delete that meanwhile.
-        let lock = match fork {
-            Some(fork) => Lock::Family(fork.parent.clone()),
-            None => Lock::Agent(request.agent.clone()),
-        };
-        self.write(lock, move |tx| Box::pin(restore::restore(tx, request)))
-            .await?
-    }
-}
-
-impl SqlStore {
-    /// Those of `ids` under which an agent has messages.
-    pub(crate) async fn known_client_ids(
-        &self,
-        agent: &AgentId,
-        ids: &[&str],
-    ) -> StoreResult<HashSet<String>> {
+    async fn known_client_ids(&self, agent: &AgentId, ids: &[&str]) -> StoreResult<HashSet<String>> {
         let sql = sql!(
             "-- sql/archive.known_client_ids\nSELECT client_id FROM message_log \
                    WHERE agent_id = $1 AND client_id IN (SELECT value FROM {each_text}($2{::jsonb}))"
@@ -63,6 +45,17 @@ impl SqlStore {
             .fetch_column::<String>(&mut self.reader().await?)
             .await?;
         Ok(found.into_iter().collect())
+    }
+
+    async fn restore(&self, request: Restore) -> Result<Restored, ArchiveError> {
+        let fork = request.origin.as_ref().and_then(|origin| origin.fork.as_ref());
+        // What a fork comes back with is its parent's: nobody may forget or delete that meanwhile.
+        let lock = match fork {
+            Some(fork) => Lock::Family(fork.parent.clone()),
+            None => Lock::Agent(request.agent.clone()),
+        };
+        self.write(lock, move |tx| Box::pin(restore::restore(tx, request)))
+            .await?
     }
 }
 

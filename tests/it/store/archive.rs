@@ -91,7 +91,21 @@ fn restored(accepted: usize, duplicates: usize) -> Restored {
     }
 }
 
+/// What an import would store again is told from what is there already.
+async fn ids_are_known(db: &dyn Backend) {
+    let mut named = said("user", "hello", 1, minute(1));
+    named.message.client_id = Some("m-1".to_owned());
+    db.store()
+        .append(append(&agent("named"), vec![named]))
+        .await
+        .unwrap();
+    let (archive, asked) = (db.archive(), agent("named"));
+    let known = archive.known_client_ids(&asked, &["m-1", "m-2"]).await.unwrap();
+    assert_eq!(known, ["m-1".to_owned()].into());
+}
+
 pub(crate) async fn a_history_comes_back_as_it_was(db: &dyn Backend) {
+    ids_are_known(db).await;
     let given = read(db, &told(db).await).await;
     assert_eq!((given.0.sessions.len(), given.0.first_exchange), (3, 8));
     let copy = renamed(&given, &agent("b"));
