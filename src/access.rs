@@ -38,6 +38,7 @@ use crate::{
         access::{Reach, Scope, TokenName},
         agent::AgentId,
         project::ProjectId,
+        text::hexadecimal,
         time::{HOUR_MS, Timestamp},
     },
     store::{
@@ -69,14 +70,6 @@ pub fn token_text(secret: &[u8; SECRET_BYTES]) -> String {
 /// What is kept of a token: the SHA-256 of its text, in hexadecimal digits.
 pub fn digest_of(token: &str) -> String {
     hexadecimal(&Sha256::digest(token.as_bytes()))
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or_default();
-    bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)])
-        .collect()
 }
 
 /// Who asks.

@@ -15,7 +15,7 @@ mod step;
 mod tending;
 mod versions;
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use tokio::sync::Notify;
 use tracing::{info, warn};
@@ -530,7 +530,7 @@ fn records(request: &AppendRequest, outcome: &AppendOutcome) -> Vec<MessageRecor
             format: message.format,
             tokens: entry.tokens,
             count_method: request.count_method.clone(),
-            client_id: at.client_id(message),
+            client_id: at.client_id(message).map(Cow::into_owned),
             said_at: entry.at,
             received_at: request.now,
             payload: message.payload.clone(),

@@ -69,6 +69,8 @@ pub mod crontab;
 #[cfg(feature = "daemon")]
 pub mod dashboard;
 #[cfg(feature = "daemon")]
+mod digest;
+#[cfg(feature = "daemon")]
 pub mod faults;
 #[cfg(feature = "daemon")]
 pub mod fleet;

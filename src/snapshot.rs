@@ -6,6 +6,7 @@
 mod copies;
 mod kept;
 pub mod project;
+mod reply;
 mod waiting;
 
 use std::{sync::Arc, time::Duration};
@@ -36,6 +37,7 @@ use crate::{
 };
 
 pub use kept::Kept;
+pub use reply::SummaryReply;
 
 /// The most bytes that snapshots need together, if nobody says otherwise: a full document has some 40,000.
 const BYTES_MAX: usize = 128 << 20;

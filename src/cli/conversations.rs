@@ -6,9 +6,8 @@ use std::{
     path::{self, Path, PathBuf},
 };
 
-use sha2::{Digest as _, Sha256};
-
 use crate::{
+    digest::digest,
     domain::{
         agent::{AGENT_ID_CHARS_MAX, AgentId},
         message::Format,
@@ -17,10 +16,10 @@ use crate::{
     formats::file::{FileReader, Record},
 };
 
-/// Bytes of the hash behind an agent's name, where the name alone doesn't tell conversations apart; each is two digits.
-const HASH_BYTES: usize = 4;
+/// Digits of the hash behind an agent's name, where the name alone doesn't tell conversations apart.
+const HASH_DIGITS: usize = 8;
 /// What is left for the name before a dash and the hash.
-const NAME_BYTES_MAX: usize = AGENT_ID_CHARS_MAX - 1 - 2 * HASH_BYTES;
+const NAME_BYTES_MAX: usize = AGENT_ID_CHARS_MAX - 1 - HASH_DIGITS;
 
 /// The agent of a conversation that names none. Where an id can't hold what the name says, a hash of the name tells it
 /// from others of which the same is left.
@@ -31,13 +30,8 @@ pub(super) fn agent_of(conversation: &str) -> AgentId {
         return slug;
     }
     let name = floor_cut(slug.as_str(), NAME_BYTES_MAX).trim_end_matches('-');
-    AgentId::slug(&format!("{name}-{}", hash(conversation)))
-}
-
-fn hash(text: &str) -> String {
-    let digest = Sha256::digest(text.as_bytes());
-    let bytes = digest.iter().take(HASH_BYTES);
-    bytes.fold(String::new(), |digits, byte| digits + &format!("{byte:02x}"))
+    let digest = digest(&[conversation.as_bytes()]);
+    AgentId::slug(&format!("{name}-{}", floor_cut(&digest, HASH_DIGITS)))
 }
 
 /// What the conversation of each file is called instead of as the file is. Files that would be called the same are

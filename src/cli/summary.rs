@@ -10,12 +10,8 @@ use crate::{
     assembly,
     clock::{Clock as _, SystemClock},
     config::Config,
-    domain::{
-        agent::AgentId,
-        project::ProjectId,
-        summary::brief::{Wanted, sections},
-    },
-    snapshot::{self, Snapshot},
+    domain::{agent::AgentId, project::ProjectId, summary::brief::Wanted},
+    snapshot::{self, SummaryReply},
     store::Store as _,
     tokenizer,
 };
@@ -103,24 +99,6 @@ async fn compose(project: &ProjectId, config: &Config) -> Result<Value, Failed> 
     }))
 }
 
-/// A document as the daemon tells of it, all of it or a part.
-fn document(agent: &AgentId, snapshot: &Snapshot, (content, tokens, truncated): (&str, i64, bool)) -> Value {
-    json!({
-        "agent_id": agent,
-        "content": content,
-        "sections": sections(content),
-        "tokens": tokens,
-        "truncated": truncated,
-        "version": snapshot.version,
-        "updated_at": (snapshot.version > 0).then_some(snapshot.updated_at),
-        "covers_through": snapshot.covers_through,
-        "first_exchange": snapshot.first_exchange,
-        "pending_exchanges": snapshot.pending_exchanges,
-        "pending_since": snapshot.pending_since,
-        "stale_since": null,
-    })
-}
-
 /// The text of a document.
 fn content(document: &Value) -> String {
     match document["content"].as_str() {
@@ -200,11 +178,8 @@ impl Summary {
             );
             let part = Wanted::new(self.brief, None, self.max_tokens)
                 .map(|wanted| wanted.of(agent, &snapshot.markdown, counter.as_ref()));
-            let (text, tokens, truncated) = match &part {
-                Some(part) => (part.text.as_str(), part.tokens, part.truncated),
-                None => (snapshot.markdown.as_str(), snapshot.tokens, false),
-            };
-            documents.push(document(agent, &snapshot, (text, tokens, truncated)));
+            let reply = SummaryReply::of(agent, &snapshot, None, part.as_ref());
+            documents.push(serde_json::to_value(reply).map_err(anyhow::Error::new)?);
         }
         Ok(documents)
     }

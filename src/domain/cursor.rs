@@ -14,7 +14,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::agent::AgentId;
+use super::{agent::AgentId, text::hexadecimal};
 
 /// The version of the form.
 const VERSION: char = '1';
@@ -94,11 +94,7 @@ impl Cursor {
     pub fn behind(list: List<'_>, entry: &impl ToString) -> Self {
         let entry = entry.to_string();
         let head = format!("{VERSION}{}{:08x}", list.letter(), check(list, &entry));
-        Self(
-            entry
-                .bytes()
-                .fold(head, |text, byte| text + &format!("{byte:02x}")),
-        )
+        Self(head + &hexadecimal(entry.as_bytes()))
     }
 
     /// The entry of `list` behind which the page begins.

@@ -102,6 +102,15 @@ pub fn first_line_by(text: &str, chars_max: usize, change: impl Fn(&str) -> Stri
         .unwrap_or_default()
 }
 
+/// Bytes as hexadecimal digits, two of each.
+pub fn hexadecimal(bytes: &[u8]) -> String {
+    let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or_default();
+    bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)])
+        .collect()
+}
+
 /// Whether a line begins with a day such as `3. Juni`, which only looks like a point of a list.
 pub fn begins_with_day(line: &str) -> bool {
     let Some((day, rest)) = line.split_once(". ") else {

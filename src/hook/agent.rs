@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Host, Input, folder::hash};
+use super::{Host, Input};
 use crate::{
     config::Environment,
+    digest::digest,
     domain::{agent::AgentId, text::floor_cut},
 };
 
@@ -52,7 +53,7 @@ fn resolved(folder: &Path) -> PathBuf {
 fn label(project: &Path) -> String {
     let name = project.file_name().unwrap_or_default().to_string_lossy();
     let name = AgentId::slug(&name);
-    let digits: String = hash(&[project.as_os_str().as_encoded_bytes()])
+    let digits: String = digest(&[project.as_os_str().as_encoded_bytes()])
         .chars()
         .take(HASH_DIGITS)
         .collect();

@@ -9,13 +9,16 @@ use serde_json::json;
 use super::{
     Call, Event, Host, Input,
     daemon::Told,
-    folder::{StateFolder, hash, read_json, read_text, replace, replace_json, touched_at},
+    folder::{StateFolder, read_json, read_text, replace, replace_json, touched_at},
     push::Gathered,
 };
-use crate::domain::{
-    agent::AgentId,
-    context::{fence, fence_copy},
-    time::Timestamp,
+use crate::{
+    digest::digest,
+    domain::{
+        agent::AgentId,
+        context::{fence, fence_copy},
+        time::Timestamp,
+    },
 };
 
 /// The most characters of an output that Claude Code shows.
@@ -77,7 +80,7 @@ impl Call<'_> {
         if brief.text.trim().is_empty() {
             return None;
         }
-        let mark = hash(&[brief.text.as_bytes()]);
+        let mark = digest(&[brief.text.as_bytes()]);
         let state: SessionState = read_json(&folder.agent(agent).session(&input.session)).unwrap_or_default();
         // Whatever a session was given before its context was emptied isn't in view any more.
         let is_emptied = matches!(input.source.as_deref(), Some("compact" | "clear"));
@@ -220,7 +223,7 @@ pub(super) fn forget(folder: &StateFolder, agent: &AgentId, input: &Input) {
 /// Whether a session goes on in which the agent worked last: all that a summary tells stands in it already.
 fn is_own_past(folder: &StateFolder, agent: &AgentId, input: &Input) -> bool {
     let gathered = read_json::<Gathered>(&folder.agent(agent).gathered());
-    let is_last = gathered.is_some_and(|last| last.session == hash(&[input.session.as_bytes()]));
+    let is_last = gathered.is_some_and(|last| last.session == digest(&[input.session.as_bytes()]));
     input.source.as_deref() == Some("resume") && is_last
 }
 

@@ -11,8 +11,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::folder::hash;
-use crate::{domain::message::Format, formats};
+use crate::{digest::digest, domain::message::Format, formats};
 
 /// So much is read at a time, in bytes; whole lines of it become one segment of the spool.
 const BLOCK_BYTES_MAX: usize = 128 << 10;
@@ -42,7 +41,7 @@ impl Cursor {
             format: format.name().to_owned(),
             session: session.to_owned(),
             offset: 0,
-            tail: hash(&[b""]),
+            tail: digest(&[b""]),
         }
     }
 }
@@ -144,7 +143,7 @@ pub(super) fn spooled(format: Format, json: &str) -> String {
 
 /// An id that the same parts get again.
 pub(super) fn id(parts: &[&[u8]]) -> String {
-    format!("hook-{}", hash(parts))
+    format!("hook-{}", digest(parts))
 }
 
 /// Where a line comes from.
@@ -169,5 +168,5 @@ fn tail(file: &mut File, offset: u64) -> io::Result<String> {
     file.seek(SeekFrom::Start(offset - length))?;
     let mut bytes = Vec::new();
     file.take(length).read_to_end(&mut bytes)?;
-    Ok(hash(&[&bytes]))
+    Ok(digest(&[&bytes]))
 }

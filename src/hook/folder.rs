@@ -9,12 +9,12 @@ use std::{
 };
 
 use serde::{Serialize, de::DeserializeOwned};
-use sha2::{Digest as _, Sha256};
 use tempfile::NamedTempFile;
 use tokio::time::Instant;
 
 use crate::{
     config::Environment,
+    digest::digest,
     domain::{
         agent::AgentId,
         time::{DAY_MS, HOUR_MS, Timestamp},
@@ -33,21 +33,6 @@ const HALF_WRITTEN_KEEP_MS: i64 = HOUR_MS;
 const HALF_WRITTEN: &str = ".";
 /// How often a lock is tried for.
 const LOCK_EVERY: Duration = Duration::from_millis(3);
-
-/// Half of SHA-256 over `parts`, each with its length, in hexadecimal digits.
-pub(super) fn hash(parts: &[&[u8]]) -> String {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    let digest: [u8; 32] = hash.finalize().into();
-    let half = digest.iter().take(16);
-    format!(
-        "{:032x}",
-        half.fold(0_u128, |hash, &byte| hash << 8 | u128::from(byte))
-    )
-}
 
 /// Where everything stands.
 #[derive(Clone, Debug)]
@@ -68,12 +53,12 @@ impl StateFolder {
 
     /// The last brief of `agent`.
     pub(super) fn cache(&self, agent: &AgentId) -> PathBuf {
-        let name = hash(&[agent.as_str().as_bytes()]);
+        let name = digest(&[agent.as_str().as_bytes()]);
         self.0.join("cache").join(format!("{name}.md"))
     }
 
     pub(super) fn agent(&self, agent: &AgentId) -> AgentFolder {
-        AgentFolder(self.0.join("hooks").join(hash(&[agent.as_str().as_bytes()])))
+        AgentFolder(self.0.join("hooks").join(digest(&[agent.as_str().as_bytes()])))
     }
 
     /// The folders of all agents.
@@ -136,7 +121,7 @@ impl AgentFolder {
     }
 
     pub(super) fn session(&self, session: &str) -> PathBuf {
-        let name = hash(&[session.as_bytes()]);
+        let name = digest(&[session.as_bytes()]);
         self.sessions().join(format!("{name}.json"))
     }
 

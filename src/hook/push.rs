@@ -24,10 +24,13 @@ use tokio::time::Instant;
 use super::{
     Host, Input,
     delta::{Cursor, Transcript, id, spooled},
-    folder::{AgentFolder, files, hash, read_json, replace_json},
+    folder::{AgentFolder, files, read_json, replace_json},
     spool::Spool,
 };
-use crate::domain::{agent::AgentId, message::Format};
+use crate::{
+    digest::digest,
+    domain::{agent::AgentId, message::Format},
+};
 pub(super) use drain::{Sent, drain, visit};
 
 /// At most so many transcripts of other sessions are looked at for what came after their last hook.
@@ -97,7 +100,7 @@ impl Gathering<'_> {
         self.take_stragglers(&spool, own_file.as_ref());
         let gathered = Gathered {
             agent: self.agent.clone(),
-            session: hash(&[input.session.as_bytes()]),
+            session: digest(&[input.session.as_bytes()]),
         };
         replace_json(&self.folder.gathered(), &gathered)?;
         let Some((file, cursor)) = own else {
@@ -118,7 +121,7 @@ impl Gathering<'_> {
     /// Writes down that a mark belongs behind what stands in the transcript now.
     fn set(&self, mark: Mark, session: &str, transcript: &Path) -> io::Result<()> {
         let at = transcript.metadata().map_or(0, |of| of.len());
-        let name = format!("{}-{}.json", hash(&[session.as_bytes()]), mark.kind());
+        let name = format!("{}-{}.json", digest(&[session.as_bytes()]), mark.kind());
         replace_json(&self.folder.marks().join(name), &Waiting { mark, at })
     }
 
@@ -181,14 +184,14 @@ impl Gathering<'_> {
     }
 
     fn cursor_file(&self, transcript: &Path) -> PathBuf {
-        let name = hash(&[transcript.as_os_str().as_encoded_bytes()]);
+        let name = digest(&[transcript.as_os_str().as_encoded_bytes()]);
         self.folder.cursors().join(format!("{name}.json"))
     }
 }
 
 fn is_mark_of(file: &Path, session: &str) -> bool {
     let name = file.file_name().unwrap_or_default().as_encoded_bytes();
-    name.starts_with(hash(&[session.as_bytes()]).as_bytes())
+    name.starts_with(digest(&[session.as_bytes()]).as_bytes())
 }
 
 /// A mark as a message: at the same place of a session it is the same one.

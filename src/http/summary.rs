@@ -9,7 +9,6 @@ use axum::{
     http::{HeaderMap, HeaderName, Uri, header::LAST_MODIFIED},
     response::Response,
 };
-use serde::Serialize;
 use tokio::time::Instant;
 
 use super::{
@@ -26,10 +25,9 @@ use super::{
 use crate::{
     domain::{
         agent::AgentId,
-        summary::brief::{DocumentSection, Excerpt, Wanted, sections},
-        time::Timestamp,
+        summary::brief::{Excerpt, Wanted},
     },
-    snapshot::{Reading, Snapshot},
+    snapshot::{Reading, Snapshot, SummaryReply},
     telemetry::metrics::labels::ReadResult,
 };
 
@@ -39,25 +37,6 @@ const WAIT_SECONDS_MAX: u64 = 60;
 const WAIT_SHARE: f64 = 0.9;
 const VERSION: HeaderName = HeaderName::from_static("recapd-version");
 const PENDING: HeaderName = HeaderName::from_static("recapd-pending-exchanges");
-
-/// The summary as JSON.
-#[derive(Serialize, utoipa::ToSchema)]
-struct Summary<'a> {
-    agent_id: &'a AgentId,
-    content: &'a str,
-    /// The same by its headings.
-    sections: Vec<DocumentSection<'a>>,
-    tokens: i64,
-    /// Lines of the document are missing, since less was asked for.
-    truncated: bool,
-    version: i64,
-    updated_at: Option<Timestamp>,
-    covers_through: i64,
-    first_exchange: i64,
-    pending_exchanges: i64,
-    pending_since: Option<Timestamp>,
-    stale_since: Option<Timestamp>,
-}
 
 /// Reads a summary.
 #[utoipa::path(
@@ -69,7 +48,7 @@ struct Summary<'a> {
         ("wait" = Option<String>, Query, pattern = "^[0-9]{1,2}s?$", description = "With `If-None-Match`: answer when the summary changes, at the latest after so many seconds, at most 60.", example = "30s"),
         ("if-none-match" = Option<String>, Header, description = "The `etag` of what is known already."),
         ("accept-encoding" = Option<String>, Header, description = "`gzip`: compressed, where that was made already. The `etag` is another one then; each of them stands for both.")),
-    responses((status = 200, description = "The document. Without a summary yet it is empty and has version 0.", content((Summary<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document does."), ("recapd-version" = i64, description = "The summary's version."), ("recapd-pending-exchanges" = i64, description = "Exchanges that wait to be summarised."), ("recapd-stale" = String, description = "While the database is away: the age of this copy, such as `41s`."))),
+    responses((status = 200, description = "The document. Without a summary yet it is empty and has version 0.", content((SummaryReply<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document does."), ("recapd-version" = i64, description = "The summary's version."), ("recapd-pending-exchanges" = i64, description = "Exchanges that wait to be summarised."), ("recapd-stale" = String, description = "While the database is away: the age of this copy, such as `41s`."))),
         (status = 304, description = "It is known already."),
         (status = 503, description = "There is no copy and no database. As Markdown, the text is one that can be shown to a model.", content((super::problem::Wire<'static> = "application/problem+json"), (String = "text/markdown"))),
         answers::Faults,
@@ -153,16 +132,20 @@ fn whole(
 
 fn json(agent: &AgentId, reading: &Reading) -> Vec<u8> {
     let snapshot = &reading.snapshot;
-    let summary = summary(agent, reading, (&snapshot.markdown, snapshot.tokens, false));
-    serde_json::to_vec(&summary).expect("texts and numbers can be written as JSON")
+    let reply = SummaryReply::of(agent, snapshot, reading.stale_since, None);
+    serde_json::to_vec(&reply).expect("texts and numbers can be written as JSON")
 }
 
 /// A part of the document.
-fn document<'a>(agent: &'a AgentId, reading: &'a Reading, excerpt: &'a Excerpt) -> Document<Summary<'a>> {
+fn document<'a>(
+    agent: &'a AgentId,
+    reading: &'a Reading,
+    excerpt: &'a Excerpt,
+) -> Document<SummaryReply<'a>> {
     Document {
         etag: reading.snapshot.etag.clone(),
         bytes: Bytes::copy_from_slice(excerpt.text.as_bytes()),
-        json: summary(agent, reading, (&excerpt.text, excerpt.tokens, excerpt.truncated)),
+        json: SummaryReply::of(agent, &reading.snapshot, reading.stale_since, Some(excerpt)),
         stale_since: reading.stale_since,
         headers: own_headers(&reading.snapshot),
     }
@@ -177,26 +160,4 @@ fn own_headers(snapshot: &Snapshot) -> HeaderMap {
         insert(&mut headers, LAST_MODIFIED, http_date);
     }
     headers
-}
-
-fn summary<'a>(
-    agent: &'a AgentId,
-    reading: &Reading,
-    (content, tokens, truncated): (&'a str, i64, bool),
-) -> Summary<'a> {
-    let snapshot = &reading.snapshot;
-    Summary {
-        agent_id: agent,
-        content,
-        sections: sections(content),
-        tokens,
-        truncated,
-        version: snapshot.version,
-        updated_at: (snapshot.version > 0).then_some(snapshot.updated_at),
-        covers_through: snapshot.covers_through,
-        first_exchange: snapshot.first_exchange,
-        pending_exchanges: snapshot.pending_exchanges,
-        pending_since: snapshot.pending_since,
-        stale_since: reading.stale_since,
-    }
 }

@@ -1,19 +1,22 @@
 //! What goes into a store and what comes out: requests and rows, without a word of SQL.
 
-use sha2::{Digest as _, Sha256};
+use std::borrow::Cow;
 
-use crate::domain::{
-    agent::AgentId,
-    context::ContextOptions,
-    exchange::{Entry, Exchange},
-    ledger::{Eviction, Ledger, Return},
-    message::Message,
-    preset::Basis,
-    settings::{AgentSettings, OnOverflow},
-    summary::{compaction::SummaryPolicy, section::Ageing},
-    time::Timestamp,
-    window::Budget,
-    zone::Zone,
+use crate::{
+    digest::digest,
+    domain::{
+        agent::AgentId,
+        context::ContextOptions,
+        exchange::{Entry, Exchange},
+        ledger::{Eviction, Ledger, Return},
+        message::Message,
+        preset::Basis,
+        settings::{AgentSettings, OnOverflow},
+        summary::{compaction::SummaryPolicy, section::Ageing},
+        time::Timestamp,
+        window::Budget,
+        zone::Zone,
+    },
 };
 
 /// A message, counted and ready to be written.
@@ -218,32 +221,24 @@ pub struct StoredAt {
 
 impl StoredAt {
     /// The client id under which `message`, which went here, is kept.
-    pub fn client_id(&self, message: &Message) -> Option<String> {
+    pub fn client_id<'m>(&self, message: &'m Message) -> Option<Cow<'m, str>> {
         if self.keeps_id {
-            message.client_id.clone()
+            message.client_id.as_deref().map(Cow::Borrowed)
         } else {
-            other_id(message)
+            other_id(message).map(Cow::Owned)
         }
     }
 }
 
 /// What an id begins with that a replayed message has instead of its own.
 const OTHER_ID_PREFIX: &str = "replayed:";
-/// What such an id has of a hash, in bytes.
-const OTHER_ID_BYTES: usize = 16;
 
 /// An id for a replayed message whose own stands for another message: the same whenever it comes again, so that it is
 /// known then.
 pub(super) fn other_id(message: &Message) -> Option<String> {
     let own = message.client_id.as_deref()?;
-    let mut digest = Sha256::new();
-    // The length keeps apart what is id and what is payload.
-    digest.update((own.len() as u64).to_be_bytes());
-    digest.update(own);
-    digest.update(&message.payload);
-    let digest = digest.finalize();
-    let bytes = digest.iter().take(OTHER_ID_BYTES);
-    Some(bytes.fold(OTHER_ID_PREFIX.to_owned(), |id, byte| id + &format!("{byte:02x}")))
+    let digest = digest(&[own.as_bytes(), message.payload.as_bytes()]);
+    Some(format!("{OTHER_ID_PREFIX}{digest}"))
 }
 
 /// What an enqueue did.

@@ -13,6 +13,7 @@ use super::{
     sql::{Connection, connection::Half, query, sql, statement::Dialect},
     sqlite,
 };
+use crate::domain::text::hexadecimal;
 
 /// How long a statement of a migration may take: an index over a large table takes its time.
 pub(super) const STATEMENT_MS_MAX: u64 = 6 * 3_600_000;
@@ -252,7 +253,7 @@ fn compare(own: &Migrator, mut applied: Vec<Applied>) -> Schema {
         let state = match found.map(|found| applied.swap_remove(found)) {
             None => MigrationState::Pending,
             Some(found) if !found.is_whole => MigrationState::HalfDone,
-            Some(found) if found.checksum != hex(&migration.checksum) => MigrationState::Changed,
+            Some(found) if found.checksum != hexadecimal(&migration.checksum) => MigrationState::Changed,
             Some(_) => MigrationState::Applied,
         };
         migrations.push(Migration {
@@ -268,12 +269,6 @@ fn compare(own: &Migrator, mut applied: Vec<Applied>) -> Schema {
     }));
     migrations.sort_by_key(|migration| migration.version);
     Schema { migrations }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 fn migrator(dialect: Dialect) -> Migrator {

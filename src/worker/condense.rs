@@ -18,6 +18,7 @@ use crate::{
             coverage::{CoverageError, digest_items, items_from},
             item::{Item, ItemDraft, Origin},
         },
+        text::hexadecimal,
         transcript::Transcript,
         work::Lease,
         zone::Zone,
@@ -254,11 +255,6 @@ impl Worker {
             &hi.to_string(),
             asked,
         ];
-        let digest = Sha256::digest(question.join("\n"));
-        digest.iter().fold(String::new(), |mut hex, byte| {
-            hex.push(char::from_digit(u32::from(byte >> 4), 16).unwrap_or('0'));
-            hex.push(char::from_digit(u32::from(byte & 15), 16).unwrap_or('0'));
-            hex
-        })
+        hexadecimal(&Sha256::digest(question.join("\n")))
     }
 }

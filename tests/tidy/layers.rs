@@ -33,6 +33,7 @@ const OUTSIDE: &[&str] = &["sqlx::", "reqwest::", "axum::", "hyper::"];
 #[rustfmt::skip]
 const LAYERS: &[Layer] = &[
     Layer { module: "domain", may_use: &[], banned: IMPURE },
+    Layer { module: "digest", may_use: &["domain"], banned: IMPURE },
     Layer { module: "formats", may_use: &["domain"], banned: IMPURE },
     Layer { module: "tokenizer", may_use: &["domain"], banned: IMPURE },
     // It checks what the others build, so it knows none of them.
@@ -46,7 +47,7 @@ const LAYERS: &[Layer] = &[
     Layer { module: "telemetry", may_use: &["domain", "clock", "config", "wire"], banned: OUTSIDE },
     Layer { module: "background", may_use: &[], banned: OUTSIDE },
     Layer { module: "lifecycle", may_use: &["background"], banned: OUTSIDE },
-    Layer { module: "store", may_use: &["domain", "formats", "tokenizer", "background"], banned: &["reqwest::", "axum::", "hyper::"] },
+    Layer { module: "store", may_use: &["domain", "digest", "formats", "tokenizer", "background"], banned: &["reqwest::", "axum::", "hyper::"] },
     Layer { module: "llm", may_use: &["domain", "tokenizer", "clock", "wire"], banned: &["sqlx::", "axum::"] },
     Layer { module: "journal", may_use: &["domain", "clock", "store"], banned: OUTSIDE },
     Layer {
@@ -123,13 +124,13 @@ const LAYERS: &[Layer] = &[
     // It is a client of the daemon, and knows nothing of what is behind HTTP.
     Layer {
         module: "hook",
-        may_use: &["domain", "formats", "clock", "config", "wire", "client"],
+        may_use: &["domain", "digest", "formats", "clock", "config", "wire", "client"],
         banned: &["sqlx::", "axum::", "hyper::"],
     },
     Layer {
         module: "cli",
         may_use: &[
-            "domain", "formats", "tokenizer", "validator", "clock", "config", "telemetry", "lifecycle", "store", "llm",
+            "domain", "digest", "formats", "tokenizer", "validator", "clock", "config", "telemetry", "lifecycle", "store", "llm",
             "journal", "keeper", "snapshot", "history", "context", "recall", "selftest", "faults", "access", "assembly", "mcp", "http", "background",
             "hook", "wire", "client",
         ],

@@ -6,13 +6,12 @@ use std::{
     sync::Arc,
 };
 
-use sha2::{Digest as _, Sha256};
-
 use super::{
     super::{conversations, exit::Failed},
     progress::Progress,
 };
 use crate::{
+    digest::digest,
     domain::{
         agent::AgentId,
         message::{Format, Message},
@@ -27,8 +26,6 @@ const CHUNK_MESSAGES_MAX: usize = 256;
 const CHUNK_BYTES_MAX: usize = 4 << 20;
 /// Skipped lines that are named one by one.
 const SKIPPED_SHOWN_MAX: u64 = 20;
-/// Bytes of a digest that make an id.
-const ID_BYTES: usize = 16;
 
 /// What came of conversations.
 #[derive(Debug, Default)]
@@ -206,14 +203,8 @@ impl<'p> Transcripts<'p> {
 
 /// An id for a message that has none, the same whenever its file is read: so what was imported isn't imported again.
 fn id(conversation: &str, number: u64, payload: &str) -> String {
-    let mut digest = Sha256::new();
-    for part in [conversation.as_bytes(), &number.to_be_bytes(), payload.as_bytes()] {
-        digest.update((part.len() as u64).to_be_bytes());
-        digest.update(part);
-    }
-    let digest = digest.finalize();
-    let bytes = digest.iter().take(ID_BYTES);
-    bytes.fold("import-".to_owned(), |id, byte| id + &format!("{byte:02x}"))
+    let parts = [conversation.as_bytes(), &number.to_be_bytes(), payload.as_bytes()];
+    format!("import-{}", digest(&parts))
 }
 
 #[cfg(test)]

@@ -251,7 +251,7 @@ async fn without_known_others(
 }
 
 /// What is stored under these client ids.
-async fn known_payloads(
+pub(super) async fn known_payloads(
     tx: &mut Connection,
     agent: &AgentId,
     ids: &[&str],

@@ -14,7 +14,7 @@ use super::{
         StoreError, StoreResult,
         archive::{Archive, ArchiveError, RecordRange, Restore, Restored},
     },
-    SqlStore, agent, fork, row,
+    SqlStore, agent, append, fork, row,
 };
 use crate::domain::{
     agent::AgentId,
@@ -35,16 +35,8 @@ impl Archive for SqlStore {
     }
 
     async fn known_client_ids(&self, agent: &AgentId, ids: &[&str]) -> StoreResult<HashSet<String>> {
-        let sql = sql!(
-            "-- sql/archive.known_client_ids\nSELECT client_id FROM message_log \
-                   WHERE agent_id = $1 AND client_id IN (SELECT value FROM {each_text}($2{::jsonb}))"
-        );
-        let found = query(sql)
-            .bind(agent.as_str())
-            .bind(serde_json::json!(ids).to_string())
-            .fetch_column::<String>(&mut self.reader().await?)
-            .await?;
-        Ok(found.into_iter().collect())
+        let known = append::known_payloads(&mut self.reader().await?, agent, ids).await?;
+        Ok(known.into_keys().collect())
     }
 
     async fn restore(&self, request: Restore) -> Result<Restored, ArchiveError> {

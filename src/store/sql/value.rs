@@ -81,7 +81,7 @@ macro_rules! values {
         }
     )+};
 }
-values!(Int: i64, Real: f64, Text: &'q str, Text: String, Flag: bool, Time: Timestamp);
+values!(Int: i64, Real: f64, Text: &'q str, Text: String, Text: Cow<'q, str>, Flag: bool, Time: Timestamp);
 
 /// A row of either database.
 #[derive(Debug)]

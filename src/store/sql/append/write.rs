@@ -9,14 +9,11 @@ use super::{
     },
     NewSession, Written,
 };
-use crate::{
-    domain::{
-        agent::AgentId,
-        exchange::Exchange,
-        ledger::{Eviction, Ledger},
-        time::Timestamp,
-    },
-    store::record::other_id,
+use crate::domain::{
+    agent::AgentId,
+    exchange::Exchange,
+    ledger::{Eviction, Ledger},
+    time::Timestamp,
 };
 
 /// The most rows that one statement inserts: with fourteen values each, well below SQLite's limit of 32,766.
@@ -102,11 +99,6 @@ async fn insert_messages(tx: &mut Connection, request: &AppendRequest, written: 
 
 fn message_row<'r>(request: &'r AppendRequest, placed: &'r StoredAt) -> Option<Vec<Value<'r>>> {
     let Prepared { message, entry } = request.messages.get(placed.place)?;
-    let client_id: Value<'r> = if placed.keeps_id {
-        message.client_id.as_deref().into()
-    } else {
-        other_id(message).into()
-    };
     Some(vec![
         request.agent.as_str().into(),
         placed.seq.into(),
@@ -117,7 +109,7 @@ fn message_row<'r>(request: &'r AppendRequest, placed: &'r StoredAt) -> Option<V
         message.payload.as_str().into(),
         entry.tokens.into(),
         request.count_method.as_str().into(),
-        client_id,
+        placed.client_id(message).into(),
         entry.at.into(),
         request.now.into(),
     ])

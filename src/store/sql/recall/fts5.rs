@@ -10,6 +10,7 @@ use crate::{
     domain::{
         agent::AgentId,
         recall::{Query, indexed, searchable},
+        text::hexadecimal,
     },
     store::{
         HITS_MAX, StoreResult,
@@ -56,8 +57,7 @@ pub(super) async fn index(store: &SqlStore, messages_max: i64) -> StoreResult<i6
 
 /// The word that stands for an agent in the index: an id may hold what is no part of a word.
 fn who(agent: &str) -> String {
-    let bytes = agent.bytes().map(|byte| format!("{byte:02x}"));
-    std::iter::once("a".to_owned()).chain(bytes).collect()
+    format!("a{}", hexadecimal(agent.as_bytes()))
 }
 
 /// The next messages to be indexed; none if all are.
