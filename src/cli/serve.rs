@@ -183,12 +183,12 @@ async fn serve(config: &Config, given: Start, mut exporter: Option<Exporter>) ->
         given,
     };
     lifecycle.spawn_vital("crew", crew.run(config.clone(), hangups));
-    let soft = lifecycle.soft().clone();
-    let watch = service::watch(notify.clone(), parts.clone(), config.queue.poll(), soft.clone());
-    lifecycle.spawn("service", watch);
     take_in_inbox(&lifecycle, &parts, store);
     info!(listen = %config.http.listen, database = %config.database.url, owner, model = named, reclaimed, "daemon.ready");
     notify.ready();
+    let soft = lifecycle.soft().clone();
+    let watch = service::watch(notify.clone(), parts.clone(), config.queue.poll(), soft.clone());
+    lifecycle.spawn("service", watch);
     // Its name stays its own until all leases are finished or given back.
     let ending = tokio::select! {
         ending = lifecycle.run(signals()?, config.worker.drain()) => ending,

@@ -13,7 +13,7 @@ use crate::support::fake_provider::{FakeProvider, Planned};
 /// The watchdog's interval.
 const WATCHDOG: Duration = Duration::from_millis(400);
 /// What a daemon tells comes within this time, or not at all.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Work is due so long after it came up that a test can hold the lock by then.
 const DUE_LATER: &str = "queue.debounce_ms=2000";
@@ -56,10 +56,11 @@ impl Manager {
 
     /// Everything up to the message that begins so, that one included.
     async fn until(&self, begin: &str) -> Vec<String> {
-        let mut messages = Vec::new();
+        // Of all of them together: signs of life come for ever.
+        let (end, mut messages) = (Instant::now() + PATIENCE, Vec::new());
         loop {
             let message = self
-                .next(PATIENCE)
+                .next(end.saturating_duration_since(Instant::now()))
                 .await
                 .unwrap_or_else(|| panic!("no {begin} after {messages:?}"));
             messages.push(message.clone());
