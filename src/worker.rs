@@ -11,6 +11,7 @@
 //!
 //! Invariant: no transaction is open while a model thinks.
 //! Invariant: whatever fails, the old summary stays; after the last attempt digests stand for the exchanges.
+//! Invariant: a lease is renewed as long as somebody works on it, and no longer.
 
 mod ask;
 mod batch;
@@ -18,6 +19,7 @@ mod compact;
 mod condense;
 mod courier;
 mod heartbeat;
+mod panicking;
 mod postpone;
 mod trace;
 mod update;
@@ -126,6 +128,14 @@ struct Hold {
     lease: Lease,
     lost: CancellationToken,
     hard: CancellationToken,
+    heartbeat: Arc<Heartbeat>,
+}
+
+impl Drop for Hold {
+    /// However the work ended, by a panic or because nobody waits for it any more: its lease is to run out.
+    fn drop(&mut self) {
+        self.heartbeat.remove(&self.lease);
+    }
 }
 
 /// Why a model is waited for no longer.
@@ -399,6 +409,7 @@ impl Worker {
         let hold = Hold {
             lost: self.heartbeat.add(&lease),
             hard: hard.clone(),
+            heartbeat: Arc::clone(&self.heartbeat),
             lease,
         };
         let started_at = self.parts.clock.now();
@@ -407,9 +418,8 @@ impl Worker {
         let outcome = self.update(&hold).instrument(traced.clone()).await;
         traced.record("recapd.outcome", outcome.name());
         drop(traced);
-        self.heartbeat.remove(&hold.lease);
         self.parts.notices.agent_moved(&hold.lease.agent);
-        drop(in_progress);
+        drop((hold, in_progress));
         if let Some(label) = outcome.label().filter(|_| !outcome.has_written()) {
             let took = span(self.parts.clock.now().since_ms(started_at));
             self.parts

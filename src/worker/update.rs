@@ -3,8 +3,8 @@
 use tracing::{debug, error, info, warn};
 
 use super::{
-    Hold, Interruption, Worker, batch::Route, compact::Draft, condense::CondenseError, postpone::Waiting,
-    reason, span,
+    Hold, Interruption, Worker, batch::Route, compact::Draft, condense::CondenseError, panicking::caught,
+    postpone::Waiting, reason, span,
 };
 use crate::{
     domain::{
@@ -97,7 +97,8 @@ impl Worker {
                 message,
             }))
         } else {
-            self.attempt(hold, &mut run).await
+            let attempt = caught(lease, self.attempt(hold, &mut run)).await;
+            attempt.unwrap_or_else(|panicked| Err(Trouble::Passing(panicked, 0)))
         };
         if let Err(Trouble::Final(error) | Trouble::Passing(error, _)) = &attempt {
             tracing::Span::current().record(trace::ERROR, error.class.as_str());
@@ -356,8 +357,8 @@ impl Worker {
             let draft = Draft::new(&material, self.digests(&material));
             self.apply(lease, &material, draft, Some(fault), &mut run).await
         };
-        match applied.await {
-            Ok(outcome) => {
+        match caught(lease, applied).await {
+            Ok(Ok(outcome)) => {
                 if outcome == Outcome::Parked {
                     self.parts.metrics.updates.retries_exhausted(1);
                     error!(agent_id = %lease.agent, attempt = lease.attempt, error_class = class, error = message, "update.parked");
@@ -366,7 +367,15 @@ impl Worker {
                 }
                 outcome
             }
-            Err(error) => self.after_store_error(lease, error, run).await,
+            Ok(Err(error)) => self.after_store_error(lease, error, run).await,
+            // There is nothing left to try: it waits for the next eviction, or for a hand.
+            Err(panicked) => {
+                let retry = Retry {
+                    after_ms: 0,
+                    park: true,
+                };
+                self.fail(lease, panicked, retry, run).await
+            }
         }
     }
 

@@ -8,6 +8,7 @@ mod fallback;
 mod faults;
 mod lineage;
 mod lives;
+mod panics;
 mod replies;
 mod spend;
 mod stop;

@@ -34,6 +34,8 @@ pub(crate) enum When {
     Before,
     /// It happened, but nobody hears of it.
     After,
+    /// Nothing happened, and who called it panics.
+    Panic,
 }
 
 /// The store.
@@ -106,6 +108,7 @@ impl FlakyStore {
         match self.fault(method) {
             None => call.await,
             Some(When::Before) => Err(failed()),
+            Some(When::Panic) => panic!("a planned panic in {method}"),
             Some(When::After) => {
                 // What it answered is lost, a refusal too.
                 drop(call.await);

@@ -47,6 +47,8 @@ pub(crate) enum Reply {
     Truncated,
     /// A good answer, once [`ScriptedModel::let_go`] allows it.
     Held,
+    /// None: asking panics.
+    Panic,
 }
 
 impl Reply {
@@ -137,6 +139,7 @@ impl ChatModel for ScriptedModel {
         let reply = self.next();
         self.calls.send_modify(|calls| *calls += 1);
         assert!(self.calls() <= CALLS_MAX, "the model is asked without end");
+        assert!(reply != Reply::Panic, "a planned panic");
         if reply == Reply::Held {
             self.gate.acquire().await.unwrap().forget();
         }

@@ -96,6 +96,41 @@ async fn a_lost_lease_stops_the_update() {
     }
 }
 
+/// Nobody waits for the update any more, as after a panic: while the heart beats for others, its lease runs out.
+#[tokio::test]
+async fn a_lease_whose_work_is_gone_is_not_renewed() {
+    let rig = with_pending().await;
+    tokio::select! {
+        outcomes = rig.drain() => panic!("the model holds it: {outcomes:?}"),
+        () = soon(rig.model.asked(1)) => {}
+    }
+    let ends = "SELECT visible_at FROM summary_update_queue WHERE agent_id = 'a'";
+    let lease_ends = rig.db.number(ends).await;
+    rig.clock.advance_ms(1);
+    rig.model.plan([Reply::Held]);
+    let messages = (0..12).map(|n| native(["user", "assistant"][n % 2], "One of many messages that go by"));
+    rig.parts
+        .keeper
+        .append(&agent("b"), messages.collect())
+        .await
+        .unwrap();
+    let running = run(&rig);
+    soon(rig.model.asked(2)).await;
+    let beats = rig.flaky.calls("renew");
+    soon(async {
+        while rig.flaky.calls("renew") < beats + 2 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(rig.db.number(ends).await, lease_ends);
+    rig.model.let_go();
+    running.soft.cancel();
+    soon(running.tasks.wait()).await;
+    assert_eq!(rig.drain_later().await, [Outcome::Completed]);
+    assert_eq!(rig.verify().await.pending, 0);
+}
+
 /// A database that is away for a while is no reason to stop: the fences decide at completion.
 #[tokio::test]
 async fn a_failed_renewal_stops_nothing() {
