@@ -3,7 +3,8 @@
 //! The key becomes the messages' ids, `idempotency-key:KEY:NUMBER`. So it holds as long as they do, over restarts and in every
 //! daemon: what was stored under it is a duplicate. What was asked under it is kept as a digest, in the transaction that stores
 //! the messages, and another request under it is refused. The answers given last are remembered beside that, so that a repeat
-//! gets the same one: if the store says that it is one. Whoever deleted the agent meanwhile, what comes again is stored again.
+//! gets the same one: if the store says that it is one, of the same agent. Whoever deleted the agent meanwhile, what comes again
+//! is stored again; and where another daemon has stored it, the answer of the agent's earlier life isn't given.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -15,7 +16,7 @@ use axum::{body::Bytes, http::HeaderMap};
 use super::problem::{INVALID_HEADER, Problem};
 use crate::{
     access::digest_of,
-    domain::{agent::AgentId, message::Message},
+    domain::{agent::AgentId, message::Message, time::Timestamp},
     store::{RequestKey, StoreError},
 };
 
@@ -87,6 +88,8 @@ impl Key {
 /// An answer, and what was asked.
 struct Answered {
     asked: String,
+    /// When the agent was made that it tells of: others may have deleted it since, and made it again.
+    created_at: Timestamp,
     answer: Bytes,
 }
 
@@ -102,22 +105,24 @@ struct Remembered {
 }
 
 impl Answers {
-    /// What was answered to this key and body, if that is remembered.
-    pub(super) fn of(&self, key: &Key, body: &[u8]) -> Option<Bytes> {
+    /// What was answered to this key and body for the agent that was made then, if that is remembered.
+    pub(super) fn of(&self, key: &Key, body: &[u8], created_at: Timestamp) -> Option<Bytes> {
         let remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let answered = remembered.by_key.get(key)?;
-        (answered.asked == print(body)).then(|| answered.answer.clone())
+        let is_same = answered.created_at == created_at && answered.asked == print(body);
+        is_same.then(|| answered.answer.clone())
     }
 
     /// Remembers an answer in place of the oldest one.
-    pub(super) fn remember(&self, key: Key, body: &[u8], answer: Bytes) {
+    pub(super) fn remember(&self, key: Key, body: &[u8], created_at: Timestamp, answer: Bytes) {
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (key, asked) = (Arc::new(key), print(body));
-        if remembered
-            .by_key
-            .insert(Arc::clone(&key), Answered { asked, answer })
-            .is_none()
-        {
+        let key = Arc::new(key);
+        let answered = Answered {
+            asked: print(body),
+            created_at,
+            answer,
+        };
+        if remembered.by_key.insert(Arc::clone(&key), answered).is_none() {
             remembered.order.push_back(key);
         }
         if remembered.order.len() > ANSWERS_MAX
@@ -163,15 +168,17 @@ mod tests {
 
     #[test]
     fn the_oldest_answers_are_forgotten() {
-        let answers = Answers::default();
+        let (answers, made, made_again) = (Answers::default(), Timestamp(1), Timestamp(2));
         for number in 0..=ANSWERS_MAX {
             let answer = Bytes::from(number.to_string());
-            answers.remember(key(&number.to_string()), b"body", answer);
+            answers.remember(key(&number.to_string()), b"body", made, answer);
         }
-        assert_eq!(answers.of(&key("0"), b"body"), None);
-        assert_eq!(answers.of(&key("1"), b"body").unwrap(), "1");
-        assert_eq!(answers.of(&key("1"), b"other"), None);
-        answers.remember(key("1"), b"body", Bytes::from("again"));
+        assert_eq!(answers.of(&key("0"), b"body", made), None);
+        assert_eq!(answers.of(&key("1"), b"body", made).unwrap(), "1");
+        assert_eq!(answers.of(&key("1"), b"other", made), None);
+        assert_eq!(answers.of(&key("1"), b"body", made_again), None);
+        answers.remember(key("1"), b"body", made_again, Bytes::from("again"));
+        assert_eq!(answers.of(&key("1"), b"body", made_again).unwrap(), "again");
         assert_eq!(answers.0.lock().unwrap().order.len(), ANSWERS_MAX);
     }
 

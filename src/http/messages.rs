@@ -109,7 +109,7 @@ pub(super) async fn append(
     // Only where nothing was stored it is a repeat: the agent may have been deleted since, by another daemon, too.
     if outcome.accepted == 0
         && let Some(key) = &key
-        && let Some(answer) = app.answers.of(key, &bytes)
+        && let Some(answer) = app.answers.of(key, &bytes, outcome.created_at)
     {
         return Ok(json(answer));
     }
@@ -120,7 +120,8 @@ pub(super) async fn append(
     let answer = serde_json::to_vec(&appended).map_err(|_| Problem::internal())?;
     let answer = Bytes::from(answer);
     if let Some(key) = key {
-        app.answers.remember(key, &bytes, answer.clone());
+        app.answers
+            .remember(key, &bytes, outcome.created_at, answer.clone());
     }
     Ok(json(answer))
 }

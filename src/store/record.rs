@@ -112,6 +112,8 @@ pub struct AppendOutcome {
     pub session_ended: Option<i64>,
     /// What it did to the queue, if it touched it.
     pub enqueued: Option<Enqueued>,
+    /// When the agent was made: one that was deleted and made again has another.
+    pub created_at: Timestamp,
 }
 
 /// What a clear, a mark or a rewind did.

@@ -67,6 +67,7 @@ pub(super) async fn append(
     if let Some(key) = &request.key {
         keep_key(tx, &request.agent, key, request.now).await?;
     }
+    let created_at = found.as_ref().map_or(request.now, |row| row.created_at);
     let nothing = || (Ledger::default(), AgentSettings::default(), Budget::unlimited());
     let (mut ledger, settings, budget_before) = found.map_or_else(nothing, |row| {
         let kept = row.kept_budget();
@@ -123,6 +124,7 @@ pub(super) async fn append(
         budget,
         session_ended,
         enqueued,
+        created_at,
     })
 }
 

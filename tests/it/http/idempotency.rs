@@ -63,6 +63,32 @@ async fn what_was_deleted_since_is_stored_again() {
 }
 
 #[tokio::test]
+async fn the_answer_of_an_earlier_life_is_not_given_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("shared.db").display());
+    let here = Server::start(|config| config.database.url.clone_from(&url)).await;
+    let there = Server::start(|config| config.database.url.clone_from(&url)).await;
+    append(&here, "k-0", r#"[{"role":"user","content":"Hello"}]"#).await;
+    let first = append(&here, "k-1", TURN).await;
+    assert_eq!(
+        (&first.json()["accepted"], &first.json()["exchange"]),
+        (&2.into(), &2.into())
+    );
+    // Another daemon deletes the agent, and is asked the same again.
+    let deleted = there.request(Method::DELETE, "/v1/agents/coder?confirm=coder");
+    assert_eq!(Reply::of(deleted).await.status, 200);
+    there.clock.advance_ms(1);
+    assert_eq!(append(&there, "k-1", TURN).await.json()["accepted"], 2);
+    let again = append(&here, "k-1", TURN).await.json();
+    assert_eq!(
+        (&again["accepted"], &again["duplicates"], &again["exchange"]),
+        (&0.into(), &2.into(), &1.into())
+    );
+    assert_eq!(append(&here, "k-1", TURN).await.json(), again);
+    assert_eq!(messages(&here).await, 2);
+}
+
+#[tokio::test]
 async fn another_request_under_the_same_key_is_refused() {
     let server = Server::start(|_| {}).await;
     append(&server, "k-1", TURN).await;

@@ -469,7 +469,8 @@ pub(crate) async fn a_key_is_kept_for_a_time_only(db: &dyn Backend) {
         ..keyed(key, 'a', "1")
     };
     for (minutes, key) in [(1, "old"), (1, "again"), (9, "again"), (9, "new")] {
-        store.append(at(minutes, key)).await.unwrap();
+        let outcome = store.append(at(minutes, key)).await.unwrap();
+        assert_eq!(outcome.created_at, minute(1), "of the agent, which stays");
     }
     let prune = Prune {
         runs_before: minute(5),

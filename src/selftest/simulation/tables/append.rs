@@ -278,5 +278,6 @@ fn outcome(
         budget: kept.budget,
         session_ended: None,
         enqueued,
+        created_at: kept.created_at,
     }
 }
