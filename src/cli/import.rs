@@ -1,12 +1,12 @@
 //! `recapd import`: journals, and conversations of any known format.
 
+mod opening;
 mod progress;
 mod transcripts;
 
 use std::{
-    collections::HashSet,
     fs::File,
-    io::{BufRead as _, BufReader, Read as _},
+    io::BufReader,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -26,14 +26,11 @@ use crate::{
     assembly,
     clock::SystemClock,
     config::Config,
-    domain::{
-        agent::AgentId,
-        journal::{Head, Line},
-        message::Format,
-    },
+    domain::{agent::AgentId, message::Format},
     journal::import::{self, ImportError, Imported},
     store::{SqlStore, Store, StoreError, archive::ArchiveError},
 };
+use opening::Opening;
 use progress::Progress;
 use transcripts::{Told, Transcripts};
 
@@ -77,7 +74,7 @@ impl Import {
         let files = list_files(&self.files)?;
         let (journals, transcripts): (Vec<_>, Vec<_>) = files
             .into_iter()
-            .partition(|file| self.format.is_none() && first_head(file).is_some());
+            .partition(|file| self.format.is_none() && Opening::of(file).is_some());
         let all = [journals.as_slice(), transcripts.as_slice()].concat();
         let progress = Progress::over(&all);
         let (imported, told) = open::block_on(async {
@@ -114,7 +111,7 @@ impl Import {
         progress: &Progress,
     ) -> Result<(Imported, Told), Failed> {
         let (mut import, store) = self.open(config).await?;
-        for file in parents_first(journals) {
+        for file in opening::in_order(journals) {
             read(&mut import, file, progress).await?;
             progress.file_done();
         }
@@ -181,44 +178,6 @@ impl Import {
 async fn index(store: &dyn Store) -> Result<(), Failed> {
     while store.index_messages(INDEX_MESSAGES_MAX).await? > 0 {}
     Ok(())
-}
-
-/// The files in an order in which no agent comes before the one that it was forked from, as far as their first lines
-/// tell: in a folder of live journals, each of which holds one agent, files are named by hashes.
-fn parents_first(files: &[PathBuf]) -> Vec<&PathBuf> {
-    let mut waiting: Vec<(&PathBuf, Option<Head>)> =
-        files.iter().map(|file| (file, first_head(file))).collect();
-    let mut order = Vec::with_capacity(waiting.len());
-    while !waiting.is_empty() {
-        let agents: HashSet<AgentId> = waiting
-            .iter()
-            .filter_map(|(_, head)| Some(head.as_ref()?.agent_id.clone()))
-            .collect();
-        let waits = |head: &Option<Head>| {
-            let fork = head.as_ref().and_then(|head| head.fork.as_ref());
-            fork.is_some_and(|fork| agents.contains(&fork.parent))
-        };
-        let (later, now): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(_, head)| waits(head));
-        if now.is_empty() {
-            // Forked from each other: nobody's journal; the import says so.
-            order.extend(later.into_iter().map(|(file, _)| file));
-            break;
-        }
-        order.extend(now.into_iter().map(|(file, _)| file));
-        waiting = later;
-    }
-    order
-}
-
-fn first_head(file: &Path) -> Option<Head> {
-    let mut line = String::new();
-    let limit = import::LINE_BYTES_MAX as u64;
-    let mut reader = BufReader::new(File::open(file).ok()?).take(limit);
-    reader.read_line(&mut line).ok()?;
-    match Line::parse(&line).ok()? {
-        Line::Head(head) => Some(*head),
-        Line::Message(_) => None,
-    }
 }
 
 async fn read(import: &mut import::Import, file: &Path, progress: &Progress) -> Result<(), Failed> {

@@ -149,7 +149,9 @@ pub struct MessageRecord {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
     /// Messages are missing.
-    #[error("message {found} comes where message {expected} should; export the agent again")]
+    #[error(
+        "message {found} comes where message {expected} should; import what comes before it first, or export the agent again"
+    )]
     Gap {
         /// The number that should have come.
         expected: i64,

@@ -1,7 +1,7 @@
 //! From a journal to the database.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     io::{self, BufRead, Read as _},
     mem,
     sync::Arc,
@@ -67,8 +67,19 @@ pub struct Import {
     is_dry: bool,
     section: Option<Section>,
     imported: Imported,
-    /// Whose lines were read: of a fork, a dry run has to know whether its parent would be there.
-    seen: HashSet<AgentId>,
+    /// Whose lines were read, and how a dry run leaves them: it has to know whether the parent of a fork would be there, and
+    /// what a piece of a journal would go on from.
+    seen: HashMap<AgentId, Option<Rehearsed>>,
+    /// The lines are those of a newer recapd, up to the next head that isn't.
+    is_newer: bool,
+}
+
+/// An agent as a dry run leaves it.
+#[derive(Clone, Default)]
+struct Rehearsed {
+    ledger: Ledger,
+    /// Number of the last message that is really there.
+    stored_through: i64,
 }
 
 /// The lines of one agent.
@@ -78,8 +89,8 @@ struct Section {
     origin: Option<Origin>,
     records: Vec<Recorded>,
     bytes: usize,
-    /// The agent as a dry run leaves it.
-    ledger: Option<Ledger>,
+    /// On a dry run, once something was read.
+    rehearsed: Option<Rehearsed>,
     /// A line did not fit: the rest is left out.
     is_refused: bool,
 }
@@ -88,12 +99,8 @@ impl Import {
     /// An import into `target`.
     pub fn new(target: Arc<dyn Target>, clock: Arc<dyn Clock>) -> Self {
         Self {
-            target: Some(target),
-            clock,
             is_dry: false,
-            section: None,
-            imported: Imported::default(),
-            seen: HashSet::new(),
+            ..Self::dry(Some(target), clock)
         }
     }
 
@@ -105,7 +112,8 @@ impl Import {
             is_dry: true,
             section: None,
             imported: Imported::default(),
-            seen: HashSet::new(),
+            seen: HashMap::new(),
+            is_newer: false,
         }
     }
 
@@ -135,6 +143,7 @@ impl Import {
             self.imported.refused += 1;
             refused(0, &refusal);
         }
+        self.is_newer = false;
         Ok(())
     }
 
@@ -144,17 +153,20 @@ impl Import {
     }
 
     async fn take(&mut self, line: Result<String, Refusal>) -> Result<Result<(), Refusal>, ImportError> {
-        let line = match line.and_then(|line| Ok(Line::parse(&line)?)) {
-            Ok(line) => line,
-            Err(refusal) => return Ok(Err(refusal)),
-        };
-        match line {
-            Line::Head(head) => {
+        match line.and_then(|line| Ok(Line::parse(&line)?)) {
+            Ok(Line::Head(head)) => {
+                self.is_newer = false;
                 let ended = self.end_section().await?;
                 self.begin(head.agent_id.clone(), Some(*head));
                 Ok(ended)
             }
-            Line::Message(record) => self.take_message(record).await,
+            // Said once. What looks like a message of today may mean something else.
+            _ if self.is_newer => Ok(Ok(())),
+            Ok(Line::Message(record)) => self.take_message(record).await,
+            Err(refusal) => {
+                self.is_newer = matches!(refusal, Refusal::Line(LineError::TooNew(_)));
+                Ok(Err(refusal))
+            }
         }
     }
 
@@ -179,22 +191,26 @@ impl Import {
     }
 
     fn begin(&mut self, agent: AgentId, head: Option<Head>) {
-        self.imported.agents += 1;
-        self.seen.insert(agent.clone());
+        self.seen.entry(agent.clone()).or_default();
+        self.imported.agents = self.seen.len() as u64;
         self.section = Some(Section {
             agent,
             origin: head.as_ref().map(Origin::from),
             head,
             records: Vec::new(),
             bytes: 0,
-            ledger: None,
+            rehearsed: None,
             is_refused: false,
         });
     }
 
     async fn end_section(&mut self) -> Result<Result<(), Refusal>, ImportError> {
         let ended = self.flush(true).await?;
-        self.section = None;
+        if let Some(section) = self.section.take()
+            && section.rehearsed.is_some()
+        {
+            self.seen.insert(section.agent, section.rehearsed);
+        }
         Ok(ended)
     }
 
@@ -235,29 +251,38 @@ impl Import {
 }
 
 impl Section {
-    /// Where a dry run begins: what is there, or what the agent was forked with.
+    /// Where a dry run begins: what was read before, or is there, or what the agent was forked with.
     async fn begin(
         &self,
         target: Option<&dyn Target>,
-        seen: &HashSet<AgentId>,
-    ) -> Result<Ledger, ArchiveError> {
+        seen: &HashMap<AgentId, Option<Rehearsed>>,
+    ) -> Result<Rehearsed, ArchiveError> {
+        if let Some(Some(rehearsed)) = seen.get(&self.agent) {
+            return Ok(rehearsed.clone());
+        }
         let fork = self.origin.as_ref().and_then(|origin| origin.fork.as_deref());
         if let Some(target) = target
             && let Some(row) = target.agent(&self.agent).await?
         {
-            return Ok(row.ledger);
+            return Ok(Rehearsed {
+                stored_through: row.ledger.last_seq,
+                ledger: row.ledger,
+            });
         }
         for shared in fork.iter().flat_map(|fork| &fork.exchanges) {
             let is_there = match target {
                 Some(target) => target.agent(&shared.source).await?.is_some(),
                 None => false,
             };
-            if !is_there && !seen.contains(&shared.source) {
+            if !is_there && !seen.contains_key(&shared.source) {
                 let from = shared.source.clone();
                 return Err(JournalError::NoParent { from }.into());
             }
         }
-        Ok(fork.map(ForkRecord::ledger).unwrap_or_default())
+        Ok(Rehearsed {
+            ledger: fork.map(ForkRecord::ledger).unwrap_or_default(),
+            stored_through: 0,
+        })
     }
 
     fn is_full(&self) -> bool {
@@ -268,17 +293,22 @@ impl Section {
     async fn rehearse(
         &mut self,
         target: Option<&dyn Target>,
-        seen: &HashSet<AgentId>,
+        seen: &HashMap<AgentId, Option<Rehearsed>>,
         records: &[Recorded],
     ) -> Result<Restored, ArchiveError> {
-        if self.ledger.is_none() {
-            self.ledger = Some(self.begin(target, seen).await?);
+        if self.rehearsed.is_none() {
+            self.rehearsed = Some(self.begin(target, seen).await?);
         }
-        let ledger = self.ledger.get_or_insert_default();
+        let Rehearsed {
+            ledger,
+            stored_through,
+        } = self.rehearsed.get_or_insert_default();
         let known = records.partition_point(|recorded| recorded.record.seq <= ledger.last_seq);
         let (known, fresh) = records.split_at(known);
         if let Some(target) = target {
-            compare(target, &self.agent, known).await?;
+            // What was only read can't be compared with.
+            let stored = known.partition_point(|recorded| recorded.record.seq <= *stored_through);
+            compare(target, &self.agent, known.split_at(stored).0).await?;
         }
         for Recorded {
             record, entry, step, ..

@@ -262,6 +262,58 @@ async fn an_import_goes_on_where_it_was_interrupted() {
 }
 
 #[tokio::test]
+async fn a_piece_without_a_head_goes_on_from_what_is_there() {
+    let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
+    let id = agent("a");
+    one.store().append(append(&id, turns(1..=3))).await.unwrap();
+    let text = exported(&one, &id).await;
+    let (first, rest) = text.split_at(text.match_indices('\n').nth(2).unwrap().0 + 1);
+    for refusals in [rehearsed(&other, rest).await.1, imported(&other, rest).await.1] {
+        let wanted = "message 3 comes where message 1 should; import what comes before it first";
+        assert!(refusals[0].contains(wanted), "{refusals:?}");
+    }
+    assert!(other.rows("agents").await.is_empty(), "nothing of it is written");
+    assert_eq!(imported(&other, first).await.0.accepted, 2);
+    for (outcome, refusals) in [rehearsed(&other, rest).await, imported(&other, rest).await] {
+        assert_eq!((outcome.accepted, outcome.duplicates, refusals), (4, 0, vec![]));
+    }
+    let lines = |text: &str| text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(lines(&exported(&other, &id).await), lines(&text));
+    assert_eq!(other.store().verify(&id).await.unwrap().breaches, []);
+}
+
+/// Its messages may look like those of today, and mean something else.
+#[tokio::test]
+async fn what_a_newer_recapd_wrote_is_refused_once_and_whole() {
+    let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
+    let mut text = String::new();
+    for name in ["a", "b", "c"] {
+        one.store()
+            .append(append(&agent(name), turns(1..=3)))
+            .await
+            .unwrap();
+        let lines = exported(&one, &agent(name)).await;
+        text.push_str(&match name {
+            "b" => lines.replace("\"journal\":1", "\"journal\":2"),
+            _ => lines,
+        });
+    }
+    for look in [true, false] {
+        let (outcome, refusals) = if look {
+            rehearsed(&other, &text).await
+        } else {
+            imported(&other, &text).await
+        };
+        assert_eq!((outcome.agents, outcome.accepted, outcome.refused), (2, 12, 1));
+        assert!(
+            refusals[0].starts_with("8: written by a newer recapd, in version 2"),
+            "{refusals:?}"
+        );
+    }
+    assert!(other.store().agent(&agent("b")).await.unwrap().is_none());
+}
+
+#[tokio::test]
 async fn what_does_not_fit_is_named_and_leaves_the_other_agents_alone() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     let mut text = String::new();

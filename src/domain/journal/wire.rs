@@ -24,7 +24,9 @@ pub enum LineError {
     #[error("no line of a journal: {0}")]
     Unreadable(#[from] serde_json::Error),
     /// A later recapd wrote it.
-    #[error("written by a newer recapd, in version {0} of the journal")]
+    #[error(
+        "written by a newer recapd, in version {0} of the journal; this recapd reads version {JOURNAL_VERSION}, use the newer one"
+    )]
     TooNew(u32),
     /// A message without its payload.
     #[error("no line of a journal: message {0} has no payload")]

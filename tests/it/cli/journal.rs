@@ -87,6 +87,85 @@ fn a_forked_agent_takes_those_it_came_from_along() {
     assert_eq!(code(&run(&["verify"], &other)), Some(0));
 }
 
+/// What is exported of an agent that has lived for two weeks, line by line.
+fn two_weeks(folder: &Path) -> Vec<String> {
+    let database = folder.join("two-weeks.db");
+    let example = package_file("examples/two-weeks.jsonl");
+    assert_eq!(
+        code(&run(&["replay", example.to_str().unwrap()], &database)),
+        Some(0)
+    );
+    let exported = stdout(&run(&["export"], &database));
+    exported.lines().map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn pieces_of_a_journal_are_put_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("imported.db");
+    let lines = two_weeks(folder.path());
+    let piece_lines = lines.len().div_ceil(3);
+    let [messages, known] = [lines.len(), piece_lines].map(|lines| i64::try_from(lines).unwrap() - 1);
+    let files = ["c", "b", "a"].map(|name| folder.path().join(format!("{name}.jsonl")));
+    for (file, piece) in files.iter().zip(lines.chunks(piece_lines)) {
+        std::fs::write(file, piece.concat()).unwrap();
+    }
+    let [first, second, third] = files.each_ref().map(|file| file.to_str().unwrap());
+    let figures = |args: &[&str]| {
+        let report = json(&run(args, &database));
+        ["agents", "accepted", "duplicates", "refused"].map(|name| report[name].as_i64().unwrap())
+    };
+    let all = ["import", third, second, first, "--json"];
+    let rehearsal = [&all[..], &["--dry-run"]].concat();
+    assert_eq!(figures(&rehearsal), [1, messages, 0, 0]);
+    assert_eq!(figures(&["import", first, "--json"]), [1, known, 0, 0]);
+    let rest = [1, messages - known, known, 0];
+    assert_eq!(figures(&rehearsal), rest);
+    assert_eq!(figures(&all), rest);
+    let again = stdout(&run(&["export"], &database));
+    let told: String = again.split_inclusive('\n').skip(1).collect();
+    assert_eq!(told, lines.split_first().unwrap().1.concat());
+    // Without the one before a piece says what it lacks, also where it was cut in the middle of a line.
+    let torn = folder.path().join("torn.jsonl");
+    let text = std::fs::read_to_string(third).unwrap();
+    std::fs::write(&torn, text.split_at(10).1).unwrap();
+    for file in [third, torn.to_str().unwrap()] {
+        let alone = run(&["import", file], &folder.path().join("other.db"));
+        assert_eq!(code(&alone), Some(1), "{}", stdout(&alone));
+        let wanted = "comes where message 1 should; import what comes before it first";
+        assert!(
+            stderr(&alone).contains(file) && stderr(&alone).contains(wanted),
+            "{}",
+            stderr(&alone)
+        );
+    }
+}
+
+#[test]
+fn a_journal_of_a_newer_recapd_is_told_as_that() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut lines = two_weeks(folder.path());
+    lines[0] = lines[0].replace("\"journal\":1", "\"journal\":2");
+    let file = folder.path().join("newer.jsonl");
+    std::fs::write(&file, lines.concat()).unwrap();
+    let output = run(
+        &["import", file.to_str().unwrap(), "--json"],
+        &folder.path().join("new.db"),
+    );
+    assert_eq!(code(&output), Some(1));
+    assert_eq!(
+        (&json(&output)["accepted"], &json(&output)["refused"]),
+        (&0.into(), &1.into())
+    );
+    for wanted in [
+        "newer.jsonl, line 1",
+        "version 2",
+        "reads version 1, use the newer",
+    ] {
+        assert!(stderr(&output).contains(wanted), "{}", stderr(&output));
+    }
+}
+
 #[test]
 fn who_or_what_is_not_there_is_said() {
     let folder = tempfile::tempdir().unwrap();
