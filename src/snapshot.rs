@@ -3,19 +3,21 @@
 //! A reader never waits for a writer, a worker or a model. It gets the last good version, and its age with it; while
 //! the database is away it gets the last copy, marked stale.
 
+mod believed;
 mod copies;
 mod kept;
 pub mod project;
 mod reply;
 mod waiting;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use copies::{AtHand, Copies, Held};
+use believed::{AtHand, Believed, in_time};
+use copies::{Copies, Held};
 use sha2::{Digest as _, Sha256};
 use tokio::{
     sync::broadcast::{Receiver, error::RecvError},
-    time::{Instant, timeout},
+    time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 use waiting::Waiting;
@@ -33,7 +35,7 @@ use crate::{
         tokens::TokenCounter,
     },
     notice::{Change, Contact},
-    store::{Store, StoreError, StoreResult, SummaryRow},
+    store::{Store, StoreResult, SummaryRow},
 };
 
 pub use kept::Kept;
@@ -41,8 +43,6 @@ pub use reply::SummaryReply;
 
 /// The most bytes that snapshots need together, if nobody says otherwise: a full document has some 40,000.
 const BYTES_MAX: usize = 128 << 20;
-/// A reader that has a copy, and only looks whether it still holds, waits for the database at most so long.
-const LOOK_TIME_MAX: Duration = Duration::from_millis(250);
 /// Of a document's hash, so many bytes stand in its tag.
 const TAG_BYTES: usize = 12;
 
@@ -195,19 +195,12 @@ impl Snapshots {
     /// When the database fails and there is no copy.
     pub async fn get(&self, agent: &AgentId) -> StoreResult<Option<Reading>> {
         let lost_since = self.contact.lost_since();
-        let loaded = match self.copies.used(agent, |held| held.at_hand(lost_since)) {
+        let loaded = match self.copies.used(agent, |held| held.copy.at_hand(lost_since)) {
             Some(AtHand::Reading(reading)) => return Ok(Some(reading)),
-            Some(AtHand::Due) => self.look_again(agent).await,
+            Some(AtHand::Due) => in_time(self.load(agent, true)).await,
             Some(AtHand::Outdated) | None => self.load(agent, true).await,
         };
-        let copy = |held: &Held| (Arc::clone(&held.snapshot), held.read_at);
-        Reading::or_copy(loaded, self.copies.used(agent, copy))
-    }
-
-    /// As [`Self::load`], where there is a copy that nobody has called outdated: that will do if the database takes its time.
-    async fn look_again(&self, agent: &AgentId) -> StoreResult<Option<Arc<Snapshot>>> {
-        let looked = timeout(LOOK_TIME_MAX, self.load(agent, true)).await;
-        looked.unwrap_or_else(|_| Err(StoreError::Unavailable("it takes its time".to_owned())))
+        Reading::or_copy(loaded, self.copies.used(agent, |held| held.copy.dated()))
     }
 
     /// As [`Self::get`], but where the reader has that already (`is_known`, by its tag) it waits for a change, until
@@ -277,7 +270,7 @@ impl Snapshots {
         ));
         // Whoever refreshed meanwhile didn't find this copy, or is about to be overwritten by it.
         let outdated = self.copies.has_changed(changes);
-        let held = Held::new(Arc::clone(&snapshot), read_at, outdated);
+        let held = Held::new(Believed::new(Arc::clone(&snapshot), read_at, outdated));
         self.copies.hold(agent, held, changes, is_asked);
         Ok(Some(snapshot))
     }

@@ -6,89 +6,33 @@ use std::sync::{
 };
 
 use papaya::HashMap;
-use tokio::time::Instant;
 
-use super::{Reading, Snapshot};
-use crate::domain::{agent::AgentId, time::Timestamp};
+use super::{Snapshot, believed::Believed};
+use crate::domain::agent::AgentId;
 
 /// The most copies, however short they are.
 const COPIES_MAX: usize = 100_000;
 /// What a copy is taken to need beside its text: its place in the map, its figures, headers.
 const COPY_BYTES: usize = 1_024;
-/// A copy is believed for so long, in milliseconds: a notice may have been missed, and on SQLite nobody tells what another
-/// program wrote.
-const BELIEVED_MS: u64 = 60_000;
 
 /// A snapshot at hand.
 pub(super) struct Held {
-    pub(super) snapshot: Arc<Snapshot>,
-    pub(super) read_at: Timestamp,
-    pub(super) outdated: bool,
-    /// The same moment by a clock that nobody sets.
-    since: Instant,
-    /// Milliseconds from then on until a reader last looked whether it still holds.
-    looked_ms: AtomicU64,
+    pub(super) copy: Believed<Snapshot>,
     /// When it was asked for last, in copies taken in until then.
     used_at: AtomicU64,
 }
 
-/// What a reader finds.
-pub(super) enum AtHand {
-    /// What it gets without a wait.
-    Reading(Reading),
-    /// A copy that was believed for long: this reader is to look whether it still holds.
-    Due,
-    /// A copy from before a change.
-    Outdated,
-}
-
 impl Held {
-    pub(super) fn new(snapshot: Arc<Snapshot>, read_at: Timestamp, outdated: bool) -> Self {
+    pub(super) fn new(copy: Believed<Snapshot>) -> Self {
         Self {
-            snapshot,
-            read_at,
-            outdated,
-            since: Instant::now(),
-            looked_ms: AtomicU64::new(0),
+            copy,
             used_at: AtomicU64::new(0),
         }
     }
 
-    /// What a reader gets without a wait, if there is that: the copy, or the stale one while others' changes aren't heard,
-    /// since the database may be away, too.
-    pub(super) fn at_hand(&self, lost_since: Option<Timestamp>) -> AtHand {
-        let stale_since = match (lost_since, self.outdated) {
-            (None, true) => return AtHand::Outdated,
-            (None, false) if self.is_due() => return AtHand::Due,
-            (None, false) => None,
-            (Some(_), true) => Some(self.read_at),
-            (Some(at), false) => Some(at.max(self.read_at)),
-        };
-        AtHand::Reading(Reading {
-            snapshot: Arc::clone(&self.snapshot),
-            stale_since,
-        })
-    }
-
-    /// Whether it was believed for as long as it may be. Who is told so looks, and nobody else does for as long again: one
-    /// reader waits, not all of them.
-    fn is_due(&self) -> bool {
-        let age_ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let looked_ms = self.looked_ms.load(Ordering::Relaxed);
-        age_ms.saturating_sub(looked_ms) >= BELIEVED_MS
-            && self
-                .looked_ms
-                .compare_exchange(looked_ms, age_ms, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
-    }
-
     fn outdated(&self) -> Self {
         Self {
-            snapshot: Arc::clone(&self.snapshot),
-            read_at: self.read_at,
-            outdated: true,
-            since: self.since,
-            looked_ms: AtomicU64::new(self.looked_ms.load(Ordering::Relaxed)),
+            copy: self.copy.outdated(),
             used_at: AtomicU64::new(self.used_at.load(Ordering::Relaxed)),
         }
     }
@@ -102,7 +46,8 @@ impl Held {
     }
 
     fn bytes(&self) -> usize {
-        self.snapshot.markdown.len() + self.snapshot.kept.bytes() + COPY_BYTES
+        let snapshot = &self.copy.snapshot;
+        snapshot.markdown.len() + snapshot.kept.bytes() + COPY_BYTES
     }
 }
 
@@ -258,14 +203,18 @@ mod tests {
     use proptest::prelude::*;
     use tokio::time::advance;
 
-    use super::*;
+    use super::{
+        super::believed::{AtHand, BELIEVED_MS},
+        *,
+    };
+    use crate::domain::time::Timestamp;
 
     fn held(bytes: usize) -> Held {
         let snapshot = Snapshot {
             markdown: "x".repeat(bytes),
             ..Snapshot::default()
         };
-        Held::new(Arc::new(snapshot), Timestamp(0), false)
+        Held::new(Believed::new(Arc::new(snapshot), Timestamp(0), false))
     }
 
     fn agent(number: usize) -> AgentId {
@@ -277,7 +226,7 @@ mod tests {
     }
 
     fn is_at_hand(copies: &Copies, number: usize) -> bool {
-        let look = |held: &Held| matches!(held.at_hand(None), AtHand::Reading(_));
+        let look = |held: &Held| matches!(held.copy.at_hand(None), AtHand::Reading(_));
         copies.used(&agent(number), look).unwrap_or(false)
     }
 
@@ -328,7 +277,9 @@ mod tests {
         for number in 0..3 {
             take(&copies, number, COPY_BYTES);
         }
-        let last = copies.used(&agent(2), |held| Arc::clone(&held.snapshot)).unwrap();
+        let last = copies
+            .used(&agent(2), |held| Arc::clone(&held.copy.snapshot))
+            .unwrap();
         copies.grew(&last, 4 * COPY_BYTES);
         assert_eq!(copies.len(), 3);
         copies.grew(&last, COPY_BYTES);

@@ -1,7 +1,8 @@
 //! Projects' documents, composed of the items of their agents and kept in memory like the agents' own.
 //!
 //! Readers get the copy at hand. What changes is composed again a little later, once for many changes, and only where
-//! the project's stamp says that it changed.
+//! the project's stamp says that it changed. A copy that was believed for long is held against the stamp when it is asked
+//! for.
 
 use std::{panic::resume_unwind, sync::Arc, time::Duration};
 
@@ -13,7 +14,11 @@ use tokio::sync::broadcast::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Reading, fingerprint};
+use super::{
+    Reading,
+    believed::{AtHand, Believed, in_time},
+    fingerprint,
+};
 use crate::{
     clock::Clock,
     domain::{
@@ -75,10 +80,8 @@ pub struct MemberFigures {
 }
 
 struct Held {
-    snapshot: Arc<ProjectSnapshot>,
+    copy: Believed<ProjectSnapshot>,
     stamp: ProjectStamp,
-    read_at: Timestamp,
-    outdated: bool,
 }
 
 /// The documents of all projects that somebody asked for.
@@ -125,21 +128,32 @@ impl ProjectSnapshots {
     pub async fn get(&self, project: &ProjectId) -> StoreResult<Option<Reading<ProjectSnapshot>>> {
         let held = self.held.pin().get(project).map(Arc::clone);
         let lost_since = self.contact.lost_since();
-        if let Some(held) = held
-            .as_ref()
-            .filter(|held| !held.outdated || lost_since.is_some())
-        {
-            return Ok(Some(Reading {
-                snapshot: Arc::clone(&held.snapshot),
-                stale_since: lost_since.map(|at| if held.outdated { held.read_at } else { at }),
-            }));
+        let loaded = match held.as_ref().map(|held| (held, held.copy.at_hand(lost_since))) {
+            Some((_, AtHand::Reading(reading))) => return Ok(Some(reading)),
+            Some((held, AtHand::Due)) => in_time(self.look_again(project, held)).await,
+            Some((_, AtHand::Outdated)) | None => self.load(project).await,
+        };
+        let loaded = loaded.map(|loaded| loaded.map(|held| Arc::clone(&held.copy.snapshot)));
+        Reading::or_copy(loaded, held.map(|held| held.copy.dated()))
+    }
+
+    /// The copy, if it still holds, which is right as of now then; else as [`Self::load`].
+    async fn look_again(&self, project: &ProjectId, held: &Arc<Held>) -> StoreResult<Option<Arc<Held>>> {
+        let now = self.clock.now();
+        if self.store.project_stamp(project).await? != Some(held.stamp) {
+            return self.load(project).await;
         }
-        let loaded = self.load(project).await;
-        let loaded = loaded.map(|loaded| loaded.map(|held| Arc::clone(&held.snapshot)));
-        Reading::or_copy(
-            loaded,
-            held.map(|held| (Arc::clone(&held.snapshot), held.read_at)),
-        )
+        let renewed = Arc::new(Held {
+            copy: Believed::new(Arc::clone(&held.copy.snapshot), now, false),
+            stamp: held.stamp,
+        });
+        // Whoever refreshed it meanwhile knows better.
+        let newest = |current: &Arc<Held>| {
+            let is_same = Arc::ptr_eq(current, held);
+            Arc::clone(if is_same { &renewed } else { current })
+        };
+        self.held.pin().update(project.clone(), newest);
+        Ok(Some(renewed))
     }
 
     /// Composes the document, and once more if the project changed before the document was at hand: whoever told of
@@ -167,10 +181,8 @@ impl ProjectSnapshots {
             .await
             .unwrap_or_else(|error| resume_unwind(error.into_panic()));
         let held = Arc::new(Held {
-            snapshot: Arc::new(snapshot),
+            copy: Believed::new(Arc::new(snapshot), now, false),
             stamp,
-            read_at: now,
-            outdated: false,
         });
         let all = self.held.pin();
         if all.len() >= DOCUMENTS_MAX {
@@ -211,14 +223,13 @@ impl ProjectSnapshots {
             .collect();
         for (project, held) in held {
             let is_same = match self.store.project_stamp(&project).await {
-                Ok(stamp) => !held.outdated && stamp == Some(held.stamp),
+                Ok(stamp) => !held.copy.outdated && stamp == Some(held.stamp),
                 Err(_) => false,
             };
             if !is_same && self.compose(&project).await.is_err() {
                 let outdated = Held {
-                    snapshot: Arc::clone(&held.snapshot),
-                    outdated: true,
-                    ..*held
+                    copy: held.copy.outdated(),
+                    stamp: held.stamp,
                 };
                 self.held.pin().insert(project, Arc::new(outdated));
             }

@@ -1,18 +1,21 @@
-//! Summaries at hand, where nobody tells of changes.
+//! Summaries and projects' documents at hand, where nobody tells of changes.
 
 use std::{sync::Arc, time::Duration};
 
 use recapd::{
     clock::SystemClock,
-    domain::{agent::AgentId, redaction::Redactor},
-    snapshot::{self, Snapshots},
+    domain::{agent::AgentId, project::ProjectId, redaction::Redactor, summary::compaction::SummaryPolicy},
+    snapshot::{
+        self, Reading, Snapshots,
+        project::{ProjectSnapshot, ProjectSnapshots},
+    },
     store::SummaryRow,
     tokenizer,
 };
 
 use crate::support::{
     backend::{Backend as _, SqliteBackend},
-    conversation::{agent, append, turns},
+    conversation::{T0, agent, append, turns},
 };
 
 /// As long as a copy is believed.
@@ -32,18 +35,24 @@ async fn pending(snapshots: &Snapshots, agent: &AgentId) -> Option<i64> {
     Some(reading.snapshot.pending_exchanges)
 }
 
-/// As [`pending`], after as long as a copy is believed; after as long again where the database wasn't in time.
-async fn pending_later(snapshots: &Snapshots, agent: &AgentId) -> Option<i64> {
+/// What is read after as long as a copy is believed; after as long again where the database wasn't in time.
+async fn later<S>(get: impl AsyncFn() -> Option<Reading<S>>) -> Option<Reading<S>> {
     loop {
         // The database is asked in time that passes by itself.
         tokio::time::pause();
         tokio::time::advance(BELIEVED).await;
         tokio::time::resume();
-        let reading = snapshots.get(agent).await.unwrap()?;
+        let reading = get().await?;
         if reading.stale_since.is_none() {
-            return Some(reading.snapshot.pending_exchanges);
+            return Some(reading);
         }
     }
+}
+
+/// As [`pending`], later.
+async fn pending_later(snapshots: &Snapshots, agent: &AgentId) -> Option<i64> {
+    let reading = later(async || snapshots.get(agent).await.unwrap()).await?;
+    Some(reading.snapshot.pending_exchanges)
 }
 
 #[tokio::test]
@@ -59,6 +68,29 @@ async fn a_change_that_nobody_told_of_is_seen_by_who_asks_later() {
     db.store().delete_agent(&agent).await.unwrap();
     assert_eq!(pending_later(&snapshots, &agent).await, None);
     assert_eq!(pending(&snapshots, &agent).await, None, "nothing is left of it");
+}
+
+#[tokio::test]
+async fn a_projects_document_is_looked_at_again_like_a_summary() {
+    let db = SqliteBackend::fresh().await;
+    let (store, agent, project): (_, _, ProjectId) = (db.store(), agent("a"), "web".parse().unwrap());
+    store.append(append(&agent, turns(1..=3))).await.unwrap();
+    store.set_project(&agent, Some(&project), T0).await.unwrap();
+    let (counter, clock) = (tokenizer::ceiling_counter(), Arc::new(SystemClock));
+    let (policy, redactor) = (SummaryPolicy::default(), Redactor::standard());
+    let projects = ProjectSnapshots::new(db.store(), counter, clock, policy, redactor);
+    let get = async || projects.get(&project).await.unwrap();
+    let pending = |reading: &Reading<ProjectSnapshot>| reading.snapshot.members[0].pending_exchanges;
+    let first = get().await.unwrap();
+    assert_eq!(pending(&first), 2);
+    let same = later(&get).await.unwrap();
+    assert!(Arc::ptr_eq(&same.snapshot, &first.snapshot), "it still holds");
+
+    store.append(append(&agent, turns(4..=4))).await.unwrap();
+    assert_eq!(pending(&get().await.unwrap()), 2, "it is believed");
+    assert_eq!(pending(&later(&get).await.unwrap()), 3);
+    store.delete_agent(&agent).await.unwrap();
+    assert!(later(&get).await.is_none());
 }
 
 #[tokio::test]
