@@ -36,6 +36,10 @@ pub struct BatchQuestion {
     pub model: String,
     /// The request's body, as JSON.
     pub body: String,
+    /// The tokens that it is expected to take, read and written.
+    pub tokens: i64,
+    /// What these cost in a batch, in micro-dollars, if the price is known.
+    pub cost_microusd: Option<i64>,
 }
 
 /// How questions are put together.

@@ -11,10 +11,12 @@ use tracing::{debug, warn};
 use super::Worker;
 use crate::{
     domain::{
+        batch::cost_in_batch_microusd,
+        price::Usage,
         summary::item::{Item, Origin},
         work::Lease,
     },
-    llm::batch::BatchModel,
+    llm::{ModelRequest, batch::BatchModel},
     store::{
         ExchangeQuery, Material, Paused, RunRecord, StoreResult, StoredExchange,
         batch::{BatchQuestion, BatchStore, BatchedAnswer},
@@ -176,6 +178,8 @@ impl Worker {
             .map(|stored| stored.exchange.exchange)
             .collect::<Vec<i64>>();
         let named: Vec<String> = exchanges.iter().map(ToString::to_string).collect();
+        let expected = self.expected(&request);
+        let price = self.settings.prices.of(batching.model.model());
         Some(BatchQuestion {
             key: self.journal_key(lease, material, &named.join(",")),
             version: material.version,
@@ -186,7 +190,20 @@ impl Worker {
             provider: batching.model.provider().to_owned(),
             model: batching.model.model().to_owned(),
             body,
+            tokens: expected.input.saturating_add(expected.output),
+            cost_microusd: price.map(|price| cost_in_batch_microusd(price.cost_microusd(expected))),
         })
+    }
+
+    /// What a question takes, as far as can be told before it is answered: its prompt, and the longest answer.
+    fn expected(&self, request: &ModelRequest) -> Usage {
+        let counter = &self.parts.counter;
+        let longest = request.output_tokens_max;
+        Usage {
+            input: counter.count(&request.prompt.system) + counter.count(&request.prompt.user),
+            output: longest.saturating_add(self.settings.thinking_reserve_tokens),
+            ..Usage::default()
+        }
     }
 }
 

@@ -269,8 +269,10 @@ impl Courier {
             otherwise,
             "batch.closed"
         );
+        // Less may have been billed than was expected: whoever waits for a limit looks again.
+        let resumed = self.parts.store.resume_paused(self.now()).await;
         self.parts.notices.wake_queue();
-        Ok(())
+        resumed.map(drop)
     }
 
     fn reply(

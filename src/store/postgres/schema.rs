@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 9] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 10] = [
     (
         1,
         "schema",
@@ -46,5 +46,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 9] = [
         9,
         "firings",
         include_str!("../../../migrations/postgres/0009_firings.sql"),
+    ),
+    (
+        10,
+        "batch tokens",
+        include_str!("../../../migrations/postgres/0010_batch_tokens.sql"),
     ),
 ];

@@ -152,8 +152,8 @@ async fn write(
 ) -> StoreResult<bool> {
     let sql = sql!(
         "-- sql/batch.write\nINSERT INTO batch_requests (agent_id, version, covers_after, covers_through, \
-               exchanges, revisited, journal_key, provider, model, body, state, queued_at) \
-               VALUES ($1, $2, $3, $4, $5, $11, $6, $7, $8, $9, 'waiting', $10) ON CONFLICT DO NOTHING"
+               exchanges, revisited, journal_key, provider, model, body, state, queued_at, tokens, cost_microusd) \
+               VALUES ($1, $2, $3, $4, $5, $11, $6, $7, $8, $9, 'waiting', $10, $12, $13) ON CONFLICT DO NOTHING"
     );
     let done = query(sql)
         .bind(agent.as_str())
@@ -167,6 +167,8 @@ async fn write(
         .bind(question.body.as_str())
         .bind(now)
         .bind(serde_json::json!(question.revisited).to_string())
+        .bind(question.tokens)
+        .bind(question.cost_microusd)
         .execute(tx)
         .await?;
     Ok(done == 1)

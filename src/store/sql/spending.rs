@@ -112,26 +112,32 @@ pub(super) async fn spending(
     let sql = sql!("-- sql/spending.settings\nSELECT CAST(settings AS text) FROM agents WHERE agent_id = $1");
     let found = query(sql).bind(agent.as_str()).fetch_optional(&mut *tx).await?;
     let settings = found.ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
-    let (own, open) = in_batches(tx, agent).await?;
-    let with = |spent: Spent, calls: i64| Spent {
-        calls: spent.calls.saturating_add(calls),
-        ..spent
-    };
+    let (own, all) = in_batches(tx, agent).await?;
     Ok(Spending {
         settings: row::settings(&settings, 0, agent.as_str())?,
-        agent: with(of_agent(tx, agent, since).await?, own),
-        all: with(of_all(tx, since).await?, open),
+        agent: of_agent(tx, agent, since).await?.plus(own),
+        all: of_all(tx, since).await?.plus(all),
     })
 }
 
-/// Questions of the agent, and of all, that wait in batches or are on their way: calls that are as good as made.
-async fn in_batches(tx: &mut Connection, agent: &AgentId) -> StoreResult<(i64, i64)> {
+/// What questions of the agent, and of all, take in batches, as far as no run has told it: it is as good as spent. Who
+/// asks for an agent holds the answer to its own question, if there is one.
+async fn in_batches(tx: &mut Connection, agent: &AgentId) -> StoreResult<(Spent, Spent)> {
     let sql = sql!(
-        "-- sql/spending.in_batches\nSELECT count(*) FILTER (WHERE agent_id = $1), count(*) FROM batch_requests \
-               WHERE ended_at IS NULL"
+        "-- sql/spending.in_batches\nSELECT count(*), coalesce(CAST(sum(tokens) AS bigint), 0), \
+               coalesce(CAST(sum(cost_microusd) AS bigint), 0), count(*) FILTER (WHERE cost_microusd IS NULL), agent_id = $1 \
+               FROM batch_requests WHERE accounted_at IS NULL AND state IN ('waiting', 'out', 'answered') \
+               AND (state <> 'answered' OR agent_id <> $1) GROUP BY 5"
     );
-    let row = query(sql).bind(agent.as_str()).fetch_one(tx).await?;
-    Ok((row.try_get(0)?, row.try_get(1)?))
+    let (mut own, mut all) = (Spent::default(), Spent::default());
+    for row in query(sql).bind(agent.as_str()).fetch_all(tx).await? {
+        let some = spent(&row)?;
+        all = all.plus(some);
+        if row.try_get(4)? {
+            own = some;
+        }
+    }
+    Ok((own, all))
 }
 
 /// What an agent spent since then.

@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 15] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 16] = [
     (
         1,
         "schema",
@@ -76,5 +76,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 15] = [
         16,
         "firings",
         include_str!("../../../migrations/sqlite/0016_firings.sql"),
+    ),
+    (
+        17,
+        "batch tokens",
+        include_str!("../../../migrations/sqlite/0017_batch_tokens.sql"),
     ),
 ];

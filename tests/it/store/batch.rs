@@ -43,11 +43,13 @@ async fn question(db: &dyn Backend, lease: &Lease) -> BatchQuestion {
         provider: "anthropic".to_owned(),
         model: "m".to_owned(),
         body: "{\"x\":\"é\"}".to_owned(),
+        tokens: 1_000,
+        cost_microusd: Some(50),
     }
 }
 
 /// An agent of which the pending exchanges are asked about in a batch to come.
-async fn deferred(db: &dyn Backend, name: &str, at: Timestamp) -> AgentId {
+pub(super) async fn deferred(db: &dyn Backend, name: &str, at: Timestamp) -> AgentId {
     let agent = with_pending(db, name, 3).await;
     let lease = the_lease(db, at).await;
     let question = question(db, &lease).await;
@@ -69,11 +71,11 @@ fn gather_at(now: Timestamp) -> Gather {
     }
 }
 
-async fn gathered(db: &dyn Backend, now: Timestamp) -> OpenBatch {
+pub(super) async fn gathered(db: &dyn Backend, now: Timestamp) -> OpenBatch {
     db.batches().gather(gather_at(now)).await.unwrap().unwrap()
 }
 
-fn reply(key: &str, answer: Result<&str, &str>) -> BatchReply {
+pub(super) fn reply(key: &str, answer: Result<&str, &str>) -> BatchReply {
     BatchReply {
         key: key.to_owned(),
         answer: answer.map(str::to_owned).map_err(str::to_owned),
@@ -83,7 +85,7 @@ fn reply(key: &str, answer: Result<&str, &str>) -> BatchReply {
     }
 }
 
-fn end(results: Vec<BatchReply>, now: Timestamp) -> BatchEnd {
+pub(super) fn end(results: Vec<BatchReply>, now: Timestamp) -> BatchEnd {
     BatchEnd {
         results,
         otherwise: "missing".to_owned(),

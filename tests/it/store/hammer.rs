@@ -183,6 +183,8 @@ fn question(material: &Material) -> BatchQuestion {
         provider: "openai".to_owned(),
         model: "m".to_owned(),
         body: "{}".to_owned(),
+        tokens: 1,
+        cost_microusd: None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use recapd::{
     domain::{
+        agent::AgentId,
         settings::SettingsPatch,
         spend::{SpendLimit, Spent},
         time::Timestamp,
@@ -11,7 +12,10 @@ use recapd::{
 };
 use serde_json::json;
 
-use super::{clean, the_lease, with_pending};
+use super::{
+    batch::{deferred, end, gathered, reply},
+    clean, the_lease, with_pending,
+};
 use crate::support::{
     backend::Backend,
     conversation::{ALL, LEASE_MS, T0, agent, claim, items, make, minute, patch, run},
@@ -220,6 +224,72 @@ pub(crate) async fn all_that_was_paid_is_spent(db: &dyn Backend) {
         at: minute(3),
     };
     assert_eq!(sample.last_run, Some(last));
+}
+
+/// What was spent since the first minute, by an agent and by all.
+async fn spent_by(db: &dyn Backend, agent: &AgentId) -> [Spent; 2] {
+    let spending = db.store().spending(agent, minute(0)).await.unwrap();
+    [spending.agent, spending.all]
+}
+
+const fn of_calls(calls: i64, tokens: i64, cost_microusd: i64) -> Spent {
+    Spent {
+        calls,
+        tokens,
+        cost_microusd,
+        unpriced_calls: 0,
+    }
+}
+
+/// What is expected of a question counts until there is an answer, and what was billed for that from then on, once.
+pub(crate) async fn what_is_out_in_batches_is_as_good_as_spent(db: &dyn Backend) {
+    let nothing = Spent::default();
+    let (a, b) = (
+        deferred(db, "a", minute(1)).await,
+        deferred(db, "b", minute(1)).await,
+    );
+    let out = [of_calls(1, 1_000, 50), of_calls(2, 2_000, 100)];
+    assert_eq!(spent_by(db, &a).await, out, "they wait");
+    let batch = gathered(db, minute(2)).await;
+    assert_eq!(spent_by(db, &a).await, out, "they are on their way");
+
+    let results = vec![reply("key-a-0", Ok("{}")), reply("key-b-0", Err("bad_output"))];
+    let closed = db
+        .batches()
+        .close_batch(batch.batch, end(results, minute(3)))
+        .await;
+    closed.unwrap();
+    let (one, two) = (of_calls(1, 110, 7), of_calls(2, 220, 14));
+    assert_eq!(spent_by(db, &b).await, [one, two], "as billed");
+    assert_eq!(spent_by(db, &a).await, [nothing, one], "its update tells the rest");
+
+    let leases = db.store().claim(claim("d", 9, minute(3))).await.unwrap();
+    let lease = leases.iter().find(|lease| lease.agent == a).unwrap();
+    let material = db.store().material(lease, ALL).await.unwrap();
+    let mut update = patch(&material, items(&material), minute(3));
+    update.run = RunRecord {
+        model_calls: 1,
+        input_tokens: 100,
+        output_tokens: 10,
+        cost_microusd: Some(7),
+        batched: Some("key-a-0".to_owned()),
+        ..update.run
+    };
+    db.store().complete(lease, update).await.unwrap();
+    assert_eq!(spent_by(db, &a).await, [one, two]);
+    assert_eq!(spent_by(db, &b).await, [one, two]);
+}
+
+/// A version before didn't write down what was expected.
+pub(crate) async fn a_question_of_an_earlier_version_is_a_call(db: &dyn Backend) {
+    let agent = deferred(db, "a", minute(1)).await;
+    db.raw("UPDATE batch_requests SET tokens = NULL, cost_microusd = NULL")
+        .await;
+    let call = Spent {
+        unpriced_calls: 1,
+        ..of_calls(1, 0, 0)
+    };
+    assert_eq!(spent_by(db, &agent).await, [call, call]);
 }
 
 pub(crate) async fn what_stands_in_is_woken_once(db: &dyn Backend) {

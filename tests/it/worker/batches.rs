@@ -3,6 +3,7 @@
 
 mod faults;
 mod lost;
+mod spend;
 
 use std::sync::Arc;
 

@@ -345,8 +345,7 @@ pub(super) async fn close(tx: &mut Connection, batch: i64, end: BatchEnd) -> Sto
             Some(reply) => record_unused(tx, &question, reply, end.now).await?,
             None => {}
         }
-        let cost_microusd = reply.and_then(|reply| reply.cost_microusd);
-        settle(tx, &question, outcome, (class, cost_microusd), end.now).await?;
+        settle(tx, &question, outcome, (class, reply), end.now).await?;
         wake(tx, &question.agent, end.now).await?;
         match outcome {
             QuestionOutcome::Answered => closed.answered += 1,
@@ -459,16 +458,17 @@ async fn out(tx: &mut Connection, batch: i64) -> StoreResult<Vec<Out>> {
     found.iter().map(question).collect()
 }
 
+/// Tells what became of a question, and what was billed for it in place of what was expected.
 async fn settle(
     tx: &mut Connection,
     question: &Out,
     outcome: QuestionOutcome,
-    (error_class, cost_microusd): (Option<&String>, Option<i64>),
+    (error_class, reply): (Option<&String>, Option<&BatchReply>),
     now: Timestamp,
 ) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/round.settle\nUPDATE batch_requests SET state = $3, error_class = $4, ended_at = $5, \
-               cost_microusd = $6, body = '' \
+               cost_microusd = $6, tokens = $7, body = '' \
                WHERE agent_id = $1 AND journal_key = $2 AND state = 'out'"
     );
     query(sql)
@@ -477,7 +477,8 @@ async fn settle(
         .bind(outcome.name())
         .bind(error_class.map(String::as_str))
         .bind(now)
-        .bind(cost_microusd)
+        .bind(reply.and_then(|reply| reply.cost_microusd))
+        .bind(reply.map(|reply| reply.input_tokens.saturating_add(reply.output_tokens)))
         .execute(tx)
         .await?;
     Ok(())
