@@ -10,6 +10,7 @@ use super::{
 };
 use crate::domain::{
     agent::AgentId,
+    batch::LIFE_MAX_MS,
     spend::{SpendLimit, Spent},
     time::Timestamp,
     work::{Lease, Priority, Reason},
@@ -112,7 +113,7 @@ pub(super) async fn spending(
     let sql = sql!("-- sql/spending.settings\nSELECT CAST(settings AS text) FROM agents WHERE agent_id = $1");
     let found = query(sql).bind(agent.as_str()).fetch_optional(&mut *tx).await?;
     let settings = found.ok_or_else(|| StoreError::UnknownAgent(agent.clone()))?;
-    let (own, all) = in_batches(tx, agent).await?;
+    let (own, all) = in_batches(tx, agent, since).await?;
     Ok(Spending {
         settings: row::settings(&settings, 0, agent.as_str())?,
         agent: of_agent(tx, agent, since).await?.plus(own),
@@ -121,16 +122,22 @@ pub(super) async fn spending(
 }
 
 /// What questions of the agent, and of all, take in batches, as far as no run has told it: it is as good as spent. Who
-/// asks for an agent holds the answer to its own question, if there is one.
-async fn in_batches(tx: &mut Connection, agent: &AgentId) -> StoreResult<(Spent, Spent)> {
+/// asks for an agent holds the answer to its own question, if there is one. What was asked longer ago than any batch lives
+/// gets no answer any more: nobody looks for one while batches are off.
+async fn in_batches(tx: &mut Connection, agent: &AgentId, since: Timestamp) -> StoreResult<(Spent, Spent)> {
     let sql = sql!(
         "-- sql/spending.in_batches\nSELECT count(*), coalesce(CAST(sum(tokens) AS bigint), 0), \
                coalesce(CAST(sum(cost_microusd) AS bigint), 0), count(*) FILTER (WHERE cost_microusd IS NULL), agent_id = $1 \
                FROM batch_requests WHERE accounted_at IS NULL AND state IN ('waiting', 'out', 'answered') \
-               AND (state <> 'answered' OR agent_id <> $1) GROUP BY 5"
+               AND (state <> 'answered' OR agent_id <> $1) AND queued_at > $2 GROUP BY 5"
     );
+    let found = query(sql)
+        .bind(agent.as_str())
+        .bind(since.plus_ms(-LIFE_MAX_MS))
+        .fetch_all(tx)
+        .await?;
     let (mut own, mut all) = (Spent::default(), Spent::default());
-    for row in query(sql).bind(agent.as_str()).fetch_all(tx).await? {
+    for row in found {
         let some = spent(&row)?;
         all = all.plus(some);
         if row.try_get(4)? {

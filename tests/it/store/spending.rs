@@ -3,6 +3,7 @@
 use recapd::{
     domain::{
         agent::AgentId,
+        batch::LIFE_MAX_MS,
         settings::SettingsPatch,
         spend::{SpendLimit, Spent},
         time::Timestamp,
@@ -261,7 +262,11 @@ pub(crate) async fn what_is_out_in_batches_is_as_good_as_spent(db: &dyn Backend)
     closed.unwrap();
     let (one, two) = (of_calls(1, 110, 7), of_calls(2, 220, 14));
     assert_eq!(spent_by(db, &b).await, [one, two], "as billed");
-    assert_eq!(spent_by(db, &a).await, [nothing, one], "its update tells the rest");
+    assert_eq!(
+        spent_by(db, &a).await,
+        [nothing, one],
+        "its update tells the rest"
+    );
 
     let leases = db.store().claim(claim("d", 9, minute(3))).await.unwrap();
     let lease = leases.iter().find(|lease| lease.agent == a).unwrap();
@@ -290,6 +295,17 @@ pub(crate) async fn a_question_of_an_earlier_version_is_a_call(db: &dyn Backend)
         ..of_calls(1, 0, 0)
     };
     assert_eq!(spent_by(db, &agent).await, [call, call]);
+}
+
+/// Where batches were switched off, nobody closes them.
+pub(crate) async fn what_was_asked_too_long_ago_counts_no_more(db: &dyn Backend) {
+    let agent = deferred(db, "a", minute(1)).await;
+    gathered(db, minute(2)).await;
+    let over = minute(1).plus_ms(LIFE_MAX_MS);
+    for (since, calls) in [(over.plus_ms(-1), 1), (over, 0)] {
+        let spending = db.store().spending(&agent, since).await.unwrap();
+        assert_eq!((spending.agent.calls, spending.all.calls), (calls, calls));
+    }
 }
 
 pub(crate) async fn what_stands_in_is_woken_once(db: &dyn Backend) {
