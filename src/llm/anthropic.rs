@@ -10,7 +10,7 @@ mod wire;
 use reqwest::Url;
 use serde_json::Value;
 
-use self::wire::{Message, Request};
+use self::wire::{Message, Request, Usage};
 use super::{
     ModelAnswer, ModelRequest,
     remote::{
@@ -137,6 +137,10 @@ impl Protocol for Anthropic {
 
     fn read(&self, body: &[u8]) -> Result<ModelAnswer, NoAnswer> {
         Message::read(body)
+    }
+
+    fn read_usage(&self, body: &Value) -> ModelAnswer {
+        Usage::read(body).answer()
     }
 
     fn count_call(&self, _: &Url, model: &str, request: &Value) -> Option<(String, Value)> {

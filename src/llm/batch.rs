@@ -48,9 +48,17 @@ pub enum Results {
     Here(Vec<serde_json::Value>),
 }
 
-/// A result: its question's key, and the answer, or a short name of why there is none. What a provider says about one is
-/// left out: it may quote the question.
-pub type BatchResult = (String, Result<ModelAnswer, String>);
+/// What came back for a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchResult {
+    /// The question's key.
+    pub key: String,
+    /// The answer's text, or a short name of why there is none. What a provider says about that is left out: it may quote
+    /// the question.
+    pub text: Result<String, String>,
+    /// What is billed, whatever the text is worth: an answer without one.
+    pub billed: ModelAnswer,
+}
 
 /// A model that answers in batches. Fails as [`super::ChatModel`] does; the errors quote no question.
 #[async_trait]

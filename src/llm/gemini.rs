@@ -9,7 +9,7 @@ mod wire;
 use reqwest::Url;
 use serde_json::{Value, json};
 
-use self::wire::{Generated, Request};
+use self::wire::{Generated, Request, Usage};
 use super::{
     ModelAnswer, ModelRequest,
     remote::{
@@ -136,6 +136,10 @@ impl Protocol for Gemini {
 
     fn read(&self, body: &[u8]) -> Result<ModelAnswer, NoAnswer> {
         Generated::read(body)
+    }
+
+    fn read_usage(&self, body: &Value) -> ModelAnswer {
+        Usage::read(body).answer()
     }
 
     /// The form that counts instructions and tools too. It names its model twice.

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use self::{
     dialect::ChatDialect,
-    wire::{Completion, Request},
+    wire::{Completion, Request, Usage},
 };
 use super::{
     ModelAnswer, ModelRequest,
@@ -61,6 +61,10 @@ impl Protocol for OpenAiChat {
 
     fn read(&self, body: &[u8]) -> Result<ModelAnswer, NoAnswer> {
         Completion::read(body)
+    }
+
+    fn read_usage(&self, body: &Value) -> ModelAnswer {
+        Usage::read(body).answer()
     }
 
     /// OpenAI counts items only; llama.cpp counts chats.

@@ -163,6 +163,11 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     /// Reads the body of a successful answer.
     fn read(&self, body: &[u8]) -> Result<ModelAnswer, NoAnswer>;
 
+    /// What the body of an answer says that it took, whatever it is worth: an answer without its text.
+    fn read_usage(&self, _body: &Value) -> ModelAnswer {
+        ModelAnswer::default()
+    }
+
     /// The path and the body of a call that counts the tokens of `request`, a body in this provider's format, for
     /// `model`; `None` if there is no such call at that address.
     fn count_call(&self, address: &Url, model: &str, request: &Value) -> Option<(String, Value)>;

@@ -7,7 +7,7 @@ use reqwest::Url;
 use serde_json::Value;
 
 pub(super) use self::items::from_chat;
-use self::wire::{Request, Response};
+use self::wire::{Request, Response, Usage};
 use super::{
     ModelAnswer, ModelRequest,
     openai::is_reasoning_model,
@@ -100,6 +100,10 @@ impl Protocol for Responses {
 
     fn read(&self, body: &[u8]) -> Result<ModelAnswer, NoAnswer> {
         Response::read(body)
+    }
+
+    fn read_usage(&self, body: &Value) -> ModelAnswer {
+        Usage::read(body).answer()
     }
 
     fn count_call(&self, _: &Url, model: &str, request: &Value) -> Option<(String, Value)> {

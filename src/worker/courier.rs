@@ -245,18 +245,18 @@ impl Courier {
             .map(|line| (line.key.as_str(), line.exchanges.as_slice()))
             .collect();
         // What nobody asked for belongs to somebody else.
-        let ours = results.into_iter().filter_map(|(key, answer)| {
-            let asked = asked.get(key.as_str())?;
-            Some((self.reply(key, &answer, asked, &batch.model), answer.ok()))
+        let ours = results.into_iter().filter_map(|result| {
+            let asked = asked.get(result.key.as_str())?;
+            Some((self.reply(&result, asked, &batch.model), result.billed))
         });
-        let (replies, answers): (Vec<BatchReply>, Vec<Option<ModelAnswer>>) = ours.unzip();
+        let (replies, billed): (Vec<BatchReply>, Vec<ModelAnswer>) = ours.unzip();
         let end = BatchEnd {
             results: replies,
             otherwise: otherwise.to_owned(),
             now: self.now(),
         };
         let closed = self.batching.store.close_batch(batch.batch, end).await?;
-        for answer in answers.iter().flatten() {
+        for answer in &billed {
             self.bill(&batch.model, answer);
         }
         let metrics = &self.parts.metrics.batches;
@@ -275,37 +275,25 @@ impl Courier {
         resumed.map(drop)
     }
 
-    fn reply(
-        &self,
-        key: String,
-        answer: &Result<ModelAnswer, String>,
-        asked: &[i64],
-        model: &str,
-    ) -> BatchReply {
-        let cost_microusd = match answer {
-            Ok(answer) => self.cost_microusd(model, answer),
-            Err(_) => Some(0),
-        };
-        let (input_tokens, output_tokens) = answer
-            .as_ref()
-            .map_or((0, 0), |answer| (answer.input_tokens, answer.output_tokens));
-        let answer = match answer {
-            Ok(answer) => reply::parse_redacted(&answer.text, asked, &self.parts.redactor)
-                .map_err(|error| error.class().to_owned())
-                .and_then(|believed| {
-                    // What is believed, not what was said: no secret that a model repeats is kept.
-                    let items = believed.drafts;
-                    serde_json::to_string(&Answer { items }).map_err(|_| "internal".to_owned())
-                }),
+    fn reply(&self, result: &BatchResult, asked: &[i64], model: &str) -> BatchReply {
+        let answer = match &result.text {
+            Ok(text) => self.believed(text, asked),
             Err(class) => Err(class.clone()),
         };
         BatchReply {
-            key,
+            key: result.key.clone(),
             answer,
-            input_tokens,
-            output_tokens,
-            cost_microusd,
+            input_tokens: result.billed.input_tokens,
+            output_tokens: result.billed.output_tokens,
+            cost_microusd: self.cost_microusd(model, &result.billed),
         }
+    }
+
+    /// What is believed, not what was said: no secret that a model repeats is kept.
+    fn believed(&self, text: &str, asked: &[i64]) -> Result<String, String> {
+        let believed = reply::parse_redacted(text, asked, &self.parts.redactor);
+        let items = believed.map_err(|error| error.class().to_owned())?.drafts;
+        serde_json::to_string(&Answer { items }).map_err(|_| "internal".to_owned())
     }
 
     fn bill(&self, model: &str, answer: &ModelAnswer) {

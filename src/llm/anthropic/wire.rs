@@ -1,7 +1,7 @@
 //! What goes over the wire: the request's body, and the message in the answer's.
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use super::AnthropicDialect;
 use crate::llm::{
@@ -113,8 +113,9 @@ struct StopDetails {
     explanation: Option<String>,
 }
 
+/// What an answer took.
 #[derive(Default, Deserialize)]
-struct Usage {
+pub(super) struct Usage {
     #[serde(default)]
     input_tokens: Option<i64>,
     #[serde(default)]
@@ -148,22 +149,35 @@ impl Message {
     }
 
     fn answer(self) -> ModelAnswer {
-        let usage = self.usage;
-        let cached = usage.cache_read_input_tokens.unwrap_or_default();
-        let written = usage.cache_creation_input_tokens.unwrap_or_default();
         let texts = self.content.into_iter().filter(|block| block.r#type == "text");
         ModelAnswer {
             text: texts.filter_map(|block| block.text).collect(),
-            input_tokens: usage.input_tokens.unwrap_or_default() + cached + written,
+            ..self.usage.answer()
+        }
+    }
+}
+
+impl Usage {
+    /// That of an answer's body, whatever it is worth.
+    pub(super) fn read(body: &Value) -> Self {
+        let read = Option::<Self>::deserialize(&body["usage"]);
+        read.ok().flatten().unwrap_or_default()
+    }
+
+    /// An answer that took it, without its text.
+    pub(super) fn answer(self) -> ModelAnswer {
+        let cached = self.cache_read_input_tokens.unwrap_or_default();
+        let written = self.cache_creation_input_tokens.unwrap_or_default();
+        ModelAnswer {
+            input_tokens: self.input_tokens.unwrap_or_default() + cached + written,
             cached_input_tokens: cached,
             cache_write_tokens: written,
-            output_tokens: usage.output_tokens.unwrap_or_default(),
-            reasoning_tokens: usage
+            output_tokens: self.output_tokens.unwrap_or_default(),
+            reasoning_tokens: self
                 .output_tokens_details
                 .and_then(|details| details.thinking_tokens)
                 .unwrap_or_default(),
-            request_id: None,
-            rest: None,
+            ..ModelAnswer::default()
         }
     }
 }

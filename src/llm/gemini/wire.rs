@@ -1,7 +1,7 @@
 //! What goes over the wire: the request's body, and the candidate in the answer's.
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use super::{GeminiDialect, Thinking};
 use crate::llm::{
@@ -126,9 +126,10 @@ struct SaidPart {
     thought: bool,
 }
 
+/// What an answer took.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Usage {
+pub(super) struct Usage {
     #[serde(rename = "promptTokenCount")]
     prompt: i64,
     #[serde(rename = "cachedContentTokenCount")]
@@ -168,17 +169,29 @@ impl Generated {
 
     /// What was thought before it was answered isn't said.
     fn answer(self, said: Said) -> ModelAnswer {
-        let usage = self.usage_metadata;
         let parts = said.parts.into_iter().filter(|part| !part.thought);
         ModelAnswer {
             text: parts.filter_map(|part| part.text).collect(),
-            input_tokens: usage.prompt,
-            cached_input_tokens: usage.cached,
-            cache_write_tokens: 0,
-            output_tokens: usage.candidates + usage.thoughts,
-            reasoning_tokens: usage.thoughts,
-            request_id: None,
-            rest: None,
+            ..self.usage_metadata.answer()
+        }
+    }
+}
+
+impl Usage {
+    /// That of an answer's body, whatever it is worth.
+    pub(super) fn read(body: &Value) -> Self {
+        let read = Option::<Self>::deserialize(&body["usageMetadata"]);
+        read.ok().flatten().unwrap_or_default()
+    }
+
+    /// An answer that took it, without its text.
+    pub(super) fn answer(self) -> ModelAnswer {
+        ModelAnswer {
+            input_tokens: self.prompt,
+            cached_input_tokens: self.cached,
+            output_tokens: self.candidates + self.thoughts,
+            reasoning_tokens: self.thoughts,
+            ..ModelAnswer::default()
         }
     }
 }

@@ -113,8 +113,9 @@ struct Said {
     refusal: Option<String>,
 }
 
+/// What an answer took.
 #[derive(Default, Deserialize)]
-struct Usage {
+pub(super) struct Usage {
     #[serde(default)]
     prompt_tokens: Option<i64>,
     #[serde(default)]
@@ -142,22 +143,35 @@ struct CompletionDetails {
 impl Completion {
     pub(super) fn read(body: &[u8]) -> Result<ModelAnswer, NoAnswer> {
         let completion: Self = serde_json::from_slice(body).map_err(|_| NoAnswer::Unknown)?;
-        let usage = completion.usage.unwrap_or_default();
-        let prompt = usage.prompt_tokens_details.unwrap_or_default();
         let choice = completion.choices.into_iter().next().ok_or(NoAnswer::Unknown)?;
         Ok(ModelAnswer {
             text: choice.text()?,
-            input_tokens: usage.prompt_tokens.unwrap_or_default(),
+            ..completion.usage.unwrap_or_default().answer()
+        })
+    }
+}
+
+impl Usage {
+    /// That of an answer's body, whatever it is worth.
+    pub(super) fn read(body: &Value) -> Self {
+        let read = Option::<Self>::deserialize(&body["usage"]);
+        read.ok().flatten().unwrap_or_default()
+    }
+
+    /// An answer that took it, without its text.
+    pub(super) fn answer(self) -> ModelAnswer {
+        let prompt = self.prompt_tokens_details.unwrap_or_default();
+        ModelAnswer {
+            input_tokens: self.prompt_tokens.unwrap_or_default(),
             cached_input_tokens: prompt.cached_tokens.unwrap_or_default(),
             cache_write_tokens: prompt.cache_write_tokens.unwrap_or_default(),
-            output_tokens: usage.completion_tokens.unwrap_or_default(),
-            reasoning_tokens: usage
+            output_tokens: self.completion_tokens.unwrap_or_default(),
+            reasoning_tokens: self
                 .completion_tokens_details
                 .and_then(|details| details.reasoning_tokens)
                 .unwrap_or_default(),
-            request_id: None,
-            rest: None,
-        })
+            ..ModelAnswer::default()
+        }
     }
 }
 

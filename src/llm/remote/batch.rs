@@ -203,10 +203,16 @@ impl<P: BatchProtocol> RemoteModel<P> {
 
     fn result(&self, line: &Value) -> Option<BatchResult> {
         let (key, outcome) = self.protocol.read_result(line)?;
-        Some((key, self.answer_in(outcome)))
+        // What was cut off or declined is billed, too.
+        let billed = match &outcome {
+            Outcome::Body(body) | Outcome::Error(_, body) => self.protocol.read_usage(body),
+            Outcome::None(_) => ModelAnswer::default(),
+        };
+        let text = self.text_in(outcome);
+        Some(BatchResult { key, text, billed })
     }
 
-    fn answer_in(&self, outcome: Outcome) -> Result<ModelAnswer, String> {
+    fn text_in(&self, outcome: Outcome) -> Result<String, String> {
         let (status, body) = match outcome {
             Outcome::Body(body) => (200, body),
             Outcome::Error(Some(status), body) => (status, body),
@@ -217,7 +223,8 @@ impl<P: BatchProtocol> RemoteModel<P> {
             Outcome::None(why) => return Err(why.to_owned()),
         };
         let read = self.read(&reply(status, &body), self.discreet(""));
-        read.map_err(|error| error.class().to_owned())
+        read.map(|answer| answer.text)
+            .map_err(|error| error.class().to_owned())
     }
 }
 

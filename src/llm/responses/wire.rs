@@ -1,7 +1,7 @@
 //! What goes over the wire: the request's body, and the response in the answer's.
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use super::ResponsesDialect;
 use crate::llm::{
@@ -107,8 +107,9 @@ struct Part {
     refusal: Option<String>,
 }
 
+/// What an answer took.
 #[derive(Default, Deserialize)]
-struct Usage {
+pub(super) struct Usage {
     #[serde(default)]
     input_tokens: Option<i64>,
     #[serde(default)]
@@ -155,8 +156,6 @@ impl Response {
     }
 
     fn answer(self) -> Result<ModelAnswer, NoAnswer> {
-        let usage = self.usage.unwrap_or_default();
-        let input = usage.input_tokens_details.unwrap_or_default();
         let messages = self.output.into_iter().filter(|item| item.r#type == "message");
         let mut text = String::new();
         for part in messages.filter_map(|item| item.content).flatten() {
@@ -168,16 +167,31 @@ impl Response {
         }
         Ok(ModelAnswer {
             text,
-            input_tokens: usage.input_tokens.unwrap_or_default(),
+            ..self.usage.unwrap_or_default().answer()
+        })
+    }
+}
+
+impl Usage {
+    /// That of an answer's body, whatever it is worth.
+    pub(super) fn read(body: &Value) -> Self {
+        let read = Option::<Self>::deserialize(&body["usage"]);
+        read.ok().flatten().unwrap_or_default()
+    }
+
+    /// An answer that took it, without its text.
+    pub(super) fn answer(self) -> ModelAnswer {
+        let input = self.input_tokens_details.unwrap_or_default();
+        ModelAnswer {
+            input_tokens: self.input_tokens.unwrap_or_default(),
             cached_input_tokens: input.cached_tokens.unwrap_or_default(),
             cache_write_tokens: input.cache_write_tokens.unwrap_or_default(),
-            output_tokens: usage.output_tokens.unwrap_or_default(),
-            reasoning_tokens: usage
+            output_tokens: self.output_tokens.unwrap_or_default(),
+            reasoning_tokens: self
                 .output_tokens_details
                 .and_then(|details| details.reasoning_tokens)
                 .unwrap_or_default(),
-            request_id: None,
-            rest: None,
-        })
+            ..ModelAnswer::default()
+        }
     }
 }

@@ -42,12 +42,19 @@ pub(crate) enum Hitch {
 pub(crate) enum Fate {
     Good,
     Garbage,
+    /// Cut off at the output limit.
+    Truncated,
+    /// The model declines.
+    Declined,
     Errored,
     Expired,
     Canceled,
     /// Nothing is said about it.
     Missing,
 }
+
+/// What the provider bills.
+const ANSWERED: [Fate; 4] = [Fate::Good, Fate::Garbage, Fate::Truncated, Fate::Declined];
 
 /// The batches of all providers.
 #[derive(Debug, Default)]
@@ -133,10 +140,7 @@ impl Batches {
     pub(crate) fn billed(&self) -> usize {
         let state = self.state();
         let fates = state.batches.iter().filter_map(|batch| batch.fates.as_ref());
-        fates
-            .flatten()
-            .filter(|fate| matches!(fate, Fate::Good | Fate::Garbage))
-            .count()
+        fates.flatten().filter(|fate| ANSWERED.contains(fate)).count()
     }
 
     /// Fails the test if any question was malformed.
@@ -410,7 +414,7 @@ impl Batch {
         json!({
             "id": self.id, "type": "message_batch", "created_at": self.made_at, "expires_at": self.made_at.plus_ms(86_400_000),
             "processing_status": if self.fates.is_some() { "ended" } else { "in_progress" },
-            "request_counts": {"processing": running, "succeeded": count(&[Fate::Good, Fate::Garbage]),
+            "request_counts": {"processing": running, "succeeded": count(&ANSWERED),
                                "errored": count(&[Fate::Errored, Fate::Missing]), "canceled": count(&[Fate::Canceled]),
                                "expired": count(&[Fate::Expired])},
             "ended_at": self.fates.is_some().then_some(self.made_at), "archived_at": null, "cancel_initiated_at": null,
@@ -479,13 +483,15 @@ impl Batch {
             body: body.clone(),
             faults: Vec::new(),
         };
-        let text = match fate {
-            Fate::Good => Some(answer::items(&request.exchanges(), "served")),
-            Fate::Garbage => Some("I would rather not.".to_owned()),
+        let said = match fate {
+            Fate::Good => Some((answer::items(&request.exchanges(), "served"), Ending::Done)),
+            Fate::Garbage => Some(("I would rather not.".to_owned(), Ending::Done)),
+            Fate::Truncated => Some(("{\"items\": [{\"exch".to_owned(), Ending::Length)),
+            Fate::Declined => Some((String::new(), Ending::Refusal)),
             Fate::Missing => return None,
             _ => None,
         };
-        let answer = text.map(|text| self.shape.answer(body, &text, Ending::Done));
+        let answer = said.map(|(text, ending)| self.shape.answer(body, &text, ending));
         Some(match self.shape {
             Shape::Anthropic => {
                 let result = match (fate, answer) {

@@ -6,7 +6,7 @@ use recapd::{
 };
 use tempfile::TempDir;
 
-use super::{BatchRig, config};
+use super::{BatchRig, SHAPES, config};
 use crate::support::{
     conversation::{agent, native},
     fake_provider::{FakeProvider, Shape, batches::Fate},
@@ -66,5 +66,38 @@ async fn what_is_out_uses_up_a_limit_until_it_is_billed() {
             "{outcomes:?}"
         );
         assert_eq!((one.questions("answered").await, one.rig.model.calls()), (1, 0));
+    }
+}
+
+/// What batches cost by the metrics, which know the scripted model alone.
+fn metered_usd(one: &BatchRig) -> f64 {
+    let (_, metrics) = one.rig.parts.metrics.encode(None);
+    let series = "recapd_provider_cost_usd_total{provider=\"other\",model=\"other\"} ";
+    let usd = metrics.lines().find_map(|line| line.strip_prefix(series));
+    usd.map_or(0.0, |usd| usd.parse().unwrap())
+}
+
+/// Cut off, declined or not believed: what the provider bills is told, and the question is asked directly.
+#[tokio::test]
+async fn what_is_billed_counts_whatever_it_is_worth() {
+    for shape in SHAPES {
+        for fate in [Fate::Truncated, Fate::Declined, Fate::Garbage] {
+            let fake = FakeProvider::start();
+            let (config, _folder) = priced(shape, &fake);
+            let one = BatchRig::with(config, fake).await;
+            one.rig.say(6).await;
+            assert_eq!(one.rig.drain().await, [Outcome::Deferred]);
+            one.look().await;
+            one.fake.batches().end(&[fate]);
+            one.look().await;
+            assert_eq!(one.questions("failed").await, 1, "{shape:?} {fate:?}");
+            let told = "SELECT count(*) FROM update_runs WHERE outcome = 'superseded' AND batched = 1 \
+                        AND model = 'small-model' AND input_tokens > 0 \
+                        AND cost_microusd = (input_tokens + output_tokens + 1) / 2";
+            assert_eq!(one.number(told).await, 1, "{shape:?} {fate:?}");
+            assert!(metered_usd(&one) > 0.0, "{shape:?} {fate:?}");
+            assert_eq!(one.rig.drain().await, [Outcome::Completed]);
+            assert_eq!((one.rig.verify().await.pending, one.rig.model.calls()), (0, 1));
+        }
     }
 }
