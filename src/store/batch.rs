@@ -82,6 +82,8 @@ pub struct OpenBatch {
     pub provider_id: Option<String>,
     /// How often it was looked at in this state, this time not counted.
     pub looks: i64,
+    /// Until when it is left to whoever has this: somebody else holds it until another time.
+    pub held_until: Timestamp,
 }
 
 /// A question of a batch.
@@ -100,6 +102,8 @@ pub struct BatchLine {
 pub struct BatchMove {
     /// The state that it was in: one that it isn't in any more changes nothing.
     pub from: BatchState,
+    /// Until when it was held: if somebody else holds it by now, nothing is changed, unless the provider is known to have it.
+    pub held_until: Timestamp,
     /// The provider's id, if it is submitted by this.
     pub submitted_as: Option<String>,
     /// When to look again.
@@ -225,7 +229,7 @@ pub trait BatchStore: Send + Sync {
     /// The questions of a batch that have no outcome yet.
     async fn batch_lines(&self, batch: i64) -> StoreResult<Vec<BatchLine>>;
 
-    /// Moves a batch on. Returns whether it was in the state it was thought to be in.
+    /// Moves a batch on. Returns whether it was in the state it was thought to be in, and held by the caller.
     async fn move_batch(&self, batch: i64, step: BatchMove) -> StoreResult<bool>;
 
     /// Closes a batch: journals its answers and wakes the rows that wait for them, also of those that have none. An

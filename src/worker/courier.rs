@@ -179,6 +179,7 @@ impl Courier {
         };
         let step = BatchMove {
             from: batch.state,
+            held_until: batch.held_until,
             submitted_as: Some(id),
             next_at: self.now().plus_ms(wait_ms),
         };
@@ -215,21 +216,39 @@ impl Courier {
 
     /// Does what follows from a sight that brought no results. `error` is why, and may say when to come back.
     async fn go_on(&self, batch: &OpenBatch, sight: Sight, error: Option<&LlmError>) -> StoreResult<()> {
-        match self.next(batch, sight) {
-            Step::Send => Box::pin(self.send(batch)).await,
-            Step::Close => self.give_up(batch, error.map_or("gone", LlmError::class)).await,
-            Step::Wait { wait_ms } | Step::Submit { wait_ms } => {
-                let asked = error.and_then(LlmError::retry_after).unwrap_or_default();
-                let asked_ms = i64::try_from(asked.as_millis()).unwrap_or(i64::MAX);
-                let step = BatchMove {
-                    from: batch.state,
-                    submitted_as: None,
-                    next_at: self.now().plus_ms(wait_ms.max(asked_ms)),
-                };
-                self.batching.store.move_batch(batch.batch, step).await?;
-                Ok(())
-            }
+        let step = self.next(batch, sight);
+        if let Step::Wait { wait_ms } | Step::Submit { wait_ms } = step {
+            let asked = error.and_then(LlmError::retry_after).unwrap_or_default();
+            let asked_ms = i64::try_from(asked.as_millis()).unwrap_or(i64::MAX);
+            self.hold(batch, wait_ms.max(asked_ms)).await?;
+            return Ok(());
         }
+        // Seeing may have taken so long that another daemon thought this one gone.
+        let Some(held) = self.hold(batch, LOOK_MS).await? else {
+            info!(batch = batch.wanted.name, "batch.taken_over");
+            return Ok(());
+        };
+        if step == Step::Send {
+            Box::pin(self.send(&held)).await
+        } else {
+            self.give_up(&held, error.map_or("gone", LlmError::class)).await
+        }
+    }
+
+    /// Keeps others from a batch for so long; `None` if another daemon has it.
+    async fn hold(&self, batch: &OpenBatch, wait_ms: i64) -> StoreResult<Option<OpenBatch>> {
+        let until = self.now().plus_ms(wait_ms);
+        let step = BatchMove {
+            from: batch.state,
+            held_until: batch.held_until,
+            submitted_as: None,
+            next_at: until,
+        };
+        let is_held = self.batching.store.move_batch(batch.batch, step).await?;
+        Ok(is_held.then(|| OpenBatch {
+            held_until: until,
+            ..batch.clone()
+        }))
     }
 
     fn next(&self, batch: &OpenBatch, sight: Sight) -> Step {

@@ -87,7 +87,8 @@ macro_rules! every_test {
                 an_urgent_row_is_not_deferred, only_urgency_ends_the_wait, a_lost_lease_defers_nothing,
                 a_question_can_be_taken_back, what_is_forgotten_is_not_sent, a_hand_ends_the_wait, an_answer_that_nobody_used_is_told,
                 what_counts_is_when_a_question_was_asked, an_answer_ends_a_pause, a_batch_takes_the_oldest_within_limits, outdated_questions_are_withdrawn,
-                a_batch_is_looked_at_by_one, a_clock_that_was_set_back_puts_off_no_look, a_batch_moves_only_from_where_it_is, an_answer_is_journalled_and_wakes,
+                a_batch_is_looked_at_by_one, a_clock_that_was_set_back_puts_off_no_look, a_batch_moves_only_from_where_it_is, a_batch_is_moved_by_whoever_holds_it,
+                an_answer_is_journalled_and_wakes,
                 a_late_answer_is_dropped_and_told, a_batch_closes_once, what_ended_is_pruned, batches_are_counted;
             queue: an_enqueue_makes_one_row_and_counts_wakes, an_enqueue_never_shortens_a_backoff,
                 an_enqueue_never_shortens_a_lease, an_enqueue_only_raises_urgency, an_enqueue_for_nobody_is_refused, claims_go_by_due_time,

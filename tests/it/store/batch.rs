@@ -1,5 +1,7 @@
 //! Questions in batches: put off, sent together, answered.
 
+use std::slice;
+
 use recapd::{
     domain::{
         agent::AgentId,
@@ -119,10 +121,7 @@ pub(crate) async fn the_same_state_is_asked_about_once(db: &dyn Backend) {
     again.key.push_str("-again");
     assert!(!db.batches().defer(&lease, again, UNTIL, UNTIL).await.unwrap());
     assert_eq!(
-        db.store()
-            .renew(std::slice::from_ref(&lease), UNTIL, 1)
-            .await
-            .unwrap(),
+        db.store().renew(slice::from_ref(&lease), UNTIL, 1).await.unwrap(),
         [lease.token],
         "the lease is still held"
     );
@@ -173,7 +172,7 @@ pub(crate) async fn a_lost_lease_defers_nothing(db: &dyn Backend) {
     let lease = the_lease(db, minute(1)).await;
     let question = question(db, &lease).await;
     db.store()
-        .release(std::slice::from_ref(&lease), minute(1))
+        .release(slice::from_ref(&lease), minute(1))
         .await
         .unwrap();
     let lost = db.batches().defer(&lease, question, UNTIL, minute(1)).await;
@@ -344,11 +343,15 @@ pub(crate) async fn a_batch_is_looked_at_by_one(db: &dyn Backend) {
         async move { batches.due_batches(now, now.plus_ms(HOUR_MS), 9).await.unwrap() }
     };
     assert_eq!(look(minute(2)).await, []);
-    let seen = look(minute(4)).await;
-    assert_eq!(seen.first(), Some(&batch));
+    let seen = OpenBatch {
+        held_until: minute(4).plus_ms(HOUR_MS),
+        ..batch.clone()
+    };
+    assert_eq!(look(minute(4)).await, slice::from_ref(&seen));
     assert_eq!(look(minute(4)).await, [], "it was taken");
     let step = BatchMove {
         from: BatchState::Intent,
+        held_until: seen.held_until,
         submitted_as: None,
         next_at: minute(5),
     };
@@ -363,6 +366,7 @@ pub(crate) async fn a_batch_moves_only_from_where_it_is(db: &dyn Backend) {
     let batches = db.batches();
     let submitted = BatchMove {
         from: BatchState::Intent,
+        held_until: batch.held_until,
         submitted_as: Some("msgbatch_1".to_owned()),
         next_at: minute(3),
     };
@@ -380,6 +384,29 @@ pub(crate) async fn a_batch_moves_only_from_where_it_is(db: &dyn Backend) {
         ["msgbatch_1"]
     );
     assert_eq!(batches.known_batches("openai", 9).await.unwrap(), [""; 0]);
+}
+
+/// Whoever looked so long that another one took the batch over leaves it to that one.
+pub(crate) async fn a_batch_is_moved_by_whoever_holds_it(db: &dyn Backend) {
+    deferred(db, "a", minute(1)).await;
+    let slow = gathered(db, minute(2)).await;
+    let batches = db.batches();
+    let seen = batches.due_batches(minute(4), minute(15), 9).await.unwrap();
+    let wait = |batch: &OpenBatch| BatchMove {
+        from: BatchState::Intent,
+        held_until: batch.held_until,
+        submitted_as: None,
+        next_at: minute(30),
+    };
+    assert!(!batches.move_batch(slow.batch, wait(&slow)).await.unwrap());
+    assert_eq!(batches.due_batches(minute(14), minute(15), 9).await.unwrap(), []);
+    assert!(batches.move_batch(slow.batch, wait(&seen[0])).await.unwrap());
+    // That the provider has it is true whoever was told.
+    let submitted = BatchMove {
+        submitted_as: Some("msgbatch_1".to_owned()),
+        ..wait(&slow)
+    };
+    assert!(batches.move_batch(slow.batch, submitted).await.unwrap());
 }
 
 pub(crate) async fn an_answer_is_journalled_and_wakes(db: &dyn Backend) {
@@ -538,7 +565,8 @@ pub(crate) async fn a_clock_that_was_set_back_puts_off_no_look(db: &dyn Backend)
     // An hour back: nobody would look for an hour and a minute.
     db.store().set_back(Some(HOUR_MS), minute(0)).await.unwrap();
     assert_eq!(look(minute(10)).await, []);
-    assert_eq!(look(minute(11)).await, [batch]);
+    let held_until = minute(11).plus_ms(HOUR_MS);
+    assert_eq!(look(minute(11)).await, [OpenBatch { held_until, ..batch }]);
 }
 
 /// Whoever holds an agent for long (a `forget` of very much) isn't waited for while others are held, which would hold up

@@ -206,6 +206,7 @@ async fn round(store: &SqlStore, now: Timestamp) -> Result<(), StoreError> {
     };
     let step = BatchMove {
         from: BatchState::Intent,
+        held_until: now,
         submitted_as: Some(open.wanted.name),
         next_at: now,
     };

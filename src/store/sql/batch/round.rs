@@ -75,6 +75,7 @@ pub(super) async fn gather(tx: &mut Connection, gather: Gather) -> StoreResult<O
         state: BatchState::Intent,
         provider_id: None,
         looks: 0,
+        held_until: gather.next_at,
     }))
 }
 
@@ -236,7 +237,7 @@ pub(super) async fn due(
     let sql = sql!(
         "-- sql/round.due\nUPDATE provider_batches SET next_at = $2, looks = looks + 1 WHERE batch IN \
                (SELECT batch FROM provider_batches WHERE state <> 'closed' AND next_at <= $1 ORDER BY next_at LIMIT $3) \
-               RETURNING batch, name, requests, created_at, model, state, provider_id, looks - 1, provider"
+               RETURNING batch, name, requests, created_at, model, state, provider_id, looks - 1, provider, next_at"
     );
     let found = query(sql)
         .bind(now)
@@ -266,6 +267,7 @@ fn open(row: &Row) -> StoreResult<OpenBatch> {
         })?,
         provider_id: row.try_get(6)?,
         looks: row.try_get(7)?,
+        held_until: row.try_get(9)?,
     })
 }
 
@@ -295,13 +297,15 @@ pub(super) async fn move_on(tx: &mut Connection, batch: i64, step: BatchMove) ->
     let sql = sql!(
         "-- sql/round.move_on\nUPDATE provider_batches SET next_at = $3, \
                state = CASE WHEN $4 IS NULL THEN state ELSE 'submitted' END, provider_id = coalesce($4, provider_id), \
-               looks = CASE WHEN $4 IS NULL THEN looks ELSE 0 END WHERE batch = $1 AND state = $2"
+               looks = CASE WHEN $4 IS NULL THEN looks ELSE 0 END \
+               WHERE batch = $1 AND state = $2 AND ($4 IS NOT NULL OR next_at = $5)"
     );
     let done = query(sql)
         .bind(batch)
         .bind(step.from.name())
         .bind(step.next_at)
         .bind(step.submitted_as)
+        .bind(step.held_until)
         .execute(&mut *tx)
         .await?;
     if done == 0 {

@@ -1,8 +1,21 @@
 //! Batches that are refused, gone, or not known to be made.
 
-use std::slice;
+use std::{
+    slice,
+    sync::{Arc, Mutex},
+};
 
-use recapd::{llm::batch as llm, store::batch::BatchFigures, worker::Outcome};
+use async_trait::async_trait;
+use recapd::{
+    clock::ManualClock,
+    domain::{
+        batch::{Listed, Wanted},
+        time::MINUTE_MS,
+    },
+    llm::{LlmError, ModelRequest, batch as llm},
+    store::batch::BatchFigures,
+    worker::{Courier, Outcome},
+};
 
 use super::{BatchRig, SHAPES, config, model};
 use crate::support::{
@@ -108,4 +121,66 @@ async fn a_mistaken_batch_does_no_harm() {
     assert_eq!(one.questions("failed").await, 1);
     assert_eq!(one.rig.drain().await, [Outcome::Completed]);
     assert_eq!((one.rig.verify().await.pending, one.paid()), (0, 1));
+}
+
+/// A provider whose list takes so long that another daemon, which finds it quick, takes over what is looked for.
+struct SlowList {
+    provider: Arc<dyn llm::BatchModel>,
+    clock: Arc<ManualClock>,
+    other: Mutex<Option<Courier>>,
+}
+
+#[async_trait]
+impl llm::BatchModel for SlowList {
+    fn provider(&self) -> &str {
+        self.provider.provider()
+    }
+
+    fn model(&self) -> &str {
+        self.provider.model()
+    }
+
+    fn body(&self, request: &ModelRequest) -> Result<String, LlmError> {
+        self.provider.body(request)
+    }
+
+    async fn submit(&self, name: &str, calls: &[llm::BatchCall]) -> Result<String, LlmError> {
+        self.provider.submit(name, calls).await
+    }
+
+    async fn find(&self, wanted: &Wanted) -> Result<Vec<Listed>, LlmError> {
+        let listed = self.provider.find(wanted).await;
+        let other = self.other.lock().unwrap().take();
+        if let Some(other) = other {
+            self.clock.advance_ms(11 * MINUTE_MS);
+            other.step().await.unwrap();
+        }
+        listed
+    }
+
+    async fn look(&self, id: &str) -> Result<llm::BatchSight, LlmError> {
+        self.provider.look(id).await
+    }
+
+    async fn results(&self, ended: &llm::Ended) -> Result<Vec<llm::BatchResult>, LlmError> {
+        self.provider.results(ended).await
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_takes_long_sends_no_batch_twice() {
+    let one = BatchRig::deferred(Shape::Anthropic).await;
+    one.fake.batches().hitch(BatchCall::Create, Hitch::Refused(504));
+    one.look().await;
+    assert_eq!((one.figures().await.intents, one.fake.batches().made()), (1, 0));
+    let slow = SlowList {
+        provider: model(&one.config).unwrap(),
+        clock: Arc::clone(&one.rig.clock),
+        other: Mutex::new(one.rig.parts.worker.courier()),
+    };
+    let parts = one.rig.parts.clone();
+    let parts = parts.with_batches(&one.config, one.rig.db.batches(), Some(Arc::new(slow)));
+    one.rig.clock.advance_ms(11 * MINUTE_MS);
+    parts.worker.courier().unwrap().step().await.unwrap();
+    assert_eq!((one.figures().await.submitted, one.fake.batches().made()), (1, 1));
 }
