@@ -53,6 +53,18 @@ impl InboxStore for Meanwhile {
     }
 }
 
+/// Forgetting doesn't reach the planner's statistics, so nothing that was said may get there, nor while it waits.
+#[tokio::test]
+async fn what_waits_to_be_taken_in_stays_out_of_the_statistics() {
+    let db = PostgresBackend::fresh().await;
+    for number in 1..=9 {
+        insert(&db, "a", "user", &format!("The secret is {number}")).await;
+    }
+    execute(&mut db.connect().await, "ANALYZE message_inbox").await;
+    let known = "SELECT attname::text FROM pg_stats WHERE tablename = 'message_inbox' AND attname IN ('content', 'role')";
+    assert_eq!(db.texts(known, " ").await, "role");
+}
+
 /// The row of a long transaction has a number below that of another agent's row which is committed before. It must not be
 /// overtaken by its own agent's next row.
 #[tokio::test]
