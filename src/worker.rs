@@ -20,6 +20,7 @@ mod condense;
 mod courier;
 mod heartbeat;
 mod panicking;
+mod portion;
 mod postpone;
 mod trace;
 mod update;
@@ -61,6 +62,7 @@ pub use batch::{BatchSettings, Batching};
 use compact::InVain;
 pub use courier::Courier;
 use heartbeat::Heartbeat;
+use portion::Portions;
 pub use update::Outcome;
 
 /// How the worker works.
@@ -170,6 +172,7 @@ pub struct Worker {
     unpriced: Arc<Mutex<BTreeSet<String>>>,
     batching: Option<Batching>,
     in_vain: Arc<InVain>,
+    portions: Arc<Portions>,
     /// What the clock showed when the queue was looked at last.
     seen: Arc<Mutex<Option<Timestamp>>>,
 }
@@ -188,6 +191,7 @@ impl Worker {
             unpriced: Arc::default(),
             batching: None,
             in_vain: Arc::default(),
+            portions: Arc::default(),
             seen: Arc::default(),
         }
     }

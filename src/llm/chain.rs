@@ -7,7 +7,7 @@
 //! | the provider rests after its failures, this one included | the next one, at once; nobody left: wait for it |
 //! | a limit, an overload | wait; the next one if that is long |
 //! | network, timeout, 5xx, an answer of no use | try again; the next one after the last attempt |
-//! | too long, cut off | ask about less |
+//! | too long, cut off | ask about less; the next one, at once, where it is about one exchange alone |
 
 use std::{sync::Arc, time::Duration};
 

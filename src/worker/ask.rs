@@ -24,6 +24,8 @@ use crate::{
 
 /// One exchange alone is never told in fewer characters than this.
 const MATERIAL_CHARS_MIN: usize = 1_000;
+/// One exchange whose answer was cut off is asked about so often once more: each such answer is billed to its last token.
+const CUT_OFF_AGAIN_MAX: u32 = 1;
 /// Bytes of a prompt per token, where a provider bills a call without saying for how many.
 const PROMPT_BYTES_PER_TOKEN: usize = 4;
 /// Agents that are woken at once when the model is back. The reconciler wakes the others.
@@ -43,6 +45,13 @@ pub(super) struct Question<'a> {
     pub(super) is_revisit: bool,
 }
 
+impl Question<'_> {
+    /// There is no less to ask about.
+    fn is_least(&self) -> bool {
+        self.exchanges.len() == 1
+    }
+}
+
 /// What was answered.
 pub(super) struct Told {
     /// The items, by whoever answered.
@@ -54,7 +63,7 @@ pub(super) struct Told {
 }
 
 impl Worker {
-    /// Asks the model or, when it can't be asked, who comes next. The last one's failure is the question's.
+    /// Asks the model or, when it can't be asked or can't tell, who comes next. The last one's failure is the question's.
     pub(super) async fn ask(
         &self,
         hold: &Hold,
@@ -64,7 +73,8 @@ impl Worker {
         let first = self.parts.model.as_ref();
         let mut others = first.fallbacks().iter();
         let mut model = first;
-        // A model that declined will decline again, so what stands in for it is there to stay.
+        // A model that declined will decline again, and one exchange that is too much for it always will be: what stands
+        // in for it is there to stay.
         let mut may_be_back = false;
         loop {
             let failed = match self.ask_one(model, hold, question, run).await {
@@ -80,14 +90,19 @@ impl Worker {
                 }
                 Err(failed) => failed,
             };
-            may_be_back |= !matches!(failed, CondenseError::Llm(LlmError::Refused(_)));
+            let is_hopeless = question.is_least() && failed.is_too_much();
+            may_be_back |= !is_hopeless && !matches!(failed, CondenseError::Llm(LlmError::Refused(_)));
             let is_last = self.settings.retry.is_last(&hold.lease);
             let next = others.next().map(AsRef::as_ref);
             // Replacing what the built-in summariser wrote by the same is of no use.
             let next =
                 next.filter(|next| !(question.is_revisit && may_be_back && origin(*next) == Origin::Offline));
-            match next.filter(|_| failed.is_for_the_next(is_last)) {
-                None => return Err(failed),
+            match next.filter(|_| is_hopeless || failed.is_for_the_next(is_last)) {
+                None if is_hopeless && !may_be_back => return Ok(self.given_up(hold, question, &failed)),
+                None => {
+                    self.note_failure(hold, question, &failed);
+                    return Err(failed);
+                }
                 Some(next) => {
                     warn!(
                         agent_id = %hold.lease.agent, provider = model.provider(), model = model.model(),
@@ -96,6 +111,28 @@ impl Worker {
                     model = next;
                 }
             }
+        }
+    }
+
+    /// No model can tell of this exchange: its digest is there to stay, as that of one which an answer left out.
+    fn given_up(&self, hold: &Hold, question: &Question<'_>, failed: &CondenseError) -> Told {
+        self.parts.metrics.updates.failed(reason(failed.class()));
+        warn!(
+            agent_id = %hold.lease.agent, exchanges = ?question.asked, error_class = failed.class(), error = %failed,
+            "update.exchange_given_up"
+        );
+        Told {
+            drafts: Vec::new(),
+            origin: Origin::Digest,
+            stands_in: false,
+        }
+    }
+
+    /// Remembers what was too much. What is revisited is divided within the update: its answers are journalled by what
+    /// they are about, and other pieces would be paid for again.
+    fn note_failure(&self, hold: &Hold, question: &Question<'_>, failed: &CondenseError) {
+        if failed.is_too_much() && !question.is_revisit {
+            self.portions.was_too_much(&hold.lease.agent, question.asked);
         }
     }
 
@@ -126,40 +163,48 @@ impl Worker {
         question: &Question<'_>,
         run: &mut RunRecord,
     ) -> Result<Vec<ItemDraft>, CondenseError> {
-        let Question {
-            exchanges,
-            asked,
-            zone,
-            ..
-        } = *question;
-        let mut limits = self.settings.prompt;
-        let mut request = self.request(&hold.lease.agent, exchanges, zone, limits);
-        let mut answer = loop {
-            match self.call(model, hold, &request, run).await {
-                // One exchange can't be divided, but it can be told in fewer words.
-                Err(CondenseError::Llm(LlmError::ContextOverflow(_)))
-                    if exchanges.len() == 1 && limits.material_chars_max > MATERIAL_CHARS_MIN =>
-                {
-                    let chars = request.prompt.user.len().min(limits.material_chars_max);
-                    limits.material_chars_max = (chars / 2).max(MATERIAL_CHARS_MIN);
-                    debug!(agent_id = %hold.lease.agent, chars = limits.material_chars_max, "update.material_halved");
-                    request = self.request(&hold.lease.agent, exchanges, zone, limits);
-                }
-                answer => break answer?,
-            }
-        };
-        let drafts = match self.believed(&answer.text, asked) {
+        let (mut request, mut answer) = self.call_about(model, hold, question, run).await?;
+        let drafts = match self.believed(&answer.text, question.asked) {
             Err(fault) if fault.is_worth_asking_again() => {
                 request.prompt = request.prompt.again(&fault);
                 answer = self.call(model, hold, &request, run).await?;
-                self.believed(&answer.text, asked)?
+                self.believed(&answer.text, question.asked)?
             }
             drafts => drafts?,
         };
         if origin(model) == Origin::Model {
+            self.portions.was_answered(&hold.lease.agent, question.asked);
             self.keep(hold, question.key, &drafts, answer).await?;
         }
         Ok(drafts)
+    }
+
+    /// Calls a model until the question isn't too much for it, or can't be less: one exchange can't be divided, but it can
+    /// be told in fewer words.
+    async fn call_about(
+        &self,
+        model: &dyn ChatModel,
+        hold: &Hold,
+        question: &Question<'_>,
+        run: &mut RunRecord,
+    ) -> Result<(ModelRequest, ModelAnswer), CondenseError> {
+        let Question { exchanges, zone, .. } = *question;
+        let (agent, mut limits, mut cut_off) = (&hold.lease.agent, self.settings.prompt, 0);
+        loop {
+            let request = self.request(agent, exchanges, zone, limits);
+            let failed = match self.call(model, hold, &request, run).await {
+                Ok(answer) => return Ok((request, answer)),
+                Err(failed) => failed,
+            };
+            cut_off += u32::from(matches!(failed, CondenseError::Llm(LlmError::Truncated)));
+            let can_be_shorter = question.is_least() && limits.material_chars_max > MATERIAL_CHARS_MIN;
+            if !failed.is_too_much() || !can_be_shorter || cut_off > CUT_OFF_AGAIN_MAX {
+                return Err(failed);
+            }
+            let chars = request.prompt.user.len().min(limits.material_chars_max);
+            limits.material_chars_max = (chars / 2).max(MATERIAL_CHARS_MIN);
+            debug!(agent_id = %agent, chars = limits.material_chars_max, "update.material_halved");
+        }
     }
 
     /// Journals what is believed, not what was said: no secret that a model repeats is kept.

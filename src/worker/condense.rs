@@ -24,7 +24,7 @@ use crate::{
         zone::Zone,
     },
     llm::{LlmError, ModelRequest, offline},
-    store::{Material, Paused, RunRecord, StoreError, StoredExchange},
+    store::{Material, MaterialLimits, Paused, RunRecord, StoreError, StoredExchange},
 };
 
 /// Changes with the prompt or the schema, so that an answer journalled under an older one isn't used.
@@ -118,11 +118,14 @@ impl Worker {
         &self,
         hold: &Hold,
         material: &Material,
+        limits: MaterialLimits,
         run: &mut RunRecord,
     ) -> Result<Vec<Item>, CondenseError> {
         let mut items = Vec::new();
+        // One item that is revisited may stand for more exchanges than are asked about at once.
+        let portion = usize::try_from(limits.exchanges_max).unwrap_or(usize::MAX).max(1);
         // Last in, first out: so the pieces come in the order of their exchanges.
-        let mut pieces = vec![material.exchanges.as_slice()];
+        let mut pieces: Vec<&[StoredExchange]> = material.exchanges.chunks(portion).rev().collect();
         while let Some(piece) = pieces.pop() {
             match self.condense_piece(hold, material, piece, run).await {
                 Ok(of_piece) => items.extend(of_piece),

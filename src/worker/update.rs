@@ -133,7 +133,7 @@ impl Worker {
 
     async fn attempt(&self, hold: &Hold, run: &mut RunRecord) -> Result<Outcome, Trouble> {
         let lease = &hold.lease;
-        let mut limits = self.settings.limits;
+        let mut limits = self.portions.within(&lease.agent, self.settings.limits);
         loop {
             let material = self.parts.store.material(lease, limits).await?;
             if material.exchanges.is_empty() {
@@ -150,7 +150,7 @@ impl Worker {
                     return Ok(self.apply(lease, &material, draft, None, run).await?);
                 }
             };
-            match self.condense(hold, &material, run).await {
+            match self.condense(hold, &material, limits, run).await {
                 Ok(items) => {
                     let draft = Draft::new(&material, items);
                     let draft = self.compact(hold, &material, draft, run).await?;

@@ -77,6 +77,8 @@ const CALLS_MAX: usize = 1_000;
 /// The model. It gives the planned replies in order, then good ones, or others if it is stubborn.
 pub(crate) struct ScriptedModel {
     planned: Mutex<(VecDeque<Reply>, Reply)>,
+    poison: Mutex<Option<(i64, Reply)>>,
+    questions: Mutex<Vec<Vec<i64>>>,
     calls: watch::Sender<usize>,
     gate: Semaphore,
 }
@@ -85,6 +87,8 @@ impl Default for ScriptedModel {
     fn default() -> Self {
         Self {
             planned: Mutex::new((VecDeque::new(), Reply::Good)),
+            poison: Mutex::default(),
+            questions: Mutex::default(),
             calls: watch::Sender::new(0),
             gate: Semaphore::new(0),
         }
@@ -103,6 +107,17 @@ impl ScriptedModel {
         *self.planned.lock().unwrap_or_else(PoisonError::into_inner) = planned;
     }
 
+    /// Replies so to each question with that exchange, whatever is planned.
+    pub(crate) fn always(&self, exchange: i64, reply: Reply) {
+        *self.poison.lock().unwrap_or_else(PoisonError::into_inner) = Some((exchange, reply));
+    }
+
+    /// How often it was asked about those exchanges, and no others.
+    pub(crate) fn asked_about(&self, exchanges: &[i64]) -> usize {
+        let questions = self.questions.lock().unwrap_or_else(PoisonError::into_inner);
+        questions.iter().filter(|question| *question == exchanges).count()
+    }
+
     /// How often it was asked.
     pub(crate) fn calls(&self) -> usize {
         *self.calls.borrow()
@@ -119,7 +134,11 @@ impl ScriptedModel {
         self.gate.add_permits(1);
     }
 
-    fn next(&self) -> Reply {
+    fn next(&self, exchanges: &[i64]) -> Reply {
+        let poison = *self.poison.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, reply)) = poison.filter(|(exchange, _)| exchanges.contains(exchange)) {
+            return reply;
+        }
         let mut planned = self.planned.lock().unwrap_or_else(PoisonError::into_inner);
         planned.0.pop_front().unwrap_or(planned.1)
     }
@@ -136,18 +155,22 @@ impl ChatModel for ScriptedModel {
     }
 
     async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
-        let reply = self.next();
+        let exchanges: Vec<i64> = request
+            .transcripts
+            .iter()
+            .map(|transcript| transcript.exchange)
+            .collect();
+        let reply = self.next(&exchanges);
+        self.questions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(exchanges.clone());
         self.calls.send_modify(|calls| *calls += 1);
         assert!(self.calls() <= CALLS_MAX, "the model is asked without end");
         assert!(reply != Reply::Panic, "a planned panic");
         if reply == Reply::Held {
             self.gate.acquire().await.unwrap().forget();
         }
-        let exchanges: Vec<i64> = request
-            .transcripts
-            .iter()
-            .map(|transcript| transcript.exchange)
-            .collect();
         let text = if request.prompt.schema == OPERATIONS {
             operations(reply, &request.prompt.user)?
         } else {

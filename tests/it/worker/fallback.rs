@@ -211,6 +211,41 @@ async fn a_second_model_is_asked_before_the_built_in_one() {
     );
 }
 
+/// The next one is asked about the exchange that is too much for the first, and about no other.
+#[tokio::test]
+async fn what_is_always_cut_off_is_told_by_who_comes_next() {
+    let second = Arc::new(ScriptedModel::default());
+    let others: Vec<Arc<dyn ChatModel>> = vec![second.clone(), Arc::new(OfflineModel)];
+    let rig = with_fallbacks(others).await;
+    rig.model.always(1, Reply::Truncated);
+    let outcomes = rig.drain().await;
+    assert!(
+        outcomes.iter().all(|outcome| *outcome == Completed),
+        "{outcomes:?}"
+    );
+    assert_eq!(rig.model.asked_about(&[1]), 2);
+    assert_eq!((second.calls(), second.asked_about(&[1])), (1, 1));
+    let report = rig.verify().await;
+    assert_eq!((report.pending, items(&rig, "model", 0).await), (0, report.covered));
+
+    // It is too much for both: the built-in one tells of it, and nobody is asked again.
+    rig.say(6).await;
+    let pending = rig.verify().await.pending;
+    rig.model.plan_then([], Reply::Truncated);
+    second.plan_then([], Reply::Truncated);
+    drop(rig.drain().await);
+    assert_eq!(rig.verify().await.pending, 0);
+    assert_eq!(
+        (items(&rig, "offline", 0).await, items(&rig, "offline", 1).await),
+        (pending, 0)
+    );
+    let calls = (rig.model.calls(), second.calls());
+    let now = recapd::clock::Clock::now(&*rig.clock);
+    assert_eq!(rig.db.store().enqueue_revisits(now, 9).await.unwrap(), 0);
+    assert_eq!(rig.drain_later().await, []);
+    assert_eq!((rig.model.calls(), second.calls()), calls);
+}
+
 /// Without a chain everything is as it was.
 #[tokio::test]
 async fn nobody_stands_in_where_nobody_is_named() {

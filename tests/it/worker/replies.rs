@@ -27,6 +27,12 @@ async fn digests(rig: &Rig) -> i64 {
     rig.db.number(digests).await.unwrap()
 }
 
+async fn lasting_digests(rig: &Rig) -> i64 {
+    let digests = "SELECT count(*) FROM summary_items WHERE origin = 'digest' AND provisional = 0 \
+                   AND removed_version IS NULL";
+    rig.db.number(digests).await.unwrap()
+}
+
 #[tokio::test]
 async fn good_answers_become_the_summary() {
     for reply in [Reply::Good, Reply::Partial, Reply::Oversize] {
@@ -97,39 +103,66 @@ async fn too_much_to_revisit_is_asked_in_pieces() {
     assert_eq!(rig.db.number(items).await, Some(exchanges));
 }
 
-/// Condensing provisional items again is tried as often as anything else, also when it is too much for the model.
+/// Nobody can tell of the exchange: it keeps its digest, for good, and the others come next.
 #[tokio::test]
-async fn too_much_to_revisit_is_given_up() {
-    for reply in [Reply::Truncated] {
-        let rig = with_pending().await;
-        rig.model.plan([Reply::Auth]);
-        assert_eq!(rig.drain().await, [Outcome::Parked]);
-        rig.model.plan_then([], reply);
-        let now = recapd::clock::Clock::now(&*rig.clock);
-        rig.db
-            .store()
-            .enqueue(&rig.agent, Reason::Manual, 0, now)
-            .await
-            .unwrap();
-        let mut outcomes = rig.drain().await;
-        for _ in 0..6 {
-            outcomes.extend(rig.drain_later().await);
-        }
-        assert_eq!(outcomes.last(), Some(&Outcome::Parked), "{reply:?}: {outcomes:?}");
-        assert!(rig.model.calls() <= 20, "{} calls", rig.model.calls());
-        assert!(digests(&rig).await > 0);
-        // With a model that can do it, they become what they should have been.
-        rig.model.plan([]);
-        rig.say(2).await;
-        rig.drain().await;
-        rig.drain_later().await;
-        assert_eq!((rig.verify().await.pending, digests(&rig).await), (0, 0));
-    }
+async fn an_exchange_whose_answer_is_always_cut_off_is_given_up() {
+    let rig = with_pending().await;
+    let pending = usize::try_from(rig.verify().await.pending).unwrap();
+    rig.model.plan_then([], Reply::Truncated);
+    let outcomes = rig.drain().await;
+    assert_eq!(outcomes, vec![Outcome::Completed; pending]);
+    // The portion is halved once, and stays so small; each exchange alone is asked about once more.
+    let halved = usize::try_from(pending.ilog2()).unwrap();
+    assert_eq!(rig.model.calls(), halved + 2 * pending);
+    assert_eq!(lasting_digests(&rig).await, rig.verify().await.covered);
+    let metrics = rig.parts.metrics.encode(None).1;
+    let failures = format!("recapd_update_failures_total{{reason=\"bad_output\"}} {pending}");
+    assert!(metrics.contains(&failures), "{metrics}");
+    let now = recapd::clock::Clock::now(&*rig.clock);
+    assert_eq!(rig.db.store().enqueue_revisits(now, 9).await.unwrap(), 0);
+    assert_eq!(rig.drain_later().await, []);
+}
+
+/// One that can't be told of holds up none of the others that wait to be condensed again.
+#[tokio::test]
+async fn a_cut_off_answer_about_what_is_revisited_is_given_up() {
+    let rig = with_pending().await;
+    rig.model.plan([Reply::Auth]);
+    assert_eq!(rig.drain().await, [Outcome::Parked]);
+    let covered = rig.verify().await.covered;
+    rig.model.always(2, Reply::Truncated);
+    let now = recapd::clock::Clock::now(&*rig.clock);
+    rig.db
+        .store()
+        .enqueue(&rig.agent, Reason::Manual, 0, now)
+        .await
+        .unwrap();
+    assert_eq!(rig.drain().await, [Outcome::Completed]);
+    assert_eq!((digests(&rig).await, lasting_digests(&rig).await), (0, 1));
+    let items = "SELECT count(*) FROM summary_items WHERE origin = 'model' AND removed_version IS NULL";
+    assert_eq!(rig.db.number(items).await, Some(covered - 1));
+    assert_eq!(rig.model.asked_about(&[2]), 2);
+}
+
+/// What was too much isn't tried again with each update.
+#[tokio::test]
+async fn a_smaller_portion_is_kept_for_the_next_update() {
+    let rig = with_pending().await;
+    rig.model.plan_then([], Reply::Overflow);
+    drop(rig.drain().await);
+    let calls = rig.model.calls();
+    rig.say(6).await;
+    let pending = usize::try_from(rig.verify().await.pending).unwrap();
+    assert!(pending >= 3);
+    drop(rig.drain().await);
+    assert_eq!(rig.verify().await.pending, 0);
+    let most = rig.model.calls() - calls;
+    assert!(most <= pending + 2, "{most} calls about {pending} exchanges");
 }
 
 #[tokio::test]
 async fn a_passing_failure_leaves_the_summary_and_is_tried_again() {
-    for reply in [Reply::Transient, Reply::RateLimited, Reply::Truncated] {
+    for reply in [Reply::Transient, Reply::RateLimited] {
         let rig = with_pending().await;
         rig.drain().await;
         let before = (rig.content().await, rig.row().await.version);
