@@ -143,7 +143,7 @@ pub struct Fault {
     pub message: String,
 }
 
-/// Where a failure lies, for metrics: what to do is the same.
+/// Where a failure lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The provider fails, or answers what is no answer.
@@ -183,6 +183,11 @@ impl Fault {
             outage: None,
             message: message.into(),
         }
+    }
+
+    /// Whether it may lie in the request: the provider had it, and failed over it. What never got there tells nothing of it.
+    pub fn may_lie_in_the_request(&self) -> bool {
+        self.cause != Cause::Network
     }
 }
 

@@ -154,7 +154,8 @@ fn unanswered(error: reqwest::Error) -> WireError {
     if error.is_builder() {
         return unsendable(error);
     }
-    if error.is_timeout() {
+    // A connection that isn't made in time is one that can't be made: the server knows nothing of the request.
+    if error.is_timeout() && !error.is_connect() {
         WireError::Late(causes(error))
     } else {
         WireError::Broken(causes(error))

@@ -14,7 +14,7 @@ use crate::{
         summary::item::{ItemDraft, Origin},
         zone::Zone,
     },
-    llm::{ChatModel, LlmError, ModelAnswer, ModelRequest, Wait, offline::OFFLINE},
+    llm::{ChatModel, Fault, LlmError, ModelAnswer, ModelRequest, Wait, offline::OFFLINE},
     store::{JournalledAnswer, Paused, RunRecord, StoreResult, StoredExchange},
     telemetry::metrics::{
         ProviderTokens,
@@ -73,8 +73,8 @@ impl Worker {
         let first = self.parts.model.as_ref();
         let mut others = first.fallbacks().iter();
         let mut model = first;
-        // A model that declined will decline again, and one exchange that is too much for it always will be: what stands
-        // in for it is there to stay.
+        // A model that declined will decline again, and one exchange that is too much for it always will be, as one over
+        // which it fails: what stands in for it is there to stay.
         let mut may_be_back = false;
         loop {
             let failed = match self.ask_one(model, hold, question, run).await {
@@ -90,7 +90,7 @@ impl Worker {
                 }
                 Err(failed) => failed,
             };
-            let is_hopeless = question.is_least() && failed.is_too_much();
+            let is_hopeless = self.is_hopeless(hold, question, &failed);
             may_be_back |= !is_hopeless && !matches!(failed, CondenseError::Llm(LlmError::Refused(_)));
             let is_last = self.settings.retry.is_last(&hold.lease);
             let next = others.next().map(AsRef::as_ref);
@@ -99,10 +99,7 @@ impl Worker {
                 next.filter(|next| !(question.is_revisit && may_be_back && origin(*next) == Origin::Offline));
             match next.filter(|_| is_hopeless || failed.is_for_the_next(is_last)) {
                 None if is_hopeless && !may_be_back => return Ok(self.given_up(hold, question, &failed)),
-                None => {
-                    self.note_failure(hold, question, &failed);
-                    return Err(failed);
-                }
+                None => return Err(self.weighed(hold, question, failed)),
                 Some(next) => {
                     warn!(
                         agent_id = %hold.lease.agent, provider = model.provider(), model = model.model(),
@@ -128,11 +125,31 @@ impl Worker {
         }
     }
 
-    /// Remembers what was too much. What is revisited is divided within the update: its answers are journalled by what
-    /// they are about, and other pieces would be paid for again.
-    fn note_failure(&self, hold: &Hold, question: &Question<'_>, failed: &CondenseError) {
-        if failed.is_too_much() && !question.is_revisit {
-            self.portions.was_too_much(&hold.lease.agent, question.asked);
+    /// Whether the model will never tell of it: there is no less to ask about, and the failure lies in what is asked.
+    fn is_hopeless(&self, hold: &Hold, question: &Question<'_>, failed: &CondenseError) -> bool {
+        let is_to_blame = || self.portions.is_to_blame(&hold.lease.agent, question.asked);
+        question.is_least() && (failed.is_too_much() || failed.may_lie_in_the_question() && is_to_blame())
+    }
+
+    /// Remembers what a failure tells of the next question, and returns what it comes to: an exchange over which the
+    /// provider fails each time looks like an outage, which gives its attempts back for ever, where nobody else asks. After
+    /// some tries alone its attempts count. What can't be reached at all (a refused connection) stays an outage.
+    fn weighed(&self, hold: &Hold, question: &Question<'_>, failed: CondenseError) -> CondenseError {
+        let (agent, asked) = (&hold.lease.agent, question.asked);
+        match failed {
+            CondenseError::Llm(LlmError::Transient(fault)) if fault.may_lie_in_the_request() => {
+                let is_outage = self.portions.failed(agent, asked, fault.outage.is_some());
+                let outage = fault.outage.filter(|_| is_outage);
+                LlmError::Transient(Fault { outage, ..fault }).into()
+            }
+            failed => {
+                // What is revisited is divided within the update: its answers are journalled by what they are about, and
+                // in other pieces they would be paid for again.
+                if failed.is_too_much() && !question.is_revisit {
+                    self.portions.was_too_much(agent, asked);
+                }
+                failed
+            }
         }
     }
 

@@ -92,6 +92,11 @@ impl CondenseError {
             Self::Llm(LlmError::ContextOverflow(_) | LlmError::Truncated)
         )
     }
+
+    /// What the question is about may be why.
+    pub(super) fn may_lie_in_the_question(&self) -> bool {
+        matches!(self, Self::Llm(LlmError::Transient(fault)) if fault.may_lie_in_the_request())
+    }
 }
 
 fn rows(exchanges: &[StoredExchange]) -> Vec<Exchange> {

@@ -1,8 +1,13 @@
-//! How many exchanges an agent is asked about at once, after some were too many.
+//! How many exchanges an agent is asked about at once, after some were too many, and whose fault a failure is.
 //!
 //! What was too much for a model would be too much in the next update, too, and an answer that was cut off is billed. So
 //! the portion is halved by each question that was too much, kept, and made larger by one exchange now and then, as the
 //! window of TCP is. It is kept in memory alone: after a restart it is found again.
+//!
+//! A call that isn't answered in time, or with a 5xx, fails for the provider or for what it was about: nobody says which.
+//! So the next question is halved, too, until it is about one exchange alone. If that goes on failing, it is no outage any
+//! more after some tries, for nothing else may ever be asked that shows it; and if others are answered meanwhile, it is
+//! the exchange.
 
 use std::{
     collections::HashMap,
@@ -15,10 +20,22 @@ use crate::{domain::agent::AgentId, store::MaterialLimits};
 const AGENTS_MAX: usize = 10_000;
 /// After so many answers about full portions one exchange more is tried: most answers are about as much as can be.
 const ANSWERS_PER_STEP: u32 = 4;
+/// One exchange that failed alone so often is no longer taken for an outage. Between these tries the provider rests, longer
+/// and longer: by default that is a quarter of an hour.
+const OUTAGES_MAX: u32 = 6;
+/// One that failed alone so often after others had been answered fails for what it is.
+const FAILURES_AMONG_ANSWERS_MAX: u32 = 3;
 
-/// The agents that get smaller portions.
+/// What is kept of agents whose questions failed.
 #[derive(Debug, Default)]
-pub(super) struct Portions(Mutex<HashMap<AgentId, Portion>>);
+pub(super) struct Portions(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    portions: HashMap<AgentId, Portion>,
+    /// Questions that models answered, whoever asked.
+    answers: u64,
+}
 
 /// What is kept of one agent.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,47 +44,129 @@ struct Portion {
     exchanges_max: i64,
     /// Answers about as many since it is so.
     answers: u32,
+    /// The exchange that failed alone: one at a time, since the oldest is asked about first.
+    alone: Option<Alone>,
+}
+
+/// How an exchange failed alone.
+#[derive(Clone, Copy, Debug)]
+struct Alone {
+    exchange: i64,
+    /// How often it was taken for an outage.
+    outages: u32,
+    /// How often others had been answered since the time before.
+    among_answers: u32,
+    /// [`Kept::answers`] when it failed last.
+    answers: u64,
 }
 
 impl Portions {
     /// `limits`, with no more exchanges than the agent's portion.
     pub(super) fn within(&self, agent: &AgentId, limits: MaterialLimits) -> MaterialLimits {
-        let kept = self.kept().get(agent).map(|portion| portion.exchanges_max);
+        let kept = self.kept();
+        let portion = kept.portions.get(agent);
         MaterialLimits {
-            exchanges_max: kept.map_or(limits.exchanges_max, |kept| kept.min(limits.exchanges_max)),
+            exchanges_max: portion.map_or(limits.exchanges_max, |portion| {
+                portion.exchanges_max.min(limits.exchanges_max)
+            }),
             ..limits
         }
     }
 
     /// A question about those exchanges was too much.
     pub(super) fn was_too_much(&self, agent: &AgentId, asked: &[i64]) {
-        let mut kept = self.kept();
-        if kept.len() >= AGENTS_MAX {
-            kept.clear();
-        }
-        let portion = kept.entry(agent.clone()).or_default();
-        portion.exchanges_max = count(asked.len() / 2).max(1);
-        portion.answers = 0;
+        self.kept().halved(agent, asked);
+    }
+
+    /// A question about those exchanges failed, perhaps for what it is about. Of one that is taken for an outage, returns
+    /// whether it still is.
+    pub(super) fn failed(&self, agent: &AgentId, asked: &[i64], is_outage: bool) -> bool {
+        let kept = &mut *self.kept();
+        let answers = kept.answers;
+        let portion = kept.halved(agent, asked);
+        let &[exchange] = asked else {
+            return is_outage;
+        };
+        let before = portion.alone.filter(|alone| alone.exchange == exchange);
+        let alone = before
+            .unwrap_or(Alone::new(exchange, answers))
+            .again(is_outage, answers);
+        portion.alone = Some(alone);
+        is_outage && alone.outages < OUTAGES_MAX
+    }
+
+    /// Whether a question that has just failed, and isn't noted yet, did so for what it is about.
+    pub(super) fn is_to_blame(&self, agent: &AgentId, asked: &[i64]) -> bool {
+        let kept = self.kept();
+        let alone = kept.portions.get(agent).and_then(|portion| portion.alone);
+        alone.is_some_and(|alone| {
+            let now = alone.again(false, kept.answers);
+            asked == [alone.exchange] && now.among_answers >= FAILURES_AMONG_ANSWERS_MAX
+        })
     }
 
     /// A model answered a question about those exchanges.
     pub(super) fn was_answered(&self, agent: &AgentId, asked: &[i64]) {
-        let mut kept = self.kept();
-        let Some(portion) = kept.get_mut(agent) else {
-            return;
-        };
-        if count(asked.len()) < portion.exchanges_max {
-            return;
-        }
-        portion.answers += 1;
-        if portion.answers >= ANSWERS_PER_STEP {
-            portion.exchanges_max = portion.exchanges_max.saturating_add(1);
-            portion.answers = 0;
+        let kept = &mut *self.kept();
+        kept.answers += 1;
+        if let Some(portion) = kept.portions.get_mut(agent) {
+            portion.alone = portion.alone.filter(|alone| !asked.contains(&alone.exchange));
+            portion.grow(asked);
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, HashMap<AgentId, Portion>> {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    /// The agent's portion, after a question about those exchanges was too much.
+    fn halved(&mut self, agent: &AgentId, asked: &[i64]) -> &mut Portion {
+        if self.portions.len() >= AGENTS_MAX && !self.portions.contains_key(agent) {
+            self.portions.clear();
+        }
+        let portion = self.portions.entry(agent.clone()).or_default();
+        portion.exchanges_max = count(asked.len() / 2).max(1);
+        portion.answers = 0;
+        portion
+    }
+}
+
+impl Portion {
+    /// A question about less than the portion tells nothing of it.
+    fn grow(&mut self, asked: &[i64]) {
+        if count(asked.len()) < self.exchanges_max {
+            return;
+        }
+        self.answers += 1;
+        if self.answers >= ANSWERS_PER_STEP {
+            self.exchanges_max = self.exchanges_max.saturating_add(1);
+            self.answers = 0;
+        }
+    }
+}
+
+impl Alone {
+    fn new(exchange: i64, answers: u64) -> Self {
+        Self {
+            exchange,
+            outages: 0,
+            among_answers: 0,
+            answers,
+        }
+    }
+
+    /// The same, after it failed once more.
+    fn again(self, is_outage: bool, answers: u64) -> Self {
+        Self {
+            exchange: self.exchange,
+            outages: self.outages.saturating_add(u32::from(is_outage)),
+            among_answers: self
+                .among_answers
+                .saturating_add(u32::from(answers > self.answers)),
+            answers,
+        }
     }
 }
 
@@ -116,5 +215,45 @@ mod tests {
             portions.was_answered(&a, &[1, 2, 3, 4, 5, 6, 7]);
         }
         assert_eq!(portions.within(&a, LIMITS), LIMITS, "no more than was configured");
+    }
+
+    #[test]
+    fn one_exchange_alone_is_no_outage_for_ever() {
+        let (portions, a) = (Portions::default(), agent("a"));
+        for _ in 0..9 {
+            assert!(portions.failed(&a, &[1, 2], true), "it may be either's fault");
+        }
+        assert_eq!(portion(&portions), 1);
+        let taken = |exchange| [(); 7].map(|()| portions.failed(&a, &[exchange], true));
+        assert_eq!(taken(1), [true, true, true, true, true, false, false]);
+        assert_eq!(
+            taken(2),
+            [true, true, true, true, true, false, false],
+            "each for itself"
+        );
+        portions.was_answered(&a, &[2]);
+        assert!(portions.failed(&a, &[2], true), "it was answered meanwhile");
+        assert!(!portions.failed(&a, &[2], false), "an ordinary failure is none");
+        assert!(!portions.is_to_blame(&a, &[2]), "nobody else was answered");
+    }
+
+    #[test]
+    fn an_exchange_is_to_blame_that_fails_while_others_are_answered() {
+        let (portions, a) = (Portions::default(), agent("a"));
+        portions.failed(&a, &[1], false);
+        for others in 0..2 {
+            for _ in 0..5 {
+                portions.was_answered(&agent("b"), &[7]);
+            }
+            assert!(!portions.is_to_blame(&a, &[1]), "{others}");
+            portions.failed(&a, &[1], others == 0);
+            portions.failed(&a, &[1], false);
+        }
+        assert!(!portions.is_to_blame(&a, &[1]));
+        portions.was_answered(&a, &[8]);
+        assert!(portions.is_to_blame(&a, &[1]));
+        assert!(!portions.is_to_blame(&a, &[1, 2]) && !portions.is_to_blame(&agent("b"), &[7]));
+        portions.was_answered(&a, &[1]);
+        assert!(!portions.is_to_blame(&a, &[1]));
     }
 }

@@ -306,6 +306,21 @@ async fn a_server_that_is_not_there_is_a_matter_of_the_network() {
     }
 }
 
+/// The provider has heard nothing of the request, so it can't be why.
+#[tokio::test]
+async fn a_connection_that_is_not_made_in_time_is_a_matter_of_the_network() {
+    // It takes connections, and says nothing of what TLS needs.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}/v1", silent.local_addr().unwrap());
+    for shape in Shape::ALL {
+        let mut settings = settings(url.as_str(), PATIENT_MS);
+        settings.http.connect_timeout_ms = IMPATIENT_MS;
+        let (model, _) = with(shape, settings).unwrap();
+        let error = model.answer(&request()).await.unwrap_err();
+        assert_eq!(error.class(), "provider_network", "{error}");
+    }
+}
+
 #[tokio::test]
 async fn a_hanging_call_can_be_dropped() {
     for shape in Shape::ALL {

@@ -35,6 +35,8 @@ pub(crate) enum Reply {
     Overlapping,
     /// A failure that may pass.
     Transient,
+    /// No answer came in time.
+    Late,
     /// Come back in five minutes.
     RateLimited,
     /// The key is wrong.
@@ -53,7 +55,7 @@ pub(crate) enum Reply {
 
 impl Reply {
     /// Every reply that comes by itself.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Good,
         Self::Partial,
         Self::Oversize,
@@ -63,6 +65,7 @@ impl Reply {
         Self::WrongExchanges,
         Self::Overlapping,
         Self::Transient,
+        Self::Late,
         Self::RateLimited,
         Self::Auth,
         Self::Refusal,
@@ -243,6 +246,7 @@ fn fault(reply: Reply) -> LlmError {
         Reply::Refusal => LlmError::Refused("I can't help with that".to_owned()),
         Reply::Overflow => LlmError::ContextOverflow("too long".to_owned()),
         Reply::Truncated => LlmError::Truncated,
+        Reply::Late => LlmError::Transient(Fault::new(Cause::Timeout, "operation timed out")),
         _ => LlmError::Transient(Fault::new(Cause::Network, "connection reset")),
     }
 }

@@ -226,7 +226,10 @@ async fn what_is_always_cut_off_is_told_by_who_comes_next() {
     assert_eq!(rig.model.asked_about(&[1]), 2);
     assert_eq!((second.calls(), second.asked_about(&[1])), (1, 1));
     let report = rig.verify().await;
-    assert_eq!((report.pending, items(&rig, "model", 0).await), (0, report.covered));
+    assert_eq!(
+        (report.pending, items(&rig, "model", 0).await),
+        (0, report.covered)
+    );
 
     // It is too much for both: the built-in one tells of it, and nobody is asked again.
     rig.say(6).await;
@@ -244,6 +247,70 @@ async fn what_is_always_cut_off_is_told_by_who_comes_next() {
     assert_eq!(rig.db.store().enqueue_revisits(now, 9).await.unwrap(), 0);
     assert_eq!(rig.drain_later().await, []);
     assert_eq!((rig.model.calls(), second.calls()), calls);
+}
+
+/// A question over which the provider fails looks like an outage where nobody else asks. It isn't asked for ever.
+#[tokio::test]
+async fn a_question_that_goes_on_failing_alone_uses_up_its_attempts() {
+    let rig = with_fallbacks(Vec::new()).await;
+    rig.model.plan_then([], Reply::Late);
+    let mut outcomes = rig.drain().await;
+    while outcomes.last() != Some(&Parked) {
+        assert!(outcomes.len() < 20, "{outcomes:?}");
+        outcomes.extend(rig.drain_later().await);
+    }
+    let waited = outcomes.iter().filter(|outcome| **outcome == Postponed).count();
+    assert!(waited >= 5, "it may be an outage: {outcomes:?}");
+    assert!(
+        rig.model.asked_about(&[1]) >= 6,
+        "in smaller and smaller portions"
+    );
+    assert_eq!(rig.verify().await.pending, 0);
+    let calls = rig.model.calls();
+    for _ in 0..5 {
+        assert_eq!(rig.drain_later().await, []);
+    }
+    assert_eq!(rig.model.calls(), calls);
+
+    // If it was an outage after all, nothing is lost.
+    rig.model.plan([]);
+    rig.say(2).await;
+    for _ in 0..4 {
+        drop(rig.drain_later().await);
+    }
+    let covered = rig.verify().await.covered;
+    assert_eq!(
+        (items(&rig, "digest", 1).await, items(&rig, "model", 0).await),
+        (0, covered)
+    );
+}
+
+/// It is the exchange's fault, so it keeps its digest, and the others don't wait behind it.
+#[tokio::test]
+async fn an_exchange_that_fails_while_others_are_answered_is_given_up() {
+    let rig = Rig::new(&config()).await;
+    rig.model.always(2, Reply::Late);
+    for _ in 0..5 {
+        rig.say(6).await;
+        for _ in 0..7 {
+            drop(rig.drain_later().await);
+        }
+    }
+    let report = rig.verify().await;
+    assert_eq!(report.pending, 0);
+    assert_eq!(
+        (items(&rig, "digest", 1).await, items(&rig, "digest", 0).await),
+        (0, 1)
+    );
+    assert_eq!(items(&rig, "model", 0).await, report.covered - 1);
+    let calls = rig.model.asked_about(&[2]);
+    assert!(calls <= 20, "{calls} calls");
+    rig.say(6).await;
+    drop(rig.drain_later().await);
+    assert_eq!(
+        (rig.verify().await.pending, rig.model.asked_about(&[2])),
+        (0, calls)
+    );
 }
 
 /// Without a chain everything is as it was.
