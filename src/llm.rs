@@ -33,7 +33,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use crate::domain::{agent::AgentId, prompt::Prompt, transcript::Transcript};
+use crate::domain::{agent::AgentId, price::Usage, prompt::Prompt, transcript::Transcript};
 
 /// What a model is asked.
 #[derive(Clone, Debug)]
@@ -67,6 +67,18 @@ pub struct ModelAnswer {
     pub request_id: Option<String>,
     /// How long the limits of the key are used up, as the provider says beside its answer.
     pub rest: Option<Duration>,
+}
+
+impl ModelAnswer {
+    /// Its tokens by what they cost.
+    pub fn usage(&self) -> Usage {
+        Usage {
+            input: self.input_tokens - self.cached_input_tokens - self.cache_write_tokens,
+            cached_input: self.cached_input_tokens,
+            cache_write: self.cache_write_tokens,
+            output: self.output_tokens,
+        }
+    }
 }
 
 /// What can go wrong, by what the caller does next. The messages hold what a provider said, shortened, and never a
@@ -139,6 +151,8 @@ pub struct Fault {
     pub retry_after: Option<Duration>,
     /// For how long the provider is left alone from now on, if it is: an outage, and no failure of this request.
     pub outage: Option<Duration>,
+    /// The tokens that the provider says it bills for an answer of no use.
+    pub usage: Option<Usage>,
     /// What happened.
     pub message: String,
 }
@@ -181,6 +195,7 @@ impl Fault {
             cause,
             retry_after: None,
             outage: None,
+            usage: None,
             message: message.into(),
         }
     }
@@ -229,9 +244,22 @@ impl LlmError {
         }
     }
 
-    /// Whether the provider bills a call that ended so, although it gave nothing of use.
+    /// Whether the provider bills a call that ended so, although it gave nothing of use: also what nobody waited for any
+    /// longer, for it was at work on it.
     pub fn is_billed(&self) -> bool {
-        matches!(self, Self::Truncated | Self::Refused(_))
+        match self {
+            Self::Truncated | Self::Refused(_) => true,
+            Self::Transient(fault) => fault.cause == Cause::Timeout,
+            _ => false,
+        }
+    }
+
+    /// The tokens that the provider bills a call with that ended so, where it says.
+    pub fn usage(&self) -> Option<Usage> {
+        match self {
+            Self::Transient(fault) => fault.usage,
+            _ => None,
+        }
     }
 }
 

@@ -86,6 +86,7 @@ pub(super) fn refused(reply: &HttpReply, status: u16, discreet: Discreet<'_>) ->
             cause,
             retry_after,
             outage: None,
+            usage: None,
             message,
         }),
         Trouble::Request => LlmError::Permanent(message),

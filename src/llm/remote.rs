@@ -30,6 +30,7 @@ use super::{
     http::{self, HttpReply, HttpSettings},
     retry,
 };
+use crate::domain::price::Usage;
 
 /// How many wordings are tried for one answer: three answer formats, and two more things to leave out.
 const DIALECTS_TRIED_MAX: usize = 5;
@@ -183,8 +184,8 @@ pub enum NoAnswer {
     Truncated,
     /// The model declined or a filter stopped it; with what was said about it.
     Refused(String),
-    /// It broke off, and may not the next time; with what was said about it.
-    Broken(String),
+    /// It broke off, and may not the next time; with what was said about it, and what it is billed with.
+    Broken(String, Usage),
     /// It isn't what this API answers; it may tell of an error.
     Unknown,
 }
@@ -260,10 +261,10 @@ impl<P: Protocol> RemoteModel<P> {
             }
             Err(NoAnswer::Truncated) => Err(LlmError::Truncated),
             Err(NoAnswer::Refused(said)) => Err(LlmError::Refused(fault::said(reply, &said, discreet))),
-            Err(NoAnswer::Broken(said)) => {
-                let said = fault::said(reply, &said, discreet);
-                Err(LlmError::Transient(Fault::new(Cause::Server, said)))
-            }
+            Err(NoAnswer::Broken(said, usage)) => Err(LlmError::Transient(Fault {
+                usage: Some(usage),
+                ..Fault::new(Cause::Server, fault::said(reply, &said, discreet))
+            })),
             Err(NoAnswer::Unknown) => Err(fault::in_success(reply, discreet)),
         }
     }

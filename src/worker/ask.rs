@@ -380,11 +380,15 @@ fn origin(model: &dyn ChatModel) -> Origin {
 
 /// What an answer was made of, by what it costs.
 pub(super) fn tokens_of(answer: &ModelAnswer) -> ProviderTokens {
+    counted(answer.usage())
+}
+
+fn counted(usage: Usage) -> ProviderTokens {
     ProviderTokens {
-        input: answer.input_tokens - answer.cached_input_tokens - answer.cache_write_tokens,
-        cache_read: answer.cached_input_tokens,
-        cache_write: answer.cache_write_tokens,
-        output: answer.output_tokens,
+        input: usage.input,
+        cache_read: usage.cached_input,
+        cache_write: usage.cache_write,
+        output: usage.output,
     }
 }
 
@@ -398,15 +402,21 @@ pub(super) fn usage_of(tokens: ProviderTokens) -> Usage {
     }
 }
 
-/// What a call took. Of one that was billed for nothing of use no figures are told, so the most it can have taken counts.
+/// What a call took. Of one that was billed for nothing of use often no figures are told: then what was sent counts, and of
+/// an answer that was cut off the most it can have had. How much a model had written when nobody waited any longer nobody
+/// knows, but the provider bills what it worked on, the prompt at least.
 fn tokens(
     answer: &Result<ModelAnswer, LlmError>,
     request: &ModelRequest,
     thinking_tokens_max: i64,
 ) -> ProviderTokens {
-    match answer {
-        Ok(answer) => tokens_of(answer),
-        Err(error) if error.is_billed() => {
+    let error = match answer {
+        Ok(answer) => return tokens_of(answer),
+        Err(error) => error,
+    };
+    match error.usage() {
+        Some(usage) => counted(usage),
+        None if error.is_billed() => {
             let bytes = request.prompt.system.len() + request.prompt.user.len();
             ProviderTokens {
                 input: i64::try_from(bytes / PROMPT_BYTES_PER_TOKEN).unwrap_or(i64::MAX),
@@ -418,7 +428,7 @@ fn tokens(
                 ..ProviderTokens::default()
             }
         }
-        Err(_) => ProviderTokens::default(),
+        None => ProviderTokens::default(),
     }
 }
 

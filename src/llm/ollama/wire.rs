@@ -107,17 +107,19 @@ struct Said {
 impl Chat {
     pub(super) fn read(body: &[u8]) -> Result<ModelAnswer, NoAnswer> {
         let chat: Self = serde_json::from_slice(body).map_err(|_| NoAnswer::Unknown)?;
+        let answer = ModelAnswer {
+            text: chat.message.content,
+            input_tokens: chat.prompt_eval_count,
+            output_tokens: chat.eval_count,
+            ..ModelAnswer::default()
+        };
+        let broken = |said: String| Err(NoAnswer::Broken(said, answer.usage()));
         match chat.done_reason.as_deref() {
             Some("length") => Err(NoAnswer::Truncated),
             // The model was loaded or unloaded instead of asked.
-            Some(reason @ ("load" | "unload")) => Err(NoAnswer::Broken(format!("the answer is a {reason}"))),
-            _ if !chat.done => Err(NoAnswer::Broken("the answer is unfinished".to_owned())),
-            _ => Ok(ModelAnswer {
-                text: chat.message.content,
-                input_tokens: chat.prompt_eval_count,
-                output_tokens: chat.eval_count,
-                ..ModelAnswer::default()
-            }),
+            Some(reason @ ("load" | "unload")) => broken(format!("the answer is a {reason}")),
+            _ if !chat.done => broken("the answer is unfinished".to_owned()),
+            _ => Ok(answer),
         }
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::dialect::ChatDialect;
 use crate::{
-    domain::reply::Schema,
+    domain::{price, reply::Schema},
     llm::{
         ModelAnswer, ModelRequest,
         remote::{AnswerFormat, NoAnswer, RemoteSettings},
@@ -144,10 +144,9 @@ impl Completion {
     pub(super) fn read(body: &[u8]) -> Result<ModelAnswer, NoAnswer> {
         let completion: Self = serde_json::from_slice(body).map_err(|_| NoAnswer::Unknown)?;
         let choice = completion.choices.into_iter().next().ok_or(NoAnswer::Unknown)?;
-        Ok(ModelAnswer {
-            text: choice.text()?,
-            ..completion.usage.unwrap_or_default().answer()
-        })
+        let billed = completion.usage.unwrap_or_default().answer();
+        let text = choice.text(billed.usage())?;
+        Ok(ModelAnswer { text, ..billed })
     }
 }
 
@@ -176,7 +175,7 @@ impl Usage {
 }
 
 impl Choice {
-    fn text(self) -> Result<String, NoAnswer> {
+    fn text(self, usage: price::Usage) -> Result<String, NoAnswer> {
         let said = self.message.unwrap_or_default();
         if let Some(refusal) = said.refusal.filter(|refusal| !refusal.is_empty()) {
             return Err(NoAnswer::Refused(refusal));
@@ -186,7 +185,10 @@ impl Choice {
             Some("content_filter") => Err(NoAnswer::Refused(
                 "a content filter stopped the answer".to_owned(),
             )),
-            Some("error") => Err(NoAnswer::Broken("the answer broke off with an error".to_owned())),
+            Some("error") => Err(NoAnswer::Broken(
+                "the answer broke off with an error".to_owned(),
+                usage,
+            )),
             _ => Ok(text(said.content)),
         }
     }

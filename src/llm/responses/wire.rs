@@ -149,7 +149,8 @@ impl Response {
                 "a content filter stopped the answer".to_owned(),
             )),
             Some(status @ ("incomplete" | "in_progress" | "queued" | "cancelled")) => {
-                Err(NoAnswer::Broken(format!("the response is {status} {why}")))
+                let said = format!("the response is {status} {why}");
+                Err(NoAnswer::Broken(said, response.usage.unwrap_or_default().answer().usage()))
             }
             _ => response.answer(),
         }

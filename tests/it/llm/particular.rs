@@ -193,6 +193,54 @@ async fn ollamas_answers_end_in_many_ways() {
     }
 }
 
+/// An answer of no use is billed, and the provider says with what.
+#[tokio::test]
+async fn what_a_broken_answer_took_is_told() {
+    let choice = json!({"message": {"content": "{"}, "finish_reason": "error"});
+    let candidate = json!({"content": {"parts": [{"text": "{"}]}, "finishReason": "OTHER"});
+    for (shape, body) in [
+        (
+            Shape::Anthropic,
+            json!({"type": "message", "content": [], "stop_reason": "pause_turn",
+                   "usage": {"input_tokens": 50, "cache_read_input_tokens": 30, "cache_creation_input_tokens": 20, "output_tokens": 7}}),
+        ),
+        (
+            Shape::OpenAi,
+            json!({"choices": [choice], "usage": {"prompt_tokens": 100, "completion_tokens": 7,
+                   "prompt_tokens_details": {"cached_tokens": 30, "cache_write_tokens": 20}}}),
+        ),
+        (
+            Shape::Responses,
+            json!({"status": "cancelled", "output": [], "usage": {"input_tokens": 100, "output_tokens": 7,
+                   "input_tokens_details": {"cached_tokens": 30, "cache_write_tokens": 20}}}),
+        ),
+        (
+            Shape::Gemini,
+            json!({"candidates": [candidate], "usageMetadata": {"promptTokenCount": 80,
+                   "cachedContentTokenCount": 30, "candidatesTokenCount": 4, "thoughtsTokenCount": 3}}),
+        ),
+        (
+            Shape::Ollama,
+            json!({"message": {"role": "assistant", "content": "{"}, "done": false, "prompt_eval_count": 50, "eval_count": 7}),
+        ),
+    ] {
+        let fake = FakeProvider::start();
+        fake.plan([Planned::status(200, body.to_string())]);
+        let error = model(shape, &fake).answer(&request()).await.unwrap_err();
+        let usage = error.usage().unwrap();
+        let (cached, written) = match shape {
+            Shape::Ollama => (0, 0),
+            Shape::Gemini => (30, 0),
+            Shape::Anthropic | Shape::OpenAi | Shape::Responses => (30, 20),
+        };
+        assert_eq!(
+            (usage.input, usage.cached_input, usage.cache_write, usage.output),
+            (50, cached, written, 7),
+            "{shape:?}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_provider_that_shall_think_as_it_likes_is_told_nothing() {
     for (shape, name) in [

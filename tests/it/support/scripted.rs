@@ -8,7 +8,10 @@ use std::{
 
 use async_trait::async_trait;
 use recapd::{
-    domain::reply::{ANSWER_BYTES_MAX, OPERATIONS},
+    domain::{
+        price::Usage,
+        reply::{ANSWER_BYTES_MAX, OPERATIONS},
+    },
     llm::{Cause, ChatModel, Fault, LlmError, ModelAnswer, ModelRequest},
 };
 use serde_json::json;
@@ -37,6 +40,8 @@ pub(crate) enum Reply {
     Transient,
     /// No answer came in time.
     Late,
+    /// An answer that broke off; the provider says what it is billed with.
+    Broken,
     /// Come back in five minutes.
     RateLimited,
     /// The key is wrong.
@@ -55,7 +60,7 @@ pub(crate) enum Reply {
 
 impl Reply {
     /// Every reply that comes by itself.
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Good,
         Self::Partial,
         Self::Oversize,
@@ -66,6 +71,7 @@ impl Reply {
         Self::Overlapping,
         Self::Transient,
         Self::Late,
+        Self::Broken,
         Self::RateLimited,
         Self::Auth,
         Self::Refusal,
@@ -247,6 +253,14 @@ fn fault(reply: Reply) -> LlmError {
         Reply::Overflow => LlmError::ContextOverflow("too long".to_owned()),
         Reply::Truncated => LlmError::Truncated,
         Reply::Late => LlmError::Transient(Fault::new(Cause::Timeout, "operation timed out")),
+        Reply::Broken => LlmError::Transient(Fault {
+            usage: Some(Usage {
+                input: 1_000,
+                output: 100,
+                ..Usage::default()
+            }),
+            ..Fault::new(Cause::Server, "the answer broke off")
+        }),
         _ => LlmError::Transient(Fault::new(Cause::Network, "connection reset")),
     }
 }

@@ -9,7 +9,7 @@ use recapd::{
         time::{DAY_MS, SECOND_MS},
     },
     store::Paused,
-    worker::Outcome::{Completed, Postponed, Superseded},
+    worker::Outcome::{Completed, Postponed, Retried, Superseded},
 };
 use serde_json::json;
 
@@ -194,6 +194,29 @@ async fn what_updates_cost_is_kept() {
         (today.calls, today.unpriced_calls, today.cost_microusd),
         (1, 1, 0)
     );
+}
+
+/// The provider bills what it worked on, whether anybody had anything of it.
+#[tokio::test]
+async fn calls_that_came_to_nothing_count() {
+    let (config, _folder) = with_prices("tokens_per_day=1");
+    for (reply, is_told) in [(Reply::Broken, true), (Reply::Late, false)] {
+        let rig = Rig::new(&config).await;
+        rig.say(6).await;
+        rig.model.plan([reply]);
+        assert_eq!(rig.drain().await, [Retried], "{reply:?}");
+        let now = rig.clock.now();
+        let spent = rig.db.store().sample(now, DAY_MS).await.unwrap().today;
+        assert_eq!((spent.calls, spent.cost_microusd), (1, spent.tokens));
+        if is_told {
+            assert_eq!(spent.tokens, CALL);
+        } else {
+            assert!(spent.tokens > 500, "the prompt alone has {} tokens", spent.tokens);
+        }
+        // Which is more than the day allows.
+        assert_eq!(rig.drain_later().await, [Postponed], "{reply:?}");
+        assert_eq!(rig.model.calls(), 1);
+    }
 }
 
 /// Whoever lost the race has paid, too.
