@@ -41,7 +41,7 @@ use crate::{
     worker::{BatchSettings, Batching, Worker, WorkerParts, WorkerSettings},
 };
 
-pub use model::{batch_model, model, models};
+pub use model::{Models, model, models};
 
 /// Characters of a prompt per token that an update may take in: prose has about four, JSON fewer.
 const PROMPT_CHARS_PER_TOKEN: i64 = 4;

@@ -31,27 +31,58 @@ const INSTRUCTIONS_TOKENS: i64 = 2_000;
 /// A context is a multiple of this many tokens.
 const CONTEXT_STEP_TOKENS: i64 = 1_024;
 
+/// Who writes summaries.
+pub struct Models {
+    /// Who is asked directly.
+    pub model: Arc<dyn ChatModel>,
+    /// Who is asked in batches, if the configuration wants them.
+    pub batch: Option<Arc<dyn BatchModel>>,
+}
+
+impl Models {
+    fn direct(model: impl ChatModel + 'static) -> Self {
+        Self {
+            model: Arc::new(model),
+            batch: None,
+        }
+    }
+
+    /// One model for both: what it learns of its server from direct questions is known in batches, whose refusals come
+    /// hours later.
+    fn both<M: ChatModel + BatchModel + 'static>(model: M) -> Self {
+        let model = Arc::new(model);
+        Self {
+            model: Arc::<M>::clone(&model),
+            batch: Some(model),
+        }
+    }
+}
+
 /// The model that the configuration names. `api_key` is needed by most providers, but not by local ones.
 ///
 /// # Errors
 /// When the client can't be built.
 pub fn model(config: &Config, api_key: Option<SecretString>) -> Result<Arc<dyn ChatModel>, LlmError> {
+    Ok(named(config, api_key)?.model)
+}
+
+fn named(config: &Config, api_key: Option<SecretString>) -> Result<Models, LlmError> {
     let remote = remote_settings(&config.model, api_key);
     Ok(match config.model.mode {
-        ModelMode::Offline => Arc::new(OfflineModel),
-        ModelMode::Anthropic => Arc::new(AnthropicModel::new(anthropic(&config.model), remote)?),
-        ModelMode::OpenAi => Arc::new(OpenAiModel::new(openai(&config.model), remote)?),
-        ModelMode::OpenAiResponses => Arc::new(ResponsesModel::new(Responses, remote)?),
-        ModelMode::Gemini => Arc::new(GeminiModel::new(Gemini, remote)?),
+        ModelMode::Offline => Models::direct(OfflineModel),
+        ModelMode::Anthropic => Models::both(AnthropicModel::new(anthropic(&config.model), remote)?),
+        ModelMode::OpenAi => Models::both(OpenAiModel::new(openai(&config.model), remote)?),
+        ModelMode::OpenAiResponses => Models::both(ResponsesModel::new(Responses, remote)?),
+        ModelMode::Gemini => Models::both(GeminiModel::new(Gemini, remote)?),
         ModelMode::Ollama => {
             let num_ctx = num_ctx(config);
-            Arc::new(OllamaModel::new(Ollama { num_ctx }, remote)?)
+            Models::direct(OllamaModel::new(Ollama { num_ctx }, remote)?)
         }
     })
 }
 
 /// The model that the configuration names, within its limits, with a breaker, and with those who are asked in its
-/// place. The keys are the model's and the second one's.
+/// place; and the same for batches. The keys are the model's and the second one's.
 ///
 /// # Errors
 /// When a client can't be built.
@@ -59,9 +90,23 @@ pub fn models(
     config: &Config,
     keys: [Option<SecretString>; 2],
     clock: &Arc<dyn Clock>,
-) -> Result<Arc<dyn ChatModel>, LlmError> {
+) -> Result<Models, LlmError> {
     let [key, second_key] = keys;
-    let first = guarded(config, key, clock)?;
+    let Models { model, batch } = named(config, key)?;
+    let first = guarded(config, model, clock);
+    Ok(Models {
+        model: chained(config, first, second_key, clock)?,
+        batch: batch.filter(|_| config.model.batch),
+    })
+}
+
+/// `first`, with those who are asked in its place.
+fn chained(
+    config: &Config,
+    first: Arc<dyn ChatModel>,
+    second_key: Option<SecretString>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Arc<dyn ChatModel>, LlmError> {
     if config.model.mode == ModelMode::Offline || config.fallback.mode == FallbackMode::None {
         return Ok(first);
     }
@@ -71,21 +116,17 @@ pub fn models(
             model: second,
             ..config.clone()
         };
-        others.push(guarded(&config, second_key, clock)?);
+        others.push(guarded(&config, model(&config, second_key)?, clock));
     }
     others.push(Arc::new(OfflineModel));
     Ok(Arc::new(Chain::new(first, others)))
 }
 
-fn guarded(
-    config: &Config,
-    key: Option<SecretString>,
-    clock: &Arc<dyn Clock>,
-) -> Result<Arc<dyn ChatModel>, LlmError> {
-    let model = model(config, key)?;
+/// `model`, within the limits of its key and left alone while it fails.
+fn guarded(config: &Config, model: Arc<dyn ChatModel>, clock: &Arc<dyn Clock>) -> Arc<dyn ChatModel> {
     let settings = &config.model;
     if settings.mode == ModelMode::Offline {
-        return Ok(model);
+        return model;
     }
     let limits = MinuteLimits {
         requests: settings.requests_per_minute,
@@ -96,11 +137,7 @@ fn guarded(
         failures: settings.breaker_failures,
         rest_ms: settings.breaker_rest_ms,
     };
-    Ok(Arc::new(Breaker::new(
-        Arc::new(limited),
-        breaker,
-        Arc::clone(clock),
-    )))
+    Arc::new(Breaker::new(Arc::new(limited), breaker, Arc::clone(clock)))
 }
 
 /// The prices, as configured.
@@ -142,27 +179,6 @@ pub(super) fn introduce(metrics: &Metrics, config: &Config, model: &Arc<dyn Chat
         }
     });
     model.watch(&listener);
-}
-
-/// The same model as [`model`] makes, for batches; none unless the configuration wants them.
-///
-/// # Errors
-/// When the client can't be built.
-pub fn batch_model(
-    config: &Config,
-    api_key: Option<SecretString>,
-) -> Result<Option<Arc<dyn BatchModel>>, LlmError> {
-    let remote = remote_settings(&config.model, api_key);
-    if !config.model.batch {
-        return Ok(None);
-    }
-    Ok(Some(match config.model.mode {
-        ModelMode::Offline | ModelMode::Ollama => return Ok(None),
-        ModelMode::Anthropic => Arc::new(AnthropicModel::new(anthropic(&config.model), remote)?),
-        ModelMode::OpenAi => Arc::new(OpenAiModel::new(openai(&config.model), remote)?),
-        ModelMode::OpenAiResponses => Arc::new(ResponsesModel::new(Responses, remote)?),
-        ModelMode::Gemini => Arc::new(GeminiModel::new(Gemini, remote)?),
-    }))
 }
 
 fn anthropic(config: &ModelConfig) -> Anthropic {

@@ -7,11 +7,10 @@ use super::{
     likeness,
 };
 use crate::{
-    assembly,
+    assembly::{self, Models},
     clock::Clock,
     config::{self, Config, Environment},
     domain::agent::AgentId,
-    llm::ChatModel,
     store::{SqlStore, Store, StoreError},
 };
 
@@ -28,12 +27,12 @@ pub(super) fn block_on<T>(future: impl Future<Output = Result<T, Failed>>) -> Re
         .block_on(future)
 }
 
-/// The model of the configuration with its keys, and with those who are asked in its place.
+/// The models of the configuration with their keys.
 pub(super) fn models(
     config: &Config,
     environment: &Environment,
     clock: &Arc<dyn Clock>,
-) -> Result<Arc<dyn ChatModel>, Failed> {
+) -> Result<Models, Failed> {
     let keys = [
         config::api_key(&config.model, environment)?,
         config::fallback_api_key(&config.fallback, &config.model, environment)?,

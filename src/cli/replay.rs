@@ -109,7 +109,7 @@ impl Replay {
     ) -> Result<Report, Failed> {
         let store = Arc::new(SqlStore::open(&assembly::database_settings(&config.database)).await?);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let model = open::models(config, environment, &clock)?;
+        let model = open::models(config, environment, &clock)?.model;
         let shared: Arc<dyn Store> = store.clone();
         let parts = Parts::new(config, shared, model, clock, OWNER, SEED);
         let started_at = parts.clock.now();

@@ -25,7 +25,7 @@ use crate::{
     store::{SqlStore, Store, StoreError, access::AccessStore, operate::OperatorStore, postgres::Member},
     telemetry::{self, Logging, Surroundings, trace::Exporter},
 };
-use crew::{Crew, Models};
+use crew::Crew;
 use examiner::Examiner;
 use traces::Traces;
 
@@ -143,7 +143,7 @@ async fn serve(config: &Config, given: Start, mut exporter: Option<Exporter>) ->
     } = given.clone();
     // From here on a reload doesn't end the process.
     let hangups = hangups()?;
-    let models = Models::of(config, &given.environment, &clock)?;
+    let models = open::models(config, &given.environment, &clock)?;
     let opening = service::starting(&notify, "opening the database", open_database(config));
     let store = Arc::new(opening.await?);
     let owner = config.owner();

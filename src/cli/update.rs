@@ -66,7 +66,7 @@ impl Update {
                 Hands::Daemon(_) => None,
                 Hands::Database(_, store) => {
                     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-                    let model = open::models(config, environment, &clock)?;
+                    let model = open::models(config, environment, &clock)?.model;
                     let owner = format!("{}-update-{}", config.owner(), std::process::id());
                     let seed = clock.now().0.unsigned_abs();
                     Some(Parts::new(

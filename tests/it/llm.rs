@@ -38,7 +38,8 @@ const PATIENT_MS: u64 = 30_000;
 const IMPATIENT_MS: u64 = 120;
 const MODEL: &str = "small-model";
 
-fn request() -> ModelRequest {
+/// A question about [`ASKED`].
+pub(crate) fn request() -> ModelRequest {
     let transcript = |&exchange: &i64| Transcript {
         exchange,
         started_at: Timestamp(1_795_000_000_000),

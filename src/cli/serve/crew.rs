@@ -9,12 +9,11 @@ use tracing::{error, info, warn};
 
 use super::{Start, examiner::Examiner};
 use crate::{
-    assembly::{self, Parts},
+    assembly::Parts,
     cli::{exit::Failed, open},
     clock::{Clock, SystemClock},
-    config::{self, Config, Environment, Loaded, Reloaded},
+    config::{Config, Loaded, Reloaded},
     lifecycle::Lifecycle,
-    llm::{ChatModel, batch::BatchModel},
     store::{SqlStore, Store as _},
 };
 
@@ -27,25 +26,6 @@ pub(super) struct Crew {
     pub(super) owner: String,
     pub(super) examiner: Arc<Examiner>,
     pub(super) given: Start,
-}
-
-/// Who writes summaries, by a configuration and the keys of the moment.
-pub(super) struct Models {
-    pub(super) model: Arc<dyn ChatModel>,
-    pub(super) batch: Option<Arc<dyn BatchModel>>,
-}
-
-impl Models {
-    pub(super) fn of(
-        config: &Config,
-        environment: &Environment,
-        clock: &Arc<dyn Clock>,
-    ) -> Result<Self, Failed> {
-        let model = open::models(config, environment, clock)?;
-        let key = config::api_key(&config.model, environment)?;
-        let batch = assembly::batch_model(config, key).map_err(anyhow::Error::new)?;
-        Ok(Self { model, batch })
-    }
 }
 
 /// What jitter and nonces are made of.
@@ -92,7 +72,7 @@ impl Crew {
         let reloaded = Reloaded::of(running, &loaded.config)?;
         let config = &reloaded.config;
         // Keys are read from their files again, whatever else changed.
-        let models = Models::of(config, &self.given.environment, &self.parts.clock)?;
+        let models = open::models(config, &self.given.environment, &self.parts.clock)?;
         self.given.logging.set_level(config.log.level);
         self.parts = self
             .parts

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use recapd::{
     assembly,
-    clock::Clock as _,
+    clock::{Clock, ManualClock},
     config::{Config, ModelMode},
     domain::{
         agent::AgentId,
@@ -21,13 +21,16 @@ use recapd::{
     worker::{Courier, Outcome},
 };
 
-use crate::support::{
-    backend::Backend as _,
-    conversation::{agent, native},
-    fake_provider::{FakeProvider, Shape, batches::Fate},
-    flaky_batches::FlakyBatches,
-    rig::{self, Rig},
-    scripted::Reply,
+use crate::{
+    llm,
+    support::{
+        backend::Backend as _,
+        conversation::{T0, agent, native},
+        fake_provider::{FakeProvider, Planned, Shape, Trouble, Wait, batches::Fate},
+        flaky_batches::FlakyBatches,
+        rig::{self, Rig},
+        scripted::Reply,
+    },
 };
 
 /// The providers that answer batches.
@@ -57,7 +60,12 @@ fn config(shape: Shape, fake: &FakeProvider) -> Config {
 }
 
 fn model(config: &Config) -> Option<Arc<dyn BatchModel>> {
-    assembly::batch_model(config, Some("a-key".into())).unwrap()
+    models(config).batch
+}
+
+fn models(config: &Config) -> assembly::Models {
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(T0));
+    assembly::models(config, [Some("a-key".into()), None], &clock).unwrap()
 }
 
 impl BatchRig {
@@ -321,6 +329,40 @@ async fn what_is_revisited_may_wait_too() {
         assert_eq!((one.number(digests).await, one.rig.model.calls()), (0, 1));
         assert!(one.rig.content().await.contains("Exchange 1 was served"));
         one.rig.verify().await;
+    }
+}
+
+/// A batch that is refused for its words says so hours later; a direct question learns it at once, for both.
+#[tokio::test]
+async fn what_is_learnt_by_asking_is_known_in_batches() {
+    for (shape, complaint) in [
+        (
+            Shape::Anthropic,
+            "output_config.format: Extra inputs are not permitted",
+        ),
+        (Shape::OpenAi, "This response_format type is unavailable now"),
+        (
+            Shape::Responses,
+            "Invalid parameter: 'text.format' of type 'json_schema' is not supported with this model.",
+        ),
+        (
+            Shape::Gemini,
+            "Invalid JSON payload received. Unknown name \"responseJsonSchema\" at 'generation_config': Cannot find field.",
+        ),
+    ] {
+        let fake = FakeProvider::start();
+        let models = models(&config(shape, &fake));
+        fake.plan([Planned::Trouble(
+            Trouble::Because(complaint.to_owned()),
+            Wait::Unsaid,
+        )]);
+        let request = llm::request();
+        models.model.answer(&request).await.unwrap();
+        let asked = fake.requests().pop().unwrap();
+        assert_ne!(asked.format(), "json_schema", "{shape:?}");
+        let body = models.batch.unwrap().body(&request).unwrap();
+        let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(body, asked.body, "{shape:?}");
     }
 }
 
