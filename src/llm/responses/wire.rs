@@ -150,7 +150,10 @@ impl Response {
             )),
             Some(status @ ("incomplete" | "in_progress" | "queued" | "cancelled")) => {
                 let said = format!("the response is {status} {why}");
-                Err(NoAnswer::Broken(said, response.usage.unwrap_or_default().answer().usage()))
+                Err(NoAnswer::Broken(
+                    said,
+                    response.usage.unwrap_or_default().answer().usage(),
+                ))
             }
             _ => response.answer(),
         }

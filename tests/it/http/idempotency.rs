@@ -4,6 +4,7 @@ use recapd::store::Store as _;
 use reqwest::Method;
 
 use crate::support::{
+    postgres::Database,
     server::{Reply, Server},
     troubled_store::Trouble,
 };
@@ -64,8 +65,8 @@ async fn what_was_deleted_since_is_stored_again() {
 
 #[tokio::test]
 async fn the_answer_of_an_earlier_life_is_not_given_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let url = format!("sqlite:{}", folder.path().join("shared.db").display());
+    let database = Database::create().await;
+    let url = database.url();
     let here = Server::start(|config| config.database.url.clone_from(&url)).await;
     let there = Server::start(|config| config.database.url.clone_from(&url)).await;
     append(&here, "k-0", r#"[{"role":"user","content":"Hello"}]"#).await;
