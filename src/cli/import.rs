@@ -36,6 +36,8 @@ use transcripts::{Told, Transcripts};
 
 /// Refusals that are named one by one, per file.
 const REFUSALS_SHOWN_MAX: u64 = 20;
+/// Agents that are named one by one as not all there.
+const UNFINISHED_SHOWN_MAX: usize = 20;
 /// Messages that are indexed in one transaction.
 const INDEX_MESSAGES_MAX: i64 = 1_000;
 
@@ -43,8 +45,8 @@ const INDEX_MESSAGES_MAX: i64 = 1_000;
 #[command(after_help = "\
 Reads what `recapd export` or the journal of a daemon wrote (messages, exchanges and sessions as they were, with an export also
 the boundary), and conversations of any format that --format names, each as an agent of its own. What is there already is left
-as it is, so that an import that was interrupted is finished by running it again. The daemon must not run meanwhile; it makes
-the summaries when it is started. Examples:
+as it is, so that an import that was interrupted is finished by running it again. Pieces of an export belong in one import, in
+any order. The daemon must not run meanwhile; it makes the summaries when it is started. Examples:
   recapd import backup.jsonl --db new.db
   recapd import journal/*.jsonl --dry-run
   recapd import ~/.claude/projects                  every transcript below the folder
@@ -89,6 +91,7 @@ impl Import {
             }
         })?;
         progress.finish();
+        tell_unfinished(&imported);
         self.report(&imported, &told, shared)?;
         let read = imported.accepted + imported.duplicates + told.accepted + told.duplicates;
         let unread = imported.refused + told.skipped;
@@ -165,12 +168,28 @@ impl Import {
                 "accepted": accepted,
                 "duplicates": duplicates,
                 "refused": refused,
+                "unfinished": imported.unfinished,
             }));
         }
         let done = if self.dry_run { "would be stored" } else { "stored" };
         output::text(&format!(
             "{agents} agents: {accepted} messages {done}, {duplicates} there already, {refused} skipped"
         ))
+    }
+}
+
+/// Names the agents that aren't yet what their journals tell of.
+fn tell_unfinished(imported: &Imported) {
+    let unfinished = &imported.unfinished;
+    for agent in unfinished.iter().take(UNFINISHED_SHOWN_MAX) {
+        output::error(&format!(
+            "agent `{agent}`: where its window begins, what left it and which sessions ended is not set: import all pieces \
+             of its journal together, into a fresh database"
+        ));
+    }
+    let more = unfinished.len().saturating_sub(UNFINISHED_SHOWN_MAX);
+    if more > 0 {
+        output::error(&format!("and {more} more agents like that"));
     }
 }
 

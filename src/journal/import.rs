@@ -1,7 +1,7 @@
 //! From a journal to the database.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     io::{self, BufRead, Read as _},
     mem,
     sync::Arc,
@@ -40,6 +40,9 @@ pub struct Imported {
     pub duplicates: i64,
     /// What could not be read or did not fit, by line; the rest of that agent is left out.
     pub refused: u64,
+    /// Agents that lack what only the head of their journal tells (the boundary, what was evicted, which sessions ended): no
+    /// piece that was read has it, or the message that it ends with isn't there.
+    pub unfinished: BTreeSet<AgentId>,
 }
 
 /// What an import has to say about one line.
@@ -67,11 +70,20 @@ pub struct Import {
     is_dry: bool,
     section: Option<Section>,
     imported: Imported,
-    /// Whose lines were read, and how a dry run leaves them: it has to know whether the parent of a fork would be there, and
-    /// what a piece of a journal would go on from.
-    seen: HashMap<AgentId, Option<Rehearsed>>,
+    /// Whose lines were read.
+    seen: HashMap<AgentId, Seen>,
     /// The lines are those of a newer recapd, up to the next head that isn't.
     is_newer: bool,
+}
+
+/// What later lines of an agent need of those that were read.
+#[derive(Default)]
+struct Seen {
+    /// The last head that was read. It takes effect where its last message comes, which may be in another piece of the journal.
+    head: Option<Head>,
+    /// How a dry run leaves it: that has to know whether the parent of a fork would be there, and what a piece of a journal
+    /// would go on from.
+    rehearsed: Option<Rehearsed>,
 }
 
 /// An agent as a dry run leaves it.
@@ -85,10 +97,13 @@ struct Rehearsed {
 /// The lines of one agent.
 struct Section {
     agent: AgentId,
-    head: Option<Head>,
     origin: Option<Origin>,
     records: Vec<Recorded>,
     bytes: usize,
+    /// Messages written.
+    accepted: i64,
+    /// Number of the agent's last message.
+    last_seq: i64,
     /// On a dry run, once something was read.
     rehearsed: Option<Rehearsed>,
     /// A line did not fit: the rest is left out.
@@ -191,14 +206,19 @@ impl Import {
     }
 
     fn begin(&mut self, agent: AgentId, head: Option<Head>) {
-        self.seen.entry(agent.clone()).or_default();
+        let origin = head.as_ref().map(Origin::from);
+        let seen = self.seen.entry(agent.clone()).or_default();
+        if head.is_some() {
+            seen.head = head;
+        }
         self.imported.agents = self.seen.len() as u64;
         self.section = Some(Section {
             agent,
-            origin: head.as_ref().map(Origin::from),
-            head,
+            origin,
             records: Vec::new(),
             bytes: 0,
+            accepted: 0,
+            last_seq: 0,
             rehearsed: None,
             is_refused: false,
         });
@@ -206,12 +226,29 @@ impl Import {
 
     async fn end_section(&mut self) -> Result<Result<(), Refusal>, ImportError> {
         let ended = self.flush(true).await?;
-        if let Some(section) = self.section.take()
-            && section.rehearsed.is_some()
-        {
-            self.seen.insert(section.agent, section.rehearsed);
+        if let Some(section) = self.section.take() {
+            self.keep(section);
         }
         Ok(ended)
+    }
+
+    /// Keeps what later lines of the agent need, and notes whether they have to come.
+    fn keep(&mut self, section: Section) {
+        let seen = self.seen.entry(section.agent.clone()).or_default();
+        if section.rehearsed.is_some() {
+            seen.rehearsed = section.rehearsed;
+        }
+        let lacks_some = match &seen.head {
+            // The refusal says it.
+            _ if section.is_refused => return,
+            Some(head) => head.last_seq > section.last_seq,
+            None => section.accepted > 0,
+        };
+        if lacks_some {
+            self.imported.unfinished.insert(section.agent);
+        } else if seen.head.is_some() {
+            self.imported.unfinished.remove(&section.agent);
+        }
     }
 
     async fn flush(&mut self, is_last: bool) -> Result<Result<(), Refusal>, ImportError> {
@@ -219,9 +256,10 @@ impl Import {
             return Ok(Ok(()));
         };
         section.bytes = 0;
+        let seen = self.seen.get(&section.agent).filter(|_| is_last);
         let restore = Restore {
             agent: section.agent.clone(),
-            head: is_last.then(|| section.head.take()).flatten(),
+            head: seen.and_then(|seen| seen.head.clone()),
             records: mem::take(&mut section.records),
             origin: section.origin.clone(),
             is_last,
@@ -239,6 +277,8 @@ impl Import {
             Ok(restored) => {
                 self.imported.accepted += restored.accepted;
                 self.imported.duplicates += restored.duplicates;
+                section.accepted += restored.accepted;
+                section.last_seq = restored.last_seq;
                 Ok(Ok(()))
             }
             Err(ArchiveError::Journal(error)) => {
@@ -255,9 +295,9 @@ impl Section {
     async fn begin(
         &self,
         target: Option<&dyn Target>,
-        seen: &HashMap<AgentId, Option<Rehearsed>>,
+        seen: &HashMap<AgentId, Seen>,
     ) -> Result<Rehearsed, ArchiveError> {
-        if let Some(Some(rehearsed)) = seen.get(&self.agent) {
+        if let Some(rehearsed) = seen.get(&self.agent).and_then(|seen| seen.rehearsed.as_ref()) {
             return Ok(rehearsed.clone());
         }
         let fork = self.origin.as_ref().and_then(|origin| origin.fork.as_deref());
@@ -293,7 +333,7 @@ impl Section {
     async fn rehearse(
         &mut self,
         target: Option<&dyn Target>,
-        seen: &HashMap<AgentId, Option<Rehearsed>>,
+        seen: &HashMap<AgentId, Seen>,
         records: &[Recorded],
     ) -> Result<Restored, ArchiveError> {
         if self.rehearsed.is_none() {
@@ -323,6 +363,7 @@ impl Section {
         Ok(Restored {
             accepted: i64::try_from(fresh.len()).unwrap_or(i64::MAX),
             duplicates: i64::try_from(known.len()).unwrap_or(i64::MAX),
+            last_seq: ledger.last_seq,
         })
     }
 }

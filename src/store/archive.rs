@@ -73,7 +73,7 @@ pub struct RecordRange {
 pub struct Restore {
     /// Whose.
     pub agent: AgentId,
-    /// What stood before its messages, if anything did.
+    /// What stood before its messages, be it in an earlier piece of the journal, if anything did.
     pub head: Option<Head>,
     /// In order, without a gap.
     pub records: Vec<Recorded>,
@@ -131,6 +131,8 @@ pub struct Restored {
     pub accepted: i64,
     /// Messages that were there already.
     pub duplicates: i64,
+    /// Number of the agent's last message now.
+    pub last_seq: i64,
 }
 
 impl Recorded {

@@ -3,7 +3,7 @@
 mod fork;
 mod live;
 
-use std::sync::Mutex;
+use std::{collections::BTreeSet, sync::Mutex};
 
 use proptest::prelude::*;
 use recapd::{
@@ -51,15 +51,21 @@ pub(super) async fn rehearsed(db: &SqliteBackend, text: &str) -> (Imported, Vec<
     read(Import::dry(Some(db.target()), clock), text).await
 }
 
-async fn read(mut import: Import, text: &str) -> (Imported, Vec<String>) {
+async fn read(import: Import, text: &str) -> (Imported, Vec<String>) {
+    read_all(import, &[text]).await
+}
+
+async fn read_all(mut import: Import, pieces: &[&str]) -> (Imported, Vec<String>) {
     let refusals = Mutex::new(Vec::new());
     let refused = |line, refusal: &recapd::journal::import::Refusal| {
         refusals.lock().unwrap().push(format!("{line}: {refusal}"));
     };
-    import
-        .read(&mut text.as_bytes(), &refused, &|_| ())
-        .await
-        .unwrap();
+    for piece in pieces {
+        import
+            .read(&mut piece.as_bytes(), &refused, &|_| ())
+            .await
+            .unwrap();
+    }
     let refusals = refusals.into_inner().unwrap();
     (import.imported().clone(), refusals)
 }
@@ -234,7 +240,7 @@ async fn several_agents_stand_in_one_file_and_come_twice() {
         agents: 3,
         accepted,
         duplicates,
-        refused: 0,
+        ..Imported::default()
     };
     assert_eq!(rehearsed(&other, &text).await.0, expected(18, 0));
     assert!(other.rows("agents").await.is_empty(), "a dry run writes nothing");
@@ -273,13 +279,40 @@ async fn a_piece_without_a_head_goes_on_from_what_is_there() {
         assert!(refusals[0].contains(wanted), "{refusals:?}");
     }
     assert!(other.rows("agents").await.is_empty(), "nothing of it is written");
-    assert_eq!(imported(&other, first).await.0.accepted, 2);
+    let unfinished = BTreeSet::from([id.clone()]);
+    let (outcome, _) = imported(&other, first).await;
+    assert_eq!((outcome.accepted, &outcome.unfinished), (2, &unfinished));
     for (outcome, refusals) in [rehearsed(&other, rest).await, imported(&other, rest).await] {
         assert_eq!((outcome.accepted, outcome.duplicates, refusals), (4, 0, vec![]));
+        assert_eq!(outcome.unfinished, unfinished, "the head came in another import");
     }
     let lines = |text: &str| text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(lines(&exported(&other, &id).await), lines(&text));
     assert_eq!(other.store().verify(&id).await.unwrap().breaches, []);
+}
+
+/// What only the head tells is set with its last message, in whichever piece that comes.
+#[tokio::test]
+async fn pieces_that_are_imported_together_are_the_whole() {
+    let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
+    let id = agent("a");
+    one.store().append(append(&id, stepped())).await.unwrap();
+    one.store().end_session(&id, minute(20)).await.unwrap();
+    let text = exported(&one, &id).await;
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let pieces: Vec<String> = lines.chunks(6).map(<[&str]>::concat).collect();
+    let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
+    assert!(pieces.len() > 2);
+    let clock = || std::sync::Arc::new(ManualClock::new(T0));
+    let dry = Import::dry(Some(other.target()), clock());
+    for import in [dry, Import::new(other.target(), clock())] {
+        let (outcome, refusals) = read_all(import, &pieces).await;
+        assert_eq!((outcome.unfinished, refusals), (BTreeSet::new(), vec![]));
+    }
+    assert_eq!(exported(&other, &id).await, text);
+    assert_same(&one.dump(&TOLD).await, &other.dump(&TOLD).await, "what came back");
+    let queued = "SELECT count(*) FROM summary_update_queue";
+    assert_eq!(other.number(queued).await, Some(1), "what is pending is queued");
 }
 
 /// Its messages may look like those of today, and mean something else.

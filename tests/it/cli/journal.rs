@@ -119,12 +119,19 @@ fn pieces_of_a_journal_are_put_in_order() {
     let rehearsal = [&all[..], &["--dry-run"]].concat();
     assert_eq!(figures(&rehearsal), [1, messages, 0, 0]);
     assert_eq!(figures(&["import", first, "--json"]), [1, known, 0, 0]);
+    let alone = run(&["import", first, "--json"], &database);
+    assert_eq!(json(&alone)["unfinished"], serde_json::json!(["two-weeks"]));
+    assert!(
+        stderr(&alone).contains("agent `two-weeks`: where its window begins"),
+        "{}",
+        stderr(&alone)
+    );
     let rest = [1, messages - known, known, 0];
     assert_eq!(figures(&rehearsal), rest);
     assert_eq!(figures(&all), rest);
-    let again = stdout(&run(&["export"], &database));
-    let told: String = again.split_inclusive('\n').skip(1).collect();
-    assert_eq!(told, lines.split_first().unwrap().1.concat());
+    assert_eq!(stdout(&run(&["export"], &database)), lines.concat());
+    let whole = json(&run(&all, &database));
+    assert_eq!(whole["unfinished"], serde_json::json!([]));
     // Without the one before a piece says what it lacks, also where it was cut in the middle of a line.
     let torn = folder.path().join("torn.jsonl");
     let text = std::fs::read_to_string(third).unwrap();

@@ -84,10 +84,11 @@ fn restore((head, records): &(Head, Vec<MessageRecord>), is_last: bool) -> Resto
     }
 }
 
-fn restored(accepted: usize, duplicates: usize) -> Restored {
+fn restored(accepted: usize, duplicates: usize, last_seq: i64) -> Restored {
     Restored {
         accepted: i64::try_from(accepted).unwrap(),
         duplicates: i64::try_from(duplicates).unwrap(),
+        last_seq,
     }
 }
 
@@ -110,7 +111,7 @@ pub(crate) async fn a_history_comes_back_as_it_was(db: &dyn Backend) {
     assert_eq!((given.0.sessions.len(), given.0.first_exchange), (3, 8));
     let copy = renamed(&given, &agent("b"));
     let outcome = db.archive().restore(restore(&copy, true)).await.unwrap();
-    assert_eq!(outcome, restored(given.1.len(), 0));
+    assert_eq!(outcome, restored(given.1.len(), 0, given.0.last_seq));
     assert_eq!(text(&read(db, &agent("b")).await), text(&copy));
     let report = clean(db, &agent("b")).await;
     assert_eq!((report.exchanges, report.pending, report.in_window), (8, 7, 1));
@@ -122,7 +123,7 @@ pub(crate) async fn a_history_comes_back_as_it_was(db: &dyn Backend) {
     db.store().end_session(&agent("b"), minute(300)).await.unwrap();
     let before = db.dump(&TOLD).await;
     let again = db.archive().restore(restore(&copy, true)).await.unwrap();
-    assert_eq!(again, restored(0, given.1.len()));
+    assert_eq!(again, restored(0, given.1.len(), given.0.last_seq));
     assert_same(&before, &db.dump(&TOLD).await, "a second import");
 }
 
@@ -182,7 +183,7 @@ async fn comes_back_in_chunks(db: &dyn Backend, given: &(Head, Vec<MessageRecord
             // An import that was interrupted sends a chunk again.
             db.archive().restore(request.clone()).await.unwrap();
             let again = db.archive().restore(request).await.unwrap();
-            assert_eq!(again, restored(0, chunk.len()));
+            assert_eq!(again, restored(0, chunk.len(), chunk[chunk.len() - 1].seq));
             clean(db, &head.agent_id).await;
         }
         assert_eq!(text(&read(db, &agent(name)).await), text(&(head, records)));

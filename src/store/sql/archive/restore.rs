@@ -81,12 +81,13 @@ async fn restore_all(tx: &mut Connection, request: &Restore) -> Result<Restored,
         .partition_point(|recorded| recorded.record.seq <= ledger.last_seq);
     let (known, fresh) = request.records.split_at(known);
     compare(tx, &request.agent, known).await??;
-    let restored = Restored {
+    let restored = |ledger: &Ledger| Restored {
         accepted: i64::try_from(fresh.len()).unwrap_or(i64::MAX),
         duplicates: i64::try_from(known.len()).unwrap_or(i64::MAX),
+        last_seq: ledger.last_seq,
     };
     if fresh.is_empty() && !is_new {
-        return Ok(restored);
+        return Ok(restored(&ledger));
     }
     for part in fresh.split_inclusive(|recorded| recorded.step.is_some()) {
         restore_part(tx, request, part, &mut ledger).await?;
@@ -101,7 +102,7 @@ async fn restore_all(tx: &mut Connection, request: &Restore) -> Result<Restored,
     if ledger.pending_numbers() > 0 {
         wake(tx, &request.agent, request.now).await?;
     }
-    Ok(restored)
+    Ok(restored(&ledger))
 }
 
 async fn create(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> Result<(), ArchiveError> {
