@@ -84,6 +84,16 @@ struct Held {
     stamp: ProjectStamp,
 }
 
+impl Held {
+    /// The same document, from before a change.
+    fn outdated(&self) -> Arc<Self> {
+        Arc::new(Self {
+            copy: self.copy.outdated(),
+            stamp: self.stamp,
+        })
+    }
+}
+
 /// The documents of all projects that somebody asked for.
 pub struct ProjectSnapshots {
     store: Arc<dyn Store>,
@@ -141,19 +151,25 @@ impl ProjectSnapshots {
     async fn look_again(&self, project: &ProjectId, held: &Arc<Held>) -> StoreResult<Option<Arc<Held>>> {
         let now = self.clock.now();
         if self.store.project_stamp(project).await? != Some(held.stamp) {
+            // Composing may take longer than this reader waits: the next one is to know, and waits as long as it takes.
+            self.replace(project, held, &held.outdated());
             return self.load(project).await;
         }
         let renewed = Arc::new(Held {
             copy: Believed::new(Arc::clone(&held.copy.snapshot), now, false),
             stamp: held.stamp,
         });
-        // Whoever refreshed it meanwhile knows better.
+        self.replace(project, held, &renewed);
+        Ok(Some(renewed))
+    }
+
+    /// Puts `new` in the place of `held`, unless somebody refreshed that meanwhile, and knows better.
+    fn replace(&self, project: &ProjectId, held: &Arc<Held>, new: &Arc<Held>) {
         let newest = |current: &Arc<Held>| {
             let is_same = Arc::ptr_eq(current, held);
-            Arc::clone(if is_same { &renewed } else { current })
+            Arc::clone(if is_same { new } else { current })
         };
         self.held.pin().update(project.clone(), newest);
-        Ok(Some(renewed))
     }
 
     /// Composes the document, and once more if the project changed before the document was at hand: whoever told of
@@ -227,11 +243,7 @@ impl ProjectSnapshots {
                 Err(_) => false,
             };
             if !is_same && self.compose(&project).await.is_err() {
-                let outdated = Held {
-                    copy: held.copy.outdated(),
-                    stamp: held.stamp,
-                };
-                self.held.pin().insert(project, Arc::new(outdated));
+                self.held.pin().insert(project, held.outdated());
             }
         }
     }

@@ -9,17 +9,20 @@ use recapd::{
         self, Reading, Snapshots,
         project::{ProjectSnapshot, ProjectSnapshots},
     },
-    store::SummaryRow,
+    store::{Store, SummaryRow},
     tokenizer,
 };
 
 use crate::support::{
     backend::{Backend as _, SqliteBackend},
     conversation::{T0, agent, append, turns},
+    troubled_store::{Trouble, TroubledStore},
 };
 
 /// As long as a copy is believed.
 const BELIEVED: Duration = Duration::from_mins(1);
+/// So often the database may be late for a look, in a test where it has to be in time once.
+const LOOKS_MAX: usize = 10;
 
 fn snapshots(db: &SqliteBackend) -> Snapshots {
     Snapshots::new(
@@ -35,13 +38,28 @@ async fn pending(snapshots: &Snapshots, agent: &AgentId) -> Option<i64> {
     Some(reading.snapshot.pending_exchanges)
 }
 
+fn projects(store: Arc<dyn Store>) -> ProjectSnapshots {
+    let (counter, clock) = (tokenizer::ceiling_counter(), Arc::new(SystemClock));
+    let (policy, redactor) = (SummaryPolicy::default(), Redactor::standard());
+    ProjectSnapshots::new(store, counter, clock, policy, redactor)
+}
+
+/// What is pending of the one agent of a project.
+fn pending_in(reading: &Reading<ProjectSnapshot>) -> i64 {
+    reading.snapshot.members[0].pending_exchanges
+}
+
+/// Lets as much time pass as a copy is believed. The database is asked in time that passes by itself.
+async fn pass_believed() {
+    tokio::time::pause();
+    tokio::time::advance(BELIEVED).await;
+    tokio::time::resume();
+}
+
 /// What is read after as long as a copy is believed; after as long again where the database wasn't in time.
 async fn later<S>(get: impl AsyncFn() -> Option<Reading<S>>) -> Option<Reading<S>> {
     loop {
-        // The database is asked in time that passes by itself.
-        tokio::time::pause();
-        tokio::time::advance(BELIEVED).await;
-        tokio::time::resume();
+        pass_believed().await;
         let reading = get().await?;
         if reading.stale_since.is_none() {
             return Some(reading);
@@ -76,21 +94,43 @@ async fn a_projects_document_is_looked_at_again_like_a_summary() {
     let (store, agent, project): (_, _, ProjectId) = (db.store(), agent("a"), "web".parse().unwrap());
     store.append(append(&agent, turns(1..=3))).await.unwrap();
     store.set_project(&agent, Some(&project), T0).await.unwrap();
-    let (counter, clock) = (tokenizer::ceiling_counter(), Arc::new(SystemClock));
-    let (policy, redactor) = (SummaryPolicy::default(), Redactor::standard());
-    let projects = ProjectSnapshots::new(db.store(), counter, clock, policy, redactor);
+    let projects = projects(db.store());
     let get = async || projects.get(&project).await.unwrap();
-    let pending = |reading: &Reading<ProjectSnapshot>| reading.snapshot.members[0].pending_exchanges;
     let first = get().await.unwrap();
-    assert_eq!(pending(&first), 2);
+    assert_eq!(pending_in(&first), 2);
     let same = later(&get).await.unwrap();
     assert!(Arc::ptr_eq(&same.snapshot, &first.snapshot), "it still holds");
 
     store.append(append(&agent, turns(4..=4))).await.unwrap();
-    assert_eq!(pending(&get().await.unwrap()), 2, "it is believed");
-    assert_eq!(pending(&later(&get).await.unwrap()), 3);
+    assert_eq!(pending_in(&get().await.unwrap()), 2, "it is believed");
+    assert_eq!(pending_in(&later(&get).await.unwrap()), 3);
     store.delete_agent(&agent).await.unwrap();
     assert!(later(&get).await.is_none());
+}
+
+/// Of a large project more is read than whoever looks again waits for: the next reader does.
+#[tokio::test]
+async fn a_project_that_changed_is_composed_however_long_that_takes() {
+    let db = SqliteBackend::fresh().await;
+    let (store, agent, project): (_, _, ProjectId) = (db.store(), agent("a"), "web".parse().unwrap());
+    store.append(append(&agent, turns(1..=3))).await.unwrap();
+    store.set_project(&agent, Some(&project), T0).await.unwrap();
+    let slow = Arc::new(TroubledStore::new(db.store()));
+    let projects = projects(Arc::<TroubledStore>::clone(&slow));
+    let get = async || projects.get(&project).await.unwrap().unwrap();
+    let mut seen = pending_in(&get().await);
+    assert_eq!(seen, 2);
+    store.append(append(&agent, turns(4..=4))).await.unwrap();
+    for _ in 0..LOOKS_MAX {
+        if seen == 2 {
+            pass_believed().await;
+            slow.trouble("project", Trouble::Hang);
+            assert!(get().await.stale_since.is_some(), "it isn't composed in time");
+            slow.recover();
+            seen = pending_in(&get().await);
+        }
+    }
+    assert_eq!(seen, 3);
 }
 
 #[tokio::test]
