@@ -13,7 +13,7 @@ use super::{
             OpenBatch,
         },
     },
-    SqlStore,
+    SqlStore, spending,
 };
 use crate::domain::{
     agent::AgentId,
@@ -55,6 +55,17 @@ impl BatchStore for SqlStore {
         // Looked at often, and mostly in vain: that costs no write transaction.
         if figures(&mut self.reader().await?).await?.waiting == 0 {
             return Ok(None);
+        }
+        let now = gather.now;
+        let withdrawn = self
+            .write(Lock::Batches, move |tx| Box::pin(round::clear_outdated(tx, now)))
+            .await?;
+        if withdrawn > 0 {
+            // What they would have cost is free again. By itself: it takes rows of agents that somebody else may hold.
+            self.write(Lock::Nothing, move |tx| {
+                Box::pin(spending::resume_paused(tx, now))
+            })
+            .await?;
         }
         self.write(Lock::Batches, move |tx| Box::pin(round::gather(tx, gather)))
             .await

@@ -122,14 +122,14 @@ pub(super) async fn spending(
 }
 
 /// What questions of the agent, and of all, take in batches, as far as no run has told it: it is as good as spent. Who
-/// asks for an agent holds the answer to its own question, if there is one. What was asked longer ago than any batch lives
-/// gets no answer any more: nobody looks for one while batches are off.
+/// asks for an agent holds the answer to its own question, if there is one, or takes the question back that wasn't sent yet. What
+/// was asked longer ago than any batch lives gets no answer any more: nobody looks for one while batches are off.
 async fn in_batches(tx: &mut Connection, agent: &AgentId, since: Timestamp) -> StoreResult<(Spent, Spent)> {
     let sql = sql!(
         "-- sql/spending.in_batches\nSELECT count(*), coalesce(CAST(sum(tokens) AS bigint), 0), \
                coalesce(CAST(sum(cost_microusd) AS bigint), 0), count(*) FILTER (WHERE cost_microusd IS NULL), agent_id = $1 \
                FROM batch_requests WHERE accounted_at IS NULL AND state IN ('waiting', 'out', 'answered') \
-               AND (state <> 'answered' OR agent_id <> $1) AND queued_at > $2 GROUP BY 5"
+               AND (state = 'out' OR agent_id <> $1) AND queued_at > $2 GROUP BY 5"
     );
     let found = query(sql)
         .bind(agent.as_str())

@@ -59,7 +59,7 @@ pub(super) async fn deferred(db: &dyn Backend, name: &str, at: Timestamp) -> Age
     agent
 }
 
-fn gather_at(now: Timestamp) -> Gather {
+pub(super) fn gather_at(now: Timestamp) -> Gather {
     Gather {
         name: format!("recapd-{}", now.0),
         provider: "anthropic".to_owned(),

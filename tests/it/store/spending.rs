@@ -14,7 +14,7 @@ use recapd::{
 use serde_json::json;
 
 use super::{
-    batch::{deferred, end, gathered, reply},
+    batch::{deferred, end, gather_at, gathered, reply},
     clean, the_lease, with_pending,
 };
 use crate::support::{
@@ -249,8 +249,9 @@ pub(crate) async fn what_is_out_in_batches_is_as_good_as_spent(db: &dyn Backend)
         deferred(db, "a", minute(1)).await,
         deferred(db, "b", minute(1)).await,
     );
+    let of_others = [nothing, of_calls(1, 1_000, 50)];
+    assert_eq!(spent_by(db, &a).await, of_others, "its own can be taken back");
     let out = [of_calls(1, 1_000, 50), of_calls(2, 2_000, 100)];
-    assert_eq!(spent_by(db, &a).await, out, "they wait");
     let batch = gathered(db, minute(2)).await;
     assert_eq!(spent_by(db, &a).await, out, "they are on their way");
 
@@ -288,6 +289,7 @@ pub(crate) async fn what_is_out_in_batches_is_as_good_as_spent(db: &dyn Backend)
 /// A version before didn't write down what was expected.
 pub(crate) async fn a_question_of_an_earlier_version_is_a_call(db: &dyn Backend) {
     let agent = deferred(db, "a", minute(1)).await;
+    gathered(db, minute(2)).await;
     db.raw("UPDATE batch_requests SET tokens = NULL, cost_microusd = NULL")
         .await;
     let call = Spent {
@@ -295,6 +297,20 @@ pub(crate) async fn a_question_of_an_earlier_version_is_a_call(db: &dyn Backend)
         ..of_calls(1, 0, 0)
     };
     assert_eq!(spent_by(db, &agent).await, [call, call]);
+}
+
+/// What it was expected to cost holds nobody up any more.
+pub(crate) async fn a_withdrawn_question_ends_a_pause(db: &dyn Backend) {
+    deferred(db, "a", minute(1)).await;
+    let lease = leased(db, "b", minute(1)).await;
+    let waits = postponement(minute(600), Some(SpendLimit::Calls), run(minute(1)));
+    db.store().postpone(&lease, waits).await.unwrap();
+    // As after a rewind.
+    db.raw("UPDATE batch_requests SET version = version + 1").await;
+    assert_eq!(db.batches().gather(gather_at(minute(2))).await.unwrap(), None);
+    assert_eq!(db.store().paused(&agent("b")).await.unwrap(), None);
+    let leases = db.store().claim(claim("d", 9, minute(2))).await.unwrap();
+    assert_eq!(leases.len(), 2);
 }
 
 /// Where batches were switched off, nobody closes them.

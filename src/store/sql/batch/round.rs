@@ -43,7 +43,6 @@ macro_rules! asks_nothing {
 /// See [`BatchStore::gather`]. Questions are written under their agents' locks, and nobody is waited for: the question of an
 /// agent that somebody else holds, be it for long, goes with a later batch. No agent is held for a look in vain.
 pub(super) async fn gather(tx: &mut Connection, gather: Gather) -> StoreResult<Option<OpenBatch>> {
-    clear_outdated(tx, gather.now).await?;
     if count_open(tx).await? >= gather.open_max {
         return Ok(None);
     }
@@ -79,8 +78,9 @@ pub(super) async fn gather(tx: &mut Connection, gather: Gather) -> StoreResult<O
     }))
 }
 
-/// Nobody waits for an answer about a summary that has moved on, and whose question is gone waits for nothing.
-async fn clear_outdated(tx: &mut Connection, now: Timestamp) -> StoreResult<()> {
+/// Nobody waits for an answer about a summary that has moved on, and whose question is gone waits for nothing. Returns how
+/// many questions are withdrawn.
+pub(super) async fn clear_outdated(tx: &mut Connection, now: Timestamp) -> StoreResult<u64> {
     let outdated = sql!(
         "-- sql/round.lock_outdated\nSELECT a.agent_id FROM batch_requests r JOIN agents a ON a.agent_id = r.agent_id \
                WHERE r.state = 'waiting' AND NOT ",
@@ -99,22 +99,22 @@ async fn clear_outdated(tx: &mut Connection, now: Timestamp) -> StoreResult<()> 
         agents.extend(found.await?);
     }
     if agents.is_empty() {
-        return Ok(());
+        return Ok(0);
     }
     let agents = serde_json::json!(agents).to_string();
-    withdraw_outdated(tx, &agents, now).await?;
-    wake_idle(tx, &agents, now).await
+    let withdrawn = withdraw_outdated(tx, &agents, now).await?;
+    wake_idle(tx, &agents, now).await?;
+    Ok(withdrawn)
 }
 
 /// Withdraws the outdated questions of `agents`, which are locked: an array in JSON.
-async fn withdraw_outdated(tx: &mut Connection, agents: &str, now: Timestamp) -> StoreResult<()> {
+async fn withdraw_outdated(tx: &mut Connection, agents: &str, now: Timestamp) -> StoreResult<u64> {
     let sql = sql!(
         "-- sql/round.withdraw_outdated\nUPDATE batch_requests AS r SET state = 'withdrawn', ended_at = $1, \
                body = '' WHERE r.state = 'waiting' AND r.agent_id IN (SELECT value FROM {each_text}($2{::jsonb})) AND NOT ",
         is_current!()
     );
-    query(sql).bind(now).bind(agents).execute(tx).await?;
-    Ok(())
+    Ok(query(sql).bind(now).bind(agents).execute(tx).await?)
 }
 
 /// Has those of `agents` wait no longer that have no question.

@@ -1,7 +1,9 @@
 //! What batches cost: it counts against the limits of the day as soon as it is asked, and is told as it was billed.
 
 use recapd::{
+    clock::Clock as _,
     config::{Config, SpendConfig},
+    domain::work::Reason,
     worker::Outcome,
 };
 use tempfile::TempDir;
@@ -66,6 +68,27 @@ async fn what_is_out_uses_up_a_limit_until_it_is_billed() {
             "{outcomes:?}"
         );
         assert_eq!((one.questions("answered").await, one.rig.model.calls()), (1, 0));
+    }
+}
+
+/// Whoever asks directly takes the question back that waits.
+#[tokio::test]
+async fn a_question_that_waits_holds_up_no_urgent_update_of_its_agent() {
+    let of_agent: fn(&mut SpendConfig) = |spend| spend.agent_tokens_per_day = 5_000;
+    for limit in limits().into_iter().chain([of_agent]) {
+        let fake = FakeProvider::start();
+        let (mut config, _folder) = priced(Shape::Anthropic, &fake);
+        limit(&mut config.spend);
+        let one = BatchRig::with(config, fake).await;
+        one.rig.say(6).await;
+        assert_eq!(one.rig.drain().await, [Outcome::Deferred]);
+        let (store, now) = (&one.rig.parts.store, one.rig.clock.now());
+        store
+            .enqueue(&one.rig.agent, Reason::Manual, 0, now)
+            .await
+            .unwrap();
+        assert_eq!(one.rig.drain().await, [Outcome::Completed]);
+        assert_eq!((one.questions("withdrawn").await, one.rig.model.calls()), (1, 1));
     }
 }
 
