@@ -213,8 +213,8 @@ pub trait BatchStore: Send + Sync {
     async fn batched_answer(&self, agent: &AgentId) -> StoreResult<Option<BatchedAnswer>>;
 
     /// Puts waiting questions into a new batch, the oldest first; none if too few wait, or too many batches are open.
-    /// Those to which nobody waits for an answer any more are withdrawn. Agents that somebody is writing are left for the next
-    /// time.
+    /// Those to which nobody waits for an answer any more are withdrawn, and whoever waits for a limit looks again then. Agents
+    /// that somebody is writing are left for the next time.
     async fn gather(&self, gather: Gather) -> StoreResult<Option<OpenBatch>>;
 
     /// Takes the open batches that are due to be looked at, at most `limit`, and puts their next look off to `next_at`, so

@@ -288,10 +288,18 @@ impl Courier {
             otherwise,
             "batch.closed"
         );
-        // Less may have been billed than was expected: whoever waits for a limit looks again.
-        let resumed = self.parts.store.resume_paused(self.now()).await;
+        self.resume_paused().await;
         self.parts.notices.wake_queue();
-        resumed.map(drop)
+        Ok(())
+    }
+
+    /// Less may have been billed than was expected: whoever waits for a limit looks again. Should that fail, the next batch
+    /// that is closed makes up for it, or midnight: other batches don't wait for it.
+    async fn resume_paused(&self) {
+        if let Err(error) = self.parts.store.resume_paused(self.now()).await {
+            self.parts.metrics.service.db_failed(error.class());
+            warn!(%error, "spend.not_resumed");
+        }
     }
 
     fn reply(&self, result: &BatchResult, asked: &[i64], model: &str) -> BatchReply {

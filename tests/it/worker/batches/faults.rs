@@ -1,11 +1,12 @@
 //! The daemon, the database and the provider fail at every step, once.
 
-use recapd::store::batch::BatchFigures;
+use recapd::{store::batch::BatchFigures, worker::Outcome};
 
-use super::BatchRig;
+use super::{BatchRig, config};
 use crate::support::{
+    conversation::{agent, native},
     fake_provider::{
-        Shape,
+        FakeProvider, Shape,
         batches::{BatchCall, Fate, Hitch},
     },
     flaky_store::When,
@@ -33,6 +34,7 @@ impl Trouble {
             "batch_lines",
             "move_batch",
             "close_batch",
+            "resume_paused",
             "known_batches",
             "material",
             "complete",
@@ -118,4 +120,32 @@ async fn survives(shape: Shape, trouble: Trouble) {
     if let Trouble::Store(_, 1, _) = trouble {
         assert_eq!(one.rig.flaky.met(), 1, "{trouble:?} happened");
     }
+}
+
+/// Who waits for a limit is looked after later; the other answers are here.
+#[tokio::test]
+async fn whoever_cannot_be_resumed_holds_up_no_other_batch() {
+    let fake = FakeProvider::start();
+    let mut config = config(Shape::Anthropic, &fake);
+    config.batch.requests_max = 1;
+    config.batch.open_max = 2;
+    let one = BatchRig::with(config, fake).await;
+    one.rig.say(6).await;
+    for _ in 0..6 {
+        let turn = vec![
+            native("user", "Please fix the next of the failing tests"),
+            native("assistant", "Fixed it."),
+        ];
+        one.rig.parts.keeper.append(&agent("b"), turn).await.unwrap();
+    }
+    assert_eq!(one.rig.drain().await, [Outcome::Deferred; 2]);
+    one.look().await;
+    assert_eq!(one.fake.batches().sizes(), [1, 1]);
+    one.fake.batches().end(&[Fate::Good]);
+    one.rig.flaky.fail("resume_paused", 1, When::Before);
+    one.look().await;
+    assert_eq!(one.rig.flaky.met(), 1);
+    assert_eq!(one.figures().await, BatchFigures::default());
+    assert_eq!(one.rig.drain().await, [Outcome::Completed; 2]);
+    assert_eq!(one.rig.model.calls(), 0);
 }
