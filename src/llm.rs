@@ -166,8 +166,10 @@ pub enum Cause {
     Overloaded,
     /// No complete answer came in time.
     Timeout,
-    /// The connection couldn't be made, or broke.
+    /// The connection couldn't be made.
     Network,
+    /// The connection broke off, and the provider had the request.
+    Broken,
 }
 
 impl From<String> for Fault {
@@ -200,9 +202,13 @@ impl Fault {
         }
     }
 
-    /// Whether it may lie in the request: the provider had it, and failed over it. What never got there tells nothing of it.
+    /// Whether it may lie in the request: the provider had it, and failed over it. What never got there tells nothing of it,
+    /// and who has too much to do says that it isn't the request.
     pub fn may_lie_in_the_request(&self) -> bool {
-        self.cause != Cause::Network
+        match self.cause {
+            Cause::Timeout | Cause::Server | Cause::Broken => true,
+            Cause::Network | Cause::Overloaded => false,
+        }
     }
 }
 
@@ -232,7 +238,7 @@ impl LlmError {
                 Cause::Server => "provider_server",
                 Cause::Overloaded => "provider_overloaded",
                 Cause::Timeout => "provider_timeout",
-                Cause::Network => "provider_network",
+                Cause::Network | Cause::Broken => "provider_network",
             },
             Self::RateLimited { .. } => "provider_rate_limited",
             Self::ContextOverflow(_) => "provider_context_length",

@@ -63,7 +63,10 @@ pub enum WireError {
     /// None came in time.
     #[error("{0}")]
     Late(String),
-    /// The connection can't be made, or broke off.
+    /// The connection can't be made: nobody there has heard of the request.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The connection broke off, perhaps over the request.
     #[error("{0}")]
     Broken(String),
     /// The answer has more bytes than are read.
@@ -154,8 +157,10 @@ fn unanswered(error: reqwest::Error) -> WireError {
     if error.is_builder() {
         return unsendable(error);
     }
-    // A connection that isn't made in time is one that can't be made: the server knows nothing of the request.
-    if error.is_timeout() && !error.is_connect() {
+    // First, since a connection that isn't made in time is one that can't be made, too.
+    if error.is_connect() {
+        WireError::Unreachable(causes(error))
+    } else if error.is_timeout() {
         WireError::Late(causes(error))
     } else {
         WireError::Broken(causes(error))

@@ -81,7 +81,9 @@ impl From<WireError> for ClientError {
     fn from(error: WireError) -> Self {
         match error {
             WireError::Unsendable(said) => Self::Unusable(said),
-            WireError::Late(said) | WireError::Broken(said) => Self::Unreachable(said),
+            WireError::Unreachable(said) | WireError::Late(said) | WireError::Broken(said) => {
+                Self::Unreachable(said)
+            }
             WireError::TooLong(_) => Self::Unreadable(error.to_string()),
         }
     }

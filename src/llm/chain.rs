@@ -8,7 +8,7 @@
 //! | a limit, an overload | wait; the next one if that is long |
 //! | network, timeout, 5xx, an answer of no use | try again; the next one after the last attempt |
 //! | too long, cut off | ask about less; the next one, at once, where it is about one exchange alone |
-//! | a timeout or 5xx of one exchange alone, again and again while others are answered | the next one, at once |
+//! | a timeout, 5xx or broken connection over one exchange alone, again and again while others are answered | the next one, at once |
 
 use std::{sync::Arc, time::Duration};
 

@@ -28,7 +28,8 @@ impl From<WireError> for LlmError {
         match error {
             WireError::Unsendable(_) => Self::Permanent(said),
             WireError::Late(_) => Self::Transient(Fault::new(Cause::Timeout, said)),
-            WireError::Broken(_) => Self::Transient(Fault::new(Cause::Network, said)),
+            WireError::Unreachable(_) => Self::Transient(Fault::new(Cause::Network, said)),
+            WireError::Broken(_) => Self::Transient(Fault::new(Cause::Broken, said)),
             WireError::TooLong(_) => Self::Transient(said.into()),
         }
     }

@@ -4,7 +4,8 @@
 //! the portion is halved by each question that was too much, kept, and made larger by one exchange now and then, as the
 //! window of TCP is. It is kept in memory alone: after a restart it is found again.
 //!
-//! A call that isn't answered in time, or with a 5xx, fails for the provider or for what it was about: nobody says which.
+//! A call that isn't answered in time, with a failure of the server or to its end fails for the provider or for what it was
+//! about: nobody says which.
 //! So the next question is halved, too, until it is about one exchange alone. If that goes on failing, it is no outage any
 //! more after some tries, for nothing else may ever be asked that shows it; and if others are answered meanwhile, it is
 //! the exchange.
@@ -20,9 +21,9 @@ use crate::{domain::agent::AgentId, store::MaterialLimits};
 const AGENTS_MAX: usize = 10_000;
 /// After so many answers about full portions one exchange more is tried: most answers are about as much as can be.
 const ANSWERS_PER_STEP: u32 = 4;
-/// One exchange that failed alone so often is no longer taken for an outage. Between these tries the provider rests, longer
-/// and longer: by default that is a quarter of an hour.
-const OUTAGES_MAX: u32 = 6;
+/// One exchange that failed alone so often is no longer taken for an outage. Between these tries the provider rests, soon
+/// for ten minutes each time: that is some hours.
+const OUTAGES_MAX: u32 = 24;
 /// One that failed alone so often after others had been answered fails for what it is.
 const FAILURES_AMONG_ANSWERS_MAX: u32 = 3;
 
@@ -224,13 +225,13 @@ mod tests {
             assert!(portions.failed(&a, &[1, 2], true), "it may be either's fault");
         }
         assert_eq!(portion(&portions), 1);
-        let taken = |exchange| [(); 7].map(|()| portions.failed(&a, &[exchange], true));
-        assert_eq!(taken(1), [true, true, true, true, true, false, false]);
-        assert_eq!(
-            taken(2),
-            [true, true, true, true, true, false, false],
-            "each for itself"
-        );
+        for exchange in [1, 2] {
+            let taken: Vec<bool> = (0..=OUTAGES_MAX)
+                .map(|_| portions.failed(&a, &[exchange], true))
+                .collect();
+            let expected: Vec<bool> = (0..=OUTAGES_MAX).map(|before| before + 1 < OUTAGES_MAX).collect();
+            assert_eq!(taken, expected, "each for itself");
+        }
         portions.was_answered(&a, &[2]);
         assert!(portions.failed(&a, &[2], true), "it was answered meanwhile");
         assert!(!portions.failed(&a, &[2], false), "an ordinary failure is none");

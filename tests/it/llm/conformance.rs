@@ -210,6 +210,35 @@ async fn every_failure_has_its_class() {
     }
 }
 
+/// What the provider had, and failed over, may be why. Where it has too much to do, any other request fails, too.
+#[tokio::test]
+async fn a_failure_may_lie_in_the_request_or_cannot() {
+    for shape in Shape::ALL {
+        let fake = FakeProvider::start();
+        let model = model(shape, &fake);
+        for (planned, may_be_why) in [
+            (Planned::Trouble(Trouble::Server, Wait::Unsaid), true),
+            (Planned::Trouble(Trouble::GatewayTimeout, Wait::Unsaid), true),
+            (Planned::CutConnection, true),
+            (Planned::Trouble(Trouble::Overloaded, Wait::Unsaid), false),
+            (Planned::status(503, ""), false),
+            (Planned::status(529, ""), false),
+        ] {
+            fake.plan([planned.clone()]);
+            let error = model.answer(&request()).await.unwrap_err();
+            assert_eq!(
+                may_be_the_request(&error),
+                may_be_why,
+                "{shape:?} {planned:?}: {error}"
+            );
+        }
+    }
+}
+
+fn may_be_the_request(error: &LlmError) -> bool {
+    matches!(error, LlmError::Transient(fault) if fault.may_lie_in_the_request())
+}
+
 /// Servers that speak one provider's API answer errors in another's words.
 #[tokio::test]
 async fn an_error_is_understood_in_whichever_words() {
@@ -303,6 +332,7 @@ async fn a_server_that_is_not_there_is_a_matter_of_the_network() {
         let (model, _) = with(shape, settings(format!("http://{free}/v1"), PATIENT_MS)).unwrap();
         let error = model.answer(&request()).await.unwrap_err();
         assert_eq!(error.class(), "provider_network", "{error}");
+        assert!(!may_be_the_request(&error), "{error}");
     }
 }
 
@@ -318,6 +348,7 @@ async fn a_connection_that_is_not_made_in_time_is_a_matter_of_the_network() {
         let (model, _) = with(shape, settings).unwrap();
         let error = model.answer(&request()).await.unwrap_err();
         assert_eq!(error.class(), "provider_network", "{error}");
+        assert!(!may_be_the_request(&error), "{error}");
     }
 }
 

@@ -256,13 +256,13 @@ async fn a_question_that_goes_on_failing_alone_uses_up_its_attempts() {
     rig.model.plan_then([], Reply::Late);
     let mut outcomes = rig.drain().await;
     while outcomes.last() != Some(&Parked) {
-        assert!(outcomes.len() < 20, "{outcomes:?}");
+        assert!(outcomes.len() < 40, "{outcomes:?}");
         outcomes.extend(rig.drain_later().await);
     }
     let waited = outcomes.iter().filter(|outcome| **outcome == Postponed).count();
-    assert!(waited >= 5, "it may be an outage: {outcomes:?}");
+    assert!(waited >= 20, "it may be an outage of hours: {outcomes:?}");
     assert!(
-        rig.model.asked_about(&[1]) >= 6,
+        rig.model.asked_about(&[1]) >= 20,
         "in smaller and smaller portions"
     );
     assert_eq!(rig.verify().await.pending, 0);
