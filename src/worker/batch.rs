@@ -76,6 +76,7 @@ impl Worker {
         if let Some(answer) = answered
             && let Some((told, items)) = self.fitting(lease, &answer, &material).await?
         {
+            self.portions.was_answered(&lease.agent, &answer.exchanges);
             if !answer.is_accounted {
                 account(answer, run);
             }
@@ -102,8 +103,16 @@ impl Worker {
         batched: &BatchedAnswer,
         material: &Material,
     ) -> StoreResult<Option<(Material, Vec<Item>)>> {
-        let material = self.told(lease, batched, material).await?;
-        Ok(material.and_then(|told| {
+        // What is there was paid for, be it about more than is asked about at once by now.
+        let whole = if material.exchanges.len() < batched.exchanges.len() {
+            Some(self.parts.store.material(lease, self.settings.limits).await?)
+        } else {
+            None
+        };
+        let told = self
+            .told(lease, batched, whole.as_ref().unwrap_or(material))
+            .await?;
+        Ok(told.and_then(|told| {
             let drafts = self.believed(&batched.answer.answer, &batched.exchanges).ok()?;
             let items = Self::items(&drafts, &told.exchanges, Origin::Model).ok()?;
             Some((told, items))

@@ -266,6 +266,49 @@ async fn what_is_urgent_does_not_wait_and_the_late_answer_is_dropped() {
     }
 }
 
+/// As [`BatchRig::sent`]; meanwhile a direct question failed, so that less is asked about at once. Then the answer is there.
+async fn answered_after_a_failure() -> BatchRig {
+    let one = Box::pin(BatchRig::sent(Shape::Anthropic)).await;
+    let (store, now) = (&one.rig.parts.store, one.rig.clock.now());
+    store.end_session(&one.rig.agent, now).await.unwrap();
+    one.rig.model.plan([Reply::Late]);
+    assert_eq!(one.rig.drain().await, [Outcome::Retried]);
+    one.fake.batches().end(&[Fate::Good]);
+    one.look().await;
+    assert_eq!(one.rig.drain().await, [Outcome::Completed]);
+    one
+}
+
+#[tokio::test]
+async fn an_answer_about_more_than_is_asked_about_by_now_is_taken_whole() {
+    let one = answered_after_a_failure().await;
+    assert_eq!((one.rig.verify().await.pending, one.rig.model.calls()), (0, 1));
+    let runs = "SELECT count(*) FROM update_runs WHERE outcome = 'completed' AND batched = 1";
+    assert_eq!(one.number(runs).await, 1);
+}
+
+#[tokio::test]
+async fn answers_from_batches_let_the_portion_grow() {
+    let one = answered_after_a_failure().await;
+    let most = async |since: i64| {
+        one.number(&format!(
+            "SELECT max(json_array_length(exchanges)) FROM batch_requests WHERE version >= {since}"
+        ))
+        .await
+    };
+    let halved = most(0).await / 2;
+    for _ in 0..8 {
+        one.rig.say(6).await;
+        drop(one.rig.drain().await);
+        one.look().await;
+        one.fake.batches().end(&[Fate::Good]);
+        one.look().await;
+        drop(one.rig.drain().await);
+    }
+    assert!(most(1).await > halved, "it stays at {halved}");
+    assert_eq!(one.rig.model.calls(), 1, "the one that failed");
+}
+
 #[tokio::test]
 async fn a_question_that_nobody_sent_yet_is_taken_back() {
     let one = BatchRig::deferred(Shape::Anthropic).await;
