@@ -2,7 +2,8 @@
 //!
 //! What was too much for a model would be too much in the next update, too, and an answer that was cut off is billed. So
 //! the portion is halved by each question that was too much, kept, and made larger by one exchange now and then, as the
-//! window of TCP is. It is kept in memory alone: after a restart it is found again.
+//! window of TCP is; where it may have been an outage that halved it, each answer doubles it. It is kept in memory alone:
+//! after a restart it is found again.
 //!
 //! A call that isn't answered in time, with a failure of the server or to its end fails for the provider or for what it was
 //! about: nobody says which.
@@ -45,6 +46,10 @@ struct Portion {
     exchanges_max: i64,
     /// Answers about as many since it is so.
     answers: u32,
+    /// The last question failed.
+    is_failing: bool,
+    /// It shrank by what may have been an outage, which is no matter of how much is asked: it grows as fast.
+    doubles: bool,
     /// The exchange that failed alone: one at a time, since the oldest is asked about first.
     alone: Option<Alone>,
 }
@@ -76,7 +81,7 @@ impl Portions {
 
     /// A question about those exchanges was too much.
     pub(super) fn was_too_much(&self, agent: &AgentId, asked: &[i64]) {
-        self.kept().halved(agent, asked);
+        self.kept().halved(agent, asked, false);
     }
 
     /// A question about those exchanges failed, perhaps for what it is about. Of one that is taken for an outage, returns
@@ -84,7 +89,7 @@ impl Portions {
     pub(super) fn failed(&self, agent: &AgentId, asked: &[i64], is_outage: bool) -> bool {
         let kept = &mut *self.kept();
         let answers = kept.answers;
-        let portion = kept.halved(agent, asked);
+        let portion = kept.halved(agent, asked, true);
         let &[exchange] = asked else {
             return is_outage;
         };
@@ -122,12 +127,14 @@ impl Portions {
 }
 
 impl Kept {
-    /// The agent's portion, after a question about those exchanges was too much.
-    fn halved(&mut self, agent: &AgentId, asked: &[i64]) -> &mut Portion {
+    /// The agent's portion, after a question about those exchanges was too much, or may have met an outage.
+    fn halved(&mut self, agent: &AgentId, asked: &[i64], may_be_outage: bool) -> &mut Portion {
         if self.portions.len() >= AGENTS_MAX && !self.portions.contains_key(agent) {
             self.portions.clear();
         }
         let portion = self.portions.entry(agent.clone()).or_default();
+        portion.doubles = may_be_outage && !portion.has_overreached(asked);
+        portion.is_failing = true;
         portion.exchanges_max = count(asked.len() / 2).max(1);
         portion.answers = 0;
         portion
@@ -135,9 +142,20 @@ impl Kept {
 }
 
 impl Portion {
+    /// Whether it was doubled after an answer, and that was too much: a model that is too slow for so many fails like an
+    /// outage, and would do so after every other answer.
+    fn has_overreached(self, asked: &[i64]) -> bool {
+        self.doubles && !self.is_failing && count(asked.len()) >= self.exchanges_max
+    }
+
     /// A question about less than the portion tells nothing of it.
     fn grow(&mut self, asked: &[i64]) {
+        self.is_failing = false;
         if count(asked.len()) < self.exchanges_max {
+            return;
+        }
+        if self.doubles {
+            self.exchanges_max = self.exchanges_max.saturating_mul(2);
             return;
         }
         self.answers += 1;
@@ -216,6 +234,28 @@ mod tests {
             portions.was_answered(&a, &[1, 2, 3, 4, 5, 6, 7]);
         }
         assert_eq!(portions.within(&a, LIMITS), LIMITS, "no more than was configured");
+    }
+
+    #[test]
+    fn after_an_outage_it_grows_as_fast_as_it_shrank() {
+        let (portions, a) = (Portions::default(), agent("a"));
+        let answered = || {
+            let asked: Vec<i64> = (0..portion(&portions)).collect();
+            portions.was_answered(&a, &asked);
+            portion(&portions)
+        };
+        for asked in [&[1, 2, 3, 4, 5, 6][..], &[1, 2, 3], &[1], &[1]] {
+            portions.failed(&a, asked, true);
+        }
+        assert_eq!([answered(), answered(), answered()], [2, 4, 6]);
+        // Another one, of which this agent meets but one failure.
+        portions.failed(&a, &[1, 2], true);
+        assert_eq!([answered(), answered()], [2, 4]);
+        // Four in time, and never eight: that is no outage.
+        portions.failed(&a, &[1, 2, 3, 4], false);
+        assert_eq!([answered(), answered(), answered(), answered()], [2, 2, 2, 3]);
+        portions.was_too_much(&a, &[1, 2, 3]);
+        assert_eq!([answered(), answered()], [1, 1]);
     }
 
     #[test]
