@@ -9,6 +9,7 @@ use crate::{
     domain::{
         agent::AgentId,
         price::Usage,
+        prompt::PromptLimits,
         reply::Answer,
         spend::{SpendLimit, Spent, day_start, next_day},
         summary::item::{ItemDraft, Origin},
@@ -50,6 +51,14 @@ impl Question<'_> {
     fn is_least(&self) -> bool {
         self.exchanges.len() == 1
     }
+}
+
+/// A question in words.
+struct Wording {
+    request: ModelRequest,
+    limits: PromptLimits,
+    /// How often the answer was cut off.
+    cut_off: u32,
 }
 
 /// What was answered.
@@ -180,11 +189,12 @@ impl Worker {
         question: &Question<'_>,
         run: &mut RunRecord,
     ) -> Result<Vec<ItemDraft>, CondenseError> {
-        let (mut request, mut answer) = self.call_about(model, hold, question, run).await?;
+        let mut wording = self.wording(&hold.lease.agent, question, self.settings.prompt);
+        let mut answer = self.call_about(model, hold, question, &mut wording, run).await?;
         let drafts = match self.believed(&answer.text, question.asked) {
             Err(fault) if fault.is_worth_asking_again() => {
-                request.prompt = request.prompt.again(&fault);
-                answer = self.call(model, hold, &request, run).await?;
+                wording.request.prompt = wording.request.prompt.again(&fault);
+                answer = self.call_about(model, hold, question, &mut wording, run).await?;
                 self.believed(&answer.text, question.asked)?
             }
             drafts => drafts?,
@@ -203,24 +213,36 @@ impl Worker {
         model: &dyn ChatModel,
         hold: &Hold,
         question: &Question<'_>,
+        wording: &mut Wording,
         run: &mut RunRecord,
-    ) -> Result<(ModelRequest, ModelAnswer), CondenseError> {
-        let Question { exchanges, zone, .. } = *question;
-        let (agent, mut limits, mut cut_off) = (&hold.lease.agent, self.settings.prompt, 0);
+    ) -> Result<ModelAnswer, CondenseError> {
+        let agent = &hold.lease.agent;
         loop {
-            let request = self.request(agent, exchanges, zone, limits);
-            let failed = match self.call(model, hold, &request, run).await {
-                Ok(answer) => return Ok((request, answer)),
+            let failed = match self.call(model, hold, &wording.request, run).await {
+                Ok(answer) => return Ok(answer),
                 Err(failed) => failed,
             };
-            cut_off += u32::from(matches!(failed, CondenseError::Llm(LlmError::Truncated)));
+            let (mut limits, user) = (wording.limits, &wording.request.prompt.user);
+            let cut_off =
+                wording.cut_off + u32::from(matches!(failed, CondenseError::Llm(LlmError::Truncated)));
             let can_be_shorter = question.is_least() && limits.material_chars_max > MATERIAL_CHARS_MIN;
             if !failed.is_too_much() || !can_be_shorter || cut_off > CUT_OFF_AGAIN_MAX {
                 return Err(failed);
             }
-            let chars = request.prompt.user.len().min(limits.material_chars_max);
-            limits.material_chars_max = (chars / 2).max(MATERIAL_CHARS_MIN);
+            limits.material_chars_max = half_of(user, limits.material_chars_max);
             debug!(agent_id = %agent, chars = limits.material_chars_max, "update.material_halved");
+            *wording = Wording {
+                cut_off,
+                ..self.wording(agent, question, limits)
+            };
+        }
+    }
+
+    fn wording(&self, agent: &AgentId, question: &Question<'_>, limits: PromptLimits) -> Wording {
+        Wording {
+            request: self.request(agent, question.exchanges, question.zone, limits),
+            limits,
+            cut_off: 0,
         }
     }
 
@@ -369,6 +391,11 @@ impl Worker {
     }
 }
 
+/// So many characters of material are half of what was told. They are no bytes, of which a Chinese one has three.
+fn half_of(user: &str, chars_max: usize) -> usize {
+    (user.chars().count().min(chars_max) / 2).max(MATERIAL_CHARS_MIN)
+}
+
 /// Who a model's items are by.
 fn origin(model: &dyn ChatModel) -> Origin {
     if model.provider() == OFFLINE {
@@ -438,5 +465,17 @@ pub(super) fn wait_label(why: Wait) -> PostponeReason {
         Wait::Places => PostponeReason::Places,
         Wait::Rate => PostponeReason::Rate,
         Wait::Circuit => PostponeReason::Circuit,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_is_counted_in_characters() {
+        assert_eq!(half_of(&"字".repeat(3_000), 120_000), 1_500);
+        assert_eq!(half_of(&"a".repeat(3_000), 2_400), 1_200);
+        assert_eq!(half_of("a", 120_000), MATERIAL_CHARS_MIN);
     }
 }

@@ -123,6 +123,20 @@ async fn an_exchange_whose_answer_is_always_cut_off_is_given_up() {
     assert_eq!(rig.drain_later().await, []);
 }
 
+/// An answer that is asked for again may be cut off once, too, before the exchange is given up.
+#[tokio::test]
+async fn a_repeat_that_is_cut_off_is_asked_for_in_fewer_words() {
+    let mut config = config();
+    (config.queue.batch_exchanges, config.worker.batch_exchanges_max) = (1, 1);
+    let rig = Rig::new(&config).await;
+    rig.say(6).await;
+    rig.model.plan([Reply::Good, Reply::Garbage, Reply::Truncated]);
+    let outcomes = rig.drain().await;
+    assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Completed));
+    assert_eq!((rig.verify().await.pending, lasting_digests(&rig).await), (0, 0));
+    assert_eq!((rig.model.asked_about(&[1]), rig.model.asked_about(&[2])), (1, 3));
+}
+
 /// One that can't be told of holds up none of the others that wait to be condensed again.
 #[tokio::test]
 async fn a_cut_off_answer_about_what_is_revisited_is_given_up() {
