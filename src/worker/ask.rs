@@ -291,7 +291,12 @@ impl Worker {
             // An answer that is there was paid for.
             biased;
             answer = model.answer(request).instrument(traced.clone()) => answer,
-            why = hold.interrupted() => return Err(CondenseError::Interrupted(why)),
+            why = hold.interrupted() => {
+                if is_model {
+                    self.bill_unanswered(model, request, run);
+                }
+                return Err(CondenseError::Interrupted(why));
+            }
         };
         trace::answered(&traced, &answer);
         if let Err(error @ LlmError::Waiting { .. }) = answer {
@@ -360,6 +365,13 @@ impl Worker {
             .filter(|_| is_in_dollars)?;
         warn!(agent_id = %agent, model = unpriced.model(), cure = SpendLimit::Price.key(), "spend.price_needed");
         Some(SpendLimit::Price)
+    }
+
+    /// Nobody waits any longer for a call that was made, but the provider is at work on it.
+    fn bill_unanswered(&self, model: &dyn ChatModel, request: &ModelRequest, run: &mut RunRecord) {
+        run.provider = Some(model.provider().to_owned());
+        run.model = Some(model.model().to_owned());
+        self.bill(model, prompt_tokens(request), run);
     }
 
     fn bill(&self, model: &dyn ChatModel, tokens: ProviderTokens, run: &mut RunRecord) {
@@ -443,19 +455,24 @@ fn tokens(
     };
     match error.usage() {
         Some(usage) => counted(usage),
-        None if error.is_billed() => {
-            let bytes = request.prompt.system.len() + request.prompt.user.len();
-            ProviderTokens {
-                input: i64::try_from(bytes / PROMPT_BYTES_PER_TOKEN).unwrap_or(i64::MAX),
-                output: if matches!(error, LlmError::Truncated) {
-                    request.output_tokens_max.saturating_add(thinking_tokens_max)
-                } else {
-                    0
-                },
-                ..ProviderTokens::default()
-            }
-        }
+        None if error.is_billed() => ProviderTokens {
+            output: if matches!(error, LlmError::Truncated) {
+                request.output_tokens_max.saturating_add(thinking_tokens_max)
+            } else {
+                0
+            },
+            ..prompt_tokens(request)
+        },
         None => ProviderTokens::default(),
+    }
+}
+
+/// What was sent, as nearly as its length tells.
+fn prompt_tokens(request: &ModelRequest) -> ProviderTokens {
+    let bytes = request.prompt.system.len() + request.prompt.user.len();
+    ProviderTokens {
+        input: i64::try_from(bytes / PROMPT_BYTES_PER_TOKEN).unwrap_or(i64::MAX),
+        ..ProviderTokens::default()
     }
 }
 

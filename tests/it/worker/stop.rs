@@ -81,6 +81,12 @@ async fn a_lost_lease_stops_the_update() {
         let (outcomes, ()) = soon(async { tokio::join!(rig.drain(), losing) }).await;
         assert_eq!(outcomes, [Outcome::Superseded], "{lose}");
         assert_eq!(rig.row().await.version, 0);
+        let billed = "SELECT count(*) FROM update_runs WHERE model = 'script' AND model_calls = 1 AND input_tokens > 500";
+        assert_eq!(
+            rig.db.number(billed).await,
+            Some(1),
+            "what was sent is billed: {lose}"
+        );
         let other =
             "SELECT count(*) FROM summary_update_queue WHERE lease_owner = 'other' AND lease_token IS NULL";
         assert_eq!(
