@@ -23,6 +23,8 @@ use crate::{
     },
 };
 
+/// The place of the model that is asked first, in batches, too.
+pub(super) const FIRST: usize = 0;
 /// One exchange alone is never told in fewer characters than this.
 const MATERIAL_CHARS_MIN: usize = 1_000;
 /// One exchange whose answer was cut off is asked about so often once more: each such answer is billed to its last token.
@@ -81,32 +83,30 @@ impl Worker {
     ) -> Result<Told, CondenseError> {
         let first = self.parts.model.as_ref();
         let mut others = first.fallbacks().iter();
-        let mut model = first;
+        let (mut place, mut model) = (FIRST, first);
         // A model that declined will decline again, and one exchange that is too much for it always will be, as one over
         // which it fails: what stands in for it is there to stay.
         let mut may_be_back = false;
         loop {
-            let failed = match self.ask_one(model, hold, question, run).await {
-                Ok(drafts) => {
-                    let origin = origin(model);
-                    let stands_in = origin == Origin::Offline && may_be_back;
-                    self.note_answer(origin, stands_in).await;
-                    return Ok(Told {
-                        drafts,
-                        origin,
-                        stands_in,
-                    });
-                }
+            let known = self.portions.beyond(&hold.lease.agent, question.asked, place);
+            let is_known = known.is_some();
+            let answer = match known {
+                Some(error) => Err(error.into()),
+                None => self.ask_one((place, model), hold, question, run).await,
+            };
+            let failed = match answer {
+                Ok(drafts) => return Ok(self.told_by(model, drafts, may_be_back, hold, question).await),
                 Err(failed) => failed,
             };
-            let is_hopeless = self.is_hopeless(hold, question, &failed);
+            let is_beyond = is_known || self.is_beyond(place, hold, question, &failed);
+            let is_hopeless = is_beyond && self.is_hopeless(place, &failed);
             may_be_back |= !is_hopeless && !matches!(failed, CondenseError::Llm(LlmError::Refused(_)));
             let is_last = self.settings.retry.is_last(&hold.lease);
             let next = others.next().map(AsRef::as_ref);
             // Replacing what the built-in summariser wrote by the same is of no use.
             let next =
                 next.filter(|next| !(question.is_revisit && may_be_back && origin(*next) == Origin::Offline));
-            match next.filter(|_| is_hopeless || failed.is_for_the_next(is_last)) {
+            match next.filter(|_| is_beyond || failed.is_for_the_next(is_last)) {
                 None if is_hopeless && !may_be_back => return Ok(self.given_up(hold, question, &failed)),
                 None => return Err(self.weighed(hold, question, failed)),
                 Some(next) => {
@@ -114,15 +114,37 @@ impl Worker {
                         agent_id = %hold.lease.agent, provider = model.provider(), model = model.model(),
                         error_class = failed.class(), error = %failed, next = next.provider(), "llm.fell_back"
                     );
-                    model = next;
+                    (place, model) = (place + 1, next);
                 }
             }
+        }
+    }
+
+    async fn told_by(
+        &self,
+        model: &dyn ChatModel,
+        drafts: Vec<ItemDraft>,
+        may_be_back: bool,
+        hold: &Hold,
+        question: &Question<'_>,
+    ) -> Told {
+        let origin = origin(model);
+        let stands_in = origin == Origin::Offline && may_be_back;
+        self.note_answer(origin, stands_in).await;
+        if !stands_in {
+            self.portions.was_settled(&hold.lease.agent, question.asked);
+        }
+        Told {
+            drafts,
+            origin,
+            stands_in,
         }
     }
 
     /// No model can tell of this exchange: its digest is there to stay, as that of one which an answer left out.
     fn given_up(&self, hold: &Hold, question: &Question<'_>, failed: &CondenseError) -> Told {
         self.parts.metrics.updates.failed(reason(failed.class()));
+        self.portions.was_settled(&hold.lease.agent, question.asked);
         warn!(
             agent_id = %hold.lease.agent, exchanges = ?question.asked, error_class = failed.class(), error = %failed,
             "update.exchange_given_up"
@@ -134,10 +156,26 @@ impl Worker {
         }
     }
 
-    /// Whether the model will never tell of it: there is no less to ask about, and the failure lies in what is asked.
-    fn is_hopeless(&self, hold: &Hold, question: &Question<'_>, failed: &CondenseError) -> bool {
-        let is_to_blame = || self.portions.is_to_blame(&hold.lease.agent, question.asked);
-        question.is_least() && (failed.is_too_much() || failed.may_lie_in_the_question() && is_to_blame())
+    /// Whether the question is beyond the model: there is no less to ask about, and the failure lies in what is asked. What
+    /// was billed is remembered, so that nobody pays for it with each look while the next one is away.
+    fn is_beyond(&self, place: usize, hold: &Hold, question: &Question<'_>, failed: &CondenseError) -> bool {
+        let (agent, asked) = (&hold.lease.agent, question.asked);
+        let is_to_blame = || self.portions.is_to_blame(agent, asked);
+        let is_beyond = question.is_least()
+            && (failed.is_too_much() || failed.may_lie_in_the_question() && is_to_blame());
+        if let CondenseError::Llm(error) = failed
+            && is_beyond
+            && !failed.is_overflow()
+        {
+            self.portions.was_beyond(agent, asked, place, error.clone());
+        }
+        is_beyond
+    }
+
+    /// Whether the model will never tell of what is beyond it. Where it has told of nothing else, it may be the model, or
+    /// how much it may write; and what doesn't fit with hardly a word of it left lies in the window of the model.
+    fn is_hopeless(&self, place: usize, failed: &CondenseError) -> bool {
+        !failed.is_overflow() && self.portions.has_answered(place)
     }
 
     /// Remembers what a failure tells of the next question, and returns what it comes to: an exchange over which the
@@ -153,7 +191,7 @@ impl Worker {
             }
             failed => {
                 // What is revisited is divided within the update: its answers are journalled by what they are about, and
-                // in other pieces they would be paid for again.
+                // in other pieces they would be paid for again, as they are after a failure that made the portion smaller.
                 if failed.is_too_much() && !question.is_revisit {
                     self.portions.was_too_much(agent, asked);
                 }
@@ -184,7 +222,7 @@ impl Worker {
 
     async fn ask_one(
         &self,
-        model: &dyn ChatModel,
+        (place, model): (usize, &dyn ChatModel),
         hold: &Hold,
         question: &Question<'_>,
         run: &mut RunRecord,
@@ -200,7 +238,8 @@ impl Worker {
             drafts => drafts?,
         };
         if origin(model) == Origin::Model {
-            self.portions.was_answered(&hold.lease.agent, question.asked);
+            self.portions
+                .was_answered(&hold.lease.agent, question.asked, place);
             self.keep(hold, question.key, &drafts, answer).await?;
         }
         Ok(drafts)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tracing::{debug, warn};
 
-use super::Worker;
+use super::{Worker, ask::FIRST};
 use crate::{
     domain::{
         batch::cost_in_batch_microusd,
@@ -76,7 +76,7 @@ impl Worker {
         if let Some(answer) = answered
             && let Some((told, items)) = self.fitting(lease, &answer, &material).await?
         {
-            self.portions.was_answered(&lease.agent, &answer.exchanges);
+            self.portions.was_answered(&lease.agent, &answer.exchanges, FIRST);
             if !answer.is_accounted {
                 account(answer, run);
             }

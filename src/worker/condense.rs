@@ -93,6 +93,11 @@ impl CondenseError {
         )
     }
 
+    /// The model's window is too small for what was asked.
+    pub(super) fn is_overflow(&self) -> bool {
+        matches!(self, Self::Llm(LlmError::ContextOverflow(_)))
+    }
+
     /// What the question is about may be why.
     pub(super) fn may_lie_in_the_question(&self) -> bool {
         matches!(self, Self::Llm(LlmError::Transient(fault)) if fault.may_lie_in_the_request())

@@ -12,14 +12,16 @@
 //! the exchange.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{domain::agent::AgentId, store::MaterialLimits};
+use crate::{domain::agent::AgentId, llm::LlmError, store::MaterialLimits};
 
 /// Of so many agents it is kept.
 const AGENTS_MAX: usize = 10_000;
+/// Of so many exchanges it is kept which models can't tell of them.
+const BEYOND_MAX: usize = 10_000;
 /// After so many answers about full portions one exchange more is tried: most answers are about as much as can be.
 const ANSWERS_PER_STEP: u32 = 4;
 /// One exchange that failed alone so often is no longer taken for an outage. Between these tries the provider rests, soon
@@ -37,6 +39,19 @@ struct Kept {
     portions: HashMap<AgentId, Portion>,
     /// Questions that models answered, whoever asked.
     answers: u64,
+    /// Which models did, by their places in the chain.
+    answered: BTreeSet<usize>,
+    /// The models that exchanges are beyond, until somebody has told of them for good.
+    beyond: HashMap<(AgentId, i64), Vec<Beyond>>,
+}
+
+/// How one model failed over one exchange alone, for what it is about.
+#[derive(Debug)]
+struct Beyond {
+    place: usize,
+    /// The model had answered something else by then. Once it has, it may be the exchange, and no more the model.
+    has_answered: bool,
+    error: LlmError,
 }
 
 /// What is kept of one agent.
@@ -111,10 +126,55 @@ impl Portions {
         })
     }
 
-    /// A model answered a question about those exchanges.
-    pub(super) fn was_answered(&self, agent: &AgentId, asked: &[i64]) {
+    /// How the model at that place failed over that exchange alone: it would again, and be billed again.
+    pub(super) fn beyond(&self, agent: &AgentId, asked: &[i64], place: usize) -> Option<LlmError> {
+        let &[exchange] = asked else {
+            return None;
+        };
+        let kept = self.kept();
+        let has_answered = kept.answered.contains(&place);
+        let all = kept.beyond.get(&(agent.clone(), exchange))?;
+        let known = all
+            .iter()
+            .find(|one| one.place == place && one.has_answered == has_answered);
+        known.map(|one| one.error.clone())
+    }
+
+    /// Exchanges are beyond the model at that place, which failed so.
+    pub(super) fn was_beyond(&self, agent: &AgentId, asked: &[i64], place: usize, error: LlmError) {
+        let &[exchange] = asked else {
+            return;
+        };
+        let kept = &mut *self.kept();
+        let has_answered = kept.answered.contains(&place);
+        if kept.beyond.len() >= BEYOND_MAX {
+            kept.beyond.clear();
+        }
+        let all = kept.beyond.entry((agent.clone(), exchange)).or_default();
+        all.retain(|one| one.place != place);
+        all.push(Beyond {
+            place,
+            has_answered,
+            error,
+        });
+    }
+
+    /// Whether the model at that place has answered anything.
+    pub(super) fn has_answered(&self, place: usize) -> bool {
+        self.kept().answered.contains(&place)
+    }
+
+    /// Somebody told of those exchanges for good.
+    pub(super) fn was_settled(&self, agent: &AgentId, asked: &[i64]) {
+        self.kept().settle(agent, asked);
+    }
+
+    /// The model at that place answered a question about those exchanges.
+    pub(super) fn was_answered(&self, agent: &AgentId, asked: &[i64], place: usize) {
         let kept = &mut *self.kept();
         kept.answers += 1;
+        kept.answered.insert(place);
+        kept.settle(agent, asked);
         if let Some(portion) = kept.portions.get_mut(agent) {
             portion.alone = portion.alone.filter(|alone| !asked.contains(&alone.exchange));
             portion.grow(asked);
@@ -127,6 +187,15 @@ impl Portions {
 }
 
 impl Kept {
+    fn settle(&mut self, agent: &AgentId, asked: &[i64]) {
+        if self.beyond.is_empty() {
+            return;
+        }
+        for exchange in asked {
+            self.beyond.remove(&(agent.clone(), *exchange));
+        }
+    }
+
     /// The agent's portion, after a question about those exchanges was too much, or may have met an outage.
     fn halved(&mut self, agent: &AgentId, asked: &[i64], may_be_outage: bool) -> &mut Portion {
         if self.portions.len() >= AGENTS_MAX && !self.portions.contains_key(agent) {
@@ -213,17 +282,17 @@ mod tests {
     #[test]
     fn what_was_too_much_is_halved_and_grows_again() {
         let (portions, a) = (Portions::default(), agent("a"));
-        portions.was_answered(&a, &[1, 2, 3]);
+        portions.was_answered(&a, &[1, 2, 3], 0);
         assert_eq!(portion(&portions), 6);
         portions.was_too_much(&a, &[1, 2, 3, 4, 5]);
         assert_eq!(portion(&portions), 2);
         assert_eq!(portions.within(&agent("b"), LIMITS), LIMITS, "of nobody else");
         for _ in 0..9 {
-            portions.was_answered(&a, &[1]);
+            portions.was_answered(&a, &[1], 0);
         }
         assert_eq!(portion(&portions), 2, "a smaller question tells nothing");
         for expected in [2, 2, 2, 3, 3] {
-            portions.was_answered(&a, &[1, 2, 3]);
+            portions.was_answered(&a, &[1, 2, 3], 0);
             assert_eq!(portion(&portions), expected);
         }
         for exchanges in [&[1, 2, 3][..], &[1], &[1]] {
@@ -231,7 +300,7 @@ mod tests {
             assert_eq!(portion(&portions), 1);
         }
         for _ in 0..99 {
-            portions.was_answered(&a, &[1, 2, 3, 4, 5, 6, 7]);
+            portions.was_answered(&a, &[1, 2, 3, 4, 5, 6, 7], 0);
         }
         assert_eq!(portions.within(&a, LIMITS), LIMITS, "no more than was configured");
     }
@@ -241,7 +310,7 @@ mod tests {
         let (portions, a) = (Portions::default(), agent("a"));
         let answered = || {
             let asked: Vec<i64> = (0..portion(&portions)).collect();
-            portions.was_answered(&a, &asked);
+            portions.was_answered(&a, &asked, 0);
             portion(&portions)
         };
         for asked in [&[1, 2, 3, 4, 5, 6][..], &[1, 2, 3], &[1], &[1]] {
@@ -272,7 +341,7 @@ mod tests {
             let expected: Vec<bool> = (0..=OUTAGES_MAX).map(|before| before + 1 < OUTAGES_MAX).collect();
             assert_eq!(taken, expected, "each for itself");
         }
-        portions.was_answered(&a, &[2]);
+        portions.was_answered(&a, &[2], 0);
         assert!(portions.failed(&a, &[2], true), "it was answered meanwhile");
         assert!(!portions.failed(&a, &[2], false), "an ordinary failure is none");
         assert!(!portions.is_to_blame(&a, &[2]), "nobody else was answered");
@@ -284,17 +353,43 @@ mod tests {
         portions.failed(&a, &[1], false);
         for others in 0..2 {
             for _ in 0..5 {
-                portions.was_answered(&agent("b"), &[7]);
+                portions.was_answered(&agent("b"), &[7], 0);
             }
             assert!(!portions.is_to_blame(&a, &[1]), "{others}");
             portions.failed(&a, &[1], others == 0);
             portions.failed(&a, &[1], false);
         }
         assert!(!portions.is_to_blame(&a, &[1]));
-        portions.was_answered(&a, &[8]);
+        portions.was_answered(&a, &[8], 0);
         assert!(portions.is_to_blame(&a, &[1]));
         assert!(!portions.is_to_blame(&a, &[1, 2]) && !portions.is_to_blame(&agent("b"), &[7]));
-        portions.was_answered(&a, &[1]);
+        portions.was_answered(&a, &[1], 0);
         assert!(!portions.is_to_blame(&a, &[1]));
+    }
+
+    #[test]
+    fn what_is_beyond_a_model_is_known_until_it_is_told_of() {
+        let (portions, a, cut_off) = (Portions::default(), agent("a"), LlmError::Truncated);
+        portions.was_beyond(&a, &[1], 0, cut_off.clone());
+        assert_eq!(portions.beyond(&a, &[1], 0), Some(cut_off.clone()));
+        for (who, asked, place) in [
+            ("b", &[1][..], 0),
+            ("a", &[2][..], 0),
+            ("a", &[1, 2][..], 0),
+            ("a", &[1][..], 1),
+        ] {
+            assert_eq!(portions.beyond(&agent(who), asked, place), None);
+        }
+        portions.was_answered(&a, &[2], 0);
+        assert!(portions.has_answered(0) && !portions.has_answered(1));
+        assert_eq!(
+            portions.beyond(&a, &[1], 0),
+            None,
+            "it may not have been the exchange"
+        );
+        portions.was_beyond(&a, &[1], 0, cut_off.clone());
+        assert_eq!(portions.beyond(&a, &[1], 0), Some(cut_off));
+        portions.was_settled(&a, &[1]);
+        assert_eq!(portions.beyond(&a, &[1], 0), None);
     }
 }

@@ -347,7 +347,9 @@ impl Worker {
         self.parts.metrics.updates.failed(reason(&fault.class));
         let AttemptError { class, message } = fault.clone();
         let applied = async {
-            let material = self.parts.store.material(lease, self.settings.limits).await?;
+            // No more than was asked about: the others may be told of.
+            let limits = self.portions.within(&lease.agent, self.settings.limits);
+            let material = self.parts.store.material(lease, limits).await?;
             // What is condensed again has its digests already.
             let material = Material {
                 revisited: Vec::new(),

@@ -249,10 +249,36 @@ async fn what_is_always_cut_off_is_told_by_who_comes_next() {
     assert_eq!((rig.model.calls(), second.calls()), calls);
 }
 
+/// What the first one can't tell of waits for the second, and isn't billed with each look.
+#[tokio::test]
+async fn what_is_beyond_a_model_is_not_asked_of_it_again_while_the_next_is_away() {
+    let second = Arc::new(ScriptedModel::default());
+    let others: Vec<Arc<dyn ChatModel>> = vec![second.clone()];
+    let rig = with_fallbacks(others).await;
+    rig.model.always(1, Reply::Truncated);
+    second.plan_then([], Reply::RateLimited);
+    drop(rig.drain().await);
+    for _ in 0..3 {
+        drop(rig.drain_later().await);
+    }
+    assert_eq!((rig.model.asked_about(&[1]), second.asked_about(&[1])), (2, 4));
+    second.plan([]);
+    for _ in 0..2 {
+        drop(rig.drain_later().await);
+    }
+    let report = rig.verify().await;
+    assert_eq!(
+        (report.pending, items(&rig, "model", 0).await),
+        (0, report.covered)
+    );
+    assert_eq!(rig.model.asked_about(&[1]), 2);
+}
+
 /// A question over which the provider fails looks like an outage where nobody else asks. It isn't asked for ever.
 #[tokio::test]
 async fn a_question_that_goes_on_failing_alone_uses_up_its_attempts() {
     let rig = with_fallbacks(Vec::new()).await;
+    let pending = rig.verify().await.pending;
     rig.model.plan_then([], Reply::Late);
     let mut outcomes = rig.drain().await;
     while outcomes.last() != Some(&Parked) {
@@ -265,7 +291,11 @@ async fn a_question_that_goes_on_failing_alone_uses_up_its_attempts() {
         rig.model.asked_about(&[1]) >= 20,
         "in smaller and smaller portions"
     );
-    assert_eq!(rig.verify().await.pending, 0);
+    assert_eq!(
+        (rig.verify().await.pending, items(&rig, "digest", 1).await),
+        (pending - 1, 1),
+        "nothing stands in for what nobody was asked about alone"
+    );
     let calls = rig.model.calls();
     for _ in 0..5 {
         assert_eq!(rig.drain_later().await, []);

@@ -107,20 +107,51 @@ async fn too_much_to_revisit_is_asked_in_pieces() {
 #[tokio::test]
 async fn an_exchange_whose_answer_is_always_cut_off_is_given_up() {
     let rig = with_pending().await;
+    assert_eq!(rig.drain().await, [Outcome::Completed]);
+    let (told, calls) = (rig.verify().await.covered, rig.model.calls());
+    rig.say(6).await;
     let pending = usize::try_from(rig.verify().await.pending).unwrap();
     rig.model.plan_then([], Reply::Truncated);
     let outcomes = rig.drain().await;
     assert_eq!(outcomes, vec![Outcome::Completed; pending]);
     // The portion is halved once, and stays so small; each exchange alone is asked about once more.
     let halved = usize::try_from(pending.ilog2()).unwrap();
-    assert_eq!(rig.model.calls(), halved + 2 * pending);
-    assert_eq!(lasting_digests(&rig).await, rig.verify().await.covered);
+    assert_eq!(rig.model.calls() - calls, halved + 2 * pending);
+    assert_eq!(lasting_digests(&rig).await, rig.verify().await.covered - told);
     let metrics = rig.parts.metrics.encode(None).1;
     let failures = format!("recapd_update_failures_total{{reason=\"bad_output\"}} {pending}");
     assert!(metrics.contains(&failures), "{metrics}");
     let now = recapd::clock::Clock::now(&*rig.clock);
     assert_eq!(rig.db.store().enqueue_revisits(now, 9).await.unwrap(), 0);
     assert_eq!(rig.drain_later().await, []);
+}
+
+/// A model that has told of nothing yet is why, or how much it may write: no exchange is given up, and somebody hears of it.
+#[tokio::test]
+async fn where_every_answer_is_cut_off_no_exchange_is_given_up() {
+    let rig = with_pending().await;
+    rig.model.plan_then([], Reply::Truncated);
+    let mut outcomes = rig.drain().await;
+    for _ in 0..4 {
+        outcomes.extend(rig.drain_later().await);
+    }
+    let retried = [Outcome::Retried; 4];
+    assert_eq!(outcomes, [&retried[..], &[Outcome::Parked]].concat());
+    assert_eq!((digests(&rig).await, lasting_digests(&rig).await), (1, 0));
+    assert_eq!(rig.model.asked_about(&[1]), 2, "not with each attempt");
+    rig.model.plan([]);
+    rig.say(2).await;
+    for _ in 0..4 {
+        drop(rig.drain_later().await);
+    }
+    assert_eq!(
+        (
+            rig.verify().await.pending,
+            digests(&rig).await,
+            lasting_digests(&rig).await
+        ),
+        (0, 0, 0)
+    );
 }
 
 /// An answer that is asked for again may be cut off once, too, before the exchange is given up.
