@@ -1,6 +1,6 @@
 //! Asking: the model, who stands in for it, and what that costs.
 
-use std::sync::{PoisonError, atomic::Ordering::SeqCst};
+use std::sync::{Arc, PoisonError, atomic::Ordering::SeqCst};
 
 use tracing::{Instrument as _, Span, debug, warn};
 
@@ -88,7 +88,11 @@ impl Worker {
         // which it fails: what stands in for it is there to stay.
         let mut may_be_back = false;
         loop {
+            // Who is asked last is asked with each attempt, of which there are few.
+            let is_askable =
+                |next: &Arc<dyn ChatModel>| !question.is_revisit || origin(next.as_ref()) == Origin::Model;
             let known = self.portions.beyond(&hold.lease.agent, question.asked, place);
+            let known = known.filter(|_| others.clone().any(is_askable));
             let is_known = known.is_some();
             let answer = match known {
                 Some(error) => Err(error.into()),
@@ -191,7 +195,8 @@ impl Worker {
             }
             failed => {
                 // What is revisited is divided within the update: its answers are journalled by what they are about, and
-                // in other pieces they would be paid for again, as they are after a failure that made the portion smaller.
+                // in other pieces they would be paid for again. After a failure above they are: one exchange that fails
+                // couldn't be told from the others otherwise.
                 if failed.is_too_much() && !question.is_revisit {
                     self.portions.was_too_much(agent, asked);
                 }

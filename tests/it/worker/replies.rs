@@ -126,7 +126,7 @@ async fn an_exchange_whose_answer_is_always_cut_off_is_given_up() {
     assert_eq!(rig.drain_later().await, []);
 }
 
-/// A model that has told of nothing yet is why, or how much it may write: no exchange is given up, and somebody hears of it.
+/// A model that has told of nothing yet is why, or how much it may write: the row is parked, and somebody hears of it.
 #[tokio::test]
 async fn where_every_answer_is_cut_off_no_exchange_is_given_up() {
     let rig = with_pending().await;
@@ -138,7 +138,7 @@ async fn where_every_answer_is_cut_off_no_exchange_is_given_up() {
     let retried = [Outcome::Retried; 4];
     assert_eq!(outcomes, [&retried[..], &[Outcome::Parked]].concat());
     assert_eq!((digests(&rig).await, lasting_digests(&rig).await), (1, 0));
-    assert_eq!(rig.model.asked_about(&[1]), 2, "not with each attempt");
+    assert_eq!(rig.model.asked_about(&[1]), 10, "twice with each attempt");
     rig.model.plan([]);
     rig.say(2).await;
     for _ in 0..4 {
