@@ -150,11 +150,10 @@ async fn serve(config: &Config, given: Start, mut exporter: Option<Exporter>) ->
     let access = Arc::new(access(config, store.clone(), &clock).await?);
     let member = store.join(&owner).await?;
     let listener = listen(&config.http).await?;
-    let shared: Arc<dyn Store> = store.clone();
     let named = format!("{}/{}", models.model.provider(), models.model.model());
     let journal = assembly::live_journal(&config.journal, store.clone())
         .with_context(|| format!("making {}; see journal.dir", config.journal.dir))?;
-    let parts = Parts::new(config, shared, models.model, clock, &owner, crew::seed())
+    let parts = Parts::new(config, store.clone(), models.model, clock, &owner, crew::seed())
         .with_journal(journal)
         .with_batches(config, store.clone(), models.batch)
         .with_database(&store);
@@ -165,6 +164,8 @@ async fn serve(config: &Config, given: Start, mut exporter: Option<Exporter>) ->
         demo::tell(&parts).await?;
         super::output::error(demo::NEXT);
     }
+    // Whoever sees that it answers may ask it to end at once.
+    let signals = signals()?;
     let lifecycle = Lifecycle::new();
     lifecycle.spawn_vital("access", {
         let (access, soft) = (Arc::clone(&access), lifecycle.soft().clone());
@@ -191,10 +192,12 @@ async fn serve(config: &Config, given: Start, mut exporter: Option<Exporter>) ->
     lifecycle.spawn("service", watch);
     // Its name stays its own until all leases are finished or given back.
     let ending = tokio::select! {
-        ending = lifecycle.run(signals()?, config.worker.drain()) => ending,
-        never = follow_fleet(&parts, member) => match never {},
+        // In this order: that it ends is told before it may have, however soon that is.
+        biased;
         never = service::ending(notify, parts.clone(), soft) => match never {},
+        never = follow_fleet(&parts, member) => match never {},
         never = traces::export(exporter.as_mut(), &parts.metrics) => match never {},
+        ending = lifecycle.run(signals, config.worker.drain()) => ending,
     };
     // All that was traced has ended.
     if let Some(exporter) = exporter {
