@@ -12,28 +12,35 @@ mod service;
 mod traces;
 
 use std::{
-    net::{SocketAddr, TcpListener},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     time::Duration,
 };
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::support::{
+    PATIENCE,
     fake_provider::{FakeProvider, Planned, Shape},
+    port::Port,
     postgres::Database,
 };
 
 const AGENT: &str = "coder";
-/// How long one call to the model may take here.
-const TIMEOUT_MS: u64 = 300;
+/// How long one call to the model may take where that is what a test is about. Elsewhere it may take as long as a busy
+/// machine does.
+const TIMEOUT_MS: u64 = 1_000;
+const IMPATIENT: [&str; 2] = ["model.timeout_ms=1000", "model.connect_timeout_ms=1000"];
+/// How often it is looked whether something is so.
+const TICK: Duration = Duration::from_millis(25);
 
 /// The real binary on a database of its own.
 struct Daemon {
     child: Child,
     settings: Vec<String>,
     environment: Vec<(String, String)>,
-    address: SocketAddr,
+    port: Port,
     client: reqwest::Client,
     folder: tempfile::TempDir,
 }
@@ -58,14 +65,14 @@ impl Daemon {
         let folder = tempfile::tempdir().unwrap();
         let file = format!("sqlite:{}", folder.path().join("daemon.db").display());
         let (url, password) = database.map_or((file, String::new()), Database::address);
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let port = Port::reserve();
         let own = [
-            format!("http.listen={address}"),
+            format!("http.listen={}", port.address()),
             format!("database.url={url}"),
             "model.mode=openai".to_owned(),
             format!("model.base_url={}", fake.base_url(Shape::OpenAi)),
-            format!("model.timeout_ms={TIMEOUT_MS}"),
-            "model.connect_timeout_ms=200".to_owned(),
+            "model.timeout_ms=60000".to_owned(),
+            "model.connect_timeout_ms=10000".to_owned(),
             "window.budget_tokens=200".to_owned(),
             "queue.batch_exchanges=1".to_owned(),
             "queue.debounce_ms=0".to_owned(),
@@ -87,15 +94,15 @@ impl Daemon {
         environment.push(("PGPASSWORD".to_owned(), password));
         let child = spawn(&settings, &environment, log);
         let http = recapd::llm::http::HttpSettings {
-            timeout_ms: 5_000,
-            connect_timeout_ms: 1_000,
+            timeout_ms: 20_000,
+            connect_timeout_ms: 10_000,
             proxy_url: None,
         };
         Self {
             child,
             settings,
             environment,
-            address,
+            port,
             client: recapd::llm::http::client(&http).unwrap(),
             folder,
         }
@@ -106,6 +113,29 @@ impl Daemon {
         self.child.wait().unwrap();
     }
 
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// How it ended, which it soon does.
+    async fn ended(&mut self) -> ExitStatus {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < end, "it doesn't end");
+            tokio::time::sleep(TICK).await;
+        }
+    }
+
+    /// Asks it to end, and sees that it ends well.
+    async fn end(&mut self) {
+        self.signal(Signal::TERM);
+        assert!(self.ended().await.success());
+    }
+
     /// Starts again what was killed.
     async fn revive(&mut self) {
         self.child = spawn(&self.settings, &self.environment, Stdio::inherit());
@@ -113,7 +143,7 @@ impl Daemon {
     }
 
     fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+        format!("http://{}{path}", self.port.address())
     }
 
     async fn get(&self, path: &str) -> Option<String> {
@@ -164,11 +194,12 @@ impl Daemon {
 
     /// Waits until the daemon shows what `is_seen` looks for.
     async fn until(&self, what: &str, mut is_seen: impl AsyncFnMut(&Self) -> bool) {
-        for _ in 0..400 {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
             if is_seen(self).await {
                 return;
             }
-            tokio::time::sleep(Duration::from_millis(25)).await;
+            tokio::time::sleep(TICK).await;
         }
         panic!("waited in vain until {what}; summary: {}", self.summary().await);
     }
@@ -226,7 +257,8 @@ async fn started(fake: &FakeProvider, settings: &[&str]) -> Daemon {
 #[tokio::test]
 async fn the_old_summary_stays_while_the_provider_misbehaves_and_the_queue_recovers() {
     let fake = FakeProvider::start();
-    let daemon = started(&fake, &["queue.attempts_max=100"]).await;
+    let settings = [IMPATIENT[0], IMPATIENT[1], "queue.attempts_max=100"];
+    let daemon = started(&fake, &settings).await;
     daemon.turn(1).await;
     daemon.turn(2).await;
     daemon.until_version(1).await;

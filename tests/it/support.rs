@@ -1,14 +1,20 @@
 //! What several tests need.
 
+use std::time::Duration;
+
 pub(crate) mod backend;
 pub(crate) mod cases;
 pub(crate) mod conversation;
 pub(crate) mod fake_provider;
 pub(crate) mod flaky_batches;
 pub(crate) mod flaky_store;
+pub(crate) mod port;
 pub(crate) mod postgres;
 pub(crate) mod rig;
 pub(crate) mod scripted;
 pub(crate) mod server;
 pub(crate) mod standby;
 pub(crate) mod troubled_store;
+
+/// What a test waits for comes within this time, or never: the machine may be slow, and busy with other tests.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);

@@ -3,7 +3,6 @@
 
 use std::{fs, process::Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::Daemon;
@@ -60,9 +59,7 @@ async fn a_life_at_info_tells_facts_and_nothing_that_was_said() {
         daemon.get("/v1/agents/nobody/summary").await;
     }
     daemon.until_version(2).await;
-    let pid = Pid::from_raw(i32::try_from(daemon.child.id()).unwrap()).unwrap();
-    kill_process(pid, Signal::TERM).unwrap();
-    assert!(daemon.child.wait().unwrap().success());
+    daemon.end().await;
 
     let text = fs::read_to_string(&path).unwrap();
     for canary in CANARIES {

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::{AGENT, Daemon};
+use super::{AGENT, Daemon, IMPATIENT};
 use crate::{
     llm,
     support::fake_provider::{FakeProvider, Planned, Shape, Trouble, Wait},
@@ -16,6 +16,8 @@ use crate::{
 const KEY: &str = "sk-very-secret-key";
 /// How long a new agent may stay without a call to the model before the next one comes.
 const PAUSE: Duration = Duration::from_millis(500);
+/// So many agents come at most: some call would have been made by then.
+const AGENTS_MAX: usize = 500;
 
 /// The settings that make a daemon ask `fake` in that shape.
 fn mode(shape: Shape, fake: &FakeProvider) -> [String; 3] {
@@ -112,12 +114,10 @@ async fn shows_nothing(shape: Shape) {
     let fake = FakeProvider::start();
     let log_folder = tempfile::tempdir().unwrap();
     let log = log_folder.path().join("log");
-    let mut settings = mode(shape, &fake).to_vec();
-    settings.extend([
-        "queue.attempts_max=100".to_owned(),
-        "queue.revive_after_ms=0".to_owned(),
-    ]);
-    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    let mode = mode(shape, &fake);
+    let mut settings: Vec<&str> = mode.iter().map(String::as_str).collect();
+    settings.extend(IMPATIENT);
+    settings.extend(["queue.attempts_max=100", "queue.revive_after_ms=0"]);
     let environment = [(key_variable(shape), KEY), ("RUST_LOG", "trace")];
     let daemon = Daemon::start_with(
         &fake,
@@ -141,6 +141,7 @@ async fn shows_nothing(shape: Shape) {
         if before >= count {
             break;
         }
+        assert!(number <= AGENTS_MAX, "{shape:?}: {before} of {count} calls");
         evict_one(&daemon, &format!("agent-{number}")).await;
         drop(tokio::time::timeout(PAUSE, fake.arrived(before + 1)).await);
     }

@@ -7,7 +7,6 @@ use std::{
 };
 
 use axum::{Router, body::Bytes, extract::State, http::HeaderMap, http::StatusCode, routing::post};
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::Notify, time::timeout};
 use tokio_util::task::TaskTracker;
@@ -121,12 +120,6 @@ async fn say(daemon: &Daemon, number: u32) {
     assert!(request.send().await.unwrap().status().is_success());
 }
 
-fn stop(mut daemon: Daemon) {
-    let pid = Pid::from_raw(i32::try_from(daemon.child.id()).unwrap()).unwrap();
-    kill_process(pid, Signal::TERM).unwrap();
-    assert!(daemon.child.wait().unwrap().success());
-}
-
 /// A daemon that OpenTelemetry's variables make send its traces to `url`. They don't depend on what is logged.
 async fn traced(fake: &FakeProvider, url: &str) -> Daemon {
     let environment = [
@@ -148,7 +141,7 @@ async fn traced(fake: &FakeProvider, url: &str) -> Daemon {
 async fn a_request_stands_below_its_client_and_tells_nothing_that_was_said() {
     let (collector, url) = Collector::start(&[]).await;
     let fake = FakeProvider::start();
-    let daemon = traced(&fake, &url).await;
+    let mut daemon = traced(&fake, &url).await;
     for number in 1..=2 {
         say(&daemon, number).await;
     }
@@ -164,8 +157,13 @@ async fn a_request_stands_below_its_client_and_tells_nothing_that_was_said() {
     collector.until(|span| span["name"] == "upsert_memory").await;
     let is_probe = |span: &Value| span["name"].as_str().unwrap().contains("readyz");
     assert!(!collector.spans().iter().any(is_probe));
-    assert!(daemon.metric("recapd_trace_spans_total{outcome=\"sent\"}").await > 0);
-    stop(daemon);
+    // The daemon counts what the collector has taken, once it hears of that.
+    daemon
+        .until("what was sent is counted", async |daemon: &Daemon| {
+            daemon.metric("recapd_trace_spans_total{outcome=\"sent\"}").await > 0
+        })
+        .await;
+    daemon.end().await;
 
     let calls = collector.calls.lock().unwrap().clone();
     let (headers, body) = &calls[0];
@@ -186,7 +184,7 @@ async fn a_request_stands_below_its_client_and_tells_nothing_that_was_said() {
 async fn a_call_to_a_model_stands_below_its_update() {
     let (collector, url) = Collector::start(&[]).await;
     let fake = FakeProvider::start();
-    let daemon = traced(&fake, &url).await;
+    let mut daemon = traced(&fake, &url).await;
     fake.plan([Planned::Trouble(Trouble::Server, Wait::Unsaid)]);
     for number in 1..=2 {
         say(&daemon, number).await;
@@ -216,7 +214,7 @@ async fn a_call_to_a_model_stands_below_its_update() {
         .await;
     assert_eq!(tried["status"]["code"], 2);
     assert_eq!(attribute(&tried, "recapd.outcome"), "retried");
-    stop(daemon);
+    daemon.end().await;
 }
 
 #[tokio::test]
@@ -225,18 +223,21 @@ async fn spans_are_sent_again_and_the_last_ones_when_the_daemon_ends() {
     let fake = FakeProvider::start();
     let traced = format!("trace.otlp_url={url}/v1/traces");
     let environment = [("OPENAI_API_KEY", "key")];
-    let daemon = Daemon::start_with(
-        &fake,
-        &[&traced, "trace.service_name=web"],
-        &environment,
-        Stdio::inherit(),
-    );
+    let settings = [traced.as_str(), "trace.service_name=web", "trace.gather_ms=500"];
+    let mut daemon = Daemon::start_with(&fake, &settings, &environment, Stdio::inherit());
     daemon.until_ready().await;
+    let posts = || {
+        let spans = collector.spans().into_iter();
+        spans.filter(|span| span["traceId"] == TRACE).count()
+    };
     say(&daemon, 1).await;
+    // It was refused at first.
+    collector.until(|span| span["traceId"] == TRACE).await;
+    let before = posts();
+    say(&daemon, 2).await;
     // What was noted a moment ago waits for company; the end doesn't.
-    let ended = tokio::task::spawn_blocking(move || stop(daemon));
-    timeout(PATIENCE, ended).await.unwrap().unwrap();
-    assert!(collector.spans().iter().any(|span| span["traceId"] == TRACE));
+    daemon.end().await;
+    assert!(posts() > before, "the last one is there, too");
     assert!(collector.calls.lock().unwrap()[0].1.contains("\"web\""));
 }
 
@@ -245,7 +246,7 @@ async fn a_collector_that_is_away_holds_nothing_up() {
     let fake = FakeProvider::start();
     let environment = [("OPENAI_API_KEY", "key")];
     // Nobody listens there.
-    let daemon = Daemon::start_with(
+    let mut daemon = Daemon::start_with(
         &fake,
         &["trace.otlp_url=http://127.0.0.1:9"],
         &environment,
@@ -256,6 +257,5 @@ async fn a_collector_that_is_away_holds_nothing_up() {
         say(&daemon, number).await;
     }
     daemon.until_version(1).await;
-    let ended = tokio::task::spawn_blocking(move || stop(daemon));
-    timeout(PATIENCE, ended).await.unwrap().unwrap();
+    daemon.end().await;
 }
