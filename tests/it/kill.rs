@@ -5,7 +5,7 @@
 //! -- --nocapture`.
 
 use std::{
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
@@ -24,6 +24,11 @@ use recapd::{
 };
 use serde_json::json;
 use tokio::{task::JoinSet, time::Instant};
+
+use crate::support::port::Port;
+
+/// How long a turn may take with all its tries, a kill to come, and the queue to run dry: far longer than on any machine.
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// How much to do.
 struct Plan {
@@ -130,7 +135,12 @@ impl Load {
             if self.stop.load(Ordering::SeqCst) {
                 return turn;
             }
+            let end = Instant::now() + PATIENCE;
             while !self.push_turn(&url, agent, turn).await {
+                assert!(
+                    Instant::now() < end,
+                    "turn {turn} of agent {agent} can't be pushed"
+                );
                 // The daemon is away; it comes back.
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
@@ -199,7 +209,8 @@ async fn killed_daemons_lose_nothing_and_do_nothing_twice() {
     let plan = Plan::from_environment();
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("kill.db");
-    let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let port = Port::reserve();
+    let listen = port.address();
     let mut daemon = Daemon::start(&database, listen);
     let client = recapd::llm::http::client(&recapd::llm::http::HttpSettings {
         timeout_ms: 10_000,
@@ -243,7 +254,9 @@ async fn killed_daemons_lose_nothing_and_do_nothing_twice() {
     while let Some(done) = pushers.join_next().await {
         pushed.push(done.unwrap());
     }
+    let end = Instant::now() + PATIENCE;
     while !load.is_drained().await {
+        assert!(Instant::now() < end, "the queue doesn't run dry");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     daemon.kill();
@@ -259,7 +272,9 @@ async fn wait_for_moment(plan: &Plan, kill: u64, load: &Load, random: &mut fastr
         return;
     }
     let turns = kill * plan.turns * plan.agents / (plan.kills + 1) + random.u64(0..10);
+    let end = Instant::now() + PATIENCE;
     while load.acknowledged.load(Ordering::SeqCst) < turns {
+        assert!(Instant::now() < end, "{turns} turns aren't pushed");
         tokio::time::sleep(Duration::from_millis(random.u64(1..10))).await;
     }
 }
