@@ -27,7 +27,7 @@ use axum::{
 };
 use recapd::domain::prompt::FENCE_WORD;
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::batches::Batches;
@@ -35,6 +35,9 @@ pub(crate) use self::{
     shape::{Call, Shape},
     trouble::{Trouble, Wait},
 };
+
+/// A request that is waited for comes within this time, or never.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What the server does with one request.
 #[derive(Clone, Debug)]
@@ -202,7 +205,8 @@ impl FakeProvider {
     /// Waits until `count` requests have come in since the start.
     pub(crate) async fn arrived(&self, count: usize) {
         let mut arrived = self.shared.arrived.subscribe();
-        arrived.wait_for(|so_far| *so_far >= count).await.unwrap();
+        let come = timeout(PATIENCE, arrived.wait_for(|so_far| *so_far >= count)).await;
+        drop(come.expect("a request comes").unwrap());
     }
 
     /// Fails the test if any request was malformed.

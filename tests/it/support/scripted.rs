@@ -15,7 +15,12 @@ use recapd::{
     llm::{Cause, ChatModel, Fault, LlmError, ModelAnswer, ModelRequest},
 };
 use serde_json::json;
-use tokio::sync::{Semaphore, watch};
+use tokio::{
+    sync::{Semaphore, watch},
+    time::timeout,
+};
+
+use super::PATIENCE;
 
 /// What the model does with one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +140,8 @@ impl ScriptedModel {
     /// Waits until it was asked for the `call`th time.
     pub(crate) async fn asked(&self, call: usize) {
         let mut calls = self.calls.subscribe();
-        calls.wait_for(|calls| *calls >= call).await.unwrap();
+        let asked = timeout(PATIENCE, calls.wait_for(|calls| *calls >= call)).await;
+        drop(asked.expect("it is asked").unwrap());
     }
 
     /// Lets one held answer go.
