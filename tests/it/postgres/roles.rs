@@ -1,8 +1,10 @@
 //! The shipped roles: what each may do, and nothing more. One test, because roles are the server's and not a database's.
 
 use sqlx::{AssertSqlSafe, ConnectOptions as _, PgConnection, postgres::PgConnectOptions};
+use tokio::time::Instant;
 
 use crate::support::{
+    PATIENCE,
     backend::{Backend as _, PostgresBackend},
     conversation::{agent, append, turns},
     postgres::execute,
@@ -212,7 +214,9 @@ async fn transactions_of_the_same_agent_follow_each_other() {
     let blocked = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
                    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
     let goes_on = async {
+        let end = Instant::now() + PATIENCE;
         while db.number(blocked).await != Some(1) {
+            assert!(Instant::now() < end, "the other one doesn't wait");
             tokio::task::yield_now().await;
         }
         execute(&mut one, format!("{}; COMMIT", insert("two"))).await;

@@ -16,9 +16,11 @@ use recapd::{
     },
 };
 use sqlx::PgConnection;
+use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
 use crate::support::{
+    PATIENCE,
     backend::postgres_settings,
     conversation::{ALL, LEASE_MS, T0, agent, append, claim, items, minute, patch, said, turns},
     postgres::{Database, execute},
@@ -52,12 +54,20 @@ async fn wake(store: &SqlStore, name: &str, now: Timestamp) {
 
 /// Claims until there is something.
 async fn claim_soon(store: &SqlStore, request: ClaimRequest) -> Vec<Lease> {
+    let end = Instant::now() + PATIENCE;
     loop {
         let leases = store.claim(request.clone()).await.unwrap();
         if !leases.is_empty() {
             return leases;
         }
+        assert!(Instant::now() < end, "nothing can be claimed");
     }
+}
+
+/// What is heard next, which comes soon.
+async fn heard(ears: &mut Member) -> Heard {
+    let heard = timeout(PATIENCE, ears.hear()).await;
+    heard.expect("something is heard")
 }
 
 /// T0 lies hours before the server's time, and `HOUR_MS` behind that there is another daemon's.
@@ -113,9 +123,9 @@ async fn daemons_hear_what_others_do_and_not_each_write() {
     // Two turns: what fits the window tells nobody anything, what leaves it does.
     one.append(append(&a, turns(1..=1))).await.unwrap();
     one.append(append(&a, turns(2..=4))).await.unwrap();
-    assert_eq!(ears.hear().await, Heard::Agent(a.clone()));
+    assert_eq!(heard(&mut ears).await, Heard::Agent(a.clone()));
     one.enqueue(&a, Reason::Manual, 0, T0).await.unwrap();
-    assert_eq!(ears.hear().await, Heard::Queue);
+    assert_eq!(heard(&mut ears).await, Heard::Queue);
     let lease = claim_soon(&one, claim("one", 10, T0)).await.remove(0);
     assert_eq!(lease.agent, a);
     let material = one.material(&lease, ALL).await.unwrap();
@@ -123,12 +133,12 @@ async fn daemons_hear_what_others_do_and_not_each_write() {
         .await
         .unwrap();
     assert_eq!(
-        ears.hear().await,
+        heard(&mut ears).await,
         Heard::Agent(a.clone()),
         "once for all that one commit changes"
     );
     one.delete_agent(&a).await.unwrap();
-    assert_eq!(ears.hear().await, Heard::Agent(a));
+    assert_eq!(heard(&mut ears).await, Heard::Agent(a));
 }
 
 #[tokio::test]
@@ -137,10 +147,10 @@ async fn a_cut_connection_is_noticed_and_mended() {
     let store = daemon(&database).await;
     let mut ears = member(&store, "left").await;
     database.cut("recapd member").await;
-    assert!(matches!(ears.hear().await, Heard::Lost(_)));
-    assert_eq!(ears.hear().await, Heard::Back { has_name: true });
+    assert!(matches!(heard(&mut ears).await, Heard::Lost(_)));
+    assert_eq!(heard(&mut ears).await, Heard::Back { has_name: true });
     wake(&store, "a", T0).await;
-    assert_eq!(ears.hear().await, Heard::Queue);
+    assert_eq!(heard(&mut ears).await, Heard::Queue);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -201,12 +211,15 @@ async fn what_a_deadlock_undid_is_done_again() {
     let other = async {
         let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid IN \
                        (SELECT pid FROM pg_stat_activity WHERE datname = current_database())";
+        let end = Instant::now() + PATIENCE;
         while sqlx::query_scalar::<_, i64>(waiting)
             .fetch_one(&mut look)
             .await
             .unwrap()
             == 0
-        {}
+        {
+            assert!(Instant::now() < end, "the append waits for nobody");
+        }
         execute(
             &mut past,
             "SELECT 1 FROM agents WHERE agent_id = 'a' FOR UPDATE; COMMIT",
@@ -284,7 +297,10 @@ async fn who_is_deleted_meanwhile_gets_no_row() {
             let (store, a) = (Arc::clone(&one), a.clone());
             async move { store.delete_agent(&a).await }
         });
-        while waiting(&mut past).await < 1 {}
+        let end = Instant::now() + PATIENCE;
+        while waiting(&mut past).await < 1 {
+            assert!(Instant::now() < end, "the deletion waits for nobody");
+        }
         let making = tasks.spawn({
             let store = Arc::clone(&other);
             async move {
@@ -295,7 +311,9 @@ async fn who_is_deleted_meanwhile_gets_no_row() {
                 }
             }
         });
-        while !making.is_finished() && waiting(&mut past).await < 2 {}
+        while !making.is_finished() && waiting(&mut past).await < 2 {
+            assert!(Instant::now() < end, "the other one waits for nobody");
+        }
         execute(&mut holder, "COMMIT").await;
         deleting.await.unwrap().unwrap();
         assert_eq!(making.await.unwrap().unwrap(), 0, "revisits: {revisit}");

@@ -9,8 +9,10 @@ use sqlx::{
     sqlite::SqliteConnectOptions,
 };
 use tempfile::TempDir;
+use tokio::time::Instant;
 
 use crate::support::{
+    PATIENCE,
     backend::{postgres_settings, sqlite_settings},
     conversation::T0,
     postgres::{self, Database},
@@ -239,12 +241,15 @@ async fn nobody_waits_long_behind_a_migration() {
     let others = async {
         let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock' \
                      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        let end = Instant::now() + PATIENCE;
         while sqlx::query_scalar::<_, i64>(waits)
             .fetch_one(&mut look)
             .await
             .unwrap()
             == 0
-        {}
+        {
+            assert!(Instant::now() < end, "the migration waits for nobody");
+        }
         // Behind the migration, which stands behind the dump. A lease would be lost after 15 s.
         let renews = "SET lock_timeout = '10s'; UPDATE summary_update_queue SET leased_at = now()";
         postgres::execute(&mut daemon, renews).await;

@@ -10,8 +10,9 @@ use std::{
 
 use sqlx::{ConnectOptions as _, PgConnection, postgres::PgConnectOptions};
 use tempfile::TempDir;
+use tokio::time::Instant;
 
-use super::postgres::execute;
+use super::{PATIENCE, postgres::execute};
 
 const CURE: &str =
     "PostgreSQL's server (13 or newer, with pg_basebackup) is needed: `apt-get install postgresql`";
@@ -153,10 +154,11 @@ impl Servers {
 
     /// A connection past the store.
     pub(crate) async fn connect(&self, server: Server) -> PgConnection {
+        let end = Instant::now() + PATIENCE;
         loop {
             match self.options(server).connect().await {
                 // Replay goes first, also before a connection that is being made.
-                Err(error) if is_broken_off(&error) => {}
+                Err(error) if is_broken_off(&error) && Instant::now() < end => {}
                 connected => return connected.unwrap(),
             }
         }

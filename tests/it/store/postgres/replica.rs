@@ -10,9 +10,10 @@ use recapd::{
     },
 };
 use sqlx::{AssertSqlSafe, PgConnection};
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::Instant};
 
 use crate::support::{
+    PATIENCE,
     backend::postgres_settings,
     conversation::{T0, agent, append, said, turns},
     postgres::execute,
@@ -75,7 +76,10 @@ async fn join(store: &SqlStore, name: &str) -> AgentId {
 
 /// Looks until it is so.
 async fn until(connection: &mut PgConnection, condition: &str) {
-    while !holds(connection, condition).await {}
+    let end = Instant::now() + PATIENCE;
+    while !holds(connection, condition).await {
+        assert!(Instant::now() < end, "it never is so: {condition}");
+    }
 }
 
 async fn holds(connection: &mut PgConnection, condition: &str) -> bool {
