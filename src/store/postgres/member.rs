@@ -11,7 +11,7 @@ use sqlx::{
     Row as _,
     postgres::{PgConnectOptions, PgListener},
 };
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     super::{StoreError, StoreResult},
@@ -25,7 +25,7 @@ const QUEUE: &str = "recapd_queue";
 const AGENT: &str = "recapd_agent";
 /// A silent connection is asked so often whether it is alive, and has as long to answer.
 pub const PULSE: Duration = Duration::from_secs(5);
-/// How long a daemon waits for its name: the server may not have heard yet that an earlier life ended.
+/// How long a daemon waits for its name: the server may not have heard yet that an earlier life ended, or a connection.
 const NAME_PATIENCE: Duration = Duration::from_secs(3);
 /// How often it tries meanwhile.
 const NAME_TRY_EVERY: Duration = Duration::from_millis(50);
@@ -121,7 +121,13 @@ impl Member {
 
     async fn reconnect(&mut self) -> Result<bool, sqlx::Error> {
         let mut listener = listen(&self.options).await?;
-        let has_name = take_name(&mut listener, &self.owner).await?;
+        let patience = Instant::now() + NAME_PATIENCE;
+        let mut has_name = take_name(&mut listener, &self.owner).await?;
+        // The server may not be done with the connection that was lost, which has the name until then.
+        while !has_name && Instant::now() < patience {
+            sleep(NAME_TRY_EVERY).await;
+            has_name = take_name(&mut listener, &self.owner).await?;
+        }
         self.listener = Some(listener);
         Ok(has_name)
     }
