@@ -1,6 +1,6 @@
 //! What is fired by the clock: once, and again if it failed.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use recapd::{
     assembly::Parts,
@@ -10,9 +10,10 @@ use recapd::{
     llm::offline::OfflineModel,
     store::FIRING_MS_MAX,
 };
-use tokio::time::timeout;
+use tokio::{task::yield_now, time::timeout};
 
 use crate::support::{
+    PATIENCE,
     backend::{Backend as _, SqliteBackend},
     troubled_store::{Trouble, TroubledStore},
 };
@@ -93,8 +94,16 @@ async fn a_firing_that_could_not_be_noted_is_made_again() {
 async fn a_firing_of_a_daemon_that_was_killed_is_made_by_the_next_one() {
     let fired = Fired::new().await;
     fired.store.trouble("enqueue_ageing", Trouble::Hang);
-    let firing = fired.parts.schedule.fire_due();
-    timeout(Duration::from_millis(100), firing).await.unwrap_err();
+    let taken = async {
+        let slots = "SELECT count(*) FROM schedule_slots WHERE name = 'ageing'";
+        while fired.db.number(slots).await == Some(0) {
+            yield_now().await;
+        }
+    };
+    tokio::select! {
+        () = fired.parts.schedule.fire_due() => panic!("it goes on"),
+        taken = timeout(PATIENCE, taken) => taken.expect("the slot is taken"),
+    }
     fired.store.recover();
     fired.clock.advance_ms(FIRING_MS_MAX);
     assert_eq!(fired.done().await, "ageing prune");

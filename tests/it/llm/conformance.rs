@@ -11,7 +11,10 @@ use recapd::{
 };
 
 use super::{ASKED, IMPATIENT_MS, KEY, PATIENT_MS, model, request, settings, with};
-use crate::support::fake_provider::{FakeProvider, Planned, Recorded, Shape, Trouble, Wait};
+use crate::support::{
+    fake_provider::{FakeProvider, Planned, Recorded, Shape, Trouble, Wait},
+    port::Port,
+};
 
 async fn checked(shape: Shape, fake: &FakeProvider) -> Result<Checked, ReplyError> {
     let answer = model(shape, fake).answer(&request()).await.unwrap();
@@ -306,7 +309,8 @@ async fn the_provider_says_when_to_come_back() {
 async fn slow_answers_are_awaited_and_too_slow_ones_are_not() {
     let fake = FakeProvider::start();
     for shape in Shape::ALL {
-        fake.plan([Planned::Late(Duration::from_millis(20))]);
+        // A request that is given up may never come to the fake: so nothing is planned for one alone.
+        fake.otherwise(Planned::Late(Duration::from_millis(20)));
         assert!(model(shape, &fake).answer(&request()).await.is_ok());
         let (impatient, _) = with(shape, settings(fake.base_url(shape), IMPATIENT_MS)).unwrap();
         for planned in [
@@ -314,7 +318,7 @@ async fn slow_answers_are_awaited_and_too_slow_ones_are_not() {
             Planned::Stall,
             Planned::Late(Duration::from_millis(50 * IMPATIENT_MS)),
         ] {
-            fake.plan([planned.clone()]);
+            fake.otherwise(planned.clone());
             let error = impatient.answer(&request()).await.unwrap_err();
             assert_eq!(
                 error.class(),
@@ -327,9 +331,10 @@ async fn slow_answers_are_awaited_and_too_slow_ones_are_not() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_a_matter_of_the_network() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let port = Port::reserve();
+    let url = format!("http://{}/v1", port.address());
     for shape in Shape::ALL {
-        let (model, _) = with(shape, settings(format!("http://{free}/v1"), PATIENT_MS)).unwrap();
+        let (model, _) = with(shape, settings(url.as_str(), PATIENT_MS)).unwrap();
         let error = model.answer(&request()).await.unwrap_err();
         assert_eq!(error.class(), "provider_network", "{error}");
         assert!(!may_be_the_request(&error), "{error}");
