@@ -1,10 +1,8 @@
 //! `GET /livez`, `/readyz`, `/metrics`, and how the server ends.
 
-use std::time::Duration;
-
 use tokio::{io::AsyncReadExt as _, net::TcpStream};
 
-use crate::support::{server::Server, troubled_store::Trouble};
+use crate::support::{PATIENCE, server::Server, troubled_store::Trouble};
 
 #[tokio::test]
 async fn it_is_ready_while_the_database_answers() {
@@ -62,7 +60,7 @@ async fn at_its_end_it_finishes_what_runs_and_closes_what_is_idle() {
         go_on.cancel();
         server.end().await;
     };
-    let (reply, ()) = tokio::time::timeout(Duration::from_secs(20), async { tokio::join!(append, end) })
+    let (reply, ()) = tokio::time::timeout(PATIENCE, async { tokio::join!(append, end) })
         .await
         .unwrap();
     assert_eq!(reply.json()["accepted"], 2);

@@ -1,7 +1,5 @@
 //! What is too long, too much, too slow, or gone too early.
 
-use std::time::Duration;
-
 use recapd::store::Store as _;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -9,7 +7,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{server::Server, troubled_store::Trouble};
+use crate::support::{PATIENCE, server::Server, troubled_store::Trouble};
 
 const PATH: &str = "/v1/agents/coder/messages";
 
@@ -17,8 +15,9 @@ const PATH: &str = "/v1/agents/coder/messages";
 async fn answer(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"}") {
+        let read = tokio::time::timeout(PATIENCE, stream.read_buf(&mut bytes)).await;
         assert_ne!(
-            stream.read_buf(&mut bytes).await.unwrap(),
+            read.expect("an answer comes").unwrap(),
             0,
             "the answer breaks off"
         );
@@ -29,7 +28,7 @@ async fn answer(stream: &mut TcpStream) -> String {
 /// Waits until every write is done, and returns how many messages there are.
 async fn messages_in_the_end(server: &Server) -> i64 {
     server.writes.close();
-    let writes = tokio::time::timeout(Duration::from_secs(20), server.writes.wait());
+    let writes = tokio::time::timeout(PATIENCE, server.writes.wait());
     writes.await.unwrap();
     let agent = "coder".parse().unwrap();
     server.store.agent(&agent).await.unwrap().unwrap().ledger.last_seq
@@ -82,7 +81,7 @@ async fn a_request_holds_so_many_messages() {
 
 #[tokio::test]
 async fn a_request_that_takes_too_long_is_given_up_but_a_write_is_not() {
-    let server = Server::start(|config| config.http.request_timeout_ms = 300).await;
+    let server = Server::start(|config| config.http.request_timeout_ms = 1_000).await;
     let go_on = CancellationToken::new();
     server.store.trouble("append", Trouble::Late(go_on.clone()));
     let body = r#"{"role":"user","content":"Hi"}"#;
@@ -106,9 +105,14 @@ async fn a_write_goes_on_without_its_client() {
     let go_on = CancellationToken::new();
     server.store.trouble("append", Trouble::Late(go_on.clone()));
     let body = r#"{"role":"user","content":"Hi"}"#;
+    let writes = async {
+        while server.writes.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
     tokio::select! {
         _ = server.post(PATH, body) => panic!("it can't be answered yet"),
-        () = async { while server.writes.is_empty() { tokio::task::yield_now().await; } } => {}
+        begun = tokio::time::timeout(PATIENCE, writes) => begun.expect("it is written"),
     }
     go_on.cancel();
     assert_eq!(messages_in_the_end(&server).await, 1);
