@@ -14,9 +14,9 @@ use recapd::{
     formats::outgoing::RequestFormat,
 };
 use serde_json::{Value, json};
-use tokio::net::UnixListener;
+use tokio::{net::UnixListener, time::timeout};
 
-use crate::support::{server::Server, troubled_store::Trouble};
+use crate::support::{PATIENCE, server::Server, troubled_store::Trouble};
 
 fn coder() -> AgentId {
     "coder".parse().unwrap()
@@ -26,9 +26,13 @@ fn client(place: &str) -> Client {
     Client::new(&place.parse().unwrap()).unwrap()
 }
 
+/// A client with enough time: the machine may be busy, and hardly anything here is about that.
+fn patient(place: &str) -> Client {
+    client(place).with_timeout(Duration::from_secs(20))
+}
+
 fn of(server: &Server) -> Client {
-    // The machine may be busy; nothing here is about the time.
-    client(&format!("http://{}", server.address)).with_timeout(Duration::from_secs(20))
+    patient(&format!("http://{}", server.address))
 }
 
 #[tokio::test]
@@ -110,7 +114,7 @@ async fn a_socket_serves_as_an_address_does() {
             tokio::io::copy_bidirectional(&mut near, &mut far).await.ok();
         }
     };
-    let recapd = client(&format!("unix:{}", path.display())).with_timeout(Duration::from_secs(20));
+    let recapd = patient(&format!("unix:{}", path.display()));
     let appending = async {
         let appended = recapd
             .append(&coder(), &[json!({"role": "user", "content": "x"})])
@@ -188,9 +192,7 @@ fn busy() -> String {
 #[tokio::test]
 async fn an_append_is_tried_again_under_the_same_ids() {
     let (address, requests) = scripted(vec![String::new(), busy(), appended()]);
-    let recapd = client(&format!("http://{address}"))
-        .with_token("rcp_secret")
-        .with_timeout(Duration::from_secs(20));
+    let recapd = patient(&format!("http://{address}")).with_token("rcp_secret");
     let outcome = recapd
         .append(&coder(), &[json!({"role": "user", "content": "x"})])
         .await;
@@ -216,7 +218,7 @@ async fn an_append_is_tried_again_under_the_same_ids() {
 #[tokio::test]
 async fn what_may_not_be_done_twice_is_asked_once() {
     let (address, requests) = scripted(vec![busy()]);
-    let recapd = client(&format!("http://{address}"));
+    let recapd = patient(&format!("http://{address}"));
     let outcome = recapd
         .post::<Value>(&["v1", "agents", "coder", "clear"], &json!({}))
         .await;
@@ -228,13 +230,10 @@ async fn what_may_not_be_done_twice_is_asked_once() {
 async fn a_daemon_that_says_nothing_is_left_in_time() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let recapd = client(&format!("http://{}", listener.local_addr().unwrap()));
-    let began = tokio::time::Instant::now();
-    let error = recapd.summary(&coder()).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the daemon doesn't answer: no answer within 1000 ms"
-    );
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    let (coder, said) = (coder(), "the daemon doesn't answer: no answer within 1000 ms");
+    let left = timeout(PATIENCE, recapd.summary(&coder)).await;
+    let error = left.expect("it is left").unwrap_err();
+    assert_eq!(error.to_string(), said);
 }
 
 #[tokio::test]
@@ -242,7 +241,7 @@ async fn what_is_no_daemon_is_told_so() {
     let (address, _requests) = scripted(vec![
         "HTTP/1.1 404 Not Found\r\ncontent-length: 9\r\nconnection: close\r\n\r\nIt works!".to_owned(),
     ]);
-    let error = client(&format!("http://{address}"))
+    let error = patient(&format!("http://{address}"))
         .summary(&coder())
         .await
         .unwrap_err();
