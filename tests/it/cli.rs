@@ -33,17 +33,63 @@ mod token;
 mod versions;
 
 use std::{
+    io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
-    process::Output,
+    process::{Child, Output, Stdio},
+    sync::mpsc::{Receiver, channel},
+    thread,
 };
 
 use assert_cmd::Command;
+use tokio::time::Instant;
+
+use crate::support::PATIENCE;
 
 /// `recapd` with an environment that holds nothing but what a test gives it.
 fn recapd() -> Command {
     let mut command = Command::cargo_bin("recapd").unwrap();
     command.env_clear();
     command
+}
+
+/// A command that goes on printing for as long as it is held.
+struct Printing {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Printing {
+    fn by(command: &mut std::process::Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let (tell, lines) = channel();
+        thread::spawn(move || {
+            for line in output.lines() {
+                // Whoever has read enough is gone.
+                tell.send(line.unwrap()).ok();
+            }
+        });
+        Self { child, lines }
+    }
+
+    /// Waits for the next line with these words.
+    fn until(&self, words: &str) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let line = self.lines.recv_timeout(left);
+            if line.unwrap_or_else(|_| panic!("no {words}")).contains(words) {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Printing {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
 }
 
 /// A file of this package.

@@ -1,11 +1,11 @@
 //! What people begin with: `recapd init`, `serve --demo`, `version`, `completions`, `man`.
 
-use std::{
-    net::TcpListener,
-    process::{Child, Stdio},
-};
+use std::process::{Child, Stdio};
+
+use tokio::time::Instant;
 
 use super::{code, json, recapd, stderr, stdout};
+use crate::support::{PATIENCE, port::Port};
 
 #[test]
 fn a_configuration_to_begin_with_changes_nothing_and_is_never_written_over() {
@@ -116,7 +116,8 @@ impl Drop for Demo {
 
 #[test]
 fn a_demonstration_needs_nothing_and_leaves_nothing() {
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let port = Port::reserve();
+    let address = port.address();
     let folder = tempfile::tempdir().unwrap();
     let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("recapd"));
     command
@@ -140,8 +141,10 @@ fn a_demonstration_needs_nothing_and_leaves_nothing() {
     );
     let url = format!("http://{address}");
     let run = |args: &[&str]| recapd().args(args).args(["--server", &url]).output().unwrap();
-    let is_ready = (0..400).any(|_| code(&run(&["health"])) == Some(0));
-    assert!(is_ready);
+    let end = Instant::now() + PATIENCE;
+    while code(&run(&["health"])) != Some(0) {
+        assert!(Instant::now() < end, "it isn't ready");
+    }
     let output = run(&["history", "demo"]);
     let history = stdout(&output);
     assert!(

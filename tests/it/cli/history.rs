@@ -1,12 +1,7 @@
 //! `recapd history`: colours, and the same from the daemon and from the database.
 
-use std::{
-    io::{BufRead as _, BufReader},
-    process::Stdio,
-};
-
 use super::{
-    code,
+    Printing, code,
     place::{alike, ask, look, two_agents},
     stderr, stdout,
 };
@@ -81,14 +76,10 @@ async fn a_history_can_be_followed() {
         .env_clear()
         .args(["history", "coder", "--follow", "--server"])
         .arg(format!("http://{}", server.address));
-    let mut following = following.stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(following.stdout.take().unwrap())
-        .lines()
-        .map(Result::unwrap);
-    assert!(lines.any(|line| line.contains("#9 ")));
+    let following = Printing::by(&mut following);
+    following.until("#9 ");
     server.converse("coder", 10..=10).await;
-    assert!(lines.any(|line| line.contains("#10 ")));
-    following.kill().unwrap();
-    following.wait().unwrap();
+    following.until("#10 ");
+    drop(following);
     server.end().await;
 }

@@ -14,13 +14,16 @@ use serde_json::{Value, json};
 use tokio::{task::block_in_place, time::Instant};
 
 use super::{code, recapd, stderr, stdout};
-use crate::support::server::Server;
+use crate::support::{port::Port, server::Server};
 
 const AGENT: &str = "coder";
-/// A hook takes 300 ms; beside that a busy machine needs time to start it.
-const SLOW_TIME_MAX: Duration = Duration::from_secs(2);
+/// A hook takes 300 ms, or here some times as long; beside that a busy machine needs time to start it. A daemon that never
+/// answers would take for ever.
+const SLOW_TIME_MAX: Duration = Duration::from_secs(20);
 /// So many times its time a hook is allowed where the daemon answers, however busy the machine is.
 const PATIENCE: &str = "50";
+/// The same where the daemon doesn't: the machine gets time to read the transcript, and each hook uses all that it has.
+const LITTLE_PATIENCE: &str = "5";
 
 /// A coding agent with a transcript, and hooks that know a daemon.
 struct Session {
@@ -155,11 +158,6 @@ async fn messages(server: &Server) -> i64 {
     agents["agents"][0]["messages"].as_i64().unwrap_or_default()
 }
 
-/// An address where nobody listens.
-fn nobody() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_round_trip_with_the_daemon_up() {
     let server = server().await;
@@ -230,7 +228,8 @@ async fn with_the_daemon_down_everything_waits_and_a_copy_is_told() {
     session.call("SessionEnd", &json!({ "reason": "other" }));
     let given = session.start("startup").expect("it is up");
 
-    session.server = format!("http://{}", nobody());
+    let nobody = Port::reserve();
+    session.server = format!("http://{}", nobody.address());
     let other = Session {
         id: "other",
         ..session
@@ -268,7 +267,7 @@ async fn a_slow_daemon_holds_nobody_up() {
     // It accepts, and never answers.
     let slow = TcpListener::bind("127.0.0.1:0").unwrap();
     let session = Session {
-        patience: "1",
+        patience: LITTLE_PATIENCE,
         ..Session::new(slow.local_addr().unwrap())
     };
     session.say(1, 2);

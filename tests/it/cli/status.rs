@@ -1,12 +1,7 @@
 //! `recapd status`.
 
-use std::{
-    io::{BufRead as _, BufReader},
-    process::Stdio,
-};
-
 use super::{
-    code, json,
+    Printing, code, json,
     place::{alike, ask, look, two_agents},
     recapd, stderr, stdout,
 };
@@ -71,14 +66,11 @@ async fn it_can_be_watched() {
         .env_clear()
         .args(["status", "--watch", "1", "--db"])
         .arg(server.database());
-    let mut watching = watching.stdout(Stdio::piped()).spawn().unwrap();
-    let lines = BufReader::new(watching.stdout.take().unwrap()).lines();
-    let heads = lines
-        .map(Result::unwrap)
-        .filter(|line| line.starts_with("Summary updates, "));
-    assert_eq!(heads.take(2).count(), 2);
-    watching.kill().unwrap();
-    watching.wait().unwrap();
+    let watching = Printing::by(&mut watching);
+    for _ in 0..2 {
+        watching.until("Summary updates, ");
+    }
+    drop(watching);
     server.end().await;
 }
 
