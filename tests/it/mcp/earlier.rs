@@ -65,8 +65,12 @@ async fn a_subscriber_hears_of_a_new_version_until_it_has_enough() {
     assert_eq!(notice["params"]["uri"], SUMMARY);
     server.summarise().await;
     assert_eq!(events.next().await["params"]["uri"], SUMMARY);
+    let is_written = |reply: &Reply| reply.header("recapd-version") == "1";
+    let document = server
+        .get_until("/v1/agents/coder/summary", is_written)
+        .await
+        .body;
     let read = ask(&server, &session, "resources/read", json!({ "uri": SUMMARY })).await;
-    let document = server.get("/v1/agents/coder/summary").await.body;
     assert_eq!(read["result"]["contents"][0]["text"], document, "{read}");
 
     let ended = ask(

@@ -4,8 +4,9 @@ use std::{
     io::{BufRead as _, BufReader, Write as _},
     path::Path,
     process::{Child, ChildStdin, Command, Stdio},
-    sync::mpsc::{Receiver, channel},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread,
+    time::Duration,
 };
 
 use recapd::mcp::MESSAGE_BYTES_MAX;
@@ -13,6 +14,9 @@ use serde_json::{Value, json};
 
 use super::{EARLIER, LATER, PATIENCE, SUMMARY, message, meta, text};
 use crate::support::server::Server;
+
+/// How long a notice may take before more is said.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// A host that started it.
 struct Host {
@@ -85,6 +89,12 @@ impl Host {
     /// It ends when its host goes away.
     fn end(mut self) {
         drop(self.input.take());
+        let end = loop {
+            if let Err(end) = self.lines.recv_timeout(PATIENCE) {
+                break end;
+            }
+        };
+        assert_eq!(end, RecvTimeoutError::Disconnected, "it goes on");
         assert!(self.child.wait().unwrap().success());
     }
 }
@@ -93,6 +103,19 @@ impl Drop for Host {
     fn drop(&mut self) {
         self.child.kill().ok();
     }
+}
+
+/// What a host that listens is told while more is said. It is told of what changes after the first look, which may come later
+/// than its answer.
+async fn noticed(server: &Server, host: &mut Host) -> Value {
+    for exchange in 3..100 {
+        server.converse("coder", exchange..=exchange).await;
+        let told = tokio::task::block_in_place(|| host.lines.recv_timeout(PAUSE));
+        if let Ok(notice) = told {
+            return notice;
+        }
+    }
+    panic!("no change is told")
 }
 
 /// A database with one agent, `chat`, of whom something is summarised.
@@ -196,8 +219,7 @@ async fn a_host_asks_a_daemon_in_the_manner_of_the_later_era_and_hears_of_a_new_
         listened["method"], "notifications/subscriptions/acknowledged",
         "{listened}"
     );
-    server.converse("coder", 3..=8).await;
-    let notice = tokio::task::block_in_place(|| host.next());
+    let notice = noticed(&server, &mut host).await;
     assert_eq!(notice["method"], "notifications/resources/updated", "{notice}");
     assert_eq!(notice["params"]["uri"], SUMMARY, "{notice}");
 }
