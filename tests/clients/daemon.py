@@ -45,9 +45,11 @@ class Daemon:
         self.program = os.environ["RECAPD_PROGRAM"]
         self.folder = tempfile.TemporaryDirectory()
         self.database = Path(self.folder.name) / "recapd.db"
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        # Bound and never listening: nobody else is given the port before the daemon listens there, or while it is away.
+        self.reserved = socket.socket()
+        self.reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.reserved.bind(("127.0.0.1", 0))
+        self.port: int = self.reserved.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.start()
 
@@ -72,6 +74,7 @@ class Daemon:
     def close(self) -> None:
         if self.process.poll() is None:
             self.stop()
+        self.reserved.close()
         self.folder.cleanup()
 
     def get(self, path: str) -> Any:
