@@ -204,11 +204,7 @@ async fn serve(config: &Config, given: Start, mut exporter: Option<Exporter>) ->
         exporter.flush(&parts.metrics).await;
     }
     info!(manner = ?ending.manner, "daemon.stopped");
-    Ok(if ending.is_failure {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(ExitCode::from(u8::from(ending.is_failure)))
 }
 
 async fn listen(config: &HttpConfig) -> anyhow::Result<http::Listener> {

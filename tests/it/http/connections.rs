@@ -166,7 +166,7 @@ async fn many_connections_of_one_peer_are_refused() {
     );
     held.pop();
     let last = b"GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
-    let served = async {
+    let answer = async {
         loop {
             // Who is refused may see no more than the end.
             let told = rest(&mut sent(&server, last).await).await;
@@ -175,8 +175,8 @@ async fn many_connections_of_one_peer_are_refused() {
             }
         }
     };
-    let served = tokio::time::timeout(PATIENCE, served).await;
-    served.expect("a place comes free");
+    let answer = tokio::time::timeout(PATIENCE, answer).await;
+    answer.expect("a place comes free");
 }
 
 #[tokio::test]
