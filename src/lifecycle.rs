@@ -177,6 +177,8 @@ impl Lifecycle {
         let mut signals = pin!(signals.chain(stream::pending()));
         self.soft.cancel();
         self.tasks.close();
+        // Whoever waits beside this, to say that it ends, comes before it has.
+        tokio::task::yield_now().await;
         let is_drained = tokio::select! {
             // In this order, so that what is done is not called hurried.
             biased;

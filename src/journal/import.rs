@@ -238,9 +238,12 @@ impl Import {
         if section.rehearsed.is_some() {
             seen.rehearsed = section.rehearsed;
         }
+        if section.is_refused {
+            // Its head tells of messages that others stand in the place of; the refusal says it.
+            seen.head = None;
+            return;
+        }
         let lacks_some = match &seen.head {
-            // The refusal says it.
-            _ if section.is_refused => return,
             Some(head) => head.last_seq > section.last_seq,
             None => section.accepted > 0,
         };

@@ -76,7 +76,7 @@ impl Worker {
         if let Some(answer) = answered
             && let Some((told, items)) = self.fitting(lease, &answer, &material).await?
         {
-            self.portions.was_answered(&lease.agent, &answer.exchanges, FIRST);
+            self.portions.was_told(&lease.agent, &answer.exchanges, FIRST);
             if !answer.is_accounted {
                 account(answer, run);
             }

@@ -171,8 +171,13 @@ impl Portions {
 
     /// The model at that place answered a question about those exchanges.
     pub(super) fn was_answered(&self, agent: &AgentId, asked: &[i64], place: usize) {
+        self.kept().answers += 1;
+        self.was_told(agent, asked, place);
+    }
+
+    /// As [`Self::was_answered`], but some time ago, as answers from batches are: that the provider works now they don't show.
+    pub(super) fn was_told(&self, agent: &AgentId, asked: &[i64], place: usize) {
         let kept = &mut *self.kept();
-        kept.answers += 1;
         kept.answered.insert(place);
         kept.settle(agent, asked);
         if let Some(portion) = kept.portions.get_mut(agent) {
@@ -360,6 +365,8 @@ mod tests {
             portions.failed(&a, &[1], false);
         }
         assert!(!portions.is_to_blame(&a, &[1]));
+        portions.was_told(&a, &[9], 0);
+        assert!(!portions.is_to_blame(&a, &[1]), "that was written long ago");
         portions.was_answered(&a, &[8], 0);
         assert!(portions.is_to_blame(&a, &[1]));
         assert!(!portions.is_to_blame(&a, &[1, 2]) && !portions.is_to_blame(&agent("b"), &[7]));

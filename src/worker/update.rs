@@ -347,9 +347,8 @@ impl Worker {
         self.parts.metrics.updates.failed(reason(&fault.class));
         let AttemptError { class, message } = fault.clone();
         let applied = async {
-            // No more than was asked about: the others may be told of.
-            let limits = self.portions.within(&lease.agent, self.settings.limits);
-            let material = self.parts.store.material(lease, limits).await?;
+            // More than was asked about: the row is parked, and what waits behind it is to be seen, too.
+            let material = self.parts.store.material(lease, self.settings.limits).await?;
             // What is condensed again has its digests already.
             let material = Material {
                 revisited: Vec::new(),

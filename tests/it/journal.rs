@@ -216,6 +216,22 @@ async fn a_rewind_of_what_is_summarised_is_refused_whole() {
 }
 
 #[tokio::test]
+async fn the_head_of_a_refused_piece_takes_no_effect() {
+    let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
+    let id = agent("a");
+    one.store().append(append(&id, turns(1..=5))).await.unwrap();
+    let text = exported(&one, &id).await;
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let (first, rest) = lines.split_at(5);
+    // Something else was said there in the place of the first four messages.
+    other.store().append(append(&id, turns(7..=8))).await.unwrap();
+    let import = Import::new(other.target(), std::sync::Arc::new(ManualClock::new(T0)));
+    let (outcome, refusals) = read_all(import, &[&first.concat(), &rest.concat()]).await;
+    assert_eq!(outcome.refused, 1, "{refusals:?}");
+    assert_eq!(outcome.unfinished, [id].into(), "{refusals:?}");
+}
+
+#[tokio::test]
 async fn a_long_history_takes_several_chunks() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     let id = agent("a");

@@ -278,7 +278,6 @@ async fn what_is_beyond_a_model_is_not_asked_of_it_again_while_the_next_is_away(
 #[tokio::test]
 async fn a_question_that_goes_on_failing_alone_uses_up_its_attempts() {
     let rig = with_fallbacks(Vec::new()).await;
-    let pending = rig.verify().await.pending;
     rig.model.plan_then([], Reply::Late);
     let mut outcomes = rig.drain().await;
     while outcomes.last() != Some(&Parked) {
@@ -292,9 +291,9 @@ async fn a_question_that_goes_on_failing_alone_uses_up_its_attempts() {
         "in smaller and smaller portions"
     );
     assert_eq!(
-        (rig.verify().await.pending, items(&rig, "digest", 1).await),
-        (pending - 1, 1),
-        "nothing stands in for what nobody was asked about alone"
+        rig.verify().await.pending,
+        0,
+        "what waits behind it is to be seen"
     );
     let calls = rig.model.calls();
     for _ in 0..5 {
