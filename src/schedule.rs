@@ -37,7 +37,9 @@ const STEP_ROWS_MAX: i64 = 1_000;
 const PROBE_AFTER_MS: i64 = 6 * HOUR_MS;
 /// How often the cron expressions are looked at.
 const CRON_LOOK: Duration = Duration::from_secs(30);
-/// How often the figures are sampled while nothing moves.
+/// While nothing moves, the figures are sampled once in so many periods, and at least once in [`CALM_MAX`].
+const CALM_PERIODS: u32 = 6;
+/// The alert on a sampler that is stuck fires after five minutes.
 const CALM_MAX: Duration = Duration::from_secs(90);
 
 /// When things happen, and how much is kept.
@@ -129,8 +131,9 @@ impl Schedule {
         );
     }
 
-    /// Samples once a period; while nothing moves, once in [`CALM_MAX`].
+    /// Samples once a period; while nothing moves, once in [`CALM_PERIODS`].
     async fn keep_sampling(&self, period: Duration) {
+        let calm = (period * CALM_PERIODS).min(CALM_MAX);
         let mut last = None;
         loop {
             // Armed before the look: what moves during it isn't missed.
@@ -145,7 +148,7 @@ impl Schedule {
                     // Also an error says that something moved: more than was heard.
                     _ = changes.recv() => {}
                     () = woken => {}
-                    () = sleep(CALM_MAX.saturating_sub(period)) => {}
+                    () = sleep(calm.saturating_sub(period)) => {}
                 }
             }
             // Every append tells who listens: mostly that should be nobody.
