@@ -22,8 +22,8 @@ use crate::store::{
     sqlite::{SqliteSettings, Synchronous},
 };
 
-/// The size of the disk under a file.
-const SQLITE_BYTES: u64 = 48 << 20;
+/// The size of the disk under a file, with room for its log: some 64 MB and what comes until that is brought in.
+const SQLITE_BYTES: u64 = 128 << 20;
 /// The size of the disk under a server: a new cluster has some 25 MB.
 const POSTGRES_BYTES: u64 = 160 << 20;
 

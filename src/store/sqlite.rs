@@ -115,10 +115,10 @@ impl Sqlite {
             .await?;
         let tasks = TaskTracker::new();
         let checkpoint = Checkpoint::new(options.clone());
-        let (mut committed, beside) = checkpoint.beside();
         if lock.is_some() {
-            committed.bring_in();
+            checkpoint.at_start().await;
         }
+        let (committed, beside) = checkpoint.beside();
         run_alone("recapd-log", Manners::Patient, tasks.track_future(beside))
             .map_err(|error| no_thread(&error))?;
         let (writer, writing) = Writer::new(connection, settings.group_commit_max, committed);

@@ -4,18 +4,25 @@
 //! answered. It still does where this falls behind.
 //!
 //! The log begins anew only where a commit finds all of it brought in, which beside a busy writer it never is: so the writer
-//! brings in the rest where that is little, and the log long.
+//! brings in the rest where that is little, and the log long. It also does once after a commit that failed: on a full disk
+//! the log may be what is in the way.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use sqlx::{
     Connection as _, Row as _, SqliteConnection,
     sqlite::{SqliteConnectOptions, SqliteRow},
 };
-use tokio::sync::{Mutex, mpsc};
+use tokio::{
+    sync::{Mutex, mpsc},
+    time::sleep,
+};
 use tracing::warn;
 
 use super::super::sql::{Connection, Half};
@@ -28,6 +35,9 @@ const PAGES_LONG: i64 = 16_000;
 const PASSES: u32 = 3;
 /// Pages in the log at which a commit brings in all of it. SQLite's own limit is 1,000.
 const PAGES_MAX: &str = "64000";
+
+/// Before what failed is tried again.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Pages that a writer keeps in memory, in KiB and with a minus: each turn of each of many agents has pages of its own. SQLite's
 /// own limit is 2,000.
@@ -52,6 +62,7 @@ pub(super) fn writing(options: SqliteConnectOptions) -> SqliteConnectOptions {
 pub(super) struct Committed {
     operations: usize,
     enough: mpsc::Sender<()>,
+    has_failed: Arc<AtomicBool>,
     is_nearly_in: Arc<AtomicBool>,
 }
 
@@ -69,17 +80,15 @@ impl Committed {
     /// So many more operations.
     pub(super) fn add(&mut self, operations: usize) {
         self.operations += operations;
-        if self.operations >= OPERATIONS_BETWEEN {
-            self.bring_in();
+        let is_wanted = self.operations >= OPERATIONS_BETWEEN || self.has_failed.load(Ordering::Relaxed);
+        if is_wanted && self.enough.try_send(()).is_ok() {
+            self.operations = 0;
         }
     }
 
-    /// Has the log brought in now. At a start it holds what a crash left: life after life of few operations would fill the
-    /// disk with it, and then there is no room to bring it in.
-    pub(super) fn bring_in(&mut self) {
-        if self.enough.try_send(()).is_ok() {
-            self.operations = 0;
-        }
+    /// A commit failed. From now on each one has the log brought in, until that succeeds.
+    pub(super) fn failed(&self) {
+        self.has_failed.store(true, Ordering::Relaxed);
     }
 }
 
@@ -101,22 +110,37 @@ impl Checkpoint {
     /// A counter for the writer, and the work to be done beside it until the counter is dropped.
     pub(super) fn beside(self: &Arc<Self>) -> (Committed, impl Future<Output = ()> + Send + use<>) {
         let (enough, mut wanted) = mpsc::channel(1);
-        let is_nearly_in = Arc::new(AtomicBool::new(false));
+        let [has_failed, is_nearly_in] = [(); 2].map(|()| Arc::<AtomicBool>::default());
         let committed = Committed {
             operations: 0,
             enough,
+            has_failed: Arc::clone(&has_failed),
             is_nearly_in: Arc::clone(&is_nearly_in),
         };
         let own = Arc::clone(self);
         let work = async move {
             while wanted.recv().await.is_some() {
                 match own.some().await {
-                    Ok(is_long) => is_nearly_in.store(is_long, Ordering::Relaxed),
-                    Err(error) => warn!(%error, "store.no_checkpoint"),
+                    Ok(is_long) => {
+                        let after_failure = has_failed.swap(false, Ordering::Relaxed);
+                        is_nearly_in.store(is_long || after_failure, Ordering::Relaxed);
+                    }
+                    Err(error) => {
+                        warn!(%error, "store.no_checkpoint");
+                        sleep(PAUSE).await;
+                    }
                 }
             }
         };
         (committed, work)
+    }
+
+    /// Brings in what a crash left, before anybody writes: the log begins anew then. Life after life of few operations would
+    /// fill the disk with it, and then there is no room to bring it in.
+    pub(super) async fn at_start(&self) {
+        if let Err(error) = self.run(SOME).await {
+            warn!(%error, "store.no_checkpoint");
+        }
     }
 
     /// Brings in most of the log. True if it is long.
@@ -187,11 +211,34 @@ mod tests {
         )
         .unwrap();
         let before = std::fs::metadata(&left).unwrap().len();
-        let (mut committed, beside) = Checkpoint::new(options.filename(&left)).beside();
-        committed.bring_in();
-        drop(committed);
-        beside.await;
+        Checkpoint::new(options.filename(&left)).at_start().await;
         assert!(std::fs::metadata(&left).unwrap().len() > before);
+    }
+
+    #[tokio::test]
+    async fn after_a_failure_the_writer_finishes_a_short_log_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = SqliteConnectOptions::new()
+            .filename(folder.path().join("log.db"))
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal);
+        drop(SqliteConnection::connect_with(&options).await.unwrap());
+        let checkpoint = Checkpoint::new(options);
+        for (fails, is_finished) in [(false, false), (true, true)] {
+            let (mut committed, beside) = checkpoint.beside();
+            if fails {
+                committed.failed();
+            }
+            committed.add(1);
+            let (has_failed, is_nearly_in) = (
+                Arc::clone(&committed.has_failed),
+                Arc::clone(&committed.is_nearly_in),
+            );
+            drop(committed);
+            beside.await;
+            assert_eq!(is_nearly_in.load(Ordering::Relaxed), is_finished);
+            assert!(!has_failed.load(Ordering::Relaxed), "it is forgotten");
+        }
     }
 
     #[tokio::test]

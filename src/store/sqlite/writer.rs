@@ -118,6 +118,7 @@ async fn write_all(
                     .execute(&mut connection)
                     .await,
             );
+            committed.failed();
         }
         committed.add(group.len());
         for job in group.drain(..) {
