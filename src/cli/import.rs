@@ -183,8 +183,8 @@ fn tell_unfinished(imported: &Imported) {
     let unfinished = &imported.unfinished;
     for agent in unfinished.iter().take(UNFINISHED_SHOWN_MAX) {
         output::error(&format!(
-            "agent `{agent}`: where its window begins, what left it and which sessions ended is not set: import all pieces \
-             of its journal together, into a fresh database"
+            "agent `{agent}`: where its window begins, what left it and which sessions ended is not as its journal tells: \
+             import all pieces of the journal together; if that was done, into a fresh database"
         ));
     }
     let more = unfinished.len().saturating_sub(UNFINISHED_SHOWN_MAX);

@@ -6,6 +6,7 @@
 //! Invariant: what is written is read back the same, and written again it is the same text.
 
 mod fork;
+mod standing;
 mod wire;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ use serde_json::value::RawValue;
 
 pub use self::{
     fork::{CountRecord, DocumentRecord, ForkRecord, ItemRecord, PinRecord, SharedExchange},
+    standing::Standing,
     wire::{Line, LineError},
 };
 use super::{

@@ -12,7 +12,7 @@ use crate::{
     clock::Clock,
     domain::{
         agent::AgentId,
-        journal::{ForkRecord, Head, JournalError, Line, LineError, MessageRecord, take_in},
+        journal::{ForkRecord, Head, JournalError, Line, LineError, MessageRecord, Standing, take_in},
         ledger::Ledger,
         lineage::Step,
     },
@@ -40,8 +40,9 @@ pub struct Imported {
     pub duplicates: i64,
     /// What could not be read or did not fit, by line; the rest of that agent is left out.
     pub refused: u64,
-    /// Agents that lack what only the head of their journal tells (the boundary, what was evicted, which sessions ended): no
-    /// piece that was read has it, or the message that it ends with isn't there.
+    /// Agents that aren't what only the head of their journal tells (the boundary, what was evicted, which sessions ended): no
+    /// piece that was read has it, or the message that it ends with wasn't read or isn't there, or they have lived a life
+    /// of their own.
     pub unfinished: BTreeSet<AgentId>,
 }
 
@@ -102,8 +103,8 @@ struct Section {
     bytes: usize,
     /// Messages written.
     accepted: i64,
-    /// Number of the agent's last message.
-    last_seq: i64,
+    /// See [`Restored::lacks_head`].
+    lacks_head: bool,
     /// On a dry run, once something was read.
     rehearsed: Option<Rehearsed>,
     /// A line did not fit: the rest is left out.
@@ -218,7 +219,7 @@ impl Import {
             records: Vec::new(),
             bytes: 0,
             accepted: 0,
-            last_seq: 0,
+            lacks_head: false,
             rehearsed: None,
             is_refused: false,
         });
@@ -244,7 +245,7 @@ impl Import {
             return;
         }
         let lacks_some = match &seen.head {
-            Some(head) => head.last_seq > section.last_seq,
+            Some(_) => section.lacks_head,
             None => section.accepted > 0,
         };
         if lacks_some {
@@ -270,18 +271,14 @@ impl Import {
         };
         let outcome = match &self.target {
             Some(target) if !self.is_dry => target.restore(restore).await,
-            target => {
-                section
-                    .rehearse(target.as_deref(), &self.seen, &restore.records)
-                    .await
-            }
+            target => section.rehearse(target.as_deref(), &self.seen, &restore).await,
         };
         match outcome {
             Ok(restored) => {
                 self.imported.accepted += restored.accepted;
                 self.imported.duplicates += restored.duplicates;
                 section.accepted += restored.accepted;
-                section.last_seq = restored.last_seq;
+                section.lacks_head = restored.lacks_head;
                 Ok(Ok(()))
             }
             Err(ArchiveError::Journal(error)) => {
@@ -337,7 +334,7 @@ impl Section {
         &mut self,
         target: Option<&dyn Target>,
         seen: &HashMap<AgentId, Seen>,
-        records: &[Recorded],
+        restore: &Restore,
     ) -> Result<Restored, ArchiveError> {
         if self.rehearsed.is_none() {
             self.rehearsed = Some(self.begin(target, seen).await?);
@@ -346,8 +343,11 @@ impl Section {
             ledger,
             stored_through,
         } = self.rehearsed.get_or_insert_default();
-        let known = records.partition_point(|recorded| recorded.record.seq <= ledger.last_seq);
-        let (known, fresh) = records.split_at(known);
+        let is_stored = *stored_through == ledger.last_seq;
+        let known = restore
+            .records
+            .partition_point(|recorded| recorded.record.seq <= ledger.last_seq);
+        let (known, fresh) = restore.records.split_at(known);
         if let Some(target) = target {
             // What was only read can't be compared with.
             let stored = known.partition_point(|recorded| recorded.record.seq <= *stored_through);
@@ -363,12 +363,36 @@ impl Section {
                 ledger.clear(entry.at);
             }
         }
+        let there = target.filter(|_| is_stored && fresh.is_empty());
         Ok(Restored {
             accepted: i64::try_from(fresh.len()).unwrap_or(i64::MAX),
             duplicates: i64::try_from(known.len()).unwrap_or(i64::MAX),
             last_seq: ledger.last_seq,
+            lacks_head: lacks_head(there, restore, ledger.last_seq).await?,
         })
     }
+}
+
+/// Whether the head that was given would not be in force in `there`; without one, behind message `last_seq`.
+async fn lacks_head(
+    there: Option<&dyn Target>,
+    restore: &Restore,
+    last_seq: i64,
+) -> Result<bool, ArchiveError> {
+    let Some(head) = &restore.head else {
+        return Ok(false);
+    };
+    let there = match there {
+        Some(target) => match target.head(&restore.agent).await {
+            // Its messages are there all the same, and only an export has to know what it began with.
+            Err(ArchiveError::Forked(_)) => None,
+            found => found?,
+        },
+        None => None,
+    };
+    Ok(there.map_or(head.last_seq > last_seq, |there| {
+        head.standing_of(&there, restore.through_seq()) == Standing::Open
+    }))
 }
 
 async fn compare(target: &dyn Target, agent: &AgentId, known: &[Recorded]) -> Result<(), ArchiveError> {

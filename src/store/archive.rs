@@ -34,7 +34,8 @@ pub trait Archive: Send + Sync {
     async fn known_client_ids(&self, agent: &AgentId, ids: &[&str]) -> StoreResult<HashSet<String>>;
 
     /// Writes messages as they were, in one transaction; with the last ones the boundary and the sessions too, and what
-    /// is then pending is queued. What is there already is compared and changes nothing.
+    /// is then pending is queued. What is there already is compared and changes nothing, but that the boundary and the
+    /// sessions are set where only they are missing.
     ///
     /// # Errors
     /// [`ArchiveError::Journal`] when they don't fit what is there; nothing is changed then.
@@ -85,6 +86,13 @@ pub struct Restore {
     pub now: Timestamp,
 }
 
+impl Restore {
+    /// Number of the last message among them; 0: there is none.
+    pub fn through_seq(&self) -> i64 {
+        self.records.last().map_or(0, |recorded| recorded.record.seq)
+    }
+}
+
 /// What an agent is before its first message.
 #[derive(Clone, Debug)]
 pub struct Origin {
@@ -133,6 +141,9 @@ pub struct Restored {
     pub duplicates: i64,
     /// Number of the agent's last message now.
     pub last_seq: i64,
+    /// What the head tells isn't so yet: its last message isn't there or wasn't compared, or the agent has lived a life
+    /// that it doesn't tell.
+    pub lacks_head: bool,
 }
 
 impl Recorded {

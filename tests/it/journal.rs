@@ -18,7 +18,7 @@ use recapd::{
 };
 
 use crate::support::{
-    backend::{Backend as _, SqliteBackend, assert_same},
+    backend::{Backend as _, SqliteBackend, TABLES, assert_same},
     conversation::{T0, agent, append, minute, prepared, said, turns},
 };
 use recapd::domain::message::Format;
@@ -329,6 +329,49 @@ async fn pieces_that_are_imported_together_are_the_whole() {
     assert_same(&one.dump(&TOLD).await, &other.dump(&TOLD).await, "what came back");
     let queued = "SELECT count(*) FROM summary_update_queue";
     assert_eq!(other.number(queued).await, Some(1), "what is pending is queued");
+}
+
+/// Unless something happened there meanwhile that the journal doesn't tell.
+#[tokio::test]
+async fn pieces_that_were_imported_apart_are_the_whole_once_they_come_together() {
+    let id = agent("a");
+    let one = SqliteBackend::fresh().await;
+    one.store().append(append(&id, stepped())).await.unwrap();
+    one.store().end_session(&id, minute(20)).await.unwrap();
+    let text = exported(&one, &id).await;
+    let (first, rest) = text.split_at(text.match_indices('\n').nth(6).unwrap().0 + 1);
+    let unfinished = BTreeSet::from([id.clone()]);
+    for is_lived in [false, true] {
+        let other = SqliteBackend::fresh().await;
+        for piece in [first, rest] {
+            assert_eq!(imported(&other, piece).await.0.unfinished, unfinished);
+        }
+        if is_lived {
+            other.store().end_session(&id, minute(30)).await.unwrap();
+        }
+        // The head comes, but not what the journal ends with.
+        let before = other.dump(&TABLES).await;
+        for (outcome, refusals) in [rehearsed(&other, first).await, imported(&other, first).await] {
+            assert_eq!((outcome.unfinished, refusals), (unfinished.clone(), vec![]));
+        }
+        assert_same(&before, &other.dump(&TABLES).await, "the first piece alone");
+        let lacking = if is_lived {
+            unfinished.clone()
+        } else {
+            BTreeSet::new()
+        };
+        for (outcome, refusals) in [rehearsed(&other, &text).await, imported(&other, &text).await] {
+            assert_eq!((outcome.accepted, refusals), (0, vec![]));
+            assert_eq!(outcome.unfinished, lacking);
+        }
+        if is_lived {
+            assert_same(&before, &other.dump(&TABLES).await, "a life of its own");
+        } else {
+            assert_eq!(exported(&other, &id).await, text);
+            assert_same(&one.dump(&TOLD).await, &other.dump(&TOLD).await, "what came back");
+        }
+        assert_eq!(other.store().verify(&id).await.unwrap().breaches, []);
+    }
 }
 
 /// Its messages may look like those of today, and mean something else.

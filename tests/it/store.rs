@@ -66,7 +66,7 @@ macro_rules! every_test {
                 a_replay_ages_by_the_messages, appends_at_the_same_time_all_count,
                 a_key_stands_for_one_request, a_key_is_kept_for_a_time_only;
             archive: a_history_comes_back_as_it_was, a_history_comes_back_in_chunks, steps_come_back_in_chunks,
-                pins_come_back_in_chunks,
+                pins_come_back_in_chunks, a_history_that_came_in_pieces_gets_its_head_later,
                 what_does_not_fit_changes_nothing, a_fork_that_nobody_wrote_down_is_refused,
             a_fork_comes_back_as_it_began, records_come_in_chunks;
             sessions: a_silence_begins_a_session, an_end_begins_a_session, an_end_and_a_silence_begin_one_session,

@@ -150,6 +150,107 @@ fn a_session_after_a_clear_has_a_preamble_of_its_own_number() {
     assert_eq!((newest.exchange, newest.tokens_before), (3, 3));
 }
 
+fn session(number: i64, end_reason: Option<&str>) -> SessionRecord {
+    SessionRecord {
+        session: number,
+        first_exchange: number,
+        opened_at: Timestamp(number),
+        ended_at: end_reason.map(|_| Timestamp(number + 1)),
+        end_reason: end_reason.map(str::to_owned),
+    }
+}
+
+fn eviction(exchange: i64) -> EvictionRecord {
+    EvictionRecord {
+        from_exchange: exchange,
+        through_exchange: exchange,
+        tokens: 3,
+        evicted_at: Timestamp(4),
+    }
+}
+
+/// An agent whose second session was ended by hand, and of which an exchange has left the window.
+fn lived() -> Head {
+    Head {
+        journal: JOURNAL_VERSION,
+        agent_id: "a".parse().unwrap(),
+        project: None,
+        settings: RawValue::from_string("{\"model\":\"m\"}".to_owned()).unwrap(),
+        created_at: Timestamp(1),
+        as_of: Some(Timestamp(9)),
+        budget_tokens: 100,
+        max_messages: 0,
+        last_seq: 9,
+        last_exchange: 3,
+        first_exchange: 2,
+        sessions: vec![
+            session(1, Some("idle")),
+            session(2, Some("end")),
+            session(3, None),
+        ],
+        evictions: vec![eviction(1)],
+        marks: Vec::new(),
+        fork: None,
+    }
+}
+
+/// The same as its messages alone tell of it.
+fn told_by_messages() -> Head {
+    Head {
+        settings: RawValue::from_string("{ \"model\": \"m\" }".to_owned()).unwrap(),
+        as_of: None,
+        budget_tokens: 0,
+        first_exchange: 1,
+        sessions: vec![
+            session(1, Some("idle")),
+            session(2, Some("idle")),
+            session(3, None),
+        ],
+        evictions: Vec::new(),
+        ..lived()
+    }
+}
+
+#[test]
+fn a_head_is_set_where_only_it_is_missing() {
+    assert_eq!(lived().standing_of(&told_by_messages(), 9), Standing::Due);
+    // What the journal ends with wasn't compared.
+    assert_eq!(lived().standing_of(&told_by_messages(), 8), Standing::Open);
+    let changes: [fn(&mut Head); 9] = [
+        |there| there.last_seq = 8,
+        |there| there.created_at = Timestamp(2),
+        |there| there.project = Some("p".to_owned()),
+        |there| there.settings = RawValue::from_string("{}".to_owned()).unwrap(),
+        |there| there.as_of = Some(Timestamp(8)),
+        |there| there.budget_tokens = 70,
+        |there| there.max_messages = 7,
+        |there| there.evictions = vec![eviction(1), eviction(2)],
+        |there| there.sessions[2] = session(3, Some("end")),
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let mut there = told_by_messages();
+        change(&mut there);
+        assert_eq!(lived().standing_of(&there, 9), Standing::Open, "{number}");
+    }
+}
+
+#[test]
+fn a_head_that_was_set_is_not_set_again() {
+    let changes: [fn(&mut Head); 6] = [
+        |_| (),
+        |there| there.last_seq = 10,
+        |there| there.project = Some("p".to_owned()),
+        |there| there.settings = RawValue::from_string("{}".to_owned()).unwrap(),
+        |there| there.evictions.push(eviction(2)),
+        |there| there.sessions[2] = session(3, Some("end")),
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let mut there = lived();
+        change(&mut there);
+        assert_eq!(lived().standing_of(&there, 9), Standing::Settled, "{number}");
+    }
+}
+
 proptest! {
     #[test]
     fn any_message_comes_back(payload in ".*", id in proptest::option::of(".*"), at in any::<i64>(), received in any::<i64>()) {

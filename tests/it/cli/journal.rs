@@ -149,6 +149,34 @@ fn pieces_of_a_journal_are_put_in_order() {
 }
 
 #[test]
+fn pieces_that_were_imported_apart_are_the_whole_once_they_come_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("imported.db");
+    let lines = two_weeks(folder.path());
+    let files = ["a", "b"].map(|name| folder.path().join(format!("{name}.jsonl")));
+    for (file, piece) in files.iter().zip(lines.chunks(lines.len().div_ceil(2))) {
+        std::fs::write(file, piece.concat()).unwrap();
+    }
+    let files = files.each_ref().map(|file| file.to_str().unwrap());
+    for file in files {
+        let apart = run(&["import", file, "--json"], &database);
+        assert_eq!(json(&apart)["unfinished"], serde_json::json!(["two-weeks"]));
+    }
+    let unset = stdout(&run(&["export"], &database));
+    assert_ne!(unset, lines.concat());
+    let alone = run(&["import", files[0]], &database);
+    let cure = "import all pieces of the journal together; if that was done, into a fresh database";
+    assert!(stderr(&alone).contains(cure), "{}", stderr(&alone));
+    assert_eq!(stdout(&run(&["export"], &database)), unset);
+    let whole = run(&["import", files[0], files[1], "--json"], &database);
+    assert_eq!(code(&whole), Some(0), "{}", stderr(&whole));
+    assert_eq!(json(&whole)["accepted"], 0);
+    assert_eq!(json(&whole)["unfinished"], serde_json::json!([]));
+    assert_eq!(stdout(&run(&["export"], &database)), lines.concat());
+    assert_eq!(code(&run(&["verify"], &database)), Some(0));
+}
+
+#[test]
 fn a_journal_of_a_newer_recapd_is_told_as_that() {
     let folder = tempfile::tempdir().unwrap();
     let mut lines = two_weeks(folder.path());

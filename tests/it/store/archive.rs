@@ -89,6 +89,7 @@ fn restored(accepted: usize, duplicates: usize, last_seq: i64) -> Restored {
         accepted: i64::try_from(accepted).unwrap(),
         duplicates: i64::try_from(duplicates).unwrap(),
         last_seq,
+        lacks_head: false,
     }
 }
 
@@ -125,6 +126,60 @@ pub(crate) async fn a_history_comes_back_as_it_was(db: &dyn Backend) {
     let again = db.archive().restore(restore(&copy, true)).await.unwrap();
     assert_eq!(again, restored(0, given.1.len(), given.0.last_seq));
     assert_same(&before, &db.dump(&TOLD).await, "a second import");
+}
+
+/// As [`restore`], in pieces: the head stands before the first one alone.
+fn piece(head: &Head, records: &[MessageRecord]) -> Restore {
+    let whole = restore(&(head.clone(), records.to_vec()), true);
+    let is_first = records.first().is_some_and(|record| record.seq == 1);
+    Restore {
+        head: whole.head.filter(|_| is_first),
+        origin: whole.origin.filter(|_| is_first),
+        ..whole
+    }
+}
+
+pub(crate) async fn a_history_that_came_in_pieces_gets_its_head_later(db: &dyn Backend) {
+    let given = read(db, &told(db).await).await;
+    let all = given.1.len();
+    for (name, is_lived) in [("b", false), ("c", true)] {
+        let id = agent(name);
+        let copy = renamed(&given, &id);
+        let (first, rest) = copy.1.split_at(5);
+        // Each in an import of its own: the head isn't there when the last message comes.
+        for part in [first, rest] {
+            db.archive().restore(piece(&copy.0, part)).await.unwrap();
+        }
+        if is_lived {
+            db.store().end_session(&id, minute(300)).await.unwrap();
+        }
+        assert_ne!(text(&read(db, &id).await), text(&copy));
+        let queued = format!("SELECT count(*) FROM summary_update_queue WHERE agent_id = '{name}'");
+        assert_eq!(db.number(&queued).await, Some(0));
+
+        // What the journal ends with isn't compared.
+        let before = db.dump(&TOLD).await;
+        let open = |duplicates| Restored {
+            lacks_head: true,
+            ..restored(0, duplicates, copy.0.last_seq)
+        };
+        let alone = db.archive().restore(piece(&copy.0, first)).await.unwrap();
+        assert_eq!(alone, open(first.len()));
+        assert_same(&before, &db.dump(&TOLD).await, "the first piece alone");
+
+        let whole = db.archive().restore(restore(&copy, true)).await.unwrap();
+        if is_lived {
+            // A session that was ended there would be taken back.
+            assert_eq!(whole, open(all));
+            assert_same(&before, &db.dump(&TOLD).await, "a life of its own");
+        } else {
+            assert_eq!(whole, restored(0, all, copy.0.last_seq));
+            assert_eq!(text(&read(db, &id).await), text(&copy));
+            // What is pending is queued.
+            assert_eq!(db.number(&queued).await, Some(1));
+        }
+        clean(db, &id).await;
+    }
 }
 
 pub(crate) async fn a_history_comes_back_in_chunks(db: &dyn Backend) {

@@ -15,7 +15,7 @@ use super::super::{
 use crate::domain::{
     agent::AgentId,
     exchange::{Exchange, PREAMBLE},
-    journal::{Head, JournalError, MarkRecord, SessionRecord, take_in},
+    journal::{Head, JournalError, MarkRecord, SessionRecord, Standing, take_in},
     ledger::{Cut, Eviction, Ledger},
     lineage::Step,
     message::is_tombstone,
@@ -81,28 +81,43 @@ async fn restore_all(tx: &mut Connection, request: &Restore) -> Result<Restored,
         .partition_point(|recorded| recorded.record.seq <= ledger.last_seq);
     let (known, fresh) = request.records.split_at(known);
     compare(tx, &request.agent, known).await??;
-    let restored = |ledger: &Ledger| Restored {
-        accepted: i64::try_from(fresh.len()).unwrap_or(i64::MAX),
-        duplicates: i64::try_from(known.len()).unwrap_or(i64::MAX),
-        last_seq: ledger.last_seq,
-    };
-    if fresh.is_empty() && !is_new {
-        return Ok(restored(&ledger));
-    }
     for part in fresh.split_inclusive(|recorded| recorded.step.is_some()) {
         restore_part(tx, request, part, &mut ledger).await?;
     }
-    let head = request
-        .head
-        .as_ref()
-        .filter(|head| request.is_last && head.last_seq == ledger.last_seq);
-    if let Some(head) = head {
+    let is_written = is_new || !fresh.is_empty();
+    let standing = standing(tx, request, &ledger, is_written).await?;
+    let due = request.head.as_ref().filter(|_| standing == Standing::Due);
+    if let Some(head) = due {
         seal(tx, head, &mut ledger, request.now).await?;
     }
-    if ledger.pending_numbers() > 0 {
+    if (is_written || due.is_some()) && ledger.pending_numbers() > 0 {
         wake(tx, &request.agent, request.now).await?;
     }
-    Ok(restored(&ledger))
+    Ok(Restored {
+        accepted: i64::try_from(fresh.len()).unwrap_or(i64::MAX),
+        duplicates: i64::try_from(known.len()).unwrap_or(i64::MAX),
+        last_seq: ledger.last_seq,
+        lacks_head: standing == Standing::Open,
+    })
+}
+
+/// How the agent stands to the head that was given, if one was.
+async fn standing(
+    tx: &mut Connection,
+    request: &Restore,
+    ledger: &Ledger,
+    is_written: bool,
+) -> StoreResult<Standing> {
+    let Some(head) = request.head.as_ref().filter(|_| request.is_last) else {
+        return Ok(Standing::Settled);
+    };
+    if is_written && head.last_seq == ledger.last_seq {
+        return Ok(Standing::Due);
+    }
+    let there = super::head(tx, &request.agent, None).await?;
+    Ok(there.map_or(Standing::Open, |there| {
+        head.standing_of(&there, request.through_seq())
+    }))
 }
 
 async fn create(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> Result<(), ArchiveError> {
