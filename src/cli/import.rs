@@ -30,7 +30,6 @@ use crate::{
     journal::import::{self, ImportError, Imported},
     store::{SqlStore, Store, StoreError, archive::ArchiveError},
 };
-use opening::Opening;
 use progress::Progress;
 use transcripts::{Told, Transcripts};
 
@@ -74,9 +73,10 @@ pub(super) struct Import {
 impl Import {
     pub(super) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
         let files = list_files(&self.files)?;
-        let (journals, transcripts): (Vec<_>, Vec<_>) = files
-            .into_iter()
-            .partition(|file| self.format.is_none() && Opening::of(file).is_some());
+        let (journals, transcripts) = match self.format {
+            None => opening::apart(files),
+            Some(_) => (Vec::new(), files),
+        };
         let all = [journals.as_slice(), transcripts.as_slice()].concat();
         let progress = Progress::over(&all);
         let (imported, told) = open::block_on(async {
@@ -114,7 +114,7 @@ impl Import {
         progress: &Progress,
     ) -> Result<(Imported, Told), Failed> {
         let (mut import, store) = self.open(config).await?;
-        for file in opening::in_order(journals) {
+        for file in journals {
             read(&mut import, file, progress).await?;
             progress.file_done();
         }

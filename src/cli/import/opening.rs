@@ -20,7 +20,7 @@ const LINES_LOOKED_AT: usize = 2;
 
 /// The first line of a journal, as far as it says what has to be read before it.
 #[derive(Default)]
-pub(super) struct Opening {
+struct Opening {
     /// Whose it is; none where a newer recapd wrote it.
     agent: Option<AgentId>,
     /// From which agent that one was forked.
@@ -31,7 +31,7 @@ pub(super) struct Opening {
 
 impl Opening {
     /// None: the file is no journal, or can't be read.
-    pub(super) fn of(file: &Path) -> Option<Self> {
+    fn of(file: &Path) -> Option<Self> {
         let mut lines = BufReader::new(File::open(file).ok()?);
         (0..LINES_LOOKED_AT).find_map(|_| Self::read(&mut lines))
     }
@@ -71,12 +71,22 @@ impl From<Head> for Opening {
     }
 }
 
+/// The journals among the files, in order, and the others as they come. Each file's opening is read once.
+pub(super) fn apart(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let (mut journals, mut others) = (Vec::new(), Vec::new());
+    for file in files {
+        match Opening::of(&file) {
+            Some(opening) => journals.push((file, opening)),
+            None => others.push(file),
+        }
+    }
+    (in_order(journals), others)
+}
+
 /// The files in an order in which no agent comes before the one that it was forked from, and no piece of a journal before
 /// the one that it goes on from, as far as their first lines tell: in a folder of live journals, each of which holds one
 /// agent, files are named by hashes.
-pub(super) fn in_order(files: &[PathBuf]) -> Vec<&PathBuf> {
-    let opening = |file: &PathBuf| Opening::of(file).unwrap_or_default();
-    let mut waiting: Vec<(&PathBuf, Opening)> = files.iter().map(|file| (file, opening(file))).collect();
+fn in_order(mut waiting: Vec<(PathBuf, Opening)>) -> Vec<PathBuf> {
     let mut order = Vec::with_capacity(waiting.len());
     while !waiting.is_empty() {
         let first = first_of(&waiting);
@@ -95,7 +105,7 @@ pub(super) fn in_order(files: &[PathBuf]) -> Vec<&PathBuf> {
 }
 
 /// Where the files of each agent begin.
-fn first_of(waiting: &[(&PathBuf, Opening)]) -> HashMap<AgentId, i64> {
+fn first_of(waiting: &[(PathBuf, Opening)]) -> HashMap<AgentId, i64> {
     let mut first = HashMap::new();
     for (_, opening) in waiting {
         if let Some(agent) = &opening.agent {
