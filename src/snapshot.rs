@@ -71,6 +71,13 @@ pub struct Snapshot {
     pub kept: Kept,
 }
 
+impl Snapshot {
+    /// When the version was written; none before the first, although the row has a time then, too.
+    pub fn written_at(&self) -> Option<Timestamp> {
+        (self.version > 0).then_some(self.updated_at)
+    }
+}
+
 /// A snapshot and how fresh it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading<S = Snapshot> {

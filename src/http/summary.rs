@@ -155,8 +155,8 @@ fn own_headers(snapshot: &Snapshot) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(VERSION, snapshot.version.into());
     headers.insert(PENDING, snapshot.pending_exchanges.into());
-    if snapshot.version > 0 {
-        let http_date = snapshot.updated_at.format("%a, %d %b %Y %H:%M:%S GMT");
+    if let Some(written_at) = snapshot.written_at() {
+        let http_date = written_at.format("%a, %d %b %Y %H:%M:%S GMT");
         insert(&mut headers, LAST_MODIFIED, http_date);
     }
     headers

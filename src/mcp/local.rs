@@ -148,7 +148,7 @@ fn document(agent: &AgentId, reading: &Reading) -> Summary {
         content: snapshot.markdown.clone(),
         tokens: snapshot.tokens,
         version: snapshot.version,
-        updated_at: (snapshot.version > 0).then_some(snapshot.updated_at),
+        updated_at: snapshot.written_at(),
         covers_through: snapshot.covers_through,
         first_exchange: snapshot.first_exchange,
         pending_exchanges: snapshot.pending_exchanges,

@@ -48,7 +48,7 @@ impl<'a> SummaryReply<'a> {
             tokens,
             truncated,
             version: snapshot.version,
-            updated_at: (snapshot.version > 0).then_some(snapshot.updated_at),
+            updated_at: snapshot.written_at(),
             covers_through: snapshot.covers_through,
             first_exchange: snapshot.first_exchange,
             pending_exchanges: snapshot.pending_exchanges,
