@@ -1,0 +1,108 @@
+//! What is beyond a model: exchanges over which it failed alone, for what they are about.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::{domain::agent::AgentId, llm::LlmError};
+
+/// Of so many exchanges it is kept which models can't tell of them.
+const BEYOND_MAX: usize = 10_000;
+
+/// The models that exchanges are beyond, until somebody has told of them for good.
+#[derive(Debug, Default)]
+pub(super) struct Beyond {
+    failures: HashMap<(AgentId, i64), Vec<Failure>>,
+    /// Which models have answered anything, by their places in the chain.
+    answered: BTreeSet<usize>,
+}
+
+/// How one model failed over one exchange alone, for what it is about.
+#[derive(Debug)]
+struct Failure {
+    place: usize,
+    /// The model had answered something else by then. Once it has, it may be the exchange, and no more the model.
+    has_answered: bool,
+    error: LlmError,
+}
+
+impl Beyond {
+    /// How the model at that place failed over that exchange, if it is known to be beyond it.
+    pub(super) fn failure(&self, agent: &AgentId, exchange: i64, place: usize) -> Option<LlmError> {
+        let has_answered = self.has_answered(place);
+        let all = self.failures.get(&(agent.clone(), exchange))?;
+        let known = all
+            .iter()
+            .find(|one| one.place == place && one.has_answered == has_answered);
+        known.map(|one| one.error.clone())
+    }
+
+    /// An exchange is beyond the model at that place, which failed so.
+    pub(super) fn note(&mut self, agent: &AgentId, exchange: i64, place: usize, error: LlmError) {
+        let has_answered = self.has_answered(place);
+        if self.failures.len() >= BEYOND_MAX {
+            self.failures.clear();
+        }
+        let all = self.failures.entry((agent.clone(), exchange)).or_default();
+        all.retain(|one| one.place != place);
+        all.push(Failure {
+            place,
+            has_answered,
+            error,
+        });
+    }
+
+    /// Whether the model at that place has answered anything.
+    pub(super) fn has_answered(&self, place: usize) -> bool {
+        self.answered.contains(&place)
+    }
+
+    /// The model at that place has answered.
+    pub(super) fn was_answered(&mut self, place: usize) {
+        self.answered.insert(place);
+    }
+
+    /// Somebody told of those exchanges for good.
+    pub(super) fn settle(&mut self, agent: &AgentId, asked: &[i64]) {
+        if self.failures.is_empty() {
+            return;
+        }
+        for exchange in asked {
+            self.failures.remove(&(agent.clone(), *exchange));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::portion::Portions;
+
+    fn agent(name: &str) -> AgentId {
+        name.parse().unwrap()
+    }
+
+    #[test]
+    fn what_is_beyond_a_model_is_known_until_it_is_told_of() {
+        let (portions, a, cut_off) = (Portions::default(), agent("a"), LlmError::Truncated);
+        portions.was_beyond(&a, &[1], 0, cut_off.clone());
+        assert_eq!(portions.beyond(&a, &[1], 0), Some(cut_off.clone()));
+        for (who, asked, place) in [
+            ("b", &[1][..], 0),
+            ("a", &[2][..], 0),
+            ("a", &[1, 2][..], 0),
+            ("a", &[1][..], 1),
+        ] {
+            assert_eq!(portions.beyond(&agent(who), asked, place), None);
+        }
+        portions.was_answered(&a, &[2], 0);
+        assert!(portions.has_answered(0) && !portions.has_answered(1));
+        assert_eq!(
+            portions.beyond(&a, &[1], 0),
+            None,
+            "it may not have been the exchange"
+        );
+        portions.was_beyond(&a, &[1], 0, cut_off.clone());
+        assert_eq!(portions.beyond(&a, &[1], 0), Some(cut_off));
+        portions.was_settled(&a, &[1]);
+        assert_eq!(portions.beyond(&a, &[1], 0), None);
+    }
+}

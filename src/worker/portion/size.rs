@@ -1,0 +1,137 @@
+//! How many exchanges are asked about at once.
+//!
+//! What was too much for a model would be too much in the next update, too, and an answer that was cut off is billed. So
+//! the portion is halved by each question that was too much, kept, and made larger by one exchange now and then, as the
+//! window of TCP is; where it may have been an outage that halved it, each answer doubles it.
+
+use crate::store::MaterialLimits;
+
+/// After so many answers about full portions one exchange more is tried: most answers are about as much as can be.
+const ANSWERS_PER_STEP: u32 = 4;
+
+/// The portion of one agent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Size {
+    /// So many exchanges at once.
+    exchanges_max: i64,
+    /// Answers about as many since it is so.
+    answers: u32,
+    /// The last question failed.
+    is_failing: bool,
+    /// It shrank by what may have been an outage, which is no matter of how much is asked: it grows as fast.
+    doubles: bool,
+}
+
+impl Size {
+    /// `limits`, with no more exchanges than this.
+    pub(super) fn within(self, limits: MaterialLimits) -> MaterialLimits {
+        MaterialLimits {
+            exchanges_max: self.exchanges_max.min(limits.exchanges_max),
+            ..limits
+        }
+    }
+
+    /// A question about those exchanges was too much, or may have met an outage.
+    pub(super) fn halve(&mut self, asked: &[i64], may_be_outage: bool) {
+        *self = Self {
+            exchanges_max: count(asked.len() / 2).max(1),
+            answers: 0,
+            is_failing: true,
+            doubles: may_be_outage && !self.has_overreached(asked),
+        };
+    }
+
+    /// Whether it was doubled after an answer, and that was too much: a model that is too slow for so many fails like an
+    /// outage, and would do so after every other answer.
+    fn has_overreached(self, asked: &[i64]) -> bool {
+        self.doubles && !self.is_failing && count(asked.len()) >= self.exchanges_max
+    }
+
+    /// A question about those exchanges was answered. One about less than the portion tells nothing of it.
+    pub(super) fn grow(&mut self, asked: &[i64]) {
+        self.is_failing = false;
+        if count(asked.len()) < self.exchanges_max {
+            return;
+        }
+        if self.doubles {
+            self.exchanges_max = self.exchanges_max.saturating_mul(2);
+            return;
+        }
+        self.answers += 1;
+        if self.answers >= ANSWERS_PER_STEP {
+            self.exchanges_max = self.exchanges_max.saturating_add(1);
+            self.answers = 0;
+        }
+    }
+}
+
+fn count(length: usize) -> i64 {
+    i64::try_from(length).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{domain::agent::AgentId, worker::portion::Portions};
+
+    const LIMITS: MaterialLimits = MaterialLimits {
+        exchanges_max: 6,
+        tokens_max: 1_000,
+    };
+
+    fn agent(name: &str) -> AgentId {
+        name.parse().unwrap()
+    }
+
+    fn portion(portions: &Portions) -> i64 {
+        portions.within(&agent("a"), LIMITS).exchanges_max
+    }
+
+    #[test]
+    fn what_was_too_much_is_halved_and_grows_again() {
+        let (portions, a) = (Portions::default(), agent("a"));
+        portions.was_answered(&a, &[1, 2, 3], 0);
+        assert_eq!(portion(&portions), 6);
+        portions.was_too_much(&a, &[1, 2, 3, 4, 5]);
+        assert_eq!(portion(&portions), 2);
+        assert_eq!(portions.within(&agent("b"), LIMITS), LIMITS, "of nobody else");
+        for _ in 0..9 {
+            portions.was_answered(&a, &[1], 0);
+        }
+        assert_eq!(portion(&portions), 2, "a smaller question tells nothing");
+        for expected in [2, 2, 2, 3, 3] {
+            portions.was_answered(&a, &[1, 2, 3], 0);
+            assert_eq!(portion(&portions), expected);
+        }
+        for exchanges in [&[1, 2, 3][..], &[1], &[1]] {
+            portions.was_too_much(&a, exchanges);
+            assert_eq!(portion(&portions), 1);
+        }
+        for _ in 0..99 {
+            portions.was_answered(&a, &[1, 2, 3, 4, 5, 6, 7], 0);
+        }
+        assert_eq!(portions.within(&a, LIMITS), LIMITS, "no more than was configured");
+    }
+
+    #[test]
+    fn after_an_outage_it_grows_as_fast_as_it_shrank() {
+        let (portions, a) = (Portions::default(), agent("a"));
+        let answered = || {
+            let asked: Vec<i64> = (0..portion(&portions)).collect();
+            portions.was_answered(&a, &asked, 0);
+            portion(&portions)
+        };
+        for asked in [&[1, 2, 3, 4, 5, 6][..], &[1, 2, 3], &[1], &[1]] {
+            portions.failed(&a, asked, true);
+        }
+        assert_eq!([answered(), answered(), answered()], [2, 4, 6]);
+        // Another one, of which this agent meets but one failure.
+        portions.failed(&a, &[1, 2], true);
+        assert_eq!([answered(), answered()], [2, 4]);
+        // Four in time, and never eight: that is no outage.
+        portions.failed(&a, &[1, 2, 3, 4], false);
+        assert_eq!([answered(), answered(), answered(), answered()], [2, 2, 2, 3]);
+        portions.was_too_much(&a, &[1, 2, 3]);
+        assert_eq!([answered(), answered()], [1, 1]);
+    }
+}
