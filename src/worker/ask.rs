@@ -1,6 +1,6 @@
 //! Asking: the model, who stands in for it, and what that costs.
 
-use std::sync::{Arc, PoisonError, atomic::Ordering::SeqCst};
+use std::sync::{PoisonError, atomic::Ordering::SeqCst};
 
 use tracing::{Instrument as _, Span, debug, warn};
 
@@ -53,6 +53,12 @@ impl Question<'_> {
     fn is_least(&self) -> bool {
         self.exchanges.len() == 1
     }
+
+    /// Whether it may go on to that model. Replacing what the built-in summariser wrote by the same is of no use while
+    /// anybody before it may be back.
+    fn may_go_to(&self, next: &dyn ChatModel, may_be_back: bool) -> bool {
+        !(self.is_revisit && may_be_back && origin(next) == Origin::Offline)
+    }
 }
 
 /// A question in words.
@@ -88,11 +94,9 @@ impl Worker {
         // which it fails: what stands in for it is there to stay.
         let mut may_be_back = false;
         loop {
-            // Who is asked last is asked with each attempt, of which there are few.
-            let is_askable =
-                |next: &Arc<dyn ChatModel>| !question.is_revisit || origin(next.as_ref()) == Origin::Model;
             let known = self.portions.beyond(&hold.lease.agent, question.asked, place);
-            let known = known.filter(|_| others.clone().any(is_askable));
+            // Who is asked last is asked with each attempt, of which there are few.
+            let known = known.filter(|_| others.clone().any(|next| question.may_go_to(next.as_ref(), true)));
             let is_known = known.is_some();
             let answer = match known {
                 Some(error) => Err(error.into()),
@@ -107,9 +111,7 @@ impl Worker {
             may_be_back |= !is_hopeless && !matches!(failed, CondenseError::Llm(LlmError::Refused(_)));
             let is_last = self.settings.retry.is_last(&hold.lease);
             let next = others.next().map(AsRef::as_ref);
-            // Replacing what the built-in summariser wrote by the same is of no use.
-            let next =
-                next.filter(|next| !(question.is_revisit && may_be_back && origin(*next) == Origin::Offline));
+            let next = next.filter(|next| question.may_go_to(*next, may_be_back));
             match next.filter(|_| is_beyond || failed.is_for_the_next(is_last)) {
                 None if is_hopeless && !may_be_back => return Ok(self.given_up(hold, question, &failed)),
                 None => return Err(self.weighed(hold, question, failed)),
