@@ -46,6 +46,8 @@ pub struct ModelRequest {
     pub output_tokens_max: i64,
     /// For whom it is asked again if it has to wait: that agent's turn is kept.
     pub agent: Option<AgentId>,
+    /// Whether it still waits for the limits of its key.
+    pub held: limits::Held,
 }
 
 /// What a model answers. Tokens are counted as the provider bills them, and 0 where it doesn't say.

@@ -6,7 +6,10 @@
 mod minute;
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     time::Duration,
 };
 
@@ -26,6 +29,21 @@ const PLACES_WAIT: Duration = Duration::from_secs(5);
 const REFUSED_WAIT_MS: (i64, i64) = (5 * SECOND_MS, 300 * SECOND_MS);
 /// Bytes of a prompt per token, for a reservation: the provider's own count replaces it.
 const PROMPT_BYTES_PER_TOKEN: usize = 4;
+
+/// Whether a request waits for limits. Who gives it up meanwhile owes nothing, for it wasn't sent.
+#[derive(Clone, Debug, Default)]
+pub struct Held(Arc<AtomicBool>);
+
+impl Held {
+    /// Whether it does.
+    pub fn is_held(&self) -> bool {
+        self.0.load(SeqCst)
+    }
+
+    fn set(&self, is_held: bool) {
+        self.0.store(is_held, SeqCst);
+    }
+}
 
 /// A model that is asked within limits.
 pub struct Limited {
@@ -123,6 +141,7 @@ impl ChatModel for Limited {
     }
 
     async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
+        request.held.set(true);
         let place = tokio::time::timeout(PLACES_WAIT, self.places.acquire()).await;
         let Ok(Ok(_place)) = place else {
             return Err(LlmError::Waiting {
@@ -131,6 +150,7 @@ impl ChatModel for Limited {
             });
         };
         let id = self.reserve(request).await?;
+        request.held.set(false);
         self.learn(id, self.inner.answer(request).await)
     }
 }

@@ -1,10 +1,14 @@
 //! Asking: the model, who stands in for it, and what that costs.
 
-use std::sync::{PoisonError, atomic::Ordering::SeqCst};
+use std::{
+    pin::pin,
+    sync::{PoisonError, atomic::Ordering::SeqCst},
+};
 
+use futures::FutureExt as _;
 use tracing::{Instrument as _, Span, debug, warn};
 
-use super::{Hold, Worker, condense::CondenseError, reason, span, trace};
+use super::{Hold, Interruption, Worker, condense::CondenseError, reason, span, trace};
 use crate::{
     domain::{
         agent::AgentId,
@@ -324,6 +328,9 @@ impl Worker {
         let is_model = origin(model) == Origin::Model;
         if is_model {
             self.check_limits(hold, run).await?;
+            if let Some(why) = hold.interrupted().now_or_never() {
+                return Err(CondenseError::Interrupted(why));
+            }
         }
         let asked_at = self.parts.clock.now();
         let traced = if is_model {
@@ -333,13 +340,12 @@ impl Worker {
         };
         // The built-in summariser costs nothing: its answers aren't counted as calls.
         run.model_calls += i64::from(is_model);
-        let answer = tokio::select! {
-            // An answer that is there was paid for.
-            biased;
-            answer = model.answer(request).instrument(traced.clone()) => answer,
-            why = hold.interrupted() => {
+        let asking = model.answer(request).instrument(traced.clone());
+        let answer = match unless_interrupted(hold, request, asking).await {
+            Ok(answer) => answer,
+            Err(why) => {
                 if is_model {
-                    self.bill_unanswered(model, request, run);
+                    self.given_up_unanswered(model, request, run);
                 }
                 return Err(CondenseError::Interrupted(why));
             }
@@ -413,8 +419,12 @@ impl Worker {
         Some(SpendLimit::Price)
     }
 
-    /// Nobody waits any longer for a call that was made, but the provider is at work on it.
-    fn bill_unanswered(&self, model: &dyn ChatModel, request: &ModelRequest, run: &mut RunRecord) {
+    /// Nobody waits any longer for a call, but the provider is at work on it; unless it wasn't sent yet.
+    fn given_up_unanswered(&self, model: &dyn ChatModel, request: &ModelRequest, run: &mut RunRecord) {
+        if request.held.is_held() {
+            run.model_calls -= 1;
+            return;
+        }
         run.provider = Some(model.provider().to_owned());
         run.model = Some(model.model().to_owned());
         self.bill(model, prompt_tokens(request), run);
@@ -446,6 +456,25 @@ impl Worker {
     fn is_new_to_us(&self, model: &str) -> bool {
         let mut unpriced = self.unpriced.lock().unwrap_or_else(PoisonError::into_inner);
         unpriced.insert(model.to_owned())
+    }
+}
+
+/// What a call comes to, as long as anybody waits for it.
+async fn unless_interrupted(
+    hold: &Hold,
+    request: &ModelRequest,
+    asking: impl Future<Output = Result<ModelAnswer, LlmError>> + Send,
+) -> Result<Result<ModelAnswer, LlmError>, Interruption> {
+    let mut asking = pin!(asking);
+    tokio::select! {
+        // Who stops makes room within the limits: what they held would be sent in the same moment.
+        biased;
+        why = hold.interrupted() => {
+            // An answer that is there was paid for.
+            let is_there = if request.held.is_held() { None } else { asking.now_or_never() };
+            is_there.ok_or(why)
+        }
+        answer = &mut asking => Ok(answer),
     }
 }
 

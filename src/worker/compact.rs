@@ -21,7 +21,7 @@ use crate::{
             operations::{CarriedOut, NoProgress, Operations, Question, Rules},
         },
     },
-    llm::{LlmError, ModelRequest},
+    llm::{LlmError, ModelRequest, limits::Held},
     store::{JournalledAnswer, Material, RunRecord, StoreError},
 };
 
@@ -222,6 +222,7 @@ impl Worker {
             output_tokens_max: self.settings.output_tokens_max,
             // Who has to wait goes without.
             agent: None,
+            held: Held::default(),
         };
         let answer = self.call(self.parts.model.as_ref(), hold, &request, run).await?;
         let operations = parse_operations(&answer.text, &self.parts.redactor)?;

@@ -23,7 +23,7 @@ use crate::{
         work::Lease,
         zone::Zone,
     },
-    llm::{LlmError, ModelRequest, offline},
+    llm::{LlmError, ModelRequest, limits::Held, offline},
     store::{Material, MaterialLimits, Paused, RunRecord, StoreError, StoredExchange},
 };
 
@@ -238,6 +238,7 @@ impl Worker {
             transcripts,
             output_tokens_max: self.settings.output_tokens_max,
             agent: Some(agent.clone()),
+            held: Held::default(),
         }
     }
 

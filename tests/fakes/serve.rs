@@ -23,6 +23,7 @@ use recapd::{
         ChatModel as _, ModelRequest,
         anthropic::Anthropic,
         gemini::Gemini,
+        limits::Held,
         ollama::Ollama,
         openai::OpenAiChat,
         remote::{Protocol, RemoteModel, RemoteSettings},
@@ -146,6 +147,7 @@ fn request() -> ModelRequest {
         transcripts: transcripts.to_vec(),
         output_tokens_max: 4_000,
         agent: None,
+        held: Held::default(),
     }
 }
 

@@ -18,6 +18,7 @@ use recapd::{
         ChatModel, LlmError, ModelRequest,
         anthropic::{Anthropic, AnthropicModel},
         gemini::{Gemini, GeminiModel},
+        limits::Held,
         ollama::{Ollama, OllamaModel},
         openai::{OpenAiChat, OpenAiModel},
         remote::RemoteSettings,
@@ -60,6 +61,7 @@ pub(crate) fn request() -> ModelRequest {
         transcripts,
         output_tokens_max: 2_000,
         agent: None,
+        held: Held::default(),
     }
 }
 

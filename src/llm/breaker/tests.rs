@@ -7,6 +7,7 @@ use crate::{
     llm::{
         Cause,
         fixtures::{Answer, Told},
+        limits::Held,
     },
 };
 
@@ -52,6 +53,7 @@ async fn a_failing_provider_is_left_alone_and_asked_again() {
         transcripts: Vec::new(),
         output_tokens_max: 1,
         agent: None,
+        held: Held::default(),
     };
     let ask = async || breaker.answer(&request).await;
     let rests = |wait_s| LlmError::Waiting {
@@ -124,6 +126,7 @@ async fn a_probe_that_is_given_up_makes_way_for_the_next() {
         transcripts: Vec::new(),
         output_tokens_max: 1,
         agent: None,
+        held: Held::default(),
     };
     assert!(breaker.answer(&request).await.is_err());
     clock.advance_ms(30_000);

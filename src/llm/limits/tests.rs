@@ -17,6 +17,7 @@ fn request() -> ModelRequest {
         transcripts: Vec::new(),
         output_tokens_max: 300,
         agent: None,
+        held: Held::default(),
     }
 }
 
@@ -118,6 +119,24 @@ async fn a_short_wait_is_waited_for() {
     let began = tokio::time::Instant::now();
     assert_eq!(wait_s(&model).await, None);
     assert_eq!(began.elapsed().as_secs(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_held_until_it_may_be_sent() {
+    const LESS_THAN_THE_WAIT: Duration = Duration::from_secs(3);
+    let limits = MinuteLimits {
+        requests: 1,
+        tokens: 0,
+    };
+    let (model, clock) = limited(vec![Ok(took(1, None))], 9, limits);
+    assert_eq!(wait_s(&model).await, None);
+    clock.advance_ms(56_000);
+    let request = request();
+    let mut asking = model.answer(&request);
+    let waited = tokio::time::timeout(LESS_THAN_THE_WAIT, &mut asking).await;
+    assert!(waited.is_err() && request.held.is_held());
+    let asked = tokio::time::timeout(LESS_THAN_THE_WAIT, &mut asking).await;
+    assert!(asked.is_err() && !request.held.is_held(), "no answer ever comes");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,8 +1,13 @@
 //! Leases lost in the middle of an update, and shutdown.
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
-use recapd::{clock::Clock as _, domain::work::Reason, worker::Outcome};
+use recapd::{
+    clock::Clock as _,
+    domain::work::Reason,
+    llm::limits::{Limited, MinuteLimits},
+    worker::Outcome,
+};
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -290,6 +295,45 @@ async fn a_hard_stop_gives_the_lease_back() {
     rig.model.plan([]);
     assert_eq!(rig.drain().await, [Outcome::Completed]);
     assert_eq!(rig.verify().await.pending, 0);
+}
+
+/// One call is under way, and the other waits for its place: only the first one was sent.
+#[tokio::test]
+async fn a_stop_bills_what_was_sent_and_not_what_the_limits_held() {
+    let mut config = config();
+    config.queue.poll_ms = 3_600_000;
+    config.worker.concurrency = 2;
+    let rig = Rig::asking(&config, |model, clock| {
+        Arc::new(Limited::new(model, 1, MinuteLimits::default(), clock))
+    })
+    .await;
+    rig.say(6).await;
+    let messages = (0..12).map(|n| native(["user", "assistant"][n % 2], "One of many messages that go by"));
+    rig.parts
+        .keeper
+        .append(&agent("b"), messages.collect())
+        .await
+        .unwrap();
+    rig.model.plan([Reply::Held]);
+    let running = run(&rig);
+    soon(rig.model.asked(1)).await;
+    soon(async {
+        while rig.flaky.calls("material") < 2 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    running.soft.cancel();
+    running.hard.cancel();
+    soon(running.tasks.wait()).await;
+    assert_eq!(rig.model.calls(), 1);
+    let free = "SELECT count(*) FROM summary_update_queue WHERE lease_token IS NULL AND attempts = 0";
+    assert_eq!(rig.db.number(free).await, Some(2));
+    let billed =
+        "SELECT count(*) FROM update_runs WHERE model = 'script' AND model_calls = 1 AND input_tokens > 500";
+    assert_eq!(rig.db.number(billed).await, Some(1), "the one that was sent");
+    let told = "SELECT count(*) FROM update_runs";
+    assert_eq!(rig.db.number(told).await, Some(1), "and no other");
 }
 
 #[tokio::test]
