@@ -201,8 +201,8 @@ impl Worker {
             }
             failed => {
                 // What is revisited is divided within the update: its answers are journalled by what they are about, and
-                // in other pieces they would be paid for again. After a failure above they are: one exchange that fails
-                // couldn't be told from the others otherwise.
+                // with a smaller portion fewer items are revisited, so that one about more of them would be paid for again.
+                // After a failure above it may be: one exchange that fails would hold up all the others otherwise.
                 if failed.is_too_much() && !question.is_revisit {
                     self.portions.was_too_much(agent, asked);
                 }

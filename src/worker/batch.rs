@@ -186,11 +186,10 @@ impl Worker {
             .iter()
             .map(|stored| stored.exchange.exchange)
             .collect::<Vec<i64>>();
-        let named: Vec<String> = exchanges.iter().map(ToString::to_string).collect();
         let expected = self.expected(&request);
         let price = self.settings.prices.of(batching.model.model());
         Some(BatchQuestion {
-            key: self.journal_key(lease, material, &named.join(",")),
+            key: self.piece_key(lease, material, &material.exchanges),
             version: material.version,
             lo: material.lo,
             hi: material.hi,

@@ -24,7 +24,7 @@ use crate::{
         zone::Zone,
     },
     llm::{LlmError, ModelRequest, limits::Held, offline},
-    store::{Material, MaterialLimits, Paused, RunRecord, StoreError, StoredExchange},
+    store::{Material, MaterialLimits, Paused, RunRecord, StoreError, StoreResult, StoredExchange},
 };
 
 /// Changes with the prompt or the schema, so that an answer journalled under an older one isn't used.
@@ -132,11 +132,15 @@ impl Worker {
         run: &mut RunRecord,
     ) -> Result<Vec<Item>, CondenseError> {
         let mut items = Vec::new();
-        // One item that is revisited may stand for more exchanges than are asked about at once.
         let portion = usize::try_from(limits.exchanges_max).unwrap_or(usize::MAX).max(1);
         // Last in, first out: so the pieces come in the order of their exchanges.
-        let mut pieces: Vec<&[StoredExchange]> = material.exchanges.chunks(portion).rev().collect();
-        while let Some(piece) = pieces.pop() {
+        let mut pieces = vec![material.exchanges.as_slice()];
+        while let Some(rest) = pieces.pop() {
+            let at_once = self.at_once(&hold.lease, material, rest, portion).await?;
+            let (piece, rest) = rest.split_at(at_once);
+            if !rest.is_empty() {
+                pieces.push(rest);
+            }
             match self.condense_piece(hold, material, piece, run).await {
                 Ok(of_piece) => items.extend(of_piece),
                 // Pending exchanges are taken in smaller batches instead, one update each.
@@ -151,6 +155,31 @@ impl Worker {
         Ok(items)
     }
 
+    /// How many of the next exchanges are asked about at once. One item that is revisited may stand for more of them than
+    /// the portion, which differs from attempt to attempt: what was answered is taken as it was asked, since in other
+    /// pieces it would be paid for again.
+    async fn at_once(
+        &self,
+        lease: &Lease,
+        material: &Material,
+        rest: &[StoredExchange],
+        portion: usize,
+    ) -> StoreResult<usize> {
+        let at_most = if material.revisited.is_empty() {
+            0
+        } else {
+            rest.len()
+        };
+        for count in (1..=at_most).rev() {
+            let (begun, _) = rest.split_at(count);
+            let key = self.piece_key(lease, material, begun);
+            if self.parts.store.journalled(&lease.agent, &key).await?.is_some() {
+                return Ok(count);
+            }
+        }
+        Ok(rest.len().min(portion))
+    }
+
     /// Asks the model about some exchanges. An answer that was paid for before a crash is used.
     async fn condense_piece(
         &self,
@@ -161,9 +190,7 @@ impl Worker {
     ) -> Result<Vec<Item>, CondenseError> {
         let asked: Vec<i64> = exchanges.iter().map(|stored| stored.exchange.exchange).collect();
         let lease = &hold.lease;
-        // Which exchanges are revisited, the watermarks don't tell.
-        let named: Vec<String> = asked.iter().map(ToString::to_string).collect();
-        let key = self.journal_key(lease, material, &named.join(","));
+        let key = self.piece_key(lease, material, exchanges);
         let told = if let Some(journalled) = self.parts.store.journalled(&lease.agent, &key).await? {
             Told {
                 drafts: self.believed(&journalled.answer, &asked)?,
@@ -254,6 +281,18 @@ impl Worker {
     /// The built-in summariser costs nothing: its answers aren't counted as calls, nor journalled.
     pub(super) fn is_offline(&self) -> bool {
         self.parts.model.provider() == offline::OFFLINE
+    }
+
+    /// Names the question about those exchanges: which ones are revisited, the watermarks don't tell.
+    pub(super) fn piece_key(
+        &self,
+        lease: &Lease,
+        material: &Material,
+        exchanges: &[StoredExchange],
+    ) -> String {
+        let asked = exchanges.iter().map(|stored| stored.exchange.exchange);
+        let named: Vec<String> = asked.map(|exchange| exchange.to_string()).collect();
+        self.journal_key(lease, material, &named.join(","))
     }
 
     /// Names a question: the same question asked again, after a crash, has the same answer.

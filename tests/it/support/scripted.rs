@@ -132,6 +132,13 @@ impl ScriptedModel {
         questions.iter().filter(|question| *question == exchanges).count()
     }
 
+    /// How often it was asked about that exchange, be it among others.
+    pub(crate) fn asked_with(&self, exchange: i64) -> usize {
+        let questions = self.questions.lock().unwrap_or_else(PoisonError::into_inner);
+        let with = |question: &&Vec<i64>| question.contains(&exchange);
+        questions.iter().filter(with).count()
+    }
+
     /// How often it was asked.
     pub(crate) fn calls(&self) -> usize {
         *self.calls.borrow()

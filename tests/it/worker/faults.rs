@@ -133,8 +133,8 @@ async fn digests_may_fail_to_stand_in() {
     }
 }
 
-/// Provisional items are condensed again in parts, and the update of the first part is lost: the next one asks about
-/// all of them, and doesn't take the journalled answer for one about all.
+/// Provisional items are condensed again in parts, and the update is lost: the next one doesn't take the journalled answer
+/// about the first part for one about all of them, and asks about no part again.
 #[tokio::test]
 async fn an_answer_about_some_is_not_taken_for_all() {
     let rig = Rig::new(&config()).await;
@@ -155,6 +155,7 @@ async fn an_answer_about_some_is_not_taken_for_all() {
         .unwrap();
     let outcomes = work_off(&rig).await;
     assert_eq!(outcomes, [Outcome::Retried, Outcome::Completed]);
+    assert_eq!(rig.model.calls(), 4, "the key, what is too much, and two parts");
     let left = "SELECT count(*) FROM summary_items WHERE origin = 'digest' AND removed_version IS NULL";
     assert_eq!(
         (rig.db.number(left).await, rig.verify().await.pending),

@@ -103,6 +103,38 @@ async fn too_much_to_revisit_is_asked_in_pieces() {
     assert_eq!(rig.db.number(items).await, Some(exchanges));
 }
 
+/// After a failure less is asked about at once, and after answers more: what was answered of an item by then is used.
+#[tokio::test]
+async fn what_was_answered_of_a_revisited_item_is_paid_for_once() {
+    for failure in [Reply::Late, Reply::RateLimited] {
+        let rig = with_pending().await;
+        rig.model.plan([Reply::Auth]);
+        assert_eq!(rig.drain().await, [Outcome::Parked]);
+        let exchanges = rig.verify().await.covered;
+        assert!((4..8).contains(&exchanges), "the first item stands for four");
+        // The first failure leaves a portion of two or three, so that the item is asked about in two pieces.
+        rig.model.plan([Reply::Late, Reply::Good, failure]);
+        let now = recapd::clock::Clock::now(&*rig.clock);
+        rig.db
+            .store()
+            .enqueue(&rig.agent, Reason::Manual, 0, now)
+            .await
+            .unwrap();
+        assert_eq!(rig.drain().await, [Outcome::Retried]);
+        assert_eq!(rig.drain_later().await, [Outcome::Retried]);
+        let before = rig.model.asked_with(4);
+        for _ in 0..4 {
+            drop(rig.drain_later().await);
+        }
+        assert_eq!((rig.verify().await.covered, digests(&rig).await), (exchanges, 0));
+        assert_eq!(
+            (rig.model.asked_with(1), rig.model.asked_with(4)),
+            (3, before + 1),
+            "{failure:?}: refused, failed and answered"
+        );
+    }
+}
+
 /// Nobody can tell of the exchange: it keeps its digest, for good, and the others come next.
 #[tokio::test]
 async fn an_exchange_whose_answer_is_always_cut_off_is_given_up() {
