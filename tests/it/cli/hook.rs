@@ -14,7 +14,10 @@ use serde_json::{Value, json};
 use tokio::{task::block_in_place, time::Instant};
 
 use super::{code, recapd, stderr, stdout};
-use crate::support::{port::Port, server::Server};
+use crate::support::{
+    port::Port,
+    server::{Reply, Server},
+};
 
 const AGENT: &str = "coder";
 /// A hook takes 300 ms, or here some times as long; beside that a busy machine needs time to start it. A daemon that never
@@ -158,6 +161,14 @@ async fn messages(server: &Server) -> i64 {
     agents["agents"][0]["messages"].as_i64().unwrap_or_default()
 }
 
+/// Has the first version written, and waits until readers get it.
+async fn summarise(server: &Server) {
+    server.summarise().await;
+    let path = format!("/v1/agents/{AGENT}/summary");
+    let is_written = |reply: &Reply| reply.header("recapd-version") == "1";
+    server.get_until(&path, is_written).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_round_trip_with_the_daemon_up() {
     let server = server().await;
@@ -186,7 +197,7 @@ async fn a_round_trip_with_the_daemon_up() {
     assert!(given.chars().count() <= 6_000);
     assert_eq!(session.start("startup"), None, "it was told already");
     assert!(session.start("compact").is_some(), "but its context was emptied");
-    server.summarise().await;
+    summarise(&server).await;
     let summarised = session.start("compact").expect("it is another brief by now");
     assert!(summarised.contains("version=\"1\""), "{summarised}");
     assert_eq!(
@@ -409,7 +420,7 @@ async fn a_newer_version_is_announced_if_that_is_wanted() {
     session.say(1, 2);
     session.call("PreCompact", &json!({}));
     session.start("compact").expect("there are digests");
-    server.summarise().await;
+    summarise(&server).await;
     assert_eq!(session.call("UserPromptSubmit", &json!({ "prompt": "x" })), "");
     let mut arguments = session.arguments("UserPromptSubmit");
     arguments.extend(["--set", "hook.announce=true"].map(str::to_owned));

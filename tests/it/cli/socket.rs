@@ -4,14 +4,12 @@ use std::{
     os::unix::{fs::PermissionsExt as _, net::UnixStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    time::Duration,
 };
 
 use tokio::time::Instant;
 
 use super::{code, json, recapd, stderr, stdout};
-
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::support::PATIENCE;
 
 /// A daemon on the socket of its folder.
 struct Daemon {

@@ -1,7 +1,29 @@
 //! The real binary with a provider that is down, with a second one, and with a limit of spending.
 
+use std::time::Duration;
+
+use recapd::{
+    clock::{Clock as _, SystemClock},
+    domain::spend::next_day,
+};
+
 use super::{AGENT, Daemon, started};
 use crate::support::fake_provider::{FakeProvider, Planned, Shape};
+
+/// So much of a day is left for a test of its limits.
+const DAY_LEFT_MIN: Duration = Duration::from_mins(5);
+
+/// What a day allows is allowed again at midnight (UTC): waits for that where it is near.
+async fn until_the_day_is_long() {
+    loop {
+        let now = SystemClock.now();
+        let left = Duration::from_millis(next_day(now).since_ms(now).unsigned_abs());
+        if left > DAY_LEFT_MIN {
+            return;
+        }
+        tokio::time::sleep(left).await;
+    }
+}
 
 /// What the operator sees.
 fn status(daemon: &Daemon) -> String {
@@ -83,6 +105,7 @@ async fn a_second_provider_is_asked_when_the_first_refuses() {
 
 #[tokio::test]
 async fn a_limit_of_spending_pauses_and_says_so() {
+    until_the_day_is_long().await;
     let fake = FakeProvider::start();
     let daemon = started(&fake, &["spend.calls_per_day=1", "spend.usd_per_day=5"]).await;
     daemon.turn(1).await;
@@ -107,6 +130,7 @@ async fn a_limit_of_spending_pauses_and_says_so() {
     ] {
         assert!(told.contains(words), "{told}");
     }
+    daemon.until_pending(1).await;
     let summary = daemon.summary().await;
     assert_eq!(
         (&summary["pending_exchanges"], &summary["version"]),

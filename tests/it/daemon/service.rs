@@ -141,7 +141,7 @@ fn socket_in(folder: &Path) -> PathBuf {
 /// A connection to the database, as another program has it.
 async fn beside(daemon: &Daemon) -> SqliteConnection {
     let file = daemon.folder.path().join("daemon.db");
-    let options = SqliteConnectOptions::new().filename(file);
+    let options = SqliteConnectOptions::new().filename(file).busy_timeout(PATIENCE);
     options.connect().await.unwrap()
 }
 

@@ -3,7 +3,6 @@
 use std::{
     process::Stdio,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
 use axum::{Router, body::Bytes, extract::State, http::HeaderMap, http::StatusCode, routing::post};
@@ -12,7 +11,10 @@ use tokio::{net::TcpListener, sync::Notify, time::timeout};
 use tokio_util::task::TaskTracker;
 
 use super::Daemon;
-use crate::support::fake_provider::{FakeProvider, Planned, Trouble, Wait};
+use crate::support::{
+    PATIENCE,
+    fake_provider::{FakeProvider, Planned, Trouble, Wait},
+};
 
 /// What a client says of its own trace.
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -20,8 +22,6 @@ const CALLER: &str = "00f067aa0ba902b7";
 /// What users say, and what opens the collector's door.
 const CANARY: &str = "cagedcanary";
 const KEY: &str = "collectors-key";
-/// Everything happens within this time, or not at all.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A collector: what it got, and what it answers.
 #[derive(Clone)]

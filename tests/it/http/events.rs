@@ -1,7 +1,5 @@
 //! `GET /v1/agents/{id}/events`, `GET /v1/events`.
 
-use std::time::Duration;
-
 use recapd::{
     access::digest_of,
     domain::{
@@ -14,12 +12,12 @@ use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
 use crate::support::{
+    PATIENCE,
     conversation::native,
     server::{START, Server},
 };
 
 const PATH: &str = "/v1/agents/coder/events";
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A client that listens.
 struct Listening {

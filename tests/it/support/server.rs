@@ -1,6 +1,6 @@
 //! The HTTP interface on a free port of 127.0.0.1, over a SQLite database of its own.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use recapd::{
     access::Access,
@@ -21,12 +21,10 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::troubled_store::TroubledStore;
+use super::{PATIENCE, port::Port, troubled_store::TroubledStore};
 
 /// When the clock of every server starts.
 pub(crate) const START: &str = "2026-11-20T08:40:00Z";
-/// How long anything that happens by itself may take.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running interface. Nothing is summarised unless a test drains the worker.
 pub(crate) struct Server {
@@ -41,6 +39,8 @@ pub(crate) struct Server {
     pub(crate) writes: TaskTracker,
     client: Client,
     folder: TempDir,
+    /// Also after its end nobody else listens there.
+    _port: Port,
 }
 
 impl Server {
@@ -89,8 +89,9 @@ impl Server {
         let queue = Arc::clone(&inner) as _;
         let state = HttpState::over(&parts, queue, Arc::clone(&access), stop.clone());
         let writes = state.writes.clone();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let port = Port::reserve();
+        let address = port.address();
+        let listener = TcpListener::bind(address).await.unwrap();
         let settings = http::HttpSettings::from(&config);
         let limits = settings.connections;
         let router = http::router(state, settings);
@@ -109,6 +110,7 @@ impl Server {
             writes,
             client: client(&HttpSettings::default()).unwrap(),
             folder,
+            _port: port,
         }
     }
 
