@@ -237,9 +237,9 @@ fn spawn(settings: &[String], environment: &[(String, String)], log: Stdio) -> C
         .args(
             settings
                 .iter()
-                .flat_map(|setting| match setting.strip_prefix("--config=") {
-                    Some(file) => ["--config", file],
-                    None => ["--set", setting],
+                .flat_map(|setting| match setting.strip_prefix("--") {
+                    Some(option) => vec![format!("--{option}")],
+                    None => vec!["--set".to_owned(), setting.clone()],
                 }),
         )
         .stdout(Stdio::null())

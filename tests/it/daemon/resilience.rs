@@ -1,28 +1,20 @@
 //! The real binary with a provider that is down, with a second one, and with a limit of spending.
 
-use std::time::Duration;
-
 use recapd::{
     clock::{Clock as _, SystemClock},
-    domain::spend::next_day,
+    domain::{spend::next_day, time::HOUR_MS},
 };
+use tempfile::NamedTempFile;
 
 use super::{AGENT, Daemon, started};
 use crate::support::fake_provider::{FakeProvider, Planned, Shape};
 
-/// So much of a day is left for a test of its limits.
-const DAY_LEFT_MIN: Duration = Duration::from_mins(5);
-
-/// What a day allows is allowed again at midnight (UTC): waits for that where it is near.
-async fn until_the_day_is_long() {
-    loop {
-        let now = SystemClock.now();
-        let left = Duration::from_millis(next_day(now).since_ms(now).unsigned_abs());
-        if left > DAY_LEFT_MIN {
-            return;
-        }
-        tokio::time::sleep(left).await;
-    }
+/// What sets a daemon's clock to noon (UTC): what a day allows is allowed again at midnight.
+fn at_noon(file: &NamedTempFile) -> String {
+    let now = SystemClock.now();
+    let noon = next_day(now).plus_ms(-12 * HOUR_MS);
+    std::fs::write(file.path(), noon.since_ms(now).to_string()).unwrap();
+    format!("--clock-offset-file={}", file.path().display())
 }
 
 /// What the operator sees.
@@ -105,9 +97,9 @@ async fn a_second_provider_is_asked_when_the_first_refuses() {
 
 #[tokio::test]
 async fn a_limit_of_spending_pauses_and_says_so() {
-    until_the_day_is_long().await;
-    let fake = FakeProvider::start();
-    let daemon = started(&fake, &["spend.calls_per_day=1", "spend.usd_per_day=5"]).await;
+    let (fake, clock) = (FakeProvider::start(), NamedTempFile::new().unwrap());
+    let settings = ["spend.calls_per_day=1", "spend.usd_per_day=5", &at_noon(&clock)];
+    let daemon = started(&fake, &settings).await;
     daemon.turn(1).await;
     daemon.turn(2).await;
     daemon.until_version(1).await;
