@@ -212,9 +212,13 @@ pub trait BatchStore: Send + Sync {
     /// The answer from a batch that fits an agent's summary as it stands, if there is one.
     async fn batched_answer(&self, agent: &AgentId) -> StoreResult<Option<BatchedAnswer>>;
 
+    /// Withdraws waiting questions to which nobody waits for an answer any more, and has rows wait no longer whose question
+    /// is gone. Returns how many are withdrawn: what they would have cost is free again. Agents that somebody is writing are left
+    /// for the next time.
+    async fn withdraw_outdated(&self, now: Timestamp) -> StoreResult<u64>;
+
     /// Puts waiting questions into a new batch, the oldest first; none if too few wait, or too many batches are open.
-    /// Those to which nobody waits for an answer any more are withdrawn, and whoever waits for a limit looks again then. Agents
-    /// that somebody is writing are left for the next time.
+    /// Agents that somebody is writing are left for the next time.
     async fn gather(&self, gather: Gather) -> StoreResult<Option<OpenBatch>>;
 
     /// Takes the open batches that are due to be looked at, at most `limit`, and puts their next look off to `next_at`, so

@@ -5,7 +5,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     time::Duration,
 };
 
@@ -49,6 +52,8 @@ pub struct Courier {
     batching: Batching,
     prices: Prices,
     random: Mutex<fastrand::Rng>,
+    /// Less may count against the limits than before, and whoever waits for them hasn't looked again yet.
+    owes_resumption: AtomicBool,
 }
 
 impl Courier {
@@ -60,11 +65,14 @@ impl Courier {
             batching,
             prices,
             random,
+            owes_resumption: AtomicBool::default(),
         }
     }
 
     /// Looks after batches until `stop`.
     pub async fn run(&self, stop: CancellationToken) {
+        // The one before may have been stopped when it owed that, or between a withdrawal and the word of it.
+        self.owes_resumption.store(true, SeqCst);
         let mut look = tokio::time::interval(LOOK_EVERY);
         loop {
             tokio::select! {
@@ -88,6 +96,17 @@ impl Courier {
     /// # Errors
     /// What the store fails with. Nothing is lost by that; the next step goes on.
     pub async fn step(&self) -> StoreResult<()> {
+        // First, so that no other failure keeps it waiting.
+        self.resume_paused().await;
+        self.look_after_due().await?;
+        self.withdraw_outdated().await?;
+        while let Some(batch) = self.gather().await? {
+            self.send(&batch).await?;
+        }
+        Ok(())
+    }
+
+    async fn look_after_due(&self) -> StoreResult<()> {
         let now = self.now();
         let due = self
             .batching
@@ -104,10 +123,16 @@ impl Courier {
                 _ => self.search(&batch).await?,
             }
         }
-        while let Some(batch) = self.gather().await? {
-            self.send(&batch).await?;
-        }
         Ok(())
+    }
+
+    async fn withdraw_outdated(&self) -> StoreResult<()> {
+        let withdrawn = self.batching.store.withdraw_outdated(self.now()).await;
+        // Of an error nobody knows whether it came before the commit or after it.
+        if !matches!(withdrawn, Ok(0)) {
+            self.wake_waiting().await;
+        }
+        withdrawn.map(drop)
     }
 
     async fn gather(&self) -> StoreResult<Option<OpenBatch>> {
@@ -274,7 +299,9 @@ impl Courier {
             otherwise: otherwise.to_owned(),
             now: self.now(),
         };
-        let closed = self.batching.store.close_batch(batch.batch, end).await?;
+        let closed = self.batching.store.close_batch(batch.batch, end).await;
+        // It may be closed all the same, and then nobody comes back to it.
+        let closed = closed.inspect_err(|_| self.owes_resumption.store(true, SeqCst))?;
         for answer in &billed {
             self.bill(&batch.model, answer);
         }
@@ -288,17 +315,34 @@ impl Courier {
             otherwise,
             "batch.closed"
         );
-        self.resume_paused().await;
-        self.parts.notices.wake_queue();
+        self.wake_waiting().await;
         Ok(())
     }
 
-    /// Less may have been billed than was expected: whoever waits for a limit looks again. Should that fail, the next batch
-    /// that is closed makes up for it, or midnight: other batches don't wait for it.
+    /// Questions are no longer on their way: rows that waited for them can be claimed, and less may count against the limits
+    /// than was expected.
+    async fn wake_waiting(&self) {
+        self.owes_resumption.store(true, SeqCst);
+        self.resume_paused().await;
+        self.parts.notices.wake_queue();
+    }
+
+    /// Has whoever waits for a limit look again, if that is owed. Should it fail, the next step tries it again: batches don't
+    /// wait for it.
     async fn resume_paused(&self) {
-        if let Err(error) = self.parts.store.resume_paused(self.now()).await {
-            self.parts.metrics.service.db_failed(error.class());
-            warn!(%error, "spend.not_resumed");
+        if !self.owes_resumption.load(SeqCst) {
+            return;
+        }
+        match self.parts.store.resume_paused(self.now()).await {
+            Ok(_) => {
+                self.owes_resumption.store(false, SeqCst);
+                // However few were resumed by this call: one before may have done it without having been heard of.
+                self.parts.notices.wake_queue();
+            }
+            Err(error) => {
+                self.parts.metrics.service.db_failed(error.class());
+                warn!(%error, "spend.not_resumed");
+            }
         }
     }
 

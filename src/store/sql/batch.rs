@@ -13,7 +13,7 @@ use super::{
             OpenBatch,
         },
     },
-    SqlStore, spending,
+    SqlStore,
 };
 use crate::domain::{
     agent::AgentId,
@@ -51,21 +51,17 @@ impl BatchStore for SqlStore {
         answered(&mut self.reader().await?, agent).await
     }
 
-    async fn gather(&self, gather: Gather) -> StoreResult<Option<OpenBatch>> {
-        // Looked at often, and mostly in vain: that costs no write transaction.
-        if figures(&mut self.reader().await?).await?.waiting == 0 {
-            return Ok(None);
+    async fn withdraw_outdated(&self, now: Timestamp) -> StoreResult<u64> {
+        if !self.has_waiting().await? {
+            return Ok(0);
         }
-        let now = gather.now;
-        let withdrawn = self
-            .write(Lock::Batches, move |tx| Box::pin(round::clear_outdated(tx, now)))
-            .await?;
-        if withdrawn > 0 {
-            // What they would have cost is free again. By itself: it takes rows of agents that somebody else may hold.
-            self.write(Lock::Nothing, move |tx| {
-                Box::pin(spending::resume_paused(tx, now))
-            })
-            .await?;
+        self.write(Lock::Batches, move |tx| Box::pin(round::clear_outdated(tx, now)))
+            .await
+    }
+
+    async fn gather(&self, gather: Gather) -> StoreResult<Option<OpenBatch>> {
+        if !self.has_waiting().await? {
+            return Ok(None);
         }
         self.write(Lock::Batches, move |tx| Box::pin(round::gather(tx, gather)))
             .await
@@ -102,6 +98,13 @@ impl BatchStore for SqlStore {
 
     async fn known_batches(&self, provider: &str, limit: i64) -> StoreResult<Vec<String>> {
         round::known(&mut self.reader().await?, provider, limit).await
+    }
+}
+
+impl SqlStore {
+    /// Whether any question waits. Looked at often, and mostly in vain: that costs no write transaction.
+    async fn has_waiting(&self) -> StoreResult<bool> {
+        Ok(figures(&mut self.reader().await?).await?.waiting > 0)
     }
 }
 

@@ -59,7 +59,7 @@ pub(super) async fn deferred(db: &dyn Backend, name: &str, at: Timestamp) -> Age
     agent
 }
 
-pub(super) fn gather_at(now: Timestamp) -> Gather {
+fn gather_at(now: Timestamp) -> Gather {
     Gather {
         name: format!("recapd-{}", now.0),
         provider: "anthropic".to_owned(),
@@ -330,7 +330,9 @@ pub(crate) async fn outdated_questions_are_withdrawn(db: &dyn Backend) {
         .await
         .unwrap();
     assert_eq!(db.batches().gather(gather_at(UNTIL)).await.unwrap(), None);
+    assert_eq!(db.batches().withdraw_outdated(UNTIL).await.unwrap(), 1);
     assert_eq!(states(db).await, "withdrawn");
+    assert_eq!(db.batches().withdraw_outdated(UNTIL).await.unwrap(), 0);
     clean(db, &agent).await;
 }
 
@@ -582,9 +584,11 @@ async fn a_held_agent_holds_up_no_batch() {
     let mut past = db.connect().await;
     let hold = "BEGIN; SELECT 1 FROM agents WHERE agent_id IN ('b', 'outdated') FOR NO KEY UPDATE";
     execute(&mut past, hold).await;
+    assert_eq!(db.batches().withdraw_outdated(minute(2)).await.unwrap(), 0);
     assert_eq!(gathered(&db, minute(2)).await.wanted.requests, 2);
     assert_eq!(states(&db).await, "out waiting out waiting");
     execute(&mut past, "ROLLBACK").await;
+    assert_eq!(db.batches().withdraw_outdated(minute(3)).await.unwrap(), 1);
     assert_eq!(gathered(&db, minute(3)).await.wanted.requests, 1);
     assert_eq!(states(&db).await, "out out out withdrawn");
     let waits = "SELECT count(*) FROM summary_update_queue WHERE deferred_at IS NOT NULL";

@@ -201,6 +201,9 @@ async fn round(store: &SqlStore, now: Timestamp) -> Result<(), StoreError> {
         now,
         next_at: now,
     };
+    if store.withdraw_outdated(now).await? > 0 {
+        store.resume_paused(now).await?;
+    }
     let Some(open) = store.gather(gather).await? else {
         return Ok(());
     };

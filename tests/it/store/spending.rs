@@ -14,7 +14,7 @@ use recapd::{
 use serde_json::json;
 
 use super::{
-    batch::{deferred, end, gather_at, gathered, reply},
+    batch::{deferred, end, gathered, reply},
     clean, the_lease, with_pending,
 };
 use crate::support::{
@@ -307,7 +307,8 @@ pub(crate) async fn a_withdrawn_question_ends_a_pause(db: &dyn Backend) {
     db.store().postpone(&lease, waits).await.unwrap();
     // As after a rewind.
     db.raw("UPDATE batch_requests SET version = version + 1").await;
-    assert_eq!(db.batches().gather(gather_at(minute(2))).await.unwrap(), None);
+    assert_eq!(db.batches().withdraw_outdated(minute(2)).await.unwrap(), 1);
+    assert_eq!(db.store().resume_paused(minute(2)).await.unwrap(), 1);
     assert_eq!(db.store().paused(&agent("b")).await.unwrap(), None);
     let leases = db.store().claim(claim("d", 9, minute(2))).await.unwrap();
     assert_eq!(leases.len(), 2);

@@ -29,6 +29,7 @@ impl Trouble {
         let methods = [
             "defer",
             "batched_answer",
+            "withdraw_outdated",
             "gather",
             "due_batches",
             "batch_lines",

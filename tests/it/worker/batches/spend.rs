@@ -10,8 +10,10 @@ use tempfile::TempDir;
 
 use super::{BatchRig, SHAPES, config};
 use crate::support::{
+    backend::Backend as _,
     conversation::{agent, native},
     fake_provider::{FakeProvider, Shape, batches::Fate},
+    flaky_store::When,
 };
 
 /// A dollar per million tokens, whatever they are; half of it in a batch.
@@ -39,23 +41,29 @@ fn limits() -> [fn(&mut SpendConfig); 2] {
     ]
 }
 
+/// One agent's question uses up the limit of the day, and another agent waits for it.
+async fn paused_by_a_question(limit: fn(&mut SpendConfig)) -> (BatchRig, TempDir) {
+    let fake = FakeProvider::start();
+    let (mut config, folder) = priced(Shape::Anthropic, &fake);
+    limit(&mut config.spend);
+    let one = BatchRig::with(config, fake).await;
+    one.rig.say(6).await;
+    assert_eq!(one.rig.drain().await, [Outcome::Deferred]);
+    for _ in 0..6 {
+        let turn = vec![
+            native("user", "Please fix the next of the failing tests"),
+            native("assistant", "Fixed it."),
+        ];
+        one.rig.parts.keeper.append(&agent("b"), turn).await.unwrap();
+    }
+    assert_eq!(one.rig.drain().await, [Outcome::Postponed]);
+    (one, folder)
+}
+
 #[tokio::test]
 async fn what_is_out_uses_up_a_limit_until_it_is_billed() {
     for limit in limits() {
-        let fake = FakeProvider::start();
-        let (mut config, _folder) = priced(Shape::Anthropic, &fake);
-        limit(&mut config.spend);
-        let one = BatchRig::with(config, fake).await;
-        one.rig.say(6).await;
-        assert_eq!(one.rig.drain().await, [Outcome::Deferred]);
-        for _ in 0..6 {
-            let turn = vec![
-                native("user", "Please fix the next of the failing tests"),
-                native("assistant", "Fixed it."),
-            ];
-            one.rig.parts.keeper.append(&agent("b"), turn).await.unwrap();
-        }
-        assert_eq!(one.rig.drain().await, [Outcome::Postponed]);
+        let (one, _folder) = paused_by_a_question(limit).await;
         one.look().await;
         assert_eq!(one.rig.drain().await, [], "it is on its way");
         one.fake.batches().end(&[Fate::Good]);
@@ -68,6 +76,64 @@ async fn what_is_out_uses_up_a_limit_until_it_is_billed() {
             "{outcomes:?}"
         );
         assert_eq!((one.questions("answered").await, one.rig.model.calls()), (1, 0));
+    }
+}
+
+/// As after a rewind: nobody waits for the answers any more.
+async fn outdate_questions(one: &BatchRig) {
+    let moved_on = "UPDATE batch_requests SET version = version + 1";
+    one.rig.db.raw(moved_on).await;
+}
+
+async fn paused(one: &BatchRig) -> i64 {
+    let paused = "SELECT count(*) FROM summary_update_queue WHERE paused_until IS NOT NULL";
+    one.number(paused).await
+}
+
+/// Not with the next batch that ends, of which there may be none today.
+#[tokio::test]
+async fn whoever_could_not_be_resumed_is_by_the_next_look() {
+    for is_sent in [false, true] {
+        let (one, _folder) = paused_by_a_question(limits()[0]).await;
+        if is_sent {
+            one.look().await;
+            one.fake.batches().end(&[Fate::Good]);
+        } else {
+            outdate_questions(&one).await;
+        }
+        one.rig.flaky.fail("resume_paused", 1, When::Before);
+        one.look().await;
+        assert_eq!((one.rig.flaky.met(), paused(&one).await), (1, 1), "{is_sent}");
+        let mut woken = Box::pin(one.rig.parts.notices().queue_woken());
+        assert!(!woken.as_mut().enable());
+        one.look().await;
+        assert_eq!(paused(&one).await, 0, "{is_sent}");
+        assert!(woken.as_mut().enable(), "{is_sent}: the worker looks at once");
+        let calls = one.rig.flaky.calls("resume_paused");
+        one.look().await;
+        assert_eq!(
+            one.rig.flaky.calls("resume_paused"),
+            calls,
+            "nothing is owed any more"
+        );
+    }
+}
+
+/// Whoever doesn't hear what the database did takes it for done.
+#[tokio::test]
+async fn a_lost_answer_leaves_nobody_paused() {
+    for method in ["withdraw_outdated", "close_batch"] {
+        let (one, _folder) = paused_by_a_question(limits()[0]).await;
+        if method == "close_batch" {
+            one.look().await;
+            one.fake.batches().end(&[Fate::Good]);
+        } else {
+            outdate_questions(&one).await;
+        }
+        one.rig.flaky.fail(method, 1, When::After);
+        one.try_look().await;
+        one.look().await;
+        assert_eq!((one.rig.flaky.met(), paused(&one).await), (1, 0), "{method}");
     }
 }
 
