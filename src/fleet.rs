@@ -38,11 +38,14 @@ fn pass_on(heard: Heard, notices: &Notices, clock: &dyn Clock) {
             if has_name {
                 info!("fleet.back");
             } else {
-                error!("fleet.name_taken: another daemon has this one's name, see queue.owner");
+                error!(
+                    "fleet.name_taken: another connection has its name, which it tries again; see queue.owner"
+                );
             }
             notices.contact().regained();
             notices.all_changed();
             notices.wake_queue();
         }
+        Heard::Named => info!("fleet.name_regained"),
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! Both hang on one connection of its own. The name is held by an advisory lock, which the server lets go with the
 //! connection, however the daemon ends: so a restarted daemon has its name, and with it its leases, at once, and two
-//! daemons of one name can't take each other's. What is told while the connection is away is lost, and whoever hears has
-//! to look again at everything.
+//! daemons of one name can't take each other's. Who comes back and finds the name taken tries it again from time to time:
+//! after a partition it is the connection that was lost which has it, until the server finds out.
+//!
+//! What is told while the connection is away is lost, and whoever hears has to look again at everything.
 
 use std::time::Duration;
 
@@ -29,6 +31,10 @@ pub const PULSE: Duration = Duration::from_secs(5);
 const NAME_PATIENCE: Duration = Duration::from_secs(3);
 /// How often it tries meanwhile.
 const NAME_TRY_EVERY: Duration = Duration::from_millis(50);
+/// The first wait before a name that another one had after all that is tried again; each further one is twice as long.
+const NAME_AGAIN_FIRST: Duration = Duration::from_secs(1);
+/// No wait is longer: after so long the server has found out that whoever had it is gone.
+const NAME_AGAIN_MAX: Duration = Duration::from_secs(30);
 /// The first wait before a lost connection is tried again; each further one is twice as long.
 const RECONNECT_FIRST: Duration = Duration::from_millis(50);
 /// No wait is longer: work begins again within seconds when the server is back.
@@ -45,9 +51,12 @@ pub enum Heard {
     Lost(String),
     /// It hears again, and has missed whatever was told meanwhile.
     Back {
-        /// Whether it has its name again. If not, another daemon has taken it.
+        /// Whether it has its name again. If not, another daemon has taken it, or the server still holds it for the connection
+        /// that was lost.
         has_name: bool,
     },
+    /// It has its name again, which it came back without.
+    Named,
 }
 
 /// A daemon's place among the others.
@@ -56,6 +65,31 @@ pub struct Member {
     owner: String,
     listener: Option<PgListener>,
     wait: Duration,
+    /// When its name is tried again; none while it has it.
+    name_try: Option<NameTry>,
+}
+
+/// When a name is tried again that another one has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct NameTry {
+    at: Instant,
+    /// How long was waited for it.
+    wait: Duration,
+}
+
+impl NameTry {
+    fn first(now: Instant) -> Self {
+        Self::after(NAME_AGAIN_FIRST, now)
+    }
+
+    /// The one after this, which was in vain.
+    fn next(self, now: Instant) -> Self {
+        Self::after((self.wait * 2).min(NAME_AGAIN_MAX), now)
+    }
+
+    fn after(wait: Duration, now: Instant) -> Self {
+        Self { at: now + wait, wait }
+    }
 }
 
 impl Member {
@@ -83,6 +117,7 @@ impl Member {
             owner: owner.to_owned(),
             listener: Some(listener),
             wait: RECONNECT_FIRST,
+            name_try: None,
         })
     }
 
@@ -90,32 +125,41 @@ impl Member {
     pub async fn hear(&mut self) -> Heard {
         loop {
             let Some(listener) = &mut self.listener else {
-                match self.reconnect().await {
-                    Ok(has_name) => return Heard::Back { has_name },
-                    Err(error) => {
-                        let wait = self.wait;
-                        self.wait = (wait * 2).min(RECONNECT_MAX);
-                        sleep(wait).await;
-                        return Heard::Lost(error.to_string());
-                    }
+                return self.come_back().await;
+            };
+            let now = Instant::now();
+            let heard = match self.name_try.filter(|due| due.at <= now) {
+                // Before anything is heard: where others never fall silent, its turn would never come.
+                Some(due) => {
+                    let taken = in_time(take_name(listener, &self.owner)).await;
+                    taken.map(|has_name| {
+                        self.name_try = (!has_name).then(|| due.next(Instant::now()));
+                        has_name.then_some(Heard::Named)
+                    })
                 }
+                None => hear_in(silence(self.name_try, now), listener).await,
             };
-            let lost = match timeout(PULSE, listener.try_recv()).await {
-                Ok(Ok(Some(notice))) => match read(notice.channel(), notice.payload()) {
-                    Some(heard) => return heard,
-                    None => continue,
-                },
-                Ok(Ok(None)) => "the connection was closed".to_owned(),
-                Ok(Err(error)) => error.to_string(),
-                Err(_) => match timeout(PULSE, is_alive(listener)).await {
-                    Ok(Ok(())) => continue,
-                    Ok(Err(error)) => error.to_string(),
-                    Err(_) => format!("no answer within {} s", PULSE.as_secs()),
-                },
-            };
-            self.listener = None;
-            self.wait = RECONNECT_FIRST;
-            return Heard::Lost(lost);
+            match heard {
+                Ok(Some(heard)) => return heard,
+                Ok(None) => {}
+                Err(lost) => {
+                    self.listener = None;
+                    self.wait = RECONNECT_FIRST;
+                    return Heard::Lost(lost);
+                }
+            }
+        }
+    }
+
+    async fn come_back(&mut self) -> Heard {
+        match self.reconnect().await {
+            Ok(has_name) => Heard::Back { has_name },
+            Err(error) => {
+                let wait = self.wait;
+                self.wait = (wait * 2).min(RECONNECT_MAX);
+                sleep(wait).await;
+                Heard::Lost(error.to_string())
+            }
         }
     }
 
@@ -129,6 +173,7 @@ impl Member {
             has_name = take_name(&mut listener, &self.owner).await?;
         }
         self.listener = Some(listener);
+        self.name_try = (!has_name).then(|| NameTry::first(Instant::now()));
         Ok(has_name)
     }
 }
@@ -139,6 +184,31 @@ async fn listen(options: &PgConnectOptions) -> Result<PgListener, sqlx::Error> {
     // A gap has to be known.
     listener.eager_reconnect(false);
     Ok(listener)
+}
+
+/// How long nothing need be heard before something is done.
+fn silence(name_try: Option<NameTry>, now: Instant) -> Duration {
+    name_try.map_or(PULSE, |due| due.at.saturating_duration_since(now).min(PULSE))
+}
+
+/// What is heard in so much time, if anything. An error says why nothing is heard any more.
+async fn hear_in(silence: Duration, listener: &mut PgListener) -> Result<Option<Heard>, String> {
+    match timeout(silence, listener.try_recv()).await {
+        Ok(Ok(Some(notice))) => Ok(read(notice.channel(), notice.payload())),
+        Ok(Ok(None)) => Err("the connection was closed".to_owned()),
+        Ok(Err(error)) => Err(error.to_string()),
+        // The name is tried now, and that shows as well whether the connection lives.
+        Err(_) if silence < PULSE => Ok(None),
+        Err(_) => in_time(is_alive(listener)).await.map(|()| None),
+    }
+}
+
+/// What a statement answers, or why the connection is taken for lost.
+async fn in_time<T>(answer: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, String> {
+    match timeout(PULSE, answer).await {
+        Ok(answered) => answered.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("no answer within {} s", PULSE.as_secs())),
+    }
 }
 
 async fn take_name(listener: &mut PgListener, owner: &str) -> Result<bool, sqlx::Error> {
@@ -160,5 +230,38 @@ fn read(channel: &str, payload: &str) -> Option<Heard> {
         QUEUE => Some(Heard::Queue),
         AGENT => payload.parse().ok().map(Heard::Agent),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_tried_again_ever_more_seldom_and_for_ever() {
+        let start = Instant::now();
+        let mut due = NameTry::first(start);
+        let mut waits = Vec::new();
+        for _ in 0..8 {
+            waits.push(due.wait.as_secs());
+            due = due.next(due.at);
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30, 30]);
+        assert_eq!(due.at, start + Duration::from_secs(121 + 30));
+    }
+
+    #[test]
+    fn whoever_has_its_name_is_woken_by_the_pulse_alone() {
+        let now = Instant::now();
+        assert_eq!(silence(None, now), PULSE);
+        let due = NameTry::first(now);
+        assert_eq!(silence(Some(due), now), NAME_AGAIN_FIRST);
+        assert_eq!(silence(Some(due), due.at + PULSE), Duration::ZERO);
+        let late = NameTry::after(NAME_AGAIN_MAX, now);
+        assert_eq!(
+            silence(Some(late), now),
+            PULSE,
+            "a lost connection is found out meanwhile"
+        );
     }
 }

@@ -64,6 +64,21 @@ async fn claim_soon(store: &SqlStore, request: ClaimRequest) -> Vec<Lease> {
     }
 }
 
+/// Waits until somebody waits for a lock in the database.
+async fn until_somebody_waits(look: &mut PgConnection) {
+    let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid IN \
+                   (SELECT pid FROM pg_stat_activity WHERE datname = current_database())";
+    let end = Instant::now() + PATIENCE;
+    while sqlx::query_scalar::<_, i64>(waiting)
+        .fetch_one(&mut *look)
+        .await
+        .unwrap()
+        == 0
+    {
+        assert!(Instant::now() < end, "nobody waits");
+    }
+}
+
 /// What is heard next, which comes soon.
 async fn heard(ears: &mut Member) -> Heard {
     let heard = timeout(PATIENCE, ears.hear()).await;
@@ -153,6 +168,32 @@ async fn a_cut_connection_is_noticed_and_mended() {
     assert_eq!(heard(&mut ears).await, Heard::Queue);
 }
 
+/// After a partition the server has the name for the connection that was lost, until it finds out; here another one has it.
+#[tokio::test]
+async fn a_name_that_was_lost_is_tried_again_until_it_is_free() {
+    let database = Database::create().await;
+    let store = daemon(&database).await;
+    let mut ears = member(&store, "left").await;
+    let (mut past, mut look) = (database.connect().await, database.connect().await);
+    let cut = async {
+        until_somebody_waits(&mut look).await;
+        database.cut("recapd member").await;
+    };
+    // It waits for the name, so it has it before the daemon is back.
+    let take = "SELECT pg_advisory_lock(hashtextextended('recapd left', 0))";
+    tokio::join!(execute(&mut past, take), cut);
+    assert!(matches!(heard(&mut ears).await, Heard::Lost(_)));
+    assert_eq!(heard(&mut ears).await, Heard::Back { has_name: false });
+    wake(&store, "a", T0).await;
+    assert_eq!(heard(&mut ears).await, Heard::Queue, "it hears without it, too");
+    let free = "SELECT pg_advisory_unlock(hashtextextended('recapd left', 0))";
+    execute(&mut past, free).await;
+    assert_eq!(heard(&mut ears).await, Heard::Named);
+    let again = "SELECT pg_try_advisory_lock(hashtextextended('recapd left', 0))";
+    let taken = sqlx::query_scalar::<_, bool>(again).fetch_one(&mut past).await;
+    assert!(!taken.unwrap(), "the name is its own");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nobody_waits_for_another_in_a_circle() {
     let database = Database::create().await;
@@ -209,17 +250,7 @@ async fn what_a_deadlock_undid_is_done_again() {
     execute(&mut past, "SET deadlock_timeout = '60s'; BEGIN; SELECT 1 FROM summary_update_queue WHERE agent_id = 'a' FOR UPDATE").await;
     // The append holds the agent, and waits for its row of the queue; the other way round for the agent.
     let other = async {
-        let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid IN \
-                       (SELECT pid FROM pg_stat_activity WHERE datname = current_database())";
-        let end = Instant::now() + PATIENCE;
-        while sqlx::query_scalar::<_, i64>(waiting)
-            .fetch_one(&mut look)
-            .await
-            .unwrap()
-            == 0
-        {
-            assert!(Instant::now() < end, "the append waits for nobody");
-        }
+        until_somebody_waits(&mut look).await;
         execute(
             &mut past,
             "SELECT 1 FROM agents WHERE agent_id = 'a' FOR UPDATE; COMMIT",
