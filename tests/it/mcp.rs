@@ -4,6 +4,7 @@
 mod earlier;
 mod http;
 mod later;
+mod listen;
 mod stdio;
 
 use std::time::Duration;

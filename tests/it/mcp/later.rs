@@ -309,7 +309,6 @@ async fn a_listener_hears_of_a_new_version() {
         json!({ "resourceSubscriptions": [SUMMARY] }),
         "{accepted}"
     );
-    // What it stands at when nothing has left the window yet is known by now, or is told as a change.
     server.converse("coder", 3..=8).await;
     let notice = events.next().await;
     assert_eq!(notice["method"], "notifications/resources/updated", "{notice}");

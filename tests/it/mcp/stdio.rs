@@ -6,7 +6,6 @@ use std::{
     process::{Child, ChildStdin, Command, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread,
-    time::Duration,
 };
 
 use recapd::mcp::MESSAGE_BYTES_MAX;
@@ -14,9 +13,6 @@ use serde_json::{Value, json};
 
 use super::{EARLIER, LATER, PATIENCE, SUMMARY, message, meta, text};
 use crate::support::server::Server;
-
-/// How long a notice may take before more is said.
-const PAUSE: Duration = Duration::from_millis(500);
 
 /// A host that started it.
 struct Host {
@@ -103,19 +99,6 @@ impl Drop for Host {
     fn drop(&mut self) {
         self.child.kill().ok();
     }
-}
-
-/// What a host that listens is told while more is said. It is told of what changes after the first look, which may come later
-/// than its answer.
-async fn noticed(server: &Server, host: &mut Host) -> Value {
-    for exchange in 3..100 {
-        server.converse("coder", exchange..=exchange).await;
-        let told = tokio::task::block_in_place(|| host.lines.recv_timeout(PAUSE));
-        if let Ok(notice) = told {
-            return notice;
-        }
-    }
-    panic!("no change is told")
 }
 
 /// A database with one agent, `chat`, of whom something is summarised.
@@ -219,7 +202,8 @@ async fn a_host_asks_a_daemon_in_the_manner_of_the_later_era_and_hears_of_a_new_
         listened["method"], "notifications/subscriptions/acknowledged",
         "{listened}"
     );
-    let notice = noticed(&server, &mut host).await;
+    server.converse("coder", 3..=8).await;
+    let notice = tokio::task::block_in_place(|| host.next());
     assert_eq!(notice["method"], "notifications/resources/updated", "{notice}");
     assert_eq!(notice["params"]["uri"], SUMMARY, "{notice}");
 }
