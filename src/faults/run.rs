@@ -50,8 +50,10 @@ const RESUME_MS_MAX: u64 = 5_000;
 const JUMP_MS_MAX: i64 = 3_600_000;
 /// Beyond its drain a daemon that was asked to end may take so long; then it hangs.
 const END_MS_MAX: u64 = 20_000;
-/// How long the queue may take to run dry, beyond two leases.
+/// How long the queue may stand still before it is dry, beyond two leases: longer than a row waits after many attempts.
 const DRY_MS_MAX: u64 = 90_000;
+/// How long it may take in all.
+const DRY_MS_IN_ALL: u64 = 600_000;
 /// How long the first turn may take.
 const BEGIN_MS_MAX: u64 = 60_000;
 /// How many times faults may be drawn that can't happen just then, for each that does.
@@ -453,8 +455,13 @@ impl Run {
     }
 
     async fn until_dry(&mut self, store: &SqlStore) -> StoreResult<()> {
-        let until = after_ms(DRY_MS_MAX + 2 * self.lease_ms);
+        let (mut until, in_all) = (Instant::now(), after_ms(DRY_MS_IN_ALL));
+        let mut written = None;
         loop {
+            let before = written.replace(versions(store).await?);
+            if written != before {
+                until = after_ms(DRY_MS_MAX + 2 * self.lease_ms).min(in_all);
+            }
             let sample = store.sample(self.latest(), 1_000).await?;
             let left = sample.ready + sample.scheduled + sample.running;
             let parked = u64::try_from(sample.parked).unwrap_or_default();
@@ -536,6 +543,16 @@ impl Run {
     fn broken(&mut self, breach: String) {
         self.found.break_promise(Promise::Other, 1, breach);
     }
+}
+
+/// How many versions there are of all summaries.
+async fn versions(store: &SqlStore) -> StoreResult<i64> {
+    let mut versions = 0;
+    for agent in store.agents(None, AGENTS_READ).await? {
+        let summary = store.summary(&agent.agent).await?;
+        versions += summary.map_or(0, |summary| summary.version);
+    }
+    Ok(versions)
 }
 
 /// Agents of which something is pending while their row is parked.

@@ -164,7 +164,7 @@ impl Told {
             while let Some((event, rest)) = self.read.split_once("\n\n") {
                 let data = event.lines().find_map(|line| line.strip_prefix("data:"));
                 let told = data.and_then(|data| serde_json::from_str(data.trim()).ok());
-                self.read = rest.to_owned();
+                self.read = rest.to_string();
                 if let Some(told) = told {
                     return told;
                 }
