@@ -139,11 +139,17 @@ export class Recapd {
   /** Sends a request until the time is up; what can be asked twice is, after a failure that may pass. */
   async #send(request: Request, isRepeatable: boolean): Promise<Response> {
     const deadline = Date.now() + this.#timeoutMs;
-    const signal = AbortSignal.any([request.signal, AbortSignal.timeout(this.#timeoutMs)]);
+    const timeUp = AbortSignal.timeout(this.#timeoutMs);
+    const signal = AbortSignal.any([request.signal, timeUp]);
+    // Held until the time is up: Node lets the garbage collector have requests under way, and then nobody aborts them.
+    const asked: Request[] = [];
+    timeUp.addEventListener("abort", () => asked.splice(0));
     for (let attempt = 1; ; attempt++) {
       const isLast = !isRepeatable || attempt === ATTEMPTS_MAX;
       try {
-        const response = await this.#fetch(new Request(request.clone(), { signal }));
+        const attempted = new Request(request.clone(), { signal });
+        asked.push(attempted);
+        const response = await this.#fetch(attempted);
         if (isLast || !isBusy(response) || Date.now() + PAUSE_MS >= deadline) return response;
         await response.arrayBuffer();
       } catch (error) {
