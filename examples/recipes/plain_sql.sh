@@ -10,7 +10,7 @@ quoted() { printf "'%s'" "${1//\'/\'\'}"; }
 sql() {
   case $database in
     postgres://* | postgresql://*) psql "$database" -XqAt -v ON_ERROR_STOP=1 -c "$1" ;;
-    *) sqlite3 -cmd '.timeout 5000' "$database" "$1" ;;
+    *) sqlite3 -cmd '.timeout 30000' "$database" "$1" ;;
   esac
 }
 

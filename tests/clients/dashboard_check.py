@@ -284,8 +284,8 @@ def keys(browser) -> None:
 def act(page: Page, row: str, name: str) -> None:
     place = page.locator(row)
     place.locator("details.act", has=page.locator("summary", has_text=f"{name}…")).locator("summary").click()
-    place.locator("details.act[open] button", has_text=name).click()
-    page.wait_for_load_state("load")
+    with page.expect_navigation():
+        place.locator("details.act[open] button", has_text=name).click()
 
 
 def actions(browser) -> None:
@@ -391,7 +391,8 @@ def sessions(browser) -> None:
         page = context.new_page()
         page.goto(URL + f"/ui/agents/{AGENT}")
         page.locator("#token").fill("rcp_wrong")
-        page.locator(".sign-in button").click()
+        with page.expect_navigation():
+            page.locator(".sign-in button").click()
         check(page.locator(".refused").count() == 1, "a wrong token is refused")
         page.goto(URL + f"/ui/agents/{AGENT}")
         page.screenshot(path=PICTURES / "sign-in.png")

@@ -11,7 +11,7 @@ import { ResourceUpdatedNotificationSchema } from "@modelcontextprotocol/sdk/typ
 import { Client as Client2, StreamableHTTPClientTransport as Http2 } from "@modelcontextprotocol/client";
 import { StdioClientTransport as Stdio2 } from "@modelcontextprotocol/client/stdio";
 
-const PATIENCE_MS = 20_000;
+const PATIENCE_MS = 60_000;
 const TOOLS = ["summary_get", "recall", "expand", "status"];
 const [recapd, url, database] = process.argv.slice(2);
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -32,11 +32,13 @@ async function converse(agent, first, last) {
   }
 }
 
+// Until nothing is pending, so that two reads give the same.
 async function summarised(agent) {
   await converse(agent, 1, 8);
   for (let waited = 0; waited < PATIENCE_MS; waited += 100) {
     const answer = await fetch(`${url}/v1/agents/${agent}/summary`);
-    if (Number(answer.headers.get("recapd-version")) > 0) return;
+    const [version, pending] = ["recapd-version", "recapd-pending-exchanges"].map((name) => Number(answer.headers.get(name)));
+    if (version > 0 && pending === 0) return;
     await sleep(100);
   }
   assert.fail("no summary came");
@@ -86,9 +88,11 @@ async function readEverything(client, agent, later) {
 async function hearOfChanges(client, agent, later, heard) {
   const uri = uriOf(agent);
   const open = later ? await client.listen({ resourceSubscriptions: [uri] }) : await client.subscribeResource({ uri });
-  await sleep(500);
-  await converse(agent, 9, 12);
-  for (let waited = 0; waited < PATIENCE_MS && heard.length === 0; waited += 50) await sleep(50);
+  // As long as a stream is being opened nothing may be heard of what is said, so that more is said.
+  for (let waited = 0, number = 9; waited < PATIENCE_MS && heard.length === 0; waited += 1_000, number += 1) {
+    await converse(agent, number, number);
+    for (let rested = 0; rested < 1_000 && heard.length === 0; rested += 50) await sleep(50);
+  }
   assert.equal(heard[0], uri);
   if (later) await open.close();
   else await client.unsubscribeResource({ uri });

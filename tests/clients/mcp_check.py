@@ -17,7 +17,7 @@ warnings.simplefilter("ignore")
 from mcp import Client, MCPError, StdioServerParameters  # noqa: E402
 from mcp_types import PromptReference, ResourceTemplateReference, ResourceUpdatedNotification  # noqa: E402
 
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 60
 TEMPLATE = "recapd://agents/{agent_id}/summary.md"
 TOOLS = ["summary_get", "recall", "expand", "status"]
 
@@ -32,6 +32,17 @@ def converse(url, agent, exchanges):
             f"{url}/v1/agents/{agent}/messages", json.dumps(said).encode(), {"content-type": "application/json"}
         )
         urllib.request.urlopen(request, timeout=PATIENCE_SECONDS).read()
+
+
+async def summarised(url, agent):
+    """Until nothing is pending, so that two reads give the same."""
+    converse(url, agent, range(1, 9))
+    for _ in range(PATIENCE_SECONDS * 10):
+        with urllib.request.urlopen(f"{url}/v1/agents/{agent}/summary") as answer:
+            if int(answer.headers["recapd-version"]) > 0 and answer.headers["recapd-pending-exchanges"] == "0":
+                return
+        await asyncio.sleep(0.1)
+    raise AssertionError("no summary came")
 
 
 async def refused(call, code):
@@ -87,17 +98,24 @@ async def hear_of_changes(client, url, agent, notices, later):
     uri = TEMPLATE.format(agent_id=agent)
     if later:
         async with client.listen(resource_subscriptions=[uri]) as subscription:
-            await asyncio.sleep(0.5)
-            converse(url, agent, range(9, 13))
-            event = await asyncio.wait_for(anext(aiter(subscription)), PATIENCE_SECONDS)
+            event = await heard_while_talking(anext(aiter(subscription)), url, agent)
             assert event.uri == uri, event
     else:
         await client.subscribe_resource(uri)
-        await asyncio.sleep(0.5)
-        converse(url, agent, range(9, 13))
-        heard = await asyncio.wait_for(notices.get(), PATIENCE_SECONDS)
+        heard = await heard_while_talking(notices.get(), url, agent)
         assert heard.params.uri == uri, heard
         await client.unsubscribe_resource(uri)
+
+
+async def heard_while_talking(notice, url, agent):
+    """The notice; as long as a stream is being opened nothing may be heard of what is said, so that more is said."""
+    hearing = asyncio.ensure_future(notice)
+    for number in range(9, 9 + PATIENCE_SECONDS):
+        converse(url, agent, [number])
+        if (await asyncio.wait([hearing], timeout=1))[0]:
+            break
+    assert hearing.done(), "nothing was heard"
+    return await hearing
 
 
 async def check(name, server, mode, url, hears=True):
@@ -108,12 +126,7 @@ async def check(name, server, mode, url, hears=True):
             notices.put_nowait(message)
 
     agent = name.replace(" ", "-")
-    converse(url, agent, range(1, 9))
-    for _ in range(PATIENCE_SECONDS * 10):
-        with urllib.request.urlopen(f"{url}/v1/agents/{agent}/summary") as answer:
-            if int(answer.headers["recapd-version"]) > 0:
-                break
-        await asyncio.sleep(0.1)
+    await summarised(url, agent)
     async with Client(server, mode=mode, message_handler=on_message) as client:
         later = client.protocol_version >= "2026-07-28"
         assert later == (mode != "legacy"), client.protocol_version

@@ -82,7 +82,7 @@ class Fakes:
 
     def stop(self):
         self.process.stdin.close()
-        self.process.wait(timeout=10)
+        self.process.wait(timeout=60)
 
 
 def plain(value):

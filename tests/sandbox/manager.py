@@ -26,7 +26,7 @@ def ask(path: str, body: object = None) -> str:
     """What the service answers; a problem is an error."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{PORT}{path}", data, {"content-type": "application/json"})
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
         return answer.read().decode()
 
 
@@ -83,9 +83,14 @@ class Manager:
 
 def starve(manager: Manager) -> None:
     """Another program holds the database's lock when work falls due."""
-    turns(12)
-    other = sqlite3.connect(os.path.join(STATE, "recapd.db"), isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
+    other = sqlite3.connect(os.path.join(STATE, "recapd.db"), timeout=PATIENCE_S, isolation_level=None)
+    while True:
+        turns(12)
+        other.execute("BEGIN IMMEDIATE")
+        if other.execute("SELECT 1 FROM summary_update_queue").fetchone():
+            break
+        # The worker was done before the lock was held.
+        other.execute("ROLLBACK")
     end = time.monotonic() + PATIENCE_S
     while manager.signs_of_life(WATCHDOG_S) > 0:
         if time.monotonic() > end:

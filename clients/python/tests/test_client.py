@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from unittest import mock
 
-from daemon import Daemon, eventually
+from daemon import PATIENCE_S, Daemon, eventually
 from recapd import PLACEHOLDER, Recapd, RecapdError
 
 LONG = "Fix the parser, please. " * 30
-# The machine may be busy; where time isn't the matter there is enough of it.
-PATIENCE_S = 20
+# What would go on for much longer is left by then, on a busy machine as well.
+LEFT_S = 20
 
 
 def answer(status: int, body: object, kind: str = "application/json") -> bytes:
@@ -62,7 +62,7 @@ def dribbling(head: bytes) -> Iterator[str]:
         with connection, suppress(OSError):
             connection.recv(1 << 16)
             connection.sendall(head)
-            for _ in range(100):
+            for _ in range(600):
                 connection.sendall(b"1")
                 time.sleep(0.1)
 
@@ -199,7 +199,7 @@ class Trouble(unittest.TestCase):
             recapd = Recapd(f"http://127.0.0.1:{listener.getsockname()[1]}", on_error="ignore")
             began = time.monotonic()
             self.assertEqual(recapd.summary("coder"), PLACEHOLDER)
-            self.assertLess(time.monotonic() - began, PATIENCE_S)
+            self.assertLess(time.monotonic() - began, LEFT_S)
 
     def test_a_daemon_that_dribbles_is_left_in_time(self) -> None:
         started = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n"
@@ -213,8 +213,8 @@ class Trouble(unittest.TestCase):
             with self.subTest(head), dribbling(head) as url:
                 began = time.monotonic()
                 self.assertEqual(Recapd(url, timeout_s=0.5, on_error="ignore").summary("coder"), PLACEHOLDER)
-                # It would dribble for ten.
-                self.assertLess(time.monotonic() - began, 8)
+                # It would dribble for a minute.
+                self.assertLess(time.monotonic() - began, LEFT_S)
 
     def test_what_is_no_daemon_is_told_so(self) -> None:
         with scripted(answer(404, "It works!", "text/html")) as (url, _), self.assertRaises(RecapdError) as raised:

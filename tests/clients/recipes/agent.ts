@@ -2,10 +2,12 @@
 // answers as JSON. MODEL_URL is the model's address; RECAPD_SERVER the daemon's.
 import { createOpenAI } from "@ai-sdk/openai";
 import { generateText, jsonSchema, type ModelMessage, stepCountIs, tool, wrapLanguageModel } from "ai";
+import { Recapd } from "recapd";
 
 import { recapdFor } from "./vercel_middleware.js";
 
-const { middleware, onFinish } = recapdFor("vercel");
+// The machine may be busy.
+const { middleware, onFinish } = recapdFor("vercel", new Recapd({ timeoutMs: 60_000 }));
 const openai = createOpenAI({ baseURL: process.env["MODEL_URL"] ?? "", apiKey: "none" });
 const model = wrapLanguageModel({ model: openai.chat("gpt-5.4-mini"), middleware });
 const weather = tool({

@@ -23,9 +23,10 @@ from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
-from daemon import Daemon, FakeModel, eventually
+from daemon import PATIENCE_S, Daemon, FakeModel, eventually
 from langgraph_node import RecapdNode
 from openai_agents_session import RecapdSession
+from recapd import Recapd
 
 RECIPES = Path(os.environ["RECIPES"])
 QUESTIONS = ["Fix the parser of dates", "How is the weather in Oslo?", "Now fix the lexer", "And the printer"]
@@ -92,7 +93,7 @@ class OpenAiAgents(Recipe):
             return "sunny"
 
         agent = Agent(name="coder", instructions="You are terse.", tools=[weather], model="gpt-5.4-mini")
-        session = RecapdSession("agents-sdk")
+        session = RecapdSession("agents-sdk", Recapd(timeout_s=PATIENCE_S))
         for question in questions:
             if question == questions[-1]:
                 await asyncio.to_thread(between)
@@ -117,7 +118,8 @@ class LangGraph(Recipe):
             return "sunny"
 
         graph = StateGraph(MessagesState)
-        graph.add_node("model", RecapdNode(ChatOpenAI(model="gpt-5.4-mini").bind_tools([weather])))
+        model = ChatOpenAI(model="gpt-5.4-mini").bind_tools([weather])
+        graph.add_node("model", RecapdNode(model, Recapd(timeout_s=PATIENCE_S)))
         graph.add_node("tools", ToolNode([weather]))
         graph.add_edge(START, "model")
         graph.add_conditional_edges("model", tools_condition)
@@ -145,7 +147,7 @@ class LangGraph(Recipe):
 class VercelAiSdk(Recipe):
     def converse(self, questions: list[str]) -> list[str]:
         agent = Path(os.environ["RECIPES_BUILT"]) / "agent.js"
-        said = subprocess.run(["node", str(agent), "|".join(questions)], check=True, stdout=subprocess.PIPE, timeout=60)
+        said = subprocess.run(["node", str(agent), "|".join(questions)], check=True, stdout=subprocess.PIPE, timeout=300)
         answers: list[str] = json.loads(said.stdout)
         return answers
 
@@ -168,6 +170,7 @@ class ClaudeCodeHooks(Recipe):
             self.set(
                 HOME=home,
                 XDG_STATE_HOME=f"{home}/state",
+                RECAPD_HOOK_PATIENCE="100",
                 PATH=f"{Path(self.daemon.program).parent}:{os.environ['PATH']}",
             )
             script = [RECIPES / "claude_code_hooks.sh", self.daemon.url]
