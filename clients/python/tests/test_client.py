@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from unittest import mock
 
 from daemon import PATIENCE_S, Daemon, eventually
-from recapd import PLACEHOLDER, Recapd, RecapdError
+from recapd import PLACEHOLDER, Recapd, RecapdError, wire
 
 LONG = "Fix the parser, please. " * 30
 # What would go on for much longer is left by then, on a busy machine as well.
@@ -193,6 +193,10 @@ class Trouble(unittest.TestCase):
         with self.assertNoLogs("recapd"):
             self.assertEqual(Recapd("http://127.0.0.1:1", on_error="ignore").summary("coder"), PLACEHOLDER)
         self.assertEqual(PLACEHOLDER, "[Summary temporarily unavailable]")
+
+    def test_no_time_left_is_told_as_any_failure(self) -> None:
+        with self.assertRaisesRegex(RecapdError, "not in time"):
+            wire.ask(Recapd("http://127.0.0.1:1").place, "GET", "/", {}, None, time.monotonic())
 
     def test_a_daemon_that_says_nothing_is_left_in_time(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:

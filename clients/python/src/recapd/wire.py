@@ -7,6 +7,7 @@ import io
 import json
 import socket
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -105,16 +106,14 @@ def replies_until(deadline: float) -> type[http.client.HTTPResponse]:
 
 def ask(place: Place, method: str, path: str, headers: dict[str, str], body: bytes | None, deadline: float) -> Any:
     """What the daemon answers, JSON as such and anything else as text. Raises RecapdError."""
-    connection = place.connection(left(deadline))
-    connection.response_class = replies_until(deadline)
     try:
-        connection.request(method, place.url.path.rstrip("/") + path, body, headers)
-        reply = connection.getresponse()
-        return read(reply, whole(reply))
+        with closing(place.connection(left(deadline))) as connection:
+            connection.response_class = replies_until(deadline)
+            connection.request(method, place.url.path.rstrip("/") + path, body, headers)
+            reply = connection.getresponse()
+            return read(reply, whole(reply))
     except (OSError, http.client.HTTPException) as error:
         raise RecapdError(f"the daemon doesn't answer: {error or type(error).__name__}", may_pass=True) from error
-    finally:
-        connection.close()
 
 
 def left(deadline: float) -> float:
