@@ -141,6 +141,8 @@ impl Checkpoint {
         if let Err(error) = self.run(SOME).await {
             warn!(%error, "store.no_checkpoint");
         }
+        // A connection's thread is as eager as the one that opens it: what is done beside the writer opens its own.
+        self.close().await;
     }
 
     /// Brings in most of the log. True if it is long.
