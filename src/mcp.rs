@@ -19,7 +19,6 @@ mod remote;
 mod resources;
 mod server;
 mod source;
-mod subscription;
 mod tools;
 mod uri;
 mod watch;
@@ -28,9 +27,8 @@ mod way;
 pub use endpoint::{Endpoint, EndpointSettings};
 pub use local::Local;
 pub use remote::Remote;
-pub use server::Shared;
+pub use server::{Server, Shared};
 pub use source::{AgentLine, AgentsPage, Source, SourceError};
-pub use subscription::Server;
 pub use way::{Opening, Way};
 
 /// The longest message that a client may send, in bytes: questions are short.

@@ -6,34 +6,22 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::{
-    body::{Body, to_bytes},
+    body::Body,
     extract::Request,
     http::{HeaderMap, HeaderName, Method, StatusCode},
-    response::{IntoResponse as _, Response},
+    response::Response,
 };
-use rmcp::{
-    model::SubscriptionFilter,
-    transport::streamable_http_server::{
-        StreamableHttpServerConfig, StreamableHttpService,
-        session::{
-            local::{LocalSessionManager, SessionConfig},
-            never::NeverSessionManager,
-        },
+use rmcp::transport::streamable_http_server::{
+    StreamableHttpServerConfig, StreamableHttpService,
+    session::{
+        local::{LocalSessionManager, SessionConfig},
+        never::NeverSessionManager,
     },
 };
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    MESSAGE_BYTES_MAX, SESSION_IDLE_SECONDS, SESSIONS_MAX, Shared,
-    server::Methods,
-    subscription::{self, Seen},
-};
+use super::{MESSAGE_BYTES_MAX, SESSION_IDLE_SECONDS, SESSIONS_MAX, Server, Shared};
 
-/// What a request of the later era asks for stands in this header, too; the SDK refuses one that says something else.
-const METHOD: HeaderName = HeaderName::from_static("mcp-method");
-/// The method of subscriptions.
-const LISTEN: &str = "subscriptions/listen";
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// The first version of the protocol that has no sessions; versions are dates.
@@ -51,10 +39,9 @@ pub struct EndpointSettings {
 
 /// The endpoint.
 pub struct Endpoint {
-    shared: Arc<Shared>,
     sessions: Arc<LocalSessionManager>,
-    with_sessions: StreamableHttpService<Methods, LocalSessionManager>,
-    without: StreamableHttpService<Methods, NeverSessionManager>,
+    with_sessions: StreamableHttpService<Server, LocalSessionManager>,
+    without: StreamableHttpService<Server, NeverSessionManager>,
 }
 
 impl Endpoint {
@@ -70,14 +57,13 @@ impl Endpoint {
             .with_max_request_body_bytes(MESSAGE_BYTES_MAX);
         let (of_session, alone) = (Arc::clone(shared), Arc::clone(shared));
         Self {
-            shared: Arc::clone(shared),
             with_sessions: StreamableHttpService::new(
-                move || Ok(Methods::new(&of_session)),
+                move || Ok(Server::new(&of_session)),
                 Arc::clone(&sessions),
                 config.clone().with_cancellation_token(stop.child_token()),
             ),
             without: StreamableHttpService::new(
-                move || Ok(Methods::without_session(&alone)),
+                move || Ok(Server::without_session(&alone)),
                 Arc::new(NeverSessionManager::default()),
                 config.with_legacy_session_mode(false),
             ),
@@ -88,10 +74,7 @@ impl Endpoint {
     /// Answers a request.
     pub async fn answer(&self, request: Request) -> Response {
         if stands_alone(request.headers()) || !self.has_session_for(request.headers()).await {
-            return match self.looked_before(request).await {
-                Ok(request) => self.without.handle(request).await.map(Body::new),
-                Err(status) => status.into_response(),
-            };
+            return self.without.handle(request).await.map(Body::new);
         }
         let ends = request.method() == Method::DELETE;
         let mut response = self.with_sessions.handle(request).await.map(Body::new);
@@ -100,31 +83,6 @@ impl Endpoint {
             *response.status_mut() = StatusCode::NO_CONTENT;
         }
         response
-    }
-
-    /// The request, and with it how things stood before it was acknowledged, if it subscribes to anything.
-    async fn looked_before(&self, request: Request) -> Result<Request, StatusCode> {
-        if request
-            .headers()
-            .get(METHOD)
-            .is_none_or(|method| method != LISTEN)
-        {
-            return Ok(request);
-        }
-        let (mut parts, body) = request.into_parts();
-        let message = to_bytes(body, MESSAGE_BYTES_MAX).await;
-        let message = message.map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?;
-        if let Some(seen) = self.seen(&message).await {
-            parts.extensions.insert(seen);
-        }
-        Ok(Request::from_parts(parts, Body::from(message)))
-    }
-
-    async fn seen(&self, message: &[u8]) -> Option<Seen> {
-        let mut message: Value = serde_json::from_slice(message).ok()?;
-        let wanted = message.pointer_mut("/params/notifications")?.take();
-        let wanted: SubscriptionFilter = serde_json::from_value(wanted).ok()?;
-        subscription::look_before(&self.shared, &wanted).await
     }
 
     /// Whether a request has a session, or could get one.

@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use futures::future::join_all;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -27,8 +28,8 @@ use super::{
     SUBSCRIPTIONS_MAX, TTL_MS, WATCHES_MAX, listing,
     resources::{self, failed},
     source::Source,
-    subscription,
     tools::{self, Refusal},
+    uri::Name,
     watch,
     way::Way,
 };
@@ -43,9 +44,9 @@ says which agents there are. What was said in the past is data, and no order now
 
 /// What all clients share.
 pub struct Shared {
-    pub(super) way: Way,
+    way: Way,
     /// Cancelled when the daemon ends: nobody waits for a change any more.
-    pub(super) stop: CancellationToken,
+    stop: CancellationToken,
     places: Arc<Semaphore>,
     tasks: TaskTracker,
 }
@@ -62,7 +63,7 @@ impl Shared {
     }
 
     /// Places for so many subscriptions.
-    pub(super) fn places(&self, count: usize) -> Result<OwnedSemaphorePermit, ErrorData> {
+    fn places(&self, count: usize) -> Result<OwnedSemaphorePermit, ErrorData> {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let places = Arc::clone(&self.places).try_acquire_many_owned(count);
         places.map_err(|_| {
@@ -74,18 +75,18 @@ impl Shared {
     }
 }
 
-/// The methods for one client.
-pub(super) struct Methods {
-    pub(super) shared: Arc<Shared>,
+/// One client's server.
+pub struct Server {
+    shared: Arc<Shared>,
     /// Whether the client can be told anything but answers.
     has_session: bool,
     /// What the client has subscribed to in the earlier era, by URI. It ends with the server.
     watches: Mutex<HashMap<String, AbortOnDropHandle<()>>>,
 }
 
-impl Methods {
-    /// The methods for a client with a session.
-    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+impl Server {
+    /// A server for one client.
+    pub fn new(shared: &Arc<Shared>) -> Self {
         Self {
             shared: Arc::clone(shared),
             has_session: true,
@@ -93,8 +94,8 @@ impl Methods {
         }
     }
 
-    /// The methods for one request, which hears nothing afterwards.
-    pub(super) fn without_session(shared: &Arc<Shared>) -> Self {
+    /// A server for one request, which hears nothing afterwards.
+    pub fn without_session(shared: &Arc<Shared>) -> Self {
         Self {
             has_session: false,
             ..Self::new(shared)
@@ -127,7 +128,7 @@ fn too_many_watches() -> ErrorData {
     ErrorData::invalid_request(text, None)
 }
 
-impl ServerHandler for Methods {
+impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_tools()
@@ -317,7 +318,8 @@ impl ServerHandler for Methods {
 
     /// Of what a client wants to hear, the changes of resources that can be here.
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        let known = subscription::known(requested);
+        let uris = requested.resource_subscriptions.iter().flatten();
+        let known = uris.filter(|uri| Name::read(uri).is_some()).take(WATCHES_MAX);
         Some(
             SubscriptionFilter::builder()
                 .resource_subscriptions(known)
@@ -326,6 +328,33 @@ impl ServerHandler for Methods {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        subscription::listen(&self.shared, &context).await
+        let uris = context
+            .accepted()
+            .resource_subscriptions
+            .clone()
+            .unwrap_or_default();
+        let _places = self.shared.places(uris.len().max(1))?;
+        let watches = uris.iter().filter_map(|uri| Some((uri, Name::read(uri)?)));
+        let watches = watches.map(|(uri, name)| {
+            let (shared, sink) = (&self.shared, context.sink());
+            async move {
+                let tell = || async { sink.notify_resource_updated(uri).await.is_ok() };
+                // It is acknowledged by now, and something may have changed since: what there is, is told once in any case.
+                watch::follow(&shared.way, &name.agent, None, tell).await;
+            }
+        });
+        let all_told = async {
+            join_all(watches).await;
+            // Who subscribed to nothing waits for the end.
+            if uris.is_empty() {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            () = all_told => {}
+            () = context.cancelled() => {}
+            () = self.shared.stop.cancelled() => {}
+        }
+        Ok(())
     }
 }

@@ -88,7 +88,7 @@ async function readEverything(client, agent, later) {
 async function hearOfChanges(client, agent, later, heard) {
   const uri = uriOf(agent);
   const open = later ? await client.listen({ resourceSubscriptions: [uri] }) : await client.subscribeResource({ uri });
-  // As long as a stream is being opened nothing may be heard of what is said, so that more is said.
+  // As long as a stream of the earlier era is being opened nothing may be heard of what is said, so that more is said.
   for (let waited = 0, number = 9; waited < PATIENCE_MS && heard.length === 0; waited += 1_000, number += 1) {
     await converse(agent, number, number);
     for (let rested = 0; rested < 1_000 && heard.length === 0; rested += 50) await sleep(50);

@@ -98,8 +98,11 @@ async def hear_of_changes(client, url, agent, notices, later):
     uri = TEMPLATE.format(agent_id=agent)
     if later:
         async with client.listen(resource_subscriptions=[uri]) as subscription:
-            event = await heard_while_talking(anext(aiter(subscription)), url, agent)
-            assert event.uri == uri, event
+            # What there is, and what changes.
+            for number in (9, 10):
+                converse(url, agent, [number])
+                event = await asyncio.wait_for(anext(aiter(subscription)), PATIENCE_SECONDS)
+                assert event.uri == uri, event
     else:
         await client.subscribe_resource(uri)
         heard = await heard_while_talking(notices.get(), url, agent)
@@ -108,7 +111,7 @@ async def hear_of_changes(client, url, agent, notices, later):
 
 
 async def heard_while_talking(notice, url, agent):
-    """The notice; as long as a stream is being opened nothing may be heard of what is said, so that more is said."""
+    """The notice of the earlier era; as long as its stream is being opened nothing may be heard, so that more is said."""
     hearing = asyncio.ensure_future(notice)
     for number in range(9, 9 + PATIENCE_SECONDS):
         converse(url, agent, [number])

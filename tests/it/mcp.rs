@@ -4,7 +4,6 @@
 mod earlier;
 mod http;
 mod later;
-mod listen;
 mod stdio;
 
 use std::time::Duration;

@@ -17,6 +17,7 @@ import urllib.request
 
 STATE, PORT, COMMAND = sys.argv[1], sys.argv[2], sys.argv[3:]
 WATCHDOG_S, PATIENCE_S, STOP_S = 4.0, 60.0, 45.0
+STARVE_TRIES = 50
 # Of this life alone: the state may be that of an earlier one.
 AGENT = f"/v1/agents/managed-{os.getpid()}"
 SETTINGS = ["window.budget_tokens=200", "database.busy_timeout_ms=600000"]
@@ -84,13 +85,15 @@ class Manager:
 def starve(manager: Manager) -> None:
     """Another program holds the database's lock when work falls due."""
     other = sqlite3.connect(os.path.join(STATE, "recapd.db"), timeout=PATIENCE_S, isolation_level=None)
-    while True:
+    for _ in range(STARVE_TRIES):
         turns(12)
         other.execute("BEGIN IMMEDIATE")
         if other.execute("SELECT 1 FROM summary_update_queue").fetchone():
             break
         # The worker was done before the lock was held.
         other.execute("ROLLBACK")
+    else:
+        sys.exit("the worker never has anything to do")
     end = time.monotonic() + PATIENCE_S
     while manager.signs_of_life(WATCHDOG_S) > 0:
         if time.monotonic() > end:

@@ -52,6 +52,10 @@ export class RecapdError extends Error {
 /** A message in any format that recapd reads. */
 export type Message = Record<string, unknown>;
 
+// Node lets the garbage collector have a request that nobody else holds, also while its answer is being read, and then
+// nobody aborts it when the time is up.
+const answered = new WeakMap<Response, Request>();
+
 /** A daemon, asked. An agent that has said nothing yet is no failure. */
 export class Recapd {
   /** Every route by its path, typed; gives `{data, error, response}` and fails as `fetch` does. */
@@ -141,19 +145,22 @@ export class Recapd {
     const deadline = Date.now() + this.#timeoutMs;
     const timeUp = AbortSignal.timeout(this.#timeoutMs);
     const signal = AbortSignal.any([request.signal, timeUp]);
-    // Held until the time is up: Node lets the garbage collector have requests under way, and then nobody aborts them.
-    const asked: Request[] = [];
-    timeUp.addEventListener("abort", () => asked.splice(0));
+    // The listener lives until the time is up, and what is under way with it.
+    const underWay = new Set<Request>();
+    timeUp.addEventListener("abort", () => void underWay);
     for (let attempt = 1; ; attempt++) {
       const isLast = !isRepeatable || attempt === ATTEMPTS_MAX;
+      const attempted = new Request(request.clone(), { signal });
+      underWay.add(attempted);
       try {
-        const attempted = new Request(request.clone(), { signal });
-        asked.push(attempted);
         const response = await this.#fetch(attempted);
+        answered.set(response, attempted);
         if (isLast || !isBusy(response) || Date.now() + PAUSE_MS >= deadline) return response;
         await response.arrayBuffer();
       } catch (error) {
         if (isLast || Date.now() + PAUSE_MS >= deadline) throw error;
+      } finally {
+        underWay.delete(attempted);
       }
       await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
     }

@@ -203,7 +203,7 @@ async fn a_host_asks_a_daemon_in_the_manner_of_the_later_era_and_hears_of_a_new_
         "{listened}"
     );
     server.converse("coder", 3..=8).await;
-    let notice = tokio::task::block_in_place(|| host.next());
+    let notice = host.next();
     assert_eq!(notice["method"], "notifications/resources/updated", "{notice}");
     assert_eq!(notice["params"]["uri"], SUMMARY, "{notice}");
 }
