@@ -443,6 +443,9 @@ pub trait Store: Send + Sync {
     /// A journalled answer.
     async fn journalled(&self, agent: &AgentId, key: &str) -> StoreResult<Option<JournalledAnswer>>;
 
+    /// Which of these keys have a journalled answer, in no order.
+    async fn journalled_among(&self, agent: &AgentId, keys: &[String]) -> StoreResult<Vec<String>>;
+
     /// Keeps an answer before it is applied.
     async fn journal(
         &self,

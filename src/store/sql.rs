@@ -360,6 +360,10 @@ impl Store for SqlStore {
         summary::journalled(&mut self.reader().await?, agent, key).await
     }
 
+    async fn journalled_among(&self, agent: &AgentId, keys: &[String]) -> StoreResult<Vec<String>> {
+        summary::journalled_among(&mut self.reader().await?, agent, keys).await
+    }
+
     async fn journal(
         &self,
         agent: &AgentId,

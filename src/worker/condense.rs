@@ -165,19 +165,20 @@ impl Worker {
         rest: &[StoredExchange],
         portion: usize,
     ) -> StoreResult<usize> {
-        let at_most = if material.revisited.is_empty() {
-            0
-        } else {
-            rest.len()
-        };
-        for count in (1..=at_most).rev() {
-            let (begun, _) = rest.split_at(count);
-            let key = self.piece_key(lease, material, begun);
-            if self.parts.store.journalled(&lease.agent, &key).await?.is_some() {
-                return Ok(count);
-            }
+        let within_portion = rest.len().min(portion);
+        // Pending exchanges are taken in batches that are a portion at most, and one exchange is asked about alone.
+        if material.revisited.is_empty() || rest.len() == 1 {
+            return Ok(within_portion);
         }
-        Ok(rest.len().min(portion))
+        // All in one look: there may be a thousand of them. Each piece takes its own, since what was answered isn't always
+        // the first: no answer is kept about what nobody could tell of.
+        let beginnings = (1..=rest.len()).map(|count| rest.split_at(count).0);
+        let keys: Vec<String> = beginnings
+            .map(|begun| self.piece_key(lease, material, begun))
+            .collect();
+        let journalled = self.parts.store.journalled_among(&lease.agent, &keys).await?;
+        let longest = keys.iter().rposition(|key| journalled.contains(key));
+        Ok(longest.map_or(within_portion, |place| place + 1))
     }
 
     /// Asks the model about some exchanges. An answer that was paid for before a crash is used.

@@ -126,6 +126,7 @@ seam! {
     tables fn enqueue(agent: &AgentId, reason: Reason, delay_ms: i64, now: Timestamp) -> Enqueued;
     tables fn renew(leases: &[Lease], now: Timestamp, lease_ms: i64) -> Vec<i64>;
     tables fn journalled(agent: &AgentId, key: &str) -> Option<JournalledAnswer>;
+    tables fn journalled_among(agent: &AgentId, keys: &[String]) -> Vec<String>;
     tables fn journal(agent: &AgentId, key: &str, answer: &JournalledAnswer, now: Timestamp) -> ();
     tables fn fail(lease: &Lease, failure: Failure) -> bool;
     tables fn release(leases: &[Lease], now: Timestamp) -> u64;

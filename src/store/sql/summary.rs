@@ -307,6 +307,23 @@ pub(super) async fn journalled(
     }))
 }
 
+/// Which of these keys have a journalled answer.
+pub(super) async fn journalled_among(
+    connection: &mut Connection,
+    agent: &AgentId,
+    keys: &[String],
+) -> StoreResult<Vec<String>> {
+    let sql = sql!(
+        "-- sql/summary.journalled_among\nSELECT journal_key FROM model_answers \
+               WHERE agent_id = $1 AND journal_key IN (SELECT value FROM {each_text}($2{::jsonb}))"
+    );
+    Ok(query(sql)
+        .bind(agent.as_str())
+        .bind(serde_json::json!(keys).to_string())
+        .fetch_column(connection)
+        .await?)
+}
+
 /// An answer isn't kept for so long after something was forgotten: who asked may have read it before.
 const FORGET_WAIT_MS: i64 = HOUR_MS;
 

@@ -424,6 +424,13 @@ pub(crate) async fn answers_are_journalled(db: &dyn Backend) {
     assert_eq!(store.journalled(&a, "k").await.unwrap(), Some(answer("two")));
     assert_eq!(store.journalled(&b, "k").await.unwrap(), None);
     assert_eq!(store.journalled(&a, "k2").await.unwrap(), Some(answer("other")));
+    let keys = ["k", "k1", "k2"].map(str::to_owned);
+    let mut among = store.journalled_among(&a, &keys).await.unwrap();
+    among.sort_unstable();
+    assert_eq!(among, ["k", "k2"]);
+    assert_eq!(store.journalled_among(&a, &keys[..2]).await.unwrap(), ["k"]);
+    assert!(store.journalled_among(&a, &[]).await.unwrap().is_empty());
+    assert!(store.journalled_among(&b, &keys).await.unwrap().is_empty());
 }
 
 pub(crate) async fn provisional_items_are_condensed_again(db: &dyn Backend) {

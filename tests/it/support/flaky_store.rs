@@ -172,6 +172,7 @@ pass! {
     fn renew(leases: &[Lease], now: Timestamp, lease_ms: i64) -> Vec<i64>;
     fn material(lease: &Lease, limits: MaterialLimits) -> Material;
     fn journalled(agent: &AgentId, key: &str) -> Option<JournalledAnswer>;
+    fn journalled_among(agent: &AgentId, keys: &[String]) -> Vec<String>;
     fn journal(agent: &AgentId, key: &str, answer: &JournalledAnswer, now: Timestamp) -> ();
     fn complete(lease: &Lease, patch: Patch) -> Completed;
     fn settle(lease: &Lease, settle: Settle) -> Completed;

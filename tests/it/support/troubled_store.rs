@@ -288,6 +288,13 @@ impl Store for TroubledStore {
         self.enter("journalled").await?.journalled(agent, key).await
     }
 
+    async fn journalled_among(&self, agent: &AgentId, keys: &[String]) -> StoreResult<Vec<String>> {
+        self.enter("journalled_among")
+            .await?
+            .journalled_among(agent, keys)
+            .await
+    }
+
     async fn journal(
         &self,
         agent: &AgentId,

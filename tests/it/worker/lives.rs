@@ -67,6 +67,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         "claim",
         "material",
         "journalled",
+        "journalled_among",
         "journal",
         "complete",
         "settle",

@@ -101,6 +101,11 @@ async fn too_much_to_revisit_is_asked_in_pieces() {
     assert_eq!((rig.verify().await.covered, digests(&rig).await), (exchanges, 0));
     let items = "SELECT count(*) FROM summary_items WHERE origin = 'model' AND removed_version IS NULL";
     assert_eq!(rig.db.number(items).await, Some(exchanges));
+    let looks = i64::try_from(rig.flaky.calls("journalled_among")).unwrap();
+    assert!(
+        (1..exchanges).contains(&looks),
+        "{looks}: one for each piece that can be divided"
+    );
 }
 
 /// After a failure less is asked about at once, and after answers more: what was answered of an item by then is used.

@@ -133,6 +133,16 @@ impl Tables {
         Ok(self.kept(agent)?.answers.get(key).cloned())
     }
 
+    pub(in super::super) fn journalled_among(
+        &self,
+        agent: &AgentId,
+        keys: &[String],
+    ) -> StoreResult<Vec<String>> {
+        let answers = &self.kept(agent)?.answers;
+        let found = keys.iter().filter(|key| answers.contains_key(*key));
+        Ok(found.cloned().collect())
+    }
+
     pub(in super::super) fn journal(
         &mut self,
         agent: &AgentId,
