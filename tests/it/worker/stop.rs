@@ -1,11 +1,19 @@
 //! Leases lost in the middle of an update, and shutdown.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
+use async_trait::async_trait;
 use recapd::{
     clock::Clock as _,
     domain::work::Reason,
-    llm::limits::{Limited, MinuteLimits},
+    llm::{
+        ChatModel, LlmError, ModelAnswer, ModelRequest,
+        limits::{Held, Limited, MinuteLimits},
+    },
     worker::Outcome,
 };
 use tokio::time::Instant;
@@ -297,14 +305,40 @@ async fn a_hard_stop_gives_the_lease_back() {
     assert_eq!(rig.verify().await.pending, 0);
 }
 
+/// A model that shows of each request whether it is held.
+struct Watched {
+    inner: Arc<dyn ChatModel>,
+    requests: Arc<Mutex<Vec<Held>>>,
+}
+
+#[async_trait]
+impl ChatModel for Watched {
+    fn provider(&self) -> &str {
+        self.inner.provider()
+    }
+
+    fn model(&self) -> &str {
+        self.inner.model()
+    }
+
+    async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
+        self.requests.lock().unwrap().push(request.held.clone());
+        self.inner.answer(request).await
+    }
+}
+
 /// One call is under way, and the other waits for its place: only the first one was sent.
 #[tokio::test]
 async fn a_stop_bills_what_was_sent_and_not_what_the_limits_held() {
     let mut config = config();
     config.queue.poll_ms = 3_600_000;
     config.worker.concurrency = 2;
+    let requests: Arc<Mutex<Vec<Held>>> = Arc::default();
     let rig = Rig::asking(&config, |model, clock| {
-        Arc::new(Limited::new(model, 1, MinuteLimits::default(), clock))
+        Arc::new(Watched {
+            inner: Arc::new(Limited::new(model, 1, MinuteLimits::default(), clock)),
+            requests: Arc::clone(&requests),
+        })
     })
     .await;
     rig.say(6).await;
@@ -317,8 +351,9 @@ async fn a_stop_bills_what_was_sent_and_not_what_the_limits_held() {
     rig.model.plan([Reply::Held]);
     let running = run(&rig);
     soon(rig.model.asked(1)).await;
+    // The one that was sent has the only place, so who is held is the other one.
     soon(async {
-        while rig.flaky.calls("material") < 2 {
+        while !requests.lock().unwrap().iter().any(Held::is_held) {
             tokio::task::yield_now().await;
         }
     })
