@@ -41,8 +41,8 @@ pub struct Imported {
     /// What could not be read or did not fit, by line; the rest of that agent is left out.
     pub refused: u64,
     /// Agents that aren't what only the head of their journal tells (the boundary, what was evicted, which sessions ended): no
-    /// piece that was read has it, or the message that it ends with wasn't read or isn't there, or they have lived a life
-    /// of their own.
+    /// piece that was read has it, or the message that it ends with wasn't read or isn't there, or they have gone on without
+    /// it or lived a life of their own. Not among them: agents of a live journal that goes on behind its head.
     pub unfinished: BTreeSet<AgentId>,
 }
 

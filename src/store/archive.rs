@@ -141,8 +141,8 @@ pub struct Restored {
     pub duplicates: i64,
     /// Number of the agent's last message now.
     pub last_seq: i64,
-    /// What the head tells isn't so yet: its last message isn't there or wasn't compared, or the agent has lived a life
-    /// that it doesn't tell.
+    /// What the head tells isn't so: its last message isn't there or wasn't compared, or the agent has gone on without it, or
+    /// lived a life that it doesn't tell.
     pub lacks_head: bool,
 }
 

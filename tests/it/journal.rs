@@ -374,6 +374,34 @@ async fn pieces_that_were_imported_apart_are_the_whole_once_they_come_together()
     }
 }
 
+/// Whoever said something before the pieces came together isn't what the head tells, and it can't be set any more. Whoever had
+/// it goes on with it.
+#[tokio::test]
+async fn pieces_that_come_together_too_late_say_so() {
+    let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
+    let id = agent("a");
+    one.store().append(append(&id, stepped())).await.unwrap();
+    one.store().end_session(&id, minute(20)).await.unwrap();
+    let text = exported(&one, &id).await;
+    let (first, rest) = text.split_at(text.match_indices('\n').nth(6).unwrap().0 + 1);
+    let unfinished = BTreeSet::from([id.clone()]);
+    for piece in [first, rest] {
+        assert_eq!(imported(&other, piece).await.0.unfinished, unfinished);
+    }
+    for (db, lacking) in [(&one, BTreeSet::new()), (&other, unfinished)] {
+        db.store().append(append(&id, turns(21..=21))).await.unwrap();
+        let before = db.dump(&TABLES).await;
+        for (outcome, refusals) in [rehearsed(db, &text).await, imported(db, &text).await] {
+            assert_eq!((outcome.accepted, refusals), (0, vec![]));
+            assert_eq!(outcome.unfinished, lacking);
+        }
+        let together = Import::new(db.target(), std::sync::Arc::new(ManualClock::new(T0)));
+        let (outcome, _) = read_all(together, &[first, rest]).await;
+        assert_eq!(outcome.unfinished, lacking);
+        assert_same(&before, &db.dump(&TABLES).await, "an import that comes too late");
+    }
+}
+
 /// Its messages may look like those of today, and mean something else.
 #[tokio::test]
 async fn what_a_newer_recapd_wrote_is_refused_once_and_whole() {

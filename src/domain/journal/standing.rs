@@ -21,7 +21,7 @@ pub enum Standing {
     Settled,
     /// It has all messages and nothing that the head doesn't tell: setting the head takes nothing away.
     Due,
-    /// Messages are missing, or it has lived a life that the head doesn't tell.
+    /// Messages are missing, or it has gone on without what the head tells, or lived a life that it doesn't tell.
     Open,
 }
 
@@ -29,21 +29,27 @@ impl Head {
     /// How the agent that `there` tells of stands to this head, once its messages were compared up to `compared_through`.
     pub fn standing_of(&self, there: &Self, compared_through: i64) -> Standing {
         let is_compared = compared_through == self.last_seq;
+        // A live journal goes on behind its head, which no import sets then: nobody is to be sent for another one.
+        let goes_on = compared_through > self.last_seq;
         match self.last_seq.cmp(&there.last_seq) {
-            Ordering::Less => Standing::Settled,
+            Ordering::Less if goes_on || self.is_kept_in(there) => Standing::Settled,
             Ordering::Equal if self.is_in_force(there) => Standing::Settled,
             Ordering::Equal if is_compared && self.tells_all_of(there) => Standing::Due,
-            Ordering::Equal | Ordering::Greater => Standing::Open,
+            Ordering::Less | Ordering::Equal | Ordering::Greater => Standing::Open,
         }
     }
 
     /// Whether it was set there. Without a further message none of this changes any more, but that more exchanges leave the
     /// window and more sessions end.
     fn is_in_force(&self, there: &Self) -> bool {
+        self.is_kept_in(there) && self.as_of == there.as_of && self.ceilings() == there.ceilings()
+    }
+
+    /// Whether what never changes is there, however long the agent goes on: nothing but setting a head takes back what was
+    /// evicted, or opens a session again that has ended.
+    fn is_kept_in(&self, there: &Self) -> bool {
         let mut ended = self.sessions.iter().filter(|session| session.ended_at.is_some());
         self.created_at == there.created_at
-            && self.as_of == there.as_of
-            && self.ceilings() == there.ceilings()
             && there.evictions.starts_with(&self.evictions)
             && ended.all(|session| there.has(session))
     }

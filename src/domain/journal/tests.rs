@@ -251,6 +251,47 @@ fn a_head_that_was_set_is_not_set_again() {
     }
 }
 
+#[test]
+fn a_head_that_was_set_is_kept_by_whoever_goes_on() {
+    let gone_on = Head {
+        last_seq: 12,
+        as_of: Some(Timestamp(12)),
+        budget_tokens: 70,
+        max_messages: 7,
+        sessions: vec![
+            session(1, Some("idle")),
+            session(2, Some("end")),
+            session(3, Some("clear")),
+            session(4, None),
+        ],
+        evictions: vec![eviction(1), eviction(2)],
+        ..lived()
+    };
+    for compared_through in [0, 8, 9] {
+        assert_eq!(lived().standing_of(&gone_on, compared_through), Standing::Settled);
+    }
+}
+
+#[test]
+fn whoever_goes_on_without_the_head_lacks_it() {
+    let changes: [fn(&mut Head); 6] = [
+        |there| *there = told_by_messages(),
+        |there| there.created_at = Timestamp(2),
+        |there| there.evictions.clear(),
+        |there| there.evictions = vec![eviction(2)],
+        |there| there.sessions[1] = session(2, Some("idle")),
+        |there| drop(there.sessions.remove(1)),
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let mut there = lived();
+        change(&mut there);
+        there.last_seq = 10;
+        assert_eq!(lived().standing_of(&there, 9), Standing::Open, "{number}");
+        // The journal goes on itself, and this is as of its beginning.
+        assert_eq!(lived().standing_of(&there, 10), Standing::Settled, "{number}");
+    }
+}
+
 proptest! {
     #[test]
     fn any_message_comes_back(payload in ".*", id in proptest::option::of(".*"), at in any::<i64>(), received in any::<i64>()) {

@@ -1,6 +1,6 @@
 //! The live journal: a second copy of what is accepted, never a condition.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use recapd::{
     journal::live::Journal,
@@ -128,6 +128,25 @@ async fn a_fork_and_an_agent_with_a_past_have_whole_files() {
         }
         assert_eq!(other.dump(&["forks"]).await, rig.db.dump(&["forks"]).await);
     }
+}
+
+/// No import sets what its head tells of the time before, so none says that another one would.
+#[tokio::test]
+async fn a_file_that_goes_on_behind_a_past_lacks_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(&config()).await;
+    rig.say(4).await;
+    let journal = Arc::new(Journal::open(folder.path(), rig.db.target()).unwrap());
+    rig.parts = rig.parts.with_journal(Some(Arc::clone(&journal)));
+    rig.say(2).await;
+    let text = std::fs::read_to_string(journal.path(&rig.agent)).unwrap();
+    assert!(!text.contains("\"evictions\":[]"), "it has a past: {text}");
+    let other = SqliteBackend::fresh().await;
+    for _ in 0..2 {
+        let (outcome, refusals) = imported(&other, &text).await;
+        assert_eq!((outcome.unfinished, refusals), (BTreeSet::new(), vec![]));
+    }
+    assert_eq!(other.store().verify(&rig.agent).await.unwrap().breaches, []);
 }
 
 #[tokio::test]
