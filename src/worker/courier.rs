@@ -7,7 +7,7 @@ use std::{
     collections::HashMap,
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicU8, Ordering::SeqCst},
     },
     time::Duration,
 };
@@ -43,6 +43,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 const LOOKS_MAX: i64 = 100;
 /// The provider's ids that are known to be ours: older ones aren't listed among the newest any more.
 const KNOWN_MAX: i64 = 1_000;
+/// How often whoever waits for a limit is resumed once less counts against it. A worker that read the limits before may write
+/// its pause behind the first time, and by the next step it has.
+const RESUMPTIONS: u8 = 2;
 /// Letters and digits at the end of a batch's name.
 const NAME_CHARS: usize = 16;
 
@@ -52,8 +55,8 @@ pub struct Courier {
     batching: Batching,
     prices: Prices,
     random: Mutex<fastrand::Rng>,
-    /// Less may count against the limits than before, and whoever waits for them hasn't looked again yet.
-    owes_resumption: AtomicBool,
+    /// Less may count against the limits than before: how often whoever waits for them is still to be resumed.
+    owed_resumptions: AtomicU8,
 }
 
 impl Courier {
@@ -65,14 +68,14 @@ impl Courier {
             batching,
             prices,
             random,
-            owes_resumption: AtomicBool::default(),
+            owed_resumptions: AtomicU8::default(),
         }
     }
 
     /// Looks after batches until `stop`.
     pub async fn run(&self, stop: CancellationToken) {
         // The one before may have been stopped when it owed that, or between a withdrawal and the word of it.
-        self.owes_resumption.store(true, SeqCst);
+        self.owe_resumption();
         let mut look = tokio::time::interval(LOOK_EVERY);
         loop {
             tokio::select! {
@@ -88,6 +91,8 @@ impl Courier {
                 }
                 () = stop.cancelled() => return,
             }
+            // However long a step took, the next one is that much later: pauses under way are written down by then.
+            look.reset();
         }
     }
 
@@ -301,7 +306,7 @@ impl Courier {
         };
         let closed = self.batching.store.close_batch(batch.batch, end).await;
         // It may be closed all the same, and then nobody comes back to it.
-        let closed = closed.inspect_err(|_| self.owes_resumption.store(true, SeqCst))?;
+        let closed = closed.inspect_err(|_| self.owe_resumption())?;
         for answer in &billed {
             self.bill(&batch.model, answer);
         }
@@ -322,20 +327,25 @@ impl Courier {
     /// Questions are no longer on their way: rows that waited for them can be claimed, and less may count against the limits
     /// than was expected.
     async fn wake_waiting(&self) {
-        self.owes_resumption.store(true, SeqCst);
+        self.owe_resumption();
         self.resume_paused().await;
         self.parts.notices.wake_queue();
+    }
+
+    fn owe_resumption(&self) {
+        self.owed_resumptions.store(RESUMPTIONS, SeqCst);
     }
 
     /// Has whoever waits for a limit look again, if that is owed. Should it fail, the next step tries it again: batches don't
     /// wait for it.
     async fn resume_paused(&self) {
-        if !self.owes_resumption.load(SeqCst) {
+        let owed = self.owed_resumptions.load(SeqCst);
+        if owed == 0 {
             return;
         }
         match self.parts.store.resume_paused(self.now()).await {
             Ok(_) => {
-                self.owes_resumption.store(false, SeqCst);
+                self.owed_resumptions.store(owed - 1, SeqCst);
                 // However few were resumed by this call: one before may have done it without having been heard of.
                 self.parts.notices.wake_queue();
             }

@@ -3,7 +3,11 @@
 use recapd::{
     clock::Clock as _,
     config::{Config, SpendConfig},
-    domain::work::Reason,
+    domain::{
+        spend::{SpendLimit, next_day},
+        work::{Lease, Reason},
+    },
+    store::Postponement,
     worker::Outcome,
 };
 use tempfile::TempDir;
@@ -11,7 +15,7 @@ use tempfile::TempDir;
 use super::{BatchRig, SHAPES, config};
 use crate::support::{
     backend::Backend as _,
-    conversation::{agent, native},
+    conversation::{agent, claim, native, run},
     fake_provider::{FakeProvider, Shape, batches::Fate},
     flaky_store::When,
 };
@@ -104,6 +108,53 @@ async fn whoever_could_not_be_resumed_is_by_the_next_look() {
         one.rig.flaky.fail("resume_paused", 1, When::Before);
         one.look().await;
         assert_eq!((one.rig.flaky.met(), paused(&one).await), (1, 1), "{is_sent}");
+        let mut woken = Box::pin(one.rig.parts.notices().queue_woken());
+        assert!(!woken.as_mut().enable());
+        one.look().await;
+        assert_eq!(paused(&one).await, 0, "{is_sent}");
+        assert!(woken.as_mut().enable(), "{is_sent}: the worker looks at once");
+        one.look().await;
+        let calls = one.rig.flaky.calls("resume_paused");
+        one.look().await;
+        assert_eq!(
+            one.rig.flaky.calls("resume_paused"),
+            calls,
+            "nothing is owed any more"
+        );
+    }
+}
+
+/// What a worker holds that was about to wait for the limit.
+async fn claimed_again(one: &BatchRig) -> Lease {
+    let (store, now) = (one.rig.db.store(), one.rig.clock.now());
+    assert_eq!(store.resume_paused(now).await.unwrap(), 1);
+    let mut leases = store.claim(claim("daemon", 9, now)).await.unwrap();
+    assert_eq!(leases.len(), 1);
+    leases.remove(0)
+}
+
+/// A worker has read the limits before a question ended, and writes its pause down once everybody is resumed.
+#[tokio::test]
+async fn whoever_pauses_right_after_the_resumption_is_resumed_by_the_next_look() {
+    for is_sent in [false, true] {
+        let (one, _folder) = paused_by_a_question(limits()[0]).await;
+        if is_sent {
+            one.look().await;
+            one.fake.batches().end(&[Fate::Good]);
+        } else {
+            outdate_questions(&one).await;
+        }
+        let lease = claimed_again(&one).await;
+        one.look().await;
+        assert_eq!(one.rig.flaky.calls("resume_paused"), 1, "{is_sent}");
+        let now = one.rig.clock.now();
+        let pause = Postponement {
+            until: next_day(now),
+            limit: Some(SpendLimit::Tokens),
+            run: run(now),
+        };
+        one.rig.db.store().postpone(&lease, pause).await.unwrap();
+        assert_eq!(paused(&one).await, 1, "{is_sent}");
         let mut woken = Box::pin(one.rig.parts.notices().queue_woken());
         assert!(!woken.as_mut().enable());
         one.look().await;
