@@ -212,6 +212,9 @@ pub trait BatchStore: Send + Sync {
     /// The answer from a batch that fits an agent's summary as it stands, if there is one.
     async fn batched_answer(&self, agent: &AgentId) -> StoreResult<Option<BatchedAnswer>>;
 
+    /// Whether any question waits. Asked often, and mostly in vain: it is a mere read.
+    async fn has_waiting(&self) -> StoreResult<bool>;
+
     /// Withdraws waiting questions to which nobody waits for an answer any more, and has rows wait no longer whose question
     /// is gone. Returns how many are withdrawn: what they would have cost is free again. Agents that somebody is writing are left
     /// for the next time.

@@ -132,12 +132,16 @@ impl Courier {
     }
 
     async fn withdraw_outdated(&self) -> StoreResult<()> {
+        // Asked apart from the rest: what fails here has changed nothing, and owes nothing.
+        if !self.batching.store.has_waiting().await? {
+            return Ok(());
+        }
         let withdrawn = self.batching.store.withdraw_outdated(self.now()).await;
-        // Of an error nobody knows whether it came before the commit or after it.
-        if !matches!(withdrawn, Ok(0)) {
+        // It may be done all the same. The next step sees to it: who can't write now can't resume anybody either.
+        if withdrawn.inspect_err(|_| self.owe_resumption())? > 0 {
             self.wake_waiting().await;
         }
-        withdrawn.map(drop)
+        Ok(())
     }
 
     async fn gather(&self) -> StoreResult<Option<OpenBatch>> {

@@ -51,10 +51,11 @@ impl BatchStore for SqlStore {
         answered(&mut self.reader().await?, agent).await
     }
 
+    async fn has_waiting(&self) -> StoreResult<bool> {
+        Ok(figures(&mut self.reader().await?).await?.waiting > 0)
+    }
+
     async fn withdraw_outdated(&self, now: Timestamp) -> StoreResult<u64> {
-        if !self.has_waiting().await? {
-            return Ok(0);
-        }
         self.write(Lock::Batches, move |tx| Box::pin(round::clear_outdated(tx, now)))
             .await
     }
@@ -98,13 +99,6 @@ impl BatchStore for SqlStore {
 
     async fn known_batches(&self, provider: &str, limit: i64) -> StoreResult<Vec<String>> {
         round::known(&mut self.reader().await?, provider, limit).await
-    }
-}
-
-impl SqlStore {
-    /// Whether any question waits. Looked at often, and mostly in vain: that costs no write transaction.
-    async fn has_waiting(&self) -> StoreResult<bool> {
-        Ok(figures(&mut self.reader().await?).await?.waiting > 0)
     }
 }
 

@@ -40,6 +40,7 @@ pass! {
     fn defer(lease: &Lease, question: BatchQuestion, until: Timestamp, now: Timestamp) -> bool;
     fn withdraw_question(agent: &AgentId, now: Timestamp) -> bool;
     fn batched_answer(agent: &AgentId) -> Option<BatchedAnswer>;
+    fn has_waiting() -> bool;
     fn withdraw_outdated(now: Timestamp) -> u64;
     fn gather(gather: Gather) -> Option<OpenBatch>;
     fn due_batches(now: Timestamp, next_at: Timestamp, limit: i64) -> Vec<OpenBatch>;

@@ -29,6 +29,7 @@ impl Trouble {
         let methods = [
             "defer",
             "batched_answer",
+            "has_waiting",
             "withdraw_outdated",
             "gather",
             "due_batches",

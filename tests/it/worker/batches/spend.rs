@@ -188,6 +188,45 @@ async fn a_lost_answer_leaves_nobody_paused() {
     }
 }
 
+/// As on a full disk, where reading goes on.
+#[tokio::test]
+async fn while_nothing_can_be_written_each_look_tries_once_and_wakes_nobody() {
+    let (one, _folder) = paused_by_a_question(limits()[0]).await;
+    outdate_questions(&one).await;
+    let mut woken = Box::pin(one.rig.parts.notices().queue_woken());
+    assert!(!woken.as_mut().enable());
+    for nth in 1..=3 {
+        one.rig.flaky.fail("withdraw_outdated", nth, When::Before);
+        one.rig.flaky.fail("resume_paused", nth, When::Before);
+    }
+    for looks_before in 0..3 {
+        one.try_look().await;
+        assert_eq!(one.rig.flaky.calls("withdraw_outdated"), looks_before + 1);
+        assert_eq!(one.rig.flaky.calls("resume_paused"), looks_before);
+    }
+    assert!(!woken.as_mut().enable(), "nothing has changed");
+    one.rig.flaky.mend();
+    one.look().await;
+    assert_eq!(paused(&one).await, 0);
+    assert!(woken.as_mut().enable(), "the worker looks at once");
+}
+
+/// What was only read is as it was.
+#[tokio::test]
+async fn a_failed_look_at_what_waits_resumes_nobody() {
+    let (one, _folder) = paused_by_a_question(limits()[0]).await;
+    one.rig.flaky.fail("has_waiting", 1, When::Before);
+    one.try_look().await;
+    one.look().await;
+    assert_eq!(
+        one.fake.batches().sizes(),
+        [1],
+        "the question goes by the next look"
+    );
+    assert_eq!((one.rig.flaky.met(), paused(&one).await), (1, 1));
+    assert_eq!(one.rig.flaky.calls("resume_paused"), 0);
+}
+
 /// Whoever asks directly takes the question back that waits.
 #[tokio::test]
 async fn a_question_that_waits_holds_up_no_urgent_update_of_its_agent() {
