@@ -142,7 +142,7 @@ impl Run {
                 Daemon::new(Manner {
                     program: faults.program.clone(),
                     number,
-                    host: host(piece, number),
+                    host: host(faults.database, piece, number),
                     settings: [faults.settings(), own.settings()].concat(),
                     folder: folder.to_owned(),
                 })
@@ -570,10 +570,11 @@ async fn parked_and_pending(store: &SqlStore, now: Timestamp) -> StoreResult<Vec
 }
 
 /// An address of the machine for each daemon of the runs that go on at the same time, here and in other programs.
-fn host(piece: usize, daemon: usize) -> Ipv4Addr {
+fn host(database: Database, piece: usize, daemon: usize) -> Ipv4Addr {
     let byte = |number: usize| u8::try_from(number % 254 + 1).unwrap_or(1);
     let program = usize::try_from(std::process::id()).unwrap_or_default();
-    Ipv4Addr::new(127, byte(program), byte(piece), byte(daemon))
+    let run = 2 * piece + usize::from(database == Database::Postgres);
+    Ipv4Addr::new(127, byte(program), byte(run), byte(daemon))
 }
 
 fn after_ms(span_ms: u64) -> Instant {

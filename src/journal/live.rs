@@ -27,7 +27,7 @@ use crate::{
 
 /// Agents that share a lane wait for each other; with so many lanes, few do.
 const LANES: usize = 64;
-/// Nobody waits longer for a line to be written. It may still be written later.
+/// Nobody waits longer for a line to be written, if nobody says otherwise. It may still be written later.
 const WAIT: Duration = Duration::from_secs(1);
 
 /// A folder of journals, one per agent.
@@ -37,6 +37,7 @@ pub struct Journal {
     lanes: Vec<Mutex<()>>,
     /// Writes under way: a disk that hangs must not hold ever more threads.
     writes: Arc<Semaphore>,
+    wait: Duration,
 }
 
 impl Journal {
@@ -51,7 +52,14 @@ impl Journal {
             archive,
             lanes: (0..LANES).map(|_| Mutex::new(())).collect(),
             writes: Arc::new(Semaphore::new(LANES)),
+            wait: WAIT,
         })
+    }
+
+    /// The same journal, where a line may take so long to be written.
+    #[must_use]
+    pub fn waiting(self, wait: Duration) -> Self {
+        Self { wait, ..self }
     }
 
     /// The file of an agent. It is named by a hash: an id may hold what a file's name may not.
@@ -73,7 +81,7 @@ impl Journal {
     /// Appends the lines of an agent's messages, which are stored already: all or, when the disk fails, some of them.
     ///
     /// # Errors
-    /// What the system says, or that the disk takes longer than a second, or what the database fails with.
+    /// What the system says, or that the disk takes longer than anybody waits, or what the database fails with.
     pub async fn append(&self, agent: &AgentId, records: Vec<MessageRecord>) -> io::Result<()> {
         let path = self.path(agent);
         if !path.exists() && self.begin(agent, &path).await? {
@@ -144,7 +152,7 @@ impl Journal {
             let _permit = permit;
             append_lines(&path, &lines)
         });
-        timeout(WAIT, writing).await?.map_err(io::Error::other)?
+        timeout(self.wait, writing).await?.map_err(io::Error::other)?
     }
 }
 

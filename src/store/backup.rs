@@ -81,7 +81,7 @@ pub async fn bring_back(file: &Path, to: &DatabaseSettings) -> Result<Part, Back
     if !file.exists() {
         return Err(failed(file)(io::ErrorKind::NotFound.into()));
     }
-    let lock = sqlite::lock(target)?;
+    let lock = sqlite::lock(target).await?;
     write(&from, settings, target, Some(lock)).await
 }
 

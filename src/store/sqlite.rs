@@ -22,6 +22,7 @@ use sqlx::{
     Connection as _, SqliteConnection, SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
+use tokio::time::{Instant, sleep};
 use tokio_util::task::TaskTracker;
 
 use super::{
@@ -34,6 +35,11 @@ pub(super) use schema::MIGRATIONS;
 use writer::Writer;
 
 use crate::background::{Manners, run_alone};
+
+/// How long a lock that somebody has is waited for: a program that its holder started has it, too, until it is loaded.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+/// How often it is tried meanwhile.
+const LOCK_TRY_EVERY: Duration = Duration::from_millis(10);
 
 /// How a database is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -181,7 +187,7 @@ pub(super) async fn alone(settings: &SqliteSettings, makes: bool) -> StoreResult
             file.display()
         )));
     }
-    let lock = lock(file)?;
+    let lock = lock(file).await?;
     let connection = SqliteConnection::connect_with(&checkpoint::writing(options)).await?;
     Ok((connection.into(), lock))
 }
@@ -215,16 +221,20 @@ fn options(settings: &SqliteSettings) -> StoreResult<SqliteConnectOptions> {
 }
 
 /// The lock of a database, which need not be there.
-pub(super) fn lock(database: &Path) -> StoreResult<File> {
+pub(super) async fn lock(database: &Path) -> StoreResult<File> {
     let mut path = PathBuf::from(database);
     path.as_mut_os_string().push(".lock");
     let file = File::create(&path)
         .map_err(|error| StoreError::Unavailable(format!("{}: {error}", path.display())))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreError::InUse(database.display().to_string())),
-        Err(TryLockError::Error(error)) => {
-            Err(StoreError::Unavailable(format!("{}: {error}", path.display())))
+    let patience = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if Instant::now() < patience => sleep(LOCK_TRY_EVERY).await,
+            Err(TryLockError::WouldBlock) => return Err(StoreError::InUse(database.display().to_string())),
+            Err(TryLockError::Error(error)) => {
+                return Err(StoreError::Unavailable(format!("{}: {error}", path.display())));
+            }
         }
     }
 }

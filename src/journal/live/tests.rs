@@ -33,8 +33,10 @@ impl Archive for Empty {
     }
 }
 
+/// A journal on a disk that may take its time: the machine may be busy with other tests.
 fn open(folder: &Path) -> Journal {
-    Journal::open(folder, Arc::new(Empty)).unwrap()
+    let journal = Journal::open(folder, Arc::new(Empty)).unwrap();
+    journal.waiting(Duration::from_mins(1))
 }
 
 fn record(agent: &str, seq: i64) -> MessageRecord {

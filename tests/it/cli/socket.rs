@@ -39,7 +39,8 @@ impl Daemon {
         drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
         command.args(["serve", "--listen", &format!("unix:{}", socket.display()), "--db"]);
         command.arg(folder.path().join("socket.db"));
-        let child = command.stderr(Stdio::null()).spawn().unwrap();
+        let log = std::fs::File::create(folder.path().join("log")).unwrap();
+        let child = command.stderr(Stdio::from(log)).spawn().unwrap();
         let daemon = Self { child, folder };
         until("it answers", || UnixStream::connect(daemon.socket()).is_ok());
         daemon
@@ -159,8 +160,13 @@ fn tokens_come_from_a_file_and_go_with_it() {
     replace(&file, &other_line);
     until("the other one is known", || asked(&other) == Some(0));
     assert_eq!(asked(&one), Some(1), "it was taken back");
-    // What can't be read changes nothing.
+    // What can't be read changes nothing. It is looked at when somebody asks, and the second look comes after the first is over.
     replace(&file, "nonsense");
+    until("it was looked at and refused", || {
+        asked(&other);
+        let log = std::fs::read_to_string(daemon.folder.path().join("log")).unwrap();
+        log.matches("access.file_unreadable").count() >= 2
+    });
     assert_eq!(asked(&other), Some(0));
 
     let refused = recapd()

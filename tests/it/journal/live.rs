@@ -1,6 +1,6 @@
 //! The live journal: a second copy of what is accepted, never a condition.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use recapd::{
     journal::live::Journal,
@@ -9,14 +9,21 @@ use recapd::{
 
 use super::{exported, imported};
 use crate::support::{
+    PATIENCE,
     backend::{Backend as _, SqliteBackend, assert_same},
     conversation::{T0, agent, native},
     rig::{Rig, config},
 };
 
-async fn with_journal(folder: &std::path::Path) -> (Rig, Arc<Journal>) {
+/// A journal on a disk that may take its time: a daemon's waits for a second, and then goes on without.
+fn open(folder: &Path, rig: &Rig) -> Arc<Journal> {
+    let journal = Journal::open(folder, rig.db.target()).unwrap();
+    Arc::new(journal.waiting(PATIENCE))
+}
+
+async fn with_journal(folder: &Path) -> (Rig, Arc<Journal>) {
     let mut rig = Rig::new(&config()).await;
-    let journal = Arc::new(Journal::open(folder, rig.db.target()).unwrap());
+    let journal = open(folder, &rig);
     rig.parts = rig.parts.with_journal(Some(Arc::clone(&journal)));
     (rig, journal)
 }
@@ -109,7 +116,7 @@ async fn a_fork_and_an_agent_with_a_past_have_whole_files() {
     say(&rig).await;
     say(&rig).await;
     // From now on into another folder: what was said before is there, too.
-    let later = Arc::new(Journal::open(late.path(), rig.db.target()).unwrap());
+    let later = open(late.path(), &rig);
     rig.parts = rig.parts.with_journal(Some(Arc::clone(&later)));
     say(&rig).await;
     rig.say(1).await;
@@ -195,7 +202,7 @@ async fn what_is_forgotten_is_written_anew() {
 async fn each_daemon_forgets_in_its_own_journal() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (rig, own) = with_journal(here.path()).await;
-    let others = Arc::new(Journal::open(there.path(), rig.db.target()).unwrap());
+    let others = open(there.path(), &rig);
     let other = rig.parts.clone().with_journal(Some(Arc::clone(&others)));
     rig.append(vec![native("user", "xylocopa"), native("assistant", "Yes.")])
         .await;

@@ -11,7 +11,7 @@ use recapd::store::{
     schema,
 };
 use sqlx::{Connection as _, PgConnection, SqliteConnection, sqlite::SqliteConnectOptions};
-use tokio::{runtime::Handle, task::block_in_place, time::sleep};
+use tokio::{runtime::Handle, task::block_in_place};
 use tokio_util::task::TaskTracker;
 
 use super::schema::Place;
@@ -231,15 +231,26 @@ async fn nobody_inserts_into_a_file_meanwhile() {
     assert!(refused.contains("locked"), "{refused}");
 }
 
+/// Whether the copy of this source has just asked who else is there.
+async fn has_asked(look: &mut PgConnection) -> bool {
+    let sql = "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() \
+               AND query LIKE '-- postgres/copy.others%'";
+    sqlx::query_scalar(sql).fetch_one(look).await.unwrap()
+}
+
 /// As a `recapd status` does that happens to run when the copy is done.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_looks_at_the_source_for_a_moment_costs_no_copy() {
     let (from, to) = (with_turns(Place::postgres().await).await, Place::sqlite());
     let tasks = TaskTracker::new();
+    let Place::Postgres(source) = &from else {
+        unreachable!()
+    };
     let look = async || {
         let store = SqlStore::look(&from.settings()).await.unwrap();
+        let mut look = source.connect().await;
         tasks.spawn(async move {
-            sleep(Duration::from_secs(1)).await;
+            while !has_asked(&mut look).await {}
             store.close().await;
         });
     };

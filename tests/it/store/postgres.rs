@@ -64,21 +64,6 @@ async fn claim_soon(store: &SqlStore, request: ClaimRequest) -> Vec<Lease> {
     }
 }
 
-/// Waits until somebody waits for a lock in the database.
-async fn until_somebody_waits(look: &mut PgConnection) {
-    let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid IN \
-                   (SELECT pid FROM pg_stat_activity WHERE datname = current_database())";
-    let end = Instant::now() + PATIENCE;
-    while sqlx::query_scalar::<_, i64>(waiting)
-        .fetch_one(&mut *look)
-        .await
-        .unwrap()
-        == 0
-    {
-        assert!(Instant::now() < end, "nobody waits");
-    }
-}
-
 /// What is heard next, which comes soon.
 async fn heard(ears: &mut Member) -> Heard {
     let heard = timeout(PATIENCE, ears.hear()).await;
@@ -126,7 +111,12 @@ async fn a_name_is_one_daemons() {
     assert!(matches!(refused, StoreError::InUse(_)));
     drop(member(&other, "right").await);
     drop(held);
-    member(&other, "left").await;
+    // The server hears of it when it has time for that.
+    let end = Instant::now() + PATIENCE;
+    while let Err(refused) = other.join("left").await {
+        assert!(matches!(refused, StoreError::InUse(_)), "{refused}");
+        assert!(Instant::now() < end, "{refused}");
+    }
 }
 
 #[tokio::test]
@@ -176,7 +166,7 @@ async fn a_name_that_was_lost_is_tried_again_until_it_is_free() {
     let mut ears = member(&store, "left").await;
     let (mut past, mut look) = (database.connect().await, database.connect().await);
     let cut = async {
-        until_somebody_waits(&mut look).await;
+        until_waiting(&mut look, 1).await;
         database.cut("recapd member").await;
     };
     // It waits for the name, so it has it before the daemon is back.
@@ -236,8 +226,8 @@ async fn a_row_that_is_held_does_not_hold_the_heartbeat() {
     );
 }
 
-/// The server ends a deadlock by undoing one of the transactions. Here it is the store's, because the other one waits longer
-/// before it looks for one.
+/// The server ends a deadlock by undoing one of the transactions. Here it is the store's, because it is the last to wait, and
+/// because the other one waits longer before it looks for one.
 #[tokio::test]
 async fn what_a_deadlock_undid_is_done_again() {
     let database = Database::create().await;
@@ -248,14 +238,17 @@ async fn what_a_deadlock_undid_is_done_again() {
     store.append(append(&a, turns(1..=2))).await.unwrap();
     let (mut past, mut look) = (database.connect().await, database.connect().await);
     execute(&mut past, "SET deadlock_timeout = '60s'; BEGIN; SELECT 1 FROM summary_update_queue WHERE agent_id = 'a' FOR UPDATE").await;
-    // The append holds the agent, and waits for its row of the queue; the other way round for the agent.
+    // The append holds the agent, and stops before it comes to its row of the queue, until the other one waits for the agent.
+    let mut gate = database.connect().await;
+    execute(&mut gate, "BEGIN; LOCK TABLE evictions IN EXCLUSIVE MODE").await;
     let other = async {
-        until_somebody_waits(&mut look).await;
-        execute(
-            &mut past,
-            "SELECT 1 FROM agents WHERE agent_id = 'a' FOR UPDATE; COMMIT",
-        )
-        .await;
+        until_waiting(&mut look, 1).await;
+        let agent = "SELECT 1 FROM agents WHERE agent_id = 'a' FOR UPDATE; COMMIT";
+        let open = async {
+            until_waiting(&mut look, 2).await;
+            execute(&mut gate, "COMMIT").await;
+        };
+        tokio::join!(execute(&mut past, agent), open);
     };
     let (outcome, ()) = tokio::join!(store.append(append(&a, turns(3..=3))), other);
     assert_eq!(outcome.unwrap().first_exchange, 3);
@@ -300,6 +293,13 @@ async fn times_that_the_server_does_not_have_are_held_at_their_end() {
 async fn waiting(past: &mut PgConnection) -> i64 {
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     sqlx::query_scalar(sql).fetch_one(past).await.unwrap()
+}
+
+async fn until_waiting(look: &mut PgConnection, count: i64) {
+    let end = Instant::now() + PATIENCE;
+    while waiting(look).await < count {
+        assert!(Instant::now() < end, "fewer than {count} wait for a lock");
+    }
 }
 
 /// A queue row is made for many agents in one statement, of which one is being deleted: its row would stay for ever.

@@ -25,7 +25,7 @@ use tempfile::TempDir;
 use tokio::sync::Mutex;
 use tracing_subscriber::EnvFilter;
 
-use super::postgres;
+use super::{PATIENCE, postgres};
 
 /// What splits the messages by agent.
 pub(crate) const PARTITION: &str =
@@ -184,9 +184,8 @@ impl SqliteBackend {
         let store = Arc::new(SqlStore::open(&settings.clone().into()).await.unwrap());
         // Without foreign keys: to be broken is what the data is here for.
         let options: SqliteConnectOptions = settings.url.parse().unwrap();
-        let past = SqliteConnection::connect_with(&options.foreign_keys(false))
-            .await
-            .unwrap();
+        let options = options.foreign_keys(false).busy_timeout(PATIENCE);
+        let past = SqliteConnection::connect_with(&options).await.unwrap();
         Self {
             store,
             past: Mutex::new(past),
@@ -208,7 +207,7 @@ pub(crate) fn sqlite_settings(folder: &TempDir) -> SqliteSettings {
         url: format!("sqlite:{}", folder.path().join("recapd.db").display()),
         readers: 2,
         group_commit_max: 16,
-        busy_timeout_ms: 5_000,
+        busy_timeout_ms: 60_000,
         synchronous: Synchronous::Off,
     }
 }

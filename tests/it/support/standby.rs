@@ -274,7 +274,7 @@ fn newest_programs() -> Option<PathBuf> {
 }
 
 /// Whether a standby cancelled what it was asked for, because replay needed what stood in its way.
-fn is_broken_off(error: &sqlx::Error) -> bool {
+pub(crate) fn is_broken_off(error: &sqlx::Error) -> bool {
     let code = error
         .as_database_error()
         .and_then(sqlx::error::DatabaseError::code);

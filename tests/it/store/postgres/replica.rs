@@ -19,7 +19,7 @@ use crate::support::{
     postgres::execute,
     standby::{
         Server::{Primary, Standby},
-        Servers,
+        Servers, is_broken_off,
     },
 };
 
@@ -83,10 +83,15 @@ async fn until(connection: &mut PgConnection, condition: &str) {
 }
 
 async fn holds(connection: &mut PgConnection, condition: &str) -> bool {
-    sqlx::query_scalar(AssertSqlSafe(format!("SELECT {condition}")))
-        .fetch_one(connection)
-        .await
-        .unwrap()
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let sql = AssertSqlSafe(format!("SELECT {condition}"));
+        match sqlx::query_scalar(sql).fetch_one(&mut *connection).await {
+            // Replay goes first.
+            Err(error) if is_broken_off(&error) && Instant::now() < end => {}
+            answered => return answered.unwrap(),
+        }
+    }
 }
 
 /// Looks until the standby has replayed all that was written.
