@@ -106,7 +106,7 @@ impl Sqlite {
 
     async fn over(
         settings: &SqliteSettings,
-        connection: Connection,
+        mut connection: Connection,
         lock: Option<Arc<File>>,
     ) -> StoreResult<Self> {
         let options = options(settings)?.create_if_missing(lock.is_some());
@@ -122,7 +122,7 @@ impl Sqlite {
         let tasks = TaskTracker::new();
         let checkpoint = Checkpoint::new(options.clone());
         if lock.is_some() {
-            checkpoint.at_start().await;
+            checkpoint::bring_in(&mut connection).await;
         }
         let (committed, beside) = checkpoint.beside();
         run_alone("recapd-log", Manners::Patient, tasks.track_future(beside))

@@ -69,11 +69,8 @@ pub(super) struct Committed {
 impl Committed {
     /// Brings in what is left over the writer's own connection, if it is time to.
     pub(super) async fn finish(&self, writer: &mut Connection) {
-        if self.is_nearly_in.swap(false, Ordering::Relaxed)
-            && let Half::Sqlite(writer) = writer.half()
-            && let Err(error) = sqlx::query(SOME).fetch_one(writer).await
-        {
-            warn!(%error, "store.no_checkpoint");
+        if self.is_nearly_in.swap(false, Ordering::Relaxed) {
+            bring_in(writer).await;
         }
     }
 
@@ -92,7 +89,17 @@ impl Committed {
     }
 }
 
-/// The connection over which it is done, one at a time. Opened when it is first needed.
+/// Brings in what nobody reads, over the writer's own connection. Before anybody writes that is what a crash left, so that the
+/// log begins anew: life after life of few operations would fill the disk with it, and then there is no room to bring it in.
+pub(super) async fn bring_in(writer: &mut Connection) {
+    if let Half::Sqlite(writer) = writer.half()
+        && let Err(error) = sqlx::query(SOME).fetch_one(writer).await
+    {
+        warn!(%error, "store.no_checkpoint");
+    }
+}
+
+/// The connection over which it is done beside the writer, one at a time. Opened when it is first needed.
 pub(super) struct Checkpoint {
     options: SqliteConnectOptions,
     connection: Mutex<Option<SqliteConnection>>,
@@ -133,16 +140,6 @@ impl Checkpoint {
             }
         };
         (committed, work)
-    }
-
-    /// Brings in what a crash left, before anybody writes: the log begins anew then. Life after life of few operations would
-    /// fill the disk with it, and then there is no room to bring it in.
-    pub(super) async fn at_start(&self) {
-        if let Err(error) = self.run(SOME).await {
-            warn!(%error, "store.no_checkpoint");
-        }
-        // A connection's thread is as eager as the one that opens it: what is done beside the writer opens its own.
-        self.close().await;
     }
 
     /// Brings in most of the log. True if it is long.
@@ -213,8 +210,12 @@ mod tests {
         )
         .unwrap();
         let before = std::fs::metadata(&left).unwrap().len();
-        Checkpoint::new(options.filename(&left)).at_start().await;
+        // It stays open: the last one that closes brings everything in.
+        let writer = SqliteConnection::connect_with(&options.filename(&left)).await;
+        let mut writer = Connection::from(writer.unwrap());
+        bring_in(&mut writer).await;
         assert!(std::fs::metadata(&left).unwrap().len() > before);
+        writer.close().await.unwrap();
     }
 
     #[tokio::test]

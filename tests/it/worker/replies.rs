@@ -21,6 +21,16 @@ async fn with_pending() -> Rig {
     rig
 }
 
+/// An update is asked for by hand.
+async fn ask_by_hand(rig: &Rig) {
+    let now = recapd::clock::Clock::now(&*rig.clock);
+    rig.db
+        .store()
+        .enqueue(&rig.agent, Reason::Manual, 0, now)
+        .await
+        .unwrap();
+}
+
 async fn digests(rig: &Rig) -> i64 {
     let digests = "SELECT count(*) FROM summary_items WHERE origin = 'digest' AND provisional = 1 \
                    AND removed_version IS NULL";
@@ -91,12 +101,7 @@ async fn too_much_to_revisit_is_asked_in_pieces() {
         "an item stands for several exchanges"
     );
     rig.model.plan_then([], Reply::Overflow);
-    let now = recapd::clock::Clock::now(&*rig.clock);
-    rig.db
-        .store()
-        .enqueue(&rig.agent, Reason::Manual, 0, now)
-        .await
-        .unwrap();
+    ask_by_hand(&rig).await;
     assert_eq!(rig.drain().await, [Outcome::Completed]);
     assert_eq!((rig.verify().await.covered, digests(&rig).await), (exchanges, 0));
     let items = "SELECT count(*) FROM summary_items WHERE origin = 'model' AND removed_version IS NULL";
@@ -119,12 +124,7 @@ async fn what_was_answered_of_a_revisited_item_is_paid_for_once() {
         assert!((4..8).contains(&exchanges), "the first item stands for four");
         // The first failure leaves a portion of two or three, so that the item is asked about in two pieces.
         rig.model.plan([Reply::Late, Reply::Good, failure]);
-        let now = recapd::clock::Clock::now(&*rig.clock);
-        rig.db
-            .store()
-            .enqueue(&rig.agent, Reason::Manual, 0, now)
-            .await
-            .unwrap();
+        ask_by_hand(&rig).await;
         assert_eq!(rig.drain().await, [Outcome::Retried]);
         assert_eq!(rig.drain_later().await, [Outcome::Retried]);
         let before = rig.model.asked_with(4);
@@ -218,12 +218,7 @@ async fn a_cut_off_answer_about_what_is_revisited_is_given_up() {
     assert_eq!(rig.drain().await, [Outcome::Parked]);
     let covered = rig.verify().await.covered;
     rig.model.always(2, Reply::Truncated);
-    let now = recapd::clock::Clock::now(&*rig.clock);
-    rig.db
-        .store()
-        .enqueue(&rig.agent, Reason::Manual, 0, now)
-        .await
-        .unwrap();
+    ask_by_hand(&rig).await;
     assert_eq!(rig.drain().await, [Outcome::Completed]);
     assert_eq!((digests(&rig).await, lasting_digests(&rig).await), (0, 1));
     let items = "SELECT count(*) FROM summary_items WHERE origin = 'model' AND removed_version IS NULL";
@@ -388,12 +383,7 @@ async fn catching_up_ends_where_looking_every_day_ends() {
 async fn nothing_to_do_settles() {
     let rig = Rig::new(&config()).await;
     rig.say(1).await;
-    let now = recapd::clock::Clock::now(&*rig.clock);
-    rig.db
-        .store()
-        .enqueue(&rig.agent, Reason::Manual, 0, now)
-        .await
-        .unwrap();
+    ask_by_hand(&rig).await;
     assert_eq!(rig.drain().await, [Outcome::Settled]);
     assert_eq!((rig.model.calls(), rig.row().await.version), (0, 0));
     assert_eq!(rig.db.number("SELECT count(*) FROM update_runs").await, Some(0));

@@ -45,6 +45,16 @@ async fn with_pending() -> Rig {
     rig
 }
 
+/// Another agent, `b`, of whom something is to be summarised.
+async fn another_speaks(rig: &Rig) {
+    let messages = (0..12).map(|n| native(["user", "assistant"][n % 2], "One of many messages that go by"));
+    rig.parts
+        .keeper
+        .append(&agent("b"), messages.collect())
+        .await
+        .unwrap();
+}
+
 #[tokio::test]
 async fn a_heartbeat_keeps_the_lease() {
     let rig = with_pending().await;
@@ -125,12 +135,7 @@ async fn a_lease_whose_work_is_gone_is_not_renewed() {
     let lease_ends = rig.db.number(ends).await;
     rig.clock.advance_ms(1);
     rig.model.plan([Reply::Held]);
-    let messages = (0..12).map(|n| native(["user", "assistant"][n % 2], "One of many messages that go by"));
-    rig.parts
-        .keeper
-        .append(&agent("b"), messages.collect())
-        .await
-        .unwrap();
+    another_speaks(&rig).await;
     let running = run(&rig);
     soon(rig.model.asked(2)).await;
     let beats = rig.flaky.calls("renew");
@@ -196,12 +201,7 @@ async fn a_soft_stop_finishes_what_it_holds_and_claims_nothing_more() {
     soon(rig.model.asked(1)).await;
     running.soft.cancel();
     // More work comes in meanwhile, for another agent too.
-    let messages = (0..12).map(|n| native(["user", "assistant"][n % 2], "One of many messages that go by"));
-    rig.parts
-        .keeper
-        .append(&agent("b"), messages.collect())
-        .await
-        .unwrap();
+    another_speaks(&rig).await;
     assert!(!running.tasks.is_empty(), "it waits for the update");
     rig.model.let_go();
     soon(running.tasks.wait()).await;
@@ -342,12 +342,7 @@ async fn a_stop_bills_what_was_sent_and_not_what_the_limits_held() {
     })
     .await;
     rig.say(6).await;
-    let messages = (0..12).map(|n| native(["user", "assistant"][n % 2], "One of many messages that go by"));
-    rig.parts
-        .keeper
-        .append(&agent("b"), messages.collect())
-        .await
-        .unwrap();
+    another_speaks(&rig).await;
     rig.model.plan([Reply::Held]);
     let running = run(&rig);
     soon(rig.model.asked(1)).await;

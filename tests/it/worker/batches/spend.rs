@@ -94,17 +94,22 @@ async fn paused(one: &BatchRig) -> i64 {
     one.number(paused).await
 }
 
+/// The question ends with the next look: answered if it is sent before, or outdated.
+async fn end_with_the_next_look(one: &BatchRig, is_sent: bool) {
+    if is_sent {
+        one.look().await;
+        one.fake.batches().end(&[Fate::Good]);
+    } else {
+        outdate_questions(one).await;
+    }
+}
+
 /// Not with the next batch that ends, of which there may be none today.
 #[tokio::test]
 async fn whoever_could_not_be_resumed_is_by_the_next_look() {
     for is_sent in [false, true] {
         let (one, _folder) = paused_by_a_question(limits()[0]).await;
-        if is_sent {
-            one.look().await;
-            one.fake.batches().end(&[Fate::Good]);
-        } else {
-            outdate_questions(&one).await;
-        }
+        end_with_the_next_look(&one, is_sent).await;
         one.rig.flaky.fail("resume_paused", 1, When::Before);
         one.look().await;
         assert_eq!((one.rig.flaky.met(), paused(&one).await), (1, 1), "{is_sent}");
@@ -138,12 +143,7 @@ async fn claimed_again(one: &BatchRig) -> Lease {
 async fn whoever_pauses_right_after_the_resumption_is_resumed_by_the_next_look() {
     for is_sent in [false, true] {
         let (one, _folder) = paused_by_a_question(limits()[0]).await;
-        if is_sent {
-            one.look().await;
-            one.fake.batches().end(&[Fate::Good]);
-        } else {
-            outdate_questions(&one).await;
-        }
+        end_with_the_next_look(&one, is_sent).await;
         let lease = claimed_again(&one).await;
         one.look().await;
         assert_eq!(one.rig.flaky.calls("resume_paused"), 1, "{is_sent}");
