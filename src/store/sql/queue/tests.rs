@@ -1,6 +1,6 @@
 use super::*;
 use crate::store::{
-    Store as _,
+    ClaimRequest, Store as _,
     operate::OperatorStore as _,
     sql::{Lock, SqlStore},
     sqlite::{SqliteSettings, Synchronous},

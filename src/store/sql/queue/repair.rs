@@ -1,0 +1,109 @@
+//! What sets the queue right: a clock that was set back, rows that are missing, rows that were parked long ago.
+
+use crate::{
+    domain::{
+        time::{SETBACK_MS_MIN, Timestamp},
+        work::{Priority, Reason},
+    },
+    store::{
+        StoreResult,
+        sql::{
+            Connection, batch,
+            fairness::{Newcomers, enqueue_all},
+            query, sql,
+        },
+    },
+};
+
+/// See [`crate::store::Store::set_back`].
+pub(in super::super) async fn set_back(
+    tx: &mut Connection,
+    ahead_ms: Option<i64>,
+    now: Timestamp,
+) -> StoreResult<u64> {
+    // Batches are looked at by daemons' own clocks, also where leases aren't judged by them.
+    batch::look_in_time(tx, now).await?;
+    let Some(now) = tx.judging(now) else {
+        return Ok(0);
+    };
+    let ahead_ms = match ahead_ms {
+        Some(ahead_ms) => ahead_ms,
+        None => newest(tx).await?.map_or(0, |newest| newest.since_ms(now)),
+    };
+    if ahead_ms < SETBACK_MS_MIN {
+        return Ok(0);
+    }
+    let sql = sql!(
+        "-- sql/queue.set_back\nUPDATE summary_update_queue SET visible_at = {max}(visible_at - $2 {ms}, $1), \
+               due_at = due_at - $2 {ms}, paused_until = CASE WHEN paused_until IS NOT NULL \
+               THEN {max}(paused_until - $2 {ms}, $1) END \
+               WHERE parked_at IS NULL AND visible_at > $1 AND (lease_token IS NULL OR leased_at > $1)"
+    );
+    let nearer = query(sql).bind(now).bind(ahead_ms).execute(&mut *tx).await?;
+    let sql = sql!(
+        "-- sql/queue.set_back_parked\nUPDATE summary_update_queue SET parked_at = {min}(parked_at, $1), \
+               revived_at = CASE WHEN revived_at > $1 THEN $1 ELSE revived_at END \
+               WHERE parked_at IS NOT NULL AND (parked_at > $1 OR revived_at > $1)"
+    );
+    query(sql).bind(now).execute(tx).await?;
+    Ok(nearer)
+}
+
+/// The latest time at which something was done that left a trace.
+async fn newest(tx: &mut Connection) -> StoreResult<Option<Timestamp>> {
+    let sql = sql!(
+        "-- sql/queue.newest\nSELECT max(at) FROM (SELECT max(queued_at) AS at FROM summary_update_queue \
+               UNION ALL SELECT max(leased_at) FROM summary_update_queue \
+               UNION ALL SELECT finished_at FROM (SELECT finished_at FROM update_runs ORDER BY run DESC LIMIT 1) last) times"
+    );
+    Ok(query(sql).fetch_one(tx).await?.try_get(0)?)
+}
+
+/// Makes rows that are missing, at most `limit`, for who is pending longest. None should ever be missing: each one made is
+/// counted and alerted on.
+pub(in super::super) async fn reconcile(
+    tx: &mut Connection,
+    pending_before: Timestamp,
+    now: Timestamp,
+    limit: i64,
+) -> StoreResult<u64> {
+    let sql = sql!(enqueue_all!(
+        "-- sql/queue.reconcile\nWITH newcomers AS (SELECT a.agent_id, a.project_id, {false} AS is_queued FROM agents a \
+         WHERE a.pending_since < $1 AND NOT EXISTS (SELECT 1 FROM summary_update_queue o WHERE o.agent_id = a.agent_id) \
+         ORDER BY a.pending_since LIMIT $9 {for_share})",
+        "DO NOTHING"
+    ));
+    let newcomers = Newcomers {
+        by: pending_before,
+        reason: Reason::Reconcile,
+        priority: Priority::Normal,
+        now,
+        limit,
+    };
+    newcomers.enqueue(tx, sql).await
+}
+
+/// Half-opens what was parked long ago: one try, and parked again if it fails.
+pub(in super::super) async fn probe_parked(
+    tx: &mut Connection,
+    parked_before: Timestamp,
+    attempts_max: i64,
+    now: Timestamp,
+) -> StoreResult<u64> {
+    let now = tx.now(now).await?;
+    let low = Priority::Low.level();
+    let sql = sql!(
+        "-- sql/queue.probe_parked\nUPDATE summary_update_queue SET parked_at = NULL, attempts = $2, \
+               crashes = {min}(crashes, 2), revived_at = $3, visible_at = $3, due_at = $4 + behind_ms {ms} \
+               WHERE parked_at < $1 AND coalesce(last_error, '') NOT LIKE 'cancelled:%' AND agent_id IN (SELECT agent_id FROM summary_update_queue WHERE parked_at < $1 \
+               ORDER BY agent_id {for_update})"
+    );
+    let done = query(sql)
+        .bind(parked_before)
+        .bind((attempts_max - 1).max(0))
+        .bind(now)
+        .bind(now.plus_ms(Priority::slack_ms(low)))
+        .execute(tx)
+        .await?;
+    Ok(done)
+}
