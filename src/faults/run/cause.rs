@@ -1,0 +1,132 @@
+//! Faults: which one comes next, and what it does to whom.
+
+use std::time::Duration;
+
+use tokio::{task::spawn_blocking, time::Instant};
+
+use super::{AWAY_MS_MAX, Run, TICK_MS, after_ms};
+use crate::faults::{
+    daemon::{Daemon, State},
+    kind::Kind,
+};
+
+/// Between two faults, at most.
+const GAP_MS_MAX: u64 = 300;
+/// How long the disk stays full, or the server away, at most.
+const OUTAGE_MS_MAX: u64 = 600;
+/// A call to a model is waited for so long, to be cut.
+const CALL_WAIT_MS: u64 = 3_000;
+/// How long recovery may take beyond two leases; it isn't measured then.
+const RESUME_MS_MAX: u64 = 5_000;
+/// The furthest that a clock jumps.
+const JUMP_MS_MAX: i64 = 3_600_000;
+/// How many times faults may be drawn that can't happen just then, for each that does.
+const DRAWS_MAX: u64 = 20;
+
+impl Run {
+    pub(super) async fn cause_all(&mut self, faults: u64) {
+        let mut draws = 0;
+        while self.found.faults() < faults && draws < faults * DRAWS_MAX {
+            draws += 1;
+            let gap_ms = self.random.u64(10..GAP_MS_MAX);
+            self.pause(gap_ms).await;
+            let Some(kind) = self.draw() else { return };
+            if self.cause(kind).await {
+                *self.found.faults.entry(kind).or_default() += 1;
+            }
+        }
+    }
+
+    fn draw(&mut self) -> Option<Kind> {
+        let weights: u32 = self.kinds.iter().map(|kind| kind.weight()).sum();
+        let mut left = self.random.u32(..weights.max(1));
+        for &kind in &self.kinds {
+            if left < kind.weight() {
+                return Some(kind);
+            }
+            left -= kind.weight();
+        }
+        None
+    }
+
+    /// Makes a fault happen. False if it can't just now.
+    async fn cause(&mut self, kind: Kind) -> bool {
+        let up = self.up();
+        let Some(&daemon) = up.get(self.random.usize(..up.len().max(1))) else {
+            return false;
+        };
+        let (away_ms, outage_ms) = (
+            self.random.u64(..AWAY_MS_MAX),
+            self.random.u64(100..OUTAGE_MS_MAX),
+        );
+        match kind {
+            Kind::Kill => self.kill(daemon, away_ms),
+            Kind::KillInCall => return self.kill_in_call(&up, 0).await,
+            Kind::TakeOver if up.len() < 2 => return false,
+            Kind::TakeOver => return self.kill_in_call(&up, self.take_over_ms()).await,
+            Kind::Stall => {
+                let until = after_ms(self.lease_ms + outage_ms);
+                self.with(daemon, |daemon| daemon.stall(until));
+            }
+            Kind::Terminate => self.with(daemon, Daemon::terminate),
+            Kind::ClockJump => {
+                let offset_ms = self.random.i64(-JUMP_MS_MAX..=JUMP_MS_MAX);
+                self.set_clock(daemon, offset_ms);
+            }
+            Kind::DiskFull | Kind::ServerCrash | Kind::Cut if self.outage_until.is_some() => return false,
+            Kind::DiskFull => {
+                self.place.fill();
+                self.outage_until = Some(after_ms(outage_ms));
+            }
+            Kind::ServerCrash => {
+                let server = self.place.server();
+                drop(spawn_blocking(move || server.map(|server| server.crash())).await);
+                self.outage_until = Some(after_ms(away_ms));
+            }
+            Kind::Cut => {
+                let (server, percent) = (self.place.server(), self.random.u8(30..=100));
+                let cut = spawn_blocking(move || server.map_or(0, |server| server.cut(percent))).await;
+                return cut.is_ok_and(|cut| cut > 0);
+            }
+        }
+        true
+    }
+
+    /// Longer than another daemon needs to take over.
+    fn take_over_ms(&self) -> u64 {
+        self.lease_ms + self.lease_ms / 2 + 500
+    }
+
+    fn kill(&mut self, daemon: usize, away_ms: u64) {
+        self.with(daemon, |daemon| {
+            daemon.kill();
+            daemon.state = State::Away(after_ms(away_ms));
+        });
+        self.load.moved(daemon, None);
+    }
+
+    /// Waits for one of them to ask the model, and kills it before the answer comes.
+    async fn kill_in_call(&mut self, daemons: &[usize], away_ms: u64) -> bool {
+        self.model.hold(true);
+        let model = self.model.clone();
+        let called = tokio::time::timeout(Duration::from_millis(CALL_WAIT_MS), model.caller(daemons)).await;
+        if let Ok(daemon) = called {
+            let asked = self.model.asked_by(daemon);
+            self.kill(daemon, away_ms);
+            self.model.orphaned(daemon, asked);
+        }
+        self.model.hold(false);
+        self.until_resumed().await;
+        called.is_ok()
+    }
+
+    /// Lets nothing else happen until those who lost their daemon are asked about again, so that recovery is measured
+    /// alone.
+    async fn until_resumed(&mut self) {
+        let until = after_ms(2 * self.lease_ms + RESUME_MS_MAX);
+        while self.model.has_orphans() && Instant::now() < until {
+            self.pause(TICK_MS).await;
+        }
+        self.model.forget_orphans();
+    }
+}

@@ -1,0 +1,90 @@
+//! What is looked after while a run waits: who ended is started again, who was stopped is woken, outages end.
+
+use std::time::Duration;
+
+use tokio::{task::spawn_blocking, time::Instant};
+
+use super::{AWAY_MS_MAX, END_MS_MAX, Run, TICK_MS, after_ms};
+use crate::faults::{daemon::State, kind::Database, settings::DRAIN_MS};
+
+impl Run {
+    /// Waits, and looks after everything meanwhile.
+    pub(super) async fn pause(&mut self, span_ms: u64) {
+        let until = after_ms(span_ms);
+        loop {
+            self.tend().await;
+            if Instant::now() >= until {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(TICK_MS)).await;
+        }
+    }
+
+    /// Starts again what ended, wakes what was stopped, ends outages, when their time has come.
+    async fn tend(&mut self) {
+        let now = Instant::now();
+        if self.outage_until.is_some_and(|until| until <= now) {
+            self.end_outage().await;
+        }
+        for number in 0..self.daemons.len() {
+            self.tend_daemon(number, now);
+        }
+    }
+
+    fn tend_daemon(&mut self, number: usize, now: Instant) {
+        let Some(daemon) = self.daemons.get_mut(number) else {
+            return;
+        };
+        match daemon.state {
+            State::Stalled(until) if until <= now => daemon.go_on(),
+            State::Away(until) if until <= now => match daemon.start() {
+                Ok(address) => self.load.moved(number, Some(address)),
+                Err(error) => self.broken(format!("daemon {number} can't be started: {error}")),
+            },
+            State::Up => {
+                if daemon.ended().is_some() {
+                    // As a service manager does.
+                    daemon.state = State::Away(after_ms(AWAY_MS_MAX));
+                    self.load.moved(number, None);
+                    self.found.ended_alone += 1;
+                }
+            }
+            State::Ending(since) => {
+                if daemon.ended().is_some() {
+                    daemon.state = State::Away(now);
+                    self.load.moved(number, None);
+                } else if now.duration_since(since) > Duration::from_millis(DRAIN_MS + END_MS_MAX) {
+                    daemon.kill();
+                    daemon.state = State::Away(now);
+                    self.broken(format!("daemon {number} doesn't end when it is asked to"));
+                }
+            }
+            State::Stalled(_) | State::Away(_) => {}
+        }
+    }
+
+    async fn end_outage(&mut self) {
+        self.outage_until = None;
+        let place = self.place.clone();
+        let mended = spawn_blocking(move || place.mend()).await;
+        if let Ok(Err(error)) = mended {
+            self.broken(format!("the server can't be started again: {error}"));
+        }
+    }
+
+    /// Everything runs again, and clocks show no time that has been before.
+    pub(super) async fn mend(&mut self) {
+        self.end_outage().await;
+        for number in 0..self.daemons.len() {
+            if self.database == Database::Sqlite {
+                self.set_clock(number, self.furthest_ms);
+            }
+            self.with(number, |daemon| match daemon.state {
+                State::Stalled(_) => daemon.go_on(),
+                State::Away(_) => daemon.state = State::Away(Instant::now()),
+                State::Up | State::Ending(_) => {}
+            });
+        }
+        self.tend().await;
+    }
+}
