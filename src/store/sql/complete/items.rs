@@ -1,0 +1,176 @@
+//! The items of an update: numbered, written with what they stand for, held against it, retired.
+
+use crate::{
+    domain::{agent::AgentId, summary::item::Item},
+    store::{
+        Patch, StoreError, StoreResult,
+        sql::{Connection, Value, append::write::runs, insert, query, sql},
+    },
+};
+
+/// Takes the next item numbers. Returns the first.
+pub(in super::super) async fn reserve_items(
+    tx: &mut Connection,
+    agent: &AgentId,
+    patch: &Patch,
+) -> StoreResult<i64> {
+    let count = i64::try_from(patch.added.len()).unwrap_or(i64::MAX);
+    let sql = sql!(
+        "-- sql/complete.reserve_items\nUPDATE agents SET last_item = last_item + $2 WHERE agent_id = $1 \
+               RETURNING last_item - $2 + 1"
+    );
+    Ok(query(sql)
+        .bind(agent.as_str())
+        .bind(count)
+        .fetch_one(tx)
+        .await?
+        .try_get(0)?)
+}
+
+pub(in super::super) async fn write_items(
+    tx: &mut Connection,
+    agent: &AgentId,
+    patch: &Patch,
+    first_item: i64,
+) -> StoreResult<()> {
+    let version = patch.version + 1;
+    let numbered: Vec<_> = (first_item..).zip(&patch.added).collect();
+    for run in runs(&numbered) {
+        let rows = run.iter().map(|&(number, (item, dropped))| {
+            item_row(agent, number, item, dropped.then_some(version), version)
+        });
+        let head = sql!(
+            "-- sql/complete.write_items\nINSERT INTO summary_items (agent_id, item, added_version, \
+                   dropped_version, importance, origin, provisional, started_at, ended_at, source_tokens, text, brief, \
+                   gist, pinned)"
+        );
+        insert(head, rows.collect(), sql!(""))
+            .execute_soon(&mut *tx)
+            .await?;
+    }
+    let ranges = numbered.iter().flat_map(|&(number, (item, _))| {
+        item.ranges
+            .iter()
+            .map(move |range| [number, range.first, range.last])
+    });
+    write_ranges(tx, agent, &ranges.collect::<Vec<_>>()).await
+}
+
+fn item_row<'r>(
+    agent: &'r AgentId,
+    number: i64,
+    item: &'r Item,
+    dropped_version: Option<i64>,
+    added_version: i64,
+) -> Vec<Value<'r>> {
+    vec![
+        agent.as_str().into(),
+        number.into(),
+        added_version.into(),
+        dropped_version.into(),
+        item.importance.name().into(),
+        item.origin.name().into(),
+        item.provisional.into(),
+        item.started_at.into(),
+        item.ended_at.into(),
+        item.source_tokens.into(),
+        item.text.as_str().into(),
+        item.brief.as_str().into(),
+        item.gist.as_str().into(),
+        item.pinned.into(),
+    ]
+}
+
+/// Writes which exchanges items stand for: item, first and last exchange.
+async fn write_ranges(tx: &mut Connection, agent: &AgentId, ranges: &[[i64; 3]]) -> StoreResult<()> {
+    for run in runs(ranges) {
+        let row = |&[item, first, last]: &[i64; 3]| -> Vec<Value<'_>> {
+            vec![agent.as_str().into(), item.into(), first.into(), last.into()]
+        };
+        let head = sql!(
+            "-- sql/complete.write_ranges\nINSERT INTO summary_item_ranges \
+                   (agent_id, item, first_exchange, last_exchange)"
+        );
+        insert(head, run.iter().map(row).collect(), sql!(""))
+            .execute_soon(&mut *tx)
+            .await?;
+    }
+    Ok(())
+}
+
+/// Each exchange of the batch stands in exactly one new item; beyond the batch new items stand for what the removed
+/// ones stood for, and for nothing else. Anything else is a bug, and nothing is written.
+pub(super) async fn guard_coverage(
+    tx: &mut Connection,
+    agent: &AgentId,
+    patch: &Patch,
+    first_item: i64,
+) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/complete.guard_coverage\nWITH changed (item, added, removed) AS (\
+               SELECT item, 1, 0 FROM summary_items WHERE agent_id = $1 AND item >= $4 \
+               UNION ALL SELECT CAST(value AS bigint), 0, 1 FROM {each}($5{::jsonb})), \
+               stands AS (SELECT CAST(sum(c.added) AS bigint) AS added, CAST(sum(c.removed) AS bigint) AS removed, \
+               e.exchange > $2 AND e.exchange <= $3 AS due FROM changed c \
+               JOIN summary_item_ranges r ON r.agent_id = $1 AND r.item = c.item \
+               JOIN exchange_log e ON e.agent_id = $1 AND e.exchange BETWEEN r.first_exchange AND r.last_exchange \
+               WHERE e.set_aside_at IS NULL AND e.role = 'exchange' GROUP BY e.exchange) \
+               SELECT count(*) FILTER (WHERE due), count(*) FILTER (WHERE added <> removed + CASE WHEN due THEN 1 ELSE 0 END) FROM stands"
+    );
+    let row = query(sql)
+        .bind(agent.as_str())
+        .bind(patch.lo)
+        .bind(patch.hi)
+        .bind(first_item)
+        .bind(serde_json::json!(patch.removed).to_string())
+        .fetch_one(tx)
+        .await?;
+    let (covered, wrong): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+    if (covered, wrong) == (patch.exchanges, 0) {
+        return Ok(());
+    }
+    Err(StoreError::Inconsistent {
+        table: "summary_item_ranges",
+        row: format!("exchanges {} to {}", patch.lo + 1, patch.hi),
+        column: "first_exchange",
+        value: format!("{covered} of {} covered, {wrong} not once", patch.exchanges),
+    })
+}
+
+pub(in super::super) async fn retire_items(
+    tx: &mut Connection,
+    agent: &AgentId,
+    patch: &Patch,
+) -> StoreResult<()> {
+    let dropped = sql!(
+        "-- sql/complete.drop_items\nUPDATE summary_items SET dropped_version = $3 WHERE agent_id = $1 \
+                   AND item IN (SELECT CAST(value AS bigint) FROM {each}($2{::jsonb})) AND dropped_version IS NULL AND removed_version IS NULL"
+    );
+    let removed = sql!(
+        "-- sql/complete.remove_items\nUPDATE summary_items SET removed_version = $3 WHERE agent_id = $1 \
+                   AND item IN (SELECT CAST(value AS bigint) FROM {each}($2{::jsonb})) AND removed_version IS NULL"
+    );
+    for (sql, items) in [(dropped, &patch.dropped), (removed, &patch.removed)] {
+        if items.is_empty() {
+            continue;
+        }
+        let done = query(sql)
+            .bind(agent.as_str())
+            .bind(serde_json::json!(items).to_string())
+            .bind(patch.version + 1)
+            .execute(&mut *tx)
+            .await?;
+        // The version fence holds, so nobody else can have touched them: a miss is a bug.
+        if usize::try_from(done).ok() != Some(items.len()) {
+            let value = format!("{} of {} retired", done, items.len());
+            let row = agent.to_string();
+            return Err(StoreError::Inconsistent {
+                table: "summary_items",
+                row,
+                column: "item",
+                value,
+            });
+        }
+    }
+    Ok(())
+}
