@@ -5,17 +5,20 @@
 
 mod convergence;
 mod counters;
+mod counting;
 mod forgetting;
 mod indexing;
 mod intake;
+mod journalling;
 mod learning;
 mod operating;
 mod searching;
 mod step;
+mod telling;
 mod tending;
 mod versions;
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
 use tokio::sync::Notify;
 use tracing::{info, warn};
@@ -24,40 +27,37 @@ use crate::{
     clock::Clock,
     domain::{
         agent::AgentId,
-        calibration::{ReportedUsage, Seen},
+        calibration::ReportedUsage,
         convergence::{Reading, Rules},
-        exchange::Entry,
-        journal::MessageRecord,
         lineage::Step,
         message::Message,
         project::ProjectId,
         redaction::Redactor,
         settings::{AgentSettings, SettingsPatch},
-        time::Timestamp,
-        tokens::{TokenCounter, count_message},
+        tokens::TokenCounter,
         work::Reason,
     },
     journal::live::LiveJournal,
     notice::Notices,
     store::{
-        AppendOutcome, AppendRequest, AppendRules, Enqueued, Forked, Prepared, RequestKey, SessionEnded,
-        Stepped, Store, StoreError, StoreResult, inbox::InboxStore,
+        AppendOutcome, AppendRequest, AppendRules, Forked, RequestKey, SessionEnded, Store, StoreError,
+        StoreResult, inbox::InboxStore,
     },
-    telemetry::metrics::{Metrics, labels::Role},
+    telemetry::metrics::Metrics,
 };
 
 pub use convergence::convergence;
+use counters::Counters;
 pub use counters::FindCounter;
-use counters::{Counters, Counting};
+use counting::Counted;
 pub use forgetting::{DeleteReply, ForgetReply};
-use learning::{Learning, seen};
+use journalling::records;
+use learning::Learning;
 pub use operating::{AgedReply, Operator};
 pub use searching::Searched;
 pub use step::{ForkReply, StepReply};
+use telling::role_tokens;
 pub use versions::{EditedReply, ItemReply, RevisedReply};
-
-/// Messages of more bytes than this are counted on other threads: 2.5 ms of work at 40 MB/s.
-const COUNT_INLINE_BYTES_MAX: usize = 100_000;
 
 /// What an append is made of.
 enum By {
@@ -67,13 +67,6 @@ enum By {
     Steps,
     /// Messages that are taken out of the inbox: these rows of it.
     Inbox(Arc<dyn InboxStore>, Vec<i64>),
-}
-
-/// Messages that were counted, and what they may teach about the count.
-struct Counted {
-    request: AppendRequest,
-    counting: Counting,
-    seen: Vec<Seen>,
 }
 
 /// Takes messages in.
@@ -255,32 +248,6 @@ impl Keeper {
         Self { redactor, ..self }
     }
 
-    async fn request(&self, agent: &AgentId, messages: Vec<Message>, replayed: bool) -> StoreResult<Counted> {
-        let now = self.clock.now();
-        let counting = self.counting_of(agent).await?;
-        let counter = if replayed {
-            Arc::clone(&counting.plain)
-        } else {
-            self.learning.guarded(&counting)
-        };
-        let prepared = self.prepare(&counter, counting.model(), messages, now).await?;
-        let (messages, seen) = prepared.into_iter().unzip();
-        let request = AppendRequest {
-            agent: agent.clone(),
-            messages,
-            key: None,
-            count_method: counter.method().to_owned(),
-            rules: self.rules,
-            replayed,
-            now,
-        };
-        Ok(Counted {
-            request,
-            counting,
-            seen,
-        })
-    }
-
     async fn take_in(&self, counted: Counted, by: By) -> StoreResult<AppendOutcome> {
         let Counted {
             request,
@@ -315,38 +282,6 @@ impl Keeper {
             By::Inbox(inbox, rows) => inbox.take_in(request, rows).await,
         };
         written.inspect_err(|error| self.metrics.service.db_failed(error.class()))
-    }
-
-    /// The messages are stored: that a copy fails is no reason to fail the append.
-    async fn write_journal(&self, agent: &AgentId, records: Vec<MessageRecord>) {
-        let Some(journal) = self.journal.as_ref().filter(|_| !records.is_empty()) else {
-            return;
-        };
-        let lines = records.len();
-        match journal.append(agent, records).await {
-            Ok(()) => self.metrics.window.journalled(lines),
-            Err(error) => {
-                self.metrics.window.journal_failed(lines);
-                warn!(agent.id = %agent, %error, lines, "journal.failed");
-            }
-        }
-    }
-
-    /// What counts messages of `agent`.
-    ///
-    /// # Errors
-    /// What the store fails with when the agent's settings have to be read first.
-    pub async fn counter_of(&self, agent: &AgentId) -> StoreResult<Arc<dyn TokenCounter>> {
-        Ok(self.learning.guarded(&self.counting_of(agent).await?))
-    }
-
-    async fn counting_of(&self, agent: &AgentId) -> StoreResult<Counting> {
-        if let Some(counting) = self.counters.of(agent) {
-            return Ok(counting);
-        }
-        let row = self.store.agent(agent).await?;
-        let settings = row.map(|row| row.settings).unwrap_or_default();
-        Ok(self.counters.learn(agent, &settings))
     }
 
     /// Makes the agent one of `project`, or of none, and says so to readers.
@@ -395,145 +330,4 @@ impl Keeper {
     pub fn rules(&self) -> &AppendRules {
         &self.rules
     }
-
-    async fn prepare(
-        &self,
-        counter: &Arc<dyn TokenCounter>,
-        model: &str,
-        messages: Vec<Message>,
-        now: Timestamp,
-    ) -> StoreResult<Vec<(Prepared, Seen)>> {
-        let bytes: usize = messages.iter().map(|message| message.payload.len()).sum();
-        if bytes <= COUNT_INLINE_BYTES_MAX {
-            return Ok(count_all(counter.as_ref(), model, messages, now, &self.redactor));
-        }
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let share = messages.len().div_ceil(threads).max(1);
-        let mut rest = messages;
-        let mut shares = Vec::new();
-        let mut said_at = now;
-        while !rest.is_empty() {
-            let tail = rest.split_off(share.min(rest.len()));
-            let (counter, model) = (Arc::clone(counter), model.to_owned());
-            let redactor = self.redactor.clone();
-            let last_at = rest.iter().rev().find_map(|message| message.at);
-            shares.push(tokio::task::spawn_blocking(move || {
-                count_all(counter.as_ref(), &model, rest, said_at, &redactor)
-            }));
-            said_at = last_at.unwrap_or(said_at);
-            rest = tail;
-        }
-        let mut prepared = Vec::new();
-        for share in shares {
-            prepared.extend(
-                share
-                    .await
-                    .map_err(|error| StoreError::Unavailable(format!("counting failed: {error}")))?,
-            );
-        }
-        Ok(prepared)
-    }
-
-    fn tell(&self, agent: &AgentId, outcome: &AppendOutcome, tokens: &[(Role, i64)]) {
-        if outcome.duplicates == 0 {
-            for &(role, tokens) in tokens {
-                self.metrics.window.ingested(role, tokens);
-            }
-        }
-        for eviction in &outcome.evictions {
-            self.metrics.window.evicted(
-                eviction.through_exchange - eviction.from_exchange + 1,
-                eviction.tokens,
-            );
-        }
-        self.metrics.window.checked(outcome.window_tokens, outcome.budget);
-        let reason = if outcome.session_ended.is_some() {
-            Reason::SessionEnd
-        } else {
-            Reason::Eviction
-        };
-        self.tell_queue(outcome.enqueued, reason);
-        if outcome.accepted > 0 {
-            self.unindexed.notify_one();
-        }
-        for step in &outcome.steps {
-            match step {
-                Stepped::Ignored { label } => warn!(agent_id = %agent, ?label, "lineage.unknown_mark"),
-                Stepped::NotThere { seq } => warn!(agent_id = %agent, seq, "lineage.unknown_message"),
-                done => info!(agent_id = %agent, ?done, "lineage.stepped"),
-            }
-        }
-        let comes_back = |step: &Stepped| matches!(step, Stepped::Rewound { version: Some(_), .. });
-        if outcome.steps.iter().any(comes_back) {
-            // What was covered may be counted by the counter of an earlier model.
-            self.learning.work.notify_one();
-        }
-        let has_moved = !outcome.evictions.is_empty() || outcome.returned.is_some();
-        if has_moved || !outcome.steps.is_empty() {
-            self.notices.agent_changed(agent);
-        } else if outcome.accepted > 0 {
-            self.notices.agent_moved(agent);
-        }
-    }
-
-    fn tell_queue(&self, enqueued: Option<Enqueued>, reason: Reason) {
-        let Some(enqueued) = enqueued else { return };
-        if enqueued.is_new {
-            self.metrics.updates.queued(reason);
-        } else {
-            self.metrics.updates.coalesced();
-        }
-        self.notices.wake_queue();
-    }
-}
-
-fn role_tokens(request: &AppendRequest) -> Vec<(Role, i64)> {
-    let messages = request.messages.iter();
-    messages
-        .map(|prepared| (Role::from(&prepared.message.kind), prepared.entry.tokens))
-        .collect()
-}
-
-/// Counts messages of which the one before was said at `said_at`.
-fn count_all(
-    counter: &dyn TokenCounter,
-    model: &str,
-    messages: Vec<Message>,
-    said_at: Timestamp,
-    redactor: &Redactor,
-) -> Vec<(Prepared, Seen)> {
-    let mut last_at = said_at;
-    messages
-        .into_iter()
-        .map(|message| {
-            let tokens = count_message(counter, &message);
-            // A message without a time was said when the one before it was, as far as anyone knows.
-            last_at = message.at.unwrap_or(last_at);
-            let entry = Entry::redacted(&message, tokens, last_at, redactor);
-            let seen = seen(&message, tokens, counter, model);
-            (Prepared { message, entry }, seen)
-        })
-        .collect()
-}
-
-/// What a journal says of the messages that were stored.
-fn records(request: &AppendRequest, outcome: &AppendOutcome) -> Vec<MessageRecord> {
-    let stored = outcome.stored.iter();
-    stored
-        .filter_map(|at| Some((at, request.messages.get(at.place)?)))
-        .map(|(at, Prepared { message, entry })| MessageRecord {
-            agent_id: request.agent.clone(),
-            seq: at.seq,
-            exchange: at.exchange,
-            session: at.session,
-            kind: message.kind.name().to_owned(),
-            format: message.format,
-            tokens: entry.tokens,
-            count_method: request.count_method.clone(),
-            client_id: at.client_id(message).map(Cow::into_owned),
-            said_at: entry.at,
-            received_at: request.now,
-            payload: message.payload.clone(),
-        })
-        .collect()
 }

@@ -1,0 +1,137 @@
+//! Counting: before an append's transaction, each agent by its own counter, many messages on several threads.
+
+use std::sync::Arc;
+
+use super::{Keeper, counters::Counting, learning::seen};
+use crate::{
+    domain::{
+        agent::AgentId,
+        calibration::Seen,
+        exchange::Entry,
+        message::Message,
+        redaction::Redactor,
+        time::Timestamp,
+        tokens::{TokenCounter, count_message},
+    },
+    store::{AppendRequest, Prepared, StoreError, StoreResult},
+};
+
+/// Messages of more bytes than this are counted on other threads: 2.5 ms of work at 40 MB/s.
+const COUNT_INLINE_BYTES_MAX: usize = 100_000;
+
+/// Messages that were counted, and what they may teach about the count.
+pub(super) struct Counted {
+    pub(super) request: AppendRequest,
+    pub(super) counting: Counting,
+    pub(super) seen: Vec<Seen>,
+}
+
+impl Keeper {
+    pub(super) async fn request(
+        &self,
+        agent: &AgentId,
+        messages: Vec<Message>,
+        replayed: bool,
+    ) -> StoreResult<Counted> {
+        let now = self.clock.now();
+        let counting = self.counting_of(agent).await?;
+        let counter = if replayed {
+            Arc::clone(&counting.plain)
+        } else {
+            self.learning.guarded(&counting)
+        };
+        let prepared = self.prepare(&counter, counting.model(), messages, now).await?;
+        let (messages, seen) = prepared.into_iter().unzip();
+        let request = AppendRequest {
+            agent: agent.clone(),
+            messages,
+            key: None,
+            count_method: counter.method().to_owned(),
+            rules: self.rules,
+            replayed,
+            now,
+        };
+        Ok(Counted {
+            request,
+            counting,
+            seen,
+        })
+    }
+
+    /// What counts messages of `agent`.
+    ///
+    /// # Errors
+    /// What the store fails with when the agent's settings have to be read first.
+    pub async fn counter_of(&self, agent: &AgentId) -> StoreResult<Arc<dyn TokenCounter>> {
+        Ok(self.learning.guarded(&self.counting_of(agent).await?))
+    }
+
+    async fn counting_of(&self, agent: &AgentId) -> StoreResult<Counting> {
+        if let Some(counting) = self.counters.of(agent) {
+            return Ok(counting);
+        }
+        let row = self.store.agent(agent).await?;
+        let settings = row.map(|row| row.settings).unwrap_or_default();
+        Ok(self.counters.learn(agent, &settings))
+    }
+
+    async fn prepare(
+        &self,
+        counter: &Arc<dyn TokenCounter>,
+        model: &str,
+        messages: Vec<Message>,
+        now: Timestamp,
+    ) -> StoreResult<Vec<(Prepared, Seen)>> {
+        let bytes: usize = messages.iter().map(|message| message.payload.len()).sum();
+        if bytes <= COUNT_INLINE_BYTES_MAX {
+            return Ok(count_all(counter.as_ref(), model, messages, now, &self.redactor));
+        }
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let share = messages.len().div_ceil(threads).max(1);
+        let mut rest = messages;
+        let mut shares = Vec::new();
+        let mut said_at = now;
+        while !rest.is_empty() {
+            let tail = rest.split_off(share.min(rest.len()));
+            let (counter, model) = (Arc::clone(counter), model.to_owned());
+            let redactor = self.redactor.clone();
+            let last_at = rest.iter().rev().find_map(|message| message.at);
+            shares.push(tokio::task::spawn_blocking(move || {
+                count_all(counter.as_ref(), &model, rest, said_at, &redactor)
+            }));
+            said_at = last_at.unwrap_or(said_at);
+            rest = tail;
+        }
+        let mut prepared = Vec::new();
+        for share in shares {
+            prepared.extend(
+                share
+                    .await
+                    .map_err(|error| StoreError::Unavailable(format!("counting failed: {error}")))?,
+            );
+        }
+        Ok(prepared)
+    }
+}
+
+/// Counts messages of which the one before was said at `said_at`.
+fn count_all(
+    counter: &dyn TokenCounter,
+    model: &str,
+    messages: Vec<Message>,
+    said_at: Timestamp,
+    redactor: &Redactor,
+) -> Vec<(Prepared, Seen)> {
+    let mut last_at = said_at;
+    messages
+        .into_iter()
+        .map(|message| {
+            let tokens = count_message(counter, &message);
+            // A message without a time was said when the one before it was, as far as anyone knows.
+            last_at = message.at.unwrap_or(last_at);
+            let entry = Entry::redacted(&message, tokens, last_at, redactor);
+            let seen = seen(&message, tokens, counter, model);
+            (Prepared { message, entry }, seen)
+        })
+        .collect()
+}
