@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{AgentSettings, SETTINGS};
+use super::{AgentSettings, table::SETTINGS};
 use crate::domain::preset::Basis;
 
 /// Where a value in force comes from.
