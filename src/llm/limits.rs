@@ -89,7 +89,13 @@ impl Limited {
             why: Wait::Rate,
         })?;
         if reserved.wait_ms > 0 {
+            let mut unsent = Unsent {
+                limited: self,
+                id: reserved.id,
+                is_given_up: true,
+            };
             tokio::time::sleep(span(reserved.wait_ms)).await;
+            unsent.is_given_up = false;
         }
         Ok(reserved.id)
     }
@@ -127,6 +133,21 @@ impl Limited {
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call that is reserved and waits for its time. Nobody may be left to send it by then.
+struct Unsent<'a> {
+    limited: &'a Limited,
+    id: u64,
+    is_given_up: bool,
+}
+
+impl Drop for Unsent<'_> {
+    fn drop(&mut self) {
+        if self.is_given_up {
+            self.limited.shared().minute.give_back(self.id);
+        }
     }
 }
 

@@ -116,6 +116,11 @@ impl Minute {
         }
     }
 
+    /// A call isn't made after all: it leaves its room to others.
+    pub(super) fn give_back(&mut self, id: u64) {
+        self.calls.retain(|call| call.id != id);
+    }
+
     /// No call for so long.
     pub(super) fn rest(&mut self, now: Timestamp, rest_ms: i64) {
         self.forget_rest(now);

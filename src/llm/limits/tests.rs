@@ -7,6 +7,9 @@ use crate::{
     llm::fixtures::{Answer, Told},
 };
 
+/// A call that waits for the minute waits for four seconds here.
+const LESS_THAN_THE_WAIT: Duration = Duration::from_secs(3);
+
 fn request() -> ModelRequest {
     ModelRequest {
         prompt: Prompt {
@@ -123,7 +126,6 @@ async fn a_short_wait_is_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_is_held_until_it_may_be_sent() {
-    const LESS_THAN_THE_WAIT: Duration = Duration::from_secs(3);
     let limits = MinuteLimits {
         requests: 1,
         tokens: 0,
@@ -137,6 +139,22 @@ async fn a_request_is_held_until_it_may_be_sent() {
     assert!(waited.is_err() && request.held.is_held());
     let asked = tokio::time::timeout(LESS_THAN_THE_WAIT, &mut asking).await;
     assert!(asked.is_err() && !request.held.is_held(), "no answer ever comes");
+}
+
+/// What wasn't sent took nothing of the minute.
+#[tokio::test(start_paused = true)]
+async fn whoever_gives_up_while_it_is_held_leaves_its_room_to_others() {
+    for (requests, tokens) in [(1, 0), (0, 500)] {
+        let answers = vec![Ok(took(1, None)), Ok(took(1, None))];
+        let (model, clock) = limited(answers, 9, MinuteLimits { requests, tokens });
+        assert_eq!(wait_s(&model).await, None);
+        clock.advance_ms(56_000);
+        let request = request();
+        let waited = tokio::time::timeout(LESS_THAN_THE_WAIT, model.answer(&request)).await;
+        assert!(waited.is_err() && request.held.is_held());
+        clock.advance_ms(4_000);
+        assert_eq!(wait_s(&model).await, None, "{requests} requests, {tokens} tokens");
+    }
 }
 
 #[tokio::test(start_paused = true)]
