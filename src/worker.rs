@@ -22,6 +22,7 @@ mod heartbeat;
 mod panicking;
 mod portion;
 mod postpone;
+mod resumption;
 mod trace;
 mod update;
 
@@ -63,6 +64,7 @@ use compact::InVain;
 pub use courier::Courier;
 use heartbeat::Heartbeat;
 use portion::Portions;
+pub use resumption::Resumption;
 pub use update::Outcome;
 
 /// How the worker works.
@@ -212,6 +214,13 @@ impl Worker {
             self.settings.prices.clone(),
             self.settings.seed,
         ))
+    }
+
+    /// What resumes the updates that wait for a limit of the worker before this one: its own may be another one.
+    pub fn resumption(&self) -> Resumption {
+        let resumption = Resumption::new(self.parts.clone());
+        resumption.owe();
+        resumption
     }
 
     /// Works until `soft` stops it: then nothing new is claimed, and it returns when what it holds is finished, or

@@ -5,10 +5,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU8, Ordering::SeqCst},
-    },
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
@@ -19,6 +16,7 @@ use super::{
     WorkerParts,
     ask::{tokens_of, usage_of},
     batch::Batching,
+    resumption::Resumption,
 };
 use crate::{
     domain::{
@@ -43,9 +41,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 const LOOKS_MAX: i64 = 100;
 /// The provider's ids that are known to be ours: older ones aren't listed among the newest any more.
 const KNOWN_MAX: i64 = 1_000;
-/// How often whoever waits for a limit is resumed once less counts against it. A worker that read the limits before may write
-/// its pause behind the first time, and by the next step it has.
-const RESUMPTIONS: u8 = 2;
 /// Letters and digits at the end of a batch's name.
 const NAME_CHARS: usize = 16;
 
@@ -55,27 +50,24 @@ pub struct Courier {
     batching: Batching,
     prices: Prices,
     random: Mutex<fastrand::Rng>,
-    /// Less may count against the limits than before: how often whoever waits for them is still to be resumed.
-    owed_resumptions: AtomicU8,
+    /// Of those who wait for a limit: less may count against it than before.
+    resumption: Resumption,
 }
 
 impl Courier {
     /// A courier that isn't running yet.
     pub(super) fn new(parts: WorkerParts, batching: Batching, prices: Prices, seed: u64) -> Self {
-        let random = Mutex::new(fastrand::Rng::with_seed(seed));
         Self {
+            resumption: Resumption::new(parts.clone()),
             parts,
             batching,
             prices,
-            random,
-            owed_resumptions: AtomicU8::default(),
+            random: Mutex::new(fastrand::Rng::with_seed(seed)),
         }
     }
 
     /// Looks after batches until `stop`.
     pub async fn run(&self, stop: CancellationToken) {
-        // The one before may have been stopped when it owed that, or between a withdrawal and the word of it.
-        self.owe_resumption();
         let mut look = tokio::time::interval(LOOK_EVERY);
         loop {
             tokio::select! {
@@ -102,7 +94,7 @@ impl Courier {
     /// What the store fails with. Nothing is lost by that; the next step goes on.
     pub async fn step(&self) -> StoreResult<()> {
         // First, so that no other failure keeps it waiting.
-        self.resume_paused().await;
+        self.resumption.step().await;
         self.look_after_due().await?;
         self.withdraw_outdated().await?;
         while let Some(batch) = self.gather().await? {
@@ -138,7 +130,7 @@ impl Courier {
         }
         let withdrawn = self.batching.store.withdraw_outdated(self.now()).await;
         // It may be done all the same. The next step sees to it: who can't write now can't resume anybody either.
-        if withdrawn.inspect_err(|_| self.owe_resumption())? > 0 {
+        if withdrawn.inspect_err(|_| self.resumption.owe())? > 0 {
             self.wake_waiting().await;
         }
         Ok(())
@@ -310,7 +302,7 @@ impl Courier {
         };
         let closed = self.batching.store.close_batch(batch.batch, end).await;
         // It may be closed all the same, and then nobody comes back to it.
-        let closed = closed.inspect_err(|_| self.owe_resumption())?;
+        let closed = closed.inspect_err(|_| self.resumption.owe())?;
         for answer in &billed {
             self.bill(&batch.model, answer);
         }
@@ -331,33 +323,10 @@ impl Courier {
     /// Questions are no longer on their way: rows that waited for them can be claimed, and less may count against the limits
     /// than was expected.
     async fn wake_waiting(&self) {
-        self.owe_resumption();
-        self.resume_paused().await;
+        self.resumption.owe();
+        // Should it fail, the next step tries it again: batches don't wait for it.
+        self.resumption.step().await;
         self.parts.notices.wake_queue();
-    }
-
-    fn owe_resumption(&self) {
-        self.owed_resumptions.store(RESUMPTIONS, SeqCst);
-    }
-
-    /// Has whoever waits for a limit look again, if that is owed. Should it fail, the next step tries it again: batches don't
-    /// wait for it.
-    async fn resume_paused(&self) {
-        let owed = self.owed_resumptions.load(SeqCst);
-        if owed == 0 {
-            return;
-        }
-        match self.parts.store.resume_paused(self.now()).await {
-            Ok(_) => {
-                self.owed_resumptions.store(owed - 1, SeqCst);
-                // However few were resumed by this call: one before may have done it without having been heard of.
-                self.parts.notices.wake_queue();
-            }
-            Err(error) => {
-                self.parts.metrics.service.db_failed(error.class());
-                warn!(%error, "spend.not_resumed");
-            }
-        }
     }
 
     fn reply(&self, result: &BatchResult, asked: &[i64], model: &str) -> BatchReply {

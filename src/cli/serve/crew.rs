@@ -14,7 +14,7 @@ use crate::{
     clock::{Clock, SystemClock},
     config::{Config, Loaded, Reloaded},
     lifecycle::Lifecycle,
-    store::{SqlStore, Store as _},
+    store::SqlStore,
 };
 
 /// What a reload needs beside the configuration.
@@ -50,8 +50,8 @@ impl Crew {
                     info!(keys = reloaded.changed.join(","), "config.reloaded");
                     // Though no key of the configuration is another one, a provider's key or a price may be.
                     stop.cancel();
-                    self.resume(&reloaded.changed).await;
                     stop = self.begin();
+                    self.resume(stop.clone());
                     config = reloaded.config;
                 }
                 Err(failed) => {
@@ -89,14 +89,12 @@ impl Crew {
         Ok(reloaded)
     }
 
-    /// Lets updates go on that wait for a limit which is another one now.
-    async fn resume(&self, changed: &[String]) {
-        if !changed.iter().any(|key| key.starts_with("spend.")) {
-            return;
-        }
-        if let Err(error) = self.store.resume_paused(self.parts.clock.now()).await {
-            warn!(%error, "spend.not_resumed");
-        }
+    /// Lets updates go on that wait for a limit: it may be another one now, and a courier may have been stopped when it owed
+    /// them that. Should it fail, it is tried until it is done, or until `stop`: the next reload begins anew.
+    fn resume(&self, stop: CancellationToken) {
+        let resumption = self.parts.worker.resumption();
+        self.lifecycle
+            .spawn("resumption", async move { resumption.run(stop).await });
     }
 
     /// Starts the worker, its courier and the schedule; they end with the daemon, or when what is returned is cancelled.

@@ -4,6 +4,8 @@ use recapd::{
     clock::{Clock as _, SystemClock},
     domain::{spend::next_day, time::HOUR_MS},
 };
+use rustix::process::Signal;
+use sqlx::{Connection as _, SqliteConnection};
 use tempfile::NamedTempFile;
 
 use super::{AGENT, Daemon, started};
@@ -95,15 +97,8 @@ async fn a_second_provider_is_asked_when_the_first_refuses() {
     fake.assert_well_formed();
 }
 
-#[tokio::test]
-async fn a_limit_of_spending_pauses_and_says_so() {
-    let (fake, clock) = (FakeProvider::start(), NamedTempFile::new().unwrap());
-    let settings = ["spend.calls_per_day=1", "spend.usd_per_day=5", &at_noon(&clock)];
-    let daemon = started(&fake, &settings).await;
-    daemon.turn(1).await;
-    daemon.turn(2).await;
-    daemon.until_version(1).await;
-    daemon.turn(3).await;
+/// Waits until the agent's updates wait for the limit of calls.
+async fn until_paused(daemon: &Daemon) {
     daemon
         .until("updates are paused", async |daemon: &Daemon| {
             let agent = daemon
@@ -113,6 +108,18 @@ async fn a_limit_of_spending_pauses_and_says_so() {
             agent.contains("\"paused\":{\"limit\":\"calls\",\"until\":\"")
         })
         .await;
+}
+
+#[tokio::test]
+async fn a_limit_of_spending_pauses_and_says_so() {
+    let (fake, clock) = (FakeProvider::start(), NamedTempFile::new().unwrap());
+    let settings = ["spend.calls_per_day=1", "spend.usd_per_day=5", &at_noon(&clock)];
+    let daemon = started(&fake, &settings).await;
+    daemon.turn(1).await;
+    daemon.turn(2).await;
+    daemon.until_version(1).await;
+    daemon.turn(3).await;
+    until_paused(&daemon).await;
     assert_eq!(fake.requests().len(), 1);
     let told = status(&daemon);
     for words in [
@@ -141,4 +148,40 @@ async fn a_limit_of_spending_pauses_and_says_so() {
             .await
             >= 1
     );
+}
+
+/// As on a full disk, or while another program holds the lock: no second reload is needed.
+#[tokio::test]
+async fn what_a_reload_could_not_resume_is_resumed_once_that_can_be_written() {
+    let (fake, clock) = (FakeProvider::start(), NamedTempFile::new().unwrap());
+    let file = NamedTempFile::new().unwrap();
+    let allow =
+        |calls: i64| std::fs::write(file.path(), format!("[spend]\ncalls_per_day = {calls}\n")).unwrap();
+    allow(1);
+    let config = format!("--config={}", file.path().display());
+    let daemon = started(&fake, &[&config, &at_noon(&clock)]).await;
+    daemon.turn(1).await;
+    daemon.turn(2).await;
+    daemon.until_version(1).await;
+    daemon.turn(3).await;
+    until_paused(&daemon).await;
+
+    let url = format!("sqlite:{}", daemon.folder.path().join("daemon.db").display());
+    let mut database = SqliteConnection::connect(&url).await.unwrap();
+    let refuse = "CREATE TRIGGER refused BEFORE UPDATE ON summary_update_queue WHEN OLD.paused_until IS NOT NULL \
+                  BEGIN SELECT RAISE(ABORT, 'not now'); END";
+    sqlx::query(refuse).execute(&mut database).await.unwrap();
+    allow(900);
+    daemon.signal(Signal::HUP);
+    daemon
+        .until("it can't be resumed", async |daemon: &Daemon| {
+            daemon.metric("recapd_db_errors_total{class=\"io\"}").await > 0
+        })
+        .await;
+    sqlx::query("DROP TRIGGER refused")
+        .execute(&mut database)
+        .await
+        .unwrap();
+    database.close().await.unwrap();
+    daemon.until_version(2).await;
 }

@@ -16,6 +16,7 @@ use serde_json::json;
 use crate::support::{
     backend::Backend as _,
     conversation::T0,
+    flaky_store::When,
     rig::{self, Rig},
     scripted::Reply,
 };
@@ -116,6 +117,34 @@ async fn a_raised_limit_resumes_at_once_and_an_agent_may_have_its_own() {
     rig.say(6).await;
     assert_eq!(rig.drain().await, [Postponed]);
     assert_eq!(rig.model.calls(), 2);
+}
+
+/// Limits may be others then. It is tried until it is done, and once more for whoever was about to wait by those of before.
+#[tokio::test]
+async fn after_a_reload_whoever_waits_is_resumed_whatever_fails_at_first() {
+    let (config, _folder) = with_prices("calls_per_day=1");
+    let rig = Rig::new(&config).await;
+    rig.say(6).await;
+    assert_eq!(rig.drain().await, [Completed]);
+    rig.say(6).await;
+    assert_eq!(rig.drain().await, [Postponed]);
+    let waits = async || rig.db.store().paused(&rig.agent).await.unwrap().is_some();
+    let resumption = rig.parts.worker.resumption();
+    rig.flaky.fail("resume_paused", 1, When::Before);
+    let mut woken = Box::pin(rig.parts.notices().queue_woken());
+    assert!(!woken.as_mut().enable());
+    resumption.step().await;
+    assert!(waits().await);
+    resumption.step().await;
+    assert!(
+        !waits().await && woken.as_mut().enable(),
+        "the worker looks at once"
+    );
+    assert_eq!(rig.drain().await, [Postponed], "by the limit of before");
+    resumption.step().await;
+    assert!(!waits().await);
+    resumption.step().await;
+    assert_eq!(rig.flaky.calls("resume_paused"), 3, "nothing is owed any more");
 }
 
 /// An agent's own limit in dollars is kept as strictly as the configuration's, which is refused without prices.
