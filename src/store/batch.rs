@@ -221,7 +221,8 @@ pub trait BatchStore: Send + Sync {
     async fn withdraw_outdated(&self, now: Timestamp) -> StoreResult<u64>;
 
     /// Puts waiting questions into a new batch, the oldest first; none if too few wait, or too many batches are open.
-    /// Agents that somebody is writing are left for the next time.
+    /// Agents that somebody is writing are left for the next time. It locks to write: who isn't sure that anything waits asks
+    /// [`Self::has_waiting`] first.
     async fn gather(&self, gather: Gather) -> StoreResult<Option<OpenBatch>>;
 
     /// Takes the open batches that are due to be looked at, at most `limit`, and puts their next look off to `next_at`, so

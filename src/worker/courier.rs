@@ -96,6 +96,10 @@ impl Courier {
         // First, so that no other failure keeps it waiting.
         self.resumption.step().await;
         self.look_after_due().await?;
+        // Once, for both: mostly nothing does. What fails here has changed nothing, and owes nothing.
+        if !self.batching.store.has_waiting().await? {
+            return Ok(());
+        }
         self.withdraw_outdated().await?;
         while let Some(batch) = self.gather().await? {
             self.send(&batch).await?;
@@ -124,10 +128,6 @@ impl Courier {
     }
 
     async fn withdraw_outdated(&self) -> StoreResult<()> {
-        // Asked apart from the rest: what fails here has changed nothing, and owes nothing.
-        if !self.batching.store.has_waiting().await? {
-            return Ok(());
-        }
         let withdrawn = self.batching.store.withdraw_outdated(self.now()).await;
         // It may be done all the same. The next step sees to it: who can't write now can't resume anybody either.
         if withdrawn.inspect_err(|_| self.resumption.owe())? > 0 {

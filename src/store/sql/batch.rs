@@ -61,9 +61,6 @@ impl BatchStore for SqlStore {
     }
 
     async fn gather(&self, gather: Gather) -> StoreResult<Option<OpenBatch>> {
-        if !self.has_waiting().await? {
-            return Ok(None);
-        }
         self.write(Lock::Batches, move |tx| Box::pin(round::gather(tx, gather)))
             .await
     }

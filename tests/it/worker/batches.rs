@@ -439,6 +439,20 @@ async fn a_rewind_makes_an_answer_late() {
     one.rig.verify().await;
 }
 
+/// Mostly nothing waits, and every look asks.
+#[tokio::test]
+async fn whether_anything_waits_is_asked_once_in_each_look() {
+    let one = BatchRig::new(Shape::Anthropic).await;
+    let asked = || ["has_waiting", "withdraw_outdated", "gather"].map(|method| one.rig.flaky.calls(method));
+    one.look().await;
+    assert_eq!(asked(), [1, 0, 0]);
+    one.rig.say(6).await;
+    assert_eq!(one.rig.drain().await, [Outcome::Deferred]);
+    one.look().await;
+    assert_eq!(one.fake.batches().sizes(), [1]);
+    assert_eq!(asked(), [2, 1, 2], "until there is nothing more to send");
+}
+
 #[tokio::test]
 async fn batches_have_limits() {
     let fake = FakeProvider::start();
