@@ -200,9 +200,9 @@ impl Worker {
                 LlmError::Transient(Fault { outage, ..fault }).into()
             }
             failed => {
-                // What is revisited is divided within the update: its answers are journalled by what they are about, and
-                // with a smaller portion fewer items are revisited, so that one about more of them would be paid for again.
-                // After a failure above it may be: one exchange that fails would hold up all the others otherwise.
+                // What is revisited is divided within the update, since one item may stand for more than any portion: to
+                // revisit fewer of them doesn't help. After a failure above it does: one exchange that fails would hold up
+                // all the others otherwise.
                 if failed.is_too_much() && !question.is_revisit {
                     self.portions.was_too_much(agent, asked);
                 }

@@ -189,7 +189,7 @@ impl Worker {
         let expected = self.expected(&request);
         let price = self.settings.prices.of(batching.model.model());
         Some(BatchQuestion {
-            key: self.piece_key(lease, material, &material.exchanges),
+            key: self.piece_key(lease, material, &exchanges),
             version: material.version,
             lo: material.lo,
             hi: material.hi,

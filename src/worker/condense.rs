@@ -108,6 +108,31 @@ fn rows(exchanges: &[StoredExchange]) -> Vec<Exchange> {
     exchanges.iter().map(|stored| stored.exchange.clone()).collect()
 }
 
+fn numbers(exchanges: &[StoredExchange]) -> Vec<i64> {
+    exchanges.iter().map(|stored| stored.exchange.exchange).collect()
+}
+
+/// `material` without the revisited items that are about none of the exchanges `told`.
+fn revisiting(material: Material, told: &[i64]) -> Material {
+    let items: Vec<&Item> = material
+        .items
+        .iter()
+        .filter(|item| material.revisited.contains(&item.item))
+        .filter(|item| told.iter().any(|exchange| item.covers(*exchange)))
+        .collect();
+    let revisited: Vec<i64> = items.iter().map(|item| item.item).collect();
+    let exchanges: Vec<StoredExchange> = material
+        .exchanges
+        .into_iter()
+        .filter(|stored| items.iter().any(|item| item.covers(stored.exchange.exchange)))
+        .collect();
+    Material {
+        revisited,
+        exchanges,
+        ..material
+    }
+}
+
 impl Worker {
     /// Digests in place of a model's words, to be condensed again when a model is there.
     pub(super) fn digests(&self, material: &Material) -> Vec<Item> {
@@ -155,6 +180,44 @@ impl Worker {
         Ok(items)
     }
 
+    /// What is revisited, which was read with these `limits`; or more of it, if answers are there about more. After a failure
+    /// fewer items are revisited at once, and an answer about others, too, would be paid for again.
+    pub(super) async fn with_answered(
+        &self,
+        lease: &Lease,
+        material: Material,
+        limits: MaterialLimits,
+    ) -> StoreResult<Material> {
+        let all = self.settings.limits;
+        if material.revisited.is_empty() || limits == all {
+            return Ok(material);
+        }
+        let provisional = material.items.iter().filter(|item| item.provisional);
+        let ranges = provisional.flat_map(|item| &item.ranges);
+        let mut told: Vec<i64> = ranges.flat_map(|range| range.first..=range.last).collect();
+        told.sort_unstable();
+        told.truncate(usize::try_from(all.exchanges_max).unwrap_or(usize::MAX));
+        let mut answered = 0;
+        while let Some(more) = self
+            .longest_answered(lease, &material, told.split_at(answered).1)
+            .await?
+        {
+            answered += more;
+        }
+        if answered <= material.exchanges.len() {
+            return Ok(material);
+        }
+        told.truncate(answered);
+        let whole = revisiting(self.parts.store.material(lease, all).await?, &told);
+        // Who fails alone holds up no others, be they answered.
+        let fails = self
+            .portions
+            .has_failed_alone(&lease.agent, &numbers(&whole.exchanges));
+        // Something may be pending by now: then nothing is revisited.
+        let is_better = !fails && !whole.revisited.is_empty();
+        Ok(if is_better { whole } else { material })
+    }
+
     /// How many of the next exchanges are asked about at once. One item that is revisited may stand for more of them than
     /// the portion, which differs from attempt to attempt: what was answered is taken as it was asked, since in other
     /// pieces it would be paid for again.
@@ -170,15 +233,27 @@ impl Worker {
         if material.revisited.is_empty() || rest.len() == 1 {
             return Ok(within_portion);
         }
-        // All in one look: there may be a thousand of them. Each piece takes its own, since what was answered isn't always
-        // the first: no answer is kept about what nobody could tell of.
-        let beginnings = (1..=rest.len()).map(|count| rest.split_at(count).0);
+        // Each piece takes its own, since what was answered isn't always the first: no answer is kept about what nobody could
+        // tell of.
+        let longest = self.longest_answered(lease, material, &numbers(rest)).await?;
+        Ok(longest.unwrap_or(within_portion))
+    }
+
+    /// How many of those exchanges, from the first one on, the longest answer in the journal is about.
+    async fn longest_answered(
+        &self,
+        lease: &Lease,
+        material: &Material,
+        exchanges: &[i64],
+    ) -> StoreResult<Option<usize>> {
+        // All in one look: there may be a thousand of them.
+        let beginnings = (1..=exchanges.len()).map(|count| exchanges.split_at(count).0);
         let keys: Vec<String> = beginnings
             .map(|begun| self.piece_key(lease, material, begun))
             .collect();
         let journalled = self.parts.store.journalled_among(&lease.agent, &keys).await?;
         let longest = keys.iter().rposition(|key| journalled.contains(key));
-        Ok(longest.map_or(within_portion, |place| place + 1))
+        Ok(longest.map(|place| place + 1))
     }
 
     /// Asks the model about some exchanges. An answer that was paid for before a crash is used.
@@ -189,9 +264,9 @@ impl Worker {
         exchanges: &[StoredExchange],
         run: &mut RunRecord,
     ) -> Result<Vec<Item>, CondenseError> {
-        let asked: Vec<i64> = exchanges.iter().map(|stored| stored.exchange.exchange).collect();
+        let asked = numbers(exchanges);
         let lease = &hold.lease;
-        let key = self.piece_key(lease, material, exchanges);
+        let key = self.piece_key(lease, material, &asked);
         let told = if let Some(journalled) = self.parts.store.journalled(&lease.agent, &key).await? {
             Told {
                 drafts: self.believed(&journalled.answer, &asked)?,
@@ -285,14 +360,8 @@ impl Worker {
     }
 
     /// Names the question about those exchanges: which ones are revisited, the watermarks don't tell.
-    pub(super) fn piece_key(
-        &self,
-        lease: &Lease,
-        material: &Material,
-        exchanges: &[StoredExchange],
-    ) -> String {
-        let asked = exchanges.iter().map(|stored| stored.exchange.exchange);
-        let named: Vec<String> = asked.map(|exchange| exchange.to_string()).collect();
+    pub(super) fn piece_key(&self, lease: &Lease, material: &Material, exchanges: &[i64]) -> String {
+        let named: Vec<String> = exchanges.iter().map(i64::to_string).collect();
         self.journal_key(lease, material, &named.join(","))
     }
 

@@ -76,6 +76,12 @@ impl Portions {
         alone.is_some_and(|alone| alone.is_to_blame(asked, kept.answers))
     }
 
+    /// Whether one of those exchanges is the one that failed alone.
+    pub(super) fn has_failed_alone(&self, agent: &AgentId, asked: &[i64]) -> bool {
+        let alone = self.kept().agents.get(agent).and_then(|of_agent| of_agent.alone);
+        alone.is_some_and(|alone| alone.is_among(asked))
+    }
+
     /// How the model at that place failed over that exchange alone: it would again, and be billed again.
     pub(super) fn beyond(&self, agent: &AgentId, asked: &[i64], place: usize) -> Option<LlmError> {
         let &[exchange] = asked else {

@@ -140,7 +140,7 @@ impl Worker {
                 return self.without_pending(lease, &material, run).await;
             }
             let material = match self.route(lease, material, run).await? {
-                Route::Direct(material) => *material,
+                Route::Direct(material) => self.with_answered(lease, *material, limits).await?,
                 Route::Deferred => return Ok(Outcome::Deferred),
                 Route::Paused(paused) => return Err(Trouble::Waiting(Waiting::Paused(paused))),
                 Route::Answered(material, items) => {

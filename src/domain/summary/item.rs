@@ -154,3 +154,10 @@ pub struct Item {
     /// An operator keeps it in the document, in full, as far as pinned items have room ([`super::compaction`]).
     pub pinned: bool,
 }
+
+impl Item {
+    /// Whether it stands for that exchange.
+    pub fn covers(&self, exchange: i64) -> bool {
+        self.ranges.iter().any(|range| range.contains(exchange))
+    }
+}

@@ -101,7 +101,9 @@ mod tests {
     #[test]
     fn an_exchange_is_to_blame_that_fails_while_others_are_answered() {
         let (portions, a) = (Portions::default(), agent("a"));
+        assert!(!portions.has_failed_alone(&a, &[1]));
         portions.failed(&a, &[1], false);
+        assert!(portions.has_failed_alone(&a, &[1, 2]) && !portions.has_failed_alone(&a, &[2]));
         for others in 0..2 {
             for _ in 0..5 {
                 portions.was_answered(&agent("b"), &[7], 0);
@@ -117,6 +119,6 @@ mod tests {
         assert!(portions.is_to_blame(&a, &[1]));
         assert!(!portions.is_to_blame(&a, &[1, 2]) && !portions.is_to_blame(&agent("b"), &[7]));
         portions.was_answered(&a, &[1], 0);
-        assert!(!portions.is_to_blame(&a, &[1]));
+        assert!(!portions.is_to_blame(&a, &[1]) && !portions.has_failed_alone(&a, &[1]));
     }
 }

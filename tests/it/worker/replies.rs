@@ -140,6 +140,47 @@ async fn what_was_answered_of_a_revisited_item_is_paid_for_once() {
     }
 }
 
+/// Items of four exchanges each are revisited, and the question is halved: the answer about the first half is there, which
+/// ends within the second item, and the other half failed, so that less is revisited next. Returns how many exchanges it is.
+async fn half_revisited() -> (Rig, i64) {
+    let rig = Rig::new(&config()).await;
+    rig.say(14).await;
+    rig.model.plan([Reply::Auth]);
+    assert_eq!(rig.drain().await, [Outcome::Parked]);
+    let exchanges = rig.verify().await.covered;
+    assert!((10..=13).contains(&exchanges), "{exchanges}");
+    rig.model.plan([Reply::Overflow, Reply::Good, Reply::Late]);
+    ask_by_hand(&rig).await;
+    assert_eq!(rig.drain().await, [Outcome::Retried]);
+    (rig, exchanges)
+}
+
+#[tokio::test]
+async fn an_answer_about_several_revisited_items_is_paid_for_once() {
+    let (rig, exchanges) = half_revisited().await;
+    for _ in 0..4 {
+        drop(rig.drain_later().await);
+    }
+    assert_eq!((rig.verify().await.covered, digests(&rig).await), (exchanges, 0));
+    let half: Vec<i64> = (1..=exchanges / 2).collect();
+    assert_eq!(
+        (rig.model.asked_about(&half), rig.model.asked_with(1)),
+        (1, 3),
+        "refused, too much and answered"
+    );
+}
+
+/// Its item shares an answer with the one before, which doesn't wait for it for ever: rather it is paid for again.
+#[tokio::test]
+async fn an_exchange_that_fails_alone_holds_up_no_items_that_were_answered() {
+    let (rig, _) = half_revisited().await;
+    rig.model.always(7, Reply::Late);
+    assert_eq!(rig.drain_later().await, [Outcome::Retried], "among others");
+    assert_eq!(rig.drain_later().await, [Outcome::Retried], "alone");
+    assert_eq!(rig.drain_later().await.first(), Some(&Outcome::Completed));
+    assert!(rig.content().await.contains("Worked on exchange 4"));
+}
+
 /// Nobody can tell of the exchange: it keeps its digest, for good, and the others come next.
 #[tokio::test]
 async fn an_exchange_whose_answer_is_always_cut_off_is_given_up() {
