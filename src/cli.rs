@@ -359,7 +359,7 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
     let loaded = sources.clone().load()?;
     let _logging = begin_log(&shared, &command, &loaded.config, environment)?;
     if command.asks_a_daemon() && !shared.names_a_place() {
-        shared.server = remote::find(&loaded.config.http, shared.token.clone());
+        shared.server = remote::find(&loaded.config.http, shared.token.clone())?;
     }
     match command {
         Command::Serve(serve) => serve.run(sources, &loaded, environment),

@@ -165,15 +165,23 @@ impl Remote {
     }
 
     async fn send(&self, request: RequestBuilder) -> Result<(StatusCode, String), Failed> {
-        let unreachable = |error: WireError| {
-            let cure = "is the daemon running there? without --server the database is read";
-            Failed::new(
-                UNAVAILABLE,
-                anyhow::Error::new(error).context(format!("{}: {cure}", self.transport.place())),
-            )
-        };
-        let reply = send(request, ANSWER_BYTES_MAX).await.map_err(unreachable)?;
+        let answered = self.reply(request).await;
+        answered.map_err(|error| self.unanswered(error))
+    }
+
+    async fn reply(&self, request: RequestBuilder) -> Result<(StatusCode, String), WireError> {
+        let reply = send(request, ANSWER_BYTES_MAX).await?;
         Ok((reply.status, String::from_utf8_lossy(&reply.body).into_owned()))
+    }
+
+    /// The failure that no answer is.
+    fn unanswered(&self, error: WireError) -> Failed {
+        let cure = match error {
+            WireError::Late(_) => "no answer in time; ask again later, or name the database with --db",
+            _ => "is the daemon running there? without --server the database is read",
+        };
+        let context = format!("{}: {cure}", self.transport.place());
+        Failed::new(UNAVAILABLE, anyhow::Error::new(error).context(context))
     }
 
     /// What to say of an agent that the daemon doesn't know.

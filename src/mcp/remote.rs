@@ -23,15 +23,16 @@ use crate::{
     },
     recall::{ExpandQuery, ExpandReply, RecallReply},
     store::Sample,
-    wire::{HttpReply, HttpSettings, send},
+    wire::{HttpReply, HttpSettings, WireError, send},
 };
 
 /// How long the daemon may take to answer.
 const TIMEOUT_MS: u64 = 10_000;
 /// How long connecting to it may take.
 const CONNECT_TIMEOUT_MS: u64 = 1_000;
-/// How long a daemon may take to say that it is there.
-const ALIVE_TIMEOUT_MS: u64 = 1_000;
+/// How long it is waited until a daemon says that it is there: longer than for a connection, so that it is known whether
+/// there was one.
+const THERE_TIMEOUT_MS: u64 = 2_000;
 /// The longest answer that is read, in bytes: an exchange has up to 8 MB of payloads.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
@@ -74,13 +75,20 @@ impl Remote {
         self.transport.request(Method::GET, url)
     }
 
-    /// Whether a daemon is there.
-    pub async fn is_alive(&self) -> bool {
+    /// Whether a daemon is there. One that takes the connection and is slow to say so is: it knows who may see what, and its
+    /// database may be another one than what is found without it. None is there where nobody takes connections, and where
+    /// somebody else answers.
+    pub async fn is_there(&self) -> bool {
         let asked = self
             .get(self.url(&["livez"], &[]))
-            .timeout(Duration::from_millis(ALIVE_TIMEOUT_MS));
-        let answer = asked.send().await;
-        answer.is_ok_and(|answer| answer.status() == StatusCode::OK)
+            .timeout(Duration::from_millis(THERE_TIMEOUT_MS));
+        match send(asked, ANSWER_BYTES_MAX).await {
+            Ok(reply) => matches!(
+                reply.status,
+                StatusCode::OK | StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+            ),
+            Err(error) => matches!(error, WireError::Late(_)),
+        }
     }
 
     fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Url {
@@ -94,11 +102,13 @@ impl Remote {
 
     async fn ask(&self, request: RequestBuilder, about: Asked<'_>) -> Result<HttpReply, SourceError> {
         let reply = send(request, ANSWER_BYTES_MAX).await.map_err(|error| {
-            tracing::warn!(%error, daemon = %self.transport.place(), "mcp.daemon_unreachable");
-            SourceError::Unavailable(format!(
-                "the daemon at {} doesn't answer; is it running?",
-                self.transport.place()
-            ))
+            let place = self.transport.place();
+            tracing::warn!(%error, daemon = %place, "mcp.daemon_unreachable");
+            let cure = match error {
+                WireError::Late(_) => " in time: ask again later",
+                _ => "; is it running?",
+            };
+            SourceError::Unavailable(format!("the daemon at {place} doesn't answer{cure}"))
         })?;
         if reply.status.is_success() || reply.status == StatusCode::NOT_MODIFIED {
             return Ok(reply);

@@ -29,7 +29,7 @@ pub struct Nearest {
 }
 
 impl Way {
-    /// `daemon` while it is alive, else what `open` opens.
+    /// `daemon` while it is there, else what `open` opens.
     pub fn nearest(daemon: Remote, open: impl Fn() -> Opening + Send + Sync + 'static) -> Self {
         Self::Nearest(Nearest {
             daemon: Arc::new(daemon),
@@ -45,7 +45,7 @@ impl Way {
     pub async fn source(&self) -> Result<Arc<dyn Source>, SourceError> {
         match self {
             Self::Fixed(source) => Ok(Arc::clone(source)),
-            Self::Nearest(nearest) if nearest.daemon.is_alive().await => {
+            Self::Nearest(nearest) if nearest.daemon.is_there().await => {
                 Ok(Arc::<Remote>::clone(&nearest.daemon))
             }
             Self::Nearest(nearest) => {

@@ -13,6 +13,7 @@ pub(crate) mod postgres;
 pub(crate) mod rig;
 pub(crate) mod scripted;
 pub(crate) mod server;
+pub(crate) mod slow;
 pub(crate) mod standby;
 pub(crate) mod troubled_store;
 

@@ -2,32 +2,61 @@
 
 use std::{net::TcpStream, os::unix::net::UnixStream, time::Duration};
 
-use reqwest::Method;
+use reqwest::{Method, StatusCode, header::ACCEPT};
 use secrecy::SecretString;
 use serde_json::Value;
 
-use super::{super::open, Remote, Server, refusal};
-use crate::config::{HttpConfig, Listen};
+use super::{
+    super::{exit::Failed, open},
+    Remote, Server, refusal,
+};
+use crate::{
+    config::{HttpConfig, Listen},
+    wire::WireError,
+};
 
-/// How long it is looked whether a daemon runs at all.
-const LOOK_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a connection may take to be made.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The daemon that runs where the configuration says, if one does and lets us in.
-pub(in super::super) fn find(config: &HttpConfig, token: Option<SecretString>) -> Option<Server> {
+pub(in super::super) fn find(
+    config: &HttpConfig,
+    token: Option<SecretString>,
+) -> Result<Option<Server>, Failed> {
     // Mostly nobody listens, and then nothing more is set up.
     if !listens(&config.listen) {
-        return None;
+        return Ok(None);
     }
     let server = Server {
         base: config.listen.base(),
         token,
     };
-    let looked = open::block_on(async {
-        let daemon = Remote::new(&server)?;
-        Ok(tokio::time::timeout(LOOK_PATIENCE, daemon.read::<Value>("/version")).await)
-    });
-    let version = looked.ok()?.ok()?.ok()?;
-    (version["name"] == env!("CARGO_PKG_NAME")).then_some(server)
+    let is_there = open::block_on(async {
+        match Remote::new(&server) {
+            Ok(daemon) => lets_us_in(&daemon).await,
+            Err(_) => Ok(false),
+        }
+    })?;
+    Ok(is_there.then_some(server))
+}
+
+/// Whether who listens there is a daemon that lets us in. A slow one is waited for like any answer, and its silence is a
+/// failure: the database that is found without it may be another one, and what is changed there isn't changed by its
+/// configuration.
+async fn lets_us_in(daemon: &Remote) -> Result<bool, Failed> {
+    let request = daemon
+        .request(Method::GET, "/version")
+        .header(ACCEPT, "application/json");
+    match daemon.reply(request).await {
+        Ok((status, text)) if status.is_success() => {
+            let version: Value = serde_json::from_str(&text).unwrap_or_default();
+            Ok(version["name"] == env!("CARGO_PKG_NAME"))
+        }
+        // It has too much to do; whether that is still so the command is told.
+        Ok((StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE, _)) => Ok(true),
+        Err(error @ WireError::Late(_)) => Err(daemon.unanswered(error)),
+        Ok(_) | Err(_) => Ok(false),
+    }
 }
 
 /// Why a daemon isn't ready.
@@ -62,7 +91,7 @@ fn listens(listen: &Listen) -> bool {
     match listen {
         Listen::Address(_) => listen
             .reachable()
-            .is_some_and(|address| TcpStream::connect_timeout(&address, LOOK_PATIENCE).is_ok()),
+            .is_some_and(|address| TcpStream::connect_timeout(&address, CONNECT_PATIENCE).is_ok()),
         Listen::Socket(path) => UnixStream::connect(path).is_ok(),
     }
 }

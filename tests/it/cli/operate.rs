@@ -1,10 +1,16 @@
 //! `recapd queue`, `runs`, `update`, `age`, `window`, `agents list|pause|resume`: through a daemon and on the database.
 
+use std::time::Duration;
+
 use super::{
     code, json,
     place::{alike, ask, look, two_agents},
     recapd, stderr, stdout,
 };
+use crate::support::slow;
+
+/// Longer than the second after which a daemon was taken for none once.
+const SLOW: Duration = Duration::from_millis(1_500);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_queue_is_listed_and_worked_on() {
@@ -263,6 +269,22 @@ async fn a_daemon_that_runs_is_found() {
     let output = run(&["agents"]);
     assert_eq!(code(&output), Some(69), "{}", stdout(&output));
     assert!(stderr(&output).contains("recapd.db"), "{}", stderr(&output));
+}
+
+/// The database that would be found without it isn't the daemon's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_is_slow_is_found_all_the_same() {
+    let server = two_agents().await;
+    let slow = slow::at(server.address, "/version", SLOW).await;
+    let empty = tempfile::tempdir().unwrap();
+    let output = recapd()
+        .current_dir(empty.path())
+        .args(["agents", "--json", "--set", &format!("http.listen={slow}")])
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    assert_eq!(json(&output)["agents"][0]["agent_id"], "coder");
+    server.end().await;
 }
 
 #[test]

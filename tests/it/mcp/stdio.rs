@@ -10,10 +10,9 @@ use std::{
 
 use recapd::mcp::MESSAGE_BYTES_MAX;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::{EARLIER, LATER, PATIENCE, SUMMARY, message, meta, text};
-use crate::support::server::Server;
+use crate::support::{server::Server, slow};
 
 /// A host that started it.
 struct Host {
@@ -81,18 +80,6 @@ impl Host {
 
     fn call(&mut self, tool: &str, arguments: &Value) -> Value {
         self.ask("tools/call", json!({ "name": tool, "arguments": arguments }))["result"].clone()
-    }
-
-    /// Asks until the answer is as wanted. A daemon that takes a second to say that it is there isn't, for that question: the
-    /// database is asked instead.
-    fn until(&mut self, ask: impl Fn(&mut Self) -> Value, is_wanted: impl Fn(&Value) -> bool) -> Value {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let answer = ask(self);
-            if is_wanted(&answer) || Instant::now() >= end {
-                return answer;
-            }
-        }
     }
 
     /// It ends when its host goes away.
@@ -232,45 +219,64 @@ async fn a_host_finds_the_daemon_by_itself_and_the_database_when_it_is_gone() {
     );
     let mut host = Host::start(&["--set", &listen, "--set", &url], folder.path());
     host.initialize();
-    let tells_of_coder = |status: &Value| status["structuredContent"]["agents"][0]["agent_id"] == "coder";
-    let status = host.until(|host| host.call("status", &json!({})), tells_of_coder);
-    assert!(tells_of_coder(&status), "{status}");
+    let status = host.call("status", &json!({}));
+    assert_eq!(
+        status["structuredContent"]["agents"][0]["agent_id"], "coder",
+        "{status}"
+    );
     for (tool, arguments) in [
         ("summary_get", json!({ "agent": "coder" })),
         ("status", json!({ "agent": "coder" })),
         ("recall", json!({ "agent": "coder", "query": "bug" })),
         ("expand", json!({ "agent": "coder", "exchanges": "1" })),
     ] {
-        let answer = host.until(
-            |host| host.call(tool, &arguments),
-            |answer| answer["isError"] == false,
-        );
+        let answer = host.call(tool, &arguments);
         assert_eq!(answer["isError"], false, "{tool}: {answer}");
     }
-    let tells_of_bug = |read: &Value| {
-        let text = &read["result"]["contents"][0]["text"];
-        text.to_string().contains("Fix bug 2")
-    };
     for uri in [
         "recapd://agents/coder/history.md",
         "recapd://agents/coder/window.json",
     ] {
-        let read = host.until(
-            |host| host.ask("resources/read", json!({ "uri": uri })),
-            tells_of_bug,
+        let read = host.ask("resources/read", json!({ "uri": uri }));
+        assert!(
+            read["result"]["contents"][0]["text"]
+                .to_string()
+                .contains("Fix bug 2"),
+            "{read}"
         );
-        assert!(tells_of_bug(&read), "{read}");
     }
-    let misses_it = |told: &Value| text(told).starts_with("`exchanges`: agent `coder` has no #99");
-    let missing = json!({ "agent": "coder", "exchanges": "99" });
-    let unknown = host.until(|host| host.call("expand", &missing), misses_it);
-    assert!(misses_it(&unknown), "{unknown}");
+    let unknown = host.call("expand", &json!({ "agent": "coder", "exchanges": "99" }));
+    assert!(
+        text(&unknown).starts_with("`exchanges`: agent `coder` has no #99"),
+        "{unknown}"
+    );
     server.end().await;
     let status = host.call("status", &json!({}));
     assert_eq!(
         status["structuredContent"]["agents"][0]["agent_id"], "chat",
         "{status}"
     );
+}
+
+/// It knows another agent than the database that is found without it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_does_not_say_in_time_that_it_is_there_is_asked_all_the_same() {
+    let server = Server::small().await;
+    server.converse("coder", 1..=2).await;
+    let folder = tempfile::tempdir().unwrap();
+    let slow = slow::at(server.address, "/livez", PATIENCE).await;
+    let (listen, url) = (
+        format!("http.listen={slow}"),
+        format!("database.url=sqlite:{}", database(folder.path())),
+    );
+    let mut host = Host::start(&["--set", &listen, "--set", &url], folder.path());
+    host.initialize();
+    let status = host.call("status", &json!({}));
+    assert_eq!(
+        status["structuredContent"]["agents"][0]["agent_id"], "coder",
+        "{status}"
+    );
+    host.end();
 }
 
 #[test]
