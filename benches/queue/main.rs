@@ -2,7 +2,7 @@
 //! at a time, and lots against lots.
 //!
 //! `scripts/bench-peers` makes a server, installs the peers and runs this; by hand it is
-//! `cargo bench --bench queue -- postgres://postgres@127.0.0.1/postgres target/peers`. Each run has a database of its own,
+//! `cargo bench --bench queue -- postgres://postgres@127.0.0.1/postgres target/peers/node-…`. Each run has a database of its own,
 //! and a round runs everybody once, so that the ratios are those of neighbours in time. Beside the time stands the
 //! processors' time, of the server and the client together: it counts what a row costs, however busy the machine is.
 
