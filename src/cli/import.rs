@@ -42,10 +42,11 @@ const INDEX_MESSAGES_MAX: i64 = 1_000;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Reads what `recapd export` or the journal of a daemon wrote (messages, exchanges and sessions as they were, with an export also
-the boundary), and conversations of any format that --format names, each as an agent of its own. What is there already is left
-as it is, so that an import that was interrupted is finished by running it again. Pieces of an export belong in one import, in
-any order. The daemon must not run meanwhile; it makes the summaries when it is started. Examples:
+Reads what `recapd export` or the journal of a daemon wrote (messages, exchanges and sessions as they were, and where the window
+began when the first line was written: with an export, at the end), and conversations of any format that --format names, each as
+an agent of its own. What is there already is left as it is, so that an import that was interrupted is finished by running it
+again. Pieces of an export belong in one import, in any order. The daemon must not run meanwhile; it makes the summaries when it
+is started. Examples:
   recapd import backup.jsonl --db new.db
   recapd import journal/*.jsonl --dry-run
   recapd import ~/.claude/projects                  every transcript below the folder

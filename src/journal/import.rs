@@ -41,8 +41,9 @@ pub struct Imported {
     /// What could not be read or did not fit, by line; the rest of that agent is left out.
     pub refused: u64,
     /// Agents that aren't what only the head of their journal tells (the boundary, what was evicted, which sessions ended): no
-    /// piece that was read has it, or the message that it ends with wasn't read or isn't there, or they have gone on without
-    /// it or lived a life of their own. Not among them: agents of a live journal that goes on behind its head.
+    /// piece that was read has it, or the last message that it counts wasn't read or isn't there, or they have gone on
+    /// without it or lived a life of their own. A live journal goes on behind its head: what left the window since, and which
+    /// sessions were ended by hand, it doesn't tell, and nobody lacks it.
     pub unfinished: BTreeSet<AgentId>,
 }
 
@@ -196,14 +197,25 @@ impl Import {
             ended = self.end_section().await?;
             self.begin(record.agent_id.clone(), None);
         }
-        if self.section.as_ref().is_some_and(Section::is_full) {
-            ended = self.flush(false).await?;
+        let section = self.section.as_ref();
+        let is_at_head = section.is_some_and(|section| self.is_at_head(section));
+        if is_at_head || section.is_some_and(Section::is_full) {
+            ended = self.flush(is_at_head).await?;
         }
         if let Some(section) = self.section.as_mut().filter(|section| !section.is_refused) {
             section.bytes += record.payload.len();
             section.records.push(Recorded::read(record));
         }
         Ok(ended)
+    }
+
+    /// Whether the head takes effect behind what was read last: a live journal goes on from there, and when that has come the
+    /// agent isn't what the head tells any more.
+    fn is_at_head(&self, section: &Section) -> bool {
+        let head = self.seen.get(&section.agent).and_then(|seen| seen.head.as_ref());
+        let last = section.records.last();
+        head.zip(last)
+            .is_some_and(|(head, last)| head.last_seq == last.record.seq)
     }
 
     fn begin(&mut self, agent: AgentId, head: Option<Head>) {
@@ -255,18 +267,18 @@ impl Import {
         }
     }
 
-    async fn flush(&mut self, is_last: bool) -> Result<Result<(), Refusal>, ImportError> {
+    /// Writes what was read of the section, and sets the head if it takes effect there.
+    async fn flush(&mut self, with_head: bool) -> Result<Result<(), Refusal>, ImportError> {
         let Some(section) = self.section.as_mut().filter(|section| !section.is_refused) else {
             return Ok(Ok(()));
         };
         section.bytes = 0;
-        let seen = self.seen.get(&section.agent).filter(|_| is_last);
+        let seen = self.seen.get(&section.agent).filter(|_| with_head);
         let restore = Restore {
             agent: section.agent.clone(),
             head: seen.and_then(|seen| seen.head.clone()),
             records: mem::take(&mut section.records),
             origin: section.origin.clone(),
-            is_last,
             now: self.clock.now(),
         };
         let outcome = match &self.target {
@@ -343,7 +355,6 @@ impl Section {
             ledger,
             stored_through,
         } = self.rehearsed.get_or_insert_default();
-        let is_stored = *stored_through == ledger.last_seq;
         let known = restore
             .records
             .partition_point(|recorded| recorded.record.seq <= ledger.last_seq);
@@ -363,7 +374,9 @@ impl Section {
                 ledger.clear(entry.at);
             }
         }
-        let there = target.filter(|_| is_stored && fresh.is_empty());
+        // Behind messages that were only read, the head would be set as it says.
+        let is_there = |head: &Head| head.last_seq <= *stored_through;
+        let there = target.filter(|_| restore.head.as_ref().is_some_and(is_there));
         Ok(Restored {
             accepted: i64::try_from(fresh.len()).unwrap_or(i64::MAX),
             duplicates: i64::try_from(known.len()).unwrap_or(i64::MAX),

@@ -3,7 +3,8 @@
 //! It is a second copy, never a condition: a failure to write is for the caller to log and count. Lines stand in the
 //! order of their numbers as long as whoever appends holds the agent's [`lane`](Journal::lane).
 //!
-//! An agent's file begins with all that is known of it then, as an export writes it: the file alone can be imported.
+//! An agent's file begins with all that is known of it then, as an export writes it: the file alone can be imported. Behind
+//! that stand messages alone: what leaves the window later, and which sessions are ended by hand, only the database tells.
 
 use std::{
     fs::{File, OpenOptions},

@@ -33,9 +33,9 @@ pub trait Archive: Send + Sync {
     /// Those of `ids` under which an agent has messages.
     async fn known_client_ids(&self, agent: &AgentId, ids: &[&str]) -> StoreResult<HashSet<String>>;
 
-    /// Writes messages as they were, in one transaction; with the last ones the boundary and the sessions too, and what
-    /// is then pending is queued. What is there already is compared and changes nothing, but that the boundary and the
-    /// sessions are set where only they are missing.
+    /// Writes messages as they were, in one transaction; with a head that counts the last of them, the boundary and the
+    /// sessions too, and what is then pending is queued. What is there already is compared and changes nothing, but that the
+    /// boundary and the sessions are set where only they are missing.
     ///
     /// # Errors
     /// [`ArchiveError::Journal`] when they don't fit what is there; nothing is changed then.
@@ -74,14 +74,13 @@ pub struct RecordRange {
 pub struct Restore {
     /// Whose.
     pub agent: AgentId,
-    /// What stood before its messages, be it in an earlier piece of the journal, if anything did.
+    /// What stood before its messages, be it in an earlier piece of the journal, if anything did. Given where it takes effect:
+    /// with the last message that it counts, even if others follow, and with the last message that is there.
     pub head: Option<Head>,
     /// In order, without a gap.
     pub records: Vec<Recorded>,
     /// What it overrides, what it began with: what an agent that isn't there yet is made of.
     pub origin: Option<Origin>,
-    /// No more of this agent will come: the boundary is set when they end where the head says.
-    pub is_last: bool,
     /// When they are written.
     pub now: Timestamp,
 }

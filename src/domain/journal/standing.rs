@@ -28,11 +28,10 @@ pub enum Standing {
 impl Head {
     /// How the agent that `there` tells of stands to this head, once its messages were compared up to `compared_through`.
     pub fn standing_of(&self, there: &Self, compared_through: i64) -> Standing {
-        let is_compared = compared_through == self.last_seq;
-        // A live journal goes on behind its head, which no import sets then: nobody is to be sent for another one.
-        let goes_on = compared_through > self.last_seq;
+        // A live journal goes on behind its head.
+        let is_compared = compared_through >= self.last_seq;
         match self.last_seq.cmp(&there.last_seq) {
-            Ordering::Less if goes_on || self.is_kept_in(there) => Standing::Settled,
+            Ordering::Less if self.is_kept_in(there) => Standing::Settled,
             Ordering::Equal if self.is_in_force(there) => Standing::Settled,
             Ordering::Equal if is_compared && self.tells_all_of(there) => Standing::Due,
             Ordering::Less | Ordering::Equal | Ordering::Greater => Standing::Open,

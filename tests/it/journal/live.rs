@@ -3,11 +3,12 @@
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use recapd::{
+    domain::journal::Head,
     journal::live::Journal,
     store::{Forgettable, StoreError},
 };
 
-use super::{exported, imported};
+use super::{exported, imported, rehearsed};
 use crate::support::{
     PATIENCE,
     backend::{Backend as _, SqliteBackend, assert_same},
@@ -137,23 +138,69 @@ async fn a_fork_and_an_agent_with_a_past_have_whole_files() {
     }
 }
 
-/// No import sets what its head tells of the time before, so none says that another one would.
-#[tokio::test]
-async fn a_file_that_goes_on_behind_a_past_lacks_nothing() {
-    let folder = tempfile::tempdir().unwrap();
+/// An agent whose file begins behind a past, in which exchanges left the window and a session was ended by hand; the head of
+/// the file, and the file, which goes on behind it.
+async fn with_past(folder: &Path) -> (Rig, Head, String) {
     let mut rig = Rig::new(&config()).await;
     rig.say(4).await;
-    let journal = Arc::new(Journal::open(folder.path(), rig.db.target()).unwrap());
+    rig.parts.keeper.end_session(&rig.agent).await.unwrap();
+    let journal = open(folder, &rig);
     rig.parts = rig.parts.with_journal(Some(Arc::clone(&journal)));
+    rig.say(1).await;
+    let head = rig.db.archive().head(&rig.agent).await.unwrap().unwrap();
     rig.say(2).await;
     let text = std::fs::read_to_string(journal.path(&rig.agent)).unwrap();
-    assert!(!text.contains("\"evictions\":[]"), "it has a past: {text}");
+    assert!(text.starts_with(&head.line()), "{text}");
+    assert!(!head.evictions.is_empty() && head.sessions.len() == 2, "{head:?}");
+    (rig, head, text)
+}
+
+/// What only the head tells is set where the messages end that it counts, and the agent goes on from there.
+#[tokio::test]
+async fn a_past_comes_back_with_the_file_that_goes_on_behind_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (rig, head, text) = with_past(folder.path()).await;
     let other = SqliteBackend::fresh().await;
+    let (outcome, _) = rehearsed(&other, &text).await;
+    assert_eq!(outcome.unfinished, BTreeSet::new());
     for _ in 0..2 {
         let (outcome, refusals) = imported(&other, &text).await;
         assert_eq!((outcome.unfinished, refusals), (BTreeSet::new(), vec![]));
+        let there = other.archive().head(&rig.agent).await.unwrap().unwrap();
+        assert_eq!(there.last_seq, rig.row().await.ledger.last_seq);
+        assert_eq!(there.first_exchange, head.first_exchange);
+        assert_eq!(
+            (there.evictions, there.sessions),
+            (head.evictions.clone(), head.sessions.clone())
+        );
     }
+    let queued = "SELECT count(*) FROM summary_update_queue";
+    assert_eq!(other.number(queued).await, Some(1), "what had left the window");
     assert_eq!(other.store().verify(&rig.agent).await.unwrap().breaches, []);
+}
+
+/// Where all that the head counts is there and nothing else, it is set. Whoever went on without it isn't what it tells.
+#[tokio::test]
+async fn whoever_went_on_without_the_past_is_said_to_lack_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (rig, head, text) = with_past(folder.path()).await;
+    let messages: Vec<&str> = text.split_inclusive('\n').skip(1).collect();
+    let counted = usize::try_from(head.last_seq).unwrap();
+    let lacking = BTreeSet::from([rig.agent.clone()]);
+    for (there, unfinished) in [(counted, BTreeSet::new()), (counted + 1, lacking)] {
+        let other = SqliteBackend::fresh().await;
+        imported(&other, &messages[..there].concat()).await;
+        for (outcome, refusals) in [rehearsed(&other, &text).await, imported(&other, &text).await] {
+            assert_eq!(
+                (outcome.unfinished, refusals),
+                (unfinished.clone(), vec![]),
+                "{there}"
+            );
+        }
+        let evictions = other.archive().head(&rig.agent).await.unwrap().unwrap().evictions;
+        assert_eq!(evictions == head.evictions, unfinished.is_empty(), "{there}");
+        assert_eq!(other.store().verify(&rig.agent).await.unwrap().breaches, []);
+    }
 }
 
 #[tokio::test]

@@ -73,13 +73,12 @@ fn text(told: &(Head, Vec<MessageRecord>)) -> String {
         .join("\n")
 }
 
-fn restore((head, records): &(Head, Vec<MessageRecord>), is_last: bool) -> Restore {
+fn restore((head, records): &(Head, Vec<MessageRecord>), with_head: bool) -> Restore {
     Restore {
         agent: head.agent_id.clone(),
-        head: is_last.then(|| head.clone()),
+        head: with_head.then(|| head.clone()),
         records: records.iter().cloned().map(Recorded::read).collect(),
         origin: Some(Origin::from(head)),
-        is_last,
         now: T0,
     }
 }

@@ -108,7 +108,7 @@ async fn standing(
     ledger: &Ledger,
     is_written: bool,
 ) -> StoreResult<Standing> {
-    let Some(head) = request.head.as_ref().filter(|_| request.is_last) else {
+    let Some(head) = &request.head else {
         return Ok(Standing::Settled);
     };
     if is_written && head.last_seq == ledger.last_seq {
@@ -293,6 +293,7 @@ async fn write_rows(
     Ok(())
 }
 
+/// No append kept a ceiling over these messages: which one holds, only a head that is set behind them tells.
 async fn write_state(
     tx: &mut Connection,
     request: &Restore,
@@ -303,7 +304,7 @@ async fn write_state(
     let sql = sql!(
         "-- sql/archive.agent\nUPDATE agents SET updated_at = $2, last_seq = $3, last_exchange = $4, \
                newest_exchange = $5, session = $6, first_exchange = $7, tokens_before_window = $8, \
-               preamble_exchange = $9, last_eviction = last_eviction + $10, \
+               preamble_exchange = $9, last_eviction = last_eviction + $10, budget_tokens = 0, max_messages = 0, \
                pending_since = CASE WHEN $11 THEN coalesce(pending_since, $2) END WHERE agent_id = $1"
     );
     query(sql)
