@@ -127,8 +127,8 @@ fn revisiting(material: Material, told: &[i64]) -> Material {
         .filter(|stored| items.iter().any(|item| item.covers(stored.exchange.exchange)))
         .collect();
     Material {
-        revisited,
         exchanges,
+        revisited,
         ..material
     }
 }
