@@ -203,6 +203,9 @@ async fn migrate_within(connection: &mut Connection, tries_max: u32) -> StoreRes
 
 async fn run(connection: &mut Connection, migrator: &Migrator) -> Result<(), MigrateError> {
     match connection.half() {
+        Half::Direct(_) => Err(MigrateError::Source(
+            "the writer's connection is opened when the schema is there".into(),
+        )),
         Half::Sqlite(sqlite) => migrator.run(sqlite).await,
         Half::Postgres(postgres) => migrator.run(postgres).await,
     }

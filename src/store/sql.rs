@@ -12,6 +12,7 @@ mod calibration;
 mod complete;
 pub(super) mod connection;
 mod database;
+pub(super) mod direct;
 mod edit;
 mod exchange;
 mod fairness;
@@ -40,7 +41,6 @@ mod summary;
 pub(super) mod value;
 mod verify;
 mod version;
-mod waiting;
 
 use async_trait::async_trait;
 

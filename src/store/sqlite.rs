@@ -20,7 +20,7 @@ use std::{
 use futures::future::BoxFuture;
 use sqlx::{
     Connection as _, SqliteConnection, SqlitePool,
-    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions},
 };
 use tokio::time::{Instant, sleep};
 use tokio_util::task::TaskTracker;
@@ -67,6 +67,17 @@ pub enum Synchronous {
     Off,
 }
 
+impl Synchronous {
+    /// SQLite's word for it; see sqlite.org/pragma.html#pragma_synchronous.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Full => "FULL",
+            Self::Normal => "NORMAL",
+            Self::Off => "OFF",
+        }
+    }
+}
+
 /// An open database.
 pub(super) struct Sqlite {
     writer: Writer,
@@ -104,12 +115,15 @@ impl Sqlite {
         &self.readers
     }
 
+    /// Takes over from `opened`, which looked at the schema.
     async fn over(
         settings: &SqliteSettings,
-        mut connection: Connection,
+        opened: Connection,
         lock: Option<Arc<File>>,
     ) -> StoreResult<Self> {
         let options = options(settings)?.create_if_missing(lock.is_some());
+        let connection = writer::connect(options.get_filename(), settings)?;
+        opened.close().await?;
         let readers = settings.readers.max(1);
         let readers = SqlitePoolOptions::new()
             .max_connections(readers)
@@ -121,10 +135,7 @@ impl Sqlite {
             .await?;
         let tasks = TaskTracker::new();
         let checkpoint = Checkpoint::new(options.clone());
-        if lock.is_some() {
-            checkpoint::bring_in(&mut connection).await;
-        }
-        let (committed, beside) = checkpoint.beside();
+        let (committed, beside) = checkpoint.beside(lock.is_some());
         run_alone("recapd-log", Manners::Patient, tasks.track_future(beside))
             .map_err(|error| no_thread(&error))?;
         let (writer, writing) = Writer::new(connection, settings.group_commit_max, committed);
@@ -188,16 +199,14 @@ pub(super) async fn alone(settings: &SqliteSettings, makes: bool) -> StoreResult
         )));
     }
     let lock = lock(file).await?;
-    let connection = SqliteConnection::connect_with(&checkpoint::writing(options)).await?;
+    let connection = SqliteConnection::connect_with(&options).await?;
     Ok((connection.into(), lock))
 }
 
 /// A connection to an existing file, beside whoever holds it. Whatever its schema is.
 pub(super) async fn beside(settings: &SqliteSettings) -> StoreResult<Connection> {
     let options = options(settings)?.create_if_missing(false);
-    Ok(SqliteConnection::connect_with(&checkpoint::writing(options))
-        .await?
-        .into())
+    Ok(SqliteConnection::connect_with(&options).await?.into())
 }
 
 fn no_thread(error: &io::Error) -> StoreError {
@@ -205,15 +214,10 @@ fn no_thread(error: &io::Error) -> StoreError {
 }
 
 fn options(settings: &SqliteSettings) -> StoreResult<SqliteConnectOptions> {
-    let synchronous = match settings.synchronous {
-        Synchronous::Full => SqliteSynchronous::Full,
-        Synchronous::Normal => SqliteSynchronous::Normal,
-        Synchronous::Off => SqliteSynchronous::Off,
-    };
     Ok(SqliteConnectOptions::from_str(&settings.url)?
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(synchronous)
+        .pragma("synchronous", settings.synchronous.name())
         .foreign_keys(true)
         // What was deleted or replaced is gone: an old document must not be read from a freed page.
         .pragma("secure_delete", "ON")

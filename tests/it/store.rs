@@ -294,7 +294,10 @@ fn every_statement_runs(database: &str) {
         .arg(format!("store::recall_{database}::"))
         .args(["store::schema::", "store::copy::"])
         .arg("--nocapture")
-        .env(STATEMENT_LOG, "sqlx::query=debug")
+        .env(
+            STATEMENT_LOG,
+            "sqlx::query=debug,recapd::store::sql::direct=trace",
+        )
         // One case of each property: they run all of theirs elsewhere.
         .env("PROPTEST_CASES", "1")
         .output()

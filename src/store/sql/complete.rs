@@ -151,7 +151,7 @@ pub(super) async fn write_version(tx: &mut Connection, lease: &Lease, patch: &Pa
         .bind(patch.token_count)
         .bind(patch.as_of)
         .bind(patch.run.finished_at)
-        .execute_soon(tx)
+        .execute(tx)
         .await?;
     Ok(())
 }

@@ -5,9 +5,9 @@ use sqlx::{
 };
 
 use super::{
+    direct,
     query::query,
     statement::{Dialect, sql},
-    waiting::Waiting,
 };
 use crate::{
     domain::{time::Timestamp, work::Fairness},
@@ -20,10 +20,10 @@ pub(in crate::store) struct Connection {
     clock: Clock,
     now: Option<Timestamp>,
     fairness: Fairness,
-    waiting: Waiting,
 }
 
 enum Link {
+    Direct(rusqlite::Connection),
     Sqlite(SqliteConnection),
     SqlitePooled(PoolConnection<Sqlite>),
     SqliteTransaction(Transaction<'static, Sqlite>),
@@ -34,6 +34,8 @@ enum Link {
 
 /// Either database's own connection.
 pub(in crate::store) enum Half<'c> {
+    /// SQLite's, called on the thread that asks.
+    Direct(&'c mut rusqlite::Connection),
     /// SQLite's.
     Sqlite(&'c mut SqliteConnection),
     /// PostgreSQL's.
@@ -44,6 +46,7 @@ impl Connection {
     /// The database's own connection.
     pub(in crate::store) fn half(&mut self) -> Half<'_> {
         match &mut self.link {
+            Link::Direct(connection) => Half::Direct(connection),
             Link::Sqlite(connection) => Half::Sqlite(connection),
             Link::SqlitePooled(connection) => Half::Sqlite(connection),
             Link::SqliteTransaction(connection) => Half::Sqlite(connection),
@@ -56,19 +59,11 @@ impl Connection {
     /// Which database it is.
     pub(in crate::store) fn dialect(&self) -> Dialect {
         match &self.link {
-            Link::Sqlite(_) | Link::SqlitePooled(_) | Link::SqliteTransaction(_) => Dialect::Sqlite,
+            Link::Direct(_) | Link::Sqlite(_) | Link::SqlitePooled(_) | Link::SqliteTransaction(_) => {
+                Dialect::Sqlite
+            }
             Link::Postgres(_) | Link::PostgresPooled(_) | Link::PostgresTransaction(_) => Dialect::Postgres,
         }
-    }
-
-    /// The statements that go with the next one.
-    pub(super) fn waiting(&mut self) -> &mut Waiting {
-        &mut self.waiting
-    }
-
-    /// The same, which it keeps no longer: they go now, or are undone before they ran.
-    pub(in crate::store) fn take_waiting(&mut self) -> Waiting {
-        std::mem::take(&mut self.waiting)
     }
 
     /// Commits a transaction; nothing on a plain connection.
@@ -76,13 +71,18 @@ impl Connection {
         match self.link {
             Link::SqliteTransaction(transaction) => transaction.commit().await,
             Link::PostgresTransaction(transaction) => transaction.commit().await,
-            Link::Sqlite(_) | Link::SqlitePooled(_) | Link::Postgres(_) | Link::PostgresPooled(_) => Ok(()),
+            Link::Direct(_)
+            | Link::Sqlite(_)
+            | Link::SqlitePooled(_)
+            | Link::Postgres(_)
+            | Link::PostgresPooled(_) => Ok(()),
         }
     }
 
     /// Closes a connection of its own, and waits until it is: dropped, it would go on for a moment and hold its locks.
     pub(in crate::store) async fn close(self) -> Result<(), sqlx::Error> {
         match self.link {
+            Link::Direct(connection) => connection.close().map_err(|(_, error)| direct::failure(error)),
             Link::Sqlite(connection) => connection.close().await,
             Link::Postgres(connection) => connection.close().await,
             // Given back to the pool, or undone.
@@ -137,13 +137,13 @@ macro_rules! links {
                     clock: Clock::Caller,
                     now: None,
                     fairness: Fairness::default(),
-                    waiting: Waiting::default(),
                 }
             }
         }
     )+};
 }
 links!(
+    Direct: rusqlite::Connection,
     Sqlite: SqliteConnection,
     SqlitePooled: PoolConnection<Sqlite>,
     SqliteTransaction: Transaction<'static, Sqlite>,

@@ -49,7 +49,7 @@ pub(super) async fn release(
         .bind(agent.as_str())
         .bind(through)
         .bind(ends)
-        .execute_soon(tx)
+        .execute(tx)
         .await?;
     Ok(())
 }

@@ -1,13 +1,16 @@
 //! Running statements.
 
-use futures::{StreamExt as _, TryStreamExt as _, stream::BoxStream};
-use sqlx::{AssertSqlSafe, Either, Executor as _, SqlStr, postgres::PgArguments, sqlite::SqliteArguments};
+use futures::{
+    StreamExt as _, TryStreamExt as _,
+    stream::{self, BoxStream},
+};
+use sqlx::{AssertSqlSafe, Executor as _, SqlStr, postgres::PgArguments, sqlite::SqliteArguments};
 
 use super::{
     connection::{Connection, Half},
+    direct,
     statement::{Dialect, Statement},
     value::{Column, Row, Value},
-    waiting::Waiting,
 };
 
 /// A statement and what it is given.
@@ -81,12 +84,25 @@ impl<'q> Query<'q> {
         }
     }
 
-    fn for_sqlite(
+    fn for_sqlite(&self) -> Result<sqlx::query::Query<'static, sqlx::Sqlite, SqliteArguments>, sqlx::Error> {
+        let mut arguments = SqliteArguments::default();
+        self.values
+            .iter()
+            .try_for_each(|value| value.add_to_sqlite(&mut arguments))?;
+        Ok(sqlx::query_with(self.text(Dialect::Sqlite), arguments))
+    }
+
+    fn run_directly(
         &self,
-        before: Waiting,
-    ) -> Result<sqlx::query::Query<'static, sqlx::Sqlite, SqliteArguments>, sqlx::Error> {
-        let (text, arguments) = before.with(self.text(Dialect::Sqlite), &self.values)?;
-        Ok(sqlx::query_with(text, arguments))
+        connection: &mut rusqlite::Connection,
+        rows_max: usize,
+    ) -> Result<direct::Ran, sqlx::Error> {
+        direct::run(
+            connection,
+            self.text(Dialect::Sqlite).as_str(),
+            &self.values,
+            rows_max,
+        )
     }
 
     fn for_postgres(&self) -> Result<sqlx::query::Query<'static, sqlx::Postgres, PgArguments>, sqlx::Error> {
@@ -97,33 +113,11 @@ impl<'q> Query<'q> {
         Ok(sqlx::query_with(self.text(Dialect::Postgres), arguments))
     }
 
-    /// Runs it before the next statement of this connection at the latest: whoever gives it needs no answer. On SQLite it
-    /// goes together with that one ([`Waiting`]), which then fails with what it fails with.
-    pub(in crate::store) async fn execute_soon(self, connection: &mut Connection) -> Result<(), sqlx::Error> {
-        match connection.dialect() {
-            Dialect::Sqlite => {
-                let text = self.text(Dialect::Sqlite);
-                connection.waiting().add(text.as_str(), &self.values)
-            }
-            Dialect::Postgres => self.execute(connection).await.map(drop),
-        }
-    }
-
     /// Runs it. Returns how many rows it changed.
     pub(in crate::store) async fn execute(self, connection: &mut Connection) -> Result<u64, sqlx::Error> {
-        let before = connection.take_waiting();
         match connection.half() {
-            Half::Sqlite(sqlite) => {
-                // Of several statements the last is the one that is asked about.
-                let mut results = sqlite.fetch_many(self.for_sqlite(before)?);
-                let mut changed = 0;
-                while let Some(result) = results.try_next().await? {
-                    if let Either::Left(done) = result {
-                        changed = done.rows_affected();
-                    }
-                }
-                Ok(changed)
-            }
+            Half::Direct(direct) => Ok(self.run_directly(direct, usize::MAX)?.changed),
+            Half::Sqlite(sqlite) => Ok(sqlite.execute(self.for_sqlite()?).await?.rows_affected()),
             Half::Postgres(postgres) => Ok(postgres.execute(self.for_postgres()?).await?.rows_affected()),
         }
     }
@@ -133,12 +127,9 @@ impl<'q> Query<'q> {
         self,
         connection: &mut Connection,
     ) -> Result<Option<Row>, sqlx::Error> {
-        let before = connection.take_waiting();
         match connection.half() {
-            Half::Sqlite(sqlite) => Ok(sqlite
-                .fetch_optional(self.for_sqlite(before)?)
-                .await?
-                .map(Row::Sqlite)),
+            Half::Direct(direct) => Ok(self.run_directly(direct, 1)?.rows.pop().map(Row::Direct)),
+            Half::Sqlite(sqlite) => Ok(sqlite.fetch_optional(self.for_sqlite()?).await?.map(Row::Sqlite)),
             Half::Postgres(postgres) => {
                 let found = postgres.fetch_optional(self.for_postgres()?).await?;
                 Ok(found.map(Row::Postgres))
@@ -175,9 +166,12 @@ impl<'q> Query<'q> {
         self,
         connection: &mut Connection,
     ) -> Result<BoxStream<'_, Result<Row, sqlx::Error>>, sqlx::Error> {
-        let before = connection.take_waiting();
         Ok(match connection.half() {
-            Half::Sqlite(sqlite) => sqlite.fetch(self.for_sqlite(before)?).map_ok(Row::Sqlite).boxed(),
+            Half::Direct(direct) => {
+                let rows = self.run_directly(direct, usize::MAX)?.rows;
+                stream::iter(rows.into_iter().map(|row| Ok(Row::Direct(row)))).boxed()
+            }
+            Half::Sqlite(sqlite) => sqlite.fetch(self.for_sqlite()?).map_ok(Row::Sqlite).boxed(),
             Half::Postgres(postgres) => postgres.fetch(self.for_postgres()?).map_ok(Row::Postgres).boxed(),
         })
     }

@@ -204,8 +204,8 @@ pub(super) fn message(row: &Row) -> StoreResult<StoredMessage> {
     })
 }
 
-/// Reads `item, importance, origin, provisional, started_at, ended_at, source_tokens, text, brief, gist, ranges`,
-/// where `ranges` is a JSON array of pairs, and `pinned` wherever it stands.
+/// Reads `item, importance, origin, provisional, started_at, ended_at, source_tokens, text, brief, gist, ranges, pinned`,
+/// where `ranges` is a JSON array of pairs.
 pub(super) fn item(row: &Row) -> StoreResult<Item> {
     let number: i64 = row.try_get(0)?;
     let importance: String = row.try_get(1)?;
@@ -234,6 +234,6 @@ pub(super) fn item(row: &Row) -> StoreResult<Item> {
         gist: row.try_get(9)?,
         origin: Origin::from_name(&origin).ok_or_else(|| wrong("origin", &origin))?,
         provisional: row.try_get(3)?,
-        pinned: row.try_get("pinned")?,
+        pinned: row.try_get(11)?,
     })
 }

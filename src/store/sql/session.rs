@@ -25,7 +25,7 @@ pub(super) async fn open(
         .bind(session)
         .bind(first_exchange)
         .bind(opened_at)
-        .execute_soon(tx)
+        .execute(tx)
         .await?;
     Ok(())
 }
@@ -47,7 +47,7 @@ pub(super) async fn end(
         .bind(session)
         .bind(ended_at)
         .bind(reason)
-        .execute_soon(tx)
+        .execute(tx)
         .await?;
     Ok(())
 }

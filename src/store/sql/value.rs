@@ -9,6 +9,7 @@ use sqlx::{
     sqlite::{SqliteArguments, SqliteRow},
 };
 
+use super::direct::DirectRow;
 use crate::domain::time::Timestamp;
 
 /// What a statement is given. `None` is NULL, of that type.
@@ -88,36 +89,32 @@ values!(Int: i64, Real: f64, Text: &'q str, Text: String, Text: Cow<'q, str>, Fl
 pub(in crate::store) enum Row {
     /// SQLite's.
     Sqlite(SqliteRow),
+    /// SQLite's, without sqlx.
+    Direct(DirectRow),
     /// PostgreSQL's.
     Postgres(PgRow),
 }
 
 impl Row {
-    /// The value of a column, by number or name.
-    pub(in crate::store) fn try_get<T: Column>(&self, column: impl Place) -> Result<T, sqlx::Error> {
+    /// The value of a column, by number.
+    pub(in crate::store) fn try_get<T: Column>(&self, column: usize) -> Result<T, sqlx::Error> {
         T::get(self, column)
     }
 }
 
-/// Where a column stands in a row.
-pub(in crate::store) trait Place:
-    sqlx::ColumnIndex<SqliteRow> + sqlx::ColumnIndex<PgRow>
-{
-}
-impl<T: sqlx::ColumnIndex<SqliteRow> + sqlx::ColumnIndex<PgRow>> Place for T {}
-
 /// What can be read from a row.
 pub(in crate::store) trait Column: Sized {
     /// The value of a column.
-    fn get(row: &Row, column: impl Place) -> Result<Self, sqlx::Error>;
+    fn get(row: &Row, column: usize) -> Result<Self, sqlx::Error>;
 }
 
 macro_rules! columns {
     ($($type:ty),+ $(,)?) => {$(
         impl Column for $type {
-            fn get(row: &Row, column: impl Place) -> Result<Self, sqlx::Error> {
+            fn get(row: &Row, column: usize) -> Result<Self, sqlx::Error> {
                 match row {
                     Row::Sqlite(row) => row.try_get(column),
+                    Row::Direct(row) => row.try_get(column),
                     Row::Postgres(row) => row.try_get(column),
                 }
             }
@@ -136,9 +133,10 @@ columns!(
 );
 
 impl Column for Option<Timestamp> {
-    fn get(row: &Row, column: impl Place) -> Result<Self, sqlx::Error> {
+    fn get(row: &Row, column: usize) -> Result<Self, sqlx::Error> {
         match row {
             Row::Sqlite(row) => Ok(row.try_get::<Option<i64>, _>(column)?.map(Timestamp)),
+            Row::Direct(row) => Ok(row.try_get::<Option<i64>>(column)?.map(Timestamp)),
             Row::Postgres(row) => Ok(row
                 .try_get::<Option<DateTime<Utc>>, _>(column)?
                 .map(|at| Timestamp(at.timestamp_millis()))),
@@ -147,9 +145,10 @@ impl Column for Option<Timestamp> {
 }
 
 impl Column for Timestamp {
-    fn get(row: &Row, column: impl Place) -> Result<Self, sqlx::Error> {
+    fn get(row: &Row, column: usize) -> Result<Self, sqlx::Error> {
         match row {
             Row::Sqlite(row) => row.try_get(column).map(Timestamp),
+            Row::Direct(row) => row.try_get(column).map(Timestamp),
             Row::Postgres(row) => row
                 .try_get::<DateTime<Utc>, _>(column)
                 .map(|at| Timestamp(at.timestamp_millis())),

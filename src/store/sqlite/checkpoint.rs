@@ -25,7 +25,10 @@ use tokio::{
 };
 use tracing::warn;
 
-use super::super::sql::{Connection, Half};
+use super::super::{
+    StoreResult,
+    sql::{Connection, query, sql},
+};
 
 /// Operations that are committed before the log is brought in.
 const OPERATIONS_BETWEEN: usize = 512;
@@ -34,29 +37,14 @@ const PAGES_LONG: i64 = 16_000;
 /// So many times what came meanwhile is brought in before that, each time faster than before.
 const PASSES: u32 = 3;
 /// Pages in the log at which a commit brings in all of it. SQLite's own limit is 1,000.
-const PAGES_MAX: &str = "64000";
+pub(super) const PAGES_MAX: i64 = 64_000;
 
 /// Before what failed is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Pages that a writer keeps in memory, in KiB and with a minus: each turn of each of many agents has pages of its own. SQLite's
-/// own limit is 2,000.
-const CACHE_KIB: &str = "-16000";
-
 /// Brings in what nobody reads or writes just now. Whether somebody was in the way, pages in the log, and pages of them that
 /// are in.
 const SOME: &str = "-- sqlite/checkpoint.some\nPRAGMA wal_checkpoint(PASSIVE)";
-
-/// Statements that a writer keeps prepared: those that go together count as one, and do so in many combinations.
-const STATEMENTS_KEPT: usize = 256;
-
-/// The options of a connection that writes.
-pub(super) fn writing(options: SqliteConnectOptions) -> SqliteConnectOptions {
-    options
-        .pragma("wal_autocheckpoint", PAGES_MAX)
-        .pragma("cache_size", CACHE_KIB)
-        .statement_cache_capacity(STATEMENTS_KEPT)
-}
 
 /// Counts what the writer commits, and says when it is enough.
 pub(super) struct Committed {
@@ -69,8 +57,10 @@ pub(super) struct Committed {
 impl Committed {
     /// Brings in what is left over the writer's own connection, if it is time to.
     pub(super) async fn finish(&self, writer: &mut Connection) {
-        if self.is_nearly_in.swap(false, Ordering::Relaxed) {
-            bring_in(writer).await;
+        if self.is_nearly_in.swap(false, Ordering::Relaxed)
+            && let Err(error) = bring_in(writer).await
+        {
+            warn!(%error, "store.no_checkpoint");
         }
     }
 
@@ -89,14 +79,10 @@ impl Committed {
     }
 }
 
-/// Brings in what nobody reads, over the writer's own connection. Before anybody writes that is what a crash left, so that the
-/// log begins anew: life after life of few operations would fill the disk with it, and then there is no room to bring it in.
-pub(super) async fn bring_in(writer: &mut Connection) {
-    if let Half::Sqlite(writer) = writer.half()
-        && let Err(error) = sqlx::query(SOME).fetch_one(writer).await
-    {
-        warn!(%error, "store.no_checkpoint");
-    }
+async fn bring_in(writer: &mut Connection) -> StoreResult<()> {
+    let sql = sql!("-- sqlite/checkpoint.rest\nPRAGMA wal_checkpoint(PASSIVE)");
+    query(sql).fetch_one(writer).await?;
+    Ok(())
 }
 
 /// The connection over which it is done beside the writer, one at a time. Opened when it is first needed.
@@ -115,9 +101,15 @@ impl Checkpoint {
     }
 
     /// A counter for the writer, and the work to be done beside it until the counter is dropped.
-    pub(super) fn beside(self: &Arc<Self>) -> (Committed, impl Future<Output = ()> + Send + use<>) {
+    ///
+    /// With `first` the writer brings in what a crash left before anybody writes, so that the log begins anew: life after life
+    /// of few operations would fill the disk with it, and then there is no room to bring it in.
+    pub(super) fn beside(
+        self: &Arc<Self>,
+        first: bool,
+    ) -> (Committed, impl Future<Output = ()> + Send + use<>) {
         let (enough, mut wanted) = mpsc::channel(1);
-        let [has_failed, is_nearly_in] = [(); 2].map(|()| Arc::<AtomicBool>::default());
+        let [has_failed, is_nearly_in] = [false, first].map(|is_so| Arc::new(AtomicBool::new(is_so)));
         let committed = Committed {
             operations: 0,
             enough,
@@ -185,50 +177,55 @@ impl Checkpoint {
 
 #[cfg(test)]
 mod tests {
-    use sqlx::{AssertSqlSafe, sqlite::SqliteJournalMode};
+    use std::{fs, path::Path};
+
+    use tempfile::TempDir;
 
     use super::*;
 
+    /// A new database, and a connection that holds it open: the last one that closes would bring everything in.
+    fn database() -> (TempDir, SqliteConnectOptions, rusqlite::Connection) {
+        let folder = tempfile::tempdir().unwrap();
+        let options = SqliteConnectOptions::new().filename(folder.path().join("log.db"));
+        let connection = rusqlite::Connection::open(options.get_filename()).unwrap();
+        connection.pragma_update(None, "journal_mode", "WAL").unwrap();
+        (folder, options, connection)
+    }
+
+    fn size(file: &Path) -> u64 {
+        fs::metadata(file).unwrap().len()
+    }
+
     #[tokio::test]
     async fn what_a_crash_left_is_brought_in_at_the_start() {
-        let folder = tempfile::tempdir().unwrap();
-        let (file, left) = (folder.path().join("log.db"), folder.path().join("left.db"));
-        let options = SqliteConnectOptions::new()
-            .filename(&file)
-            .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal);
-        let mut writer = SqliteConnection::connect_with(&options).await.unwrap();
-        sqlx::query("CREATE TABLE first (id INTEGER)")
-            .execute(&mut writer)
-            .await
-            .unwrap();
+        let (folder, options, before) = database();
+        before.execute_batch("CREATE TABLE first (id INTEGER)").unwrap();
         // What the files are like when a process is killed.
-        std::fs::copy(&file, &left).unwrap();
-        std::fs::copy(
-            folder.path().join("log.db-wal"),
-            folder.path().join("left.db-wal"),
-        )
-        .unwrap();
-        let before = std::fs::metadata(&left).unwrap().len();
-        // It stays open: the last one that closes brings everything in.
-        let writer = SqliteConnection::connect_with(&options.filename(&left)).await;
-        let mut writer = Connection::from(writer.unwrap());
-        bring_in(&mut writer).await;
-        assert!(std::fs::metadata(&left).unwrap().len() > before);
-        writer.close().await.unwrap();
+        let left = folder.path().join("left.db");
+        for end in ["", "-wal"] {
+            fs::copy(
+                folder.path().join(format!("log.db{end}")),
+                folder.path().join(format!("left.db{end}")),
+            )
+            .unwrap();
+        }
+        let mut still_open = Vec::new();
+        for (first, is_brought_in) in [(false, false), (true, true)] {
+            let before = size(&left);
+            let (committed, _beside) = Checkpoint::new(options.clone()).beside(first);
+            let mut writer = Connection::from(rusqlite::Connection::open(&left).unwrap());
+            committed.finish(&mut writer).await;
+            assert_eq!(size(&left) > before, is_brought_in);
+            still_open.push(writer);
+        }
     }
 
     #[tokio::test]
     async fn after_a_failure_the_writer_finishes_a_short_log_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let options = SqliteConnectOptions::new()
-            .filename(folder.path().join("log.db"))
-            .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal);
-        drop(SqliteConnection::connect_with(&options).await.unwrap());
+        let (_folder, options, _open) = database();
         let checkpoint = Checkpoint::new(options);
         for (fails, is_finished) in [(false, false), (true, true)] {
-            let (mut committed, beside) = checkpoint.beside();
+            let (mut committed, beside) = checkpoint.beside(false);
             if fails {
                 committed.failed();
             }
@@ -246,29 +243,19 @@ mod tests {
 
     #[tokio::test]
     async fn the_writer_brings_in_the_rest_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("log.db");
-        let options = SqliteConnectOptions::new()
-            .filename(&file)
-            .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal);
-        let writer = SqliteConnection::connect_with(&writing(options.clone()))
-            .await
-            .unwrap();
-        let mut writer = Connection::from(writer);
-        let (committed, _beside) = Checkpoint::new(options).beside();
-        let size = || std::fs::metadata(&file).unwrap().len();
+        let (_folder, options, others) = database();
+        let file = options.get_filename().to_owned();
+        let mut writer = Connection::from(rusqlite::Connection::open(&file).unwrap());
+        let (committed, _beside) = Checkpoint::new(options).beside(false);
         for (table, is_nearly_in) in [("first", true), ("second", false)] {
-            let before = size();
-            let sql = format!("CREATE TABLE {table} (id INTEGER)");
-            let Half::Sqlite(own) = writer.half() else {
-                panic!("another database")
-            };
-            sqlx::query(AssertSqlSafe(sql)).execute(own).await.unwrap();
-            assert_eq!(size(), before, "it is in the log");
+            let before = size(&file);
+            others
+                .execute_batch(&format!("CREATE TABLE {table} (id INTEGER)"))
+                .unwrap();
+            assert_eq!(size(&file), before, "it is in the log");
             committed.is_nearly_in.store(is_nearly_in, Ordering::Relaxed);
             committed.finish(&mut writer).await;
-            assert_eq!(size() > before, is_nearly_in);
+            assert_eq!(size(&file) > before, is_nearly_in);
         }
     }
 }

@@ -1,24 +1,50 @@
 //! The one writer: operations queue up for it, and those that wait together are committed together.
 //!
-//! It has a thread to itself: each statement goes to SQLite's thread and back, and on a shared one would wait for its turn
-//! each time.
+//! It has a thread to itself, on which SQLite runs, too: a statement that went to another thread and back would take longer
+//! for its ways than for its work.
 //!
 //! Each operation runs in a savepoint of its own, so that one that fails leaves no trace in the commit of the
 //! others. Nobody hears of success before the commit.
 
+use std::{path::Path, time::Duration};
+
 use futures::future::BoxFuture;
+use rusqlite::OpenFlags;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
     super::{
         StoreError, StoreResult,
-        sql::{Connection, query, sql},
+        sql::{Connection, direct, query, sql},
     },
-    checkpoint::Committed,
+    SqliteSettings,
+    checkpoint::{Committed, PAGES_MAX},
 };
 
 /// Operations that may wait for the writer; more of them wait for a place.
 const WRITES_QUEUED_MAX: usize = 1_024;
+
+/// Memory for pages, in KiB and with a minus: each turn of each of many agents has pages of its own. SQLite's own limit is 2,000.
+const CACHE_KIB: i64 = -16_000;
+/// Statements that are kept prepared.
+const STATEMENTS_KEPT: usize = 256;
+
+/// A connection to an existing file, to write over.
+pub(super) fn connect(file: &Path, settings: &SqliteSettings) -> StoreResult<Connection> {
+    let connect = || {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = rusqlite::Connection::open_with_flags(file, flags)?;
+        connection.busy_timeout(Duration::from_millis(settings.busy_timeout_ms))?;
+        connection.pragma_update(None, "synchronous", settings.synchronous.name())?;
+        connection.pragma_update(None, "foreign_keys", true)?;
+        connection.pragma_update(None, "secure_delete", true)?;
+        connection.pragma_update(None, "wal_autocheckpoint", PAGES_MAX)?;
+        connection.pragma_update(None, "cache_size", CACHE_KIB)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+        Ok(Connection::from(connection))
+    };
+    Ok(connect().map_err(direct::failure)?)
+}
 
 /// A handle to the writer's queue.
 #[derive(Clone)]
@@ -48,10 +74,7 @@ where
             let Some(work) = self.work.take() else {
                 return false;
             };
-            let outcome = match work(connection).await {
-                Ok(value) => seal(connection).await.map(|()| value),
-                Err(error) => Err(error),
-            };
+            let outcome = work(connection).await;
             let succeeded = outcome.is_ok();
             self.outcome = Some(outcome);
             succeeded
@@ -106,6 +129,7 @@ async fn write_all(
     group_max: usize,
     mut committed: Committed,
 ) {
+    committed.finish(&mut connection).await;
     let mut group = Vec::with_capacity(group_max);
     while queue.recv_many(&mut group, group_max).await > 0 {
         let commit = write_group(&mut connection, &mut group)
@@ -131,27 +155,20 @@ async fn write_all(
     }
 }
 
-/// What the operation still has waiting is run, and stands; the next one begins.
-async fn seal(connection: &mut Connection) -> StoreResult<()> {
-    query(sql!("-- sqlite/writer.next\nRELEASE job; SAVEPOINT job"))
-        .execute(connection)
-        .await?;
-    Ok(())
-}
-
 async fn write_group(connection: &mut Connection, group: &mut [Box<dyn Job>]) -> Result<(), sqlx::Error> {
-    // Statements that follow each other go together: each way to the connection's thread costs as much as a row.
-    let opening = sql!("-- sqlite/writer.begin\nBEGIN IMMEDIATE; SAVEPOINT job");
-    query(opening).execute(&mut *connection).await?;
+    let begin = sql!("-- sqlite/writer.begin\nBEGIN IMMEDIATE");
+    query(begin).execute(&mut *connection).await?;
     for job in group {
+        let next = sql!("-- sqlite/writer.next\nSAVEPOINT job");
+        query(next).execute(&mut *connection).await?;
         if !job.run(connection).await {
-            drop(connection.take_waiting());
-            query(sql!("-- sqlite/writer.undo\nROLLBACK TO job"))
-                .execute(&mut *connection)
-                .await?;
+            let undo = sql!("-- sqlite/writer.undo\nROLLBACK TO job");
+            query(undo).execute(&mut *connection).await?;
         }
+        let done = sql!("-- sqlite/writer.done\nRELEASE job");
+        query(done).execute(&mut *connection).await?;
     }
-    query(sql!("-- sqlite/writer.commit\nRELEASE job; COMMIT"))
+    query(sql!("-- sqlite/writer.commit\nCOMMIT"))
         .execute(connection)
         .await?;
     Ok(())

@@ -64,11 +64,7 @@ pub(in super::super) async fn create(
     {
         return Ok(false);
     }
-    query(summary)
-        .bind(agent.as_str())
-        .bind(now)
-        .execute_soon(tx)
-        .await?;
+    query(summary).bind(agent.as_str()).bind(now).execute(tx).await?;
     Ok(true)
 }
 
@@ -90,9 +86,7 @@ async fn insert_messages(tx: &mut Connection, request: &AppendRequest, written: 
             "-- sql/append.messages\n{noting}INSERT INTO message_log (agent_id, seq, exchange, kind, speaker, format, \
                     payload, tokens, count_method, client_id, said_at, received_at)"
         );
-        insert(head, rows.collect(), sql!(""))
-            .execute_soon(&mut *tx)
-            .await?;
+        insert(head, rows.collect(), sql!("")).execute(&mut *tx).await?;
     }
     Ok(())
 }
@@ -182,7 +176,7 @@ pub(in super::super) async fn upsert_exchanges(
                 headline = excluded.headline"
     );
     insert(head, exchanges.iter().map(row).collect(), tail)
-        .execute_soon(tx)
+        .execute(tx)
         .await?;
     Ok(())
 }
@@ -215,7 +209,7 @@ pub(in super::super) async fn write_evictions(
             .bind(eviction.through_exchange)
             .bind(eviction.tokens)
             .bind(eviction.at)
-            .execute_soon(&mut *tx)
+            .execute(&mut *tx)
             .await?;
     }
     Ok(())
@@ -262,7 +256,7 @@ async fn update_agent(
         .bind(ledger.summarized_through)
         .bind(ledger.preamble.as_ref().map(|preamble| preamble.exchange))
         .bind(request.rules.budget.max_messages())
-        .execute_soon(tx)
+        .execute(tx)
         .await?;
     Ok(())
 }

@@ -44,9 +44,7 @@ pub(in super::super) async fn write_items(
                    dropped_version, importance, origin, provisional, started_at, ended_at, source_tokens, text, brief, \
                    gist, pinned)"
         );
-        insert(head, rows.collect(), sql!(""))
-            .execute_soon(&mut *tx)
-            .await?;
+        insert(head, rows.collect(), sql!("")).execute(&mut *tx).await?;
     }
     let ranges = numbered.iter().flat_map(|&(number, (item, _))| {
         item.ranges
@@ -92,7 +90,7 @@ async fn write_ranges(tx: &mut Connection, agent: &AgentId, ranges: &[[i64; 3]])
                    (agent_id, item, first_exchange, last_exchange)"
         );
         insert(head, run.iter().map(row).collect(), sql!(""))
-            .execute_soon(&mut *tx)
+            .execute(&mut *tx)
             .await?;
     }
     Ok(())

@@ -206,13 +206,13 @@ async fn items(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<ItemReco
     let sql = sql!(
         "-- sql/fork.read_items\nSELECT i.item, i.importance, i.origin, i.provisional, i.started_at, i.ended_at, \
                i.source_tokens, i.text, i.brief, i.gist, (SELECT coalesce(CAST({array_of}({array}(r.first_exchange, r.last_exchange)) AS text), '[]') FROM summary_item_ranges r WHERE r.agent_id = i.agent_id AND r.item = i.item), \
-               i.source_agent_id, i.pinned FROM summary_items i WHERE i.agent_id = $1 ORDER BY i.item"
+               i.pinned, i.source_agent_id FROM summary_items i WHERE i.agent_id = $1 ORDER BY i.item"
     );
     let found = query(sql).bind(agent.as_str()).fetch_all(tx).await?;
     let items = found.iter().map(|found| {
         let item = row::item(found)?;
         Ok(ItemRecord {
-            source: agent_id(found, 11, agent)?,
+            source: agent_id(found, 12, agent)?,
             item: item.item,
             ranges: item.ranges,
             started_at: item.started_at,

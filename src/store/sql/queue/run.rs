@@ -75,7 +75,7 @@ pub(in super::super) async fn insert_run(
         .bind(run.finished_at)
         .bind(run.cost_microusd)
         .bind(run.batched.is_some())
-        .execute_soon(&mut *tx)
+        .execute(&mut *tx)
         .await?;
     Ok(())
 }
