@@ -68,7 +68,7 @@ pub enum Synchronous {
 }
 
 impl Synchronous {
-    /// SQLite's word for it; see sqlite.org/pragma.html#pragma_synchronous.
+    /// SQLite's word for it; see <https://sqlite.org/pragma.html#pragma_synchronous>.
     fn name(self) -> &'static str {
         match self {
             Self::Full => "FULL",
