@@ -22,7 +22,10 @@ use tokio::{
 
 use super::chunk;
 use crate::{
-    domain::{agent::AgentId, journal::MessageRecord},
+    domain::{
+        agent::AgentId,
+        journal::{Head, MessageRecord},
+    },
     store::archive::{Archive, ArchiveError},
 };
 
@@ -30,6 +33,8 @@ use crate::{
 const LANES: usize = 64;
 /// Nobody waits longer for a line to be written, if nobody says otherwise. It may still be written later.
 const WAIT: Duration = Duration::from_secs(1);
+/// How a file's name ends until it is whole.
+const BEGUN: &str = "begun";
 
 /// A folder of journals, one per agent.
 pub struct Journal {
@@ -99,7 +104,10 @@ impl Journal {
     pub async fn rewrite(&self, agent: &AgentId) -> io::Result<()> {
         let _lane = self.lane(agent).await;
         let path = self.path(agent);
-        if !path.exists() || self.begin(agent, &path).await? {
+        if !path.exists() {
+            return remove_if_there(&path.with_extension(BEGUN));
+        }
+        if self.begin(agent, &path).await? {
             return Ok(());
         }
         Err(io::Error::other("nobody wrote down what the agent began with"))
@@ -111,38 +119,44 @@ impl Journal {
     /// What the system says.
     pub async fn remove(&self, agent: &AgentId) -> io::Result<()> {
         let _lane = self.lane(agent).await;
-        match std::fs::remove_file(self.path(agent)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        let path = self.path(agent);
+        remove_if_there(&path.with_extension(BEGUN))?;
+        remove_if_there(&path)
     }
 
     /// Begins an agent's file with its head and all its messages, those among them that were stored just now. Says
     /// whether it could: nobody knows the head of an agent that was forked too long ago. The file appears when it is
     /// whole.
     async fn begin(&self, agent: &AgentId, path: &Path) -> io::Result<bool> {
+        let begun = path.with_extension(BEGUN);
+        remove_if_there(&begun)?;
         let head = match self.archive.head(agent).await {
             Ok(Some(head)) => head,
             Ok(None) | Err(ArchiveError::Forked(_)) => return Ok(false),
             Err(error) => return Err(io::Error::other(error)),
         };
-        let begun = path.with_extension("begun");
-        match std::fs::remove_file(&begun) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        let written = self.write_whole(agent, &head, &begun).await;
+        let whole = written.and_then(|()| std::fs::rename(&begun, path));
+        if whole.is_err() {
+            // Whoever has something forgotten looks for the file itself; and a full disk gets its room back.
+            drop(remove_if_there(&begun));
         }
-        self.write(begun.clone(), vec![head.line()]).await?;
+        whole.map(|()| true)
+    }
+
+    async fn write_whole(&self, agent: &AgentId, head: &Head, path: &Path) -> io::Result<()> {
+        self.write(path.to_owned(), vec![head.line()]).await?;
         let mut after_seq = 0;
         loop {
             let records = self.archive.records(agent, chunk(after_seq, head.last_seq)).await;
             let records = records.map_err(io::Error::other)?;
-            let Some(last) = records.last() else { break };
+            let Some(last) = records.last() else {
+                return Ok(());
+            };
             after_seq = last.seq;
             let lines = records.iter().map(MessageRecord::line).collect();
-            self.write(begun.clone(), lines).await?;
+            self.write(path.to_owned(), lines).await?;
         }
-        std::fs::rename(&begun, path)?;
-        Ok(true)
     }
 
     async fn write(&self, path: PathBuf, lines: Vec<String>) -> io::Result<()> {
@@ -167,6 +181,13 @@ fn hash(agent: &AgentId) -> u128 {
         .iter()
         .take(16)
         .fold(0, |hash, &byte| hash << 8 | u128::from(byte))
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn append_lines(path: &Path, lines: &[String]) -> io::Result<()> {

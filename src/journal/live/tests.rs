@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     domain::{journal::Head, message::Format, time::Timestamp},
     store::{
-        StoreResult,
+        StoreError, StoreResult,
         archive::{RecordRange, Restore, Restored},
     },
 };
@@ -111,4 +111,55 @@ async fn a_folder_that_went_away_is_an_error() {
             .await
             .is_err()
     );
+}
+
+/// Knows how an agent began, and of two chunks of what it said only the first.
+struct Failing;
+
+#[async_trait::async_trait]
+impl Archive for Failing {
+    async fn head(&self, agent: &AgentId) -> Result<Option<Head>, ArchiveError> {
+        let head = format!(
+            r#"{{"journal": 1, "agent_id": "{agent}", "settings": {{}}, "created_at": "2026-11-01T09:00:00Z",
+                "budget_tokens": 0, "last_seq": 2, "last_exchange": 1, "first_exchange": 1, "sessions": [],
+                "evictions": [], "marks": []}}"#
+        );
+        Ok(Some(serde_json::from_str(&head).unwrap()))
+    }
+
+    async fn records(&self, agent: &AgentId, range: RecordRange) -> StoreResult<Vec<MessageRecord>> {
+        match range.after_seq {
+            0 => Ok(vec![record(agent.as_str(), 1)]),
+            _ => Err(StoreError::Unavailable("a test".to_owned())),
+        }
+    }
+
+    async fn known_client_ids(&self, _: &AgentId, _: &[&str]) -> StoreResult<HashSet<String>> {
+        Ok(HashSet::new())
+    }
+
+    async fn restore(&self, _: Restore) -> Result<Restored, ArchiveError> {
+        Ok(Restored::default())
+    }
+}
+
+#[tokio::test]
+async fn of_a_file_that_never_became_whole_nothing_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Journal::open(folder.path(), Arc::new(Failing)).unwrap();
+    let journal = journal.waiting(Duration::from_mins(1));
+    let id = "a".parse().unwrap();
+    let failed = journal.append(&id, vec![record("a", 2)]).await.unwrap_err();
+    assert!(failed.to_string().contains("a test"), "{failed}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    // What a process left that was killed meanwhile.
+    let begun = journal.path(&id).with_extension(BEGUN);
+    for forgets in [true, false] {
+        std::fs::write(&begun, record("a", 1).line()).unwrap();
+        match forgets {
+            true => journal.rewrite(&id).await.unwrap(),
+            false => journal.remove(&id).await.unwrap(),
+        }
+        assert!(!begun.exists(), "forgets: {forgets}");
+    }
 }
