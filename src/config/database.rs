@@ -114,9 +114,10 @@ fn cure(url: &str) -> Option<&'static str> {
         );
     }
     match url.split_once(':') {
-        Some(("sqlite", path)) if !path.is_empty() => None,
+        // What could follow a `?` would hold for some connections only.
+        Some(("sqlite", path)) if !path.is_empty() && !path.contains('?') => None,
         _ => Some(
-            "must be `sqlite:` and a path, such as `sqlite:/var/lib/recapd/recapd.db`, or \
+            "must be `sqlite:` and a path without `?`, such as `sqlite:/var/lib/recapd/recapd.db`, or \
              `postgres://USER@HOST/DATABASE`",
         ),
     }

@@ -32,7 +32,7 @@ use super::{
 };
 use checkpoint::Checkpoint;
 pub(super) use schema::MIGRATIONS;
-use writer::Writer;
+use writer::{CACHE_KIB, Writer};
 
 use crate::background::{Manners, run_alone};
 
@@ -199,6 +199,8 @@ pub(super) async fn alone(settings: &SqliteSettings, makes: bool) -> StoreResult
         )));
     }
     let lock = lock(file).await?;
+    // Migrations and copies write much in one transaction.
+    let options = options.pragma("cache_size", CACHE_KIB.to_string());
     let connection = SqliteConnection::connect_with(&options).await?;
     Ok((connection.into(), lock))
 }

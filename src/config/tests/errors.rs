@@ -116,7 +116,12 @@ const FILE_ERRORS: &[(&str, &str)] = &[
     ),
     (
         "database.url = \"recapd.db\"",
-        "recapd.toml:1: database.url must be `sqlite:` and a path, such as `sqlite:/var/lib/recapd/recapd.db`, or \
+        "recapd.toml:1: database.url must be `sqlite:` and a path without `?`, such as `sqlite:/var/lib/recapd/recapd.db`, or \
+             `postgres://USER@HOST/DATABASE`",
+    ),
+    (
+        "database.url = \"sqlite:recapd.db?mode=ro\"",
+        "recapd.toml:1: database.url must be `sqlite:` and a path without `?`, such as `sqlite:/var/lib/recapd/recapd.db`, or \
              `postgres://USER@HOST/DATABASE`",
     ),
     (

@@ -30,8 +30,11 @@ use crate::domain::{
 const BORN_AT: Timestamp = Timestamp(1_795_000_000_000);
 /// Steps in trouble, at most; then it is over.
 const TROUBLED_STEPS_MAX: u64 = 500;
-/// In so many steps healthy workers have worked everything off.
+/// Within so many steps healthy workers write a version, while anything is left to do: a model that was silent for long is asked
+/// about few exchanges at a time.
 const HEALTHY_STEPS_MAX: u64 = 5_000;
+/// In so many steps they have worked everything off.
+const HEALTHY_STEPS_IN_ALL: u64 = 50_000;
 /// Parked rows are looked at again after six hours.
 const PROBE_MS: i64 = 7 * HOUR_MS;
 
@@ -110,10 +113,16 @@ impl Run<'_> {
             }
         }
         self.heal();
-        for _ in 0..HEALTHY_STEPS_MAX {
+        let (mut versions, mut patience) = (self.versions(), HEALTHY_STEPS_MAX);
+        for _ in 0..HEALTHY_STEPS_IN_ALL {
             self.step();
-            if self.is_over() || self.is_drained() {
+            patience -= 1;
+            if self.is_over() || self.is_drained() || patience == 0 {
                 break;
+            }
+            let written = self.versions();
+            if written > versions {
+                (versions, patience) = (written, HEALTHY_STEPS_MAX);
             }
         }
         let mut inner = self.world.inner();
@@ -123,6 +132,12 @@ impl Run<'_> {
 
     fn is_over(&self) -> bool {
         self.world.inner().judge.is_over()
+    }
+
+    /// Versions that were ever written, of all agents.
+    fn versions(&self) -> i64 {
+        let inner = self.world.inner();
+        inner.tables.agents.values().map(|kept| kept.version).sum()
     }
 
     /// Whether nothing is pending or under way. If only parked rows are left, hours pass.

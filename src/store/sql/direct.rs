@@ -3,16 +3,20 @@
 //! sqlx has a thread for each of SQLite's connections, to which every statement goes and comes back. Beside the one writer that
 //! everybody waits for, those ways take longer than the statements themselves: it calls SQLite itself, on its own thread.
 
-use std::{borrow::Cow, error::Error, fmt};
+use std::{borrow::Cow, error::Error, fmt, time::Duration};
 
 use rusqlite::{
     CachedStatement, Connection, ToSql, ffi,
     types::{FromSql, FromSqlError, ToSqlOutput, Value as Stored, ValueRef},
 };
 use sqlx::error::{DatabaseError, ErrorKind};
-use tracing::trace;
+use tokio::time::Instant;
+use tracing::{trace, warn};
 
 use super::value::Value;
+
+/// A statement that takes so long is told, as sqlx does.
+const SLOW: Duration = Duration::from_secs(1);
 
 /// A row, read whole.
 #[derive(Debug)]
@@ -58,9 +62,16 @@ pub(super) fn run(
     rows_max: usize,
 ) -> Result<Ran, sqlx::Error> {
     trace!(sql, "store.statement");
-    let rows = rows(connection, sql, values, rows_max).map_err(failure)?;
+    let begun = Instant::now();
+    let rows = rows(connection, sql, values, rows_max).map_err(failure);
+    let took = begun.elapsed();
+    if took >= SLOW {
+        // Its label is enough: what comes behind it may be long.
+        let statement = sql.lines().next().unwrap_or_default();
+        warn!(statement, ?took, "store.slow_statement");
+    }
     let changed = connection.changes();
-    Ok(Ran { rows, changed })
+    Ok(Ran { rows: rows?, changed })
 }
 
 fn rows(
@@ -115,7 +126,11 @@ pub(in crate::store) fn failure(error: rusqlite::Error) -> sqlx::Error {
             code: failed.extended_code,
             words: words.unwrap_or_else(|| failed.to_string()),
         })),
-        other => sqlx::Error::AnyDriverError(Box::new(other)),
+        rusqlite::Error::Utf8Error(column, source) => sqlx::Error::ColumnDecode {
+            index: column.to_string(),
+            source: Box::new(source),
+        },
+        other => sqlx::Error::Protocol(other.to_string()),
     }
 }
 
@@ -218,7 +233,7 @@ mod tests {
     #[test]
     fn a_value_that_is_missing_is_told() {
         let failed = run(&mut memory(), "SELECT $1, $3", &[1.into(), 2.into()], usize::MAX);
-        assert!(matches!(failed, Err(sqlx::Error::AnyDriverError(_))));
+        assert!(matches!(failed, Err(sqlx::Error::Protocol(_))));
     }
 
     #[test]

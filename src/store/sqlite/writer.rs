@@ -25,7 +25,7 @@ use super::{
 const WRITES_QUEUED_MAX: usize = 1_024;
 
 /// Memory for pages, in KiB and with a minus: each turn of each of many agents has pages of its own. SQLite's own limit is 2,000.
-const CACHE_KIB: i64 = -16_000;
+pub(super) const CACHE_KIB: i64 = -16_000;
 /// Statements that are kept prepared.
 const STATEMENTS_KEPT: usize = 256;
 
