@@ -156,10 +156,12 @@ async fn of_a_file_that_never_became_whole_nothing_is_left() {
     let begun = journal.path(&id).with_extension(BEGUN);
     for forgets in [true, false] {
         std::fs::write(&begun, record("a", 1).line()).unwrap();
-        match forgets {
-            true => journal.rewrite(&id).await.unwrap(),
-            false => journal.remove(&id).await.unwrap(),
-        }
+        let gone = if forgets {
+            journal.rewrite(&id).await
+        } else {
+            journal.remove(&id).await
+        };
+        gone.unwrap();
         assert!(!begun.exists(), "forgets: {forgets}");
     }
 }
