@@ -120,7 +120,7 @@ struct Failing;
 impl Archive for Failing {
     async fn head(&self, agent: &AgentId) -> Result<Option<Head>, ArchiveError> {
         let head = format!(
-            r#"{{"journal": 1, "agent_id": "{agent}", "settings": {{}}, "created_at": "2026-11-01T09:00:00Z",
+            r#"{{"journal": 1, "agent_id": "{agent}", "settings": {{}}, "created_at": "2026-11-01T09:00:00Z", "as_of": null,
                 "budget_tokens": 0, "last_seq": 2, "last_exchange": 1, "first_exchange": 1, "sessions": [],
                 "evictions": [], "marks": []}}"#
         );
