@@ -56,6 +56,22 @@ pub struct SqliteSettings {
     pub synchronous: Synchronous,
 }
 
+impl SqliteSettings {
+    /// What holds for every connection, sqlx's or the writer's own.
+    fn pragmas(&self) -> [(&'static str, &'static str); 3] {
+        [
+            ("synchronous", self.synchronous.name()),
+            ("foreign_keys", "ON"),
+            // What was deleted or replaced is gone: an old document must not be read from a freed page.
+            ("secure_delete", "ON"),
+        ]
+    }
+
+    fn busy_timeout(&self) -> Duration {
+        Duration::from_millis(self.busy_timeout_ms)
+    }
+}
+
 /// When SQLite waits for the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Synchronous {
@@ -216,14 +232,12 @@ fn no_thread(error: &io::Error) -> StoreError {
 }
 
 fn options(settings: &SqliteSettings) -> StoreResult<SqliteConnectOptions> {
-    Ok(SqliteConnectOptions::from_str(&settings.url)?
+    let options = SqliteConnectOptions::from_str(&settings.url)?
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
-        .pragma("synchronous", settings.synchronous.name())
-        .foreign_keys(true)
-        // What was deleted or replaced is gone: an old document must not be read from a freed page.
-        .pragma("secure_delete", "ON")
-        .busy_timeout(Duration::from_millis(settings.busy_timeout_ms)))
+        .busy_timeout(settings.busy_timeout());
+    let pragmas = settings.pragmas().into_iter();
+    Ok(pragmas.fold(options, |options, (name, value)| options.pragma(name, value)))
 }
 
 /// The lock of a database, which need not be there.

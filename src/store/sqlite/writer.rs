@@ -6,7 +6,7 @@
 //! Each operation runs in a savepoint of its own, so that one that fails leaves no trace in the commit of the
 //! others. Nobody hears of success before the commit.
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
 use futures::future::BoxFuture;
 use rusqlite::OpenFlags;
@@ -34,10 +34,10 @@ pub(super) fn connect(file: &Path, settings: &SqliteSettings) -> StoreResult<Con
     let connect = || {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = rusqlite::Connection::open_with_flags(file, flags)?;
-        connection.busy_timeout(Duration::from_millis(settings.busy_timeout_ms))?;
-        connection.pragma_update(None, "synchronous", settings.synchronous.name())?;
-        connection.pragma_update(None, "foreign_keys", true)?;
-        connection.pragma_update(None, "secure_delete", true)?;
+        connection.busy_timeout(settings.busy_timeout())?;
+        for (name, value) in settings.pragmas() {
+            connection.pragma_update(None, name, value)?;
+        }
         connection.pragma_update(None, "wal_autocheckpoint", PAGES_MAX)?;
         connection.pragma_update(None, "cache_size", CACHE_KIB)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
@@ -172,4 +172,50 @@ async fn write_group(connection: &mut Connection, group: &mut [Box<dyn Job>]) ->
         .execute(connection)
         .await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{super::sql::Half, Synchronous},
+        *,
+    };
+
+    #[tokio::test]
+    async fn a_writer_waits_for_the_disk_keeps_references_and_overwrites_what_it_deletes() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("some.db");
+        drop(rusqlite::Connection::open(&file).unwrap());
+        for (synchronous, expected) in [
+            (Synchronous::Full, 2),
+            (Synchronous::Normal, 1),
+            (Synchronous::Off, 0),
+        ] {
+            let settings = SqliteSettings {
+                url: format!("sqlite:{}", file.display()),
+                readers: 1,
+                group_commit_max: 1,
+                busy_timeout_ms: 7,
+                synchronous,
+            };
+            let mut connection = connect(&file, &settings).unwrap();
+            let Half::Direct(direct) = connection.half() else {
+                panic!("not the writer's")
+            };
+            let found = [
+                "synchronous",
+                "foreign_keys",
+                "secure_delete",
+                "busy_timeout",
+                "wal_autocheckpoint",
+                "cache_size",
+            ]
+            .map(|name| {
+                direct
+                    .pragma_query_value(None, name, |row| row.get::<_, i64>(0))
+                    .unwrap()
+            });
+            assert_eq!(found, [expected, 1, 1, 7, PAGES_MAX, CACHE_KIB]);
+        }
+    }
 }
