@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
+    net::SocketAddr,
     path::Path,
     process::{Child, ChildStdin, Command, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
@@ -61,6 +62,23 @@ impl Host {
     }
 
     /// Greets in the manner of the earlier era.
+    /// Started and initialized, by a configuration that names a daemon, and a [`database`].
+    fn beside(daemon: SocketAddr, folder: &Path) -> Self {
+        let (listen, url) = (
+            format!("http.listen={daemon}"),
+            format!("database.url=sqlite:{}", database(folder)),
+        );
+        let mut host = Self::start(&["--set", &listen, "--set", &url], folder);
+        host.initialize();
+        host
+    }
+
+    /// The first agent of what it finds.
+    fn first_agent(&mut self) -> Value {
+        let mut status = self.call("status", &json!({}));
+        status["structuredContent"]["agents"][0]["agent_id"].take()
+    }
+
     fn initialize(&mut self) {
         let params = json!({
             "protocolVersion": EARLIER,
@@ -153,11 +171,7 @@ fn a_host_reads_a_database_in_the_manner_of_the_earlier_era() {
     assert!(text(&shown).contains("Fixed bug 7."), "{shown}");
     let wrong = host.call("expand", &json!({ "agent": "nobody", "exchanges": "8" }));
     assert_eq!(wrong["isError"], true, "{wrong}");
-    let status = host.call("status", &json!({}));
-    assert_eq!(
-        status["structuredContent"]["agents"][0]["agent_id"], "chat",
-        "{status}"
-    );
+    assert_eq!(host.first_agent(), "chat");
     host.end();
 }
 
@@ -213,17 +227,8 @@ async fn a_host_finds_the_daemon_by_itself_and_the_database_when_it_is_gone() {
     let server = Server::small().await;
     server.converse("coder", 1..=2).await;
     let folder = tempfile::tempdir().unwrap();
-    let (listen, url) = (
-        format!("http.listen={}", server.address),
-        format!("database.url=sqlite:{}", database(folder.path())),
-    );
-    let mut host = Host::start(&["--set", &listen, "--set", &url], folder.path());
-    host.initialize();
-    let status = host.call("status", &json!({}));
-    assert_eq!(
-        status["structuredContent"]["agents"][0]["agent_id"], "coder",
-        "{status}"
-    );
+    let mut host = Host::beside(server.address, folder.path());
+    assert_eq!(host.first_agent(), "coder");
     for (tool, arguments) in [
         ("summary_get", json!({ "agent": "coder" })),
         ("status", json!({ "agent": "coder" })),
@@ -251,11 +256,7 @@ async fn a_host_finds_the_daemon_by_itself_and_the_database_when_it_is_gone() {
         "{unknown}"
     );
     server.end().await;
-    let status = host.call("status", &json!({}));
-    assert_eq!(
-        status["structuredContent"]["agents"][0]["agent_id"], "chat",
-        "{status}"
-    );
+    assert_eq!(host.first_agent(), "chat");
 }
 
 /// It knows another agent than the database that is found without it.
@@ -265,17 +266,8 @@ async fn a_daemon_that_does_not_say_in_time_that_it_is_there_is_asked_all_the_sa
     server.converse("coder", 1..=2).await;
     let folder = tempfile::tempdir().unwrap();
     let slow = slow::at(server.address, "/livez", PATIENCE).await;
-    let (listen, url) = (
-        format!("http.listen={slow}"),
-        format!("database.url=sqlite:{}", database(folder.path())),
-    );
-    let mut host = Host::start(&["--set", &listen, "--set", &url], folder.path());
-    host.initialize();
-    let status = host.call("status", &json!({}));
-    assert_eq!(
-        status["structuredContent"]["agents"][0]["agent_id"], "coder",
-        "{status}"
-    );
+    let mut host = Host::beside(slow, folder.path());
+    assert_eq!(host.first_agent(), "coder");
     host.end();
 }
 

@@ -69,10 +69,7 @@ impl Kept {
             .map(|kept| &kept.item);
         let reaches_beyond = |item: &&Item| item.ranges.iter().any(|range| range.last > through);
         let withdrawn: Vec<&Item> = in_force.filter(reaches_beyond).collect();
-        let stood_for = |exchange: &&Exchange| {
-            let mut ranges = withdrawn.iter().flat_map(|item| &item.ranges);
-            ranges.any(|range| range.contains(exchange.exchange))
-        };
+        let stood_for = |exchange: &&Exchange| withdrawn.iter().any(|item| item.covers(exchange.exchange));
         let orphans: Vec<Exchange> = self.live(1, through).filter(stood_for).cloned().collect();
         let removed: Vec<i64> = withdrawn.iter().map(|item| item.item).collect();
         let mut items = self.shown();
