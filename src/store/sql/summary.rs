@@ -162,7 +162,7 @@ pub(super) async fn material(
     } else {
         batch.last().map_or(lo, |last| last.exchange)
     };
-    let items = shown_items(tx, agent).await?;
+    let (items, fixed) = items_and_fixed(tx, agent).await?;
     let revisited = if batch.is_empty() && hi == lo {
         to_revisit(&items, limits)
     } else {
@@ -191,7 +191,7 @@ pub(super) async fn material(
         takes_all,
         items,
         revisited,
-        fixed: fixed_items(tx, agent).await?,
+        fixed,
         as_of: row::time(&row, 3)?,
         time: agent_time(tx, agent).await?,
         pending_since: row::time(&row, 4)?,
@@ -238,16 +238,30 @@ async fn next_pending(
 
 /// The items in the document.
 pub(super) async fn shown_items(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<Item>> {
+    Ok(items_and_fixed(tx, agent).await?.0)
+}
+
+/// The items in the document, and which of them came with a fork.
+async fn items_and_fixed(tx: &mut Connection, agent: &AgentId) -> StoreResult<(Vec<Item>, Vec<i64>)> {
     let sql = sql!(
         "-- sql/summary.shown_items\nSELECT i.item, i.importance, i.origin, i.provisional, i.started_at, \
                i.ended_at, i.source_tokens, i.text, i.brief, i.gist, \
                (SELECT coalesce(CAST({array_of}({array}(r.first_exchange, r.last_exchange)) AS text), '[]') FROM summary_item_ranges r \
-                WHERE r.agent_id = i.agent_id AND r.item = i.item), i.pinned \
+                WHERE r.agent_id = i.agent_id AND r.item = i.item), i.pinned, \
+               i.source_agent_id IS NOT NULL \
                FROM summary_items i WHERE i.agent_id = $1 AND i.removed_version IS NULL AND i.dropped_version IS NULL \
                ORDER BY i.item"
     );
     let found = query(sql).bind(agent.as_str()).fetch_all(tx).await?;
-    found.iter().map(row::item).collect()
+    let (mut items, mut fixed) = (Vec::with_capacity(found.len()), Vec::new());
+    for row in &found {
+        let item = row::item(row)?;
+        if row.try_get(12)? {
+            fixed.push(item.item);
+        }
+        items.push(item);
+    }
+    Ok((items, fixed))
 }
 
 /// The agent's calendar.
@@ -273,15 +287,6 @@ pub(super) async fn agent_time(tx: &mut Connection, agent: &AgentId) -> StoreRes
 fn zone(row: &Row, column: usize) -> StoreResult<Option<Zone>> {
     let name: Option<String> = row.try_get(column)?;
     Ok(name.as_deref().and_then(Zone::parse))
-}
-
-/// The items in the document that came with a fork.
-async fn fixed_items(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<i64>> {
-    let sql = sql!(
-        "-- sql/summary.fixed_items\nSELECT item FROM summary_items WHERE agent_id = $1 \
-               AND removed_version IS NULL AND dropped_version IS NULL AND source_agent_id IS NOT NULL ORDER BY item"
-    );
-    Ok(query(sql).bind(agent.as_str()).fetch_column(tx).await?)
 }
 
 /// A journalled answer.
