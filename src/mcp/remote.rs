@@ -16,7 +16,7 @@ use super::{
     source::{AgentsPage, Source, SourceError},
 };
 use crate::{
-    client::{Place, PlaceError, Summary, Transport},
+    client::{self, Place, PlaceError, Summary, Transport},
     domain::{
         agent::AgentId,
         cursor::{Cursor, List},
@@ -83,10 +83,8 @@ impl Remote {
             .get(self.url(&["livez"], &[]))
             .timeout(Duration::from_millis(THERE_TIMEOUT_MS));
         match send(asked, ANSWER_BYTES_MAX).await {
-            Ok(reply) => matches!(
-                reply.status,
-                StatusCode::OK | StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
-            ),
+            Ok(reply) if reply.status == StatusCode::OK => true,
+            Ok(reply) => client::is_problem(&reply.body),
             Err(error) => matches!(error, WireError::Late(_)),
         }
     }

@@ -10,6 +10,7 @@ pub(crate) mod flaky_batches;
 pub(crate) mod flaky_store;
 pub(crate) mod port;
 pub(crate) mod postgres;
+pub(crate) mod refusing;
 pub(crate) mod rig;
 pub(crate) mod scripted;
 pub(crate) mod server;

@@ -11,6 +11,7 @@ use super::{
     Remote, Server, refusal,
 };
 use crate::{
+    client,
     config::{HttpConfig, Listen},
     wire::WireError,
 };
@@ -53,7 +54,9 @@ async fn lets_us_in(daemon: &Remote) -> Result<bool, Failed> {
             Ok(version["name"] == env!("CARGO_PKG_NAME"))
         }
         // It has too much to do; whether that is still so the command is told.
-        Ok((StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE, _)) => Ok(true),
+        Ok((StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE, text)) => {
+            Ok(client::is_problem(text.as_bytes()))
+        }
         Err(error @ WireError::Late(_)) => Err(daemon.unanswered(error)),
         Ok(_) | Err(_) => Ok(false),
     }

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use axum::http::StatusCode;
+
 use super::{
     code, json,
     place::{alike, ask, look, two_agents},
     recapd, stderr, stdout,
 };
-use crate::support::slow;
+use crate::support::{refusing, slow};
 
 /// Longer than the second after which a daemon was taken for none once.
 const SLOW: Duration = Duration::from_millis(1_500);
@@ -285,6 +287,28 @@ async fn a_daemon_that_is_slow_is_found_all_the_same() {
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
     assert_eq!(json(&output)["agents"][0]["agent_id"], "coder");
     server.end().await;
+}
+
+/// Only a daemon's word counts: another program at its address may be as busy.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_has_too_much_to_do_is_told_from_another_program() {
+    let daemon = r#"{"type":"urn:recapd:problem:overloaded","code":"overloaded","detail":"too much to do"}"#;
+    let empty = tempfile::tempdir().unwrap();
+    for status in [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE] {
+        for (body, told) in [(daemon, "too much to do"), ("{}", "recapd.db")] {
+            let address = refusing::at(status, body).await;
+            let output = recapd()
+                .current_dir(empty.path())
+                .args(["agents", "--set", &format!("http.listen={address}")])
+                .output()
+                .unwrap();
+            assert!(
+                stderr(&output).contains(told),
+                "{status} {body} {}",
+                stderr(&output)
+            );
+        }
+    }
 }
 
 #[test]
