@@ -47,6 +47,7 @@ mod shell;
 mod status;
 mod summary;
 mod table;
+mod ticker;
 mod token;
 mod update;
 mod verify;

@@ -10,6 +10,7 @@ use super::{
     Shared,
     exit::{Failed, UNAVAILABLE},
     open, output,
+    ticker::Ticker,
     verify::Report,
 };
 use crate::{
@@ -78,10 +79,12 @@ fn place(database: &DatabaseConfig, argument: &str, place: &str) -> Result<Datab
 
 async fn carry(from: &DatabaseConfig, to: &DatabaseConfig) -> Result<(Copied, Report), Failed> {
     let bar = progress_bar();
+    let ticker = Ticker::beside(&bar);
     let told = |progress: Progress<'_>| {
         bar.set_length(progress.rows_total);
         bar.set_position(progress.rows);
         bar.set_message(progress.table.to_owned());
+        ticker.tell(|| line(&progress));
     };
     let settings = [from, to].map(assembly::database_settings);
     let copied = copy(&settings[0], &settings[1], &told).await;
@@ -140,6 +143,12 @@ fn text(copied: &Copied, report: &Report) -> String {
         lines.push("the copy is the same as its source: `recapd verify` finds these there, too".to_owned());
     }
     lines.join("\n")
+}
+
+/// How far it is, where there is no bar.
+fn line(progress: &Progress<'_>) -> String {
+    let percent = progress.rows * 100 / progress.rows_total.max(1);
+    format!("copying  {percent}%  {}", progress.table)
 }
 
 /// A bar over rows, each of which is copied and read back, on a terminal.

@@ -119,9 +119,7 @@ impl Import {
             read(&mut import, file, progress).await?;
             progress.file_done();
         }
-        if let Some(store) = store.as_ref().filter(|_| !self.dry_run) {
-            index(store.as_ref()).await?;
-        }
+        let stored = store.clone().filter(|_| !self.dry_run);
         let (keeper, looked) = match store {
             Some(store) if !self.dry_run => {
                 let keeper = assembly::keeper_alone(config, store, Arc::new(SystemClock)).await?;
@@ -134,7 +132,11 @@ impl Import {
             reading.read(file, name.as_deref()).await?;
             progress.file_done();
         }
-        Ok((import.imported().clone(), reading.finish().await?))
+        let told = reading.finish().await?;
+        if let Some(store) = stored {
+            index(store.as_ref(), progress).await?;
+        }
+        Ok((import.imported().clone(), told))
     }
 
     /// The import, and its database: a dry run only looks at it, if it is there.
@@ -195,8 +197,11 @@ fn tell_unfinished(imported: &Imported) {
 }
 
 /// Puts what was imported into the index of recall.
-async fn index(store: &dyn Store) -> Result<(), Failed> {
-    while store.index_messages(INDEX_MESSAGES_MAX).await? > 0 {}
+async fn index(store: &dyn Store, progress: &Progress) -> Result<(), Failed> {
+    progress.begin_index();
+    while let messages @ 1.. = store.index_messages(INDEX_MESSAGES_MAX).await? {
+        progress.indexed(messages.unsigned_abs());
+    }
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use super::{Shared, exit::Failed, open, output};
+use super::{Shared, exit::Failed, open, output, ticker::Ticker};
 use crate::{
     config::Config,
     domain::agent::AgentId,
@@ -93,6 +93,7 @@ impl Report {
         } else {
             ProgressBar::hidden()
         };
+        let ticker = Ticker::beside(&bar);
         let mut report = Self::default();
         let mut after: Option<AgentId> = None;
         loop {
@@ -100,7 +101,9 @@ impl Report {
             for row in &page {
                 report.add(store.verify(&row.agent).await?);
                 bar.inc(1);
-                bar.set_message(format!("{} agents checked", report.agents));
+                let checked = format!("{} agents checked", report.agents);
+                ticker.tell(|| format!("verifying  {checked}"));
+                bar.set_message(checked);
             }
             match page.last() {
                 Some(last) => after = Some(last.agent.clone()),

@@ -29,6 +29,7 @@ mod selftest;
 mod socket;
 mod status;
 mod summary;
+mod terminal;
 mod token;
 mod versions;
 

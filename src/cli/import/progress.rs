@@ -1,29 +1,30 @@
 //! How far an import is, on stderr: one line that changes on a terminal, else a line now and then.
 
-use std::{io::IsTerminal as _, path::PathBuf, sync::Mutex, time::Duration};
+use std::{path::PathBuf, sync::Mutex};
 
-use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tokio::time::Instant;
+use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::super::{figures::grouped, output};
+use super::super::{figures::grouped, output, ticker::Ticker};
 
 /// How often the line on a terminal changes in a second, at most.
 const REDRAWS_PER_SECOND: u8 = 10;
-/// How often a line is printed where there is no terminal.
-const LINE_EVERY: Duration = Duration::from_secs(10);
+/// The line while files are read …
+const READING: &str = "importing  {prefix}  {percent}%  ▕{bar:10}▏  {bytes_per_sec}  eta {eta}{msg}";
+/// … and while what was read is indexed, of which nobody has counted how much it is.
+const INDEXING: &str = "indexing  {human_pos} messages  {elapsed} elapsed";
 
-/// The progress over the bytes of files, counted in files.
+/// The progress over the bytes of files, counted in files, and then over messages.
 pub(super) struct Progress {
     bar: ProgressBar,
+    ticker: Ticker,
     files: usize,
-    is_terminal: bool,
     told: Mutex<Told>,
 }
 
+#[derive(Default)]
 struct Told {
     files: usize,
     skipped: u64,
-    at: Instant,
 }
 
 impl Progress {
@@ -39,19 +40,12 @@ impl Progress {
             ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_SECOND)
         };
         let bar = ProgressBar::with_draw_target(Some(bytes.sum()), target);
-        let template = "importing  {prefix}  {percent}%  ▕{bar:10}▏  {bytes_per_sec}  eta {eta}{msg}";
-        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-        bar.set_style(style.progress_chars("█▉▊▋▌▍▎▏ "));
-        let told = Told {
-            files: 0,
-            skipped: 0,
-            at: Instant::now(),
-        };
+        bar.set_style(style(READING));
         let progress = Self {
+            ticker: Ticker::beside(&bar),
             bar,
             files: files.len(),
-            is_terminal: std::io::stderr().is_terminal(),
-            told: Mutex::new(told),
+            told: Mutex::default(),
         };
         progress.tell();
         progress
@@ -71,6 +65,19 @@ impl Progress {
     /// Something was left out.
     pub(super) fn skipped(&self) {
         self.change(|told| told.skipped += 1);
+    }
+
+    /// All files are read: what was stored is indexed now.
+    pub(super) fn begin_index(&self) {
+        self.bar.set_style(style(INDEXING));
+        self.bar.reset();
+    }
+
+    /// So many more messages were indexed.
+    pub(super) fn indexed(&self, messages: u64) {
+        self.bar.inc(messages);
+        let indexed = HumanCount(self.bar.position());
+        self.ticker.tell(|| format!("indexing  {indexed} messages"));
     }
 
     /// Prints a line above it.
@@ -96,20 +103,21 @@ impl Progress {
     }
 
     fn tell(&self) {
-        let Ok(mut told) = self.told.lock() else { return };
+        let Ok(told) = self.told.lock() else { return };
         let files = |files: usize| grouped(i64::try_from(files).unwrap_or(i64::MAX));
         let done = format!("{}/{} sessions", files(told.files), files(self.files));
         let skipped = match told.skipped {
             0 => String::new(),
             skipped => format!("  skipped {skipped}"),
         };
-        if self.is_terminal {
-            self.bar.set_prefix(done);
-            self.bar.set_message(skipped);
-        } else if told.at.elapsed() >= LINE_EVERY {
-            told.at = Instant::now();
-            let read = HumanBytes(self.bar.position());
-            output::note(&format!("importing  {done}  {read}{skipped}"));
-        }
+        let read = HumanBytes(self.bar.position());
+        self.ticker.tell(|| format!("importing  {done}  {read}{skipped}"));
+        self.bar.set_prefix(done);
+        self.bar.set_message(skipped);
     }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    style.progress_chars("█▉▊▋▌▍▎▏ ")
 }

@@ -191,11 +191,10 @@ impl<'p> Transcripts<'p> {
         }
     }
 
-    /// Puts what was stored into the index of recall, and says what came of it.
+    /// Keeps what was learnt about counting, and says what came of it all.
     pub(super) async fn finish(self) -> Result<Told, Failed> {
         if let Some(keeper) = &self.keeper {
             keeper.keep_calibrations().await?;
-            keeper.index_all().await?;
         }
         Ok(self.told)
     }

@@ -1,0 +1,61 @@
+//! What a terminal is shown of how far something is, also where stdout is for a program.
+
+use std::{
+    fs::File,
+    io::Read as _,
+    process::{Command, Output, Stdio},
+};
+
+use rustix::{
+    fs::{Mode, OFlags, open},
+    pty::{OpenptFlags, openpt, ptsname, unlockpt},
+};
+
+use super::{code, json};
+
+/// Runs `recapd` with a terminal as its stderr. Returns also what that was shown.
+fn shown(args: &[&str]) -> (Output, String) {
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    unlockpt(&terminal).unwrap();
+    let name = ptsname(&terminal, Vec::<u8>::new()).unwrap();
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let stderr = open(name, flags, Mode::empty()).unwrap();
+    let child = Command::new(assert_cmd::cargo::cargo_bin("recapd"))
+        .env_clear()
+        .env("TERM", "xterm")
+        .args(args)
+        .stdout(Stdio::piped())
+        .stderr(stderr)
+        .spawn()
+        .unwrap();
+    let mut text = Vec::new();
+    // It ends with an error, once nobody has the other end any more.
+    File::from(terminal).read_to_end(&mut text).ok();
+    let output = child.wait_with_output().unwrap();
+    (output, String::from_utf8(text).unwrap())
+}
+
+#[test]
+fn a_terminal_is_shown_how_far_something_is_whatever_goes_to_stdout() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (chat, one, other) = (path("chat.jsonl"), path("one.db"), path("other.db"));
+    let lines =
+        "{\"role\":\"user\",\"content\":\"Fix the parser\"}\n{\"role\":\"assistant\",\"content\":\"Done\"}\n";
+    std::fs::write(&chat, lines).unwrap();
+
+    let (imported, text) = shown(&["import", &chat, "--db", &one, "--json"]);
+    assert_eq!(code(&imported), Some(0), "{text}");
+    assert_eq!(json(&imported)["accepted"], 2);
+    for wanted in ["importing  1/1 sessions", "indexing  2 messages"] {
+        assert!(text.contains(wanted), "no {wanted}: {text}");
+    }
+
+    let (copied, text) = shown(&["copy", &one, &other, "--json"]);
+    assert_eq!(code(&copied), Some(0), "{text}");
+    assert_eq!(json(&copied)["is_clean"], true);
+    assert!(text.contains("% ") && text.contains(" elapsed"), "{text}");
+
+    let (quiet, text) = shown(&["import", &chat, "--db", &one, "--quiet"]);
+    assert_eq!((code(&quiet), text.as_str()), (Some(0), ""));
+}
