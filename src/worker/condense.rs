@@ -180,8 +180,8 @@ impl Worker {
         Ok(items)
     }
 
-    /// What is revisited, which was read with these `limits`; or more of it, if answers are there about more. After a failure
-    /// fewer items are revisited at once, and an answer about others, too, would be paid for again.
+    /// What is revisited, which was read with these `limits`; or items that answers are there about, if these are others, too.
+    /// After a failure fewer items are revisited at once, and an answer about others would be paid for again.
     pub(super) async fn with_answered(
         &self,
         lease: &Lease,
@@ -192,23 +192,22 @@ impl Worker {
         if material.revisited.is_empty() || limits == all {
             return Ok(material);
         }
-        let provisional = material.items.iter().filter(|item| item.provisional);
-        let ranges = provisional.flat_map(|item| &item.ranges);
-        let mut told: Vec<i64> = ranges.flat_map(|range| range.first..=range.last).collect();
-        told.sort_unstable();
-        told.truncate(usize::try_from(all.exchanges_max).unwrap_or(usize::MAX));
+        // As it was asked about: an item that was written anew, for a forgetting say, is revisited last, whatever it is about.
+        let whole = self.parts.store.material(lease, all).await?;
+        let mut told = numbers(&whole.exchanges);
         let mut answered = 0;
         while let Some(more) = self
-            .longest_answered(lease, &material, told.split_at(answered).1)
+            .longest_answered(lease, &whole, told.split_at(answered).1)
             .await?
         {
             answered += more;
         }
-        if answered <= material.exchanges.len() {
+        told.truncate(answered);
+        let asked = numbers(&material.exchanges);
+        if told.iter().all(|exchange| asked.contains(exchange)) {
             return Ok(material);
         }
-        told.truncate(answered);
-        let whole = revisiting(self.parts.store.material(lease, all).await?, &told);
+        let whole = revisiting(whole, &told);
         // Who fails alone holds up no others, be they answered.
         let fails = self
             .portions

@@ -2,7 +2,11 @@
 
 use recapd::{
     config::Ageing,
-    domain::{time::MINUTE_MS, work::Reason},
+    domain::{
+        time::{HOUR_MS, MINUTE_MS},
+        work::Reason,
+    },
+    store::Forgettable,
     worker::Outcome,
 };
 
@@ -179,6 +183,39 @@ async fn an_exchange_that_fails_alone_holds_up_no_items_that_were_answered() {
     assert_eq!(rig.drain_later().await, [Outcome::Retried], "alone");
     assert_eq!(rig.drain_later().await.first(), Some(&Outcome::Completed));
     assert!(rig.content().await.contains("Worked on exchange 4"));
+}
+
+/// What a forgetting wrote anew is revisited last, although it is about older exchanges: answers about these are found
+/// nevertheless, and so are answers about others, where not all are asked about at once.
+#[tokio::test]
+async fn answers_are_paid_for_once_beside_what_a_forgetting_wrote_anew() {
+    for (turns, exchanges_max, oldest) in [(10, 200, 1), (20, 12, 5)] {
+        let mut config = config();
+        config.worker.batch_exchanges_max = exchanges_max;
+        let rig = Rig::new(&config).await;
+        rig.say(turns).await;
+        rig.model.plan_then([], Reply::Auth);
+        while rig.verify().await.pending > 0 {
+            ask_by_hand(&rig).await;
+            assert_eq!(rig.drain().await, [Outcome::Parked]);
+        }
+        let covered = rig.verify().await.covered;
+        let what = Forgettable::Exchanges(vec![2]);
+        rig.parts.keeper.forget(&rig.agent, what).await.unwrap();
+        // No answer is kept for so long.
+        rig.clock.advance_ms(HOUR_MS);
+        rig.model.plan([Reply::Overflow, Reply::Good, Reply::Late]);
+        assert_eq!(rig.drain().await, [Outcome::Retried]);
+        for _ in 0..4 {
+            drop(rig.drain_later().await);
+        }
+        assert_eq!((rig.verify().await.covered, digests(&rig).await), (covered, 0));
+        assert_eq!(
+            rig.model.asked_with(oldest),
+            3,
+            "{turns}: refused, too much and answered"
+        );
+    }
 }
 
 /// Nobody can tell of the exchange: it keeps its digest, for good, and the others come next.
