@@ -313,6 +313,10 @@ fn start(
         let (keeper, soft) = (parts.keeper.clone(), soft.clone());
         async move { keeper.index(soft).await }
     });
+    lifecycle.spawn("journal", {
+        let (keeper, soft) = (parts.keeper.clone(), soft.clone());
+        async move { keeper.tend_journal(soft).await }
+    });
     lifecycle.spawn_vital("snapshots", parts.clone().follow_changes(soft.clone()));
     let mut state = HttpState::over(parts, queue, access, soft.clone());
     state.examiner = Some(examiner);

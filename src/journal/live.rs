@@ -1,16 +1,20 @@
 //! The live journal: each message is appended to its agent's file as it is accepted.
 //!
 //! It is a second copy, never a condition: a failure to write is for the caller to log and count. Lines stand in the
-//! order of their numbers as long as whoever appends holds the agent's [`lane`](Journal::lane).
+//! order of their numbers, without a gap: where some are missing before a message, they are copied from the database before it
+//! is written, a chunk with each append and each [`Journal::mend`], so that nobody waits for more than that.
 //!
 //! An agent's file begins with all that is known of it then, as an export writes it: the file alone can be imported. Behind
 //! that stand messages alone: what leaves the window later, and which sessions are ended by hand, only the database tells.
 
+mod file;
+
 use std::{
-    fs::{File, OpenOptions},
-    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    collections::BTreeSet,
+    fs::File,
+    io::{self, Write as _},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, PoisonError},
     time::Duration,
 };
 
@@ -20,19 +24,19 @@ use tokio::{
     time::timeout,
 };
 
+use self::file::{Last, Place, Written, remove_if_there};
 use super::chunk;
 use crate::{
-    domain::{
-        agent::AgentId,
-        journal::{Head, MessageRecord},
-    },
-    store::archive::{Archive, ArchiveError},
+    domain::{agent::AgentId, journal::MessageRecord},
+    store::archive::{Archive, ArchiveError, RecordRange},
 };
 
 /// Agents that share a lane wait for each other; with so many lanes, few do.
 const LANES: usize = 64;
-/// Nobody waits longer for a line to be written, if nobody says otherwise. It may still be written later.
+/// Nobody waits longer for the disk, nor for what is copied, if nobody says otherwise. It may still be written later.
 const WAIT: Duration = Duration::from_secs(1);
+/// Agents that are remembered because their files lack something. More are mended by their next messages alone.
+const LACKING_MAX: usize = 1_000;
 /// How a file's name ends until it is whole.
 const BEGUN: &str = "begun";
 
@@ -44,6 +48,8 @@ pub struct Journal {
     /// Writes under way: a disk that hangs must not hold ever more threads.
     writes: Arc<Semaphore>,
     wait: Duration,
+    /// Whose files may lack something at their end.
+    lacking: std::sync::Mutex<BTreeSet<AgentId>>,
 }
 
 impl Journal {
@@ -59,6 +65,7 @@ impl Journal {
             lanes: (0..LANES).map(|_| Mutex::new(())).collect(),
             writes: Arc::new(Semaphore::new(LANES)),
             wait: WAIT,
+            lacking: std::sync::Mutex::default(),
         })
     }
 
@@ -84,17 +91,41 @@ impl Journal {
             .await
     }
 
-    /// Appends the lines of an agent's messages, which are stored already: all or, when the disk fails, some of them.
+    /// Appends the lines of an agent's messages, which are stored already, and says how many lines it wrote. If earlier ones
+    /// are missing, it copies those first, a chunk of them; what is still missing then is copied later.
     ///
     /// # Errors
-    /// What the system says, or that the disk takes longer than anybody waits, or what the database fails with.
-    pub async fn append(&self, agent: &AgentId, records: Vec<MessageRecord>) -> io::Result<()> {
-        let path = self.path(agent);
-        if !path.exists() && self.begin(agent, &path).await? {
-            return Ok(());
+    /// What the system says, or that the disk takes longer than anybody waits, or what the database fails with. What was
+    /// not written is copied later.
+    pub async fn append(&self, agent: &AgentId, records: Vec<MessageRecord>) -> io::Result<usize> {
+        let written = self.append_or_begin(agent, &records.into()).await;
+        if written.is_err() {
+            self.note_lacking(agent);
         }
-        let lines = records.iter().map(MessageRecord::line).collect();
-        self.write(path, lines).await
+        written
+    }
+
+    /// Agents whose file may lack something, because of an earlier append.
+    pub fn lacking(&self) -> Vec<AgentId> {
+        self.lacked().iter().cloned().collect()
+    }
+
+    /// Copies from the database what an agent's file lacks at its end, a chunk of it, and says how many lines that were.
+    /// After 0 nothing is missing.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub async fn mend(&self, agent: &AgentId) -> io::Result<usize> {
+        let _lane = self.lane(agent).await;
+        let copied = self.go_on(agent, &Arc::default()).await?;
+        if copied.is_none() {
+            timeout(self.wait, self.begin(agent)).await??;
+        }
+        let lines = copied.unwrap_or_default();
+        if lines == 0 {
+            self.lacked().remove(agent);
+        }
+        Ok(lines)
     }
 
     /// Writes an agent's file anew, if there is one: something of it was forgotten.
@@ -104,10 +135,12 @@ impl Journal {
     pub async fn rewrite(&self, agent: &AgentId) -> io::Result<()> {
         let _lane = self.lane(agent).await;
         let path = self.path(agent);
-        if !path.exists() {
-            return remove_if_there(&path.with_extension(BEGUN));
-        }
-        if self.begin(agent, &path).await? {
+        let looking = move || {
+            // In this order: whoever isn't waited for any longer may give its name to what was begun.
+            remove_if_there(&path.with_extension(BEGUN))?;
+            path.try_exists()
+        };
+        if !self.on_disk(looking).await? || self.begin(agent).await? {
             return Ok(());
         }
         Err(io::Error::other("nobody wrote down what the agent began with"))
@@ -116,58 +149,132 @@ impl Journal {
     /// Removes an agent's file, if there is one.
     ///
     /// # Errors
-    /// What the system says.
+    /// What the system says, or that the disk takes longer than anybody waits.
     pub async fn remove(&self, agent: &AgentId) -> io::Result<()> {
         let _lane = self.lane(agent).await;
         let path = self.path(agent);
-        remove_if_there(&path.with_extension(BEGUN))?;
-        remove_if_there(&path)
+        let removing = move || {
+            remove_if_there(&path.with_extension(BEGUN))?;
+            remove_if_there(&path)
+        };
+        self.on_disk(removing).await
+    }
+
+    async fn append_or_begin(&self, agent: &AgentId, records: &Arc<[MessageRecord]>) -> io::Result<usize> {
+        if let Some(lines) = self.go_on(agent, records).await? {
+            return Ok(lines);
+        }
+        if self.begin(agent).await? {
+            return Ok(records.len());
+        }
+        // It stands alone then, as the messages behind it will.
+        let path = self.path(agent);
+        self.on_disk(move || file::make(&path)).await?;
+        Ok(self.go_on(agent, records).await?.unwrap_or_default())
+    }
+
+    /// Goes on in an agent's file, with these messages or with those that are missing before them. None: there is no file.
+    async fn go_on(&self, agent: &AgentId, records: &Arc<[MessageRecord]>) -> io::Result<Option<usize>> {
+        let last = match self.write(agent, Place::Next, records).await? {
+            Written::All => return Ok(Some(records.len())),
+            Written::NoFile => return Ok(None),
+            Written::Nothing(last) => last,
+        };
+        self.note_lacking(agent);
+        let copied = timeout(self.wait, self.catch_up(agent, last)).await??;
+        if copied.is_none() {
+            self.write(agent, Place::Anywhere, records).await?;
+        }
+        Ok(copied.or(Some(records.len())))
+    }
+
+    /// Copies what is stored behind the `last` message of an agent's file, a chunk of it. None: that message isn't stored, and
+    /// what is stored belongs to another life. An earlier state of the database was restored, perhaps.
+    async fn catch_up(&self, agent: &AgentId, last: Last) -> io::Result<Option<usize>> {
+        let same = self.stored(agent, chunk(last.seq - 1, last.seq)).await?;
+        if same.first().map(Last::of) != Some(last) {
+            return Ok(None);
+        }
+        let missing = self.stored(agent, chunk(last.seq, i64::MAX)).await?;
+        let written = self.write(agent, Place::Next, &missing).await?;
+        // Unless another process was faster, which writes what comes next then.
+        Ok(Some(if written == Written::All { missing.len() } else { 0 }))
     }
 
     /// Begins an agent's file with its head and all its messages, those among them that were stored just now. Says
     /// whether it could: nobody knows the head of an agent that was forked too long ago. The file appears when it is
     /// whole.
-    async fn begin(&self, agent: &AgentId, path: &Path) -> io::Result<bool> {
+    async fn begin(&self, agent: &AgentId) -> io::Result<bool> {
+        let path = self.path(agent);
         let begun = path.with_extension(BEGUN);
-        remove_if_there(&begun)?;
+        let beginning = {
+            let begun = begun.clone();
+            move || file::begin(&begun)
+        };
+        let file = self.on_disk(beginning).await?;
+        let written = self.write_whole(agent, file).await;
+        self.on_disk(move || file::finish(&begun, &path, written)).await
+    }
+
+    async fn write_whole(&self, agent: &AgentId, mut file: File) -> io::Result<Option<File>> {
         let head = match self.archive.head(agent).await {
             Ok(Some(head)) => head,
-            Ok(None) | Err(ArchiveError::Forked(_)) => return Ok(false),
+            Ok(None) | Err(ArchiveError::Forked(_)) => return Ok(None),
             Err(error) => return Err(io::Error::other(error)),
         };
-        let written = self.write_whole(agent, &head, &begun).await;
-        let whole = written.and_then(|()| std::fs::rename(&begun, path));
-        if whole.is_err() {
-            // Whoever has something forgotten looks for the file itself; and a full disk gets its room back.
-            drop(remove_if_there(&begun));
-        }
-        whole.map(|()| true)
-    }
-
-    async fn write_whole(&self, agent: &AgentId, head: &Head, path: &Path) -> io::Result<()> {
-        self.write(path.to_owned(), vec![head.line()]).await?;
-        let mut after_seq = 0;
+        let (mut text, mut after_seq) = (head.line() + "\n", 0);
         loop {
-            let records = self.archive.records(agent, chunk(after_seq, head.last_seq)).await;
-            let records = records.map_err(io::Error::other)?;
+            let writing = move || file.write_all(text.as_bytes()).map(|()| file);
+            file = self.on_disk(writing).await?;
+            let records = self.stored(agent, chunk(after_seq, head.last_seq)).await?;
             let Some(last) = records.last() else {
-                return Ok(());
+                return Ok(Some(file));
             };
             after_seq = last.seq;
-            let lines = records.iter().map(MessageRecord::line).collect();
-            self.write(path.to_owned(), lines).await?;
+            text = file::text(&records);
         }
     }
 
-    async fn write(&self, path: PathBuf, lines: Vec<String>) -> io::Result<()> {
+    async fn stored(&self, agent: &AgentId, range: RecordRange) -> io::Result<Arc<[MessageRecord]>> {
+        let records = self.archive.records(agent, range).await;
+        Ok(records.map_err(io::Error::other)?.into())
+    }
+
+    async fn write(
+        &self,
+        agent: &AgentId,
+        place: Place,
+        records: &Arc<[MessageRecord]>,
+    ) -> io::Result<Written> {
+        let (path, records) = (self.path(agent), Arc::clone(records));
+        let writing = move || file::append(&path, place, &records);
+        self.on_disk(writing).await
+    }
+
+    /// Does what may wait for the disk on a thread of its own.
+    async fn on_disk<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
         let Ok(permit) = Arc::clone(&self.writes).try_acquire_owned() else {
             return Err(io::Error::other("earlier writes hang"));
         };
-        let writing = tokio::task::spawn_blocking(move || {
+        let working = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            append_lines(&path, &lines)
+            work()
         });
-        timeout(self.wait, writing).await?.map_err(io::Error::other)?
+        timeout(self.wait, working).await?.map_err(io::Error::other)?
+    }
+
+    fn note_lacking(&self, agent: &AgentId) {
+        let mut lacked = self.lacked();
+        if lacked.len() < LACKING_MAX {
+            lacked.insert(agent.clone());
+        }
+    }
+
+    fn lacked(&self) -> std::sync::MutexGuard<'_, BTreeSet<AgentId>> {
+        self.lacking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -181,46 +288,6 @@ fn hash(agent: &AgentId) -> u128 {
         .iter()
         .take(16)
         .fold(0, |hash, &byte| hash << 8 | u128::from(byte))
-}
-
-fn remove_if_there(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-fn append_lines(path: &Path, lines: &[String]) -> io::Result<()> {
-    let mut file = open_private(path)?;
-    let mut text = String::new();
-    // A crash may have left a torn line; what follows must not become part of it.
-    if ends_in_a_torn_line(&mut file)? {
-        text.push('\n');
-    }
-    for line in lines {
-        text.push_str(line);
-        text.push('\n');
-    }
-    file.write_all(text.as_bytes())
-}
-
-/// What agents say is nobody else's business: only the owner may read a file that is made here.
-fn open_private(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).append(true).create(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
-}
-
-fn ends_in_a_torn_line(file: &mut File) -> io::Result<bool> {
-    if file.metadata()?.len() == 0 {
-        return Ok(false);
-    }
-    let mut last = [0];
-    file.seek(SeekFrom::End(-1))?;
-    file.read_exact(&mut last)?;
-    Ok(last != *b"\n")
 }
 
 #[cfg(test)]

@@ -1,16 +1,65 @@
 //! The live journal's copy of what was stored.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
-use tracing::warn;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
 
 use super::Keeper;
 use crate::{
     domain::{agent::AgentId, journal::MessageRecord},
+    journal::live::Journal,
     store::{AppendOutcome, AppendRequest, Prepared},
 };
 
+/// How often it looks for what the journal's files lack.
+const MEND_EVERY: Duration = Duration::from_secs(10);
+/// Between two chunks of one file it rests so many times as long as the last one took: appends go first.
+const REST: u32 = 3;
+
 impl Keeper {
+    /// Copies into the live journal, if there is one, what its files lack, until `stop`.
+    pub async fn tend_journal(&self, stop: CancellationToken) {
+        if self.journal.is_none() {
+            return;
+        }
+        let work = async {
+            loop {
+                sleep(MEND_EVERY).await;
+                self.mend_journal().await;
+            }
+        };
+        stop.run_until_cancelled(work).await;
+    }
+
+    /// Looks once for what the live journal's files lack. The agents' next messages would bring it, too, but not everybody
+    /// goes on.
+    pub async fn mend_journal(&self) {
+        let Some(journal) = &self.journal else { return };
+        for agent in journal.lacking() {
+            self.mend_file(journal, &agent).await;
+        }
+    }
+
+    async fn mend_file(&self, journal: &Journal, agent: &AgentId) {
+        loop {
+            let start = Instant::now();
+            match journal.mend(agent).await {
+                Ok(0) => return,
+                Ok(lines) => {
+                    self.metrics.window.journalled(lines);
+                    info!(agent_id = %agent, lines, "journal.mended");
+                }
+                Err(error) => {
+                    debug!(agent_id = %agent, %error, "journal.not_mended");
+                    return;
+                }
+            }
+            sleep(start.elapsed() * REST).await;
+        }
+    }
+
     /// The messages are stored: that a copy fails is no reason to fail the append.
     pub(super) async fn write_journal(&self, agent: &AgentId, records: Vec<MessageRecord>) {
         let Some(journal) = self.journal.as_ref().filter(|_| !records.is_empty()) else {
@@ -18,10 +67,10 @@ impl Keeper {
         };
         let lines = records.len();
         match journal.append(agent, records).await {
-            Ok(()) => self.metrics.window.journalled(lines),
+            Ok(written) => self.metrics.window.journalled(written),
             Err(error) => {
                 self.metrics.window.journal_failed(lines);
-                warn!(agent.id = %agent, %error, lines, "journal.failed");
+                warn!(agent_id = %agent, %error, lines, "journal.failed");
             }
         }
     }

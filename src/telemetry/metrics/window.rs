@@ -66,7 +66,7 @@ impl Window {
             journalled: to.counter("journal_messages", "Messages written to the journal"),
             journal_failures: to.counter(
                 "journal_failed_messages",
-                "Messages stored, but not written to the journal",
+                "Messages stored, but not written to the journal as they came",
             ),
             tokens: to.histogram("window_tokens", "Tokens of a window, at each check", &TOKENS),
             fill: to.histogram(

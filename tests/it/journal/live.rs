@@ -1,12 +1,13 @@
 //! The live journal: a second copy of what is accepted, never a condition.
 
-use std::{collections::BTreeSet, path::Path, sync::Arc};
+use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
 use recapd::{
     domain::journal::Head,
     journal::live::Journal,
     store::{Forgettable, StoreError},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{exported, imported, rehearsed};
 use crate::support::{
@@ -241,6 +242,95 @@ async fn what_is_forgotten_is_written_anew() {
     );
     rig.parts.keeper.delete(&child).await.unwrap();
     assert!(!journal.path(&child).exists());
+}
+
+/// A journal in a folder that can go away for a while, as one on a disk that fails.
+async fn on_a_failing_disk(folder: &Path) -> (Rig, Arc<Journal>, impl Fn()) {
+    let (place, away) = (folder.join("journal"), folder.join("away"));
+    let (rig, journal) = with_journal(&place).await;
+    let switch = move || {
+        let is_here = place.exists();
+        let (from, to) = if is_here { (&place, &away) } else { (&away, &place) };
+        std::fs::rename(from, to).unwrap();
+    };
+    (rig, journal, switch)
+}
+
+/// What a file has behind its head is what an export has.
+async fn assert_whole(rig: &Rig, journal: &Journal) {
+    let text = std::fs::read_to_string(journal.path(&rig.agent)).unwrap();
+    let lines = exported(&rig.db, &rig.agent).await;
+    let messages = |text: &str| text.split_once('\n').unwrap().1.to_owned();
+    assert_eq!(messages(&text), messages(&lines));
+}
+
+#[tokio::test]
+async fn what_the_disk_missed_is_copied_with_the_next_message_or_without() {
+    for goes_on in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let (rig, journal, switch) = on_a_failing_disk(folder.path()).await;
+        rig.say(1).await;
+        switch();
+        rig.say(2).await;
+        switch();
+        assert_eq!(journal.lacking(), vec![rig.agent.clone()]);
+        if goes_on {
+            rig.say(1).await;
+        } else {
+            rig.parts.keeper.mend_journal().await;
+            assert!(journal.lacking().is_empty());
+        }
+        assert_whole(&rig, &journal).await;
+        let (_, metrics) = rig.parts.metrics.encode(None);
+        let stored = rig.row().await.ledger.last_seq;
+        let line = format!("recapd_journal_messages_total {stored}\n");
+        assert!(metrics.contains(&line), "{line}: {metrics}");
+    }
+}
+
+/// In the file, and where it has a hole.
+#[tokio::test]
+async fn what_is_forgotten_does_not_come_back_with_what_was_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (rig, journal, switch) = on_a_failing_disk(folder.path()).await;
+    let gone = "xylocopa";
+    for is_away in [false, true] {
+        if is_away {
+            switch();
+        }
+        rig.append(vec![native("user", gone), native("assistant", "Yes.")])
+            .await;
+    }
+    rig.say(1).await;
+    switch();
+    let what = Forgettable::Exchanges(vec![1, 2]);
+    let reply = rig.parts.keeper.forget(&rig.agent, what).await.unwrap();
+    assert!(reply.journals_left.is_empty());
+    rig.parts.keeper.mend_journal().await;
+    rig.say(1).await;
+    let text = std::fs::read_to_string(journal.path(&rig.agent)).unwrap();
+    assert!(!text.contains(gone), "{text}");
+    assert_whole(&rig, &journal).await;
+}
+
+/// A daemon that ends doesn't wait for a file that lacks something, here because somebody has the agent's lane.
+#[tokio::test]
+async fn whoever_mends_stops_when_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let (rig, journal, switch) = on_a_failing_disk(folder.path()).await;
+    switch();
+    rig.say(1).await;
+    let _lane = journal.lane(&rig.agent).await;
+    let stop = CancellationToken::new();
+    tokio::time::pause();
+    let asking = async {
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        stop.cancel();
+    };
+    let tending = rig.parts.keeper.tend_journal(stop.clone());
+    let both = async { tokio::join!(tending, asking) };
+    tokio::time::timeout(Duration::from_secs(31), both).await.unwrap();
+    assert_eq!(journal.lacking(), vec![rig.agent.clone()]);
 }
 
 /// Daemons that share a database have a journal each: whoever is asked writes its own anew, also if another one was asked
