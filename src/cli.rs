@@ -55,7 +55,7 @@ mod version;
 mod versions;
 mod window;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, io::IsTerminal as _, path::PathBuf, process::ExitCode};
 
 use clap::{ArgAction, Args, ColorChoice, Parser, Subcommand, error::ErrorKind};
 use secrecy::SecretString;
@@ -315,11 +315,9 @@ impl Command {
 pub fn main() -> ExitCode {
     let began = Instant::now();
     let environment = config::from_process_environment();
-    let arguments: Vec<String> = std::env::args_os()
-        .map(|argument| argument.to_string_lossy().into_owned())
-        .collect();
-    if hook::is_call(&arguments) {
-        return called_by_host(&environment, began);
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    if let Some(call) = hook::called(&arguments) {
+        return called_by_host(call, &environment, began);
     }
     let cli = Cli::parse();
     output::adapt(&environment);
@@ -330,22 +328,25 @@ pub fn main() -> ExitCode {
 }
 
 /// Whatever is wrong, an agent isn't to be disturbed by it; `recapd hook test` tells it to people.
-fn called_by_host(environment: &Environment, began: Instant) -> ExitCode {
+fn called_by_host(call: Vec<OsString>, environment: &Environment, began: Instant) -> ExitCode {
     hook::end_in_time(environment);
-    if crate::hook::is_off(environment) {
-        return ExitCode::SUCCESS;
-    }
-    match Cli::try_parse() {
+    match Cli::try_parse_from(call) {
+        Ok(_) if crate::hook::is_off(environment) => {}
         Ok(cli) => {
             run(cli, environment, began).ok();
         }
-        // A person asks.
-        Err(error) if error.kind() == ErrorKind::DisplayHelp => {
+        Err(error) if is_for_a_person(&error) => {
             error.print().ok();
         }
         Err(_) => {}
     }
     ExitCode::SUCCESS
+}
+
+/// Whether a person is to be told: one who asks for help, or sits where a host would put its input.
+fn is_for_a_person(error: &clap::Error) -> bool {
+    let is_asked_for = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    is_asked_for || std::io::stdin().is_terminal()
 }
 
 fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, Failed> {

@@ -3,6 +3,8 @@
 //! Invariant: called by a host it ends in time, with 0, and prints nothing but what is meant for the host: any other
 //! exit code or output would disturb the agent.
 
+mod called;
+
 use std::{
     fs,
     io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _},
@@ -21,6 +23,7 @@ use crate::{
     hook::{self, Call, Event, Host, INPUT_BYTES_MAX, Input, install},
     tokenizer,
 };
+pub(super) use called::called;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -124,16 +127,6 @@ fn named_event(name: &str) -> Result<Event, String> {
         let names = Event::ALL.map(Event::name).join(", ");
         format!("there is no such event; give one of {names}")
     })
-}
-
-/// Whether a command line is one by which a host calls: events begin with a capital.
-pub(super) fn is_call(arguments: &[String]) -> bool {
-    let mut words = arguments.iter().skip(1);
-    let is_hook = words.next().is_some_and(|word| word == "hook");
-    is_hook
-        && words
-            .next()
-            .is_some_and(|word| word.starts_with(|c: char| c.is_ascii_uppercase()))
 }
 
 /// Ends this process, with 0, when a hook's time is up, whatever hangs.

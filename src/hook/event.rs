@@ -84,9 +84,10 @@ impl Event {
         }
     }
 
-    /// The event of that name.
+    /// The event of that name, in capitals or small letters.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|event| event.name() == name)
+        let mut events = Self::ALL.into_iter();
+        events.find(|event| event.name().eq_ignore_ascii_case(name))
     }
 }
 

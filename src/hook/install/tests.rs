@@ -59,6 +59,15 @@ fn a_handler_among_others_leaves_alone() {
 }
 
 #[test]
+fn an_entry_in_another_spelling_is_replaced() {
+    let by_hand = r#"{"hooks":{"Stop":[{"hooks":[{"type":"command","command":"recapd hook stop"}]}]}}"#;
+    let text = installed(by_hand, &commands(Host::Codex)).unwrap();
+    assert!(!text.contains("hook stop"), "{text}");
+    assert_eq!(text.matches("recapd hook Stop").count(), 1, "{text}");
+    assert_eq!(uninstalled(by_hand).unwrap(), "{}");
+}
+
+#[test]
 fn other_options_replace_the_entries() {
     let text = installed(OTHERS, &commands(Host::ClaudeCode)).unwrap();
     let other = Commands {

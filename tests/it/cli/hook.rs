@@ -1,6 +1,7 @@
 //! `recapd hook` as hosts call it, with the daemon up, down, slow, and killed in the middle.
 
 mod install;
+mod wrong;
 
 use std::{
     fs,
@@ -357,42 +358,16 @@ async fn hooks_that_run_at_once_store_each_message_once() {
     assert_eq!(session.status()["refused"], 0);
 }
 
-#[test]
-fn a_host_is_never_disturbed() {
-    let folder = tempfile::tempdir().unwrap();
-    let good = json!({ "session_id": "s", "source": "startup" }).to_string();
-    for (arguments, input) in [
-        (vec!["hook", "SessionStart"], "no JSON"),
-        (vec!["hook", "SessionStart"], ""),
-        (
-            vec!["hook", "Stop"],
-            r#"{"session_id":"s","transcript_path":"/nowhere/x.jsonl"}"#,
-        ),
-        (
-            vec!["hook", "Stop"],
-            r#"{"session_id":"s","transcript_path":"/dev/zero"}"#,
-        ),
-        (vec!["hook", "SomethingNew"], good.as_str()),
-        (vec!["hook", "Stop", "--no-such-option"], good.as_str()),
-        (
-            vec!["hook", "Stop", "--config", "/nowhere/recapd.toml"],
-            good.as_str(),
-        ),
-        (vec!["hook", "Stop", "--set", "http.listn=1"], good.as_str()),
-        (
-            vec!["hook", "SessionStart", "--server", "no address"],
-            good.as_str(),
-        ),
-    ] {
-        let output = recapd()
-            .args(&arguments)
-            .env("XDG_STATE_HOME", folder.path())
-            .write_stdin(input)
-            .output()
-            .unwrap();
-        let printed = (code(&output), stdout(&output), stderr(&output));
-        assert_eq!(printed, (Some(0), String::new(), String::new()), "{arguments:?}");
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_is_known_in_any_spelling() {
+    let server = server().await;
+    let session = Session::new(server.address);
+    for (turn, event) in (1..).zip(["stop", "STOP", "sessionEnd"]) {
+        session.say(turn, 1);
+        assert_eq!(session.call(event, &json!({})), "");
     }
+    // Three turns, and that the context was emptied.
+    assert_eq!(messages(&server).await, 7);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! What a terminal is shown of how far something is, also where stdout is for a program.
+//! What a terminal is shown, also where stdout is for a program.
 
 use std::{
     fs::File,
@@ -13,7 +13,7 @@ use rustix::{
 
 use super::{code, json};
 
-/// Runs `recapd` with a terminal as its stderr. Returns also what that was shown.
+/// Runs `recapd` with a terminal as its stdin and stderr. Returns also what that was shown.
 fn shown(args: &[&str]) -> (Output, String) {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     unlockpt(&terminal).unwrap();
@@ -23,7 +23,9 @@ fn shown(args: &[&str]) -> (Output, String) {
     let child = Command::new(assert_cmd::cargo::cargo_bin("recapd"))
         .env_clear()
         .env("TERM", "xterm")
+        .env("RECAPD_HOOK_PATIENCE", "50")
         .args(args)
+        .stdin(stderr.try_clone().unwrap())
         .stdout(Stdio::piped())
         .stderr(stderr)
         .spawn()
@@ -58,4 +60,17 @@ fn a_terminal_is_shown_how_far_something_is_whatever_goes_to_stdout() {
 
     let (quiet, text) = shown(&["import", &chat, "--db", &one, "--quiet"]);
     assert_eq!((code(&quiet), text.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_terminal_is_shown_what_is_wrong_with_a_hook_and_a_host_would_not_be() {
+    for (args, wanted) in [
+        (&["hook"][..], "drain"),
+        (&["hook", "statsu"], "status"),
+        (&["hook", "Stop", "--hots", "codex"], "--host"),
+    ] {
+        let (output, text) = shown(args);
+        assert_eq!(code(&output), Some(0), "{args:?}");
+        assert!(text.contains(wanted), "{args:?}: {text}");
+    }
 }

@@ -1,0 +1,101 @@
+//! Whether a command line is a host's or a person's.
+//!
+//! Invariant: what begins with `hook` and isn't certainly a person's is a host's. Claude Code takes the exit code of
+//! wrong usage, 2, for an order to hold its agent back.
+
+use std::{borrow::Cow, ffi::OsString};
+
+use clap::{Args as _, Subcommand as _};
+
+use super::Command;
+use crate::{cli::Shared, hook::Event};
+
+/// The command line by which a host calls, with the event in its own spelling; none if it is a person's.
+pub(in crate::cli) fn called(arguments: &[OsString]) -> Option<Vec<OsString>> {
+    let mut words = command_words(arguments).into_iter();
+    words.next().filter(|(_, word)| word == "hook")?;
+    let mut call = arguments.to_vec();
+    if let Some((place, word)) = words.next() {
+        match (Event::from_name(&word), call.get_mut(place)) {
+            (Some(event), Some(said)) => *said = event.name().into(),
+            _ if is_for_people(&word) => return None,
+            _ => {}
+        }
+    }
+    Some(call)
+}
+
+/// Whether a word behind `hook` is one that people say.
+fn is_for_people(word: &str) -> bool {
+    word == "help" || Command::has_subcommand(word)
+}
+
+/// The words that name commands, with their places: no options, and nothing that belongs to those of every command.
+fn command_words(arguments: &[OsString]) -> Vec<(usize, Cow<'_, str>)> {
+    let shared = Shared::augment_args(clap::Command::new("recapd"));
+    let takes_value = |word: &str| {
+        let mut with_value = shared
+            .get_arguments()
+            .filter(|option| option.get_action().takes_values());
+        with_value.any(|option| option.get_long().is_some() && option.get_long() == word.strip_prefix("--"))
+    };
+    let mut is_value = false;
+    let words = arguments.iter().map(|word| word.to_string_lossy());
+    let words = words.enumerate().skip(1).filter(|(_, word)| {
+        let is_command = !is_value && !word.starts_with('-');
+        is_value = !is_value && takes_value(word);
+        is_command
+    });
+    words.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The call that is made of a command line.
+    fn call(line: &str) -> Option<String> {
+        let words = std::iter::once("recapd").chain(line.split_whitespace());
+        let words: Vec<OsString> = words.map(OsString::from).collect();
+        let call = called(&words)?;
+        let words: Vec<Cow<'_, str>> = call.iter().skip(1).map(|word| word.to_string_lossy()).collect();
+        Some(words.join(" "))
+    }
+
+    #[test]
+    fn whatever_is_not_for_people_is_a_call() {
+        for (line, expected) in [
+            ("hook Stop", "hook Stop"),
+            ("hook stop --host codex", "hook Stop --host codex"),
+            ("hook SUBAGENTSTOP", "hook SubagentStop"),
+            ("hook SomethingNew", "hook SomethingNew"),
+            ("hook something", "hook something"),
+            ("hook", "hook"),
+            ("hook --help", "hook --help"),
+            ("hook --host codex Stop", "hook --host codex Stop"),
+            ("--server x hook stop", "--server x hook Stop"),
+            (
+                "-q --db=x hook --set a=b sessionstart",
+                "-q --db=x hook --set a=b SessionStart",
+            ),
+        ] {
+            assert_eq!(call(line).as_deref(), Some(expected), "{line}");
+        }
+    }
+
+    #[test]
+    fn people_are_no_hosts() {
+        for line in [
+            "",
+            "hook install codex",
+            "hook status",
+            "hook help",
+            "-v hook --config x drain",
+            "help hook",
+            "summary hook",
+            "--config hook summary stop",
+        ] {
+            assert_eq!(call(line), None, "{line}");
+        }
+    }
+}
