@@ -100,7 +100,7 @@ pub struct Input {
     pub transcript: Option<PathBuf>,
     /// Where the agent works.
     pub folder: Option<PathBuf>,
-    /// Why a session starts: `startup`, `resume`, `clear`, `compact`.
+    /// Why a session starts: `startup`, `resume`, `clear`, `compact`, in Claude Code also `fork`.
     pub source: Option<String>,
     /// An agent called by the model runs the hook, not the session itself.
     pub is_subagent: bool,

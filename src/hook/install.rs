@@ -21,8 +21,6 @@ pub use diff::diff;
 pub const SETTINGS_BYTES_MAX: u64 = 4 << 20;
 /// The name under which both hosts keep hooks.
 const HOOKS: &str = "hooks";
-/// All ways in which a session starts; one that is left out gets no brief.
-const SESSION_STARTS: &str = "startup|resume|clear|compact";
 /// When a host gives a hook up, in seconds. Hooks end long before; Codex allows no more at a session's end.
 const TIMEOUT_SECONDS: u32 = 3;
 /// What indents a settings file that shows no habit of its own.
@@ -133,13 +131,21 @@ impl Commands {
         let words = words.chain(self.options.iter().map(String::as_str).map(quoted));
         let command = words.collect::<Vec<String>>().join(" ");
         Ok(Group {
-            matcher: (event == Event::SessionStart).then_some(SESSION_STARTS),
+            matcher: (event == Event::SessionStart).then(|| session_starts(self.host)),
             hooks: [Handler {
                 r#type: "command",
                 command,
                 timeout: TIMEOUT_SECONDS,
             }],
         })
+    }
+}
+
+/// All ways in which a session of `host` starts; one that is left out gets no brief.
+fn session_starts(host: Host) -> &'static str {
+    match host {
+        Host::ClaudeCode => "startup|resume|clear|compact|fork",
+        Host::Codex => "startup|resume|clear|compact",
     }
 }
 

@@ -35,6 +35,35 @@ fn an_empty_file_gets_all_events() {
     assert_eq!(uninstalled(&text).unwrap(), "{}\n");
 }
 
+#[test]
+fn every_start_of_a_session_is_asked_for() {
+    let codex = "startup|resume|clear|compact";
+    for (host, expected) in [
+        (Host::ClaudeCode, format!("{codex}|fork")),
+        (Host::Codex, codex.to_owned()),
+    ] {
+        let text = installed("", &commands(host)).unwrap();
+        let settings: Value = serde_json::from_str(&text).unwrap();
+        let groups = &settings["hooks"]["SessionStart"];
+        assert_eq!(groups[0]["matcher"], json!(expected), "{text}");
+    }
+}
+
+#[test]
+fn an_older_entry_is_replaced_once_and_taken_out() {
+    let new = installed(OTHERS, &commands(Host::ClaudeCode)).unwrap();
+    let old = new.replace("|fork", "");
+    assert_ne!(old, new);
+    assert_eq!(uninstalled(&old).unwrap(), OTHERS);
+    let renewed = installed(&old, &commands(Host::ClaudeCode)).unwrap();
+    assert_eq!(
+        serde_json::from_str::<Value>(&renewed).unwrap(),
+        serde_json::from_str::<Value>(&new).unwrap()
+    );
+    assert_eq!(installed(&renewed, &commands(Host::ClaudeCode)).unwrap(), renewed);
+    assert_eq!(uninstalled(&renewed).unwrap(), OTHERS);
+}
+
 const OTHERS: &str = r#"{
     "model":   "opus",
     "hooks": { "Stop": [ {"hooks": [{"type": "command", "command": "say done"}]} ],

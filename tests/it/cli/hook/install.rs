@@ -35,6 +35,14 @@ fn hooks_are_put_in_and_taken_out_again() {
         "{with}"
     );
     assert!(run(&["install", "claude-code", "--yes"]).contains("nothing to change"));
+    // As versions before left it.
+    fs::write(&file, with.replace("|fork\"", "\"")).unwrap();
+    let shown = run(&["install", "claude-code", "--yes"]);
+    let mut put_in = shown.lines().filter(|line| line.starts_with('+'));
+    assert!(put_in.any(|line| line.contains("compact|fork\"")), "{shown}");
+    let again = fs::read_to_string(&file).unwrap();
+    assert_eq!(again.matches("recapd hook SessionStart").count(), 1, "{again}");
+    assert!(run(&["install", "claude-code", "--yes"]).contains("nothing to change"));
     run(&["uninstall", "claude-code", "--yes"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), SETTINGS);
 }
