@@ -15,6 +15,7 @@ pub mod history;
 pub mod inert;
 pub mod journal;
 pub mod ledger;
+pub mod likeness;
 pub mod lineage;
 pub mod message;
 pub mod perspective;
