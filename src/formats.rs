@@ -3,6 +3,7 @@
 //! Invariant: a message's payload is the text that came in, byte for byte; everything else is read from it and can
 //! be read again. Reading is tolerant: what isn't known stays in the payload, and only what can't be a message of
 //! its format is refused, with a reason and a cure. [`parse`] reads one message, [`file`](mod@file) whole files.
+//! [`parse_said`] refuses roles that nobody knows, too.
 
 mod chat;
 mod claude_code;
@@ -16,6 +17,7 @@ mod native;
 pub mod outgoing;
 mod pidgin;
 mod responses;
+mod role;
 mod row;
 mod usage;
 
@@ -65,6 +67,21 @@ impl FormatError {
 /// When `json` is no JSON object, or lacks what the format demands.
 pub fn parse(format: Format, json: &str) -> Result<Message, FormatError> {
     let message = read(format, &Fields::parse(json)?)?;
+    Ok(Message {
+        payload: json.to_owned(),
+        ..message
+    })
+}
+
+/// Reads a message that is said now, as [`parse`] reads one. A role that nobody knows, which a transcript may well hold, is
+/// refused here: it is a slip, and what was said would never be sent to a model.
+///
+/// # Errors
+/// As [`parse`], and when nobody knows the role.
+pub fn parse_said(format: Format, json: &str) -> Result<Message, FormatError> {
+    let fields = Fields::parse(json)?;
+    let message = read(format, &fields)?;
+    role::check(&message, &fields)?;
     Ok(Message {
         payload: json.to_owned(),
         ..message

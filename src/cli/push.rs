@@ -41,7 +41,8 @@ const STDIN: &str = "-";
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Messages of any known format, as lines, an array, or a request: one turn or many. All are read before any is stored; if one
-can't be read, none is. Messages with an id are stored once, however often they are pushed. Examples:
+can't be read, none is. Messages with an id are stored once, however often they are pushed. A role that no provider knows is
+refused, since no model would ever see the message; `recapd import` keeps what a transcript has under such roles. Examples:
   echo '{\"role\":\"user\",\"content\":\"Fix the parser\"}' | recapd push my-agent
   recapd push my-agent < messages.jsonl
   recapd push my-agent session.jsonl --format claude-code
@@ -130,7 +131,7 @@ impl Push {
     fn read_file(&self, file: &Path, may_ask: bool, reading: &mut Reading) -> Result<(), Failed> {
         let name = name_of(file);
         let (mut said, mut aside) = (Vec::new(), Vec::new());
-        for record in self.open(file, may_ask)? {
+        for record in self.open(file, may_ask)?.refusing_unknown_roles() {
             match record {
                 Ok(record) => {
                     reading.bytes += record.message.payload.len();

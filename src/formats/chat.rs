@@ -10,6 +10,8 @@ use super::{
 };
 use crate::domain::message::{Format, Kind, Message, Part};
 
+/// The roles of both providers, those of older interfaces included.
+pub(super) const ROLES: [&str; 6] = ["user", "assistant", "system", "developer", "tool", "function"];
 /// What content is called by mistake, or in formats that aren't read.
 const CONTENT_MISNAMED: [&str; 5] = ["contents", "message", "text", "value", "body"];
 

@@ -25,7 +25,7 @@ use super::{
     FormatError,
     detect::{Shape, shape},
     json::Fields,
-    pidgin, read,
+    pidgin, read, role,
 };
 use crate::domain::message::{Format, Message};
 
@@ -107,6 +107,8 @@ pub struct FileReader {
     forced: Option<Format>,
     /// The format of messages that could be of several.
     format: Format,
+    /// Whether a role that nobody knows is refused.
+    refuses_unknown_roles: bool,
     /// What isn't read yet.
     rest: Box<dyn Iterator<Item = Pending> + Send>,
     /// The start of a conversation of Pidgin's, until the system prompts behind it are read.
@@ -183,6 +185,7 @@ impl FileReader {
             stem,
             forced: format,
             format: format.unwrap_or(Format::OpenAiChat),
+            refuses_unknown_roles: false,
             rest: Box::new(std::iter::empty()),
             held: None,
             pending: VecDeque::new(),
@@ -192,6 +195,16 @@ impl FileReader {
         };
         file.begin(Box::new(BufReader::new(counting)), name)?;
         Ok(file)
+    }
+
+    /// Reads what is said now: a role that nobody knows is refused, as [`parse_said`](super::parse_said) does, where a
+    /// transcript's is kept as metadata.
+    #[must_use]
+    pub fn refusing_unknown_roles(self) -> Self {
+        Self {
+            refuses_unknown_roles: true,
+            ..self
+        }
     }
 
     /// The file's format: what was asked for, or what was detected. A message that is certainly of another one is
@@ -271,6 +284,9 @@ impl FileReader {
             _ => self.format,
         };
         let message = read(format, &fields)?;
+        if self.refuses_unknown_roles {
+            role::check(&message, &fields)?;
+        }
         Ok(Some(Record {
             conversation: self.conversation(format, conversation, &fields),
             // Pidgin's agents are speakers of one conversation.

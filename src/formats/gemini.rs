@@ -11,6 +11,8 @@ use super::{
 };
 use crate::domain::message::{Format, Kind, Message, Part};
 
+/// The roles of contents.
+pub(super) const ROLES: [&str; 5] = ["user", "model", "system", "function", "tool"];
 /// The name of the tool that runs code on Gemini's side.
 const CODE_EXECUTION: &str = "code_execution";
 /// How a run of code ends that went well.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, value::RawValue};
 
-use super::{FormatError, NAME_CHARS_MAX, detect, json::Fields, parse};
+use super::{FormatError, NAME_CHARS_MAX, detect, json::Fields, parse, parse_said, role::unknown_role};
 use crate::domain::{
     message::{Format, Kind, Message, Metadata},
     text::cut,
@@ -10,6 +10,8 @@ use crate::domain::{
 
 /// The format's name that says that a content is text, whatever it looks like.
 const TEXT: &str = "text";
+/// What a role that is unknown may be meant for.
+const ROLES: [&str; 6] = ["user", "assistant", "system", "tool", "tool_call", "tool_result"];
 
 /// The columns of a row that make a message.
 #[derive(Clone, Copy, Debug, Default)]
@@ -84,7 +86,7 @@ fn whole(content: &str, format: Option<Format>, speaker: Option<&str>) -> Result
         ));
     }
     let format = format.or_else(|| detect(content)).unwrap_or(Format::OpenAiChat);
-    let message = parse(format, content)?;
+    let message = parse_said(format, content)?;
     // The payload is all that is read again, and it stays as it is.
     if speaker.is_some_and(|name| message.speaker.as_deref() != Some(name)) {
         return Err(FormatError::new(
@@ -101,8 +103,9 @@ fn kind(role: &str) -> Result<Kind, FormatError> {
         "model" => Ok(Kind::Assistant),
         "function" => Ok(Kind::ToolResult),
         role => match Kind::from_name(role) {
-            Kind::Metadata(Metadata::Other(_)) => Err(FormatError::new(
-                format!("role `{}` is unknown", cut(role, NAME_CHARS_MAX)),
+            Kind::Metadata(Metadata::Other(_)) => Err(unknown_role(
+                role,
+                &ROLES,
                 "give user, assistant, system or tool, or a kind of recapd's own format",
             )),
             kind => Ok(kind),
@@ -274,6 +277,14 @@ mod tests {
             (
                 row(Some("wizard"), "Hello"),
                 "role `wizard` is unknown; give user",
+            ),
+            (
+                row(Some("asistant"), "Hello"),
+                "role `asistant` is unknown; did you mean `assistant`?",
+            ),
+            (
+                row(None, r#"{"role":"asistant","content":"Hello"}"#),
+                "role `asistant` is unknown; did you mean `assistant`?",
             ),
             (
                 row(None, "Hello"),

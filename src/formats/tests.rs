@@ -6,6 +6,7 @@ mod gemini;
 mod native;
 mod properties;
 mod responses;
+mod role;
 mod transcripts;
 
 use super::*;

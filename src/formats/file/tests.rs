@@ -37,6 +37,18 @@ fn listing(reader: FileReader) -> String {
 }
 
 #[test]
+fn a_role_that_nobody_knows_is_kept_unless_it_is_refused() {
+    let text = "{\"role\":\"user\",\"content\":\"Hi\"}\n{\"role\":\"assitant\",\"content\":\"Hello\"}\n";
+    let told = listing(from_text(text).unwrap());
+    assert_eq!(told, "log | user: \"Hi\"\nlog | assitant: \"Hello\"");
+    let said = listing(from_text(text).unwrap().refusing_unknown_roles());
+    assert_eq!(
+        said,
+        "log | user: \"Hi\"\nskipped 2: role `assitant` is unknown; did you mean `assistant`?"
+    );
+}
+
+#[test]
 fn a_claude_code_transcript_line_by_line() {
     insta::assert_snapshot!(listing(FileReader::open(&fixture("claude_code.jsonl"), None).unwrap()), @r#"
     claude_code | summary: "Tidying a recipe box"

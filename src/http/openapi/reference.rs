@@ -18,8 +18,9 @@ Made by `recapd openapi --markdown`; a test holds it to the program. A daemon sa
 3.1). [Ways in](integration.md) says which two calls an agent needs.
 
 - Times are RFC 3339 in UTC, tokens are integers, units stand last in names.
-- Unknown query parameters and unknown members of a body are refused, since a typo would lose data in silence. Unknown members
-  of an answer are to be ignored: there may be more of them at any time.
+- Unknown query parameters and unknown members of a body are refused, since a typo would lose data in silence. Messages may have
+  any, which are stored with them, and motorhead's routes pass them over, as motorhead does. Unknown members of an answer are to be
+  ignored: there may be more of them at any time.
 - Every answer has an `x-request-id`, the client's own if it sent one. A `traceparent` that comes along is taken over in logs and
   traces.
 - Whatever goes wrong is answered with `application/problem+json` (RFC 9457, [Problem](#problem)): `code` is for programs, `hint`

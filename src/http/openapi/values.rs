@@ -112,7 +112,7 @@ pub(in super::super) enum View {
 }
 
 /// A message, in recapd's own format or a provider's: at least `kind`, `role` or `type` says what it is. It is stored
-/// verbatim.
+/// verbatim, with whatever members it has.
 #[derive(ToSchema)]
 #[schema(as = Message)]
 #[expect(
@@ -125,7 +125,8 @@ struct AnyMessage {
     id: Option<String>,
     /// In the native format: `user`, `assistant`, `tool_call`, `tool_result`, `system`, or a kind of metadata.
     kind: Option<String>,
-    /// In a provider's format: `user`, `assistant`, `system`, `tool`, `model`.
+    /// In a provider's format: `user`, `assistant`, `system`, `developer`, `tool`, or Gemini's `user`, `model`. One that no
+    /// provider knows is refused.
     role: Option<String>,
     /// Text, or a list of parts.
     content: Option<serde_json::Value>,

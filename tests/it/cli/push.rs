@@ -151,6 +151,12 @@ async fn what_cannot_be_read_is_named_and_nothing_is_stored() {
             1,
             "1 of 2 messages can't be read, so none was stored",
         ),
+        (
+            &["push", "a"],
+            format!("{good}\n{{\"role\":\"assitant\",\"content\":\"Fixed\"}}"),
+            1,
+            "standard input:2: role `assitant` is unknown; did you mean `assistant`?",
+        ),
         (&["push", "a"], String::new(), 1, "standard input"),
         (&["push", "a"], "hello".to_owned(), 1, "standard input"),
         (&["push", "a", "nowhere.jsonl"], String::new(), 2, "nowhere.jsonl"),
@@ -179,6 +185,25 @@ async fn what_cannot_be_read_is_named_and_nothing_is_stored() {
     assert_eq!(code(&ask(&server, &["window", "a"])), Some(3));
     assert!(!database.exists());
     server.end().await;
+}
+
+#[test]
+fn an_import_keeps_the_roles_that_a_push_refuses() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("roles.db");
+    let file = folder.path().join("chat.jsonl");
+    let text = "{\"role\":\"user\",\"content\":\"Hi\"}\n{\"role\":\"wizard\",\"content\":\"Abracadabra\"}\n";
+    std::fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap();
+    let pushed = look(&database, &["push", "coder", file]);
+    assert_eq!(code(&pushed), Some(1), "{}", stderr(&pushed));
+    assert!(
+        stderr(&pushed).contains("chat.jsonl:2: role `wizard` is unknown; give one of user, "),
+        "{}",
+        stderr(&pushed)
+    );
+    let imported = look(&database, &["import", file, "--agent", "coder", "--json"]);
+    assert_eq!(json(&imported)["accepted"], 2, "{}", stderr(&imported));
 }
 
 #[test]

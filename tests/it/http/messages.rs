@@ -238,6 +238,67 @@ async fn bad_messages_are_named_one_by_one() {
 }
 
 #[tokio::test]
+async fn a_role_that_nobody_knows_is_refused_and_not_hidden() {
+    let server = Server::start(|_| {}).await;
+    for (query, body, detail) in [
+        (
+            "",
+            r#"[{"role":"user","content":"Hi"},{"role":"assitant","content":"Hello"}]"#,
+            "role `assitant` is unknown; did you mean `assistant`?",
+        ),
+        (
+            "?format=anthropic",
+            r#"[{"role":"user","content":"Hi"},{"role":"wizard","content":"Hello"}]"#,
+            "role `wizard` is unknown; give one of user, assistant, ",
+        ),
+        (
+            "",
+            r#"[{"kind":"user","content":"Hi"},{"kind":"asistant","content":"Hello"}]"#,
+            "kind `asistant` is unknown; did you mean `assistant`?",
+        ),
+    ] {
+        let reply = server.post(&format!("{PATH}{query}"), body).await;
+        let problem = reply.problem(400, "invalid_message");
+        assert_eq!(problem["errors"][0]["pointer"], "/1", "{problem}");
+        let found = problem["errors"][0]["detail"].as_str().unwrap();
+        assert!(found.starts_with(detail), "{found}");
+    }
+    let lines = "{\"role\":\"user\",\"content\":\"Hi\"}\n{\"role\":\"assitant\",\"content\":\"Hello\"}";
+    let reply = server.post_as(PATH, "application/x-ndjson", lines).await;
+    assert_eq!(reply.problem(400, "invalid_message")["errors"][0]["line"], 2);
+    server
+        .get("/v1/agents/coder/summary")
+        .await
+        .problem(404, "unknown_agent");
+}
+
+#[tokio::test]
+async fn what_else_is_unknown_is_kept_as_it_came() {
+    let server = Server::start(|_| {}).await;
+    server.converse("coder", 1..=1).await;
+    for (format, message, kind) in [
+        (
+            "codex",
+            r#"{"type":"response_item","payload":{"type":"message","role":"wizard","content":[]}}"#,
+            "wizard",
+        ),
+        ("claude-code", r#"{"type":"novel","uuid":"u1"}"#, "novel"),
+        ("openai-responses", r#"{"type":"novel","id":"n1"}"#, "novel"),
+        ("openai", r#"{"role":"exit","content":"diff"}"#, "exit"),
+        (
+            "native",
+            r#"{"kind":"skill_load","content":"x","idd":"1"}"#,
+            "skill_load",
+        ),
+    ] {
+        let reply = server.post(&format!("{PATH}?format={format}"), message).await;
+        assert_eq!(reply.status, 200, "{}", reply.body);
+        let kept = stored(&server).await.pop().unwrap().message;
+        assert_eq!((kept.kind.name(), kept.payload.as_str()), (kind, message));
+    }
+}
+
+#[tokio::test]
 async fn many_bad_messages_are_counted() {
     let server = Server::start(|_| {}).await;
     let body = format!("[{}]", vec!["0"; 100].join(","));

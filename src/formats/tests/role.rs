@@ -1,0 +1,115 @@
+use super::*;
+use crate::formats::{chat, gemini};
+
+#[test]
+fn a_role_that_nobody_knows_is_refused_in_what_is_said_and_kept_in_what_is_told() {
+    for (format, json, expected) in [
+        (
+            Format::OpenAiChat,
+            r#"{"role":"assitant","content":"x"}"#,
+            "role `assitant` is unknown; did you mean `assistant`?",
+        ),
+        (
+            Format::OpenAiChat,
+            r#"{"role":"User","content":"x"}"#,
+            "role `User` is unknown; did you mean `user`?",
+        ),
+        (
+            Format::OpenAiChat,
+            r#"{"role":"us\u001ber","content":"x"}"#,
+            r"role `us\u{1b}er` is unknown; did you mean `user`?",
+        ),
+        (
+            Format::Anthropic,
+            r#"{"role":"wizard","content":"x"}"#,
+            "role `wizard` is unknown; give one of user, assistant, system, developer, tool, function; what no model is to see has a `kind` of recapd's own format in place of the role",
+        ),
+        (
+            Format::OpenAiResponses,
+            r#"{"type":"message","role":"asistant","content":"x"}"#,
+            "role `asistant` is unknown; did you mean `assistant`?",
+        ),
+        (
+            Format::Gemini,
+            r#"{"role":"modle","parts":[{"text":"x"}]}"#,
+            "role `modle` is unknown; did you mean `model`?",
+        ),
+        (
+            Format::Gemini,
+            r#"{"role":"assistant","parts":[{"text":"x"}]}"#,
+            "role `assistant` is unknown; give one of user, model, system, function, tool; what no model is to see has a `kind` of recapd's own format in place of the role",
+        ),
+        (
+            Format::Native,
+            r#"{"kind":"asistant","content":"x"}"#,
+            "kind `asistant` is unknown; did you mean `assistant`?",
+        ),
+        (
+            Format::Native,
+            r#"{"kind":"Tool-call","content":"x"}"#,
+            "kind `Tool-call` is unknown; did you mean `tool_call`?",
+        ),
+    ] {
+        assert_eq!(
+            parse_said(format, json).unwrap_err().to_string(),
+            expected,
+            "{json}"
+        );
+        let told = parse(format, json).unwrap();
+        assert!(
+            matches!(told.kind, Kind::Metadata(Metadata::Other(_))) && told.payload == json,
+            "{told:?}"
+        );
+    }
+}
+
+#[test]
+fn whatever_else_is_unknown_is_kept_in_what_is_said_too() {
+    for (format, json) in [
+        (Format::OpenAiChat, r#"{"role":"exit","content":"diff"}"#),
+        (
+            Format::Anthropic,
+            r#"{"role":"assistant","content":"x","is_error":true,"novel":1}"#,
+        ),
+        (
+            Format::OpenAiResponses,
+            r#"{"type":"novel","role":"wizard","id":"n"}"#,
+        ),
+        (
+            Format::ClaudeCode,
+            r#"{"type":"novel","role":"novel","uuid":"u"}"#,
+        ),
+        (
+            Format::Codex,
+            r#"{"type":"response_item","payload":{"type":"message","role":"wizard","content":[]}}"#,
+        ),
+        (Format::Native, r#"{"kind":"skill_load","content":"x","idd":"1"}"#),
+        (Format::Native, r#"{"kind":"user_note","content":"x"}"#),
+        (Format::Aider, r#"{"kind":"usr","content":"x"}"#),
+    ] {
+        let told = parse(format, json);
+        assert!(told.is_ok(), "{told:?}");
+        assert_eq!(parse_said(format, json), told, "{json}");
+    }
+}
+
+#[test]
+fn known_roles_are_those_that_are_read_as_more_than_metadata() {
+    for role in chat::ROLES {
+        let json = format!(r#"{{"role":"{role}","content":"x"}}"#);
+        assert!(
+            parse_said(Format::OpenAiChat, &json)
+                .unwrap()
+                .kind
+                .is_conversation(),
+            "{role}"
+        );
+    }
+    for role in gemini::ROLES {
+        let json = format!(r#"{{"role":"{role}","parts":[{{"text":"x"}}]}}"#);
+        assert!(
+            parse_said(Format::Gemini, &json).unwrap().kind.is_conversation(),
+            "{role}"
+        );
+    }
+}
