@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# An agent's turn in plain SQL: what was said goes in, the window and the summary come out. Give the file of an SQLite
-# database, or the address of a PostgreSQL one; `recapd serve` on the same database does the rest.
+# An agent's turn in plain SQL: what was said goes in, the summary, what has just left the window, and the window come out.
+# Give the file of an SQLite database, or the address of a PostgreSQL one; `recapd serve` on the same database does the rest.
 #
 #   plain_sql.sh DATABASE AGENT QUESTION ANSWER
 set -euo pipefail
@@ -20,7 +20,20 @@ sql "INSERT INTO messages (agent_id, role, content, client_id) VALUES
   ($(quoted "$agent"), 'user', $(quoted "$3"), 'turn-$turn-question'),
   ($(quoted "$agent"), 'assistant', $(quoted "$4"), 'turn-$turn-answer')"
 
-# What to send next: the summary of what has left the window, and the window.
-sql "SELECT content FROM agent_summary WHERE agent_id = $(quoted "$agent")"
-sql "SELECT role || ': ' || content FROM messages
-  WHERE agent_id = $(quoted "$agent") AND in_sliding_window = TRUE ORDER BY id"
+# What to send next: the summary of what has left the window, a line for each exchange that it doesn't tell of yet (of very
+# many the newest), and the window. Read from the end: what moves on meanwhile is read twice then, and never missed.
+lines_max=50
+of_agent="WHERE agent_id = $(quoted "$agent")"
+window=$(sql "SELECT role || ': ' || content FROM messages $of_agent AND in_sliding_window = TRUE ORDER BY id")
+older=$(sql "SELECT count(*) - $lines_max FROM agent_pending $of_agent")
+pending=$(sql "SELECT '- ' || digest || ' (#' || exchange_id || ')' FROM (SELECT digest, exchange_id FROM agent_pending
+  $of_agent ORDER BY exchange_id DESC LIMIT $lines_max) AS newest ORDER BY exchange_id")
+summary=$(sql "SELECT content FROM agent_summary $of_agent")
+
+printf '%s\n' "$summary"
+if [[ $pending ]]; then
+  printf '## Just Left the Window\n'
+  if ((older > 0)); then printf -- '- %s exchanges before these wait, too\n' "$older"; fi
+  printf '%s\n\n' "$pending"
+fi
+printf '%s\n' "$window"

@@ -27,5 +27,6 @@ BEGIN
   EXECUTE format('GRANT USAGE ON SCHEMA %I TO agent_rw, reader, agent_own', current_schema());
 END $$;
 
-GRANT SELECT ON messages, exchanges, agent_summary, summary_documents, refused_messages TO agent_rw, reader, agent_own;
+GRANT SELECT ON messages, exchanges, agent_summary, agent_pending, summary_documents, refused_messages
+  TO agent_rw, reader, agent_own;
 GRANT INSERT ON messages TO agent_rw, agent_own;

@@ -82,6 +82,10 @@ class Daemon:
         with urllib.request.urlopen(f"{self.url}/v1/{path}", timeout=PATIENCE_S) as reply:
             return json.load(reply)
 
+    def post(self, path: str) -> None:
+        request = urllib.request.Request(f"{self.url}/v1/{path}", b"", {"content-type": "application/json"})
+        urllib.request.urlopen(request, timeout=PATIENCE_S).close()
+
 
 class FakeModel:
     """Speaks OpenAI's Responses and chat APIs. Who is asked about the weather calls the tool `weather` first."""

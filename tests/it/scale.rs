@@ -39,7 +39,7 @@ const ROWS_MAX: i64 = 250;
 const NOW: Timestamp = Timestamp(1_795_000_000_000);
 
 /// The statements that must be among those that ran: what the queue, the window and readers live on.
-const LABELS: [&str; 11] = [
+const LABELS: [&str; 12] = [
     "postgres/queue.claim",
     "postgres/queue.renew",
     "sql/queue.enqueue",
@@ -51,7 +51,12 @@ const LABELS: [&str; 11] = [
     "sql/exchange.load",
     "sql/exchange.messages",
     "sql/version.list",
+    "views/agent_pending",
 ];
+
+/// What who reads by SQL asks beside the summary.
+const PENDING: &str = "-- views/agent_pending\nSELECT string_agg(digest, '; ') FROM (SELECT digest FROM agent_pending \
+                       WHERE agent_id = 'long-0001' ORDER BY exchange_id DESC LIMIT 40) AS newest";
 
 #[tokio::test]
 async fn statements_find_their_rows_by_indexes_however_many_there_are() {
@@ -64,6 +69,12 @@ async fn statements_find_their_rows_by_indexes_however_many_there_are() {
 
     let plans = Plans::default();
     work(&store).with_subscriber(plans.subscriber()).await;
+    let mut reader = database.connect().await;
+    // Not the first time, when a connection reads the catalogue, too.
+    text(&mut reader, PENDING).await;
+    text(&mut reader, PENDING)
+        .with_subscriber(plans.subscriber())
+        .await;
     let plans = plans.take();
     if is_big {
         for plan in &plans {

@@ -21,6 +21,7 @@ mod lease;
 mod lineage;
 pub(crate) mod lineage_scripts;
 mod operate;
+mod pending;
 mod pins;
 mod postgres;
 mod project;
@@ -159,6 +160,8 @@ macro_rules! every_test {
                 the_keeper_takes_in_what_it_can, a_thousand_rows_keep_their_order, keepers_share_an_inbox,
                 an_impossible_time_holds_nobody_up, a_later_row_waits_for_the_earlier_ones_of_its_agent,
                 an_agent_goes_with_what_waits_for_it, an_agent_that_fails_holds_nobody_up;
+            pending: what_waits_for_an_update_is_told, a_digest_is_that_of_the_summary, only_what_is_pending_is_told,
+                what_a_held_document_covers_is_not_told;
             access: a_token_is_kept_until_it_is_revoked, a_token_remembers_its_last_use, there_are_so_many_tokens,
                 a_token_reaches_agents_by_name_and_by_project;
             operate: a_row_says_where_it_stands_and_what_it_waits_for, the_queue_comes_in_pages,

@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 10] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 11] = [
     (
         1,
         "schema",
@@ -51,5 +51,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 10] = [
         10,
         "batch tokens",
         include_str!("../../../migrations/postgres/0010_batch_tokens.sql"),
+    ),
+    (
+        11,
+        "pending exchanges",
+        include_str!("../../../migrations/postgres/0011_pending.sql"),
     ),
 ];

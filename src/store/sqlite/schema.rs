@@ -1,7 +1,7 @@
 //! The migrations.
 
 /// The schema this recapd writes, one entry per migration.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 16] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 17] = [
     (
         1,
         "schema",
@@ -81,5 +81,10 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 16] = [
         17,
         "batch tokens",
         include_str!("../../../migrations/sqlite/0017_batch_tokens.sql"),
+    ),
+    (
+        18,
+        "pending exchanges",
+        include_str!("../../../migrations/sqlite/0018_pending.sql"),
     ),
 ];

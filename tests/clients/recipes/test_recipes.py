@@ -199,16 +199,31 @@ class ClaudeCodeHooks(Recipe):
 
 
 class PlainSql(Recipe):
-    def test_turns_are_kept_and_the_window_too(self) -> None:
-        def turn(question: str) -> str:
-            script = [RECIPES / "plain_sql.sh", self.daemon.database, "sql", question, "It's done. " * 20]
-            return subprocess.run(script, check=True, stdout=subprocess.PIPE).stdout.decode()
+    def turn(self, agent: str, question: str) -> str:
+        script = [RECIPES / "plain_sql.sh", self.daemon.database, agent, question, "It's done. " * 20]
+        return subprocess.run(script, check=True, stdout=subprocess.PIPE).stdout.decode()
 
-        turn("Fix the parser of dates")
-        said = eventually("a summary", lambda: (said := turn("What's next?")) and "## Previously" in said and said)
-        summary, window = said.split("user: ", 1)
+    def turns_until(self, words: str, agent: str) -> str:
+        """What is told after so many turns that the words are among it."""
+        return eventually(words, lambda: (said := self.turn(agent, "What's next?")) and words in said and said)
+
+    def test_turns_are_kept_and_the_window_too(self) -> None:
+        self.turn("sql", "Fix the parser of dates")
+        summary, window = self.turns_until("## Previously", "sql").split("user: ", 1)
         self.assertIn("Fix the parser", summary)
         self.assertIn("assistant: It's done.", window)
+
+    def test_what_has_just_left_the_window_is_told(self) -> None:
+        self.daemon.post("queue/pause")
+        self.addCleanup(self.daemon.post, "queue/resume")
+        self.turn("paused", "Fix the parser of dates")
+        lines, window = self.turns_until("## Just Left the Window", "paused").split("user: ", 1)
+        self.assertIn("\n- Fix the parser of dates → It's done.", lines)
+        self.assertNotIn("## Previously", lines)
+        self.assertIn("assistant: It's done.", window)
+        self.daemon.post("queue/resume")
+        summary, *_ = self.turns_until("## Previously", "paused").split("## Just Left the Window")
+        self.assertIn("Fix the parser", summary)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 //! The shipped roles: what each may do, and nothing more. One test, because roles are the server's and not a database's.
 
-use sqlx::{AssertSqlSafe, ConnectOptions as _, PgConnection, postgres::PgConnectOptions};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, PgConnection, migrate::Migrator, postgres::PgConnectOptions};
 use tokio::time::Instant;
 
 use crate::support::{
     PATIENCE,
     backend::{Backend as _, PostgresBackend},
     conversation::{agent, append, turns},
-    postgres::execute,
+    postgres::{Database, execute, migrations},
 };
 
 const ROLES: &str = include_str!("../../../migrations/postgres/roles.sql");
@@ -21,6 +21,8 @@ const TABLES: [&str; 6] = [
     "DELETE FROM summary_update_queue",
 ];
 const ALL: &str = "SELECT * FROM messages";
+/// One exchange of each agent.
+const PENDING: &str = "SELECT * FROM agent_pending";
 
 /// Runs a statement as its role does: the rows it changed or found, or the refusal.
 async fn run(connection: &mut PgConnection, sql: &str) -> Result<u64, String> {
@@ -128,10 +130,13 @@ async fn each_role_may_do_its_own_and_nothing_more() {
     refused(&mut reader, &insert(&one), "permission denied").await;
     allowed(&mut reader, ALL, 8).await;
     allowed(&mut reader, "SELECT * FROM agent_summary", 2).await;
+    allowed(&mut reader, PENDING, 2).await;
+    allowed(&mut rw, PENDING, 2).await;
 
     // For programs that act for one agent at a time.
     allowed(&mut rw, &format!("SET recapd.agent = '{one}'"), 0).await;
     allowed(&mut rw, ALL, 4).await;
+    allowed(&mut rw, PENDING, 1).await;
     refused(&mut rw, &insert(&other), "may not write messages of agent").await;
     cast.leave().await;
 }
@@ -153,6 +158,7 @@ async fn a_role_that_is_an_agent_reaches_no_other() {
             "messages",
             "exchanges",
             "agent_summary",
+            "agent_pending",
             "summary_documents",
             "refused_messages",
         ] {
@@ -164,12 +170,14 @@ async fn a_role_that_is_an_agent_reaches_no_other() {
             .await;
         }
         allowed(&mut own, "SELECT * FROM summary_documents", 1).await;
+        allowed(&mut own, PENDING, 1).await;
     }
     // What it sets narrows, and never widens.
     run(&mut own, &format!("SET recapd.agent = '{other}'"))
         .await
         .unwrap();
     allowed(&mut own, ALL, 0).await;
+    allowed(&mut own, PENDING, 0).await;
     refused(&mut own, &insert(&other), "may not write").await;
     refused(&mut own, &insert(&one), "may not write").await;
     run(&mut own, "RESET recapd.agent").await.unwrap();
@@ -182,7 +190,30 @@ async fn a_role_that_is_an_agent_reaches_no_other() {
     refused(&mut own, look, &format!("saw {one}")).await;
     let look = format!("SELECT * FROM messages WHERE agent_id = '{other}' AND pg_temp.spy(content)");
     allowed(&mut own, &look, 0).await;
+    let look = format!("SELECT * FROM agent_pending WHERE agent_id = '{other}' AND pg_temp.spy(digest)");
+    allowed(&mut own, &look, 0).await;
     cast.leave().await;
+}
+
+/// Roles are given their rights once, by hand: a view of a later version comes with them, in databases that have the roles.
+#[tokio::test]
+async fn a_later_view_is_read_by_who_reads_its_sisters() {
+    let (make, _) = ROLES.split_once("\nGRANT ").unwrap();
+    let may = "SELECT CAST(has_table_privilege('reader', 'agent_pending', 'SELECT') AS integer)
+               + 2 * CAST(has_table_privilege('agent_rw', 'agent_pending', 'SELECT') AS integer)";
+    for (before, after) in [("GRANT SELECT ON agent_summary TO reader", 1), ("SELECT 1", 0)] {
+        let database = Database::empty().await;
+        let mut owner = database.connect().await;
+        let all = migrations().await;
+        let known = all.iter().filter(|migration| migration.version < 11);
+        let earlier = Migrator::with_migrations(known.cloned().collect());
+        earlier.run(&mut owner).await.unwrap();
+        execute(&mut owner, make).await;
+        execute(&mut owner, before).await;
+        all.run(&mut owner).await.unwrap();
+        let given: i32 = sqlx::query_scalar(may).fetch_one(&mut owner).await.unwrap();
+        assert_eq!(given, after, "{before}");
+    }
 }
 
 /// As the page on security says.

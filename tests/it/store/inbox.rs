@@ -319,6 +319,14 @@ pub(crate) async fn views_can_only_be_read(db: &dyn Backend) {
             "summaries are written by recapd",
         ),
         (
+            "UPDATE agent_pending SET digest = 'x'",
+            "what is pending is told by recapd",
+        ),
+        (
+            "DELETE FROM agent_pending WHERE agent_id = 'a'",
+            "what is pending is told by recapd",
+        ),
+        (
             "INSERT INTO refused_messages (agent_id) VALUES ('a')",
             "insert into messages",
         ),

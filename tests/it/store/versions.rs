@@ -68,7 +68,7 @@ fn rebuild_request(name: &str) -> RebuildRequest {
     }
 }
 
-async fn rebuild(db: &dyn Backend, name: &str) -> Revised {
+pub(super) async fn rebuild(db: &dyn Backend, name: &str) -> Revised {
     let revised = db.store().rebuild(rebuild_request(name)).await.unwrap();
     clean(db, &agent(name)).await;
     revised
