@@ -9,6 +9,8 @@ use std::{io, thread};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tracing::debug;
 
+use crate::threads::BACKGROUND_BLOCKED_MAX;
+
 /// By so much threads stand back where processors are scarce; see `nice(2)`.
 const NICENESS: i32 = 10;
 
@@ -27,6 +29,7 @@ impl Background {
     pub fn start(threads: usize) -> io::Result<Self> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(threads.max(1))
+            .max_blocking_threads(BACKGROUND_BLOCKED_MAX)
             .thread_name("recapd-back")
             .on_thread_start(stand_back)
             .enable_all()

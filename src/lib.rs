@@ -32,7 +32,7 @@
 //! - `mcp`: summaries and the archive by the Model Context Protocol, for `http` and `cli`.
 //! - `hook`: what runs inside of the hooks of Claude Code and Codex, as a client of the daemon.
 //! - `http`, `cli`: the ways in.
-//! - `background`: threads beside those that serve.
+//! - `threads`: how many there may be; `background`: those beside the ones that serve.
 //! - `config`, `crontab`, `telemetry`, `lifecycle`, `clock`, `notice`: the surroundings.
 //!
 //! Dependency rule, enforced by `tests/tidy.rs`:
@@ -102,6 +102,8 @@ pub mod snapshot;
 pub mod store;
 #[cfg(feature = "daemon")]
 pub mod telemetry;
+#[cfg(feature = "daemon")]
+pub mod threads;
 #[cfg(feature = "client")]
 pub mod wire;
 #[cfg(feature = "daemon")]

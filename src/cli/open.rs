@@ -12,6 +12,7 @@ use crate::{
     config::{self, Config, Environment},
     domain::agent::AgentId,
     store::{SqlStore, Store, StoreError},
+    threads,
 };
 
 /// Agents among which the one that was meant is looked for.
@@ -21,10 +22,7 @@ pub(super) const AGENTS_SHOWN_MAX: usize = 10;
 
 /// Runs a command's future on a runtime of its own.
 pub(super) fn block_on<T>(future: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?
-        .block_on(future)
+    threads::runtime()?.block_on(future)
 }
 
 /// The models of the configuration with their keys.

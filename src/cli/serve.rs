@@ -24,6 +24,7 @@ use crate::{
     lifecycle::{Lifecycle, hangups, notify::Notify, signals},
     store::{SqlStore, Store, StoreError, access::AccessStore, operate::OperatorStore, postgres::Member},
     telemetry::{self, Logging, Surroundings, trace::Exporter},
+    threads,
 };
 use crew::Crew;
 use examiner::Examiner;
@@ -35,9 +36,6 @@ const SERVER_PATIENCE: Duration = Duration::from_secs(30);
 const SERVER_WAIT_FIRST: Duration = Duration::from_millis(100);
 /// No wait is longer.
 const SERVER_WAIT_MAX: Duration = Duration::from_secs(2);
-
-/// Threads that summaries are written on; who writes them is a model, nearly always.
-const BACKGROUND_THREADS: usize = 1;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -174,7 +172,7 @@ async fn serve(config: &Config, given: Start, mut exporter: Option<Exporter>) ->
     let examiner = Examiner::of(config, &given, &owner, &store, &parts);
     let hands = (store.clone() as _, access, examiner.clone());
     start(&lifecycle, &parts, hands, config, listener);
-    let background = Background::start(BACKGROUND_THREADS)?;
+    let background = Background::start(threads::BACKGROUND)?;
     let crew = Crew {
         examiner,
         lifecycle: lifecycle.on(&background),

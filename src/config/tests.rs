@@ -5,6 +5,7 @@ use std::{fs, path::Path};
 use toml::Value;
 
 use super::{keys::INTEGER_LIMITS, *};
+use crate::threads::READERS_MAX;
 
 mod errors;
 mod secrets;
@@ -64,6 +65,14 @@ fn batches_have_two_spellings() {
     }
     let nameless = load(None, &[], &["model.mode=batch"]).unwrap_err();
     assert!(nameless.contains("model.batch needs a provider"), "{nameless}");
+}
+
+#[test]
+fn readers_have_the_threads_that_are_counted_for_them() {
+    for (readers, is_taken) in [(READERS_MAX, true), (READERS_MAX + 1, false)] {
+        let set = format!("database.readers={readers}");
+        assert_eq!(load(None, &[], &[&set]).is_ok(), is_taken, "{set}");
+    }
 }
 
 #[test]

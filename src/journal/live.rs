@@ -29,10 +29,11 @@ use super::chunk;
 use crate::{
     domain::{agent::AgentId, journal::MessageRecord},
     store::archive::{Archive, ArchiveError, RecordRange},
+    threads::JOURNAL_MAX,
 };
 
-/// Agents that share a lane wait for each other; with so many lanes, few do.
-const LANES: usize = 64;
+/// Agents that share a lane wait for each other; with so many lanes, few do. Who has one finds a thread to write on.
+const LANES: usize = JOURNAL_MAX;
 /// Nobody waits longer for the disk, nor for what is copied, if nobody says otherwise. It may still be written later.
 const WAIT: Duration = Duration::from_secs(1);
 /// Agents that are remembered because their files lack something. More are mended by their next messages alone.

@@ -2,6 +2,11 @@
 
 use std::{fs, path::Path};
 
+use recapd::threads;
+
+/// Room for what runs beside the daemon for a reload, and for what isn't counted.
+const TASKS_SPARE: usize = 16;
+
 fn text(path: &str) -> String {
     fs::read_to_string(at(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
@@ -119,6 +124,24 @@ fn a_reload_looks_for_no_keys() {
             "{unit}: {commands:?}"
         );
     }
+}
+
+#[test]
+fn the_service_may_have_all_threads_that_it_can_have() {
+    let most = threads::ALL_MAX;
+    for unit in ["systemd/recapd.service", "systemd/recapd@.service"] {
+        let text = text(unit);
+        let tasks: Vec<usize> = values(&text, "TasksMax=")
+            .iter()
+            .map(|tasks| tasks.parse().unwrap())
+            .collect();
+        assert!(
+            matches!(tasks[..], [tasks] if tasks >= most + TASKS_SPARE),
+            "{unit}: {tasks:?} for {most} threads"
+        );
+    }
+    let page = text("docs/operations.md");
+    assert!(page.contains(&format!("{most} at most")), "{most}");
 }
 
 #[test]

@@ -45,14 +45,15 @@ const LAYERS: &[Layer] = &[
     Layer { module: "notice", may_use: &["domain"], banned: OUTSIDE },
     Layer { module: "config", may_use: &["domain", "crontab"], banned: OUTSIDE },
     Layer { module: "telemetry", may_use: &["domain", "clock", "config", "wire"], banned: OUTSIDE },
-    Layer { module: "background", may_use: &[], banned: OUTSIDE },
+    Layer { module: "threads", may_use: &[], banned: OUTSIDE },
+    Layer { module: "background", may_use: &["threads"], banned: OUTSIDE },
     Layer { module: "lifecycle", may_use: &["background"], banned: OUTSIDE },
     Layer { module: "store", may_use: &["domain", "digest", "formats", "tokenizer", "background"], banned: &["reqwest::", "axum::", "hyper::"] },
     Layer { module: "llm", may_use: &["domain", "tokenizer", "clock", "wire"], banned: &["sqlx::", "axum::"] },
-    Layer { module: "journal", may_use: &["domain", "clock", "store"], banned: OUTSIDE },
+    Layer { module: "journal", may_use: &["domain", "clock", "store", "threads"], banned: OUTSIDE },
     Layer {
         module: "keeper",
-        may_use: &["domain", "formats", "clock", "notice", "telemetry", "store", "journal"],
+        may_use: &["domain", "formats", "clock", "notice", "telemetry", "store", "journal", "threads"],
         banned: OUTSIDE,
     },
     Layer {
@@ -131,7 +132,7 @@ const LAYERS: &[Layer] = &[
         module: "cli",
         may_use: &[
             "domain", "digest", "formats", "tokenizer", "validator", "clock", "config", "telemetry", "lifecycle", "store", "llm",
-            "journal", "keeper", "snapshot", "history", "context", "recall", "selftest", "faults", "access", "assembly", "mcp", "http", "background",
+            "journal", "keeper", "snapshot", "history", "context", "recall", "selftest", "faults", "access", "assembly", "mcp", "http", "background", "threads",
             "hook", "wire", "client",
         ],
         banned: &["sqlx::", "axum::"],

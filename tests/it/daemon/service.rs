@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use recapd::threads;
 use rustix::process::Signal;
 use serde_json::Value;
 use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};
@@ -206,6 +207,20 @@ async fn ready_is_never_said_when_it_can_not_serve() {
     let mut daemon = manager.start(&fake, &["window.budget_tokens=-1"]);
     assert_eq!(daemon.ended().await.code(), Some(78));
     assert_eq!(manager.told().await, [""; 0]);
+}
+
+/// The runtime takes what this variable says for the number of processors.
+#[tokio::test]
+async fn many_processors_take_no_more_threads_than_the_service_may_have() {
+    let fake = FakeProvider::start();
+    let processors = (threads::ALL_MAX * 2).to_string();
+    let environment = [("TOKIO_WORKER_THREADS", processors.as_str())];
+    let mut daemon = Daemon::start_with(&fake, &[], &environment, Stdio::inherit());
+    daemon.until_ready().await;
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.child.id())).unwrap();
+    let count = tasks.count();
+    assert!(count <= threads::ALL_MAX, "{count} threads");
+    daemon.end().await;
 }
 
 #[tokio::test]
