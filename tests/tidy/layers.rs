@@ -133,7 +133,7 @@ const LAYERS: &[Layer] = &[
         may_use: &[
             "domain", "digest", "formats", "tokenizer", "validator", "clock", "config", "telemetry", "lifecycle", "store", "llm",
             "journal", "keeper", "snapshot", "history", "context", "recall", "selftest", "faults", "access", "assembly", "mcp", "http", "background", "threads",
-            "hook", "wire", "client",
+            "dashboard", "hook", "wire", "client",
         ],
         banned: &["sqlx::", "axum::"],
     },

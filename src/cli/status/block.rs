@@ -1,4 +1,5 @@
-//! The dashboard block: how updates went on the left, how it stands on the right.
+//! The dashboard block: how updates went on the left, how it stands on the right. Its limits are those of the dashboard's
+//! lamps and of the alerts.
 
 use super::{
     super::{
@@ -7,12 +8,14 @@ use super::{
     },
     Figures, spend,
 };
-use crate::{domain::time::Timestamp, store::CalibrationFigures};
+use crate::{
+    dashboard::{DOCUMENT_TOKENS_MAX, DURATION_MS_MAX},
+    domain::time::Timestamp,
+    store::CalibrationFigures,
+};
 
 /// Where the right half begins.
 const LEFT_COLUMNS: usize = 50;
-/// An update that takes longer is worth an alert.
-const DURATION_LIMIT_MS: i64 = 30_000;
 
 /// The block, and below it what isn't always there.
 pub(super) fn text(figures: &Figures, now: Timestamp, tokens_max: i64) -> String {
@@ -46,11 +49,11 @@ fn left(figures: &Figures, tokens_max: i64) -> [String; 6] {
             "  avg duration {:>6}  p95 {:<6} limit {}",
             duration(updates.mean_duration_ms),
             duration(updates.p95_duration_ms),
-            duration(DURATION_LIMIT_MS)
+            duration(DURATION_MS_MAX)
         ),
         format!(
             "  avg size   {size:>12}      limit {}",
-            thousands(tokens_max * 95 / 100)
+            thousands(DOCUMENT_TOKENS_MAX)
         ),
         format!("  emergency truncations  {}", updates.truncated),
     ]
@@ -176,7 +179,7 @@ mod tests {
           completed     1,247                             oldest wait        12s
           failed            3  (0.2%)                     stalest agent      2m 10s
           avg duration   8.2s  p95 19.0s  limit 30.0s     parked             0
-          avg size     7.8k/10.0k      limit 9.5k         spend  $1.92 of $5.00
+          avg size     7.8k/10.0k      limit 9.0k         spend  $1.92 of $5.00
           emergency truncations  0                        provider  anthropic claude-haiku-5-5 ok
           model      0 calls, 0 tokens in, 0 out
         12 agents, 11 summaries of 85.8k tokens, 0 updates scheduled
@@ -190,7 +193,7 @@ mod tests {
           completed         0                             oldest wait        none
           failed            0                             stalest agent      none
           avg duration    0ms  p95 0ms    limit 30.0s     parked             0
-          avg size        0/10.0k      limit 9.5k         spend  $0.00
+          avg size        0/10.0k      limit 9.0k         spend  $0.00
           emergency truncations  0                        provider  not asked yet
           model      0 calls, 0 tokens in, 0 out
         0 agents, 0 summaries of 0 tokens, 0 updates scheduled
