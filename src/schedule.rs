@@ -307,10 +307,15 @@ impl Schedule {
     /// Reads the figures and shows them; none if they can't be read.
     async fn sample(&self) -> Option<metrics::Sample> {
         if let Some(database) = &self.database {
-            let Connections { idle, in_use, max } = (database.connections)();
-            self.metrics
-                .service
-                .connections(idle.into(), in_use.into(), max.into());
+            let Connections {
+                idle,
+                in_use,
+                max,
+                timeouts,
+            } = (database.connections)();
+            let service = &self.metrics.service;
+            service.connections(idle.into(), in_use.into(), max.into());
+            service.pool_timeouts(timeouts);
             // If it can't be read, what follows can't either, and says so.
             if let Ok(since) = database.operator.queue_paused_since().await {
                 self.metrics.updates.paused(since.is_some());

@@ -24,6 +24,7 @@ pub mod schema;
 pub mod spending;
 mod sql;
 pub mod sqlite;
+mod timeouts;
 pub mod update;
 pub mod verify;
 pub mod version;

@@ -33,6 +33,7 @@ use super::{
         queue::{self, TOKENS_RESERVED},
         sql,
     },
+    timeouts::Timeouts,
 };
 use crate::domain::{agent::AgentId, work::Lease};
 
@@ -79,6 +80,7 @@ const TRUSTED: Duration = Duration::from_secs(1);
 /// An open database.
 pub(super) struct Postgres {
     pool: PgPool,
+    timeouts: Timeouts,
     /// Of a server that is a moment behind, for reads that may be.
     replica: Option<Replica>,
     clock: Clock,
@@ -105,9 +107,15 @@ impl Postgres {
         &self.pool
     }
 
+    /// How often one of them was waited for in vain.
+    pub(super) fn timeouts(&self) -> u64 {
+        self.timeouts.count()
+    }
+
     async fn over(settings: &PostgresSettings) -> StoreResult<Self> {
         Ok(Self {
             pool: pool(settings, &settings.url).await?,
+            timeouts: Timeouts::default(),
             replica: settings
                 .read_url
                 .as_deref()
@@ -138,7 +146,8 @@ impl Postgres {
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send + 'static,
         T: Send + 'static,
     {
-        let mut tx = Connection::from(self.pool.begin().await?).judged_by(self.clock);
+        let begun = self.timeouts.heed(self.pool.begin().await)?;
+        let mut tx = Connection::from(begun).judged_by(self.clock);
         match lock {
             Lock::Nothing => {}
             Lock::Agent(agent) => lock_agent(&mut tx, agent).await?,
@@ -182,11 +191,13 @@ impl Postgres {
 
     /// A connection for single statements, each of which commits by itself.
     pub(super) async fn reader(&self) -> StoreResult<Connection> {
-        Ok(Connection::from(self.pool.acquire().await?).judged_by(self.clock))
+        let reader = self.timeouts.heed(self.pool.acquire().await)?;
+        Ok(Connection::from(reader).judged_by(self.clock))
     }
 
     pub(super) async fn snapshot(&self) -> StoreResult<Connection> {
-        Ok(Connection::from(self.pool.begin_with(SNAPSHOT).await?).judged_by(self.clock))
+        let begun = self.timeouts.heed(self.pool.begin_with(SNAPSHOT).await)?;
+        Ok(Connection::from(begun).judged_by(self.clock))
     }
 
     /// The standby that may be asked instead, if there is one.
@@ -202,7 +213,7 @@ impl Postgres {
     /// Vacuums the tables, so that no earlier state of a row is left in them. What the server keeps besides (its log, keys of
     /// indexes, backups, replicas) is not ours to reach. False if rows may be left, which a later vacuum takes away.
     pub(super) async fn scrub(&self) -> StoreResult<bool> {
-        vacuum::vacuum(&mut self.pool.acquire().await?.into()).await
+        vacuum::vacuum(&mut self.reader().await?).await
     }
 
     /// Takes the name `owner` among the daemons of this database.

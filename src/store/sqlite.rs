@@ -29,6 +29,7 @@ use super::{
     StoreError, StoreResult,
     inbox::Bell,
     sql::{Connection, recall},
+    timeouts::Timeouts,
 };
 use checkpoint::Checkpoint;
 pub(super) use schema::MIGRATIONS;
@@ -98,6 +99,7 @@ impl Synchronous {
 pub(super) struct Sqlite {
     writer: Writer,
     readers: SqlitePool,
+    timeouts: Timeouts,
     checkpoint: Arc<Checkpoint>,
     options: SqliteConnectOptions,
     tasks: TaskTracker,
@@ -131,6 +133,11 @@ impl Sqlite {
         &self.readers
     }
 
+    /// How often one of them was waited for in vain.
+    pub(super) fn timeouts(&self) -> u64 {
+        self.timeouts.count()
+    }
+
     /// Takes over from `opened`, which looked at the schema.
     async fn over(
         settings: &SqliteSettings,
@@ -160,6 +167,7 @@ impl Sqlite {
         Ok(Self {
             writer,
             readers,
+            timeouts: Timeouts::default(),
             checkpoint,
             options,
             tasks,
@@ -176,11 +184,11 @@ impl Sqlite {
     }
 
     pub(super) async fn reader(&self) -> StoreResult<Connection> {
-        Ok(self.readers.acquire().await?.into())
+        Ok(self.timeouts.heed(self.readers.acquire().await)?.into())
     }
 
     pub(super) async fn snapshot(&self) -> StoreResult<Connection> {
-        Ok(self.readers.begin().await?.into())
+        Ok(self.timeouts.heed(self.readers.begin().await)?.into())
     }
 
     pub(super) async fn bell(&self) -> StoreResult<Box<dyn Bell>> {
@@ -256,5 +264,32 @@ pub(super) async fn lock(database: &Path) -> StoreResult<File> {
                 return Err(StoreError::Unavailable(format!("{}: {error}", path.display())));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_waits_for_a_reader_in_vain_is_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = SqliteSettings {
+            url: format!("sqlite:{}", folder.path().join("one.db").display()),
+            readers: 1,
+            group_commit_max: 1,
+            busy_timeout_ms: 0,
+            synchronous: Synchronous::Off,
+        };
+        let sqlite = Sqlite::open(&settings).await.unwrap();
+        let reader = sqlite.reader().await.unwrap();
+        // The pool's patience passes at once.
+        tokio::time::pause();
+        assert!(sqlite.reader().await.is_err());
+        assert!(sqlite.snapshot().await.is_err());
+        tokio::time::resume();
+        assert_eq!(sqlite.timeouts(), 2);
+        drop(reader);
+        sqlite.close().await;
     }
 }

@@ -73,15 +73,18 @@ pub struct Connections {
     pub in_use: u32,
     /// The most that may be open.
     pub max: u32,
+    /// How often one was waited for in vain, since the pool was made.
+    pub timeouts: u64,
 }
 
 impl Connections {
-    fn of<D: sqlx::Database>(pool: &sqlx::Pool<D>) -> Self {
+    fn of<D: sqlx::Database>(pool: &sqlx::Pool<D>, timeouts: u64) -> Self {
         let idle = u32::try_from(pool.num_idle()).unwrap_or(u32::MAX);
         Self {
             idle,
             in_use: pool.size().saturating_sub(idle),
             max: pool.options().get_max_connections(),
+            timeouts,
         }
     }
 }
@@ -271,8 +274,8 @@ impl SqlStore {
     /// The connections that are open: to SQLite those that read.
     pub fn connections(&self) -> Connections {
         match &self.database {
-            Database::Sqlite(sqlite) => Connections::of(sqlite.pool()),
-            Database::Postgres(postgres) => Connections::of(postgres.pool()),
+            Database::Sqlite(sqlite) => Connections::of(sqlite.pool(), sqlite.timeouts()),
+            Database::Postgres(postgres) => Connections::of(postgres.pool(), postgres.timeouts()),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The daemon: what it was built from, its database, its HTTP interface.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -25,6 +25,7 @@ pub struct Service {
     db_schema_version: Gauge,
     connections: Family<ConnectionLabels, Gauge>,
     connections_max: Gauge,
+    pool_timeouts: Counter,
     log_events: Family<LogLabels, Counter>,
     is_reloaded: Gauge,
     reloaded_at: SecondsGauge,
@@ -121,6 +122,10 @@ impl Service {
                 "db_pool_max_connections",
                 "The most connections to the database (sampled)",
             ),
+            pool_timeouts: to.counter(
+                "db_pool_acquire_timeouts",
+                "Connections to the database that were waited for in vain: all were at work, or the server was away (sampled)",
+            ),
             log_events: to.counters(
                 "log_events",
                 "Events logged that somebody should read",
@@ -165,6 +170,11 @@ impl Service {
                 .set(count);
         }
         self.connections_max.set(max);
+    }
+
+    /// So many connections to the database were waited for in vain until now. Two samplers may tell of the same ones.
+    pub fn pool_timeouts(&self, total: u64) {
+        self.pool_timeouts.inner().fetch_max(total, Ordering::Relaxed);
     }
 
     /// Something was logged that somebody should read.

@@ -120,6 +120,7 @@ fn names_types_and_numbers_of_series_are_the_contract() {
     recapd_leases_expired_total counter 1
     recapd_lease_renewals_total counter 3
     recapd_queue_depth gauge 4
+    recapd_queue_oldest_ready_timestamp_seconds gauge 1
     ");
     rest_of_the_contract(&second);
 }
@@ -133,7 +134,6 @@ fn halves(text: &str) -> (String, String) {
 
 fn rest_of_the_contract(second: &str) {
     insta::assert_snapshot!(second, @"
-    recapd_queue_oldest_ready_timestamp_seconds gauge 1
     recapd_oldest_unsummarized_timestamp_seconds gauge 1
     recapd_documents gauge 1
     recapd_documents_tokens gauge 1
@@ -167,6 +167,7 @@ fn rest_of_the_contract(second: &str) {
     recapd_db_schema_version gauge 1
     recapd_db_pool_connections gauge 2
     recapd_db_pool_max_connections gauge 1
+    recapd_db_pool_acquire_timeouts_total counter 1
     recapd_log_events_total counter 3
     recapd_config_last_reload_successful gauge 1
     recapd_config_last_reload_success_timestamp_seconds gauge 1
@@ -462,6 +463,8 @@ fn requests_and_database_errors_are_counted() {
         metrics.service.db_failed(Some("a new word"));
         metrics.service.db_failed(None);
         metrics.service.connections(3, 2, 5);
+        metrics.service.pool_timeouts(4);
+        metrics.service.pool_timeouts(3);
         metrics.service.logged(LogLevel::Warn);
         metrics.service.reloaded(true, Timestamp(4_000));
         metrics.service.reloaded(false, Timestamp(9_000));
@@ -471,6 +474,7 @@ fn requests_and_database_errors_are_counted() {
     config_last_reload_success_timestamp_seconds 4
     db_errors_total{class="busy"} 1
     db_errors_total{class="other"} 1
+    db_pool_acquire_timeouts_total 4
     db_pool_connections{state="idle"} 3
     db_pool_connections{state="in_use"} 2
     db_pool_max_connections 5
