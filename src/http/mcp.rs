@@ -1,5 +1,8 @@
 //! `/mcp`: the Model Context Protocol over the daemon's own parts.
 
+#[cfg(feature = "mcp")]
+mod refusal;
+
 use axum::Router;
 
 use super::SharedApp;
@@ -41,7 +44,7 @@ pub(super) fn mount(routes: Router<SharedApp>, app: &SharedApp) -> Router<Shared
     let endpoint = Arc::new(Endpoint::new(&shared, &named, &parts.stop));
     let answer = move |request: Request| {
         let endpoint = Arc::clone(&endpoint);
-        async move { endpoint.answer(request).await }
+        async move { refusal::told(endpoint.answer(request).await).await }
     };
     routes.route("/mcp", any(answer))
 }

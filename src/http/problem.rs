@@ -107,6 +107,12 @@ impl Problem {
             .hint("report it with the id of this request, and what the log says about it")
     }
 
+    /// An error of a library, in its words if it has any.
+    pub(super) fn nameless(status: StatusCode, words: Option<&str>) -> Self {
+        let title = status.canonical_reason().unwrap_or("Error");
+        Self::new(kind(status, "http_error", title), words.unwrap_or(title))
+    }
+
     /// The problem behind an error answered without a word, as libraries do.
     fn behind(response: &Response) -> Option<Self> {
         let status = response.status();
@@ -123,10 +129,7 @@ impl Problem {
             StatusCode::SERVICE_UNAVAILABLE => Self::new(TIMED_OUT, "the request took longer than it may").hint(
                 "ask again; what was sent may have been stored, and messages with a client id are never stored twice",
             ),
-            status => {
-                let title = status.canonical_reason().unwrap_or("Error");
-                Self::new(kind(status, "http_error", title), title)
-            }
+            status => Self::nameless(status, None),
         })
     }
 

@@ -93,6 +93,27 @@ async fn a_subscriber_hears_of_a_new_version_until_it_has_enough() {
 }
 
 #[tokio::test]
+async fn who_has_no_session_is_told_how_to_begin_one() {
+    let server = Server::small().await;
+    let request =
+        || posted(&server, &message("tools/list", Value::Null)).header("mcp-protocol-version", EARLIER);
+    let gone = request().header("mcp-session-id", "gone");
+    for (request, status, words) in [
+        (request(), 400, "Session ID is required"),
+        (gone, 404, "Session not found"),
+    ] {
+        let problem = Reply::of(request).await.problem(status, "http_error");
+        assert!(problem["detail"].as_str().unwrap().ends_with(words), "{problem}");
+        let hint = problem["hint"].as_str().unwrap();
+        assert!(
+            hint.contains("`initialize`") && hint.contains("mcp-session-id"),
+            "{problem}"
+        );
+    }
+    server.end().await;
+}
+
+#[tokio::test]
 async fn what_is_not_there_cannot_be_subscribed_to() {
     let server = Server::small().await;
     let session = session(&server).await;

@@ -1,0 +1,37 @@
+//! What `/mcp` refuses before a message reaches the protocol's server.
+
+use axum::{
+    body::to_bytes,
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::Response,
+};
+
+use super::super::problem::Problem;
+
+/// More than this nobody has to say about a refusal.
+const WORDS_BYTES_MAX: usize = 4_096;
+/// How one gets what is missing, or isn't there any more.
+const SESSION: &str = "begin a session: POST /mcp with the method `initialize`; the answer's header mcp-session-id belongs to every \
+                       further request. From version 2026-07-28 on there are no sessions";
+
+/// `response` with its problem, if the library refused in bare words: nobody would see them else.
+pub(super) async fn told(mut response: Response) -> Response {
+    let status = response.status();
+    let is_bare = !response.headers().contains_key(CONTENT_TYPE);
+    // The router's hint for a wrong method says more than the library.
+    if is_bare && status.is_client_error() && status != StatusCode::METHOD_NOT_ALLOWED {
+        let body = std::mem::take(response.body_mut());
+        let words = to_bytes(body, WORDS_BYTES_MAX).await.unwrap_or_default();
+        let problem = problem(status, &String::from_utf8_lossy(&words));
+        response.extensions_mut().insert(problem);
+    }
+    response
+}
+
+fn problem(status: StatusCode, words: &str) -> Problem {
+    let problem = Problem::nameless(status, Some(words).filter(|words| !words.is_empty()));
+    match status {
+        StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND => problem.hint(SESSION),
+        _ => problem,
+    }
+}
