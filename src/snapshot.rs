@@ -10,7 +10,7 @@ pub mod project;
 mod reply;
 mod waiting;
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use believed::{AtHand, Believed, in_time};
 use copies::{Copies, Held};
@@ -29,6 +29,7 @@ use crate::{
         redaction::Redactor,
         summary::{
             pending::{PendingLine, with_pending},
+            render::archived,
             section::Ageing,
         },
         time::Timestamp,
@@ -321,7 +322,7 @@ pub fn render(
     redactor: &Redactor,
 ) -> Snapshot {
     let lines = pending_lines(row, redactor);
-    let (markdown, tokens) = with_pending(&row.content, &lines, tokens_max, counter);
+    let (markdown, tokens) = with_pending(&document(row), &lines, tokens_max, counter);
     let named = i64::try_from(row.pending.len()).unwrap_or(i64::MAX);
     Snapshot {
         // The figures tell apart what a version says of itself. The text may change while they don't: by another count, another
@@ -342,6 +343,15 @@ pub fn render(
         pending_exchanges: row.pending_before.exchanges + named,
         pending_since: row.pending_since,
         kept: Kept::default(),
+    }
+}
+
+/// The document as it is stored; where it shows nothing any more of what it covers, a line that says so.
+fn document(row: &SummaryRow) -> Cow<'_, str> {
+    if row.content.is_empty() && row.summarized_through > 0 {
+        archived(row.summarized_through).into()
+    } else {
+        row.content.as_str().into()
     }
 }
 

@@ -10,14 +10,16 @@ use crate::{
     assembly,
     clock::{Clock as _, SystemClock},
     config::Config,
-    domain::{agent::AgentId, project::ProjectId, summary::brief::Wanted},
+    domain::{
+        agent::AgentId,
+        project::ProjectId,
+        summary::{brief::Wanted, render::in_place_of_nothing},
+    },
     snapshot::{self, SummaryReply},
     store::Store as _,
     tokenizer,
 };
 
-/// Printed for an agent of which nothing has left the window yet.
-const NOTHING_YET: &str = "(no summary yet: nothing has left the window)";
 /// The most tokens that can be asked for: far more than a document has.
 const TOKENS_MAX: i64 = 1_000_000;
 
@@ -99,12 +101,23 @@ async fn compose(project: &ProjectId, config: &Config) -> Result<Value, Failed> 
     }))
 }
 
-/// The text of a document.
+/// The text of a document, or why there is none.
 fn content(document: &Value) -> String {
     match document["content"].as_str() {
-        None | Some("") => NOTHING_YET.to_owned(),
+        None | Some("") => in_place_of_nothing(has_past(document)).to_owned(),
         Some(content) => content.trim_end().to_owned(),
     }
+}
+
+/// Whether anything has left the window of the agent that the document is about, or of one of the project's.
+fn has_past(document: &Value) -> bool {
+    let has = |figures: &Value| {
+        ["covers_through", "pending_exchanges"]
+            .iter()
+            .any(|name| figures[*name].as_i64() > Some(0))
+    };
+    let members = document["members"].as_array();
+    has(document) || members.is_some_and(|members| members.iter().any(has))
 }
 
 /// Prints documents as they are.

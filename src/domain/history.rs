@@ -86,7 +86,7 @@ pub struct HistoryView {
 pub enum Standing {
     /// Set aside by a rewind.
     SetAside,
-    /// Archived, and covered by the summary since the version, if that is known.
+    /// Archived, and summarised since the version, if that is known.
     Covered(Option<i64>),
     /// Archived, in neither window nor summary.
     Pending,

@@ -12,7 +12,10 @@ use super::{
 };
 use crate::{
     client::Summary,
-    domain::{agent::AgentId, summary::pending::with_pending},
+    domain::{
+        agent::AgentId,
+        summary::{pending::with_pending, render::in_place_of_nothing},
+    },
     recall::{self, ExpandQuery, MESSAGES_SHOWN},
     tokenizer,
 };
@@ -25,8 +28,6 @@ pub(super) const FOUND: i64 = 10;
 pub(super) const FOUND_MAX: i64 = 20;
 /// The most exchanges that are expanded at once.
 const EXPANDED_MAX: usize = 100;
-/// What an agent without a summary has.
-const NOTHING_YET: &str = "(no summary yet: nothing has left the window)";
 
 /// Why a call has no answer.
 #[derive(Debug)]
@@ -108,7 +109,7 @@ async fn summary(source: &dyn Source, arguments: Arguments) -> Result<CallToolRe
     };
     let mut text = match shown.content.trim_end() {
         "" if is_shortened => "(no room: ask with a larger max_tokens)".to_owned(),
-        "" => NOTHING_YET.to_owned(),
+        "" => in_place_of_nothing(shown.covers_through > 0 || shown.pending_exchanges > 0).to_owned(),
         content => content.to_owned(),
     };
     if let Some(since) = shown.stale_since {
@@ -205,7 +206,7 @@ async fn status_of(source: &dyn Source, agent: &AgentId) -> Result<CallToolResul
         view["window_total"],
         document.first_exchange,
         updated_at.map_or_else(
-            || NOTHING_YET.to_owned(),
+            || "none yet".to_owned(),
             |at| format!(
                 "version {} of {at}, {} tokens, covers through #{}",
                 document.version, document.tokens, document.covers_through

@@ -273,7 +273,10 @@ pub fn render(
             items,
         })
         .collect();
-    let shared = compose_shared(&contributions, as_of, policy, counter);
+    let mut shared = compose_shared(&contributions, as_of, policy, counter);
+    if members.iter().any(|member| member.covers_through > 0) {
+        shared = shared.or_archived(policy, counter);
+    }
     let mut shown = shared.shown_items.into_iter();
     let mut brought = items.iter().map(Vec::len);
     ProjectSnapshot {

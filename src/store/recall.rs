@@ -22,7 +22,7 @@ pub enum Place {
     Window,
     /// It has left the window and isn't summarised yet.
     Pending,
-    /// The summary stands for it.
+    /// It is summarised; what the summary said of it may have aged since.
     Covered,
     /// A rewind has taken it back.
     SetAside,
@@ -46,7 +46,7 @@ impl Place {
             Self::Preamble => "preamble",
             Self::Window => "in the window",
             Self::Pending => "waiting for the next summary",
-            Self::Covered => "in the summary",
+            Self::Covered => "summarised",
             Self::SetAside => "set aside by a rewind",
         }
     }

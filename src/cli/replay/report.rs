@@ -14,6 +14,7 @@ use crate::{
     domain::{
         agent::AgentId,
         history::{HistoryView, render_text},
+        summary::render::in_place_of_nothing,
         time::DAY_MS,
     },
     history::{self, HistoryQuery},
@@ -217,11 +218,9 @@ impl AgentOutcome {
             .history
             .as_ref()
             .map(|view| render_text(view, output::width()));
-        let nothing = "(no summary: nothing has left the window)".to_owned();
-        let summary = if self.summary.is_empty() {
-            nothing
-        } else {
-            self.summary.trim_end().to_owned()
+        let summary = match self.summary.trim_end() {
+            "" => in_place_of_nothing(self.covers_through > 0 || self.pending_exchanges > 0),
+            summary => summary,
         };
         let title = format!(
             "──── summary v{}, {} tokens ────",

@@ -95,7 +95,7 @@ fn the_seeds_example() {
     recapd history ikigai-main               budget 90k · summary v17, 7.8k of 10k
 
       ARCHIVE · not sent to the model                         2 of 39 shown, --all
-      #38  Implement auth        3h ago   4.2k   in summary since v16
+      #38  Implement auth        3h ago   4.2k   summarised since v16
       #39  Add tests             2h ago   3.8k   waiting for the next summary
 
     ──────── the model sees from here · 15.8k of 90k tokens · 18% ────────────────

@@ -184,8 +184,9 @@ fn title(shown: &HistoryExchange) -> String {
 fn state(view: &HistoryView, shown: &HistoryExchange) -> String {
     let state = match view.standing(shown) {
         Standing::SetAside => "set aside".to_owned(),
-        Standing::Covered(Some(version)) => format!("in summary since v{version}"),
-        Standing::Covered(None) => "in summary".to_owned(),
+        // Whether a line about it is still shown, only the document knows.
+        Standing::Covered(Some(version)) => format!("summarised since v{version}"),
+        Standing::Covered(None) => "summarised".to_owned(),
         Standing::Pending => "waiting for the next summary".to_owned(),
         Standing::Window => String::new(),
         Standing::Open => "open".to_owned(),

@@ -8,7 +8,7 @@
 use serde::Serialize;
 
 use super::pending::PENDING_HEADING;
-use super::render::FOOTER;
+use super::render::is_footer;
 use crate::domain::{agent::AgentId, text::cut, tokens::TokenCounter};
 
 /// The longest brief, in characters.
@@ -175,7 +175,8 @@ fn cut_down(
 ) -> (String, bool) {
     let fits =
         |text: &str| text.chars().count() <= limits.chars_max && counter.count(text) <= limits.tokens_max;
-    if document.trim().is_empty() || (order == Order::Document && fits(document)) {
+    let is_as_wanted = order == Order::Document || is_footer(document.trim_end());
+    if document.trim().is_empty() || (is_as_wanted && fits(document)) {
         return (document.to_owned(), false);
     }
     let newest = newest_first(document);
@@ -246,7 +247,7 @@ fn lines(document: &str) -> Vec<Line<'_>> {
             day = Some(heading);
         } else if let Some(heading) = line.strip_prefix(SECTION_MARK) {
             (section, day) = (heading, None);
-        } else if !line.trim().is_empty() && line != FOOTER {
+        } else if !line.trim().is_empty() && !is_footer(line) {
             found.push(Line {
                 section,
                 day,
@@ -307,6 +308,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::domain::summary::render::archived;
 
     struct Bytes;
 
@@ -408,6 +410,18 @@ mod tests {
         );
         assert_eq!(told(&short).len(), 1, "{short}");
         assert!(!told(&short)[0].contains("The whole"), "{short}");
+    }
+
+    #[test]
+    fn a_document_without_lines_is_its_own_brief() {
+        let document = archived(101);
+        assert_eq!(brief(&document, CLOSING, &Bytes), document);
+        assert_eq!(sections(&document), []);
+        let agent: AgentId = "coder".parse().unwrap();
+        let wanted = |tokens_max| Wanted::new(true, None, Some(tokens_max)).unwrap();
+        assert!(!wanted(1_000).of(&agent, &document, &Bytes).truncated);
+        let none = wanted(5).of(&agent, &document, &Bytes);
+        assert_eq!((none.text.as_str(), none.truncated), ("", true));
     }
 
     #[test]

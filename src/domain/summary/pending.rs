@@ -6,7 +6,7 @@
 use super::{
     item::ExchangeRange,
     line::{clean, minutes, range_name, rounded, source},
-    render::{FOOTER, numbered, section_text},
+    render::{FOOTER, is_footer, numbered, section_text},
 };
 use crate::domain::{time::Timestamp, tokens::TokenCounter};
 
@@ -43,7 +43,7 @@ struct Share {
 ///
 /// Newest last, one line each. Those that don't fit into `max_tokens` are folded into a leading line, oldest first.
 /// When there is no room even for that, the document gives way from its end, where the oldest items are; and when
-/// there is none at all, the text is empty.
+/// there is none at all, the text is empty. A document that is nothing but its footer keeps it.
 pub fn with_pending(
     document: &str,
     pending: &[PendingLine],
@@ -52,11 +52,13 @@ pub fn with_pending(
 ) -> (String, i64) {
     let mut pending: Vec<&PendingLine> = pending.iter().collect();
     pending.sort_by_key(|line| line.exchange);
-    let body = document.trim_end().strip_suffix(FOOTER).unwrap_or(document);
-    let lines: Vec<&str> = body.lines().collect();
+    let footer = document.trim_end().lines().next_back();
+    let footer = footer.filter(|line| is_footer(line));
+    let body = footer.and_then(|footer| document.trim_end().strip_suffix(footer));
+    let lines: Vec<&str> = body.unwrap_or(document).lines().collect();
     let room = max_tokens - counter.count(document) - FOLD_TOKENS;
     shares(lines.len(), pending.len(), fitting(&pending, room, counter))
-        .map(|share| text(&lines, &pending, share))
+        .map(|share| text(&lines, &pending, share, footer))
         .map(|text| (counter.count(&text), text))
         .find(|(tokens, text)| *tokens <= max_tokens || text.is_empty())
         .map(|(tokens, text)| (text, tokens))
@@ -99,7 +101,7 @@ fn fitting(pending: &[&PendingLine], room: i64, counter: &dyn TokenCounter) -> u
         .count()
 }
 
-fn text(document: &[&str], pending: &[&PendingLine], share: Share) -> String {
+fn text(document: &[&str], pending: &[&PendingLine], share: Share, footer: Option<&str>) -> String {
     let mut text = document_head(document, share.document_lines);
     if let Some(kept) = share.pending_lines {
         let (folded, kept) = pending.split_at(pending.len() - kept);
@@ -109,9 +111,13 @@ fn text(document: &[&str], pending: &[&PendingLine], share: Share) -> String {
             .collect();
         text.push_str(&section_text(PENDING_HEADING, &lines));
     }
-    if !text.is_empty() {
-        text.push_str(FOOTER);
-        text.push('\n');
+    let footer = if text.is_empty() {
+        footer.filter(|_| document.is_empty())
+    } else {
+        Some(footer.unwrap_or(FOOTER))
+    };
+    if let Some(footer) = footer {
+        text.extend([footer, "\n"]);
     }
     text
 }
@@ -165,7 +171,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{domain::summary::fixtures::any_text, tokenizer::BytesCounter};
+    use crate::{
+        domain::summary::{fixtures::any_text, render::archived},
+        tokenizer::BytesCounter,
+    };
 
     const DOCUMENT: &str = "## Yesterday\n1. Added JWT (Mon 2026-01-05, #1–#9, ~17k tokens)\n\n\
                             *Older history is archived: look up any #n with recall.*\n";
@@ -202,6 +211,23 @@ mod tests {
         );
         assert_eq!(with_pending(DOCUMENT, &[], 10_000, &BytesCounter).0, DOCUMENT);
         assert_eq!(with_pending("", &[], 10_000, &BytesCounter), (String::new(), 0));
+    }
+
+    #[test]
+    fn a_document_that_is_a_footer_keeps_it() {
+        let archived = archived(9);
+        assert_eq!(with_pending(&archived, &[], 10_000, &BytesCounter).0, archived);
+        let (text, _) = with_pending(&archived, &pending(10..=10), 10_000, &BytesCounter);
+        insta::assert_snapshot!(text, @r"
+        ## Just Left the Window
+        1. Question 10 → bash → Answer 10 (2026-01-05 08:10, #10, ~700 tokens)
+
+        *Older history, up to #9, is archived: look up any #n with recall.*
+        ");
+        assert_eq!(
+            with_pending(&archived, &[], 10, &BytesCounter),
+            (String::new(), 0)
+        );
     }
 
     #[test]

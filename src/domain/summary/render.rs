@@ -10,6 +10,9 @@ use super::{
 
 /// The document's last line, when it has any other.
 pub const FOOTER: &str = "*Older history is archived: look up any #n with recall.*";
+/// How every footer begins and ends; no other line begins like that.
+const FOOTER_HEAD: &str = "*Older history";
+const FOOTER_TAIL: &str = " is archived: look up any #n with recall.*";
 
 /// What makes a heading of a day.
 pub(super) const DAY_MARK: &str = "###";
@@ -58,6 +61,27 @@ pub fn document(items: &[Item], shown: &[Shown]) -> String {
         document.push('\n');
     }
     document
+}
+
+/// What readers get where the document shows nothing any more of what it covers, up to and with `through`: what has aged
+/// is not in the window either, and nothing else would say that there is an archive.
+pub fn archived(through: i64) -> String {
+    format!("{FOOTER_HEAD}, up to #{through},{FOOTER_TAIL}\n")
+}
+
+/// Whether a document's line is its footer.
+pub(super) fn is_footer(line: &str) -> bool {
+    line.starts_with(FOOTER_HEAD) && line.ends_with(FOOTER_TAIL)
+}
+
+/// What people and models are told in place of an empty text, of an agent or a project of which anything has left a
+/// window (`has_past`) or not.
+pub fn in_place_of_nothing(has_past: bool) -> &'static str {
+    if has_past {
+        "(nothing of the summary is shown: what has left the window is archived, and recall finds it)"
+    } else {
+        "(no summary yet: nothing has left the window)"
+    }
 }
 
 /// The items that stand in `section`, in the document's order; an index outside `items` is skipped.
@@ -217,6 +241,19 @@ mod tests {
         *Older history is archived: look up any #n with recall.*
         ");
         assert_eq!(document(&items, &[]), "");
+    }
+
+    #[test]
+    fn a_footer_is_known_alone_too() {
+        assert_eq!(
+            archived(101),
+            "*Older history, up to #101, is archived: look up any #n with recall.*\n"
+        );
+        assert!(is_footer(archived(101).trim_end()) && is_footer(FOOTER));
+        let tail = "1. Older history is archived: look up any #n with recall.*";
+        for line in ["", "*Older history*", tail] {
+            assert!(!is_footer(line), "{line}");
+        }
     }
 
     #[test]

@@ -21,6 +21,9 @@ use crate::domain::{agent::AgentId, time::Timestamp, tokens::TokenCounter};
 /// The document's last line, when it has any other.
 pub const SHARED_FOOTER: &str =
     "*Each #n is an exchange of the agent above it: look it up in that agent's archive with recall.*";
+/// The only line of a document that shows nothing any more of what its agents' summaries cover.
+pub const SHARED_ARCHIVED: &str =
+    "*Older history is archived: look it up in each agent's archive with recall.*";
 /// What makes a heading of an agent's name, beneath that of the section.
 const AGENT_MARK: &str = "###";
 /// What makes a heading of a day, beneath that of the agent.
@@ -44,6 +47,23 @@ pub struct SharedDocument {
     pub tokens: i64,
     /// How many items of each contribution are in it, in the order given.
     pub shown_items: Vec<usize>,
+}
+
+impl SharedDocument {
+    /// The document of agents of which anything is covered: where it shows nothing, it says that there are archives.
+    #[must_use]
+    pub fn or_archived(self, policy: &SummaryPolicy, counter: &dyn TokenCounter) -> Self {
+        let document = format!("{SHARED_ARCHIVED}\n");
+        let tokens = counter.count(&document);
+        if !self.document.is_empty() || tokens > policy.ceiling() {
+            return self;
+        }
+        Self {
+            document,
+            tokens,
+            ..self
+        }
+    }
 }
 
 /// Composes the document of all `contributions` at `as_of`, counted by `counter`. `policy` is that of a single agent's
@@ -251,6 +271,25 @@ mod tests {
                 ..SharedDocument::default()
             }
         );
+    }
+
+    #[test]
+    fn what_shows_nothing_of_a_past_says_where_it_is() {
+        let (main, policy) = (agent("ikigai-main"), SummaryPolicy::default());
+        let aged = [item(3, AS_OF.plus_ms(-30 * DAY_MS))];
+        let none = shared(&[(&main, &aged)], &policy);
+        assert_eq!((none.document.as_str(), none.tokens), ("", 0));
+        let made = none.clone().or_archived(&policy, &BytesCounter);
+        assert_eq!(made.document, format!("{SHARED_ARCHIVED}\n"));
+        assert_eq!(made.tokens, BytesCounter.count(&made.document));
+        assert_eq!(made.shown_items, [0]);
+        let tight = SummaryPolicy {
+            max_tokens: 5,
+            ..policy
+        };
+        assert_eq!(none.clone().or_archived(&tight, &BytesCounter), none);
+        let young = shared(&[(&main, &items(1..=2))], &policy);
+        assert_eq!(young.clone().or_archived(&policy, &BytesCounter), young);
     }
 
     #[test]

@@ -179,7 +179,7 @@ fn a_kept_database_can_be_looked_at_and_refuses_the_same_conversation_again() {
     assert!(stdout(&summary).contains("## This Week"), "{}", stderr(&summary));
     let history = look(&["history", "two-weeks", "--all"]);
     assert!(
-        stdout(&history).contains("in summary since v1"),
+        stdout(&history).contains("summarised since v1"),
         "{}",
         stderr(&history)
     );

@@ -1,10 +1,13 @@
 //! `recapd summary`: all of it or less, and the same from the daemon and from the database.
 
+use recapd::domain::summary::shared::SHARED_ARCHIVED;
+
 use super::{
     code,
     place::{alike, ask, look, two_agents},
     stdout,
 };
+use crate::support::server::Server;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn as_much_of_a_summary_is_printed_as_is_asked_for() {
@@ -40,6 +43,32 @@ async fn as_much_of_a_summary_is_printed_as_is_asked_for() {
     for args in [["--brief", "--project"], ["--max-tokens", "0"]] {
         let args = ["summary", args[0], args[1], "web"];
         assert_eq!(code(&ask(&server, &args)), Some(2), "{args:?}");
+    }
+    server.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_what_has_aged_it_says_that_it_is_archived() {
+    let server = Server::quiet().await;
+    let both =
+        |args: &[&str]| [ask(&server, args), look(&server.database(), args)].map(|output| stdout(&output));
+    for printed in both(&["summary", "coder"]) {
+        assert!(printed.starts_with("*Older history, up to #"), "{printed}");
+    }
+    // What has no room is no reason to say that nothing has left the window.
+    for printed in both(&["summary", "coder", "--max-tokens", "5"]) {
+        assert!(
+            printed.starts_with("(nothing of the summary is shown: "),
+            "{printed}"
+        );
+    }
+    for printed in both(&["history", "coder"]) {
+        assert!(printed.contains("summarised since v"), "{printed}");
+    }
+    let args = ["project", "join", "ikigai", "coder"];
+    assert_eq!(code(&ask(&server, &args)), Some(0));
+    for printed in both(&["summary", "--project", "ikigai"]) {
+        assert_eq!(printed.trim_end(), SHARED_ARCHIVED);
     }
     server.end().await;
 }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use recapd::store::Store as _;
+use recapd::{domain::summary::shared::SHARED_ARCHIVED, store::Store as _};
 use reqwest::Method;
+use serde_json::json;
 
 use crate::support::{
     server::{Reply, Server},
@@ -107,6 +108,43 @@ async fn as_json_it_says_where_it_stands() {
       "version": 1
     }
     "#);
+}
+
+/// Nothing else tells a model then that there is an archive.
+#[tokio::test]
+async fn where_all_that_is_covered_has_aged_readers_are_told_of_the_archive() {
+    let server = Server::quiet().await;
+    let row = server
+        .store
+        .summary(&"coder".parse().unwrap())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!((row.content.as_str(), row.pending.len()), ("", 0));
+    assert!(row.version > 0 && row.summarized_through > 0);
+    let line = format!(
+        "*Older history, up to #{}, is archived: look up any #n with recall.*\n",
+        row.summarized_through
+    );
+    for query in ["", "?view=brief", "?max_chars=100"] {
+        assert_eq!(server.get(&format!("{PATH}{query}")).await.body, line, "{query}");
+    }
+    let json = server.get_as(PATH, "application/json").await.json();
+    assert_eq!(
+        (&json["truncated"], &json["sections"]),
+        (&json!(false), &json!([]))
+    );
+    assert!((10..40).contains(&json["tokens"].as_i64().unwrap()), "{json}");
+
+    let context = server.get("/v1/agents/coder/context?format=openai").await.json();
+    let told = context["body"].to_string();
+    assert!(told.contains("<summary agent="), "{told}");
+    assert!(told.contains(line.trim_end()), "{told}");
+
+    let put = server.request(Method::PUT, "/v1/projects/ikigai/agents/coder");
+    assert_eq!(Reply::of(put).await.status, 200);
+    let shared = server.get("/v1/projects/ikigai/summary").await.body;
+    assert_eq!(shared, format!("{SHARED_ARCHIVED}\n"));
 }
 
 #[tokio::test]

@@ -203,6 +203,26 @@ async fn tools_answer_in_words_and_in_data() {
 }
 
 #[tokio::test]
+async fn where_nothing_is_shown_tools_tell_what_there_is() {
+    let server = Server::quiet().await;
+    server.converse("planner", 1..=1).await;
+    let summary = call(&server, "summary_get", json!({ "agent": "coder" })).await;
+    assert!(text(&summary).starts_with("*Older history, up to #"), "{summary}");
+    let prompt = json!({ "name": "summary", "arguments": { "agent": "coder" } });
+    let prompt = ask(&server, "prompts/get", prompt).await;
+    let notes = prompt["messages"][0]["content"]["text"].as_str().unwrap();
+    assert!(notes.contains("look up any #n with recall"), "{notes}");
+    let search = json!({ "agent": "coder", "query": "bug 3" });
+    let found = call(&server, "recall", search).await;
+    assert!(text(&found).contains("tokens, summarised)"), "{found}");
+
+    let summary = call(&server, "summary_get", json!({ "agent": "planner" })).await;
+    assert_eq!(text(&summary), "(no summary yet: nothing has left the window)");
+    let status = call(&server, "status", json!({ "agent": "planner" })).await;
+    assert!(text(&status).contains("\nsummary: none yet\n"), "{status}");
+}
+
+#[tokio::test]
 async fn a_call_that_cannot_be_answered_names_the_argument_and_the_cure() {
     let server = Server::summarised().await;
     for (tool, arguments, said) in [

@@ -61,6 +61,22 @@ impl Server {
         server
     }
 
+    /// A server with an agent whose exchanges are half a year old: those that are summarised have aged.
+    pub(crate) async fn quiet() -> Self {
+        let server = Self::small().await;
+        for number in 1..=8 {
+            let at = "2026-05-20T08:40:00Z";
+            let body = serde_json::json!([
+                { "kind": "user", "content": format!("Fix bug {number} in parser.rs\n{}", "please ".repeat(30)), "at": at },
+                { "kind": "assistant", "content": format!("Fixed bug {number}."), "at": at },
+            ]);
+            let reply = server.post("/v1/agents/coder/messages", body.to_string()).await;
+            assert_eq!(reply.status, 200, "{}", reply.body);
+        }
+        server.summarise().await;
+        server
+    }
+
     /// A server with the defaults, but for what `configure` changes.
     pub(crate) async fn start(configure: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().unwrap();
