@@ -199,6 +199,7 @@ fn shown(agent: &AgentId, paged: PagedExchange, query: HistoryQuery) -> HistoryE
     }));
     HistoryExchange {
         exchange: stored.exchange,
+        evicted_at: stored.evicted_at,
         summary_version: stored.summary_version,
         lines,
     }

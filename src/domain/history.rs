@@ -35,6 +35,8 @@ pub struct HistoryLine {
 pub struct HistoryExchange {
     /// Its row.
     pub exchange: Exchange,
+    /// When it left the window, if it did.
+    pub evicted_at: Option<Timestamp>,
     /// The first version of the summary that covers it, if known.
     pub summary_version: Option<i64>,
     /// What was said in it; empty if that isn't asked for.
@@ -195,6 +197,7 @@ impl HistoryView {
             tokens: exchange.tokens,
             started_at: exchange.opened_at,
             ended_at: exchange.last_at,
+            evicted_at: shown.evicted_at,
             summary_version: shown.summary_version,
             messages: shown.lines.iter().map(WireLine::new).collect(),
         }
@@ -253,6 +256,8 @@ struct WireExchange<'a> {
     tokens: i64,
     started_at: Timestamp,
     ended_at: Timestamp,
+    /// When it left the window, if it did.
+    evicted_at: Option<Timestamp>,
     summary_version: Option<i64>,
     messages: Vec<WireLine<'a>>,
 }

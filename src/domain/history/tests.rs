@@ -20,6 +20,7 @@ fn shown(n: i64, title: &str, age_ms: i64, tokens: i64, lines: &[(Voice, &str)])
     };
     HistoryExchange {
         exchange: row,
+        evicted_at: None,
         summary_version: None,
         lines: lines
             .iter()
@@ -68,6 +69,7 @@ fn example() -> HistoryView {
             &[(Voice::User, "Add structured logging")],
         ),
     ];
+    exchanges[0].evicted_at = Some(NOW.plus_ms(-2 * HOUR_MS));
     exchanges[0].summary_version = Some(16);
     exchanges[4].exchange.state = ExchangeState::Open;
     HistoryView {
@@ -196,6 +198,7 @@ fn serializes_for_programs() {
           "tokens": 4200,
           "started_at": "2026-01-05T05:00:00Z",
           "ended_at": "2026-01-05T05:00:00Z",
+          "evicted_at": "2026-01-05T06:00:00Z",
           "summary_version": 16,
           "messages": []
         },
@@ -208,6 +211,7 @@ fn serializes_for_programs() {
           "tokens": 3800,
           "started_at": "2026-01-05T06:00:00Z",
           "ended_at": "2026-01-05T06:00:00Z",
+          "evicted_at": null,
           "summary_version": null,
           "messages": []
         },
@@ -220,6 +224,7 @@ fn serializes_for_programs() {
           "tokens": 2100,
           "started_at": "2026-01-05T08:00:00Z",
           "ended_at": "2026-01-05T08:00:00Z",
+          "evicted_at": null,
           "summary_version": null,
           "messages": [
             {

@@ -11,6 +11,11 @@ async fn a_history_is_drawn_alike_and_in_colour_where_it_is_wanted() {
     let server = two_agents().await;
     let view = alike(&server, &["history", "coder"]);
     assert_eq!(view["boundary"]["after_exchange"], 6, "{view}");
+    for exchange in view["exchanges"].as_array().unwrap() {
+        let is_archived = exchange["state"] == "archived";
+        assert_eq!(exchange["evicted_at"].is_string(), is_archived, "{exchange}");
+        assert!(exchange.get("evicted_at").is_some(), "{exchange}");
+    }
     let args = ["history", "coder", "--color", "always"];
     let [asked, looked] =
         [ask(&server, &args), look(&server.database(), &args)].map(|output| stdout(&output));

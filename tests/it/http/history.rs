@@ -40,6 +40,7 @@ async fn it_shows_the_exchanges_on_both_sides_of_the_rule() {
       "exchanges": [
         {
           "ended_at": "2026-11-20T08:40:00Z",
+          "evicted_at": "2026-11-20T08:40:00Z",
           "messages": [],
           "n": 12,
           "over_budget": false,
@@ -52,6 +53,7 @@ async fn it_shows_the_exchanges_on_both_sides_of_the_rule() {
         },
         {
           "ended_at": "2026-11-20T08:40:00Z",
+          "evicted_at": null,
           "messages": [
             {
               "text": "Fix bug 13 in parser.rs",
@@ -73,6 +75,7 @@ async fn it_shows_the_exchanges_on_both_sides_of_the_rule() {
         },
         {
           "ended_at": "2026-11-20T08:40:00Z",
+          "evicted_at": null,
           "messages": [
             {
               "text": "Fix bug 14 in parser.rs",
