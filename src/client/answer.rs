@@ -48,6 +48,10 @@ pub struct Moved {
 /// How far a summary is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct SummaryFigures {
+    /// Its version; 0 for none, and from a daemon that doesn't tell. Another one than that of a summary at hand says that
+    /// there is a newer one.
+    #[serde(default)]
+    pub version: i64,
     /// Exchanges that wait to be summarised.
     pub pending_exchanges: i64,
     /// The last exchange that it covers.

@@ -68,6 +68,8 @@ struct Evicted {
 
 #[derive(Serialize, utoipa::ToSchema)]
 struct SummaryFigures {
+    /// 0 before the first; another one than that of a document at hand says that there is a newer one.
+    version: i64,
     pending_exchanges: i64,
     covers_through: i64,
 }
@@ -185,6 +187,7 @@ impl From<&AppendOutcome> for Appended {
                 })
                 .collect(),
             summary: SummaryFigures {
+                version: outcome.version,
                 pending_exchanges: outcome.first_exchange - 1 - outcome.summarized_through,
                 covers_through: outcome.summarized_through,
             },

@@ -96,6 +96,8 @@ pub struct AppendOutcome {
     pub first_exchange: i64,
     /// The last exchange that the summary covers.
     pub summarized_through: i64,
+    /// The summary's version, 0 before the first.
+    pub version: i64,
     /// Tokens in the window, preamble included.
     pub window_tokens: i64,
     /// What a raised budget took back into the window, before the messages came.

@@ -60,6 +60,8 @@ async fn a_turn_is_appended_and_read() {
     server.summarise().await;
     let summary = recapd.summary(&coder).await.unwrap();
     assert_eq!((summary.version, summary.covers_through), (1, 1));
+    let known = recapd.append(&coder, &turn[1..]).await.unwrap();
+    assert_eq!((again.summary.version, known.summary.version), (0, 1));
     assert!(summary.content.contains("Fix the parser"), "{}", summary.content);
     assert_eq!(recapd.summary_or_placeholder(&coder).await, summary.content);
 

@@ -12,7 +12,10 @@ use std::collections::{HashMap, HashSet};
 use crate::store::sql::{Connection, query, sql};
 
 use super::{
-    super::{AppendOutcome, AppendRequest, Prepared, RequestKey, Stepped, StoreError, StoreResult, StoredAt},
+    super::{
+        AgentRow, AppendOutcome, AppendRequest, Prepared, RequestKey, Stepped, StoreError, StoreResult,
+        StoredAt,
+    },
     agent, lineage, queue,
 };
 use crate::{
@@ -67,7 +70,8 @@ pub(super) async fn append(
     if let Some(key) = &request.key {
         keep_key(tx, &request.agent, key, request.now).await?;
     }
-    let created_at = found.as_ref().map_or(request.now, |row| row.created_at);
+    let known = |row: &AgentRow| (row.created_at, row.version);
+    let (created_at, version) = found.as_ref().map_or((request.now, 0), known);
     let nothing = || (Ledger::default(), AgentSettings::default(), Budget::unlimited());
     let (mut ledger, settings, budget_before) = found.map_or_else(nothing, |row| {
         let kept = row.kept_budget();
@@ -116,6 +120,7 @@ pub(super) async fn append(
         exchange: ledger.newest.as_ref().map_or(PREAMBLE, |newest| newest.exchange),
         first_exchange: ledger.first_exchange,
         summarized_through: ledger.summarized_through,
+        version: version_after(version, &steps),
         window_tokens: ledger.window_tokens(),
         returned,
         evictions,
@@ -126,6 +131,15 @@ pub(super) async fn append(
         enqueued,
         created_at,
     })
+}
+
+/// The version of the summary that was `before` these steps: a rewind may write one.
+fn version_after(before: i64, steps: &[Stepped]) -> i64 {
+    let written = steps.iter().rev().find_map(|step| match step {
+        Stepped::Rewound { version, .. } => *version,
+        _ => None,
+    });
+    written.unwrap_or(before)
 }
 
 /// Keeps what a key stands for; the same request may come again under it.

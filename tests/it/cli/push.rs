@@ -78,7 +78,8 @@ async fn messages_are_pushed_through_a_daemon_and_into_a_database_alike() {
       ],
       "summary": {
         "covers_through": 0,
-        "pending_exchanges": 6
+        "pending_exchanges": 6,
+        "version": 0
       }
     }
     "#);

@@ -49,7 +49,8 @@ async fn an_append_tells_what_it_did_to_the_window() {
       "exchange": 1,
       "summary": {
         "covers_through": 0,
-        "pending_exchanges": 0
+        "pending_exchanges": 0,
+        "version": 0
       },
       "window": {
         "budget_tokens": 200,
@@ -74,7 +75,8 @@ async fn an_append_tells_what_it_did_to_the_window() {
       "exchange": 4,
       "summary": {
         "covers_through": 0,
-        "pending_exchanges": 3
+        "pending_exchanges": 3,
+        "version": 0
       },
       "window": {
         "budget_tokens": 200,
@@ -84,6 +86,19 @@ async fn an_append_tells_what_it_did_to_the_window() {
       }
     }
     "#);
+}
+
+#[tokio::test]
+async fn an_append_tells_which_version_the_summary_has() {
+    let server = Server::summarised().await;
+    let before = server.converse("coder", 9..=9).await.json();
+    assert_eq!(before["summary"]["version"], 1, "{before}");
+    server.converse("coder", 10..=12).await;
+    server.summarise().await;
+    let after = server.converse("coder", 13..=13).await.json();
+    assert_eq!(after["summary"]["version"], 2, "{after}");
+    let other = server.converse("planner", 1..=1).await.json();
+    assert_eq!(other["summary"]["version"], 0, "{other}");
 }
 
 #[tokio::test]

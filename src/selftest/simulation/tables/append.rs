@@ -270,6 +270,7 @@ fn outcome(
         exchange: ledger.newest.as_ref().map_or(PREAMBLE, number),
         first_exchange: ledger.first_exchange,
         summarized_through: ledger.summarized_through,
+        version: kept.version,
         window_tokens: ledger.window_tokens(),
         returned,
         evictions: done.evictions,
