@@ -92,7 +92,7 @@ fn an_entry_in_another_spelling_is_replaced() {
     let by_hand = r#"{"hooks":{"Stop":[{"hooks":[{"type":"command","command":"recapd hook stop"}]}]}}"#;
     let text = installed(by_hand, &commands(Host::Codex)).unwrap();
     assert!(!text.contains("hook stop"), "{text}");
-    assert_eq!(text.matches("recapd hook Stop").count(), 1, "{text}");
+    assert_eq!(text.matches("recapd hook Stop --host").count(), 1, "{text}");
     assert_eq!(uninstalled(by_hand).unwrap(), "{}");
 }
 
