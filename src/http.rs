@@ -63,9 +63,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use axum::{
-    Router, body::Bytes, extract::DefaultBodyLimit, http::StatusCode, middleware::from_fn_with_state,
-};
+use axum::{Router, body::Bytes, http::StatusCode, middleware::from_fn_with_state};
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
@@ -236,6 +234,8 @@ struct App {
     settings: HttpSettings,
     started_at: Timestamp,
     requests: AtomicU64,
+    /// Room for the bodies that are held at once.
+    room: body::Room,
     /// Places for those who are told of events.
     subscribers: Arc<Semaphore>,
     /// How often who may ask.
@@ -280,11 +280,11 @@ impl App {
 pub fn router(state: HttpState, settings: HttpSettings) -> Router {
     let too_late =
         TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, settings.request_timeout());
-    let body_bytes_max = settings.body_bytes_max;
     let (routes, api) = routes::routes().split_for_parts();
     let app = Arc::new(App {
         rate: rate::Rate::new(settings.requests_per_second, settings.requests_burst),
         answers: idempotency::Answers::default(),
+        room: body::Room::for_bodies_of(settings.body_bytes_max),
         subscribers: Arc::new(Semaphore::new(settings.subscribers_max)),
         started_at: state.clock.now(),
         parts: state,
@@ -302,7 +302,6 @@ pub fn router(state: HttpState, settings: HttpSettings) -> Router {
             from_fn_with_state(Arc::clone(&app), frame::around),
             CatchPanicLayer::custom(frame::panicked),
             too_late,
-            DefaultBodyLimit::max(body_bytes_max),
             from_fn_with_state(Arc::clone(&app), access::guard),
         ))
         .with_state(app)

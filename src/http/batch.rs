@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::{
@@ -54,24 +55,26 @@ pub(super) fn messages(
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let (pieces, usage) = match writing {
-        Writing::Lines => (lines(text), None),
-        Writing::Document => document(text)?,
+        Writing::Lines => (lines(text, messages_max)?, None),
+        Writing::Document => document(text, messages_max)?,
     };
     if pieces.is_empty() {
         return Err(Problem::new(INVALID_BODY, "the body holds no messages").hint("send at least one"));
-    }
-    if pieces.len() > messages_max {
-        let detail = format!(
-            "{} messages are more than one request may hold, {messages_max}",
-            pieces.len()
-        );
-        return Err(Problem::new(TOO_MANY_MESSAGES, detail)
-            .hint("send them in several requests, in order, or raise http.batch_messages_max"));
     }
     Ok(Batch {
         messages: parse_all(&pieces, format)?,
         usage,
     })
+}
+
+/// Refuses more messages than may be, before they are taken apart: pieces of a byte or two would take many times the body.
+fn check_count(count: usize, messages_max: usize) -> Result<(), Problem> {
+    if count <= messages_max {
+        return Ok(());
+    }
+    let detail = format!("{count} messages are more than one request may hold, {messages_max}");
+    Err(Problem::new(TOO_MANY_MESSAGES, detail)
+        .hint("send them in several requests, in order, or raise http.batch_messages_max"))
 }
 
 fn parse_all(pieces: &[Piece<'_>], format: Option<Format>) -> Result<Vec<Message>, Problem> {
@@ -100,22 +103,26 @@ fn parse_all(pieces: &[Piece<'_>], format: Option<Format>) -> Result<Vec<Message
         .findings(findings))
 }
 
-fn lines(text: &str) -> Vec<Piece<'_>> {
-    let numbered = (1..).zip(text.lines()).map(|(line, text)| Piece {
+fn lines(text: &str, messages_max: usize) -> Result<Vec<Piece<'_>>, Problem> {
+    let numbered = (1..).zip(text.lines().map(str::trim));
+    let filled = numbered.filter(|(_, json)| !json.is_empty());
+    check_count(filled.clone().count(), messages_max)?;
+    let pieces = filled.map(|(line, json)| Piece {
         place: Place::Line(line),
-        json: text.trim(),
+        json,
     });
-    numbered.filter(|piece| !piece.json.is_empty()).collect()
+    Ok(pieces.collect())
 }
 
 /// A message, an array of messages, or an object that holds an array of messages, and perhaps a report of usage.
-fn document(text: &str) -> Result<(Vec<Piece<'_>>, Option<ReportedUsage>), Problem> {
+fn document(text: &str, messages_max: usize) -> Result<(Vec<Piece<'_>>, Option<ReportedUsage>), Problem> {
     let raw: &RawValue = serde_json::from_str(text).map_err(|error| broken(&error))?;
     if raw.get().starts_with('[') {
-        return Ok((elements(raw, "")?, None));
+        return Ok((elements(raw, "", messages_max)?, None));
     }
     if let Some((messages, usage)) = batch(raw)? {
-        return Ok((elements(messages, "/messages")?, usage.map(report).transpose()?));
+        let messages = elements(messages, "/messages", messages_max)?;
+        return Ok((messages, usage.map(report).transpose()?));
     }
     let message = Piece {
         place: Place::Pointer(String::new()),
@@ -133,9 +140,12 @@ fn report(usage: &RawValue) -> Result<ReportedUsage, Problem> {
     })
 }
 
-fn elements<'b>(array: &'b RawValue, within: &str) -> Result<Vec<Piece<'b>>, Problem> {
-    let elements: Vec<&RawValue> = serde_json::from_str(array.get())
-        .map_err(|_| misplaced(within, "is no array; give the messages as one"))?;
+fn elements<'b>(array: &'b RawValue, within: &str, messages_max: usize) -> Result<Vec<Piece<'b>>, Problem> {
+    let no_array = |_| misplaced(within, "is no array; give the messages as one");
+    // What is ignored has no size, so that this many of it take nothing.
+    let counted: Vec<IgnoredAny> = serde_json::from_str(array.get()).map_err(no_array)?;
+    check_count(counted.len(), messages_max)?;
+    let elements: Vec<&RawValue> = serde_json::from_str(array.get()).map_err(no_array)?;
     let numbered = elements.into_iter().enumerate().map(|(number, raw)| Piece {
         place: Place::Pointer(format!("{within}/{number}")),
         json: raw.get(),

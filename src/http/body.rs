@@ -1,18 +1,34 @@
-//! Bodies: how they are written, and reading them within their limits.
+//! Bodies: how they are written, and reading them within their limits: of each, and of all that are held at once.
+//!
+//! A body takes room as it arrives, and keeps it until its messages are stored. Who finds none is refused and doesn't wait:
+//! bodies that wait for each other would never be whole. The beginning of each needs no room, so that short ones come
+//! through whatever else is sent, and what is announced and doesn't come takes nothing.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::{
-    HttpSettings,
-    problem::{BODY_TOO_LARGE, BODY_TOO_SLOW, INVALID_BODY, Problem, UNSUPPORTED_BODY},
+    App,
+    problem::{BODY_TOO_LARGE, BODY_TOO_SLOW, INVALID_BODY, Problem, TOO_MANY_BODIES, UNSUPPORTED_BODY},
 };
 use axum::{
-    body::Bytes,
-    extract::{FromRequest as _, Request},
+    body::Body,
+    extract::Request,
     http::{
-        HeaderMap, StatusCode,
+        HeaderMap,
         header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE},
     },
+};
+use futures::StreamExt as _;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// There is room for so many of the longest bodies: each takes three times its bytes while messages are read out of it.
+const ROOM_BODIES: usize = 2;
+/// So much of each body needs no room: as much as a connection reads ahead, too.
+const FREE_BYTES: usize = 64 * 1_024;
+/// The longest body without messages. A tree of values, as some are read into, takes many times its bytes.
+const SHORT: Limit = Limit {
+    bytes: 256 * 1_024,
+    cure: "only messages may be longer",
 };
 
 /// How a body is written.
@@ -24,26 +40,112 @@ pub(super) enum Writing {
     Lines,
 }
 
-/// Reads the body of `request` within the limits.
-pub(super) async fn read(settings: &HttpSettings, request: Request) -> Result<(Writing, Bytes), Problem> {
-    let bytes_max = settings.body_bytes_max;
-    let writing = writing(request.headers())?;
-    let announced = request
-        .headers()
+/// How long a body may be, and what to do about a longer one.
+#[derive(Clone, Copy)]
+struct Limit {
+    bytes: usize,
+    cure: &'static str,
+}
+
+/// Room for the bodies that are held at once.
+pub(super) struct Room(Arc<Semaphore>);
+
+impl Room {
+    /// Room for some bodies of `bytes_max`.
+    pub(super) fn for_bodies_of(bytes_max: usize) -> Self {
+        let bytes = bytes_max.saturating_mul(ROOM_BODIES);
+        Self(Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS))))
+    }
+}
+
+/// What a body takes of the room, until this is dropped.
+#[derive(Default)]
+pub(super) struct Share(Option<OwnedSemaphorePermit>);
+
+impl Share {
+    /// Takes more, if there is so much.
+    fn grow(&mut self, room: &Room, bytes: usize) -> Option<()> {
+        let permits = u32::try_from(bytes).ok()?;
+        let more = Arc::clone(&room.0).try_acquire_many_owned(permits).ok()?;
+        match &mut self.0 {
+            Some(share) => share.merge(more),
+            None => self.0 = Some(more),
+        }
+        Some(())
+    }
+}
+
+/// A body. Who keeps the messages that were read from it keeps its share beside them.
+#[derive(Default)]
+pub(super) struct Held {
+    pub(super) bytes: Vec<u8>,
+    pub(super) share: Share,
+}
+
+impl Held {
+    /// This and `chunk`, if that isn't too long, and there is room for it.
+    fn and(mut self, chunk: &[u8], room: &Room, limit: Limit) -> Result<Self, Problem> {
+        let before = self.bytes.len();
+        let after = before + chunk.len();
+        if after > limit.bytes {
+            return Err(too_large(limit));
+        }
+        let more = after.saturating_sub(FREE_BYTES) - before.saturating_sub(FREE_BYTES);
+        self.share.grow(room, more).ok_or_else(no_room)?;
+        self.bytes.extend_from_slice(chunk);
+        Ok(self)
+    }
+}
+
+/// Reads a body of messages.
+pub(super) async fn read(app: &App, request: Request) -> Result<(Writing, Held), Problem> {
+    let (parts, body) = request.into_parts();
+    let writing = writing(&parts.headers)?;
+    let limit = Limit {
+        bytes: app.settings.body_bytes_max,
+        cure: "send the messages in several requests, in order, or raise http.body_bytes_max",
+    };
+    Ok((writing, arrived(app, &parts.headers, body, limit).await?))
+}
+
+/// Reads a body without messages.
+pub(super) async fn read_short(app: &App, request: Request) -> Result<Held, Problem> {
+    let (parts, body) = request.into_parts();
+    writing(&parts.headers)?;
+    short(app, &parts.headers, body).await
+}
+
+/// Reads a body without messages, however it is written.
+pub(super) async fn short(app: &App, headers: &HeaderMap, body: Body) -> Result<Held, Problem> {
+    let bytes = SHORT.bytes.min(app.settings.body_bytes_max);
+    arrived(app, headers, body, Limit { bytes, ..SHORT }).await
+}
+
+async fn arrived(app: &App, headers: &HeaderMap, body: Body, limit: Limit) -> Result<Held, Problem> {
+    let announced = headers
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse().ok());
-    if announced.is_some_and(|bytes: usize| bytes > bytes_max) {
-        return Err(too_large(bytes_max));
+    if announced.is_some_and(|bytes: usize| bytes > app.settings.body_bytes_max) {
+        return Err(too_large(limit));
     }
-    let time = settings.request_timeout() / 2;
-    match tokio::time::timeout(time, Bytes::from_request(request, &())).await {
-        Ok(Ok(bytes)) => Ok((writing, bytes)),
-        Ok(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-            Err(too_large(bytes_max))
-        }
-        Ok(Err(_)) => Err(Problem::new(INVALID_BODY, "the body broke off").hint("send it again")),
-        Err(_) => Err(too_slow(time)),
+    let time = app.settings.request_timeout() / 2;
+    let gathered = tokio::time::timeout(time, gathered(app, body, limit)).await;
+    gathered.unwrap_or_else(|_| Err(too_slow(time)))
+}
+
+/// All of `body`. What can't be held is read on and thrown away: who is still sending looks for no answer.
+async fn gathered(app: &App, body: Body, limit: Limit) -> Result<Held, Problem> {
+    let mut chunks = body.into_data_stream();
+    let (mut held, mut bytes) = (Ok(Held::default()), 0);
+    while bytes <= app.settings.body_bytes_max
+        && let Some(chunk) = chunks.next().await
+    {
+        let chunk =
+            chunk.map_err(|_| Problem::new(INVALID_BODY, "the body broke off").hint("send it again"))?;
+        bytes += chunk.len();
+        held = held.and_then(|held| held.and(&chunk, &app.room, limit));
     }
+    held
 }
 
 /// A body must say how it is written: a page in a browser can send anything else to a stranger unasked.
@@ -76,16 +178,65 @@ fn writing(headers: &HeaderMap) -> Result<Writing, Problem> {
     }
 }
 
-fn too_large(bytes_max: usize) -> Problem {
-    Problem::new(
-        BODY_TOO_LARGE,
-        format!("the body is longer than {bytes_max} bytes"),
-    )
-    .hint("send the messages in several requests, in order, or raise http.body_bytes_max")
+fn too_large(limit: Limit) -> Problem {
+    let detail = format!("the body is longer than {} bytes", limit.bytes);
+    Problem::new(BODY_TOO_LARGE, detail).hint(limit.cure)
 }
 
 fn too_slow(time: Duration) -> Problem {
     let detail = format!("the body didn't arrive within {} ms", time.as_millis());
     Problem::new(BODY_TOO_SLOW, detail)
         .hint("send fewer messages at once, or raise http.request_timeout_ms (a body has half of it)")
+}
+
+fn no_room() -> Problem {
+    let detail = "other long bodies take all the room that there is for them; nothing was changed";
+    Problem::new(TOO_MANY_BODIES, detail).hint(format!(
+        "send it again after `retry-after`, or in parts: a body of up to {FREE_BYTES} bytes is always taken"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Limit = Limit {
+        bytes: 4 * FREE_BYTES,
+        cure: "",
+    };
+
+    fn more(held: Held, room: &Room) -> Result<Held, Problem> {
+        held.and(&[b'x'; FREE_BYTES], room, LIMIT)
+    }
+
+    #[test]
+    fn a_body_takes_room_behind_its_beginning_and_gives_it_back() {
+        let room = Room::for_bodies_of(FREE_BYTES);
+        let one = more(Held::default(), &room).unwrap();
+        assert_eq!(room.0.available_permits(), 2 * FREE_BYTES);
+        let one = more(more(one, &room).unwrap(), &room).unwrap();
+        assert_eq!((one.bytes.len(), room.0.available_permits()), (3 * FREE_BYTES, 0));
+        // The beginning needs none, and who is refused keeps none.
+        let other = more(Held::default(), &room).unwrap();
+        let refused = more(other, &room).err().unwrap();
+        assert!(refused.may_pass());
+        let Held { bytes, share } = one;
+        drop(bytes);
+        assert_eq!(room.0.available_permits(), 0);
+        drop(share);
+        assert_eq!(room.0.available_permits(), 2 * FREE_BYTES);
+    }
+
+    #[test]
+    fn what_is_too_long_keeps_no_room() {
+        let room = Room::for_bodies_of(4 * FREE_BYTES);
+        let mut long = Held::default();
+        for _ in 0..4 {
+            long = more(long, &room).unwrap();
+        }
+        assert_eq!(room.0.available_permits(), 5 * FREE_BYTES);
+        let refused = more(long, &room).err().unwrap();
+        assert!(!refused.may_pass());
+        assert_eq!(room.0.available_permits(), 8 * FREE_BYTES);
+    }
 }

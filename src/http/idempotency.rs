@@ -60,7 +60,7 @@ impl Key {
     pub(super) fn of_request(&self, body: &[u8]) -> RequestKey {
         RequestKey {
             key: self.1.clone(),
-            digest: print(body),
+            digest: digest_of(&String::from_utf8_lossy(body)),
         }
     }
 
@@ -85,7 +85,7 @@ impl Key {
     }
 }
 
-/// An answer, and what was asked.
+/// An answer, and the digest of what was asked.
 struct Answered {
     asked: String,
     /// When the agent was made that it tells of: others may have deleted it since, and made it again.
@@ -105,20 +105,20 @@ struct Remembered {
 }
 
 impl Answers {
-    /// What was answered to this key and body for the agent that was made then, if that is remembered.
-    pub(super) fn of(&self, key: &Key, body: &[u8], created_at: Timestamp) -> Option<Bytes> {
+    /// What was answered to this key and digest for the agent that was made then, if that is remembered.
+    pub(super) fn of(&self, key: &Key, asked: &str, created_at: Timestamp) -> Option<Bytes> {
         let remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let answered = remembered.by_key.get(key)?;
-        let is_same = answered.created_at == created_at && answered.asked == print(body);
+        let is_same = answered.created_at == created_at && answered.asked == asked;
         is_same.then(|| answered.answer.clone())
     }
 
     /// Remembers an answer in place of the oldest one.
-    pub(super) fn remember(&self, key: Key, body: &[u8], created_at: Timestamp, answer: Bytes) {
+    pub(super) fn remember(&self, key: Key, asked: String, created_at: Timestamp, answer: Bytes) {
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = Arc::new(key);
         let answered = Answered {
-            asked: print(body),
+            asked,
             created_at,
             answer,
         };
@@ -131,10 +131,6 @@ impl Answers {
             remembered.by_key.remove(&oldest);
         }
     }
-}
-
-fn print(body: &[u8]) -> String {
-    digest_of(&String::from_utf8_lossy(body))
 }
 
 #[cfg(test)]
@@ -169,16 +165,17 @@ mod tests {
     #[test]
     fn the_oldest_answers_are_forgotten() {
         let (answers, made, made_again) = (Answers::default(), Timestamp(1), Timestamp(2));
+        let body = || "body".to_owned();
         for number in 0..=ANSWERS_MAX {
             let answer = Bytes::from(number.to_string());
-            answers.remember(key(&number.to_string()), b"body", made, answer);
+            answers.remember(key(&number.to_string()), body(), made, answer);
         }
-        assert_eq!(answers.of(&key("0"), b"body", made), None);
-        assert_eq!(answers.of(&key("1"), b"body", made).unwrap(), "1");
-        assert_eq!(answers.of(&key("1"), b"other", made), None);
-        assert_eq!(answers.of(&key("1"), b"body", made_again), None);
-        answers.remember(key("1"), b"body", made_again, Bytes::from("again"));
-        assert_eq!(answers.of(&key("1"), b"body", made_again).unwrap(), "again");
+        assert_eq!(answers.of(&key("0"), "body", made), None);
+        assert_eq!(answers.of(&key("1"), "body", made).unwrap(), "1");
+        assert_eq!(answers.of(&key("1"), "other", made), None);
+        assert_eq!(answers.of(&key("1"), "body", made_again), None);
+        answers.remember(key("1"), body(), made_again, Bytes::from("again"));
+        assert_eq!(answers.of(&key("1"), "body", made_again).unwrap(), "again");
         assert_eq!(answers.0.lock().unwrap().order.len(), ANSWERS_MAX);
     }
 

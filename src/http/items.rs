@@ -90,8 +90,8 @@ pub(super) async fn change(
     request: Request,
 ) -> Result<Json<EditedReply>, Problem> {
     Parameters::read(request.uri(), &[])?;
-    let (_, bytes) = body::read(&app.settings, request).await?;
-    let change: Value = serde_json::from_slice(&bytes)
+    let body = body::read_short(&app, request).await?;
+    let change: Value = serde_json::from_slice(&body.bytes)
         .map_err(|error| Problem::new(INVALID_BODY, format!("the body is no JSON: {error}")).hint(EXAMPLE))?;
     let edit = ItemEdit::parse(&change).map_err(|error| refusal(&error))?;
     let keeper = app.parts.keeper.clone();

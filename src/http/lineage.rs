@@ -144,8 +144,8 @@ pub(super) async fn read<T: DeserializeOwned>(
     example: &str,
 ) -> Result<T, Problem> {
     Parameters::read(request.uri(), &[])?;
-    let (_, bytes) = body::read(&app.settings, request).await?;
-    let text = if bytes.is_empty() { b"{}" } else { bytes.as_ref() };
+    let body = body::read_short(app, request).await?;
+    let text: &[u8] = if body.bytes.is_empty() { b"{}" } else { &body.bytes };
     let invalid = |detail: String| Problem::new(INVALID_BODY, detail).hint(format!("send `{example}`"));
     // An array would do, too, member by member in an order that nobody knows.
     if !text.trim_ascii_start().starts_with(b"{") {

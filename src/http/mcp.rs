@@ -18,8 +18,16 @@ pub(super) fn mount(routes: Router<SharedApp>, _app: &SharedApp) -> Router<Share
 pub(super) fn mount(routes: Router<SharedApp>, app: &SharedApp) -> Router<SharedApp> {
     use std::sync::Arc;
 
-    use axum::{extract::Request, routing::any};
+    use axum::{
+        extract::{Request, State},
+        response::Response,
+        routing::any,
+    };
 
+    use super::{
+        body::{self, Held},
+        problem::Problem,
+    };
     use crate::{
         history::HistoryQuery,
         mcp::{Endpoint, EndpointSettings, Local, Shared, Way},
@@ -42,9 +50,15 @@ pub(super) fn mount(routes: Router<SharedApp>, app: &SharedApp) -> Router<Shared
         allowed_hosts: settings.allowed_hosts.clone(),
     };
     let endpoint = Arc::new(Endpoint::new(&shared, &named, &parts.stop));
-    let answer = move |request: Request| {
+    let answer = move |State(app): State<SharedApp>, request: Request| {
         let endpoint = Arc::clone(&endpoint);
-        async move { refusal::told(endpoint.answer(request).await).await }
+        async move {
+            let (parts, body) = request.into_parts();
+            let Held { bytes, share } = body::short(&app, &parts.headers, body).await?;
+            let answer = endpoint.answer(Request::from_parts(parts, bytes.into())).await;
+            drop(share);
+            Ok::<Response, Problem>(refusal::told(answer).await)
+        }
     };
     routes.route("/mcp", any(answer))
 }

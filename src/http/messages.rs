@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{
     SharedApp,
     batch::{self, Batch},
-    body::{self, Writing},
+    body::{self, Held, Share, Writing},
     extract::{Agent, Parameters, invalid},
     idempotency::Key,
     openapi::{
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     domain::{convergence::Reading, message::Format},
-    store::AppendOutcome,
+    store::{AppendOutcome, RequestKey},
 };
 
 /// Bodies of more bytes than this are parsed on another thread: some milliseconds of work.
@@ -95,23 +95,29 @@ pub(super) async fn append(
     let parameters = Parameters::read(request.uri(), &["format"])?;
     let key = Key::read(request.headers(), &agent)?;
     let format = parameters.text("format").map(named_format).transpose()?;
-    let (writing, bytes) = body::read(&app.settings, request).await?;
-    let Batch { mut messages, usage } = parse(&app, writing, bytes.clone(), format).await?;
+    let body = body::read(&app, request).await?;
+    let Parsed { batch, asked, share } = parse(&app, body, format, key.clone()).await?;
+    let Batch { mut messages, usage } = batch;
     if let Some(key) = &key {
         key.name(&mut messages);
     }
-    let keeper = app.parts.keeper.clone();
-    let asked = key.as_ref().map(|key| key.of_request(&bytes));
-    let stored =
-        app.seen_through(async move { keeper.append_and_listen(&agent, messages, usage, asked).await });
+    let (keeper, request_key) = (app.parts.keeper.clone(), asked.clone());
+    let stored = app.seen_through(async move {
+        let stored = keeper
+            .append_and_listen(&agent, messages, usage, request_key)
+            .await;
+        drop(share);
+        stored
+    });
     let (outcome, convergence) = stored.await?.map_err(|error| match &key {
         Some(key) => key.problem(error),
         None => error.into(),
     })?;
+    let keyed = key.zip(asked);
     // Only where nothing was stored it is a repeat: the agent may have been deleted since, by another daemon, too.
     if outcome.accepted == 0
-        && let Some(key) = &key
-        && let Some(answer) = app.answers.of(key, &bytes, outcome.created_at)
+        && let Some((key, asked)) = &keyed
+        && let Some(answer) = app.answers.of(key, &asked.digest, outcome.created_at)
     {
         return Ok(json(answer));
     }
@@ -121,9 +127,9 @@ pub(super) async fn append(
     };
     let answer = serde_json::to_vec(&appended).map_err(|_| Problem::internal())?;
     let answer = Bytes::from(answer);
-    if let Some(key) = key {
+    if let Some((key, asked)) = keyed {
         app.answers
-            .remember(key, &bytes, outcome.created_at, answer.clone());
+            .remember(key, asked.digest, outcome.created_at, answer.clone());
     }
     Ok(json(answer))
 }
@@ -140,17 +146,32 @@ fn named_format(name: &str) -> Result<Format, Problem> {
     })
 }
 
+/// What is left of a body when its messages were read out of it.
+struct Parsed {
+    batch: Batch,
+    /// What a key stands for, if there is one.
+    asked: Option<RequestKey>,
+    share: Share,
+}
+
 async fn parse(
     app: &SharedApp,
-    writing: Writing,
-    bytes: Bytes,
+    (writing, body): (Writing, Held),
     format: Option<Format>,
-) -> Result<Batch, Problem> {
+    key: Option<Key>,
+) -> Result<Parsed, Problem> {
     let messages_max = app.settings.batch_messages_max;
-    if bytes.len() <= PARSE_INLINE_BYTES_MAX {
-        return batch::messages(writing, &bytes, format, messages_max);
+    let is_short = body.bytes.len() <= PARSE_INLINE_BYTES_MAX;
+    let parse = move || -> Result<Parsed, Problem> {
+        let Held { bytes, share } = body;
+        let batch = batch::messages(writing, &bytes, format, messages_max)?;
+        let asked = key.map(|key| key.of_request(&bytes));
+        Ok(Parsed { batch, asked, share })
+    };
+    if is_short {
+        return parse();
     }
-    let parsing = tokio::task::spawn_blocking(move || batch::messages(writing, &bytes, format, messages_max));
+    let parsing = tokio::task::spawn_blocking(parse);
     parsing.await.unwrap_or_else(|error| {
         tracing::error!(%error, "http.parsing_panicked");
         Err(Problem::internal())

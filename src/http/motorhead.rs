@@ -11,10 +11,11 @@ use axum::{
     http::Uri,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
-    SharedApp, body,
+    SharedApp,
+    body::{self, Held},
     extract::{Agent, Parameters},
     openapi::{answers, parameters::AgentPath},
     problem::{Finding, INVALID_BODY, INVALID_MESSAGE, Place, Problem, TOO_MANY_MESSAGES},
@@ -158,46 +159,54 @@ pub(super) async fn append(
     request: Request,
 ) -> Result<Json<Status>, Problem> {
     Parameters::read(request.uri(), &[])?;
-    let (_, bytes) = body::read(&app.settings, request).await?;
+    let (_, Held { bytes, share }) = body::read(&app, request).await?;
     let given: Given = serde_json::from_slice(&bytes).map_err(|error| {
         Problem::new(INVALID_BODY, error.to_string())
             .hint(r#"send `{"messages": [{"role": "Human", "content": "ping"}]}`"#)
     })?;
+    drop(bytes);
     let messages_max = app.settings.batch_messages_max;
     if given.messages.len() > messages_max {
         let detail = format!("more messages than one request may hold, {messages_max}");
         return Err(Problem::new(TOO_MANY_MESSAGES, detail).hint("send them in several requests, in order"));
     }
-    let messages = messages(&given)?;
+    let messages = messages(given)?;
     if !messages.is_empty() {
         let keeper = app.parts.keeper.clone();
-        app.see_through(async move { keeper.append(&agent, messages).await })
-            .await?;
+        let stored = app.see_through(async move {
+            let stored = keeper.append(&agent, messages).await;
+            drop(share);
+            stored
+        });
+        stored.await?;
     }
     Ok(OK)
 }
 
-fn messages(given: &Given) -> Result<Vec<Message>, Problem> {
-    let context = given.context.iter().filter(|text| !text.is_empty());
-    let context = context.map(|text| json!({ "id": CONTEXT_ID, "kind": "system", "content": text }));
-    let context: Vec<_> = context.map(|native| (None, native.to_string())).collect();
-    let mut all = Vec::with_capacity(context.len() + given.messages.len());
-    for (number, said) in given.messages.iter().enumerate() {
+/// What was given, one by one: each text is let go of when its message is made.
+fn messages(given: Given) -> Result<Vec<Message>, Problem> {
+    let context = given.context.filter(|text| !text.is_empty());
+    let context = context.map(|text| {
+        native(
+            None,
+            &json!({ "id": CONTEXT_ID, "kind": "system", "content": text }),
+        )
+    });
+    let said = given.messages.into_iter().enumerate().map(|(number, said)| {
         let kind = kind(&said.role).ok_or_else(|| {
             wrong(
                 Some(number),
                 format!("role `{}` is unknown: give Human, AI or System", said.role),
             )
         })?;
-        let native = json!({ "kind": kind, "content": said.content });
-        all.push((Some(number), native.to_string()));
-    }
-    let all = context.into_iter().chain(all);
-    all.map(|(number, native)| {
-        let message = formats::parse(Format::Native, &native);
-        message.map_err(|error| wrong(number, error.to_string()))
-    })
-    .collect()
+        native(Some(number), &json!({ "kind": kind, "content": said.content }))
+    });
+    context.into_iter().chain(said).collect()
+}
+
+fn native(number: Option<usize>, message: &Value) -> Result<Message, Problem> {
+    let message = formats::parse(Format::Native, &message.to_string());
+    message.map_err(|error| wrong(number, error.to_string()))
 }
 
 /// The kind that motorhead's clients call so.
@@ -254,11 +263,12 @@ mod tests {
         ) {
             for text in [body, said(&roles, &content)] {
                 let Ok(given) = serde_json::from_str::<Given>(&text) else { continue };
-                let Ok(messages) = messages(&given) else { continue };
                 let context = given.context.iter().filter(|text| !text.is_empty()).count();
-                prop_assert_eq!(messages.len(), given.messages.len() + context);
-                for (message, said) in messages.iter().skip(context).zip(&given.messages) {
-                    prop_assert_eq!(&message.text(), &said.content);
+                let contents: Vec<String> = given.messages.iter().map(|said| said.content.clone()).collect();
+                let Ok(messages) = messages(given) else { continue };
+                prop_assert_eq!(messages.len(), contents.len() + context);
+                for (message, content) in messages.iter().skip(context).zip(&contents) {
+                    prop_assert_eq!(&message.text(), content);
                 }
             }
         }

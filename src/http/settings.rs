@@ -76,8 +76,8 @@ pub(super) async fn change(
     request: Request,
 ) -> Result<Json<AgentSettings>, Problem> {
     Parameters::read(request.uri(), &[])?;
-    let (_, bytes) = body::read(&app.settings, request).await?;
-    let patch: Value = serde_json::from_slice(&bytes)
+    let body = body::read_short(&app, request).await?;
+    let patch: Value = serde_json::from_slice(&body.bytes)
         .map_err(|error| Problem::new(INVALID_BODY, format!("the body is no JSON: {error}")).hint(EXAMPLE))?;
     let patch = SettingsPatch::parse(patch).map_err(refusal)?;
     let keeper = app.parts.keeper.clone();

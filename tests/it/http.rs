@@ -2,6 +2,7 @@
 
 mod agents;
 mod answer_times;
+mod bodies;
 mod connections;
 mod context;
 mod events;

@@ -88,7 +88,7 @@ const CONFLICT: Answer = Answer {
 const TOO_LARGE: Answer = Answer {
     name: "TooLarge",
     status: 413,
-    description: "The body has too many bytes (`http.body_bytes_max`) or messages (`http.batch_messages_max`).",
+    description: "The body has too many bytes (`http.body_bytes_max`, or 256 KiB where it holds no messages) or messages (`http.batch_messages_max`).",
     example: [
         "body_too_large",
         "Body too large",
@@ -143,7 +143,7 @@ const INTERNAL: Answer = Answer {
 const UNAVAILABLE: Answer = Answer {
     name: "Unavailable",
     status: 503,
-    description: "The database is away, or it took too long. To be asked again.",
+    description: "The database is away, there is no room for a long body beside others, or it took too long. To be asked again.",
     example: [
         "database_unavailable",
         "Database unavailable",

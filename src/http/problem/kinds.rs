@@ -118,6 +118,11 @@ pub(in super::super) const TOO_MANY_SUBSCRIBERS: Kind = kind(
     "too_many_subscribers",
     "Too many subscribers",
 );
+pub(in super::super) const TOO_MANY_BODIES: Kind = kind(
+    StatusCode::SERVICE_UNAVAILABLE,
+    "too_many_bodies",
+    "Too many long bodies",
+);
 pub(in super::super) const NOT_READY: Kind = kind(StatusCode::SERVICE_UNAVAILABLE, "not_ready", "Not ready");
 pub(in super::super) const TIMED_OUT: Kind =
     kind(StatusCode::SERVICE_UNAVAILABLE, "timed_out", "Took too long");
@@ -130,7 +135,7 @@ pub(in super::super) const FOREIGN_ORIGIN: Kind =
 pub(in super::super) const FOREIGN_HOST: Kind = kind(StatusCode::FORBIDDEN, "foreign_host", "Unknown host");
 
 /// All of them.
-pub(super) const ALL: [Kind; 42] = [
+pub(super) const ALL: [Kind; 43] = [
     UNAUTHORIZED,
     FORBIDDEN,
     FOREIGN_ORIGIN,
@@ -169,6 +174,7 @@ pub(super) const ALL: [Kind; 42] = [
     DATABASE_UNAVAILABLE,
     NOT_READY,
     TOO_MANY_SUBSCRIBERS,
+    TOO_MANY_BODIES,
     INVALID_HEADER,
     IDEMPOTENCY_KEY_REUSED,
     TOO_MANY_REQUESTS,

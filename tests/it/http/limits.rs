@@ -77,6 +77,23 @@ async fn a_request_holds_so_many_messages() {
         problem["detail"],
         "4 messages are more than one request may hold, 3"
     );
+    let lines = [r#"{"role":"user","content":"Hi"}"#; 4].join("\n\n");
+    let reply = server.post_as(PATH, "application/x-ndjson", lines).await;
+    assert_eq!(reply.problem(413, "too_many_messages"), problem);
+}
+
+#[tokio::test]
+async fn only_messages_may_be_long() {
+    let server = Server::start(|_| {}).await;
+    server.converse("coder", 1..=1).await;
+    let body = |spaces: usize| format!("{{{}}}", " ".repeat(spaces));
+    let path = "/v1/agents/coder/clear";
+    let problem = server
+        .post(path, body(300_000))
+        .await
+        .problem(413, "body_too_large");
+    assert_eq!(problem["detail"], "the body is longer than 262144 bytes");
+    assert_eq!(server.post(path, body(200_000)).await.status, 200);
 }
 
 #[tokio::test]

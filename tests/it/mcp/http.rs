@@ -53,7 +53,7 @@ async fn a_client_that_sends_slowly_is_cut_off() {
         .await
         .expect("it is cut off")
         .unwrap();
-    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
     server.end().await;
 }
 

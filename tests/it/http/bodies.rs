@@ -1,0 +1,100 @@
+//! Many long bodies at once: there is room for some of them, and for short ones always.
+
+use futures::{StreamExt as _, stream::FuturesUnordered};
+use tokio::{io::AsyncWriteExt as _, net::TcpStream};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{PATIENCE, server::Server, troubled_store::Trouble};
+
+const PATH: &str = "/v1/agents/coder/messages";
+/// The longest body; there is room for two of them.
+const BYTES_MAX: usize = 512 * 1_024;
+/// What needs no room.
+const FREE_BYTES: usize = 64 * 1_024;
+
+/// A server on which nobody is too slow.
+async fn server() -> Server {
+    Server::start(|config| {
+        config.http.body_bytes_max = BYTES_MAX;
+        config.http.request_timeout_ms = 3_600_000;
+    })
+    .await
+}
+
+/// A message of so many bytes.
+fn body(bytes: usize) -> String {
+    let frame = r#"{"role":"user","content":""}"#.len();
+    serde_json::json!({ "role": "user", "content": "x".repeat(bytes - frame) }).to_string()
+}
+
+/// Sends eight long bodies at once, of which two are held until the others are answered.
+async fn crowd(server: &Server) {
+    let go_on = CancellationToken::new();
+    server.store.trouble("append", Trouble::Late(go_on.clone()));
+    let asking = (0..8).map(|_| server.post(PATH, body(500_000)));
+    let mut replies: FuturesUnordered<_> = asking.collect();
+    for _ in 0..6 {
+        let reply = replies.next().await.unwrap();
+        reply.problem(503, "too_many_bodies");
+        assert_eq!(reply.header("retry-after"), "5");
+    }
+    go_on.cancel();
+    while let Some(reply) = replies.next().await {
+        assert_eq!(reply.status, 200, "{}", reply.body);
+    }
+}
+
+#[tokio::test]
+async fn of_many_long_bodies_as_many_are_taken_as_there_is_room_for() {
+    let server = server().await;
+    let crowds = async {
+        crowd(&server).await;
+        // All the room is there again.
+        crowd(&server).await;
+    };
+    tokio::time::timeout(PATIENCE, crowds)
+        .await
+        .expect("all are answered");
+    assert_eq!(server.post(PATH, body(BYTES_MAX)).await.status, 200);
+}
+
+/// A body of `bytes` of which the last one doesn't come.
+async fn unfinished(server: &Server, bytes: usize) -> TcpStream {
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let head = format!(
+        "POST {PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {bytes}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(&vec![b' '; bytes - 1]).await.unwrap();
+    stream
+}
+
+/// Begins long bodies until there is no room for another one.
+async fn exhaust(server: &Server) -> Vec<TcpStream> {
+    let mut begun = Vec::new();
+    loop {
+        // One that came beside a body of this loop may have been refused, so that two needn't be enough.
+        begun.push(unfinished(server, BYTES_MAX).await);
+        let reply = server.post(PATH, body(300_000)).await;
+        if reply.status != 200 {
+            reply.problem(503, "too_many_bodies");
+            return begun;
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_sends_no_end_keeps_no_short_body_away_and_gives_the_room_back() {
+    let server = server().await;
+    let exhausted = tokio::time::timeout(PATIENCE, exhaust(&server)).await;
+    let begun = exhausted.expect("there is an end to the room");
+    assert_eq!(server.post(PATH, body(FREE_BYTES)).await.status, 200);
+    assert_eq!(server.post("/v1/agents/coder/clear", "{}").await.status, 200);
+    let long = server.post(PATH, body(BYTES_MAX)).await;
+    long.problem(503, "too_many_bodies");
+    drop(begun);
+    let taken = async { while server.post(PATH, body(BYTES_MAX)).await.status != 200 {} };
+    tokio::time::timeout(PATIENCE, taken)
+        .await
+        .expect("it is given back");
+}
