@@ -206,7 +206,7 @@ mod tests {
     };
 
     fn more(held: Held, room: &Room) -> Result<Held, Problem> {
-        held.and(&[b'x'; FREE_BYTES], room, LIMIT)
+        held.and(&vec![b'x'; FREE_BYTES], room, LIMIT)
     }
 
     #[test]
