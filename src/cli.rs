@@ -171,6 +171,7 @@ enum Command {
     /// Let agents share a summary, and list who does
     Project(project::Project),
     /// Print an agent's summary, or that of a project
+    #[command(visible_alias = "show")]
     Summary(summary::Summary),
     /// Print an agent's window: the messages that the model sees verbatim
     Window(window::Window),

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::{Shared, exit::Failed, open, output, remote::Remote};
+use super::{Shared, exit::Failed, open, output, remote::Remote, versions};
 use crate::{
     assembly,
     clock::{Clock as _, SystemClock},
@@ -30,6 +30,7 @@ Examples:
   recapd summary my-agent --json          with its sections, its version, what it covers, and what is pending
   recapd summary my-agent --brief         the newest lines first, as a session is told at its start
   recapd summary my-agent --raw > it.md   to the letter, and nothing if there is none yet
+  recapd summary my-agent --rev 12        as it was; `recapd versions my-agent` lists what is kept
   recapd summary --project ikigai         the one that agents of a project share")]
 pub(super) struct Summary {
     /// The agents
@@ -47,6 +48,9 @@ pub(super) struct Summary {
     /// Print the document to the letter, without the agents' names, and nothing where there is none
     #[arg(long)]
     raw: bool,
+    /// This version of one agent's summary, as `recapd versions` prints it
+    #[arg(long, value_name = "VERSION", conflicts_with_all = ["project", "brief", "max_tokens"], value_parser = clap::value_parser!(i64).range(1..))]
+    rev: Option<i64>,
 }
 
 /// Prints the summary that the agents of `project` share.
@@ -138,9 +142,10 @@ impl Summary {
             return shared_summary(project, config, shared, self.raw);
         }
         open::block_on(async {
-            let documents = match &shared.server {
-                Some(server) => self.ask(&Remote::new(server)?).await?,
-                None => self.read(config).await?,
+            let documents = match (self.rev, &shared.server) {
+                (Some(version), _) => vec![self.earlier(version, config, shared).await?],
+                (None, Some(server)) => self.ask(&Remote::new(server)?).await?,
+                (None, None) => self.read(config).await?,
             };
             if shared.json {
                 output::one_or_all(&documents)?;
@@ -151,6 +156,16 @@ impl Summary {
             }
             Ok(ExitCode::SUCCESS)
         })
+    }
+
+    /// A version that is kept.
+    async fn earlier(&self, version: i64, config: &Config, shared: &Shared) -> Result<Value, Failed> {
+        match self.agents.as_slice() {
+            [agent] => versions::document(agent, version, config, shared).await,
+            _ => Err(Failed::usage(
+                "--rev is for one agent: each numbers its versions by itself".to_owned(),
+            )),
+        }
     }
 
     /// What the daemon is asked for, beside the agent.

@@ -205,6 +205,21 @@ fn read<T: for<'a> Deserialize<'a>>(text: &str) -> Result<T, Failed> {
     Ok(serde_json::from_str(text).map_err(anyhow::Error::new)?)
 }
 
+/// A version as JSON has it. Who wants to read its text is told where that is gone.
+pub(super) async fn document(
+    agent: &AgentId,
+    version: i64,
+    config: &Config,
+    shared: &Shared,
+) -> Result<Value, Failed> {
+    let source = Source::open(config, shared, agent).await?;
+    let found = source.one(agent, version).await?;
+    if !shared.json {
+        found.text()?;
+    }
+    Ok(serde_json::to_value(found).map_err(anyhow::Error::new)?)
+}
+
 impl Versions {
     pub(super) fn run(self, config: &Config, shared: &Shared) -> Result<ExitCode, Failed> {
         let found = open::block_on(async {

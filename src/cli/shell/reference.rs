@@ -46,7 +46,11 @@ fn section(command: &Command, parent: &str, text: &mut String) {
     let name = format!("{parent} {}", command.get_name());
     let level = if parent.contains(' ') { "###" } else { "##" };
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-    text.extend([format!("\n{level} {name}\n\n{about}.\n\n")]);
+    let aliases = command.get_visible_aliases();
+    let aliases: Vec<String> = aliases
+        .map(|alias| format!(" Also `{parent} {alias}`."))
+        .collect();
+    text.extend([format!("\n{level} {name}\n\n{about}.{}\n\n", aliases.concat())]);
     let usage = command.clone().render_usage().to_string();
     text.extend([format!(
         "```text\n{}\n```\n\n",

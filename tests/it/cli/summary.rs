@@ -44,6 +44,9 @@ async fn as_much_of_a_summary_is_printed_as_is_asked_for() {
         let args = ["summary", args[0], args[1], "web"];
         assert_eq!(code(&ask(&server, &args)), Some(2), "{args:?}");
     }
+    server.summarise().await;
+    let first = alike(&server, &["summary", "coder", "--rev", "1"]);
+    assert_eq!(first, alike(&server, &["versions", "coder", "1"]));
     server.end().await;
 }
 

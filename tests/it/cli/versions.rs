@@ -55,7 +55,14 @@ fn versions_are_listed_and_compared() {
         first.contains(&format!("covers through #{covers} (+")),
         "{listed}"
     );
-    assert!(database.told(&["versions", "coder", "1"]).starts_with("## "));
+    let one = database.told(&["versions", "coder", "1"]);
+    assert!(one.starts_with("## "), "{one}");
+    assert_eq!(database.told(&["summary", "coder", "--rev", "1"]), one);
+    assert_eq!(database.told(&["show", "coder", "--rev", "1", "--raw"]), one);
+    assert_eq!(
+        database.told(&["show", "coder"]),
+        database.told(&["summary", "coder"])
+    );
 
     let (before, newest) = ((newest - 1).to_string(), newest.to_string());
     let told = database.told(&["diff", "coder", &before]);
@@ -128,6 +135,10 @@ fn what_is_not_there_is_said_with_what_is() {
         (&["items", "list", "coder"], 0, ""),
         (&["diff", "nobody"], 3, "coder"),
         (&["diff", "coder", "99"], 3, "there is none yet"),
+        (&["summary", "coder", "--rev", "99"], 3, "there is none yet"),
+        (&["summary", "coder", "coder", "--rev", "1"], 2, "for one agent"),
+        (&["summary", "coder", "--rev", "1", "--brief"], 2, "--brief"),
+        (&["summary", "coder", "--rev", "0"], 2, "--rev"),
         (&["rollback", "coder", "99"], 3, "there is none yet"),
         (&["rollback", "coder"], 2, "VERSION"),
         (&["rebuild", "nobody"], 3, "coder"),
