@@ -154,6 +154,19 @@ pub async fn status(settings: &DatabaseSettings) -> StoreResult<Schema> {
     read(&mut connection).await
 }
 
+/// What of the schema [`up`] would find, which makes a file that isn't there. Changes nothing.
+///
+/// # Errors
+/// [`StoreError::Unavailable`].
+pub async fn before_up(settings: &DatabaseSettings) -> StoreResult<Schema> {
+    match settings {
+        DatabaseSettings::Sqlite(file) if !sqlite::is_there(file)? => {
+            Ok(compare(&migrator(Dialect::Sqlite), Vec::new()))
+        }
+        _ => status(settings).await,
+    }
+}
+
 /// Brings a database up to date; a file that isn't there is made. Returns what it had before.
 ///
 /// # Errors

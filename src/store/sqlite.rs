@@ -229,6 +229,11 @@ pub(super) async fn alone(settings: &SqliteSettings, makes: bool) -> StoreResult
     Ok((connection.into(), lock))
 }
 
+/// Whether there is such a file.
+pub(super) fn is_there(settings: &SqliteSettings) -> StoreResult<bool> {
+    Ok(options(settings)?.get_filename().exists())
+}
+
 /// A connection to an existing file, beside whoever holds it. Whatever its schema is.
 pub(super) async fn beside(settings: &SqliteSettings) -> StoreResult<Connection> {
     let options = options(settings)?.create_if_missing(false);

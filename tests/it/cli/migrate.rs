@@ -17,6 +17,16 @@ fn a_database_is_migrated_by_hand() {
     );
     let manual = run(&["import", "--set", "database.migrate=manual", package_readme()]);
     assert_eq!(code(&manual), Some(69), "{}", stderr(&manual));
+    let planned = run(&["migrate", "up", "--dry-run"]);
+    assert_eq!(code(&planned), Some(0), "{}", stderr(&planned));
+    assert!(
+        stdout(&planned).contains("schema       would be applied\n")
+            && stdout(&planned).ends_with("`recapd migrate up` makes them\n"),
+        "{}",
+        stdout(&planned)
+    );
+    let planned = json(&run(&["migrate", "up", "--dry-run", "--json"]));
+    assert!(!database.exists(), "nothing is made");
     let up = run(&["migrate", "up"]);
     assert_eq!(code(&up), Some(0), "{}", stderr(&up));
     assert!(
@@ -24,7 +34,10 @@ fn a_database_is_migrated_by_hand() {
         "{}",
         stdout(&up)
     );
+    let applied = stdout(&up).matches(" applied\n").count();
+    assert_eq!(planned["would_apply"].as_array().unwrap().len(), applied);
     assert!(stdout(&run(&["migrate", "up"])).contains("nothing to do"));
+    assert!(stdout(&run(&["migrate", "up", "--dry-run"])).ends_with(": up to date\n"));
     let status = run(&["migrate", "status", "--json"]);
     assert_eq!((code(&status), &json(&status)["pending"]), (Some(0), &0.into()));
 }
@@ -63,7 +76,12 @@ async fn a_database_is_copied_to_a_server_and_back() {
     // What commands print is the same on either.
     let agents = run(&["export", "--db", &file]);
     assert!(!agents.stdout.is_empty());
-    for args in [&["export"][..], &["verify"], &["migrate", "status"]] {
+    for args in [
+        &["export"][..],
+        &["verify"],
+        &["migrate", "status"],
+        &["migrate", "up", "--dry-run"],
+    ] {
         let on = |database: &str| run(&[args, &["--db", database]].concat());
         let (one, other) = (on(&file), on(&address));
         assert_eq!(
