@@ -2,6 +2,7 @@
 
 mod age;
 mod agents;
+mod alerts;
 mod backup;
 mod check_request;
 mod config_file;
@@ -151,6 +152,14 @@ impl Shared {
         }
     }
 
+    /// With the token that is given, for whichever daemon is asked.
+    fn with_token(mut self, environment: &Environment) -> Result<Self, Failed> {
+        self.token = remote::token(self.token_file.as_deref(), environment)?;
+        let token = self.token.clone();
+        self.server = self.server.map(|server| server.with_token(token));
+        Ok(self)
+    }
+
     /// Whether it is said where the data is.
     fn names_a_place(&self) -> bool {
         let names_database = |setting: &String| setting.starts_with("database.url=");
@@ -236,6 +245,8 @@ enum Command {
     Token(token::Token),
     /// Print what the metrics are called, and what they say
     Metrics(metrics::MetricsCommand),
+    /// Print the rules for Prometheus that are shipped: which alerts there are, when they fire, what to do
+    Alerts(alerts::Alerts),
     /// Print how the queue and the updates are doing
     Status(status::Status),
     /// Count the tokens of a request body, and where they come from
@@ -351,13 +362,10 @@ fn is_for_a_person(error: &clap::Error) -> bool {
 }
 
 fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, Failed> {
-    let Cli { mut shared, command } = cli;
+    let Cli { shared, command } = cli;
     output::choose_colour(shared.color, environment);
     output::be_quiet(shared.quiet);
-    shared.token = remote::token(shared.token_file.as_deref(), environment)?;
-    shared.server = shared
-        .server
-        .map(|server| server.with_token(shared.token.clone()));
+    let mut shared = shared.with_token(environment)?;
     let sources = sources(&shared, &command, environment);
     let loaded = sources.clone().load()?;
     let _logging = begin_log(&shared, &command, &loaded.config, environment)?;
@@ -403,6 +411,7 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
         Command::Mcp(mcp) => mcp.run(&loaded.config, &shared, environment),
         Command::Token(token) => token.run(&loaded.config, &shared),
         Command::Metrics(metrics) => metrics.run(&shared),
+        Command::Alerts(alerts) => alerts.run(&shared),
         Command::Status(status) => status.run(&loaded.config, &shared),
         Command::Count(count) => count.run(&loaded.config, &shared),
         Command::Doctor(doctor) => doctor.run(&loaded.config, &shared, environment),

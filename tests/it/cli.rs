@@ -1,6 +1,7 @@
 //! The binary from outside: what its commands print, and how they end.
 
 mod agents;
+mod alerts;
 mod backup;
 mod bad_input;
 mod begin;
@@ -140,6 +141,7 @@ fn help_teaches() {
         "check-request",
         "hook",
         "count",
+        "alerts",
         "Examples:",
         "Exit codes:",
     ] {
