@@ -50,6 +50,7 @@ mod summary;
 mod table;
 mod ticker;
 mod token;
+mod topics;
 mod update;
 mod verify;
 mod version;
@@ -93,7 +94,8 @@ Examples:
   recapd check-request --format openai r.json    what the provider would refuse in a request
 
 Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 not found, 4 not ready, 69 database or daemon unreachable,
-75 not done yet, 78 configuration.";
+75 not done yet, 78 configuration.
+To read: recapd help exit-codes, recapd help environment, recapd help hooks.";
 
 /// Options of every command.
 #[derive(Clone, Debug, Args)]
@@ -275,6 +277,8 @@ enum Command {
     Selftest(selftest::Selftest),
     /// Say what a provider would refuse in a request, in its own words; exits 1 if there is anything
     CheckRequest(check_request::CheckRequest),
+    #[command(flatten)]
+    Topic(topics::Topic),
 }
 
 impl Command {
@@ -426,6 +430,7 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
         Command::Hook(hook) => hook.run(&loaded.config, &shared, environment, began),
         Command::Selftest(selftest) => selftest.run(&loaded.config, &shared),
         Command::CheckRequest(check) => check.run(&shared),
+        Command::Topic(topic) => topic.run(),
     }
 }
 

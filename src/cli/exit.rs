@@ -21,6 +21,18 @@ pub(super) const CONFIGURATION: u8 = 78;
 /// The command line is wrong.
 pub(super) const USAGE: u8 = 2;
 
+/// Every exit code, and what it says.
+pub(super) const CODES: [(u8, &str); 8] = [
+    (0, "fine"),
+    (1, "it failed, or a check did"),
+    (USAGE, "wrong usage"),
+    (NOT_FOUND, "not found"),
+    (UNHEALTHY, "the daemon isn't ready"),
+    (UNAVAILABLE, "database or daemon unreachable"),
+    (RETRY_LATER, "not done yet: ask again later"),
+    (CONFIGURATION, "the configuration is wrong"),
+];
+
 /// Why a command failed, with its exit code.
 #[derive(Debug)]
 pub(super) struct Failed {

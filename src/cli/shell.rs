@@ -7,9 +7,15 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::Context as _;
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
-use clap_mangen::Man;
+use clap_mangen::{
+    Man,
+    roff::{Roff, roman},
+};
 
-use super::{Cli, exit::Failed, output};
+use super::{Cli, exit::Failed, output, topics};
+
+/// The file of the page that tells of all commands.
+const PAGE: &str = "recapd.1";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -37,6 +43,24 @@ pub(super) struct ManPages {
     markdown: bool,
 }
 
+/// recapd(1), with the topics of the help as sections.
+fn page() -> std::io::Result<Vec<u8>> {
+    let command = Cli::command().disable_help_subcommand(true);
+    let mut sections = Roff::new();
+    for topic in topics::among(&command) {
+        let heading = topic.get_name().to_uppercase().replace('-', " ");
+        sections
+            .control("SH", [heading.as_str()])
+            .control("nf", [])
+            .text([roman(topics::text(topic))])
+            .control("fi", []);
+    }
+    let mut page = Vec::new();
+    Man::new(command).render(&mut page)?;
+    sections.to_writer(&mut page)?;
+    Ok(page)
+}
+
 impl Completions {
     pub(super) fn run(self) -> Result<ExitCode, Failed> {
         let mut script = Vec::new();
@@ -58,13 +82,12 @@ impl ManPages {
             return Ok(ExitCode::SUCCESS);
         }
         let Some(folder) = self.out else {
-            let mut page = Vec::new();
-            Man::new(Cli::command()).render(&mut page)?;
-            output::text(&String::from_utf8_lossy(&page))?;
+            output::text(&String::from_utf8_lossy(&page()?))?;
             return Ok(ExitCode::SUCCESS);
         };
         std::fs::create_dir_all(&folder)
             .and_then(|()| clap_mangen::generate_to(Cli::command(), &folder))
+            .and_then(|()| std::fs::write(folder.join(PAGE), page()?))
             .with_context(|| folder.display().to_string())?;
         output::note(&format!("man pages are in {}", folder.display()));
         Ok(ExitCode::SUCCESS)

@@ -32,6 +32,7 @@ mod status;
 mod summary;
 mod terminal;
 mod token;
+mod topics;
 mod versions;
 
 use std::{

@@ -2,6 +2,8 @@
 
 use clap::{Arg, Command};
 
+use super::super::{exit, topics};
+
 /// What stands above the commands.
 const HEAD: &str = "\
 # The command line
@@ -12,20 +14,14 @@ in UTC.
 
 | exit code | meaning |
 |---|---|
-| 0 | fine |
-| 1 | it failed, or a check did |
-| 2 | wrong usage |
-| 3 | not found |
-| 4 | the daemon isn't ready |
-| 69 | database or daemon unreachable |
-| 75 | not done yet: ask again later |
-| 78 | the configuration is wrong |
 ";
 
 /// The reference of `command` and all below it.
 pub(super) fn markdown(mut command: Command) -> String {
     command.build();
     let mut text = HEAD.to_owned();
+    let codes = exit::CODES.map(|(code, meaning)| format!("| {code} | {meaning} |\n"));
+    text.extend(codes);
     text.push_str("\n## Options of every command\n\n");
     let globals = command
         .get_arguments()
@@ -33,6 +29,14 @@ pub(super) fn markdown(mut command: Command) -> String {
     globals.for_each(|argument| describe(argument, &mut text));
     for sub in visible(&command) {
         section(sub, command.get_name(), &mut text);
+    }
+    for topic in topics::among(&command) {
+        let (name, about) = (topic.get_name(), topic.get_about());
+        let about = about.map(ToString::to_string).unwrap_or_default();
+        let told = topics::text(topic);
+        text.extend([format!(
+            "\n## recapd help {name}\n\n{about}.\n\n```text\n{told}\n```\n"
+        )]);
     }
     text
 }

@@ -68,7 +68,14 @@ fn shells_and_man_pages_know_the_commands() {
         Some(2)
     );
     let page = stdout(&recapd().arg("man").output().unwrap());
-    assert!(page.contains(".TH recapd 1"), "{page}");
+    for words in [
+        ".TH recapd 1",
+        ".SH \"EXIT CODES\"",
+        ".SH ENVIRONMENT",
+        ".SH HOOKS",
+    ] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("man1");
     let output = recapd().args(["man", "--out"]).arg(&out).output().unwrap();
@@ -76,6 +83,7 @@ fn shells_and_man_pages_know_the_commands() {
     for page in ["recapd.1", "recapd-serve.1", "recapd-queue-retry.1"] {
         assert!(out.join(page).is_file(), "{page}");
     }
+    assert_eq!(std::fs::read_to_string(out.join("recapd.1")).unwrap(), page);
 }
 
 #[test]
@@ -90,6 +98,7 @@ fn the_reference_has_every_command_with_its_options() {
         "### recapd queue retry",
         "`--all`",
         "`<AGENT>`",
+        "## recapd help environment",
     ] {
         assert!(reference.contains(words), "{words}: {reference}");
     }

@@ -1,0 +1,39 @@
+//! `recapd help` on what is the same for all commands.
+
+use super::{code, recapd, stderr, stdout};
+
+#[test]
+fn topics_are_read_by_the_help() {
+    let run = |args: &[&str]| {
+        let output = recapd().args(args).output().unwrap();
+        assert_eq!(code(&output), Some(0), "{args:?}: {}", stderr(&output));
+        stdout(&output)
+    };
+    let root = run(&["--help"]);
+    for (topic, about, words) in [
+        (
+            "exit-codes",
+            "How commands end",
+            "\n  75  not done yet: ask again later\n",
+        ),
+        ("environment", "Which variables are heard", "\n  RECAPD_TOKEN  "),
+        (
+            "hooks",
+            "What the hooks of Claude Code and Codex do",
+            "\n  StopFailure  ",
+        ),
+    ] {
+        let told = run(&["help", topic]);
+        assert!(told.contains(words), "{told}");
+        assert_eq!(
+            told,
+            format!("{about}\n\n{}", run(&[topic])),
+            "nothing else is told"
+        );
+        assert_eq!(told, run(&[topic, "--help"]));
+        assert!(root.contains(&format!("recapd help {topic}")), "{root}");
+        assert!(!root.contains(about), "a topic is no command");
+    }
+    let unknown = recapd().args(["help", "topics"]).output().unwrap();
+    assert_eq!(code(&unknown), Some(2), "{}", stdout(&unknown));
+}
