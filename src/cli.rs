@@ -47,6 +47,7 @@ mod serve;
 mod shell;
 mod status;
 mod summary;
+mod support;
 mod table;
 mod ticker;
 mod token;
@@ -255,6 +256,8 @@ enum Command {
     Count(count::Count),
     /// Check everything that has to be right for summaries to be made, with what to do where it isn't
     Doctor(doctor::Doctor),
+    /// Gather what whoever helps has to know, without anything that was said
+    Support(support::Support),
     /// Say whether the daemon is ready, by the exit code
     Health(health::Health),
     /// Write a configuration to begin with
@@ -419,6 +422,7 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
         Command::Status(status) => status.run(&loaded.config, &shared),
         Command::Count(count) => count.run(&loaded.config, &shared),
         Command::Doctor(doctor) => doctor.run(&loaded.config, &shared, environment),
+        Command::Support(support) => support.run(&loaded, &shared, environment),
         Command::Health(health) => health.run(&loaded.config, &shared),
         Command::Init(init) => init.run(&shared),
         Command::Completions(completions) => completions.run(),

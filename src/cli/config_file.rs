@@ -109,7 +109,8 @@ fn check(loaded: &Loaded, shared: &Shared) -> std::io::Result<()> {
     ))
 }
 
-fn entry_json(entry: &Entry) -> Value {
+/// A key as JSON has it.
+pub(super) fn entry_json(entry: &Entry) -> Value {
     json!({ "key": entry.key, "value": entry.value, "origin": entry.origin.to_string() })
 }
 

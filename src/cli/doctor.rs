@@ -69,6 +69,12 @@ pub(super) async fn from_inside(
     checks
 }
 
+/// All checks but those that ask a provider.
+pub(super) async fn offline(config: &Config, shared: &Shared, environment: &Environment) -> Vec<Check> {
+    let doctor = Doctor { offline: true };
+    doctor.checks(config, shared, environment).await
+}
+
 impl Doctor {
     pub(super) fn run(
         self,

@@ -8,6 +8,7 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{
     Shared,
@@ -151,6 +152,13 @@ struct Figures {
 #[derive(Deserialize)]
 struct Span {
     updates: RunFigures,
+}
+
+/// The figures of the last day, as JSON has them.
+pub(super) async fn day(config: &Config, shared: &Shared) -> Result<Value, Failed> {
+    let hands = Hands::looking(config, shared).await?;
+    let found = figures(&hands, config, DAY_MS / HOUR_MS, SystemClock.now()).await?;
+    Ok(serde_json::to_value(found).map_err(anyhow::Error::new)?)
 }
 
 async fn figures(

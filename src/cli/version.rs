@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Shared, exit::Failed, output};
 use crate::store::schema;
@@ -15,21 +15,25 @@ Examples:
   recapd version --json       with the version of the tables that it makes, on each database")]
 pub(super) struct Version {}
 
+/// Which recapd this is.
+pub(super) fn facts() -> Value {
+    let [sqlite, postgres] = schema::newest();
+    json!({
+        "name": env!("CARGO_PKG_NAME"),
+        "version": env!("CARGO_PKG_VERSION"),
+        "schema": { "sqlite": sqlite, "postgres": postgres },
+        "features": { "mcp": cfg!(feature = "mcp") },
+    })
+}
+
 impl Version {
     pub(super) fn run(self, shared: &Shared) -> Result<ExitCode, Failed> {
         let Self {} = self;
-        let (name, version) = (env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
-        if !shared.json {
-            output::text(&format!("{name} {version}"))?;
-            return Ok(ExitCode::SUCCESS);
+        if shared.json {
+            output::json(&facts())?;
+        } else {
+            output::text(concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION")))?;
         }
-        let [sqlite, postgres] = schema::newest();
-        output::json(&json!({
-            "name": name,
-            "version": version,
-            "schema": { "sqlite": sqlite, "postgres": postgres },
-            "features": { "mcp": cfg!(feature = "mcp") },
-        }))?;
         Ok(ExitCode::SUCCESS)
     }
 }

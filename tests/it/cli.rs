@@ -5,6 +5,7 @@ mod alerts;
 mod backup;
 mod bad_input;
 mod begin;
+mod bundle;
 mod check_request;
 mod config;
 mod count;
@@ -143,6 +144,7 @@ fn help_teaches() {
         "hook",
         "count",
         "alerts",
+        "support",
         "Examples:",
         "Exit codes:",
     ] {
