@@ -1433,6 +1433,7 @@ export interface components {
         };
         HistoryExchange: {
             ended_at: components["schemas"]["Timestamp"];
+            evicted_at?: components["schemas"]["Timestamp"] | null;
             messages: components["schemas"]["HistoryLine"][];
             /** Format: int64 */
             n: number;
@@ -1600,7 +1601,7 @@ export interface components {
         };
         /**
          * @description A message, in recapd's own format or a provider's: at least `kind`, `role` or `type` says what it is. It is stored
-         *     verbatim.
+         *     verbatim, with whatever members it has.
          */
         Message: {
             /** @description Text, or a list of parts. */
@@ -1612,7 +1613,10 @@ export interface components {
             id?: string | null;
             /** @description In the native format: `user`, `assistant`, `tool_call`, `tool_result`, `system`, or a kind of metadata. */
             kind?: string | null;
-            /** @description In a provider's format: `user`, `assistant`, `system`, `tool`, `model`. */
+            /**
+             * @description In a provider's format: `user`, `assistant`, `system`, `developer`, `tool`, or Gemini's `user`, `model`. One that no
+             *     provider knows is refused.
+             */
             role?: string | null;
         };
         /** @description A batch of messages with what the provider reported. */
@@ -1754,6 +1758,7 @@ export interface components {
              * @example database_unavailable
              * @example not_ready
              * @example too_many_subscribers
+             * @example too_many_bodies
              * @example invalid_header
              * @example idempotency_key_reused
              * @example too_many_requests
@@ -2463,6 +2468,11 @@ export interface components {
             covers_through: number;
             /** Format: int64 */
             pending_exchanges: number;
+            /**
+             * Format: int64
+             * @description 0 before the first; another one than that of a document at hand says that there is a newer one.
+             */
+            version: number;
         };
         /** @description A section of a document. */
         SummarySection: {
@@ -2768,7 +2778,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The body has too many bytes (`http.body_bytes_max`) or messages (`http.batch_messages_max`). */
+        /** @description The body has too many bytes (`http.body_bytes_max`, or 256 KiB where it holds no messages) or messages (`http.batch_messages_max`). */
         TooLarge: {
             headers: {
                 /** @description The request's id: the client's own, if it sent one. */
@@ -2836,7 +2846,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The database is away, or it took too long. To be asked again. */
+        /** @description The database is away, there is no room for a long body beside others, or it took too long. To be asked again. */
         Unavailable: {
             headers: {
                 /** @description Seconds after which to ask again. */

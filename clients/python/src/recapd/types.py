@@ -206,7 +206,7 @@ class MarkBody(TypedDict):
 class Message(TypedDict):
     """
     A message, in recapd's own format or a provider's: at least `kind`, `role` or `type` says what it is. It is stored
-    verbatim.
+    verbatim, with whatever members it has.
     """
 
     content: NotRequired[Any]
@@ -479,6 +479,7 @@ class SteppedFigures(TypedDict):
 class SummaryFigures(TypedDict):
     covers_through: int
     pending_exchanges: int
+    version: int
 
 
 class SummarySection(TypedDict):
@@ -660,6 +661,7 @@ class FoundExchange(TypedDict):
 
 class HistoryExchange(TypedDict):
     ended_at: Timestamp
+    evicted_at: NotRequired[Timestamp | None]
     messages: list[HistoryLine]
     n: int
     over_budget: bool
