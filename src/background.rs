@@ -4,7 +4,12 @@
 //! statements to the database, each of them would wait for that: so what computes for long while nobody waits for it
 //! runs on threads of its own, which stand back; and what everybody waits for has one to itself.
 
-use std::{io, thread};
+use std::{
+    io,
+    sync::{Condvar, Mutex, PoisonError},
+    thread,
+    time::Duration,
+};
 
 use tokio::runtime::{Builder, Handle, Runtime};
 use tracing::debug;
@@ -64,6 +69,35 @@ pub enum Manners {
     Patient,
 }
 
+/// How many threads of this process work alone.
+static ALONE: Mutex<usize> = Mutex::new(0);
+/// Rung when one of them ends.
+static ENDED: Condvar = Condvar::new();
+
+/// One of the threads that work alone, until it is dropped.
+struct Alone;
+
+impl Alone {
+    fn count() -> Self {
+        *ALONE.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        Self
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        *ALONE.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        ENDED.notify_all();
+    }
+}
+
+/// Waits until no thread of this process works alone, but no longer than this: for whoever is about to end the process.
+pub fn wait_for_all(patience: Duration) {
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    // Whether in time or not, there is nothing else to do.
+    drop(ENDED.wait_timeout_while(alone, patience, |alone| *alone > 0));
+}
+
 /// Runs `work` to its end on a thread of its own, of this name.
 ///
 /// # Errors
@@ -74,7 +108,9 @@ pub fn run_alone(
     work: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
+    let alone = Alone::count();
     thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let _until_it_ends = alone;
         if manners == Manners::Patient {
             stand_back();
         }

@@ -1,6 +1,6 @@
 //! Opening the database for commands that only look, and running their futures.
 
-use std::{future::Future, sync::Arc};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use super::{
     exit::{CONFIGURATION, Failed, UNAVAILABLE},
@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     assembly::{self, Models},
+    background,
     clock::Clock,
     config::{self, Config, Environment},
     domain::agent::AgentId,
@@ -20,9 +21,17 @@ const AGENTS_COMPARED_MAX: i64 = 1_000;
 /// Agents that are named where none is like the one that was asked for.
 pub(super) const AGENTS_SHOWN_MAX: usize = 10;
 
-/// Runs a command's future on a runtime of its own.
+/// How long the end of a command waits until the databases that it had open are closed.
+const CLOSING: Duration = Duration::from_secs(10);
+
+/// Runs a command's future on a runtime of its own, and waits for what it leaves to be finished.
 pub(super) fn block_on<T>(future: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
-    threads::runtime()?.block_on(future)
+    let runtime = threads::runtime()?;
+    let outcome = runtime.block_on(future);
+    // Whoever still holds a database lets go of it.
+    drop(runtime);
+    background::wait_for_all(CLOSING);
+    outcome
 }
 
 /// The models of the configuration with their keys.

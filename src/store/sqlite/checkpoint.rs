@@ -49,6 +49,8 @@ const SOME: &str = "-- sqlite/checkpoint.some\nPRAGMA wal_checkpoint(PASSIVE)";
 /// Counts what the writer commits, and says when it is enough.
 pub(super) struct Committed {
     operations: usize,
+    /// Whether the database is nobody else's to write.
+    is_alone: bool,
     enough: mpsc::Sender<()>,
     has_failed: Arc<AtomicBool>,
     is_nearly_in: Arc<AtomicBool>,
@@ -59,6 +61,16 @@ impl Committed {
     pub(super) async fn finish(&self, writer: &mut Connection) {
         if self.is_nearly_in.swap(false, Ordering::Relaxed)
             && let Err(error) = bring_in(writer).await
+        {
+            warn!(%error, "store.no_checkpoint");
+        }
+    }
+
+    /// Brings all of the log in and empties it, if nobody else may write: whoever copies the file alone has everything then.
+    pub(super) async fn end(&self, writer: &mut Connection) {
+        let sql = sql!("-- sqlite/checkpoint.end\nPRAGMA wal_checkpoint(TRUNCATE)");
+        if self.is_alone
+            && let Err(error) = query(sql).fetch_one(writer).await
         {
             warn!(%error, "store.no_checkpoint");
         }
@@ -102,16 +114,17 @@ impl Checkpoint {
 
     /// A counter for the writer, and the work to be done beside it until the counter is dropped.
     ///
-    /// With `first` the writer brings in what a crash left before anybody writes, so that the log begins anew: life after life
-    /// of few operations would fill the disk with it, and then there is no room to bring it in.
+    /// Where the database `is_alone` its own, the writer brings in what a crash left before anybody writes, so that the log
+    /// begins anew: life after life of few operations would fill the disk with it, and then there is no room to bring it in.
     pub(super) fn beside(
         self: &Arc<Self>,
-        first: bool,
+        is_alone: bool,
     ) -> (Committed, impl Future<Output = ()> + Send + use<>) {
         let (enough, mut wanted) = mpsc::channel(1);
-        let [has_failed, is_nearly_in] = [false, first].map(|is_so| Arc::new(AtomicBool::new(is_so)));
+        let [has_failed, is_nearly_in] = [false, is_alone].map(|is_so| Arc::new(AtomicBool::new(is_so)));
         let committed = Committed {
             operations: 0,
+            is_alone,
             enough,
             has_failed: Arc::clone(&has_failed),
             is_nearly_in: Arc::clone(&is_nearly_in),

@@ -150,6 +150,7 @@ async fn write_all(
         }
         committed.finish(&mut connection).await;
     }
+    committed.end(&mut connection).await;
     if let Err(error) = connection.close().await {
         tracing::warn!(%error, "database.unclosed");
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use sqlx::{Connection as _, Executor as _};
 
-use super::{code, recapd, stderr};
+use super::{code, recapd, stderr, stdout};
 
 #[test]
 fn a_missing_database_is_unreachable_and_says_which() {
@@ -31,6 +31,33 @@ fn a_missing_database_is_unreachable_and_says_which() {
         );
         assert!(!database.exists(), "looking makes no database");
     }
+}
+
+/// Whoever copies the file alone, when nobody has it open, has everything.
+#[test]
+fn a_command_leaves_all_that_it_wrote_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let [database, copied] = ["one.db", "copied.db"].map(|name| folder.path().join(name));
+    let said = r#"{"role":"user","content":"Fix the parser"}"#;
+    let push = recapd()
+        .args(["push", "coder", "--db"])
+        .arg(&database)
+        .write_stdin(said)
+        .output()
+        .unwrap();
+    assert_eq!(code(&push), Some(0), "{}", stderr(&push));
+    std::fs::copy(&database, &copied).unwrap();
+    let window = recapd()
+        .args(["window", "coder", "--db"])
+        .arg(&copied)
+        .output()
+        .unwrap();
+    assert!(
+        stdout(&window).contains("Fix the parser"),
+        "{}{}",
+        stdout(&window),
+        stderr(&window)
+    );
 }
 
 #[test]
