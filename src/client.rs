@@ -29,7 +29,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 
-pub(crate) use self::error::is_problem;
+pub(crate) use self::error::{is_problem, is_version};
 pub use self::{
     answer::{Appended, Context, Moved, Summary, SummaryFigures, WindowFigures},
     error::{ClientError, Problem},

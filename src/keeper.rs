@@ -250,18 +250,22 @@ impl Keeper {
 
     async fn take_in(&self, counted: Counted, by: By) -> StoreResult<AppendOutcome> {
         let Counted {
-            request,
+            mut request,
             counting,
             seen,
         } = counted;
         let (agent, tokens) = (request.agent.clone(), role_tokens(&request));
+        // Payloads are what is stored: what was read from them is as much again, and there may be many to wait for.
+        for prepared in &mut request.messages {
+            prepared.message.parts = Vec::new();
+        }
         let outcome = match &self.journal {
             None => self.write(request, by).await?,
             Some(journal) => {
                 let _lane = journal.lane(&agent).await;
                 let given = request.clone();
                 let outcome = self.write(request, by).await?;
-                let records = records(&given, &outcome);
+                let records = records(given, &outcome);
                 self.write_journal(&agent, records).await;
                 outcome
             }

@@ -18,17 +18,18 @@ class RecapdNode:
 
     def __call__(self, state: MessagesState, config: RunnableConfig) -> dict[str, list[AnyMessage]]:
         agent = config["configurable"]["thread_id"]
-        self._append(agent, new_messages(state["messages"]))
-        context = self.recapd.context(agent, "openai")
+        # What isn't stored isn't in the context: the model sees the graph's own messages then.
+        is_stored = self._append(agent, new_messages(state["messages"]))
+        context = self.recapd.context(agent, "openai") if is_stored else None
         messages = convert_to_messages(context["body"]["messages"]) if context else state["messages"]
         answer = self.model.invoke(messages, config)
         self._append(agent, [answer])
         return {"messages": [answer]}
 
-    def _append(self, agent: str, messages: list[AnyMessage]) -> None:
+    def _append(self, agent: str, messages: list[AnyMessage]) -> bool:
         """The graph's ids go along, so that a node that runs again says nothing twice."""
         said = [convert_to_openai_messages(message) | {"client_id": message.id} for message in messages]
-        self.recapd.append(agent, said, format="openai")
+        return self.recapd.append(agent, said, format="openai") is not None
 
 
 def new_messages(messages: list[AnyMessage]) -> list[AnyMessage]:

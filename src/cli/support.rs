@@ -21,11 +21,13 @@ use crate::{
     domain::redaction::Redactor,
 };
 
-/// Keys whose values may tell of others than recapd.
-const KEPT_BACK: [&str; 3] = [
+/// Keys whose values may tell of others than recapd, or hold a token of theirs.
+const KEPT_BACK: [&str; 5] = [
+    "perspective.human_tag",
     "perspective.participants",
     "summary.redact_patterns",
     "trace.attributes",
+    "trace.otlp_url",
 ];
 
 #[derive(Debug, Args)]

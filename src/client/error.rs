@@ -56,6 +56,12 @@ pub(crate) fn is_problem(body: &[u8]) -> bool {
         .is_some_and(|kind| kind.starts_with(PROBLEM_TYPES))
 }
 
+/// Whether a body is a daemon's answer to `/version`.
+pub(crate) fn is_version(body: &[u8]) -> bool {
+    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    body["name"] == env!("CARGO_PKG_NAME")
+}
+
 impl std::fmt::Display for Problem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.detail)?;

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::{
     body::Writing,
-    problem::{Finding, INVALID_BODY, INVALID_MESSAGE, Place, Problem, TOO_MANY_MESSAGES},
+    problem::{BODY_TOO_LARGE, Finding, INVALID_BODY, INVALID_MESSAGE, Place, Problem, TOO_MANY_MESSAGES},
 };
 use crate::{
     domain::{
@@ -32,6 +32,9 @@ struct Piece<'b> {
     json: &'b str,
 }
 
+/// Elements and members in one body.
+const VALUES_MAX: usize = 500_000;
+
 /// What a body holds.
 #[derive(Debug)]
 pub(super) struct Batch {
@@ -54,6 +57,7 @@ pub(super) fn messages(
         Problem::new(INVALID_BODY, detail).hint("send UTF-8")
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    check_values(text)?;
     let (pieces, usage) = match writing {
         Writing::Lines => (lines(text, messages_max)?, None),
         Writing::Document => document(text, messages_max)?,
@@ -65,6 +69,31 @@ pub(super) fn messages(
         messages: parse_all(&pieces, format)?,
         usage,
     })
+}
+
+/// Refuses a body of very many values, each of which takes a hundred times its byte or two when it is read.
+fn check_values(text: &str) -> Result<(), Problem> {
+    // A shorter one hasn't the room for them.
+    if text.len() <= VALUES_MAX || values(text) <= VALUES_MAX {
+        return Ok(());
+    }
+    let detail = format!("the body holds more than {VALUES_MAX} values");
+    Err(Problem::new(BODY_TOO_LARGE, detail).hint("send the messages in several requests, in order"))
+}
+
+/// Elements of arrays and members of objects in JSON, at whatever depth: each begins one, or stands behind a comma.
+fn values(json: &str) -> usize {
+    let (mut count, mut in_text, mut is_escaped) = (0, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = in_text,
+            b'"' => in_text = !in_text,
+            b',' | b'[' | b'{' if !in_text => count += 1,
+            _ => {}
+        }
+    }
+    count
 }
 
 /// Refuses more messages than may be, before they are taken apart: pieces of a byte or two would take many times the body.
@@ -199,6 +228,17 @@ mod tests {
     use super::*;
 
     const MESSAGES_MAX: usize = 4;
+
+    #[test]
+    fn a_body_of_very_many_values_is_refused_before_it_is_taken_apart() {
+        let said = |content: &str| format!(r#"{{"role":"user","content":{content}}}"#);
+        let many = said(&format!("[{}0]", "0,".repeat(VALUES_MAX)));
+        let refused = messages(Writing::Lines, many.as_bytes(), None, MESSAGES_MAX).unwrap_err();
+        assert!(format!("{refused:?}").contains("500000 values"), "{refused:?}");
+        // In a text commas are no values.
+        let long = said(&format!(r#""\\\"{}""#, "[,".repeat(VALUES_MAX)));
+        assert!(messages(Writing::Lines, long.as_bytes(), None, MESSAGES_MAX).is_ok());
+    }
 
     /// A line as clients send it, or nearly so.
     fn line() -> impl Strategy<Value = String> {

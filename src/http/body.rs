@@ -4,7 +4,7 @@
 //! bodies that wait for each other would never be whole. The beginning of each needs no room, so that short ones come
 //! through whatever else is sent, and what is announced and doesn't come takes nothing.
 
-use std::{sync::Arc, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
 use super::{
     App,
@@ -129,23 +129,31 @@ async fn arrived(app: &App, headers: &HeaderMap, body: Body, limit: Limit) -> Re
         return Err(too_large(limit));
     }
     let time = app.settings.request_timeout() / 2;
-    let gathered = tokio::time::timeout(time, gathered(app, body, limit)).await;
-    gathered.unwrap_or_else(|_| Err(too_slow(time)))
+    let mut held = Ok(Held::default());
+    let gathering = tokio::time::timeout(time, gather(app, body, limit, &mut held)).await;
+    let gathered = gathering.unwrap_or_else(|_| Err(too_slow(time)));
+    // What can't be held for another reason is refused for that one, whatever becomes of the rest.
+    held.and_then(|held| gathered.map(|()| held))
 }
 
-/// All of `body`. What can't be held is read on and thrown away: who is still sending looks for no answer.
-async fn gathered(app: &App, body: Body, limit: Limit) -> Result<Held, Problem> {
-    let mut chunks = body.into_data_stream();
-    let (mut held, mut bytes) = (Ok(Held::default()), 0);
+/// All of `body` into `held`. What can't be held is read on and thrown away: who is still sending looks for no answer.
+async fn gather(
+    app: &App,
+    body: Body,
+    limit: Limit,
+    held: &mut Result<Held, Problem>,
+) -> Result<(), Problem> {
+    let (mut chunks, mut bytes) = (body.into_data_stream(), 0);
     while bytes <= app.settings.body_bytes_max
         && let Some(chunk) = chunks.next().await
     {
         let chunk =
             chunk.map_err(|_| Problem::new(INVALID_BODY, "the body broke off").hint("send it again"))?;
         bytes += chunk.len();
-        held = held.and_then(|held| held.and(&chunk, &app.room, limit));
+        let before = mem::replace(held, Ok(Held::default()));
+        *held = before.and_then(|held| held.and(&chunk, &app.room, limit));
     }
-    held
+    Ok(())
 }
 
 /// A body must say how it is written: a page in a browser can send anything else to a stranger unasked.

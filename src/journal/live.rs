@@ -119,10 +119,11 @@ impl Journal {
     pub async fn mend(&self, agent: &AgentId) -> io::Result<usize> {
         let _lane = self.lane(agent).await;
         let copied = self.go_on(agent, &Arc::default()).await?;
-        if copied.is_none() {
-            timeout(self.wait, self.begin(agent)).await??;
-        }
-        let lines = copied.unwrap_or_default();
+        let lines = match copied {
+            Some(lines) => lines,
+            None if timeout(self.wait, self.begin(agent)).await?? => 0,
+            None => self.begin_without_head(agent).await?,
+        };
         if lines == 0 {
             self.lacked().remove(agent);
         }
@@ -154,11 +155,8 @@ impl Journal {
     pub async fn remove(&self, agent: &AgentId) -> io::Result<()> {
         let _lane = self.lane(agent).await;
         let path = self.path(agent);
-        let removing = move || {
-            remove_if_there(&path.with_extension(BEGUN))?;
-            remove_if_there(&path)
-        };
-        self.on_disk(removing).await
+        self.on_disk(move || file::remove(&path.with_extension(BEGUN), &path))
+            .await
     }
 
     async fn append_or_begin(&self, agent: &AgentId, records: &Arc<[MessageRecord]>) -> io::Result<usize> {
@@ -168,10 +166,9 @@ impl Journal {
         if self.begin(agent).await? {
             return Ok(records.len());
         }
-        // It stands alone then, as the messages behind it will.
-        let path = self.path(agent);
-        self.on_disk(move || file::make(&path)).await?;
-        Ok(self.go_on(agent, records).await?.unwrap_or_default())
+        // They stand alone then, as the messages behind them will.
+        self.write(agent, Place::Beginning, records).await?;
+        Ok(records.len())
     }
 
     /// Goes on in an agent's file, with these messages or with those that are missing before them. None: there is no file.
@@ -182,11 +179,11 @@ impl Journal {
             Written::Nothing(last) => last,
         };
         self.note_lacking(agent);
-        let copied = timeout(self.wait, self.catch_up(agent, last)).await??;
-        if copied.is_none() {
-            self.write(agent, Place::Anywhere, records).await?;
+        if let Some(copied) = timeout(self.wait, self.catch_up(agent, last)).await?? {
+            return Ok(Some(copied));
         }
-        Ok(copied.or(Some(records.len())))
+        let written = self.write(agent, Place::Behind(last), records).await?;
+        Ok(Some(if written == Written::All { records.len() } else { 0 }))
     }
 
     /// Copies what is stored behind the `last` message of an agent's file, a chunk of it. None: that message isn't stored, and
@@ -215,6 +212,15 @@ impl Journal {
         let file = self.on_disk(beginning).await?;
         let written = self.write_whole(agent, file).await;
         self.on_disk(move || file::finish(&begun, &path, written)).await
+    }
+
+    /// Begins an agent's file with its first messages, if it has any.
+    async fn begin_without_head(&self, agent: &AgentId) -> io::Result<usize> {
+        let first = self.stored(agent, chunk(0, i64::MAX)).await?;
+        if !first.is_empty() {
+            self.write(agent, Place::Beginning, &first).await?;
+        }
+        Ok(first.len())
     }
 
     async fn write_whole(&self, agent: &AgentId, mut file: File) -> io::Result<Option<File>> {

@@ -1,6 +1,6 @@
 //! The live journal's copy of what was stored.
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, mem, time::Duration};
 
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -10,7 +10,7 @@ use super::Keeper;
 use crate::{
     domain::{agent::AgentId, journal::MessageRecord},
     journal::live::Journal,
-    store::{AppendOutcome, AppendRequest, Prepared},
+    store::{AppendOutcome, AppendRequest, Prepared, StoredAt},
 };
 
 /// How often it looks for what the journal's files lack.
@@ -77,23 +77,30 @@ impl Keeper {
 }
 
 /// What a journal says of the messages that were stored.
-pub(super) fn records(request: &AppendRequest, outcome: &AppendOutcome) -> Vec<MessageRecord> {
-    let stored = outcome.stored.iter();
-    stored
-        .filter_map(|at| Some((at, request.messages.get(at.place)?)))
-        .map(|(at, Prepared { message, entry })| MessageRecord {
-            agent_id: request.agent.clone(),
+pub(super) fn records(request: AppendRequest, outcome: &AppendOutcome) -> Vec<MessageRecord> {
+    let AppendRequest {
+        agent,
+        mut messages,
+        count_method,
+        now,
+        ..
+    } = request;
+    let record = |at: &StoredAt| {
+        let Prepared { message, entry } = messages.get_mut(at.place)?;
+        Some(MessageRecord {
+            agent_id: agent.clone(),
             seq: at.seq,
             exchange: at.exchange,
             session: at.session,
             kind: message.kind.name().to_owned(),
             format: message.format,
             tokens: entry.tokens,
-            count_method: request.count_method.clone(),
+            count_method: count_method.clone(),
             client_id: at.client_id(message).map(Cow::into_owned),
             said_at: entry.at,
-            received_at: request.now,
-            payload: message.payload.clone(),
+            received_at: now,
+            payload: mem::take(&mut message.payload),
         })
-        .collect()
+    };
+    outcome.stored.iter().filter_map(record).collect()
 }

@@ -80,11 +80,11 @@ impl Remote {
     /// somebody else answers.
     pub async fn is_there(&self) -> bool {
         let asked = self
-            .get(self.url(&["livez"], &[]))
+            .get(self.url(&["version"], &[]))
+            .header(ACCEPT, JSON)
             .timeout(Duration::from_millis(THERE_TIMEOUT_MS));
         match send(asked, ANSWER_BYTES_MAX).await {
-            Ok(reply) if reply.status == StatusCode::OK => true,
-            Ok(reply) => client::is_problem(&reply.body),
+            Ok(reply) => client::is_version(&reply.body) || client::is_problem(&reply.body),
             Err(error) => matches!(error, WireError::Late(_)),
         }
     }

@@ -288,7 +288,7 @@ pub struct AgentRow {
     pub max_messages: i64,
     /// What it overrides in the configuration.
     pub settings: AgentSettings,
-    /// Its summary's version, 0 before the first.
+    /// The version of its summary that readers get, 0 before the first.
     pub version: i64,
     /// Its summary's tokens.
     pub summary_tokens: i64,

@@ -148,7 +148,7 @@ pub fn newest() -> [i64; 2] {
 /// [`StoreError::Unavailable`], also when there is no such file.
 pub async fn status(settings: &DatabaseSettings) -> StoreResult<Schema> {
     let mut connection = match settings {
-        DatabaseSettings::Sqlite(settings) => sqlite::beside(settings).await?,
+        DatabaseSettings::Sqlite(settings) => sqlite::looking(settings).await?,
         DatabaseSettings::Postgres(settings) => postgres::alone(settings, STATEMENT_MS_MAX).await?,
     };
     read(&mut connection).await

@@ -74,11 +74,7 @@ const RECONCILED_MAX: i64 = 1_000;
 
 #[async_trait]
 impl Store for SqlStore {
-    async fn append(&self, mut request: AppendRequest) -> StoreResult<AppendOutcome> {
-        // Payloads are stored: what was read from them is as much again, and there may be many to wait for.
-        for prepared in &mut request.messages {
-            prepared.message.parts = Vec::new();
-        }
+    async fn append(&self, request: AppendRequest) -> StoreResult<AppendOutcome> {
         let agent = request.agent.clone();
         self.write(Lock::Agent(agent), move |tx| {
             Box::pin(append::append(tx, request, false))

@@ -234,6 +234,14 @@ pub(super) fn is_there(settings: &SqliteSettings) -> StoreResult<bool> {
     Ok(options(settings)?.get_filename().exists())
 }
 
+/// A connection to an existing file that changes nothing of it, not even how it is written, whatever it is.
+pub(super) async fn looking(settings: &SqliteSettings) -> StoreResult<Connection> {
+    let options = SqliteConnectOptions::from_str(&settings.url)?
+        .read_only(true)
+        .busy_timeout(settings.busy_timeout());
+    Ok(SqliteConnection::connect_with(&options).await?.into())
+}
+
 /// A connection to an existing file, beside whoever holds it. Whatever its schema is.
 pub(super) async fn beside(settings: &SqliteSettings) -> StoreResult<Connection> {
     let options = options(settings)?.create_if_missing(false);

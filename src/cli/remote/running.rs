@@ -4,7 +4,6 @@ use std::{net::TcpStream, os::unix::net::UnixStream, time::Duration};
 
 use reqwest::{Method, StatusCode, header::ACCEPT};
 use secrecy::SecretString;
-use serde_json::Value;
 
 use super::{
     super::{exit::Failed, open},
@@ -49,10 +48,7 @@ async fn lets_us_in(daemon: &Remote) -> Result<bool, Failed> {
         .request(Method::GET, "/version")
         .header(ACCEPT, "application/json");
     match daemon.reply(request).await {
-        Ok((status, text)) if status.is_success() => {
-            let version: Value = serde_json::from_str(&text).unwrap_or_default();
-            Ok(version["name"] == env!("CARGO_PKG_NAME"))
-        }
+        Ok((status, text)) if status.is_success() => Ok(client::is_version(text.as_bytes())),
         // It has too much to do; whether that is still so the command is told.
         Ok((StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE, text)) => {
             Ok(client::is_problem(text.as_bytes()))

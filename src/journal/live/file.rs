@@ -26,8 +26,10 @@ const END_BYTES: u64 = 16 << 10;
 pub(super) enum Place {
     /// Behind the message before them.
     Next,
-    /// Wherever the file ends.
-    Anywhere,
+    /// Behind this one, whichever they are.
+    Behind(Last),
+    /// At the beginning of a file, which is made.
+    Beginning,
 }
 
 /// What came of lines.
@@ -37,7 +39,7 @@ pub(super) enum Written {
     All,
     /// None was written: the file ends with another message than the one before them.
     Nothing(Last),
-    /// There is no file.
+    /// There is no file, or one without a whole line.
     NoFile,
 }
 
@@ -70,6 +72,8 @@ impl Last {
 /// How a file ends.
 #[derive(Default)]
 struct End {
+    /// Whether it holds no whole line.
+    is_empty: bool,
     /// None: it holds no message yet, or its last line isn't known for one. Anything may follow.
     last: Option<Last>,
     /// Where a line begins that a crash or a full disk has torn, in bytes.
@@ -90,6 +94,7 @@ impl End {
             let last = lines.next();
             if from == 0 || lines.next().is_some() {
                 return Ok(Self {
+                    is_empty: last.is_none(),
                     last: last.and_then(Last::read),
                     torn_at: (torn > 0).then_some(bytes - torn),
                 });
@@ -103,17 +108,25 @@ impl End {
     }
 }
 
-/// Appends the lines of messages to a file that is there: all of them, unless the disk fails.
+/// Appends the lines of messages to a file: all of them, unless the disk fails.
 pub(super) fn append(path: &Path, place: Place, records: &[MessageRecord]) -> io::Result<Written> {
-    let mut file = match open_private(path, false) {
+    let begins = place == Place::Beginning;
+    let mut file = match open_private(path, begins) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Written::NoFile),
         opened => opened?,
     };
     hold(&file)?;
     let end = End::of(&file)?;
+    if end.is_empty && !begins {
+        return Ok(Written::NoFile);
+    }
     let next = records.first().map(|record| record.seq);
-    let follows = |last: &Last| place == Place::Anywhere || next == Some(last.seq + 1);
-    if let Some(last) = end.last.filter(|last| !follows(last)) {
+    let follows = |last: Last| match place {
+        Place::Next => next == Some(last.seq + 1),
+        Place::Behind(known) => last == known,
+        Place::Beginning => false,
+    };
+    if let Some(last) = end.last.filter(|&last| !follows(last)) {
         return Ok(Written::Nothing(last));
     }
     if let Some(bytes) = end.torn_at {
@@ -129,11 +142,6 @@ pub(super) fn text(records: &[MessageRecord]) -> String {
     lines.collect()
 }
 
-/// Makes an empty file, if there is none.
-pub(super) fn make(path: &Path) -> io::Result<()> {
-    open_private(path, true).map(drop)
-}
-
 /// Begins a file, in the place of what an earlier attempt left. Whoever has it holds its lock.
 pub(super) fn begin(path: &Path) -> io::Result<File> {
     let file = open_private(path, true)?;
@@ -146,13 +154,30 @@ pub(super) fn begin(path: &Path) -> io::Result<File> {
 /// whoever has something forgotten looks for the file itself, and a full disk gets its room back.
 pub(super) fn finish(begun: &Path, path: &Path, written: io::Result<Option<File>>) -> io::Result<bool> {
     let named = written.and_then(|file| match file {
-        Some(_held) => std::fs::rename(begun, path).map(|()| true),
+        Some(held) => {
+            held.sync_all()?;
+            std::fs::rename(begun, path)?;
+            sync_folder(path).map(|()| true)
+        }
         None => Ok(false),
     });
     if !matches!(named, Ok(true)) {
         drop(remove_if_there(begun));
     }
     named
+}
+
+/// Removes the files of an agent, if there are any.
+pub(super) fn remove(begun: &Path, path: &Path) -> io::Result<()> {
+    remove_if_there(begun)?;
+    remove_if_there(path)?;
+    sync_folder(path)
+}
+
+/// Has the disk know what the files of a folder are called: what was forgotten must not come back with a power cut.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    path.parent()
+        .map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
 /// Removes a file, if there is one.

@@ -189,6 +189,49 @@ async fn what_another_life_left_is_gone_on_from() {
     assert_eq!(numbers(&journal, &id), [2, 4, 5]);
 }
 
+/// Whoever looked, and wakes late, finds what has been written since.
+#[test]
+fn lines_of_another_life_stand_behind_the_line_that_was_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, id) = behind(folder.path(), 5, &record("a", 2));
+    let path = journal.path(&id);
+    let append = |seq| {
+        file::append(
+            &path,
+            Place::Behind(Last::of(&record("a", seq))),
+            &[record("a", 5)],
+        )
+    };
+    assert_eq!(append(1).unwrap(), Written::Nothing(Last::of(&record("a", 2))));
+    assert_eq!(append(2).unwrap(), Written::All);
+    assert_eq!(numbers(&journal, &id), [2, 5]);
+}
+
+/// A power cut may leave that.
+#[tokio::test]
+async fn a_file_without_a_whole_line_is_begun_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let id = "a".parse().unwrap();
+    for (has_heads, lines) in [(true, 3), (false, 1)] {
+        let database = Database {
+            has_heads,
+            last_seq: 2,
+            ..EMPTY
+        };
+        let journal = over(folder.path(), database);
+        for left in ["", "{\"jour"] {
+            std::fs::write(journal.path(&id), left).unwrap();
+            journal.append(&id, vec![record("a", 2)]).await.unwrap();
+            let text = std::fs::read_to_string(journal.path(&id)).unwrap();
+            assert_eq!(text.lines().count(), lines, "{text}");
+        }
+        std::fs::write(journal.path(&id), "").unwrap();
+        journal.mend(&id).await.unwrap();
+        let text = std::fs::read_to_string(journal.path(&id)).unwrap();
+        assert_eq!(text.lines().count(), lines.max(2), "{text}");
+    }
+}
+
 #[tokio::test]
 async fn a_file_that_could_not_be_begun_is_begun_later() {
     let folder = tempfile::tempdir().unwrap();

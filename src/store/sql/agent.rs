@@ -20,7 +20,7 @@ macro_rules! agent_select {
         sql!(
             $label,
             "\nSELECT a.agent_id, a.project_id, a.pending_since, a.as_of, a.created_at, a.updated_at, ",
-            "coalesce(s.version, 0), coalesce(s.token_count, 0), a.last_seq, a.last_exchange, a.session, ",
+            "coalesce(s.held_version, s.version, 0), coalesce(s.token_count, 0), a.last_seq, a.last_exchange, a.session, ",
             "a.first_exchange, a.tokens_before_window, a.summarized_through, a.budget_tokens, CAST(a.settings AS text), a.max_messages, ",
             exchange_columns!("n"),
             ", ",

@@ -42,6 +42,24 @@ fn a_database_is_migrated_by_hand() {
     assert_eq!((code(&status), &json(&status)["pending"]), (Some(0), &0.into()));
 }
 
+/// A backup isn't written as a database in use is, and stays so.
+#[test]
+fn who_looks_at_the_schema_changes_no_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    let [database, kept] = ["one.db", "kept.db"].map(|name| folder.path().join(name));
+    let run =
+        |args: &[&str], database: &Path| recapd().args(args).arg("--db").arg(database).output().unwrap();
+    assert_eq!(code(&run(&["migrate", "up"], &database)), Some(0));
+    let kept_as = kept.display().to_string();
+    assert_eq!(code(&run(&["backup", &kept_as], &database)), Some(0));
+    let before = std::fs::read(&kept).unwrap();
+    for look in [&["migrate", "status"][..], &["migrate", "up", "--dry-run"]] {
+        let looked = run(look, &kept);
+        assert_eq!(code(&looked), Some(0), "{look:?} {}", stderr(&looked));
+        assert!(std::fs::read(&kept).unwrap() == before, "{look:?}");
+    }
+}
+
 fn package_readme() -> &'static str {
     concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")
 }

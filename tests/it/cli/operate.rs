@@ -9,7 +9,7 @@ use super::{
     place::{alike, ask, look, two_agents},
     recapd, stderr, stdout,
 };
-use crate::support::{refusing, slow};
+use crate::support::{monotone, slow};
 
 /// Longer than the second after which a daemon was taken for none once.
 const SLOW: Duration = Duration::from_millis(1_500);
@@ -296,7 +296,7 @@ async fn a_daemon_that_has_too_much_to_do_is_told_from_another_program() {
     let empty = tempfile::tempdir().unwrap();
     for status in [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE] {
         for (body, told) in [(daemon, "too much to do"), ("{}", "recapd.db")] {
-            let address = refusing::at(status, body).await;
+            let address = monotone::at(status, body).await;
             let output = recapd()
                 .current_dir(empty.path())
                 .args(["agents", "--set", &format!("http.listen={address}")])

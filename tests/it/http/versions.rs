@@ -100,6 +100,13 @@ async fn a_rebuild_serves_the_old_document_until_the_new_one_is_there() {
         (&old["content"], &json!(2))
     );
     assert_eq!(meanwhile["pending_exchanges"], 0);
+    let said = server
+        .post(
+            "/v1/agents/coder/messages",
+            r#"{"role": "user", "content": "Go on"}"#,
+        )
+        .await;
+    assert_eq!(said.json()["summary"]["version"], 2, "what readers get");
     server.summarise().await;
     let new = server
         .get_until("/v1/agents/coder/summary", |reply| {

@@ -14,7 +14,7 @@ use recapd::mcp::MESSAGE_BYTES_MAX;
 use serde_json::{Value, json};
 
 use super::{EARLIER, LATER, PATIENCE, SUMMARY, message, meta, text};
-use crate::support::{refusing, server::Server, slow};
+use crate::support::{monotone, server::Server, slow};
 
 /// A host that started it.
 struct Host {
@@ -266,19 +266,21 @@ async fn a_daemon_that_does_not_say_in_time_that_it_is_there_is_asked_all_the_sa
     let server = Server::small().await;
     server.converse("coder", 1..=2).await;
     let folder = tempfile::tempdir().unwrap();
-    let slow = slow::at(server.address, "/livez", PATIENCE).await;
+    let slow = slow::at(server.address, "/version", PATIENCE).await;
     let mut host = Host::beside(slow, folder.path());
     assert_eq!(host.first_agent(), "coder");
     host.end();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_program_that_has_too_much_to_do_is_not_taken_for_the_daemon() {
-    let folder = tempfile::tempdir().unwrap();
-    let address = refusing::at(StatusCode::SERVICE_UNAVAILABLE, "busy").await;
-    let mut host = Host::beside(address, folder.path());
-    assert_eq!(host.first_agent(), "chat");
-    host.end();
+async fn another_program_at_its_address_is_not_taken_for_the_daemon() {
+    for (status, body) in [(StatusCode::SERVICE_UNAVAILABLE, "busy"), (StatusCode::OK, "{}")] {
+        let folder = tempfile::tempdir().unwrap();
+        let address = monotone::at(status, body).await;
+        let mut host = Host::beside(address, folder.path());
+        assert_eq!(host.first_agent(), "chat", "{status}");
+        host.end();
+    }
 }
 
 #[test]

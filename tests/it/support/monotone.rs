@@ -1,4 +1,4 @@
-//! Somebody who refuses whatever is asked.
+//! Somebody who answers the same, whatever is asked.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use axum::{
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
-/// Where each request is answered so that whoever asks comes back later, with `body` as JSON.
+/// Where each request is answered with this `status`, and `body` as JSON.
 pub(crate) async fn at(status: StatusCode, body: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
