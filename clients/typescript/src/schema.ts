@@ -2778,7 +2778,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The body has too many bytes (`http.body_bytes_max`, or 256 KiB where it holds no messages) or messages (`http.batch_messages_max`). */
+        /** @description The body has too many bytes (`http.body_bytes_max`, or 256 KiB where it holds no messages), messages (`http.batch_messages_max`) or values (500,000). */
         TooLarge: {
             headers: {
                 /** @description The request's id: the client's own, if it sent one. */

@@ -88,7 +88,7 @@ const CONFLICT: Answer = Answer {
 const TOO_LARGE: Answer = Answer {
     name: "TooLarge",
     status: 413,
-    description: "The body has too many bytes (`http.body_bytes_max`, or 256 KiB where it holds no messages) or messages (`http.batch_messages_max`).",
+    description: "The body has too many bytes (`http.body_bytes_max`, or 256 KiB where it holds no messages), messages (`http.batch_messages_max`) or values (500,000).",
     example: [
         "body_too_large",
         "Body too large",
