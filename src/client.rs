@@ -18,6 +18,8 @@
 
 mod answer;
 mod error;
+#[cfg(feature = "daemon")]
+mod origin;
 mod place;
 mod transport;
 
@@ -29,7 +31,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 
-pub(crate) use self::error::{is_problem, is_version};
+#[cfg(feature = "daemon")]
+pub(crate) use self::origin::{is_problem, is_version};
 pub use self::{
     answer::{Appended, Context, Moved, Summary, SummaryFigures, WindowFigures},
     error::{ClientError, Problem},

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use reqwest::StatusCode;
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::Value;
 
 use crate::wire::{HttpReply, WireError};
 
@@ -43,23 +42,6 @@ pub struct Problem {
     /// What to do about it.
     #[serde(default)]
     pub hint: Option<String>,
-}
-
-/// What the type of each problem of a daemon begins with.
-const PROBLEM_TYPES: &str = "urn:recapd:problem:";
-
-/// Whether a body is a daemon's word on what is wrong, and not that of somebody else who refuses the same way.
-pub(crate) fn is_problem(body: &[u8]) -> bool {
-    let body: Value = serde_json::from_slice(body).unwrap_or_default();
-    body["type"]
-        .as_str()
-        .is_some_and(|kind| kind.starts_with(PROBLEM_TYPES))
-}
-
-/// Whether a body is a daemon's answer to `/version`.
-pub(crate) fn is_version(body: &[u8]) -> bool {
-    let body: Value = serde_json::from_slice(body).unwrap_or_default();
-    body["name"] == env!("CARGO_PKG_NAME")
 }
 
 impl std::fmt::Display for Problem {
