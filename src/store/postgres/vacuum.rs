@@ -4,12 +4,9 @@ use std::time::Duration;
 
 use tracing::warn;
 
-use crate::{
-    domain::time::Timestamp,
-    store::{
-        StoreResult,
-        sql::{Connection, query, query_made, sql},
-    },
+use crate::store::{
+    StoreResult,
+    sql::{Connection, query, query_made, sql},
 };
 
 /// How often it looks whether somebody still reads an earlier state, …
@@ -48,18 +45,29 @@ pub(super) async fn vacuum(connection: &mut Connection) -> StoreResult<bool> {
     Ok(is_past && owns_all)
 }
 
-/// Waits a moment for transactions that began before: they keep what they may still read. False if one goes on.
+/// Waits a moment until nobody sees what was before: readers, transactions that are prepared, standbys that say what they
+/// read. False if one goes on.
 async fn wait_for_readers(connection: &mut Connection) -> StoreResult<bool> {
-    let now = sql!("-- postgres/vacuum.now\nSELECT clock_timestamp()");
-    let now: Timestamp = query(now).fetch_one(&mut *connection).await?.try_get(0)?;
-    // Of other roles' sessions it may be hidden what they do.
+    // The first transaction that nobody had begun yet. Whoever began before the ones that ended is older than it.
+    let next = sql!(
+        "-- postgres/vacuum.next\nSELECT CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS xid) AS text)"
+    );
+    let next: String = query(next).fetch_one(&mut *connection).await?.try_get(0)?;
+    // Of other roles' sessions the server hides what they do and since when, but not these numbers, and by them VACUUM
+    // goes. Whoever vacuums holds up no other vacuum. Sessions without a database send the log to standbys.
     let read = sql!(
-        "-- postgres/vacuum.readers\nSELECT EXISTS (SELECT 1 FROM pg_stat_activity \
-               WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend' \
-               AND (backend_xmin IS NOT NULL AND xact_start <= $1 OR query = '<insufficient privilege>'))"
+        "-- postgres/vacuum.readers\nSELECT coalesce(max(held.xids), 0) > age(CAST(CAST($1 AS text) AS xid)) FROM (\
+               SELECT greatest(age(backend_xid), age(backend_xmin)) AS xids FROM pg_stat_activity \
+               WHERE pid <> pg_backend_pid() AND (datname = current_database() OR datname IS NULL) \
+               AND pid NOT IN (SELECT pid FROM pg_stat_progress_vacuum) \
+               UNION ALL SELECT age(transaction) FROM pg_prepared_xacts WHERE database = current_database() \
+               UNION ALL SELECT age(xmin) FROM pg_replication_slots) AS held"
     );
     for _ in 0..LOOKS_MAX {
-        let row = query(read).bind(now).fetch_one(&mut *connection).await?;
+        let row = query(read)
+            .bind(next.as_str())
+            .fetch_one(&mut *connection)
+            .await?;
         if !row.try_get::<bool>(0)? {
             return Ok(true);
         }

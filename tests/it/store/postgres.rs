@@ -2,6 +2,7 @@
 
 mod inbox;
 mod replica;
+mod scrub;
 
 use std::sync::Arc;
 

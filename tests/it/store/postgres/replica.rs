@@ -12,6 +12,7 @@ use recapd::{
 use sqlx::{AssertSqlSafe, PgConnection};
 use tokio::{task::JoinSet, time::Instant};
 
+use super::scrub::{is_scrubbed, until_scrubbed};
 use crate::support::{
     PATIENCE,
     backend::postgres_settings,
@@ -227,4 +228,31 @@ async fn a_standby_that_is_away_or_on_its_own_is_stood_in_for() {
     let none_written = "sum(n_tup_ins + n_tup_upd + n_tup_del) = 0 FROM pg_stat_user_tables";
     assert!(holds(&mut alone, none_written).await);
     assert!(holds(&mut alone, "count(*) = 2 FROM agents").await);
+}
+
+/// A standby may have the server keep what its readers see (`hot_standby_feedback`).
+#[tokio::test]
+async fn nothing_is_called_scrubbed_that_a_standby_may_still_see() {
+    let servers = Servers::start().await;
+    let store = SqlStore::open(&postgres_settings(servers.url(Primary)).into())
+        .await
+        .unwrap();
+    let (mut primary, mut standby) = (servers.connect(Primary).await, servers.connect(Standby).await);
+    set_feedback(&servers, "on").await;
+    until(&mut primary, "count(xmin) = 1 FROM pg_replication_slots").await;
+    let read = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class";
+    execute(&mut standby, read).await;
+    assert!(!is_scrubbed(&store).await);
+    execute(&mut standby, "ROLLBACK").await;
+    set_feedback(&servers, "off").await;
+    until(&mut primary, "count(xmin) = 0 FROM pg_replication_slots").await;
+    until_scrubbed(&store, read).await;
+}
+
+/// Two statements: a setting of the server isn't set in a transaction.
+async fn set_feedback(servers: &Servers, to: &str) {
+    let mut standby = servers.connect(Standby).await;
+    let set = format!("ALTER SYSTEM SET hot_standby_feedback = {to}");
+    execute(&mut standby, set).await;
+    execute(&mut standby, "SELECT pg_reload_conf()").await;
 }
