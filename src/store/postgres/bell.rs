@@ -2,10 +2,12 @@
 
 use async_trait::async_trait;
 use sqlx::postgres::{PgConnectOptions, PgListener};
+use tokio::time::timeout;
 
 use super::{
-    super::{StoreResult, inbox::Bell},
+    super::{StoreError, StoreResult, inbox::Bell},
     listener,
+    member::{PULSE, in_time, is_alive},
 };
 
 /// What the view's trigger notifies.
@@ -24,8 +26,17 @@ impl Notification {
 #[async_trait]
 impl Bell for Notification {
     async fn rung(&mut self) -> StoreResult<()> {
+        // Whatever stands between may drop a connection that is silent for long, and tell nobody.
+        let heard = loop {
+            match timeout(PULSE, self.0.try_recv()).await {
+                Ok(heard) => break heard,
+                Err(_) => in_time(is_alive(&mut self.0))
+                    .await
+                    .map_err(StoreError::Unavailable)?,
+            }
+        };
         // None: the connection was lost, and with it perhaps a notification.
-        self.0.try_recv().await?;
+        heard?;
         while self.0.next_buffered().is_some() {}
         Ok(())
     }

@@ -204,7 +204,7 @@ async fn hear_in(silence: Duration, listener: &mut PgListener) -> Result<Option<
 }
 
 /// What a statement answers, or why the connection is taken for lost.
-async fn in_time<T>(answer: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, String> {
+pub(super) async fn in_time<T>(answer: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, String> {
     match timeout(PULSE, answer).await {
         Ok(answered) => answered.map_err(|error| error.to_string()),
         Err(_) => Err(format!("no answer within {} s", PULSE.as_secs())),
@@ -217,7 +217,8 @@ async fn take_name(listener: &mut PgListener, owner: &str) -> Result<bool, sqlx:
     sqlx::query(sql).bind(owner).fetch_one(listener).await?.try_get(0)
 }
 
-async fn is_alive(listener: &mut PgListener) -> Result<(), sqlx::Error> {
+/// Asks the connection whether it lives.
+pub(super) async fn is_alive(listener: &mut PgListener) -> Result<(), sqlx::Error> {
     sqlx::query("-- postgres/member.is_alive\nSELECT 1")
         .execute(listener)
         .await

@@ -3,6 +3,7 @@
 mod inbox;
 mod replica;
 mod scrub;
+mod silence;
 
 use std::sync::Arc;
 

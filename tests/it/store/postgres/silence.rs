@@ -1,0 +1,86 @@
+//! Connections that are dead without anybody being told, as where a router forgot them.
+
+use std::{future::pending, sync::Arc};
+
+use recapd::store::{SqlStore, StoreError, inbox::InboxStore as _};
+use sqlx::{ConnectOptions as _, postgres::PgConnectOptions};
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    sync::Notify,
+    time::timeout,
+};
+use tokio_util::task::TaskTracker;
+
+use super::daemon;
+use crate::support::{
+    PATIENCE,
+    backend::postgres_settings,
+    postgres::{Database, execute},
+};
+
+/// A way to the server that forgets its connections when it is asked to, and takes others afterwards.
+struct Way {
+    url: String,
+    forgets: Arc<Notify>,
+}
+
+impl Way {
+    async fn to(database: &Database) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = listener.local_addr().unwrap();
+        let options: PgConnectOptions = database.url().parse().unwrap();
+        let server = (options.get_host().to_owned(), options.get_port());
+        let url = options.host("127.0.0.1").port(near.port()).to_url_lossy().into();
+        let forgets = Arc::new(Notify::new());
+        let (connections, forgotten) = (TaskTracker::new(), Arc::clone(&forgets));
+        connections.clone().spawn(async move {
+            while let Ok((near, _)) = listener.accept().await {
+                let far = TcpStream::connect((server.0.as_str(), server.1)).await;
+                connections.spawn(pass_on(near, far.unwrap(), Arc::clone(&forgotten)));
+            }
+        });
+        Self { url, forgets }
+    }
+
+    /// Nothing comes through any more on what is open.
+    fn forget(&self) {
+        self.forgets.notify_waiters();
+    }
+}
+
+async fn pass_on(mut near: TcpStream, mut far: TcpStream, forgotten: Arc<Notify>) {
+    tokio::select! {
+        _ = copy_bidirectional(&mut near, &mut far) => {}
+        // Both stay open.
+        () = forgotten.notified() => pending().await,
+    }
+}
+
+#[tokio::test]
+async fn a_bell_that_nobody_can_ring_any_more_says_so() {
+    let database = Database::create().await;
+    let way = Way::to(&database).await;
+    let far = SqlStore::open(&postgres_settings(way.url.clone()).into())
+        .await
+        .unwrap();
+    let near = daemon(&database).await;
+    let mut deaf = far.inbox_bell().await.unwrap();
+    let mut good = near.inbox_bell().await.unwrap();
+    way.forget();
+    tokio::select! {
+        rung = good.rung() => panic!("nothing was inserted: {rung:?}"),
+        lost = timeout(PATIENCE, deaf.rung()) => {
+            let lost = lost.expect("it is found out");
+            assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
+        }
+    }
+    // As the keeper does.
+    let mut again = far.inbox_bell().await.unwrap();
+    let insert = "INSERT INTO messages (agent_id, role, content) VALUES ('a', 'user', 'Hello')";
+    execute(&mut database.connect().await, insert).await;
+    for bell in [&mut good, &mut again] {
+        let rung = timeout(PATIENCE, bell.rung()).await;
+        rung.expect("the bell rings").unwrap();
+    }
+}
