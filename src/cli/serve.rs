@@ -3,6 +3,7 @@
 mod crew;
 mod demo;
 mod examiner;
+mod name;
 mod service;
 mod traces;
 
@@ -146,7 +147,8 @@ async fn serve(config: &Config, given: Start, mut exporter: Option<Exporter>) ->
     let store = Arc::new(opening.await?);
     let owner = config.owner();
     let access = Arc::new(access(config, store.clone(), &clock).await?);
-    let member = store.join(&owner).await?;
+    let taking = name::take(|| store.join(&owner));
+    let member = service::starting(&notify, "taking its name", taking).await?;
     let listener = listen(&config.http).await?;
     let named = format!("{}/{}", models.model.provider(), models.model.model());
     let journal = assembly::live_journal(&config.journal, store.clone())

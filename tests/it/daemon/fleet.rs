@@ -106,18 +106,28 @@ async fn a_daemon_that_is_asked_to_end_gives_its_work_to_the_others() {
     other.until_version(1).await;
 }
 
+/// As after a crash of the machine: the server doesn't know yet that who had the name is gone.
 #[tokio::test]
-async fn two_daemons_can_not_have_one_name() {
+async fn a_start_waits_for_a_name_that_is_taken() {
     let (database, fake) = (Database::create().await, FakeProvider::start());
-    let settings = ["queue.owner=left"];
-    let _one = started(&database, &fake, &settings).await;
+    let settings = ["queue.owner=left", "log.level=warn"];
+    let mut one = started(&database, &fake, &settings).await;
     let log = tempfile::NamedTempFile::new().unwrap();
     let to = Stdio::from(log.reopen().unwrap());
-    let mut other = Daemon::start_on(Some(&database), &fake, &settings, &[], to);
-    let code = other.ended().await.code();
-    let told = std::fs::read_to_string(log.path()).unwrap();
-    assert_eq!(code, Some(69), "{told}");
-    assert!(told.contains("the name `left` (queue.owner) is in use"), "{told}");
+    let other = Daemon::start_on(Some(&database), &fake, &settings, &[], to);
+    let told = || std::fs::read_to_string(log.path()).unwrap();
+    let waits = async |_: &Daemon| told().contains("name.awaited");
+    other.until("it waits for its name", waits).await;
+    assert!(
+        other.get("/readyz").await.is_none(),
+        "two can't have one name: {}",
+        told()
+    );
+    one.kill();
+    other.until_ready().await;
+    let told = told();
+    assert_eq!(told.matches("name.awaited").count(), 1, "{told}");
+    assert!(told.contains("the name `left` (queue.owner)"), "{told}");
 }
 
 /// While it is away, readers get the last copy at once; when it is back, everything goes on.
