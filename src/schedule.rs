@@ -166,7 +166,7 @@ impl Schedule {
             } else {
                 RunOutcome::Failed
             };
-            self.metrics.documents.aged(outcome, self.clock.now());
+            self.metrics.documents.aged(outcome);
             self.fired("ageing", slot, aged).await;
         }
         if let Some(slot) = self.due("prune", &self.settings.prune).await {
@@ -304,6 +304,16 @@ impl Schedule {
         }
     }
 
+    /// What can't be read here stays as it was: the figures that are read next can't either, and say so.
+    async fn sample_operator(&self, operator: &dyn OperatorStore) {
+        if let Ok(since) = operator.queue_paused_since().await {
+            self.metrics.updates.paused(since.is_some());
+        }
+        if let Ok(aged_at) = operator.done_at("ageing").await {
+            self.metrics.documents.last_aged(aged_at);
+        }
+    }
+
     /// Reads the figures and shows them; none if they can't be read.
     async fn sample(&self) -> Option<metrics::Sample> {
         if let Some(database) = &self.database {
@@ -316,10 +326,7 @@ impl Schedule {
             let service = &self.metrics.service;
             service.connections(idle.into(), in_use.into(), max.into());
             service.pool_timeouts(timeouts);
-            // If it can't be read, what follows can't either, and says so.
-            if let Ok(since) = database.operator.queue_paused_since().await {
-                self.metrics.updates.paused(since.is_some());
-            }
+            self.sample_operator(database.operator.as_ref()).await;
         }
         let started_at = self.clock.now();
         match self.store.sample(started_at, DAY_MS).await {

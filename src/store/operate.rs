@@ -347,6 +347,9 @@ pub trait OperatorStore: Send + Sync {
     /// When the schedule of that name was fired last, by whichever daemon; none if it never was.
     async fn fired_at(&self, schedule: &str) -> StoreResult<Option<Timestamp>>;
 
+    /// When the latest firing of that schedule that was seen through was done; none if none ever was.
+    async fn done_at(&self, schedule: &str) -> StoreResult<Option<Timestamp>>;
+
     /// The agents whose exchanges have waited for a summary the longest, longest first: name, since when, and how many.
     async fn stalest(&self, limit: i64) -> StoreResult<Vec<(AgentId, Timestamp, i64)>>;
 }

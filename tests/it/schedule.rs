@@ -11,6 +11,7 @@ use recapd::{
     store::FIRING_MS_MAX,
 };
 use tokio::{task::yield_now, time::timeout};
+use tokio_util::sync::CancellationToken;
 
 use crate::support::{
     PATIENCE,
@@ -32,19 +33,32 @@ impl Fired {
         let store = Arc::new(TroubledStore::new(db.store()));
         let noon = Timestamp::parse("2026-11-20T12:00:00Z").unwrap();
         let clock = Arc::new(ManualClock::new(noon));
-        let parts = Parts::new(
-            &Config::default(),
-            Arc::clone(&store) as _,
-            Arc::new(OfflineModel),
-            Arc::clone(&clock) as Arc<dyn Clock>,
-            "daemon",
-            7,
-        );
+        let parts = parts(&db, &store, &clock);
         Self {
             db,
             store,
             clock,
             parts,
+        }
+    }
+
+    /// The same database, under a daemon that is started anew.
+    fn restarted(self) -> Self {
+        let parts = parts(&self.db, &self.store, &self.clock);
+        Self { parts, ..self }
+    }
+
+    /// Waits until the sampler shows that summaries were aged at this second.
+    async fn until_aged_at(&self, second: i64) {
+        let line = format!("\nrecapd_aging_last_success_timestamp_seconds {second}");
+        let shown = async {
+            while !self.parts.metrics.encode(None).1.contains(&line) {
+                yield_now().await;
+            }
+        };
+        tokio::select! {
+            () = self.parts.schedule.run(CancellationToken::new()) => panic!("it goes on"),
+            shown = timeout(PATIENCE, shown) => shown.expect("the time is shown"),
         }
     }
 
@@ -55,6 +69,19 @@ impl Fired {
                     (SELECT 1 FROM schedule_slots n WHERE n.name = o.name AND n.slot > o.slot) ORDER BY name";
         self.db.texts(done, " ").await
     }
+}
+
+/// A daemon's parts, with nothing counted yet.
+fn parts(db: &SqliteBackend, store: &Arc<TroubledStore>, clock: &Arc<ManualClock>) -> Parts {
+    let parts = Parts::new(
+        &Config::default(),
+        Arc::clone(store) as _,
+        Arc::new(OfflineModel),
+        Arc::clone(clock) as Arc<dyn Clock>,
+        "daemon",
+        7,
+    );
+    parts.with_database(&db.target())
 }
 
 #[tokio::test]
@@ -107,4 +134,30 @@ async fn a_firing_of_a_daemon_that_was_killed_is_made_by_the_next_one() {
     fired.store.recover();
     fired.clock.advance_ms(FIRING_MS_MAX);
     assert_eq!(fired.done().await, "ageing prune");
+}
+
+/// Else nobody would hear that ageing has failed since.
+#[tokio::test]
+async fn a_restarted_daemon_knows_when_summaries_were_last_aged() {
+    let fired = Fired::new().await;
+    let aged_at = fired.clock.now().0 / 1_000;
+    assert_eq!(fired.done().await, "ageing prune");
+    let fired = fired.restarted();
+    for days in 1..=3 {
+        fired.store.trouble("enqueue_ageing", Trouble::Unavailable);
+        fired.clock.advance_ms(DAY_MS);
+        assert_eq!(fired.done().await, "prune", "day {days}");
+    }
+    fired.until_aged_at(aged_at).await;
+}
+
+/// Also one that another daemon has done.
+#[tokio::test]
+async fn a_daemon_knows_what_another_one_has_aged() {
+    let fired = Fired::new().await;
+    let idle = parts(&fired.db, &fired.store, &fired.clock);
+    let aged_at = fired.clock.now().0 / 1_000;
+    assert_eq!(fired.done().await, "ageing prune");
+    let other = Fired { parts: idle, ..fired };
+    other.until_aged_at(aged_at).await;
 }

@@ -158,6 +158,10 @@ impl OperatorStore for SqlStore {
         schedule::fired_at(&mut self.reader().await?, schedule).await
     }
 
+    async fn done_at(&self, schedule: &str) -> StoreResult<Option<Timestamp>> {
+        schedule::done_at(&mut self.reader().await?, schedule).await
+    }
+
     async fn stalest(&self, limit: i64) -> StoreResult<Vec<(AgentId, Timestamp, i64)>> {
         self.past(|mut tx| async move { runs::stalest(&mut tx, limit).await })
             .await

@@ -32,11 +32,13 @@ fn by_age(prune: &Prune) -> [(&'static Statement, Timestamp); 6] {
         "-- sql/prune.answers\nDELETE FROM model_answers WHERE (agent_id, journal_key) IN \
                    (SELECT agent_id, journal_key FROM model_answers WHERE created_at < $1 ORDER BY created_at LIMIT $2 {skip_locked})"
     );
-    // The latest slot of a schedule stays, however old: without it, it would fire again.
+    // The latest slot of a schedule stays, however old: without it, it would fire again. So does the latest that was done,
+    // or nobody would know for how long the later ones have failed.
     let slots = sql!(
         "-- sql/prune.slots\nDELETE FROM schedule_slots WHERE (name, slot) IN \
                  (SELECT o.name, o.slot FROM schedule_slots o WHERE o.fired_at < $1 AND EXISTS \
-                  (SELECT 1 FROM schedule_slots n WHERE n.name = o.name AND n.slot > o.slot) LIMIT $2)"
+                  (SELECT 1 FROM schedule_slots n WHERE n.name = o.name AND n.slot > o.slot \
+                   AND n.done_at IS NOT NULL) LIMIT $2)"
     );
     let keys = sql!(
         "-- sql/prune.keys\nDELETE FROM idempotency_keys WHERE (agent_id, key) IN \

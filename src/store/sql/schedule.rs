@@ -120,6 +120,16 @@ pub(super) async fn fired_at(connection: &mut Connection, name: &str) -> StoreRe
     Ok(found.map(|row| row.try_get(0)).transpose()?)
 }
 
+/// See [`super::super::operate::OperatorStore::done_at`].
+pub(super) async fn done_at(connection: &mut Connection, name: &str) -> StoreResult<Option<Timestamp>> {
+    let sql = sql!(
+        "-- sql/schedule.done_at\nSELECT done_at FROM schedule_slots WHERE name = $1 AND done_at IS NOT NULL \
+               ORDER BY slot DESC LIMIT 1"
+    );
+    let found = query(sql).bind(name).fetch_optional(connection).await?;
+    Ok(found.map(|row| row.try_get(0)).transpose()?)
+}
+
 /// The figures of the last runs; the databases measure durations differently.
 macro_rules! sample_runs {
     ($mean_ms:literal) => {

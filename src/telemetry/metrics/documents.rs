@@ -94,7 +94,7 @@ impl Documents {
             ),
             aged_at: to.seconds(
                 "aging_last_success_timestamp_seconds",
-                "When the ageing job was last done; 0 is never",
+                "When the ageing job was last done, by whichever daemon; 0 is never (sampled)",
             ),
             redactions: to.counters(
                 "redactions",
@@ -135,15 +135,12 @@ impl Documents {
         self.redactions.get_or_create(&RuleLabels { rule }).inc();
     }
 
-    /// The ageing job ran, and ended `at`.
-    pub fn aged(&self, outcome: RunOutcome, at: Timestamp) {
+    /// The ageing job ran here.
+    pub fn aged(&self, outcome: RunOutcome) {
         self.ageing_runs.get_or_create(&RunLabels { outcome }).inc();
-        if outcome == RunOutcome::Completed {
-            self.aged_at.set(unix_seconds(Some(at)));
-        }
     }
 
-    /// When the ageing job was last done, as the database knows it after a restart.
+    /// When the ageing job was last done, as the database knows it: also before a restart, and by others.
     pub fn last_aged(&self, at: Option<Timestamp>) {
         self.aged_at.set(unix_seconds(at));
     }

@@ -304,8 +304,9 @@ fn a_document_is_counted_when_stored_read_cut_and_aged() {
             ReadResult::NotModified,
             Some(Duration::from_millis(1)),
         );
-        documents.aged(RunOutcome::Completed, Timestamp(2_000));
-        documents.aged(RunOutcome::Failed, Timestamp(9_000));
+        documents.aged(RunOutcome::Completed);
+        documents.aged(RunOutcome::Failed);
+        documents.last_aged(Some(Timestamp(2_000)));
     });
     insta::assert_snapshot!(text, @r#"
     aging_last_success_timestamp_seconds 2

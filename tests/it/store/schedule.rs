@@ -52,6 +52,10 @@ pub(crate) async fn a_slot_is_taken_once(db: &dyn Backend) {
     let fired_at = async |name| db.operator().fired_at(name).await.unwrap();
     assert_eq!(fired_at("prune").await, Some(minute(1)));
     assert_eq!(fired_at("never").await, None);
+    // The slot of minute 1 isn't done.
+    let done_at = async |name| db.operator().done_at(name).await.unwrap();
+    assert_eq!(done_at("prune").await, Some(minute(3)));
+    assert_eq!(done_at("ageing").await, None);
 }
 
 /// Whoever took it was killed, or failed, or is a daemon of an earlier version, which doesn't say when it is done.
@@ -252,6 +256,13 @@ pub(crate) async fn the_latest_slot_is_kept(db: &dyn Backend) {
     for (name, minutes) in [("yearly", 1), ("daily", 3)] {
         assert_eq!(take(name, minute(minutes), minute(99)).await, Slot::Done);
     }
+    // Nor would it be known when it was done last, if all later ones failed.
+    for minutes in 4..=6 {
+        assert_eq!(take("daily", minute(minutes), minute(minutes)).await, Slot::Ours);
+    }
+    assert_eq!(store.prune(prune(100)).await.unwrap(), 0);
+    let done_at = db.operator().done_at("daily").await.unwrap();
+    assert_eq!(done_at, Some(minute(3)));
 }
 
 pub(crate) async fn a_sample_counts_everything(db: &dyn Backend) {
