@@ -370,11 +370,11 @@ impl Worker {
                 .queue
                 .waited(span(now.since_ms(lease.ready_at)));
         }
-        let crashed = leases.iter().filter(|lease| lease.crashes > 0).count();
+        let expired = leases.iter().filter(|lease| lease.taken_over).count();
         self.parts
             .metrics
             .queue
-            .leases_expired(i64::try_from(crashed).unwrap_or(i64::MAX));
+            .leases_expired(i64::try_from(expired).unwrap_or(i64::MAX));
         Ok(leases)
     }
 

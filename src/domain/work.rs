@@ -163,6 +163,8 @@ pub struct Lease {
     pub attempt: i64,
     /// How often a holder of this row vanished without a word.
     pub crashes: i64,
+    /// Whether this claim found it so: held by somebody whose lease had run out.
+    pub taken_over: bool,
     /// [`Reason`] bits.
     pub reasons: i64,
     /// Since when it could have been claimed.

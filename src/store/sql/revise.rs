@@ -72,6 +72,7 @@ pub(super) async fn write(tx: &mut Connection, revision: Revision<'_>) -> StoreR
         claimed_wake: 0,
         attempt: 0,
         crashes: 0,
+        taken_over: false,
         reasons: 0,
         ready_at: patch.run.finished_at,
     };

@@ -398,6 +398,7 @@ pub(crate) async fn an_unknown_agent_has_no_material(db: &dyn Backend) {
         claimed_wake: 1,
         attempt: 1,
         crashes: 0,
+        taken_over: false,
         reasons: Reason::Manual.bit(),
         ready_at: T0,
     };

@@ -306,11 +306,13 @@ pub(crate) async fn after_a_third_crash_there_is_one_more_try(db: &dyn Backend) 
     for crashes in 1..=3 {
         lease = the_lease(db, T0.plus_ms(crashes * LEASE_MS)).await;
         assert_eq!((lease.crashes, lease.attempt), (crashes, crashes + 1));
+        assert!(lease.taken_over);
     }
     fail(db, &lease, minute(2), 0, true).await;
     wake(db, "a", Reason::Manual, 0, minute(3)).await;
     let lease = the_lease(db, minute(3)).await;
     assert_eq!((lease.crashes, lease.attempt), (2, 1));
+    assert!(!lease.taken_over, "who held it last gave it back");
     assert_eq!(the_lease(db, minute(4)).await.crashes, 3);
 }
 

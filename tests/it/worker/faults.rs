@@ -2,6 +2,7 @@
 //! done twice, and at most one call of the model is paid for twice.
 
 use recapd::{
+    clock::Clock as _,
     domain::{time::MINUTE_MS, work::Reason},
     store::StoreError,
     worker::Outcome,
@@ -9,7 +10,7 @@ use recapd::{
 
 use crate::support::{
     backend::Backend as _,
-    conversation::native,
+    conversation::{claim, native},
     flaky_store::When::{self, After, Before},
     rig::{Rig, config},
     scripted::Reply,
@@ -241,4 +242,18 @@ async fn two_faults_in_one_update() {
             assert!(rig.model.calls() <= 3, "{first}, {second}");
         }
     }
+}
+
+/// The row remembers the crash until it is completed, through failures, too.
+#[tokio::test]
+async fn a_holder_who_vanished_is_counted_once() {
+    let rig = Rig::new(&config()).await;
+    rig.say(6).await;
+    let dead = claim("other", 9, rig.clock.now());
+    assert_eq!(rig.db.store().claim(dead).await.unwrap().len(), 1);
+    rig.model.plan([Reply::Transient]);
+    assert_eq!(rig.drain_later().await, [Outcome::Retried]);
+    assert_eq!(rig.drain_later().await, [Outcome::Completed]);
+    let metrics = rig.parts.metrics.encode(None).1;
+    assert!(metrics.contains("\nrecapd_leases_expired_total 1\n"), "{metrics}");
 }

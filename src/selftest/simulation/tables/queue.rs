@@ -194,13 +194,14 @@ impl Tables {
                 break;
             };
             let token = self.next_token();
+            let taken_over = row.token.is_some();
             let row = Row {
                 token: Some(token),
                 owner: claim.owner.clone(),
                 visible_at: now.plus_ms(claim.lease_ms),
                 claimed_wake: row.wake_seq,
                 attempts: row.attempts + 1,
-                crashes: row.crashes + i64::from(row.token.is_some()),
+                crashes: row.crashes + i64::from(taken_over),
                 ..row
             };
             leases.push(Lease {
@@ -209,6 +210,7 @@ impl Tables {
                 claimed_wake: row.claimed_wake,
                 attempt: row.attempts,
                 crashes: row.crashes,
+                taken_over,
                 reasons: row.reasons,
                 ready_at: now,
             });

@@ -50,18 +50,22 @@ pub(in super::super) async fn next_due_ms(
 ///
 /// With one writer, row by row.
 pub(in super::super) async fn claim(tx: &mut Connection, claim: ClaimRequest) -> StoreResult<Vec<Lease>> {
-    let due = sql!(
-        "-- sqlite/queue.next_due\nSELECT agent_id, visible_at FROM summary_update_queue \
+    let next_due = sql!(
+        "-- sqlite/queue.next_due\nSELECT agent_id, visible_at, lease_token IS NOT NULL FROM summary_update_queue \
                WHERE parked_at IS NULL AND visible_at <= $1 AND NOT EXISTS (SELECT 1 FROM queue_pauses) \
                ORDER BY due_at, visible_at, agent_id LIMIT 1"
     );
     let (now, mut leases) = (claim.now, Vec::new());
     for _ in 0..claim.limit {
-        let Some(row) = query(due).bind(now).fetch_optional(&mut *tx).await? else {
+        let Some(row) = query(next_due).bind(now).fetch_optional(&mut *tx).await? else {
             break;
         };
         let agent: String = row.try_get(0)?;
-        leases.push(take(tx, &agent, row.try_get(1)?, &claim, now).await?);
+        let due = Due {
+            since: row.try_get(1)?,
+            is_held: row.try_get(2)?,
+        };
+        leases.push(take(tx, &agent, due, &claim, now).await?);
     }
     Ok(leases)
 }
@@ -77,8 +81,8 @@ pub(in crate::store) async fn claim_at_once(
     first_token: i64,
 ) -> StoreResult<Vec<Lease>> {
     let sql = sql!(
-        "-- postgres/queue.claim\nWITH due AS MATERIALIZED (SELECT agent_id, visible_at, due_at \
-               FROM summary_update_queue WHERE parked_at IS NULL AND visible_at <= coalesce($1, now()) \
+        "-- postgres/queue.claim\nWITH due AS MATERIALIZED (SELECT agent_id, visible_at, due_at, \
+               lease_token IS NOT NULL AS is_held FROM summary_update_queue WHERE parked_at IS NULL AND visible_at <= coalesce($1, now()) \
                AND NOT EXISTS (SELECT 1 FROM queue_pauses) \
                ORDER BY due_at, visible_at, agent_id LIMIT $2 FOR UPDATE SKIP LOCKED), \
                numbered AS (SELECT d.*, row_number() OVER (ORDER BY due_at, visible_at, agent_id) AS number FROM due d) \
@@ -87,7 +91,7 @@ pub(in crate::store) async fn claim_at_once(
                claimed_wake = q.wake_seq, attempts = q.attempts + 1, deferred_at = NULL, \
                crashes = q.crashes + CASE WHEN q.lease_token IS NULL THEN 0 ELSE 1 END, paused_until = NULL, \
                paused_for = NULL FROM numbered n WHERE q.agent_id = n.agent_id RETURNING q.agent_id, q.lease_token, \
-               q.claimed_wake, q.attempts, q.crashes, q.reasons, n.visible_at, \
+               q.claimed_wake, q.attempts, q.crashes, q.reasons, n.visible_at, n.is_held, \
                set_config('synchronous_commit', 'off', true)"
     );
     let found = query(sql)
@@ -113,23 +117,35 @@ pub(in super::super) async fn claim_one(
     claim: ClaimRequest,
 ) -> StoreResult<Option<Lease>> {
     let now = tx.now(claim.now).await?;
-    let due = sql!(
-        "-- sql/queue.is_due\nSELECT visible_at FROM summary_update_queue WHERE agent_id = $1 AND parked_at IS NULL \
-               AND visible_at <= $2 AND NOT EXISTS (SELECT 1 FROM queue_pauses) {for_update}"
+    let is_due = sql!(
+        "-- sql/queue.is_due\nSELECT visible_at, lease_token IS NOT NULL FROM summary_update_queue \
+               WHERE agent_id = $1 AND parked_at IS NULL AND visible_at <= $2 \
+               AND NOT EXISTS (SELECT 1 FROM queue_pauses) {for_update}"
     );
-    let found = query(due).bind(agent.as_str()).bind(now);
+    let found = query(is_due).bind(agent.as_str()).bind(now);
     let Some(found) = found.fetch_optional(&mut *tx).await? else {
         return Ok(None);
     };
-    let ready_at = found.try_get(0)?;
-    take(tx, agent.as_str(), ready_at, &claim, now).await.map(Some)
+    let due = Due {
+        since: found.try_get(0)?,
+        is_held: found.try_get(1)?,
+    };
+    take(tx, agent.as_str(), due, &claim, now).await.map(Some)
 }
 
-/// Takes a row that is due since `ready_at`.
+/// What is asked of a row before it is claimed, which overwrites it.
+#[derive(Clone, Copy)]
+struct Due {
+    since: Timestamp,
+    /// By somebody who has vanished.
+    is_held: bool,
+}
+
+/// Takes a row that is due.
 async fn take(
     tx: &mut Connection,
     agent: &str,
-    ready_at: Timestamp,
+    due: Due,
     claim: &ClaimRequest,
     now: Timestamp,
 ) -> StoreResult<Lease> {
@@ -138,7 +154,7 @@ async fn take(
         "-- sql/queue.lease\nUPDATE summary_update_queue SET lease_token = $2, lease_owner = $3, \
                leased_at = $4, visible_at = $5, claimed_wake = wake_seq, attempts = attempts + 1, deferred_at = NULL, \
                crashes = crashes + CASE WHEN lease_token IS NULL THEN 0 ELSE 1 END, paused_until = NULL, paused_for = NULL \
-               WHERE agent_id = $1 RETURNING agent_id, lease_token, claimed_wake, attempts, crashes, reasons, $6"
+               WHERE agent_id = $1 RETURNING agent_id, lease_token, claimed_wake, attempts, crashes, reasons, $6, $7"
     );
     let leased = query(sql)
         .bind(agent)
@@ -146,7 +162,8 @@ async fn take(
         .bind(claim.owner.as_str())
         .bind(now)
         .bind(now.plus_ms(claim.lease_ms))
-        .bind(ready_at)
+        .bind(due.since)
+        .bind(due.is_held)
         .fetch_one(tx)
         .await?;
     read_lease(&leased)
@@ -174,6 +191,7 @@ fn read_lease(row: &Row) -> StoreResult<Lease> {
         crashes: row.try_get(4)?,
         reasons: row.try_get(5)?,
         ready_at: row.try_get(6)?,
+        taken_over: row.try_get(7)?,
     })
 }
 

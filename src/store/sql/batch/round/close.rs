@@ -108,6 +108,7 @@ fn unused(question: &Out, reply: &BatchReply, now: Timestamp) -> (Lease, RunReco
         claimed_wake: 0,
         attempt: 0,
         crashes: 0,
+        taken_over: false,
         reasons: 0,
         ready_at: now,
     };
