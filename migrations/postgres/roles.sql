@@ -30,3 +30,7 @@ END $$;
 GRANT SELECT ON messages, exchanges, agent_summary, agent_pending, summary_documents, refused_messages
   TO agent_rw, reader, agent_own;
 GRANT INSERT ON messages TO agent_rw, agent_own;
+
+-- As the schema has it. A dump that was restored without its rights has lost it, and any role could put the function on a table
+-- of its own and write messages of any agent by it.
+REVOKE EXECUTE ON FUNCTION recapd_take_message() FROM PUBLIC;

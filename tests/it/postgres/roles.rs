@@ -57,6 +57,9 @@ impl Cast {
     async fn new() -> Self {
         let db = PostgresBackend::fresh().await;
         let mut owner = db.connect().await;
+        // As in a database that was restored without its rights.
+        let open = "GRANT EXECUTE ON FUNCTION recapd_take_message() TO PUBLIC";
+        execute(&mut owner, open).await;
         for _ in 0..2 {
             execute(&mut owner, ROLES).await;
         }
