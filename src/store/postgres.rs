@@ -231,21 +231,16 @@ impl Postgres {
 
 /// One connection, whatever the schema is; statements may take so long.
 pub(super) async fn alone(settings: &PostgresSettings, statement_ms_max: u64) -> StoreResult<Connection> {
-    let settings = PostgresSettings {
-        statement_timeout_ms: statement_ms_max,
-        ..settings.clone()
-    };
     // Of a pool one hears only that it waited in vain; of a connection, why.
-    Ok(options(&settings, &settings.url)?.connect().await?.into())
+    let mut connection = options(&settings.url)?.connect().await?;
+    set(&mut connection, &patience(&statement_ms_max.to_string())).await?;
+    Ok(connection.into())
 }
 
 /// How long statements of a connection wait for locks from now on.
 pub(super) async fn wait_at_most(connection: &mut PgConnection, lock_ms_max: u64) -> StoreResult<()> {
-    let sql = "-- postgres/postgres.wait_at_most\nSELECT set_config('lock_timeout', $1, false)";
-    sqlx::query(sql)
-        .bind(lock_ms_max.to_string())
-        .execute(connection)
-        .await?;
+    let lock_ms_max = lock_ms_max.to_string();
+    set(connection, &[("lock_timeout", lock_ms_max.as_str())]).await?;
     Ok(())
 }
 
@@ -264,23 +259,49 @@ async fn lock_name(tx: &mut Connection, name: &str) -> StoreResult<()> {
     Ok(())
 }
 
-fn options(settings: &PostgresSettings, url: &str) -> StoreResult<PgConnectOptions> {
-    let timeout = settings.statement_timeout_ms.to_string();
-    Ok(PgConnectOptions::from_str(url)?
-        .application_name("recapd")
-        .options([
-            ("statement_timeout", timeout.as_str()),
-            ("idle_in_transaction_session_timeout", timeout.as_str()),
-        ]))
+/// How a connection begins: with nothing that a pooler before the server refuses. Settings are made afterwards, by [`set`], and
+/// floats are exact without one.
+fn options(url: &str) -> StoreResult<PgConnectOptions> {
+    let options = PgConnectOptions::from_str(url)?;
+    Ok(options.application_name("recapd").extra_float_digits(None))
 }
 
-/// A connection of its own, which hears these channels.
-async fn listener(options: &PgConnectOptions, channels: &[&str]) -> Result<PgListener, sqlx::Error> {
+/// Settings of a session, and their values.
+type Settings<'a> = [(&'static str, &'a str)];
+
+/// Makes settings that hold for as long as the connection does.
+async fn set(connection: &mut PgConnection, settings: &Settings<'_>) -> Result<(), sqlx::Error> {
+    let sql = "-- postgres/postgres.set\nSELECT set_config($1, $2, false)";
+    for &(name, value) in settings {
+        sqlx::query(sql)
+            .bind(name)
+            .bind(value)
+            .execute(&mut *connection)
+            .await?;
+    }
+    Ok(())
+}
+
+/// How long a statement may run, and a transaction be left alone, in milliseconds.
+fn patience(timeout_ms: &str) -> [(&'static str, &str); 2] {
+    [
+        ("statement_timeout", timeout_ms),
+        ("idle_in_transaction_session_timeout", timeout_ms),
+    ]
+}
+
+/// A connection of its own with these settings, which hears these channels.
+async fn listener(
+    options: &PgConnectOptions,
+    settings: &'static Settings<'static>,
+    channels: &[&str],
+) -> Result<PgListener, sqlx::Error> {
     let pool = PgPoolOptions::new()
         .max_connections(1)
         .idle_timeout(None)
         .max_lifetime(None)
         .acquire_timeout(PULSE)
+        .after_connect(move |connection, _| Box::pin(set(connection, settings)))
         .connect_with(options.clone())
         .await?;
     let mut listener = PgListener::connect_with(&pool).await?;
@@ -291,16 +312,33 @@ async fn listener(options: &PgConnectOptions, channels: &[&str]) -> Result<PgLis
 async fn pool(settings: &PostgresSettings, url: &str) -> StoreResult<PgPool> {
     Ok(pooled(settings)
         .acquire_timeout(Duration::from_millis(settings.acquire_timeout_ms))
-        .connect_with(options(settings, url)?)
+        .connect_with(options(url)?)
         .await?)
 }
 
 /// To ask each connection whether it lives before each use would be a round trip per statement.
 fn pooled(settings: &PostgresSettings) -> PgPoolOptions {
+    let timeout_ms = settings.statement_timeout_ms.to_string();
     PgPoolOptions::new()
         .max_connections(settings.connections.max(1))
         .test_before_acquire(false)
+        .after_connect(move |connection, _| {
+            let timeout_ms = timeout_ms.clone();
+            Box::pin(async move { set(connection, &patience(&timeout_ms)).await })
+        })
         .before_acquire(|connection, meta| {
             Box::pin(async move { Ok(meta.idle_for < TRUSTED || connection.ping().await.is_ok()) })
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_begins_without_what_poolers_refuse() {
+        let options = options("postgres://recapd@db/recapd").unwrap();
+        assert_eq!(options.get_options(), None);
+        assert!(!format!("{options:?}").contains("extra_float_digits: Some"));
+    }
 }

@@ -19,7 +19,7 @@ pub(super) struct Notification(PgListener);
 impl Notification {
     /// Rings for commits from now on.
     pub(super) async fn listen(options: &PgConnectOptions) -> StoreResult<Self> {
-        Ok(Self(listener(options, &[CHANNEL]).await?))
+        Ok(Self(listener(options, &[], &[CHANNEL]).await?))
     }
 }
 

@@ -25,6 +25,14 @@ use crate::domain::agent::AgentId;
 const QUEUE: &str = "recapd_queue";
 /// Tells that what readers of an agent's summary see has changed.
 const AGENT: &str = "recapd_agent";
+/// The server finds out in half a minute that a machine is gone, and with it who held the name: by asking, and where it has
+/// told something, by the answer that doesn't come, for which it would wait for a quarter of an hour.
+const KEEPALIVES: [(&str, &str); 4] = [
+    ("tcp_keepalives_idle", "10"),
+    ("tcp_keepalives_interval", "5"),
+    ("tcp_keepalives_count", "4"),
+    ("tcp_user_timeout", "15000"),
+];
 /// A silent connection is asked so often whether it is alive, and has as long to answer.
 pub const PULSE: Duration = Duration::from_secs(5);
 /// How long a try to take a name waits: the server may not have heard yet that an earlier life ended, or a connection.
@@ -95,7 +103,7 @@ impl NameTry {
 impl Member {
     /// Takes the name `owner`, and begins to hear.
     pub(super) async fn join(options: &PgConnectOptions, owner: &str) -> StoreResult<Self> {
-        let options = missed_soon(options);
+        let options = options.clone().application_name("recapd member");
         let mut listener = listen(&options).await?;
         let named = timeout(NAME_PATIENCE, async {
             while !take_name(&mut listener, owner).await? {
@@ -173,20 +181,9 @@ impl Member {
     }
 }
 
-/// The server finds out in half a minute that a machine is gone, and with it who held the name: by asking, and where it has
-/// told something, by the answer that doesn't come, for which it would wait for a quarter of an hour.
-fn missed_soon(options: &PgConnectOptions) -> PgConnectOptions {
-    options.clone().application_name("recapd member").options([
-        ("tcp_keepalives_idle", "10"),
-        ("tcp_keepalives_interval", "5"),
-        ("tcp_keepalives_count", "4"),
-        ("tcp_user_timeout", "15000"),
-    ])
-}
-
 /// A connection that hears what others do.
 async fn listen(options: &PgConnectOptions) -> Result<PgListener, sqlx::Error> {
-    let mut listener = listener(options, &[QUEUE, AGENT]).await?;
+    let mut listener = listener(options, &KEEPALIVES, &[QUEUE, AGENT]).await?;
     // A gap has to be known.
     listener.eager_reconnect(false);
     Ok(listener)
@@ -255,15 +252,6 @@ mod tests {
         }
         assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30, 30]);
         assert_eq!(due.at, start + Duration::from_secs(121 + 30));
-    }
-
-    #[test]
-    fn the_server_waits_for_no_answer_for_long() {
-        let options = missed_soon(&PgConnectOptions::new_without_pgpass());
-        let told = options.get_options().unwrap();
-        for setting in ["tcp_keepalives_idle=10", "tcp_user_timeout=15000"] {
-            assert!(told.contains(setting), "{told}");
-        }
     }
 
     #[test]

@@ -39,7 +39,7 @@ impl Replica {
         let patience = Duration::from_millis(settings.read_patience_ms);
         let pool = pooled(settings)
             .acquire_timeout(patience)
-            .connect_lazy_with(options(settings, url)?);
+            .connect_lazy_with(options(url)?);
         Ok(Self {
             pool,
             lag_ms_max: settings.read_lag_ms_max,

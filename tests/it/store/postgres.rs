@@ -101,6 +101,21 @@ async fn a_clock_that_is_wrong_neither_loses_nor_steals() {
 }
 
 #[tokio::test]
+async fn a_statement_that_takes_too_long_is_cancelled() {
+    let database = Database::create().await;
+    let settings = PostgresSettings {
+        statement_timeout_ms: 100,
+        ..postgres_settings(database.url())
+    };
+    let store = SqlStore::open(&settings.into()).await.unwrap();
+    let mut other = database.connect().await;
+    execute(&mut other, "BEGIN; LOCK TABLE agents").await;
+    let answer = timeout(PATIENCE, store.agent(&agent("a"))).await;
+    let given_up = answer.expect("it is given up").expect_err("the table is locked");
+    assert!(given_up.to_string().contains("statement timeout"), "{given_up}");
+}
+
+#[tokio::test]
 async fn a_name_is_one_daemons() {
     let database = Database::create().await;
     let (one, other) = (daemon(&database).await, daemon(&database).await);
