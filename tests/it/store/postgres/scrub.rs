@@ -43,8 +43,8 @@ impl Roles {
             let made = format!("CREATE ROLE {role} LOGIN PASSWORD 'secret'");
             execute(&mut server, made).await;
         }
-        let owned = format!("ALTER DATABASE {} OWNER TO {owner}", database.name());
-        execute(&mut server, owned).await;
+        let given = format!("ALTER DATABASE {} OWNER TO {owner}", database.name());
+        execute(&mut server, given).await;
         Self {
             database,
             owner,
