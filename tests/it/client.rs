@@ -10,6 +10,7 @@ use std::{
 
 use recapd::{
     client::{Client, ClientError, PLACEHOLDER},
+    context::WINDOW_BYTES_MAX,
     domain::agent::AgentId,
     formats::outgoing::RequestFormat,
 };
@@ -236,6 +237,19 @@ async fn a_daemon_that_says_nothing_is_left_in_time() {
     let left = timeout(PATIENCE, recapd.summary(&coder)).await;
     let error = left.expect("it is left").unwrap_err();
     assert_eq!(error.to_string(), said);
+}
+
+#[tokio::test]
+async fn a_context_of_a_whole_window_is_read() {
+    let said = "x".repeat(usize::try_from(WINDOW_BYTES_MAX).unwrap());
+    let context = json!({
+        "agent_id": "coder", "body": {"messages": [{"role": "user", "content": said}]}, "tokens": 9,
+        "limit_tokens": null, "over_budget": false, "summary_version": 0, "first_exchange": 1,
+    });
+    let (address, _requests) = scripted(vec![answer("200 OK", &context)]);
+    let recapd = patient(&format!("http://{address}"));
+    let read = recapd.context(&coder(), RequestFormat::OpenAiChat).await.unwrap();
+    assert!(read.body == context["body"], "it is another one");
 }
 
 #[tokio::test]
