@@ -14,7 +14,7 @@
 //!
 //! A call takes one second at most, retries included. What can be asked twice without harm is asked again if the
 //! connection breaks or the daemon is busy: that is every reading, and [`Client::append`], whose messages get ids of
-//! their own if they have none.
+//! their own if they have none, unless one that they have is too long.
 
 mod answer;
 mod error;
@@ -41,7 +41,7 @@ pub use self::{
 };
 use crate::{
     domain::agent::AgentId,
-    formats::outgoing::RequestFormat,
+    formats::{ID_BYTES_MAX, outgoing::RequestFormat},
     wire::{self, HttpReply, HttpSettings},
 };
 
@@ -121,17 +121,22 @@ impl Client {
     }
 
     /// Stores messages, in recapd's own format or a provider's, in order: all or none. One without a `client_id` gets
-    /// one, so that it is stored once however often this is tried.
+    /// one, so that it is stored once however often this is tried; where one is too long (256 bytes) it is tried once.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] says which message isn't one.
+    /// [`ClientError::Refused`] says which message isn't one. After [`ClientError::Unreachable`] it isn't known whether they
+    /// are stored.
     pub async fn append(&self, agent: &AgentId, messages: &[Value]) -> Result<Appended, ClientError> {
         let named: Vec<Value> = messages.iter().cloned().map(with_id).collect();
         let url = self
             .transport
             .url(&["v1", "agents", agent.as_str(), "messages"], &[]);
-        self.json(self.transport.request(Method::POST, url).json(&named))
-            .await
+        let request = self.transport.request(Method::POST, url).json(&named);
+        if named.iter().all(is_known_again) {
+            self.json(request).await
+        } else {
+            self.once(request).await
+        }
     }
 
     /// The agent's summary. Without one yet its content is empty and its version 0.
@@ -187,8 +192,13 @@ impl Client {
         let request = self
             .transport
             .request(Method::POST, self.transport.url(path, &[]));
+        self.once(request.json(body)).await
+    }
+
+    /// Asks what may not be asked twice.
+    async fn once<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ClientError> {
         let deadline = Instant::now() + self.timeout;
-        error::read(&self.attempt(request.json(body), deadline).await?)
+        error::read(&self.attempt(request, deadline).await?)
     }
 
     /// Asks what can be asked twice.
@@ -219,12 +229,21 @@ impl Client {
     }
 }
 
-/// A message with an id of its own. What is no object is left for the daemon to refuse.
+/// A message with an id of its own; the daemon takes one that is null or empty for none. What is no object is left for the
+/// daemon to refuse.
 fn with_id(mut message: Value) -> Value {
     if let Some(fields) = message.as_object_mut() {
-        fields
-            .entry("client_id")
-            .or_insert_with(|| format!("{:032x}", fastrand::u128(..)).into());
+        let id = fields.entry("client_id").or_insert(Value::Null);
+        if id.is_null() || id.as_str().is_some_and(str::is_empty) {
+            *id = format!("{:032x}", fastrand::u128(..)).into();
+        }
     }
     message
+}
+
+/// Whether the daemon knows a message when it comes again: it takes an id that is too long for none. What is no object is
+/// refused each time.
+fn is_known_again(message: &Value) -> bool {
+    let is_id = |id: &Value| id.is_number() || id.as_str().is_some_and(|text| text.len() <= ID_BYTES_MAX);
+    message.get("client_id").is_none_or(is_id)
 }

@@ -40,7 +40,7 @@ const API_ERROR: &str = "api_error";
 /// The longest name that is kept of a kind, a speaker, or a conversation in a document, in characters.
 const NAME_CHARS_MAX: usize = 128;
 /// The longest id that a client can give a message, in bytes. A longer one is no id and counts as none.
-const ID_BYTES_MAX: usize = 256;
+pub(crate) const ID_BYTES_MAX: usize = 256;
 
 /// Why a text is no message of a format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -219,6 +219,50 @@ async fn an_append_is_tried_again_under_the_same_ids() {
 }
 
 #[tokio::test]
+async fn an_id_that_is_none_to_the_daemon_is_replaced() {
+    let (address, requests) = scripted(vec![busy(), appended()]);
+    let recapd = patient(&format!("http://{address}"));
+    let turn = [
+        json!({"role": "user", "content": "x", "client_id": null}),
+        json!({"role": "user", "content": "y", "client_id": ""}),
+        json!({"role": "user", "content": "z", "client_id": 7}),
+    ];
+    recapd.append(&coder(), &turn).await.unwrap();
+    let bodies: Vec<Value> = requests
+        .iter()
+        .map(|request| serde_json::from_str(request.split_once("\r\n\r\n").unwrap().1).unwrap())
+        .collect();
+    assert_eq!(bodies.len(), 2);
+    assert_eq!(bodies[0], bodies[1]);
+    let ids: Vec<usize> = (0..2)
+        .map(|at| bodies[0][at]["client_id"].as_str().unwrap().len())
+        .collect();
+    assert_eq!(ids, [32, 32]);
+    assert_eq!(bodies[0][2]["client_id"], 7);
+}
+
+#[tokio::test]
+async fn what_has_too_long_an_id_is_appended_once() {
+    let named = |bytes| [json!({"role": "user", "content": "x", "client_id": "i".repeat(bytes)})];
+    let server = Server::start(|_| {}).await;
+    // Which ids are too long is the daemon's word.
+    for (bytes, duplicates) in [(256, 1), (257, 0)] {
+        of(&server).append(&coder(), &named(bytes)).await.unwrap();
+        let again = of(&server).append(&coder(), &named(bytes)).await.unwrap();
+        assert_eq!(again.duplicates, duplicates, "{bytes} bytes");
+    }
+
+    let (address, _requests) = scripted(vec![busy(), appended()]);
+    let recapd = patient(&format!("http://{address}"));
+    recapd.append(&coder(), &named(256)).await.unwrap();
+    let (address, requests) = scripted(vec![busy()]);
+    let recapd = patient(&format!("http://{address}"));
+    let outcome = recapd.append(&coder(), &named(257)).await;
+    assert!(matches!(outcome, Err(ClientError::Unavailable(_))), "{outcome:?}");
+    assert_eq!(requests.iter().count(), 1);
+}
+
+#[tokio::test]
 async fn what_may_not_be_done_twice_is_asked_once() {
     let (address, requests) = scripted(vec![busy()]);
     let recapd = patient(&format!("http://{address}"));

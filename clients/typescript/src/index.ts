@@ -18,11 +18,14 @@ export type Summary = Schemas["Summary"];
 /** What stands in place of a summary that can't be had. */
 export const PLACEHOLDER = "[Summary temporarily unavailable]";
 
+const STRANGER = "the answer is none of a daemon";
 const VERSION = "0.1.0";
 const SERVER = "http://127.0.0.1:7411";
 const SOCKET = "unix:";
 const ATTEMPTS_MAX = 3;
 const PAUSE_MS = 50;
+/** The longest id of a message; the daemon takes a longer one for none. */
+const ID_BYTES_MAX = 256;
 
 export interface Options {
   /** An address or `unix:PATH`; else RECAPD_SERVER, else http://127.0.0.1:7411. */
@@ -85,17 +88,18 @@ export class Recapd {
 
   /**
    * Stores messages in order, all or none; `format` is detected if it isn't said. One without a `client_id` gets one, so
-   * that it is stored once however often this is tried.
+   * that it is stored once however often this is tried; where one is too long (256 bytes) it is tried once.
    */
   append(agent: string, messages: readonly Message[], format?: MessageFormat): Promise<Appended | undefined> {
     return this.#guarded(async () => {
-      const named = messages.map((message) => ({ client_id: crypto.randomUUID(), ...message }));
-      const answer = await this.http.POST("/v1/agents/{id}/messages", {
+      const named = messages.map(withId);
+      const isRepeatable = named.every((message) => isId(message["client_id"]));
+      const asked = this.http.POST("/v1/agents/{id}/messages", {
         params: { path: { id: agent }, query: format ? { format } : {} },
         body: named,
-        fetch: (request: Request) => this.#send(request, true),
+        fetch: (request: Request) => this.#send(request, isRepeatable),
       });
-      return content(answer);
+      return content(await read(asked), "accepted");
     }, undefined);
   }
 
@@ -114,30 +118,32 @@ export class Recapd {
   /** What to send to a model: `body` holds the conversation as fields of that provider's request. */
   context(agent: string, format: RequestFormat, budget?: number): Promise<Context | undefined> {
     const query = { format, ...(budget !== undefined && { budget }) };
-    return this.#guarded(
-      async () => known(await this.http.GET("/v1/agents/{id}/context", { params: { path: { id: agent }, query } })),
-      undefined,
-    );
+    return this.#guarded(async () => {
+      const asked = this.http.GET("/v1/agents/{id}/context", { params: { path: { id: agent }, query } });
+      return known(await read(asked), "body");
+    }, undefined);
   }
 
   /** Exchanges in which the words stand, best first, also those that have long left the window. */
   recall(agent: string, words: string, limit = 10): Promise<Recall | undefined> {
     const params = { path: { id: agent }, query: { q: words, limit } };
     return this.#guarded(async () => {
-      const asked = await this.http.GET("/v1/agents/{id}/recall", { params });
-      return known(asked) as Recall | undefined;
+      const asked = this.http.GET("/v1/agents/{id}/recall", { params });
+      return known(await read(asked), "found") as Recall | undefined;
     }, undefined);
   }
 
   /** Ends the session, so that what is pending is summarised now. */
   async endSession(agent: string): Promise<void> {
     const params = { path: { id: agent } };
-    await this.#guarded(async () => content(await this.http.POST("/v1/agents/{id}/sessions/end", { params })), undefined);
+    await this.#guarded(async () => {
+      content(await read(this.http.POST("/v1/agents/{id}/sessions/end", { params })), "session");
+    }, undefined);
   }
 
   async #document(agent: string): Promise<Summary | undefined> {
-    const asked = await this.http.GET("/v1/agents/{id}/summary", { params: { path: { id: agent } } });
-    return known(asked) as Summary | undefined;
+    const asked = this.http.GET("/v1/agents/{id}/summary", { params: { path: { id: agent } } });
+    return known(await read(asked), "content") as Summary | undefined;
   }
 
   /** Sends a request until the time is up; what can be asked twice is, after a failure that may pass. */
@@ -183,18 +189,38 @@ interface Answer<T> {
   response: Response;
 }
 
-/** What was answered. Throws a RecapdError for a problem (RFC 9457). */
-function content<T>({ data, error, response }: Answer<T>): T {
-  if (response.ok && data !== undefined) return data;
+/** The answer. Throws a RecapdError if it is no JSON: then somebody else answers there. */
+async function read<T>(asked: Promise<Answer<T>>): Promise<Answer<T>> {
+  try {
+    return await asked;
+  } catch (error) {
+    throw error instanceof SyntaxError ? new RecapdError(`${STRANGER}: ${error.message}`) : error;
+  }
+}
+
+/** What was answered, which has this member. Throws a RecapdError for a problem (RFC 9457), and for what others answer. */
+function content<T>({ data, error, response }: Answer<T>, member: string): T {
+  if (response.ok && typeof data === "object" && data !== null && member in data) return data;
   const problem = typeof error === "object" && error !== null ? (error as Partial<Problem>) : {};
-  const detail = problem.detail ?? `the answer is none of a daemon: ${response.status}`;
+  const detail = problem.detail ?? `${STRANGER}: ${response.status}${response.ok ? ` without \`${member}\`` : ""}`;
   throw new RecapdError(problem.hint ? `${detail}; ${problem.hint}` : detail, response.status, problem.code);
 }
 
 /** As `content`, but nothing for an agent that has said nothing yet. */
-function known<T>(answer: Answer<T>): T | undefined {
+function known<T>(answer: Answer<T>, member: string): T | undefined {
   const problem = answer.error as Partial<Problem> | undefined;
-  return problem?.code === "unknown_agent" ? undefined : content(answer);
+  return problem?.code === "unknown_agent" ? undefined : content(answer, member);
+}
+
+/** A message with an id of its own. The daemon takes one that is null or empty for none. */
+function withId(message: Message): Message {
+  const id = message["client_id"] ?? "";
+  return id === "" ? { ...message, client_id: crypto.randomUUID() } : message;
+}
+
+/** Whether the daemon takes it for a message's id, by which it knows the message when it comes again. */
+function isId(id: unknown): boolean {
+  return Number.isFinite(id) || (typeof id === "string" && new TextEncoder().encode(id).length <= ID_BYTES_MAX);
 }
 
 function isBusy(response: Response): boolean {

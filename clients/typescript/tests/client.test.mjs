@@ -33,12 +33,13 @@ async function scripted(...answers) {
   const requests = [];
   const url = await listen((connection) => {
     let request = "";
+    connection.setEncoding("utf8");
     connection.on("error", () => {});
     connection.on("data", (piece) => {
       request += piece;
       const [head, body] = request.split("\r\n\r\n");
       const length = Number(/content-length: (\d+)/i.exec(head)?.[1] ?? 0);
-      const isWhole = /transfer-encoding: chunked/i.test(head) ? body?.endsWith("0") || request.endsWith("0\r\n\r\n") : (body?.length ?? -1) >= length;
+      const isWhole = /transfer-encoding: chunked/i.test(head) ? body?.endsWith("0") || request.endsWith("0\r\n\r\n") : body !== undefined && Buffer.byteLength(body) >= length;
       if (!isWhole) return;
       requests.push(request);
       connection.end(answers.shift() ?? "");
@@ -114,6 +115,56 @@ test("an append is tried again under the same ids", async () => {
   assert.match(bodies[0], /client_id/);
   assert.match(requests[0], /user-agent: recapd-typescript\//i);
   assert.match(requests[0], /authorization: Bearer rcp_secret/i);
+});
+
+test("an id that is none to the daemon is replaced", async () => {
+  const [server, requests] = await scripted(BUSY, APPENDED);
+  const ids = [null, undefined, "", "a-1", 7];
+  await new Recapd({ server, ...patient }).append("ts", ids.map((client_id) => ({ role: "user", content: "x", client_id })));
+  const bodies = requests.map((request) => request.slice(request.indexOf("["), request.lastIndexOf("]") + 1));
+  assert.equal(bodies.length, 2);
+  assert.equal(bodies[0], bodies[1]);
+  const sent = JSON.parse(bodies[0]).map((message) => message.client_id);
+  assert.equal(new Set(sent).size, ids.length);
+  sent.slice(0, 3).forEach((id) => assert.match(id, /^[0-9a-f-]{36}$/));
+  assert.deepEqual(sent.slice(3), ["a-1", 7]);
+});
+
+test("what has too long an id is appended once", async () => {
+  const named = (bytes) => [{ role: "user", content: "x", client_id: "ä".repeat(bytes / 2) }];
+  const recapd = new Recapd({ server: url, ...patient });
+  // Which ids are too long is the daemon's word.
+  for (const [bytes, known] of [[256, 1], [258, 0]]) {
+    await recapd.append("ts-ids", named(bytes));
+    assert.equal((await recapd.append("ts-ids", named(bytes))).duplicates, known);
+    const [server, requests] = await scripted(BUSY, APPENDED);
+    const asked = new Recapd({ server, ...patient }).append("ts-ids", named(bytes));
+    await (known ? asked : assert.rejects(asked, /no database/));
+    assert.equal(requests.length, 1 + known);
+  }
+});
+
+test("what is no daemon is told so", async (context) => {
+  const warn = context.mock.method(console, "warn", () => {});
+  const page = "<html>It works!</html>";
+  const html = `HTTP/1.1 200 X\r\ncontent-type: text/html\r\ncontent-length: ${page.length}\r\nconnection: close\r\n\r\n${page}`;
+  const calls = [
+    [(recapd) => recapd.append("ts", [{ role: "user", content: "x" }]), undefined],
+    [(recapd) => recapd.summary("ts"), PLACEHOLDER],
+    [(recapd) => recapd.summaryDocument("ts"), undefined],
+    [(recapd) => recapd.context("ts", "openai"), undefined],
+    [(recapd) => recapd.recall("ts", "x"), undefined],
+    [(recapd) => recapd.endSession("ts"), undefined],
+  ];
+  for (const other of [html, answer(200, { status: "ok" }), answer(200, ["ok"]), answer(200, "ok"), answer(200, null)]) {
+    for (const [call, failed] of calls) {
+      const [server] = await scripted(other, other);
+      const stranger = (error) => error instanceof RecapdError && /the answer is none of a daemon/.test(error.message);
+      await assert.rejects(call(new Recapd({ server, ...patient })), stranger);
+      assert.equal(await call(new Recapd({ server, timeoutMs: PATIENCE_MS })), failed);
+    }
+  }
+  assert.equal(warn.mock.callCount(), 5 * calls.length);
 });
 
 test("what may not be done twice is asked once", async () => {
