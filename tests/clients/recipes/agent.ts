@@ -1,15 +1,30 @@
-// An agent on the Vercel AI SDK with the recipe's middleware: three turns, the second of which calls a tool. Prints the
-// answers as JSON. MODEL_URL is the model's address; RECAPD_SERVER the daemon's.
+// An agent on the Vercel AI SDK with the recipe's middleware, which is asked questions with `|` between them and prints the
+// answers as JSON. The user stops a question that ends in `(stopped)` while the model thinks, and while one is asked that ends
+// in `(unstored)` the daemon takes nothing. MODEL_URL is the model's address; RECAPD_SERVER the daemon's; AGENT the agent's id.
 import { createOpenAI } from "@ai-sdk/openai";
-import { generateText, jsonSchema, type ModelMessage, stepCountIs, tool, wrapLanguageModel } from "ai";
+import { generateText, jsonSchema, type ModelMessage, stepCountIs, streamText, tool, wrapLanguageModel } from "ai";
 import { Recapd } from "recapd";
 
 import { recapdFor } from "./vercel_middleware.js";
 
-// The machine may be busy.
-const { middleware, onFinish } = recapdFor("vercel", new Recapd({ timeoutMs: 60_000 }));
-const openai = createOpenAI({ baseURL: process.env["MODEL_URL"] ?? "", apiKey: "none" });
-const model = wrapLanguageModel({ model: openai.chat("gpt-5.4-mini"), middleware });
+let question = "";
+let stop = new AbortController();
+const recapd = new Recapd({
+  timeoutMs: 60_000, // The machine may be busy.
+  fetch: async (request) => {
+    if (request.method === "POST" && question.endsWith("(unstored)")) throw new TypeError("the daemon is away");
+    return fetch(request);
+  },
+});
+const turnOf = recapdFor(process.env["AGENT"] ?? "vercel", recapd);
+const openai = createOpenAI({
+  baseURL: process.env["MODEL_URL"] ?? "",
+  apiKey: "none",
+  fetch: async (input, init) => {
+    if (question.endsWith("(stopped)")) stop.abort();
+    return fetch(input, init);
+  },
+});
 const weather = tool({
   description: "The weather",
   inputSchema: jsonSchema<{ city: string }>({ type: "object", properties: { city: { type: "string" } } }),
@@ -18,16 +33,17 @@ const weather = tool({
 
 const messages: ModelMessage[] = [];
 const answers: string[] = [];
-for (const question of (process.argv[2] ?? "").split("|")) {
+for (question of (process.argv[2] ?? "").split("|")) {
   messages.push({ role: "user", content: question });
-  const result = await generateText({
-    model,
-    messages,
-    system: "You are terse.",
-    tools: { weather },
-    stopWhen: stepCountIs(3),
-    onFinish: onFinish([...messages]),
-  });
+  const { middleware, onStepFinish } = turnOf(question);
+  const model = wrapLanguageModel({ model: openai.chat("gpt-5.4-mini"), middleware });
+  const asked = { model, messages, system: "You are terse.", tools: { weather }, stopWhen: stepCountIs(3), onStepFinish };
+  if (question.endsWith("(stopped)")) {
+    stop = new AbortController();
+    await streamText({ ...asked, abortSignal: stop.signal }).consumeStream();
+    continue;
+  }
+  const result = await generateText(asked);
   messages.push(...result.response.messages);
   answers.push(result.text);
 }

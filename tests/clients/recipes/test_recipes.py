@@ -157,6 +157,24 @@ class VercelAiSdk(Recipe):
         self.assert_turns_are_kept("vercel")
         self.assert_window_is_kept("messages", "vercel")
 
+    def test_a_turn_that_was_stopped_is_seen(self) -> None:
+        self.set(AGENT="vercel-stopped")
+        stopped = "Refactor the lexer (stopped)"
+        # A question that is asked again is stored once.
+        self.converse([QUESTIONS[0], stopped, stopped, "Go on"])
+        asked = self.model.requests[-1]["messages"]
+        self.assertIn(stopped, [message["content"] for message in asked])
+        self.assertEqual(asked[-1]["content"], "Go on")
+        self.assertEqual(self.kinds("vercel-stopped"), ["user", "assistant", "user", "user", "assistant"])
+
+    def test_turns_that_could_not_be_stored_are_seen(self) -> None:
+        self.set(AGENT="vercel-unstored")
+        self.converse([QUESTIONS[0], "Fix the lexer (unstored)", "And the printer (unstored)", "Go on"])
+        asked = json.dumps(self.model.requests[2]["messages"])
+        for said in [QUESTIONS[0], "Answer 1", "Fix the lexer (unstored)", "Answer 2", "And the printer (unstored)"]:
+            self.assertEqual(asked.count(said), 1, said)
+        self.assertEqual(self.kinds("vercel-unstored"), ["user", "assistant"] * 4)
+
     def test_without_a_daemon_the_agent_goes_on(self) -> None:
         self.set(RECAPD_SERVER=NOBODY)
         self.assertIn("Answer 3", self.converse(QUESTIONS[:2])[-1])
