@@ -9,8 +9,10 @@ import tempfile
 import threading
 import time
 import unittest
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from typing import Any
 from unittest import mock
 
 from daemon import PATIENCE_S, Daemon, eventually
@@ -28,6 +30,7 @@ def answer(status: int, body: object, kind: str = "application/json") -> bytes:
 
 BUSY = answer(503, {"status": 503, "code": "database_unavailable", "detail": "no database"}, "application/problem+json")
 APPENDED = answer(200, {"accepted": 1, "duplicates": 0, "of_a_later_version": 1})
+SAID: dict[str, Any] = {"role": "user", "content": "x"}
 
 
 @contextmanager
@@ -71,6 +74,18 @@ def dribbling(head: bytes) -> Iterator[str]:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
+@contextmanager
+def silent() -> Iterator[tuple[str, int]]:
+    """An address that answers nobody who connects: its queue is full."""
+    with ExitStack() as kept:
+        listener = kept.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):
+            waiting = kept.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        yield listener.getsockname()
+
+
 class WithDaemon(unittest.TestCase):
     daemon: Daemon
 
@@ -112,6 +127,32 @@ class WithDaemon(unittest.TestCase):
         ended = recapd.end_session("coder")
         assert ended
         self.assertEqual(ended["session"], 1)
+
+    def test_what_has_an_id_of_its_own_may_be_said_again(self) -> None:
+        native: dict[str, Any] = {"kind": "user", "content": "x"}
+        line: dict[str, Any] = {"type": "user", "message": SAID}
+        messages = [
+            native | {"id": "n-1"},
+            native | {"id": "n-2", "client_id": None},
+            native | {"message_id": 7},
+            native | {"uuid": "n-3"},
+            line | {"uuid": "c-1"},
+            SAID | {"client_id": "o-1", "id": "call"},
+        ]
+        for number, message in enumerate(messages):
+            with self.subTest(message):
+                self.recapd.append(f"named-{number}", [message])
+                again = self.recapd.append(f"named-{number}", [message])
+                assert again
+                self.assertEqual((again["accepted"], again["duplicates"]), (0, 1))
+
+    def test_an_id_that_is_generated_counts(self) -> None:
+        for message in (SAID, SAID | {"client_id": None}, SAID | {"client_id": ""}, SAID | {"id": "call", "uuid": "u"}):
+            with self.subTest(message), mock.patch.object(uuid, "uuid4", return_value=uuid.uuid4()):
+                self.recapd.append("generated", [message])
+                again = self.recapd.append("generated", [message])
+                assert again
+                self.assertEqual((again["accepted"], again["duplicates"]), (0, 1))
 
     def test_a_mark_is_a_place_to_go_back_to(self) -> None:
         recapd = self.recapd
@@ -178,10 +219,26 @@ class Trouble(unittest.TestCase):
         self.assertIn(b"user-agent: recapd-python/", heads[0])
         self.assertIn(b"authorization: Bearer rcp_secret", heads[0])
 
+    def test_an_id_that_is_none_gives_way_to_one(self) -> None:
+        for given in (None, ""):
+            with self.subTest(given), scripted(BUSY, APPENDED) as (url, requests):
+                Recapd(url, timeout_s=PATIENCE_S, on_error="raise").append("coder", [SAID | {"client_id": given}])
+                first, second = (json.loads(request.split(b"\r\n\r\n")[1]) for request in requests)
+                self.assertTrue(first[0]["client_id"])
+                self.assertEqual(first, second)
+
     def test_what_may_not_be_done_twice_is_asked_once(self) -> None:
         with scripted(BUSY) as (url, requests), self.assertRaises(RecapdError):
             Recapd(url, timeout_s=PATIENCE_S, on_error="raise").clear("coder")
         self.assertEqual(len(requests), 1)
+        # The daemon takes no id that is so long.
+        for long in ("x" * 257, "ä" * 129):
+            with scripted(BUSY, APPENDED) as (url, requests):
+                with self.assertRaises(RecapdError):
+                    said = [SAID, SAID | {"client_id": long}]
+                    Recapd(url, timeout_s=PATIENCE_S, on_error="raise").append("coder", said)
+                self.assertEqual(len(requests), 1)
+                Recapd(url, timeout_s=PATIENCE_S, on_error="raise").append("coder", [SAID])
 
     def test_nothing_is_raised_into_the_host(self) -> None:
         recapd = Recapd("http://127.0.0.1:1")
@@ -224,6 +281,58 @@ class Trouble(unittest.TestCase):
         with scripted(answer(404, "It works!", "text/html")) as (url, _), self.assertRaises(RecapdError) as raised:
             Recapd(url, timeout_s=PATIENCE_S, on_error="raise").summary("coder")
         self.assertIn("none of a daemon", str(raised.exception))
+
+    def test_what_is_no_daemon_and_says_yes_is_not_believed(self) -> None:
+        calls: list[Callable[[Recapd], object]] = [
+            lambda recapd: recapd.append("coder", [SAID]),
+            lambda recapd: recapd.summary_document("coder"),
+            lambda recapd: recapd.context("coder", "openai"),
+            lambda recapd: recapd.recall("coder", "x"),
+            lambda recapd: recapd.exchange("coder", 1),
+            lambda recapd: recapd.end_session("coder"),
+            lambda recapd: recapd.clear("coder"),
+        ]
+        for told in (answer(200, "It works!", "text/html"), answer(200, {"status": "ok"}), answer(200, ["ok"])):
+            with scripted(*[told] * (len(calls) + 2)) as (url, _):
+                with self.assertLogs("recapd", "WARNING") as logs:
+                    recapd = Recapd(url, timeout_s=PATIENCE_S)
+                    self.assertEqual(recapd.summary("coder"), PLACEHOLDER)
+                    self.assertEqual([call(recapd) for call in calls], [None] * len(calls))
+                self.assertEqual(len(logs.output), len(calls) + 1)
+                with self.assertRaisesRegex(RecapdError, "no daemon answers there"):
+                    Recapd(url, timeout_s=PATIENCE_S, on_error="raise").summary("coder")
+
+    def test_a_long_context_is_read_whole(self) -> None:
+        body = {"messages": [{"role": "user", "content": "x" * (33 << 20)}]}
+        with scripted(answer(200, {"body": body})) as (url, _):
+            context = Recapd(url, timeout_s=PATIENCE_S, on_error="raise").context("coder", "openai")
+        assert context
+        self.assertEqual(context["body"], body)
+
+    def test_a_host_whose_addresses_are_silent_is_left_in_time(self) -> None:
+        with silent() as address:
+            found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", address)] * 100
+            began = time.monotonic()
+            with mock.patch.object(socket, "getaddrinfo", return_value=found):
+                self.assertEqual(Recapd("http://host:1", timeout_s=0.5, on_error="ignore").summary("coder"), PLACEHOLDER)
+            self.assertLess(time.monotonic() - began, LEFT_S)
+
+    def test_a_silent_address_leaves_time_for_the_next(self) -> None:
+        with silent() as address, scripted(APPENDED) as (url, _):
+            port = int(url.rsplit(":", 1)[1])
+            found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", at) for at in (address, ("127.0.0.1", port))]
+            with mock.patch.object(socket, "getaddrinfo", return_value=found):
+                recapd = Recapd("http://host:1", timeout_s=4, on_error="raise")
+                self.assertEqual(recapd.request("POST", "/", body={})["accepted"], 1)
+
+    def test_nothing_is_sent_when_time_is_up(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            place = Recapd(f"http://127.0.0.1:{listener.getsockname()[1]}").place
+            with closing(place.connection(time.monotonic() + PATIENCE_S)) as connection:
+                connection.connect()
+                connection.deadline = time.monotonic()
+                with self.assertRaisesRegex(TimeoutError, "not in time"):
+                    connection.request("GET", "/")
 
     def test_the_environment_says_where_the_daemon_is(self) -> None:
         with mock.patch.dict(os.environ, RECAPD_SERVER=" https://recapd.example/behind/\n", RECAPD_TOKEN="rcp_x\n"):

@@ -6,11 +6,11 @@ import json
 import logging
 import os
 import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
+from .ids import has_id, named
 from .wire import Place, RecapdError, ask
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ class Recapd:
     """A daemon, asked.
 
     `server` is an address or `unix:PATH`, else RECAPD_SERVER, else http://127.0.0.1:7411; `token` is else RECAPD_TOKEN.
-    A call takes `timeout_s` seconds at most, retries included. `on_error` says what happens when one fails: `warn` logs it,
-    `ignore` doesn't, and both give None (or a placeholder); `raise` raises RecapdError. An agent that has said nothing yet
-    is no failure.
+    A call takes `timeout_s` seconds at most, retries included; only looking up a host's name may take longer, for which the
+    system has limits of its own. `on_error` says what happens when one fails: `warn` logs it, `ignore` doesn't, and both
+    give None (or a placeholder); `raise` raises RecapdError. An agent that has said nothing yet is no failure.
 
     Raises ValueError at once if `server` is no address or `on_error` none of the three.
     """
@@ -58,51 +58,55 @@ class Recapd:
     def append(
         self, agent: str, messages: Iterable[Mapping[str, Any]], *, format: str | None = None
     ) -> types.Appended | None:
-        """Stores messages in order, all or none; `format` is detected if it isn't said. One without a `client_id` gets one,
-        so that it is stored once however often this is tried."""
+        """Stores messages in order, all or none; `format` is detected if it isn't said. One without an id gets a
+        `client_id`, so that it is stored once however often this is tried. An id that the daemon doesn't take, since it is
+        too long, stays, and then this is tried once."""
 
         def call() -> Any:
-            named = [{"client_id": uuid.uuid4().hex, **message} for message in messages]
-            return self.request("POST", _of(agent, "messages"), {"format": format}, named, is_repeatable=True)
+            said = [named(message, format) for message in messages]
+            is_repeatable = all(has_id(message, format) for message in said)
+            route = _of(agent, "messages")
+            return _told(self.request("POST", route, {"format": format}, said, is_repeatable=is_repeatable), "accepted")
 
         return self._guarded(call, None)
 
     def summary(self, agent: str) -> str:
         """The summary as text for a prompt: empty if there is none yet, PLACEHOLDER if it can't be had."""
-        document: types.Summary | None = self._read(agent, "summary", {}, {"content": PLACEHOLDER}, {"content": ""})
-        return document["content"] if document else ""
+        unavailable, nothing = {"content": PLACEHOLDER}, {"content": ""}
+        document: types.Summary = self._read(agent, "summary", "content", {}, unavailable, nothing)
+        return document["content"]
 
     def summary_document(self, agent: str) -> types.Summary | None:
         """The summary with its version, and how fresh it is."""
-        return self._read(agent, "summary", {}, None)
+        return self._read(agent, "summary", "content", {})
 
     def context(self, agent: str, format: types.RequestFormat, **query: Any) -> types.Context | None:
         """What to send to a model: `["body"]` holds the conversation as fields of that provider's request."""
-        return self._read(agent, "context", {"format": format, **query}, None)
+        return self._read(agent, "context", "body", {"format": format, **query})
 
     def recall(self, agent: str, words: str, limit: int | None = None) -> types.Recall | None:
         """Exchanges in which the words stand, best first, also those that have long left the window."""
-        return self._read(agent, "recall", {"q": words, "limit": limit}, None)
+        return self._read(agent, "recall", "found", {"q": words, "limit": limit})
 
     def exchange(self, agent: str, number: int, **query: Any) -> types.Expanded | None:
         """The exchange `#number` that a summary names, verbatim."""
-        return self._read(agent, f"exchanges/{int(number)}", query, None)
+        return self._read(agent, f"exchanges/{int(number)}", "exchange", query)
 
     def end_session(self, agent: str) -> types.SessionEnded | None:
         """Ends the session, so that what is pending is summarised now."""
-        return self._act(agent, "sessions/end")
+        return self._act(agent, "sessions/end", "session")
 
     def clear(self, agent: str) -> types.Stepped | None:
         """Closes the session and empties the window; what was in it is summarised."""
-        return self._act(agent, "clear")
+        return self._act(agent, "clear", "exchange")
 
     def mark(self, agent: str, label: str | None = None) -> types.Stepped | None:
         """Makes a place to go back to."""
-        return self._act(agent, "mark", {"label": label})
+        return self._act(agent, "mark", "exchange", {"label": label})
 
     def rewind(self, agent: str, to: str | None = None) -> types.Stepped | None:
         """Goes back to that mark, or to the newest one."""
-        return self._act(agent, "rewind", {"to": to})
+        return self._act(agent, "rewind", "exchange", {"to": to})
 
     def request(
         self,
@@ -138,10 +142,12 @@ class Recapd:
             attempts += 1
             time.sleep(PAUSE_S)
 
-    def _read(self, agent: str, what: str, query: Mapping[str, Any], failed: Any, nothing: Any = None) -> Any:
+    def _read(
+        self, agent: str, what: str, member: str, query: Mapping[str, Any], failed: Any = None, nothing: Any = None
+    ) -> Any:
         def call() -> Any:
             try:
-                return self.request("GET", _of(agent, what), query)
+                return _told(self.request("GET", _of(agent, what), query), member)
             except RecapdError as error:
                 if error.code == "unknown_agent":
                     return nothing
@@ -149,9 +155,9 @@ class Recapd:
 
         return self._guarded(call, failed)
 
-    def _act(self, agent: str, what: str, body: Mapping[str, Any] | None = None) -> Any:
+    def _act(self, agent: str, what: str, member: str, body: Mapping[str, Any] | None = None) -> Any:
         given = {name: value for name, value in (body or {}).items() if value is not None}
-        return self._guarded(lambda: self.request("POST", _of(agent, what), None, given), None)
+        return self._guarded(lambda: _told(self.request("POST", _of(agent, what), None, given), member), None)
 
     def _guarded(self, call: Callable[[], Any], failed: T) -> Any | T:
         try:
@@ -166,3 +172,10 @@ class Recapd:
 
 def _of(agent: str, what: str) -> str:
     return f"/v1/agents/{quote(agent, safe='')}/{what}"
+
+
+def _told(answer: Any, member: str) -> Any:
+    """The answer, if it has the member that a daemon's has. Raises RecapdError: any server may answer 200."""
+    if isinstance(answer, dict) and member in answer:
+        return answer
+    raise RecapdError(f"no daemon answers there: {answer!s:.200}")

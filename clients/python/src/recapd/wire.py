@@ -13,8 +13,9 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 SOCKET = "unix:"
-# An exchange has up to 8 MB of payloads.
-ANSWER_BYTES_MAX = 16 << 20
+# A context is built from up to 32 MiB of payloads, besides leading instructions and what is pinned, and what is written as
+# JSON anew may be longer than it was.
+ANSWER_BYTES_MAX = 64 << 20
 PIECE_BYTES = 1 << 16
 
 
@@ -50,25 +51,63 @@ class Place:
             f"`{given}` is no address of a daemon; give one such as http://127.0.0.1:7411 or unix:/run/recapd/recapd.sock"
         )
 
-    def connection(self, timeout_s: float) -> http.client.HTTPConnection:
+    def connection(self, deadline: float) -> Connection:
         """A connection that isn't made yet."""
-        if self.socket_path is not None:
-            return SocketConnection(self.socket_path, timeout_s)
-        kind = http.client.HTTPSConnection if self.url.scheme == "https" else http.client.HTTPConnection
-        return kind(self.url.hostname or "", self.url.port, timeout=timeout_s)
+        kind = TlsConnection if self.url.scheme == "https" else Connection
+        connection = kind(self.url.hostname or "", self.url.port)
+        connection.socket_path = self.socket_path
+        connection.deadline = deadline
+        return connection
 
 
-class SocketConnection(http.client.HTTPConnection):
-    """A connection to a Unix socket."""
+class Connection(http.client.HTTPConnection):
+    """A connection that is made, and takes what is sent, until a deadline; to a Unix socket if there is one. To look up
+    a host's name takes as long as the system lets it: that can't be broken off."""
 
-    def __init__(self, path: str, timeout_s: float) -> None:
-        super().__init__("localhost", timeout=timeout_s)
-        self.path = path
+    socket_path: str | None
+    deadline: float
 
     def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self.path)
+        if self.socket_path is not None:
+            self.sock = reached(socket.AF_UNIX, self.socket_path, left(self.deadline))
+        else:
+            self.sock = self._first_reached()
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock.settimeout(left(self.deadline))
+
+    def _first_reached(self) -> socket.socket:
+        """A host's addresses in turn; one that doesn't answer leaves the later ones their share of the time."""
+        found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        for later, (family, _, _, _, address) in zip(reversed(range(len(found))), found):
+            try:
+                return reached(family, address, left(self.deadline) / (later + 1))
+            except OSError:
+                if not later:
+                    raise
+        raise OSError(f"{self.host} has no address")
+
+    def send(self, data: Any) -> None:
+        """A socket's own limit of time would be the one from before connecting; over TLS it begins anew with each piece."""
+        rest = memoryview(data)
+        while rest:
+            self.sock.settimeout(left(self.deadline))
+            rest = rest[self.sock.send(rest) :]
+
+
+class TlsConnection(http.client.HTTPSConnection, Connection):
+    """The same over TLS, which begins behind the other's `connect`."""
+
+
+def reached(family: int, address: Any, timeout_s: float) -> socket.socket:
+    """A socket that is connected."""
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(timeout_s)
+        sock.connect(address)
+    except OSError:
+        sock.close()
+        raise
+    return sock
 
 
 class InTime(io.RawIOBase):
@@ -107,8 +146,9 @@ def replies_until(deadline: float) -> type[http.client.HTTPResponse]:
 def ask(place: Place, method: str, path: str, headers: dict[str, str], body: bytes | None, deadline: float) -> Any:
     """What the daemon answers, JSON as such and anything else as text. Raises RecapdError."""
     try:
-        with closing(place.connection(left(deadline))) as connection:
+        with closing(place.connection(deadline)) as connection:
             connection.response_class = replies_until(deadline)
+            connection.connect()
             connection.request(method, place.url.path.rstrip("/") + path, body, headers)
             reply = connection.getresponse()
             return read(reply, whole(reply))
