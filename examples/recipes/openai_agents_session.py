@@ -18,9 +18,12 @@ class RecapdSession(SessionABC):
         self.recapd = recapd or Recapd()
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """The summary of what has left the window, and the window."""
+        """Instructions that were said first, the summary of what has left the window, and the window."""
         context = await asyncio.to_thread(self.recapd.context, self.session_id, FORMAT)
-        items = context["body"]["input"] if context else []
+        body = context["body"] if context else {"input": []}
+        instructions = body.get("instructions")
+        leading = [{"role": "system", "content": instructions}] if instructions else []
+        items = [*leading, *body["input"]]
         return items if limit is None else items[max(len(items) - limit, 0) :]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:

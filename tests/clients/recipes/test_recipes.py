@@ -17,7 +17,7 @@ from typing import Any
 from unittest import mock
 
 from agents import Agent, Runner, function_tool
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
@@ -105,13 +105,40 @@ class OpenAiAgents(Recipe):
         self.assert_turns_are_kept("agents-sdk")
         self.assert_window_is_kept("input", "agents-sdk")
 
+    def test_leading_instructions_lead_and_are_kept_once(self) -> None:
+        said = [{"role": "developer", "content": "Mind the moose."}, {"role": "system", "content": "Be kind."}]
+        session = RecapdSession("agents-sdk-led", Recapd(timeout_s=PATIENCE_S))
+        asyncio.run(session.add_items([*said, {"role": "user", "content": QUESTIONS[0]}]))
+        leading, question = asyncio.run(session.get_items())
+        self.assertEqual(leading, {"role": "system", "content": "Mind the moose.\n\nBe kind."})
+        self.assertIn(QUESTIONS[0], json.dumps(question))
+        agent = Agent(name="coder", instructions="You are terse.", model="gpt-5.4-mini")
+        for question in QUESTIONS[2:]:
+            asyncio.run(Runner.run(agent, question, session=session))
+        self.assertEqual(json.dumps(self.model.requests[-1]["input"]).count("moose"), 1)
+        self.assertEqual(self.kinds("agents-sdk-led"), ["user", *["user", "assistant"] * 2])
+        self.assertEqual(json.dumps(self.daemon.get("agents/agents-sdk-led/context?format=openai")).count("moose"), 1)
+
     def test_without_a_daemon_the_agent_goes_on(self) -> None:
         self.set(RECAPD_SERVER=NOBODY)
         self.assertIn("Answer 1", asyncio.run(self.converse(QUESTIONS[:1])))
 
 
+class Failing(Recapd):
+    """A client some of whose appends reach nobody."""
+
+    def __init__(self, failures: list[bool]) -> None:
+        super().__init__(timeout_s=PATIENCE_S)
+        self.failures = failures
+
+    def append(self, *given: Any, **named: Any) -> Any:
+        return None if self.failures and self.failures.pop(0) else super().append(*given, **named)
+
+
 class LangGraph(Recipe):
-    def converse(self, questions: list[str], between: Any = lambda: None) -> list[Any]:
+    def converse(
+        self, questions: list[str], between: Any = lambda: None, agent: str = "graph", recapd: Recapd | None = None
+    ) -> list[Any]:
         @tool
         def weather(city: str) -> str:
             """The weather."""
@@ -119,7 +146,7 @@ class LangGraph(Recipe):
 
         graph = StateGraph(MessagesState)
         model = ChatOpenAI(model="gpt-5.4-mini").bind_tools([weather])
-        graph.add_node("model", RecapdNode(model, Recapd(timeout_s=PATIENCE_S)))
+        graph.add_node("model", RecapdNode(model, recapd or Recapd(timeout_s=PATIENCE_S)))
         graph.add_node("tools", ToolNode([weather]))
         graph.add_edge(START, "model")
         graph.add_conditional_edges("model", tools_condition)
@@ -130,13 +157,30 @@ class LangGraph(Recipe):
             if question == questions[-1]:
                 between()
             state = {"messages": [*messages, HumanMessage(question)]}
-            messages = compiled.invoke(state, {"configurable": {"thread_id": "graph"}})["messages"]
+            messages = compiled.invoke(state, {"configurable": {"thread_id": agent}})["messages"]
         return messages
 
     def test_turns_are_kept_and_the_window_too(self) -> None:
         self.converse(QUESTIONS, lambda: self.wait_for_summary("graph"))
         self.assert_turns_are_kept("graph")
         self.assert_window_is_kept("messages", "graph")
+
+    def test_what_could_not_be_stored_is_stored_with_the_next(self) -> None:
+        for name, failures in ("one", [True]), ("two", [True, True]), ("answer", [False, False, False, True]):
+            with self.subTest(name):
+                self.model.requests.clear()
+                self.converse(QUESTIONS[1:3], agent=f"failing-{name}", recapd=Failing(failures))
+                turns = ["user", "tool_call", "tool_result", "assistant", "user", "assistant"]
+                self.assertEqual(self.kinds(f"failing-{name}"), turns)
+                seen = [json.dumps(request["messages"]) for request in self.model.requests]
+                self.assertEqual([QUESTIONS[1] in text for text in seen[:2]], [True, True])
+
+    def test_where_nothing_is_new_the_window_is_asked_for(self) -> None:
+        Recapd(timeout_s=PATIENCE_S).append("graph-idle", [{"role": "user", "content": "Mind the moose"}])
+        node = RecapdNode(ChatOpenAI(model="gpt-5.4-mini"), Recapd(timeout_s=PATIENCE_S))
+        with self.assertNoLogs("recapd"):
+            node({"messages": [AIMessage("Hello", id="a-1")]}, {"configurable": {"thread_id": "graph-idle"}})
+        self.assertIn("moose", json.dumps(self.model.requests[-1]["messages"]))
 
     def test_without_a_daemon_the_agent_goes_on(self) -> None:
         self.set(RECAPD_SERVER=NOBODY)
