@@ -14,16 +14,28 @@ sql() {
   esac
 }
 
-# Ids of one's own make it harmless to insert again after an error.
-turn=$(date +%s%N)
+# Ids of one's own make it harmless to insert again after an error, and tell what became of a message.
+turn=$(date +%s%N) of_agent="WHERE agent_id = $(quoted "$agent")"
 sql "INSERT INTO messages (agent_id, role, content, client_id) VALUES
   ($(quoted "$agent"), 'user', $(quoted "$3"), 'turn-$turn-question'),
   ($(quoted "$agent"), 'assistant', $(quoted "$4"), 'turn-$turn-answer')"
 
+# What is inserted waits until a daemon takes it in, the answer behind the question; so the window is asked for when that is
+# done. Of what the daemon refuses it says why.
+patience_s=${PATIENCE_S:-5}
+of_answer="$of_agent AND client_id = 'turn-$turn-answer'"
+until [[ $(sql "SELECT 1 FROM messages $of_answer UNION ALL SELECT 1 FROM refused_messages $of_answer") ]]; do
+  if ((SECONDS >= patience_s)); then
+    printf 'No daemon has taken in this turn within %s s: is recapd serve running on this database?\n' "$patience_s" >&2
+    break
+  fi
+  sleep 0.1
+done
+sql "SELECT 'Refused: ' || reason FROM refused_messages $of_agent AND client_id LIKE 'turn-$turn-%' ORDER BY id" >&2
+
 # What to send next: the summary of what has left the window, a line for each exchange that it doesn't tell of yet (of very
 # many the newest), and the window. Read from the end: what moves on meanwhile is read twice then, and never missed.
 lines_max=50
-of_agent="WHERE agent_id = $(quoted "$agent")"
 window=$(sql "SELECT role || ': ' || content FROM messages $of_agent AND in_sliding_window = TRUE ORDER BY id")
 older=$(sql "SELECT count(*) - $lines_max FROM agent_pending $of_agent")
 pending=$(sql "SELECT '- ' || digest || ' (#' || exchange_id || ')' FROM (SELECT digest, exchange_id FROM agent_pending

@@ -31,6 +31,7 @@ from recapd import Recapd
 RECIPES = Path(os.environ["RECIPES"])
 QUESTIONS = ["Fix the parser of dates", "How is the weather in Oslo?", "Now fix the lexer", "And the printer"]
 NOBODY = "http://127.0.0.1:1"
+DONE = "It's done. " * 20
 
 
 class Recipe(unittest.TestCase):
@@ -261,9 +262,17 @@ class ClaudeCodeHooks(Recipe):
 
 
 class PlainSql(Recipe):
+    def run_turn(self, database: Path, agent: str, question: str, patience_s: int) -> subprocess.CompletedProcess[str]:
+        script = [RECIPES / "plain_sql.sh", database, agent, question, DONE]
+        variables = os.environ | {"PATIENCE_S": str(patience_s)}
+        return subprocess.run(script, check=True, capture_output=True, text=True, env=variables)
+
     def turn(self, agent: str, question: str) -> str:
-        script = [RECIPES / "plain_sql.sh", self.daemon.database, agent, question, "It's done. " * 20]
-        return subprocess.run(script, check=True, stdout=subprocess.PIPE).stdout.decode()
+        """What is told, which has the turn at its end."""
+        ran = self.run_turn(self.daemon.database, agent, question, PATIENCE_S)
+        self.assertEqual(ran.stderr, "")
+        self.assertTrue(ran.stdout.endswith(f"user: {question}\nassistant: {DONE}\n"), ran.stdout)
+        return ran.stdout
 
     def turns_until(self, words: str, agent: str) -> str:
         """What is told after so many turns that the words are among it."""
@@ -274,6 +283,18 @@ class PlainSql(Recipe):
         summary, window = self.turns_until("## Previously", "sql").split("user: ", 1)
         self.assertIn("Fix the parser", summary)
         self.assertIn("assistant: It's done.", window)
+
+    def test_who_waits_for_no_daemon_is_told(self) -> None:
+        daemon = Daemon()
+        self.addCleanup(daemon.close)
+        daemon.stop()
+        ran = self.run_turn(daemon.database, "sql", "Anybody there?", 0)
+        self.assertIn("is recapd serve running", ran.stderr)
+        self.assertNotIn("Anybody", ran.stdout)
+
+    def test_what_is_refused_is_told(self) -> None:
+        ran = self.run_turn(self.daemon.database, "no agent", "x", PATIENCE_S)
+        self.assertEqual(ran.stderr.count("Refused: "), 2, ran.stderr)
 
     def test_what_has_just_left_the_window_is_told(self) -> None:
         self.daemon.post("queue/pause")
