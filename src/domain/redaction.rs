@@ -33,6 +33,8 @@ const PATTERN_COMPILED_BYTES_MAX: usize = 1 << 20;
 /// The rule's name in marks and metrics for what a pattern of one's own found.
 pub const OWN_PATTERN: &str = "own pattern";
 
+/// So often a text is looked at anew after marks were set.
+const PASSES_MAX: usize = 4;
 const MARK_OPENING: &str = "[redacted: ";
 const MARK_CLOSING: char = ']';
 /// A mark is no longer than this, in bytes.
@@ -141,24 +143,37 @@ impl Redactor {
 
     /// `text` with a mark in place of each secret.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let mut redacted = Cow::Borrowed(text);
+        // Beside a mark something may stand for a secret that its rule took for something else before.
+        for _ in 0..PASSES_MAX {
+            let Some(marked) = self.marked(&redacted) else {
+                break;
+            };
+            redacted = Cow::Owned(marked);
+        }
+        redacted
+    }
+
+    /// `text` with a mark in place of each secret that is found at once, if there is one.
+    fn marked(&self, text: &str) -> Option<String> {
         let found = self.find(text);
         if found.is_empty() {
-            return Cow::Borrowed(text);
+            return None;
         }
-        let mut redacted = String::with_capacity(text.len());
+        let mut marked = String::with_capacity(text.len());
         let mut done = 0;
         for Found { span, rule } in found {
-            redacted.push_str(text.get(done..span.start).unwrap_or_default());
-            redacted.push_str(MARK_OPENING);
-            redacted.push_str(rule);
-            redacted.push(MARK_CLOSING);
+            marked.push_str(text.get(done..span.start).unwrap_or_default());
+            marked.push_str(MARK_OPENING);
+            marked.push_str(rule);
+            marked.push(MARK_CLOSING);
             done = span.end;
             if let Some(listener) = &self.listener {
                 listener(rule);
             }
         }
-        redacted.push_str(text.get(done..).unwrap_or_default());
-        Cow::Owned(redacted)
+        marked.push_str(text.get(done..).unwrap_or_default());
+        Some(marked)
     }
 
     /// The rules that find something in `text`, in the order of the finds.

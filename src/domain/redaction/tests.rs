@@ -331,6 +331,15 @@ fn texts() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
 }
 
+/// What was a word before a mark took its place may have hidden it.
+#[test]
+fn what_stands_beside_a_mark_is_looked_at_again() {
+    let key = ["tskey-auth-", "aB3dE6gH9jK2mN5pQ8sT1vW4xY7zC0"].concat();
+    let text = format!("{key}password=password= aB3dE6gH9jK2mN5pQ8sT1vW4xY7zC0fRaB3d");
+    let redacted = Redactor::standard().redact(&text).into_owned();
+    assert!(!redacted.contains("fRaB3d"), "{redacted}");
+}
+
 proptest! {
     #[test]
     fn redacting_twice_is_redacting_once(text in texts()) {

@@ -13,13 +13,16 @@ use super::{
 /// What the view's trigger notifies.
 const CHANNEL: &str = "recapd_inbox";
 
-/// A bell over a connection of its own, which is made again when it is lost.
+/// A bell over a connection of its own.
 pub(super) struct Notification(PgListener);
 
 impl Notification {
     /// Rings for commits from now on.
     pub(super) async fn listen(options: &PgConnectOptions) -> StoreResult<Self> {
-        Ok(Self(listener(options, &[], &[CHANNEL]).await?))
+        let mut listener = listener(options, &[], &[CHANNEL]).await?;
+        // A gap has to be known.
+        listener.eager_reconnect(false);
+        Ok(Self(listener))
     }
 }
 
@@ -35,8 +38,8 @@ impl Bell for Notification {
                     .map_err(StoreError::Unavailable)?,
             }
         };
-        // None: the connection was lost, and with it perhaps a notification.
-        heard?;
+        let lost = || StoreError::Unavailable("the connection that hears of inserts was lost".to_owned());
+        heard?.ok_or_else(lost)?;
         while self.0.next_buffered().is_some() {}
         Ok(())
     }
