@@ -75,6 +75,8 @@ impl Daemon {
             .args(["--listen", &address.to_string()])
             .arg("--clock-offset-file")
             .arg(self.file("clock"))
+            // Its name would follow its port, which each life has another one of, and its leases belong to its name.
+            .args(["--set", &format!("queue.owner={}", self.manner.host)])
             .args(self.manner.settings.iter().flat_map(|setting| ["--set", setting]))
             .process_group(0)
             .stdin(Stdio::null())
