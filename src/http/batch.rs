@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::{
@@ -171,10 +170,8 @@ fn report(usage: &RawValue) -> Result<ReportedUsage, Problem> {
 
 fn elements<'b>(array: &'b RawValue, within: &str, messages_max: usize) -> Result<Vec<Piece<'b>>, Problem> {
     let no_array = |_| misplaced(within, "is no array; give the messages as one");
-    // What is ignored has no size, so that this many of it take nothing.
-    let counted: Vec<IgnoredAny> = serde_json::from_str(array.get()).map_err(no_array)?;
-    check_count(counted.len(), messages_max)?;
     let elements: Vec<&RawValue> = serde_json::from_str(array.get()).map_err(no_array)?;
+    check_count(elements.len(), messages_max)?;
     let numbered = elements.into_iter().enumerate().map(|(number, raw)| Piece {
         place: Place::Pointer(format!("{within}/{number}")),
         json: raw.get(),
