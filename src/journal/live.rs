@@ -167,8 +167,7 @@ impl Journal {
             return Ok(records.len());
         }
         // They stand alone then, as the messages behind them will.
-        self.write(agent, Place::Beginning, records).await?;
-        Ok(records.len())
+        self.write_lines(agent, Place::Beginning, records).await
     }
 
     /// Goes on in an agent's file, with these messages or with those that are missing before them. None: there is no file.
@@ -182,8 +181,7 @@ impl Journal {
         if let Some(copied) = timeout(self.wait, self.catch_up(agent, last)).await?? {
             return Ok(Some(copied));
         }
-        let written = self.write(agent, Place::Behind(last), records).await?;
-        Ok(Some(if written == Written::All { records.len() } else { 0 }))
+        Ok(Some(self.write_lines(agent, Place::Behind(last), records).await?))
     }
 
     /// Copies what is stored behind the `last` message of an agent's file, a chunk of it. None: that message isn't stored, and
@@ -194,9 +192,7 @@ impl Journal {
             return Ok(None);
         }
         let missing = self.stored(agent, chunk(last.seq, i64::MAX)).await?;
-        let written = self.write(agent, Place::Next, &missing).await?;
-        // Unless another process was faster, which writes what comes next then.
-        Ok(Some(if written == Written::All { missing.len() } else { 0 }))
+        Ok(Some(self.write_lines(agent, Place::Next, &missing).await?))
     }
 
     /// Begins an agent's file with its head and all its messages, those among them that were stored just now. Says
@@ -217,10 +213,10 @@ impl Journal {
     /// Begins an agent's file with its first messages, if it has any.
     async fn begin_without_head(&self, agent: &AgentId) -> io::Result<usize> {
         let first = self.stored(agent, chunk(0, i64::MAX)).await?;
-        if !first.is_empty() {
-            self.write(agent, Place::Beginning, &first).await?;
+        if first.is_empty() {
+            return Ok(0);
         }
-        Ok(first.len())
+        self.write_lines(agent, Place::Beginning, &first).await
     }
 
     async fn write_whole(&self, agent: &AgentId, mut file: File) -> io::Result<Option<File>> {
@@ -245,6 +241,17 @@ impl Journal {
     async fn stored(&self, agent: &AgentId, range: RecordRange) -> io::Result<Arc<[MessageRecord]>> {
         let records = self.archive.records(agent, range).await;
         Ok(records.map_err(io::Error::other)?.into())
+    }
+
+    /// Says how many lines it wrote: none where another process was faster, which writes what comes next then.
+    async fn write_lines(
+        &self,
+        agent: &AgentId,
+        place: Place,
+        records: &Arc<[MessageRecord]>,
+    ) -> io::Result<usize> {
+        let written = self.write(agent, place, records).await?;
+        Ok(if written == Written::All { records.len() } else { 0 })
     }
 
     async fn write(
