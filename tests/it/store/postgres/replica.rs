@@ -240,6 +240,8 @@ async fn nothing_is_called_scrubbed_that_a_standby_may_still_see() {
     let (mut primary, mut standby) = (servers.connect(Primary).await, servers.connect(Standby).await);
     set_feedback(&servers, "on").await;
     until(&mut primary, "count(xmin) = 1 FROM pg_replication_slots").await;
+    // What was cleaned up before the server knew, and is yet to be replayed, would break the read off.
+    until_replayed(&servers).await;
     let read = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class";
     execute(&mut standby, read).await;
     assert!(!is_scrubbed(&store).await);
