@@ -109,8 +109,8 @@ async fn until_replayed(servers: &Servers) {
 
 /// Holds the standby's replay where it is.
 async fn pause(servers: &Servers) {
+    tell_standby(servers, "SELECT pg_wal_replay_pause()").await;
     let mut standby = servers.connect(Standby).await;
-    execute(&mut standby, "SELECT pg_wal_replay_pause()").await;
     until(&mut standby, "pg_get_wal_replay_pause_state() = 'paused'").await;
 }
 
@@ -253,8 +253,18 @@ async fn nothing_is_called_scrubbed_that_a_standby_may_still_see() {
 
 /// Two statements: a setting of the server isn't set in a transaction.
 async fn set_feedback(servers: &Servers, to: &str) {
-    let mut standby = servers.connect(Standby).await;
-    let set = format!("ALTER SYSTEM SET hot_standby_feedback = {to}");
-    execute(&mut standby, set).await;
-    execute(&mut standby, "SELECT pg_reload_conf()").await;
+    tell_standby(servers, &format!("ALTER SYSTEM SET hot_standby_feedback = {to}")).await;
+    tell_standby(servers, "SELECT pg_reload_conf()").await;
+}
+
+/// Runs a statement there, however often replay goes first.
+async fn tell_standby(servers: &Servers, sql: &str) {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let mut standby = servers.connect(Standby).await;
+        match sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut standby).await {
+            Err(error) if is_broken_off(&error) && Instant::now() < end => {}
+            told => break drop(told.unwrap()),
+        }
+    }
 }
