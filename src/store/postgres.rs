@@ -19,7 +19,7 @@ pub(super) use replica::Replica;
 
 use futures::future::BoxFuture;
 use sqlx::{
-    ConnectOptions as _, Connection as _, PgConnection, PgPool,
+    AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgListener, PgPoolOptions},
 };
 use tokio::sync::Mutex;
@@ -233,15 +233,13 @@ impl Postgres {
 pub(super) async fn alone(settings: &PostgresSettings, statement_ms_max: u64) -> StoreResult<Connection> {
     // Of a pool one hears only that it waited in vain; of a connection, why.
     let mut connection = options(&settings.url)?.connect().await?;
-    set(&mut connection, &patience(&statement_ms_max.to_string())).await?;
+    set(&mut connection, &patience(statement_ms_max)).await?;
     Ok(connection.into())
 }
 
 /// How long statements of a connection wait for locks from now on.
 pub(super) async fn wait_at_most(connection: &mut PgConnection, lock_ms_max: u64) -> StoreResult<()> {
-    let lock_ms_max = lock_ms_max.to_string();
-    set(connection, &[("lock_timeout", lock_ms_max.as_str())]).await?;
-    Ok(())
+    Ok(set(connection, &[("lock_timeout", lock_ms_max)]).await?)
 }
 
 /// Locks the agent's row. Where there is none, those who would make one come one after the other.
@@ -267,23 +265,21 @@ fn options(url: &str) -> StoreResult<PgConnectOptions> {
 }
 
 /// Settings of a session, and their values.
-type Settings<'a> = [(&'static str, &'a str)];
+type Settings = [(&'static str, u64)];
 
-/// Makes settings that hold for as long as the connection does.
-async fn set(connection: &mut PgConnection, settings: &Settings<'_>) -> Result<(), sqlx::Error> {
-    let sql = "-- postgres/postgres.set\nSELECT set_config($1, $2, false)";
-    for &(name, value) in settings {
-        sqlx::query(sql)
-            .bind(name)
-            .bind(value)
-            .execute(&mut *connection)
-            .await?;
-    }
-    Ok(())
+/// Makes settings that hold for as long as the connection does. They are numbers, so that they can stand in the text: then
+/// nothing is prepared, and one round trip makes them all.
+async fn set(connection: &mut PgConnection, settings: &Settings) -> Result<(), sqlx::Error> {
+    let sets: Vec<String> = settings
+        .iter()
+        .map(|(name, value)| format!("SET {name} = {value}"))
+        .collect();
+    let sql = format!("-- postgres/postgres.set\n{}", sets.join("; "));
+    connection.execute(AssertSqlSafe(sql)).await.map(drop)
 }
 
 /// How long a statement may run, and a transaction be left alone, in milliseconds.
-fn patience(timeout_ms: &str) -> [(&'static str, &str); 2] {
+fn patience(timeout_ms: u64) -> [(&'static str, u64); 2] {
     [
         ("statement_timeout", timeout_ms),
         ("idle_in_transaction_session_timeout", timeout_ms),
@@ -293,7 +289,7 @@ fn patience(timeout_ms: &str) -> [(&'static str, &str); 2] {
 /// A connection of its own with these settings, which hears these channels.
 async fn listener(
     options: &PgConnectOptions,
-    settings: &'static Settings<'static>,
+    settings: &'static Settings,
     channels: &[&str],
 ) -> Result<PgListener, sqlx::Error> {
     let pool = PgPoolOptions::new()
@@ -318,13 +314,12 @@ async fn pool(settings: &PostgresSettings, url: &str) -> StoreResult<PgPool> {
 
 /// To ask each connection whether it lives before each use would be a round trip per statement.
 fn pooled(settings: &PostgresSettings) -> PgPoolOptions {
-    let timeout_ms = settings.statement_timeout_ms.to_string();
+    let timeout_ms = settings.statement_timeout_ms;
     PgPoolOptions::new()
         .max_connections(settings.connections.max(1))
         .test_before_acquire(false)
         .after_connect(move |connection, _| {
-            let timeout_ms = timeout_ms.clone();
-            Box::pin(async move { set(connection, &patience(&timeout_ms)).await })
+            Box::pin(async move { set(connection, &patience(timeout_ms)).await })
         })
         .before_acquire(|connection, meta| {
             Box::pin(async move { Ok(meta.idle_for < TRUSTED || connection.ping().await.is_ok()) })

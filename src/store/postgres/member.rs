@@ -27,11 +27,11 @@ const QUEUE: &str = "recapd_queue";
 const AGENT: &str = "recapd_agent";
 /// The server finds out in half a minute that a machine is gone, and with it who held the name: by asking, and where it has
 /// told something, by the answer that doesn't come, for which it would wait for a quarter of an hour.
-const KEEPALIVES: [(&str, &str); 4] = [
-    ("tcp_keepalives_idle", "10"),
-    ("tcp_keepalives_interval", "5"),
-    ("tcp_keepalives_count", "4"),
-    ("tcp_user_timeout", "15000"),
+const KEEPALIVES: [(&str, u64); 4] = [
+    ("tcp_keepalives_idle", 10),
+    ("tcp_keepalives_interval", 5),
+    ("tcp_keepalives_count", 4),
+    ("tcp_user_timeout", 15_000),
 ];
 /// A silent connection is asked so often whether it is alive, and has as long to answer.
 pub const PULSE: Duration = Duration::from_secs(5);
