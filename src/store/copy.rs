@@ -338,7 +338,7 @@ async fn read_back(
 /// Begins to read the source, and keeps messages from being inserted into it: a file's lock keeps off daemons alone.
 async fn begin_reading(source: &mut Connection) -> StoreResult<()> {
     if let Half::Postgres(postgres) = source.half() {
-        postgres::wait_at_most(postgres, INBOX_MS_MAX).await?;
+        postgres::wait_at_most(postgres.untimed()?, INBOX_MS_MAX).await?;
     }
     let begin = sql!(
         sqlite: "-- sql/copy.begin_reading\nBEGIN IMMEDIATE",

@@ -7,6 +7,7 @@ mod bell;
 mod member;
 mod replica;
 mod schema;
+mod timed;
 mod vacuum;
 
 use std::{ops::Range, str::FromStr, time::Duration};
@@ -16,6 +17,7 @@ pub use member::{Heard, Member, PULSE};
 pub use replica::READ_PATIENCE_MS;
 
 pub(super) use replica::Replica;
+pub(super) use timed::{PgQuery, Timed};
 
 use futures::future::BoxFuture;
 use sqlx::{
@@ -39,6 +41,8 @@ use crate::domain::{agent::AgentId, work::Lease};
 
 pub(super) use schema::MIGRATIONS;
 
+use timed::TimedPool;
+
 /// How a database is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostgresSettings {
@@ -54,7 +58,7 @@ pub struct PostgresSettings {
     pub connections: u32,
     /// How long an operation waits for a connection.
     pub acquire_timeout_ms: u64,
-    /// How long a statement may run.
+    /// How long a statement may run. Its answer is waited for a little longer, and then the connection is closed.
     pub statement_timeout_ms: u64,
     /// Whose clock judges leases and backoffs.
     pub clock: Clock,
@@ -69,6 +73,7 @@ pub enum Clock {
     Caller,
 }
 
+const BEGIN: &str = "BEGIN";
 const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 /// So often a transaction is tried that the server undoes for the sake of another one.
 const TRIES_MAX: u32 = 4;
@@ -79,7 +84,7 @@ const TRUSTED: Duration = Duration::from_secs(1);
 
 /// An open database.
 pub(super) struct Postgres {
-    pool: PgPool,
+    pool: TimedPool,
     timeouts: Timeouts,
     /// Of a server that is a moment behind, for reads that may be.
     replica: Option<Replica>,
@@ -104,7 +109,7 @@ impl Postgres {
 
     /// Its connections.
     pub(super) fn pool(&self) -> &PgPool {
-        &self.pool
+        self.pool.pool()
     }
 
     /// How often one of them was waited for in vain.
@@ -146,7 +151,7 @@ impl Postgres {
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send + 'static,
         T: Send + 'static,
     {
-        let begun = self.timeouts.heed(self.pool.begin().await)?;
+        let begun = self.timeouts.heed(self.pool.begin(BEGIN).await)?;
         let mut tx = Connection::from(begun).judged_by(self.clock);
         match lock {
             Lock::Nothing => {}
@@ -196,7 +201,7 @@ impl Postgres {
     }
 
     pub(super) async fn snapshot(&self) -> StoreResult<Connection> {
-        let begun = self.timeouts.heed(self.pool.begin_with(SNAPSHOT).await)?;
+        let begun = self.timeouts.heed(self.pool.begin(SNAPSHOT).await)?;
         Ok(Connection::from(begun).judged_by(self.clock))
     }
 
@@ -206,7 +211,7 @@ impl Postgres {
     }
 
     pub(super) async fn bell(&self) -> StoreResult<Box<dyn Bell>> {
-        let options = self.pool.connect_options();
+        let options = self.pool().connect_options();
         Ok(Box::new(bell::Notification::listen(&options).await?))
     }
 
@@ -218,7 +223,7 @@ impl Postgres {
 
     /// Takes the name `owner` among the daemons of this database.
     pub(super) async fn join(&self, owner: &str) -> StoreResult<Member> {
-        Member::join(&self.pool.connect_options(), owner).await
+        Member::join(&self.pool().connect_options(), owner).await
     }
 
     pub(super) async fn close(self) {
@@ -234,7 +239,7 @@ pub(super) async fn alone(settings: &PostgresSettings, statement_ms_max: u64) ->
     // Of a pool one hears only that it waited in vain; of a connection, why.
     let mut connection = options(&settings.url)?.connect().await?;
     set(&mut connection, &patience(statement_ms_max)).await?;
-    Ok(connection.into())
+    Ok(Timed::alone(connection, statement_ms_max).into())
 }
 
 /// How long statements of a connection wait for locks from now on.
@@ -305,18 +310,18 @@ async fn listener(
     Ok(listener)
 }
 
-async fn pool(settings: &PostgresSettings, url: &str) -> StoreResult<PgPool> {
-    Ok(pooled(settings)
-        .acquire_timeout(Duration::from_millis(settings.acquire_timeout_ms))
-        .connect_with(options(url)?)
-        .await?)
+async fn pool(settings: &PostgresSettings, url: &str) -> StoreResult<TimedPool> {
+    let acquire_timeout = Duration::from_millis(settings.acquire_timeout_ms);
+    let pool = pooled(settings, acquire_timeout).connect_with(options(url)?);
+    Ok(TimedPool::over(pool.await?, settings.statement_timeout_ms))
 }
 
 /// To ask each connection whether it lives before each use would be a round trip per statement.
-fn pooled(settings: &PostgresSettings) -> PgPoolOptions {
+fn pooled(settings: &PostgresSettings, acquire_timeout: Duration) -> PgPoolOptions {
     let timeout_ms = settings.statement_timeout_ms;
     PgPoolOptions::new()
         .max_connections(settings.connections.max(1))
+        .acquire_timeout(acquire_timeout)
         .test_before_acquire(false)
         .after_connect(move |connection, _| {
             Box::pin(async move { set(connection, &patience(timeout_ms)).await })

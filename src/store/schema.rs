@@ -220,7 +220,7 @@ async fn run(connection: &mut Connection, migrator: &Migrator) -> Result<(), Mig
             "the writer's connection is opened when the schema is there".into(),
         )),
         Half::Sqlite(sqlite) => migrator.run(sqlite).await,
-        Half::Postgres(postgres) => migrator.run(postgres).await,
+        Half::Postgres(postgres) => migrator.run(postgres.untimed()?).await,
     }
 }
 

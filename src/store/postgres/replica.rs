@@ -7,11 +7,10 @@ use std::{
     time::Duration,
 };
 
-use sqlx::PgPool;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
-use super::{Clock, PostgresSettings, SNAPSHOT, options, pooled};
+use super::{Clock, PostgresSettings, SNAPSHOT, options, pooled, timed::TimedPool};
 use crate::store::{
     StoreError, StoreResult,
     sql::{Connection, query, sql},
@@ -26,7 +25,7 @@ const REST: Duration = Duration::from_secs(5);
 
 /// A standby and what is known of it.
 pub(in crate::store) struct Replica {
-    pool: PgPool,
+    pool: TimedPool,
     lag_ms_max: u64,
     patience: Duration,
     clock: Clock,
@@ -37,11 +36,9 @@ impl Replica {
     /// The one at `url`. It is connected to when it is needed: nobody waits for a standby to start.
     pub(super) fn of(settings: &PostgresSettings, url: &str) -> StoreResult<Self> {
         let patience = Duration::from_millis(settings.read_patience_ms);
-        let pool = pooled(settings)
-            .acquire_timeout(patience)
-            .connect_lazy_with(options(url)?);
+        let pool = pooled(settings, patience).connect_lazy_with(options(url)?);
         Ok(Self {
-            pool,
+            pool: TimedPool::over(pool, settings.statement_timeout_ms),
             lag_ms_max: settings.read_lag_ms_max,
             patience,
             clock: settings.clock,
@@ -85,7 +82,7 @@ impl Replica {
 
     /// A transaction that reads, on a standby that follows closely enough.
     async fn snapshot(&self) -> Result<Connection, Unfit> {
-        let tx = self.pool.begin_with(SNAPSHOT).await.map_err(StoreError::from)?;
+        let tx = self.pool.begin(SNAPSHOT).await.map_err(StoreError::from)?;
         let mut tx = Connection::from(tx).judged_by(self.clock);
         let state = State::of(&mut tx).await?;
         state.judge(self.lag_ms_max)?;

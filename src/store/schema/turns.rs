@@ -49,6 +49,7 @@ async fn lock(connection: &mut Connection) -> StoreResult<()> {
     let Half::Postgres(postgres) = connection.half() else {
         return Ok(());
     };
+    let postgres = postgres.untimed()?;
     wait_at_most(postgres, OTHERS_MS_MAX).await?;
     let locked = postgres.lock().await;
     locked.map_err(|error| {
@@ -61,6 +62,7 @@ async fn unlock(connection: &mut Connection) -> StoreResult<()> {
     let Half::Postgres(postgres) = connection.half() else {
         return Ok(());
     };
+    let postgres = postgres.untimed()?;
     wait_at_most(postgres, OTHERS_MS_MAX).await?;
     postgres.unlock().await.map_err(failure)
 }

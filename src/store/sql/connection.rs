@@ -1,8 +1,6 @@
 //! A connection to either database.
 
-use sqlx::{
-    Connection as _, PgConnection, Postgres, Sqlite, SqliteConnection, Transaction, pool::PoolConnection,
-};
+use sqlx::{Connection as _, Sqlite, SqliteConnection, Transaction, pool::PoolConnection};
 
 use super::{
     direct,
@@ -11,7 +9,7 @@ use super::{
 };
 use crate::{
     domain::{time::Timestamp, work::Fairness},
-    store::postgres::Clock,
+    store::postgres::{Clock, Timed},
 };
 
 /// Where statements run: a connection, or a transaction that is undone when it is dropped without a commit.
@@ -27,9 +25,7 @@ enum Link {
     Sqlite(SqliteConnection),
     SqlitePooled(PoolConnection<Sqlite>),
     SqliteTransaction(Transaction<'static, Sqlite>),
-    Postgres(PgConnection),
-    PostgresPooled(PoolConnection<Postgres>),
-    PostgresTransaction(Transaction<'static, Postgres>),
+    Postgres(Timed),
 }
 
 /// Either database's own connection.
@@ -39,7 +35,7 @@ pub(in crate::store) enum Half<'c> {
     /// SQLite's.
     Sqlite(&'c mut SqliteConnection),
     /// PostgreSQL's.
-    Postgres(&'c mut PgConnection),
+    Postgres(&'c mut Timed),
 }
 
 impl Connection {
@@ -51,8 +47,6 @@ impl Connection {
             Link::SqlitePooled(connection) => Half::Sqlite(connection),
             Link::SqliteTransaction(connection) => Half::Sqlite(connection),
             Link::Postgres(connection) => Half::Postgres(connection),
-            Link::PostgresPooled(connection) => Half::Postgres(connection),
-            Link::PostgresTransaction(connection) => Half::Postgres(connection),
         }
     }
 
@@ -62,7 +56,7 @@ impl Connection {
             Link::Direct(_) | Link::Sqlite(_) | Link::SqlitePooled(_) | Link::SqliteTransaction(_) => {
                 Dialect::Sqlite
             }
-            Link::Postgres(_) | Link::PostgresPooled(_) | Link::PostgresTransaction(_) => Dialect::Postgres,
+            Link::Postgres(_) => Dialect::Postgres,
         }
     }
 
@@ -70,22 +64,17 @@ impl Connection {
     pub(in crate::store) async fn commit(self) -> Result<(), sqlx::Error> {
         match self.link {
             Link::SqliteTransaction(transaction) => transaction.commit().await,
-            Link::PostgresTransaction(transaction) => transaction.commit().await,
-            Link::Direct(_)
-            | Link::Sqlite(_)
-            | Link::SqlitePooled(_)
-            | Link::Postgres(_)
-            | Link::PostgresPooled(_) => Ok(()),
+            Link::Postgres(connection) => connection.commit().await,
+            Link::Direct(_) | Link::Sqlite(_) | Link::SqlitePooled(_) => Ok(()),
         }
     }
 
-    /// Closes a connection of its own, and waits until it is: dropped, it would go on for a moment and hold its locks.
+    /// Closes a connection to a file, and waits until it is: dropped, it would go on for a moment and hold its locks.
     pub(in crate::store) async fn close(self) -> Result<(), sqlx::Error> {
         match self.link {
             Link::Direct(connection) => connection.close().map_err(|(_, error)| direct::failure(error)),
             Link::Sqlite(connection) => connection.close().await,
-            Link::Postgres(connection) => connection.close().await,
-            // Given back to the pool, or undone.
+            // Given back to the pool, undone, or dropped.
             _ => Ok(()),
         }
     }
@@ -147,7 +136,5 @@ links!(
     Sqlite: SqliteConnection,
     SqlitePooled: PoolConnection<Sqlite>,
     SqliteTransaction: Transaction<'static, Sqlite>,
-    Postgres: PgConnection,
-    PostgresPooled: PoolConnection<Postgres>,
-    PostgresTransaction: Transaction<'static, Postgres>,
+    Postgres: Timed,
 );

@@ -12,6 +12,7 @@ use super::{
     statement::{Dialect, Statement},
     value::{Column, Row, Value},
 };
+use crate::store::postgres::PgQuery;
 
 /// A statement and what it is given.
 pub(in crate::store) struct Query<'q> {
@@ -105,7 +106,7 @@ impl<'q> Query<'q> {
         )
     }
 
-    fn for_postgres(&self) -> Result<sqlx::query::Query<'static, sqlx::Postgres, PgArguments>, sqlx::Error> {
+    fn for_postgres(&self) -> Result<PgQuery, sqlx::Error> {
         let mut arguments = PgArguments::default();
         self.values
             .iter()
@@ -118,7 +119,7 @@ impl<'q> Query<'q> {
         match connection.half() {
             Half::Direct(direct) => Ok(self.run_directly(direct, usize::MAX)?.changed),
             Half::Sqlite(sqlite) => Ok(sqlite.execute(self.for_sqlite()?).await?.rows_affected()),
-            Half::Postgres(postgres) => Ok(postgres.execute(self.for_postgres()?).await?.rows_affected()),
+            Half::Postgres(postgres) => postgres.execute(self.for_postgres()?).await,
         }
     }
 
@@ -172,7 +173,10 @@ impl<'q> Query<'q> {
                 stream::iter(rows.into_iter().map(|row| Ok(Row::Direct(row)))).boxed()
             }
             Half::Sqlite(sqlite) => sqlite.fetch(self.for_sqlite()?).map_ok(Row::Sqlite).boxed(),
-            Half::Postgres(postgres) => postgres.fetch(self.for_postgres()?).map_ok(Row::Postgres).boxed(),
+            Half::Postgres(postgres) => postgres
+                .fetch(self.for_postgres()?)?
+                .map_ok(Row::Postgres)
+                .boxed(),
         })
     }
 }

@@ -7,6 +7,7 @@ mod silence;
 
 use std::sync::Arc;
 
+use futures::FutureExt as _;
 use recapd::{
     domain::{
         time::{HOUR_MS, Timestamp},
@@ -113,6 +114,31 @@ async fn a_statement_that_takes_too_long_is_cancelled() {
     let answer = timeout(PATIENCE, store.agent(&agent("a"))).await;
     let given_up = answer.expect("it is given up").expect_err("the table is locked");
     assert!(given_up.to_string().contains("statement timeout"), "{given_up}");
+}
+
+/// What it began is undone before another one has the connection.
+#[tokio::test]
+async fn who_gives_up_as_a_transaction_begins_leaves_none_behind() {
+    let database = Database::create().await;
+    let settings = PostgresSettings {
+        connections: 1,
+        ..postgres_settings(database.url())
+    };
+    let store = SqlStore::open(&settings.into()).await.unwrap();
+    let a = agent("a");
+    store.append(append(&a, turns(1..=1))).await.unwrap();
+    let end = Instant::now() + PATIENCE;
+    while store.connections().idle == 0 {
+        assert!(Instant::now() < end, "the connection isn't given back");
+        tokio::task::yield_now().await;
+    }
+    // The server is asked to begin, and nobody waits for its answer.
+    assert!(store.summary(&a).now_or_never().is_none());
+    store.append(append(&a, turns(2..=2))).await.unwrap();
+    let mut past = database.connect().await;
+    let kept = "SELECT count(*) FROM message_log";
+    let kept: i64 = sqlx::query_scalar(kept).fetch_one(&mut past).await.unwrap();
+    assert_eq!(kept, 4);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::{future::pending, sync::Arc};
 
-use recapd::store::{SqlStore, StoreError, inbox::InboxStore as _};
+use recapd::store::{SqlStore, Store as _, StoreError, inbox::InboxStore as _, postgres::PostgresSettings};
 use sqlx::{ConnectOptions as _, postgres::PgConnectOptions};
 use tokio::{
     io::copy_bidirectional,
@@ -12,10 +12,11 @@ use tokio::{
 };
 use tokio_util::task::TaskTracker;
 
-use super::daemon;
+use super::{daemon, until_waiting};
 use crate::support::{
     PATIENCE,
     backend::postgres_settings,
+    conversation::{T0, agent, append, claim, turns},
     postgres::{Database, execute},
 };
 
@@ -83,4 +84,45 @@ async fn a_bell_that_nobody_can_ring_any_more_says_so() {
         let rung = timeout(PATIENCE, bell.rung()).await;
         rung.expect("the bell rings").unwrap();
     }
+}
+
+/// TCP would wait for a quarter of an hour, and each connection would keep its place in the pool, also one of an operation
+/// that was given up.
+#[tokio::test]
+async fn an_answer_that_never_comes_is_not_waited_for() {
+    let database = Database::create().await;
+    let way = Way::to(&database).await;
+    let settings = PostgresSettings {
+        connections: 3,
+        statement_timeout_ms: 5_000,
+        ..postgres_settings(way.url.clone())
+    };
+    let store = SqlStore::open(&settings.into()).await.unwrap();
+    let a = agent("a");
+    store.append(append(&a, turns(1..=1))).await.unwrap();
+    let (mut holder, mut look) = (database.connect().await, database.connect().await);
+    execute(&mut holder, "BEGIN; LOCK TABLE agents, summary_update_queue").await;
+    let forgotten = async {
+        until_waiting(&mut look, 3).await;
+        way.forget();
+    };
+    let given_up = async {
+        tokio::select! {
+            seen = store.agent(&a) => panic!("the table is held: {seen:?}"),
+            () = forgotten => {}
+        }
+    };
+    let turn = || append(&a, turns(2..=2));
+    let answers = async { tokio::join!(store.append(turn()), store.claim(claim("one", 10, T0)), given_up) };
+    let (appended, claimed, ()) = timeout(PATIENCE, answers).await.expect("it is found out");
+    for silent in [appended.map(drop), claimed.map(drop)] {
+        let told = silent.expect_err("nobody answers").to_string();
+        assert!(told.contains("no answer within"), "{told}");
+    }
+    // Nothing was done, and there is room for new connections, which get through.
+    execute(&mut holder, "ROLLBACK").await;
+    assert_eq!(store.append(turn()).await.unwrap().exchange, 2);
+    store.claim(claim("one", 10, T0)).await.unwrap();
+    let closed = timeout(PATIENCE, store.close()).await;
+    closed.expect("no connection is waited for that doesn't come back");
 }

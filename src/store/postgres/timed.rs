@@ -1,0 +1,247 @@
+//! Connections to a server that may vanish without a word: with its machine, or where a firewall forgets what goes through it.
+//!
+//! The server itself ends statements that take too long. Where nothing is heard of it for longer than that, a connection is
+//! taken for lost and is closed: TCP gives up after a quarter of an hour, or never if nothing is left to be sent. What was
+//! asked last may have been done, a commit as well, as with any connection that breaks.
+//!
+//! sqlx waits as long as TCP does, also where it asks a connection that comes back to its pool whether it lives, and its
+//! transactions don't hand their connection out to be closed. So a transaction is made of its statements here, and the way
+//! back has its time as well.
+
+use std::{io, time::Duration};
+
+use futures::{
+    StreamExt as _, TryStreamExt as _,
+    stream::{self, BoxStream},
+};
+use sqlx::{
+    Executor as _, PgConnection, PgPool, Postgres,
+    pool::PoolConnection,
+    postgres::{PgArguments, PgRow},
+    query::Query,
+};
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+
+/// How much longer than a statement may run its answer may take: the server has to break it off, and to say so.
+const MARGIN: Duration = Duration::from_secs(5);
+
+/// A statement and what it is given.
+pub(in crate::store) type PgQuery = Query<'static, Postgres, PgArguments>;
+
+/// A connection whose answers are waited for so long and no longer.
+pub(in crate::store) struct Timed {
+    /// None only while it is dropped.
+    held: Option<Held>,
+    watch: Watch,
+    /// From before a transaction is begun until it is known to be committed.
+    in_transaction: bool,
+}
+
+enum Held {
+    Alone(PgConnection),
+    /// With the tasks that bring connections back to its pool.
+    Pooled(PoolConnection<Postgres>, TaskTracker),
+}
+
+impl Held {
+    fn connection(&mut self) -> &mut PgConnection {
+        match self {
+            Self::Alone(connection) => connection,
+            Self::Pooled(pooled, _) => pooled,
+        }
+    }
+}
+
+/// How long an answer is waited for, and whether one was waited for in vain.
+struct Watch {
+    patience: Duration,
+    is_lost: bool,
+}
+
+impl Watch {
+    /// Over statements that may run for so long.
+    fn over(statement_ms_max: u64) -> Self {
+        Self {
+            patience: Duration::from_millis(statement_ms_max) + MARGIN,
+            is_lost: false,
+        }
+    }
+
+    /// What is answered in time. Where nothing is, and where the connection fails, it is lost.
+    async fn wait<T>(
+        &mut self,
+        answer: impl Future<Output = Result<T, sqlx::Error>>,
+    ) -> Result<T, sqlx::Error> {
+        let answered = within(self.patience, answer).await;
+        self.is_lost = matches!(answered, Err(sqlx::Error::Io(_)));
+        answered
+    }
+}
+
+impl Timed {
+    /// A connection of its own, the statements of which may run for so long.
+    pub(super) fn alone(connection: PgConnection, statement_ms_max: u64) -> Self {
+        Self::over(Held::Alone(connection), statement_ms_max)
+    }
+
+    fn over(held: Held, statement_ms_max: u64) -> Self {
+        Self {
+            held: Some(held),
+            watch: Watch::over(statement_ms_max),
+            in_transaction: false,
+        }
+    }
+
+    /// The connection and its watch. One that was lost isn't asked again: what it left undone isn't known.
+    fn live(&mut self) -> Result<(&mut PgConnection, &mut Watch), sqlx::Error> {
+        match &mut self.held {
+            Some(held) if !self.watch.is_lost => Ok((held.connection(), &mut self.watch)),
+            _ => Err(sqlx::Error::Io(io::ErrorKind::NotConnected.into())),
+        }
+    }
+
+    /// The connection alone, for what may take longer than a statement.
+    pub(in crate::store) fn untimed(&mut self) -> Result<&mut PgConnection, sqlx::Error> {
+        self.live().map(|(connection, _)| connection)
+    }
+
+    /// Runs a statement. Returns how many rows it changed.
+    pub(in crate::store) async fn execute(&mut self, query: PgQuery) -> Result<u64, sqlx::Error> {
+        let (connection, watch) = self.live()?;
+        let done = watch.wait(connection.execute(query)).await?;
+        Ok(done.rows_affected())
+    }
+
+    /// The first row, if there is one.
+    pub(in crate::store) async fn fetch_optional(
+        &mut self,
+        query: PgQuery,
+    ) -> Result<Option<PgRow>, sqlx::Error> {
+        let (connection, watch) = self.live()?;
+        watch.wait(connection.fetch_optional(query)).await
+    }
+
+    /// One row after the other, each of which is waited for.
+    pub(in crate::store) fn fetch(
+        &mut self,
+        query: PgQuery,
+    ) -> Result<BoxStream<'_, Result<PgRow, sqlx::Error>>, sqlx::Error> {
+        let (connection, watch) = self.live()?;
+        let rows = (connection.fetch(query), watch);
+        let rows = stream::try_unfold(rows, |(mut rows, watch)| async move {
+            let row = watch.wait(rows.try_next()).await?;
+            Ok::<_, sqlx::Error>(row.map(|row| (row, (rows, watch))))
+        });
+        Ok(rows.boxed())
+    }
+
+    /// Commits a transaction; nothing without one. A commit that isn't answered may have been made.
+    pub(in crate::store) async fn commit(mut self) -> Result<(), sqlx::Error> {
+        if self.in_transaction {
+            let (connection, watch) = self.live()?;
+            watch.wait(connection.execute("COMMIT")).await?;
+            self.in_transaction = false;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Timed {
+    /// One of a pool goes back there, and what isn't committed is undone; one that was lost is closed without a word.
+    fn drop(&mut self) {
+        let Some(Held::Pooled(pooled, returning)) = self.held.take() else {
+            return;
+        };
+        if self.watch.is_lost {
+            drop(pooled.detach());
+        } else {
+            returning.spawn(give_back(pooled, self.in_transaction, self.watch.patience));
+        }
+    }
+}
+
+/// Undoes what isn't committed, and gives the connection back to its pool, which asks it whether it lives. One that doesn't answer
+/// in time is closed, and its place in the pool is free.
+async fn give_back(mut pooled: PoolConnection<Postgres>, in_transaction: bool, patience: Duration) {
+    if in_transaction && within(patience, pooled.execute("ROLLBACK")).await.is_err() {
+        drop(pooled.detach());
+        return;
+    }
+    // What the pool does by itself, without a time, when a connection is dropped.
+    drop(timeout(patience, pooled.return_to_pool()).await);
+}
+
+/// Connections to one server, shared.
+pub(super) struct TimedPool {
+    pool: PgPool,
+    statement_ms_max: u64,
+    returning: TaskTracker,
+}
+
+impl TimedPool {
+    /// Over those of `pool`, the statements of which may run for so long.
+    pub(super) fn over(pool: PgPool, statement_ms_max: u64) -> Self {
+        Self {
+            pool,
+            statement_ms_max,
+            returning: TaskTracker::new(),
+        }
+    }
+
+    pub(super) fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    /// A connection for statements that commit by themselves.
+    pub(super) async fn acquire(&self) -> Result<Timed, sqlx::Error> {
+        let pooled = self.pool.acquire().await?;
+        let held = Held::Pooled(pooled, self.returning.clone());
+        Ok(Timed::over(held, self.statement_ms_max))
+    }
+
+    /// A transaction that `statement` begins.
+    pub(super) async fn begin(&self, statement: &'static str) -> Result<Timed, sqlx::Error> {
+        let mut timed = self.acquire().await?;
+        // Who gives up in the midst of it doesn't know whether it has begun.
+        timed.in_transaction = true;
+        let (connection, watch) = timed.live()?;
+        watch.wait(connection.execute(statement)).await?;
+        Ok(timed)
+    }
+
+    /// Waits for the connections that are out, and closes all of them.
+    pub(super) async fn close(self) {
+        self.pool.close().await;
+    }
+}
+
+/// What is answered in so much time.
+pub(super) async fn within<T>(
+    time: Duration,
+    answer: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, sqlx::Error> {
+    timeout(time, answer).await.unwrap_or_else(|_| {
+        let silence = format!("no answer within {time:?}");
+        Err(sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, silence)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_says_nothing_is_lost_and_who_says_no_is_not() {
+        let mut watch = Watch::over(100);
+        let refused = watch.wait(async { Err::<(), _>(sqlx::Error::RowNotFound) }).await;
+        assert!(matches!(refused, Err(sqlx::Error::RowNotFound)), "{refused:?}");
+        assert!(!watch.is_lost);
+        let silent = watch.wait(pending::<Result<(), _>>()).await.unwrap_err();
+        let said = "error communicating with database: no answer within 5.1s";
+        assert_eq!(silent.to_string(), said);
+        assert!(watch.is_lost);
+    }
+}
