@@ -41,7 +41,7 @@ use crate::domain::{agent::AgentId, work::Lease};
 
 pub(super) use schema::MIGRATIONS;
 
-use timed::TimedPool;
+use timed::{TimedPool, within};
 
 /// How a database is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -306,7 +306,7 @@ async fn listener(
         .connect_with(options.clone())
         .await?;
     let mut listener = PgListener::connect_with(&pool).await?;
-    listener.listen_all(channels.iter().copied()).await?;
+    within(PULSE, listener.listen_all(channels.iter().copied())).await?;
     Ok(listener)
 }
 

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use super::{
     super::{StoreError, StoreResult, inbox::Bell},
     listener,
-    member::{PULSE, in_time, is_alive},
+    member::{PULSE, is_alive},
 };
 
 /// What the view's trigger notifies.
@@ -33,9 +33,7 @@ impl Bell for Notification {
         let heard = loop {
             match timeout(PULSE, self.0.try_recv()).await {
                 Ok(heard) => break heard,
-                Err(_) => in_time(is_alive(&mut self.0))
-                    .await
-                    .map_err(StoreError::Unavailable)?,
+                Err(_) => is_alive(&mut self.0).await?,
             }
         };
         let lost = || StoreError::Unavailable("the connection that hears of inserts was lost".to_owned());

@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{
     super::{StoreError, StoreResult},
     listener,
+    timed::within,
 };
 use crate::domain::agent::AgentId;
 
@@ -134,8 +135,8 @@ impl Member {
             let heard = match self.name_try.filter(|due| due.at <= now) {
                 // Before anything is heard: where others never fall silent, its turn would never come.
                 Some(due) => {
-                    let taken = in_time(take_name(listener, &self.owner)).await;
-                    taken.map(|has_name| {
+                    let taken = take_name(listener, &self.owner).await;
+                    taken.map_err(|error| error.to_string()).map(|has_name| {
                         self.name_try = (!has_name).then(|| due.next(Instant::now()));
                         has_name.then_some(Heard::Named)
                     })
@@ -202,30 +203,24 @@ async fn hear_in(silence: Duration, listener: &mut PgListener) -> Result<Option<
         Ok(Err(error)) => Err(error.to_string()),
         // The name is tried now, and that shows as well whether the connection lives.
         Err(_) if silence < PULSE => Ok(None),
-        Err(_) => in_time(is_alive(listener)).await.map(|()| None),
-    }
-}
-
-/// What a statement answers, or why the connection is taken for lost.
-pub(super) async fn in_time<T>(answer: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, String> {
-    match timeout(PULSE, answer).await {
-        Ok(answered) => answered.map_err(|error| error.to_string()),
-        Err(_) => Err(format!("no answer within {} s", PULSE.as_secs())),
+        Err(_) => {
+            let alive = is_alive(listener).await;
+            alive.map(|()| None).map_err(|error| error.to_string())
+        }
     }
 }
 
 async fn take_name(listener: &mut PgListener, owner: &str) -> Result<bool, sqlx::Error> {
     let sql =
         "-- postgres/member.take_name\nSELECT pg_try_advisory_lock(hashtextextended('recapd ' || $1, 0))";
-    sqlx::query(sql).bind(owner).fetch_one(listener).await?.try_get(0)
+    let taken = sqlx::query(sql).bind(owner).fetch_one(listener);
+    within(PULSE, taken).await?.try_get(0)
 }
 
 /// Asks the connection whether it lives.
 pub(super) async fn is_alive(listener: &mut PgListener) -> Result<(), sqlx::Error> {
-    sqlx::query("-- postgres/member.is_alive\nSELECT 1")
-        .execute(listener)
-        .await
-        .map(drop)
+    let asked = sqlx::query("-- postgres/member.is_alive\nSELECT 1").execute(listener);
+    within(PULSE, asked).await.map(drop)
 }
 
 /// What a notice says; none if it isn't one of recapd's.
