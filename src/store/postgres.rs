@@ -319,6 +319,8 @@ async fn pool(settings: &PostgresSettings, url: &str) -> StoreResult<TimedPool> 
 /// To ask each connection whether it lives before each use would be a round trip per statement.
 fn pooled(settings: &PostgresSettings, acquire_timeout: Duration) -> PgPoolOptions {
     let timeout_ms = settings.statement_timeout_ms;
+    // Where one that is dead doesn't answer, the other half is for a new one.
+    let ping_max = PULSE.min(acquire_timeout / 2);
     PgPoolOptions::new()
         .max_connections(settings.connections.max(1))
         .acquire_timeout(acquire_timeout)
@@ -326,8 +328,10 @@ fn pooled(settings: &PostgresSettings, acquire_timeout: Duration) -> PgPoolOptio
         .after_connect(move |connection, _| {
             Box::pin(async move { set(connection, &patience(timeout_ms)).await })
         })
-        .before_acquire(|connection, meta| {
-            Box::pin(async move { Ok(meta.idle_for < TRUSTED || connection.ping().await.is_ok()) })
+        .before_acquire(move |connection, meta| {
+            Box::pin(async move {
+                Ok(meta.idle_for < TRUSTED || within(ping_max, connection.ping()).await.is_ok())
+            })
         })
 }
 
