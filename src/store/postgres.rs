@@ -237,9 +237,14 @@ impl Postgres {
 /// One connection, whatever the schema is; statements may take so long.
 pub(super) async fn alone(settings: &PostgresSettings, statement_ms_max: u64) -> StoreResult<Connection> {
     // Of a pool one hears only that it waited in vain; of a connection, why.
-    let mut connection = options(&settings.url)?.connect().await?;
-    set(&mut connection, &patience(statement_ms_max)).await?;
-    Ok(Timed::alone(connection, statement_ms_max).into())
+    let options = options(&settings.url)?;
+    let acquire_timeout = Duration::from_millis(settings.acquire_timeout_ms);
+    let connection = within(acquire_timeout, async {
+        let mut connection = options.connect().await?;
+        set(&mut connection, &patience(statement_ms_max)).await?;
+        Ok::<_, sqlx::Error>(connection)
+    });
+    Ok(Timed::alone(connection.await?, statement_ms_max).into())
 }
 
 /// How long statements of a connection wait for locks from now on.
