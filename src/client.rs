@@ -32,7 +32,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 
 #[cfg(feature = "daemon")]
-pub(crate) use self::origin::{is_problem, is_version};
+pub(crate) use self::origin::{Answerer, PROBLEM_TYPES, answerer};
 pub use self::{
     answer::{Appended, Context, Moved, Summary, SummaryFigures, WindowFigures},
     error::{ClientError, Problem},

@@ -17,7 +17,7 @@ use axum::{
 use serde::Serialize;
 
 pub(super) use self::kinds::*;
-use crate::{domain::agent::AgentId, store::StoreError};
+use crate::{client::PROBLEM_TYPES, domain::agent::AgentId, store::StoreError};
 
 /// When to ask again after a failure that may pass.
 pub(super) const RETRY_AFTER_SECONDS: u32 = 5;
@@ -265,7 +265,7 @@ pub(super) fn written(mut response: Response, request_id: &str) -> Response {
         return response;
     };
     let wire = Wire {
-        r#type: format!("urn:recapd:problem:{}", problem.kind.code),
+        r#type: format!("{PROBLEM_TYPES}{}", problem.kind.code),
         title: problem.kind.title,
         status: problem.kind.status.as_u16(),
         detail: &problem.detail,

@@ -16,7 +16,7 @@ use super::{
     source::{AgentsPage, Source, SourceError},
 };
 use crate::{
-    client::{self, Place, PlaceError, Summary, Transport},
+    client::{Answerer, Place, PlaceError, Summary, Transport, answerer},
     domain::{
         agent::AgentId,
         cursor::{Cursor, List},
@@ -84,7 +84,7 @@ impl Remote {
             .header(ACCEPT, JSON)
             .timeout(Duration::from_millis(THERE_TIMEOUT_MS));
         match send(asked, ANSWER_BYTES_MAX).await {
-            Ok(reply) => client::is_version(&reply.body) || client::is_problem(&reply.body),
+            Ok(reply) => answerer(reply.status, &reply.body) != Answerer::Other,
             Err(error) => matches!(error, WireError::Late(_)),
         }
     }

@@ -118,7 +118,7 @@ const LAYERS: &[Layer] = &[
         module: "http",
         may_use: &[
             "assembly", "domain", "formats", "clock", "config", "telemetry", "store", "keeper", "snapshot", "history", "context",
-            "recall", "access", "mcp", "notice", "dashboard",
+            "recall", "access", "mcp", "notice", "dashboard", "client",
         ],
         banned: &["sqlx::", "reqwest::"],
     },

@@ -10,13 +10,15 @@ use super::{
     Remote, Server, refusal,
 };
 use crate::{
-    client,
+    client::{Answerer, answerer},
     config::{HttpConfig, Listen},
     wire::WireError,
 };
 
 /// How long a connection may take to be made.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
+/// What a daemon answers that has too much to do. Whether that is still so the command is told.
+const BUSY: [StatusCode; 2] = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
 
 /// The daemon that runs where the configuration says, if one does and lets us in.
 pub(in super::super) fn find(
@@ -48,13 +50,13 @@ async fn lets_us_in(daemon: &Remote) -> Result<bool, Failed> {
         .request(Method::GET, "/version")
         .header(ACCEPT, "application/json");
     match daemon.reply(request).await {
-        Ok((status, text)) if status.is_success() => Ok(client::is_version(text.as_bytes())),
-        // It has too much to do; whether that is still so the command is told.
-        Ok((StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE, text)) => {
-            Ok(client::is_problem(text.as_bytes()))
-        }
+        Ok((status, text)) => Ok(match answerer(status, text.as_bytes()) {
+            Answerer::Daemon => true,
+            Answerer::Refusing => BUSY.contains(&status),
+            Answerer::Other => false,
+        }),
         Err(error @ WireError::Late(_)) => Err(daemon.unanswered(error)),
-        Ok(_) | Err(_) => Ok(false),
+        Err(_) => Ok(false),
     }
 }
 

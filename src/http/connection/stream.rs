@@ -181,6 +181,7 @@ mod tests {
     use tokio::io::AsyncWriteExt as _;
 
     use super::*;
+    use crate::client::PROBLEM_TYPES;
 
     #[test]
     fn a_refusal_is_a_problem() {
@@ -195,6 +196,7 @@ mod tests {
             (&problem["status"], &problem["code"]),
             (&429.into(), &"too_many_connections".into())
         );
+        assert_eq!(problem["type"], format!("{PROBLEM_TYPES}too_many_connections"));
     }
 
     #[tokio::test]

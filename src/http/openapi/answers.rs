@@ -10,6 +10,8 @@ use utoipa::{
     openapi::{Ref, RefOr, response::Response},
 };
 
+use crate::client::PROBLEM_TYPES;
+
 /// The component's name, its status, what it means, and a problem as an example.
 struct Answer {
     name: &'static str,
@@ -205,7 +207,7 @@ impl Answer {
     fn component(&self) -> Value {
         let [code, title, detail, hint] = self.example;
         let example = json!({
-            "type": format!("urn:recapd:problem:{code}"), "title": title, "status": self.status, "detail": detail,
+            "type": format!("{PROBLEM_TYPES}{code}"), "title": title, "status": self.status, "detail": detail,
             "instance": "urn:recapd:request:19a-2f", "code": code, "hint": hint,
         });
         let content = json!({ "schema": { "$ref": "#/components/schemas/Problem" }, "example": example });
