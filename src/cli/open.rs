@@ -21,15 +21,16 @@ const AGENTS_COMPARED_MAX: i64 = 1_000;
 /// Agents that are named where none is like the one that was asked for.
 pub(super) const AGENTS_SHOWN_MAX: usize = 10;
 
-/// How long the end of a command waits until the databases that it had open are closed.
+/// How long the end of a command waits for what it leaves on other threads: a name server or a disk may hang; and then again
+/// until the databases that it had open are closed.
 const CLOSING: Duration = Duration::from_secs(10);
 
-/// Runs a command's future on a runtime of its own, and waits for what it leaves to be finished.
+/// Runs a command's future on a runtime of its own, and waits a while for what it leaves to be finished.
 pub(super) fn block_on<T>(future: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
     let runtime = threads::runtime()?;
     let outcome = runtime.block_on(future);
     // Whoever still holds a database lets go of it.
-    drop(runtime);
+    runtime.shutdown_timeout(CLOSING);
     background::wait_for_all(CLOSING);
     outcome
 }
