@@ -7,10 +7,11 @@ mod name;
 mod service;
 mod traces;
 
-use std::{convert::Infallible, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{convert::Infallible, path::PathBuf, pin::pin, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use clap::Args;
+use futures::StreamExt as _;
 use tokio::{net::TcpListener, time::Instant};
 use tracing::{info, warn};
 
@@ -22,7 +23,7 @@ use crate::{
     clock::{Clock, OffsetClock, SystemClock},
     config::{self, Config, Entry, Environment, HttpConfig, Listen, Loaded, Loader},
     http::{self, HttpSettings, HttpState},
-    lifecycle::{Lifecycle, hangups, notify::Notify, signals},
+    lifecycle::{Lifecycle, Manner, StopSignal, hangups, notify::Notify, signals},
     store::{SqlStore, Store, StoreError, access::AccessStore, operate::OperatorStore, postgres::Member},
     telemetry::{self, Logging, Surroundings, trace::Exporter},
     threads,
@@ -133,39 +134,40 @@ struct Start {
     is_demo: bool,
 }
 
+/// What a daemon stands on, before anything of it runs.
+struct Ground {
+    store: Arc<SqlStore>,
+    access: Arc<Access>,
+    member: Option<Member>,
+    listener: http::Listener,
+    parts: Parts,
+    owner: String,
+    /// What the model is called.
+    model: String,
+    /// How many leases were taken back.
+    reclaimed: u64,
+}
+
 async fn serve(config: &Config, given: Start, mut exporter: Option<Exporter>) -> Result<ExitCode, Failed> {
-    let Start {
-        clock,
-        notify,
-        is_demo,
-        ..
-    } = given.clone();
-    // From here on a reload doesn't end the process.
+    // From here on no signal ends the process by itself, and none is lost: the first process of a container is sent only those
+    // that it waits for.
     let hangups = hangups()?;
-    let models = open::models(config, &given.environment, &clock)?;
-    let opening = service::starting(&notify, "opening the database", open_database(config));
-    let store = Arc::new(opening.await?);
-    let owner = config.owner();
-    let access = Arc::new(access(config, store.clone(), &clock).await?);
-    let taking = name::take(|| store.join(&owner));
-    let member = service::starting(&notify, "taking its name", taking).await?;
-    let listener = listen(&config.http).await?;
-    let named = format!("{}/{}", models.model.provider(), models.model.model());
-    let journal = assembly::live_journal(&config.journal, store.clone())
-        .with_context(|| format!("making {}; see journal.dir", config.journal.dir))?;
-    let parts = Parts::new(config, store.clone(), models.model, clock, &owner, crew::seed())
-        .with_journal(journal)
-        .with_batches(config, store.clone(), models.batch)
-        .with_database(&store);
-    given.logging.count_into(&parts.metrics);
-    parts.metrics.service.reloaded(true, parts.clock.now());
-    let reclaimed = make_up(&store, &parts, &owner).await?;
-    if is_demo {
-        demo::tell(&parts).await?;
-        super::output::error(demo::NEXT);
-    }
-    // Whoever sees that it answers may ask it to end at once.
-    let signals = signals()?;
+    let mut signals = pin!(signals()?);
+    let ground = tokio::select! {
+        ground = prepare(config, &given) => ground?,
+        Some(signal) = signals.next() => return Ok(end_early(&given.notify, signal)),
+    };
+    let Ground {
+        store,
+        access,
+        member,
+        listener,
+        parts,
+        owner,
+        model,
+        reclaimed,
+    } = ground;
+    let notify = given.notify.clone();
     let lifecycle = Lifecycle::new();
     lifecycle.spawn_vital("access", {
         let (access, soft) = (Arc::clone(&access), lifecycle.soft().clone());
@@ -185,7 +187,7 @@ async fn serve(config: &Config, given: Start, mut exporter: Option<Exporter>) ->
     };
     lifecycle.spawn_vital("crew", crew.run(config.clone(), hangups));
     take_in_inbox(&lifecycle, &parts, store);
-    info!(listen = %config.http.listen, database = %config.database.url, owner, model = named, reclaimed, "daemon.ready");
+    info!(listen = %config.http.listen, database = %config.database.url, owner, model, reclaimed, "daemon.ready");
     notify.ready();
     let soft = lifecycle.soft().clone();
     let watch = service::watch(notify.clone(), parts.clone(), config.queue.poll(), soft.clone());
@@ -205,6 +207,58 @@ async fn serve(config: &Config, given: Start, mut exporter: Option<Exporter>) ->
     }
     info!(manner = ?ending.manner, "daemon.stopped");
     Ok(ExitCode::from(u8::from(ending.is_failure)))
+}
+
+/// Makes what a daemon stands on. Whatever a start waits for, it waits for here.
+async fn prepare(config: &Config, given: &Start) -> Result<Ground, Failed> {
+    let (notify, clock) = (&given.notify, &given.clock);
+    let models = open::models(config, &given.environment, clock)?;
+    let opening = service::starting(notify, "opening the database", open_database(config));
+    let store = Arc::new(opening.await?);
+    let owner = config.owner();
+    let access = Arc::new(access(config, store.clone(), clock).await?);
+    let taking = name::take(|| store.join(&owner));
+    let member = service::starting(notify, "taking its name", taking).await?;
+    let listener = listen(&config.http).await?;
+    let model = format!("{}/{}", models.model.provider(), models.model.model());
+    let journal = assembly::live_journal(&config.journal, store.clone())
+        .with_context(|| format!("making {}; see journal.dir", config.journal.dir))?;
+    let parts = Parts::new(
+        config,
+        store.clone(),
+        models.model,
+        Arc::clone(clock),
+        &owner,
+        crew::seed(),
+    )
+    .with_journal(journal)
+    .with_batches(config, store.clone(), models.batch)
+    .with_database(&store);
+    given.logging.count_into(&parts.metrics);
+    parts.metrics.service.reloaded(true, parts.clock.now());
+    let reclaimed = make_up(&store, &parts, &owner).await?;
+    if given.is_demo {
+        demo::tell(&parts).await?;
+        super::output::error(demo::NEXT);
+    }
+    Ok(Ground {
+        store,
+        access,
+        member,
+        listener,
+        parts,
+        owner,
+        model,
+        reclaimed,
+    })
+}
+
+/// Ends a start as a daemon ends at any other time. Nothing runs yet that would have to finish.
+fn end_early(notify: &Notify, signal: StopSignal) -> ExitCode {
+    info!(?signal, "daemon.stopping");
+    notify.stopping();
+    info!(manner = ?Manner::Drained, "daemon.stopped");
+    ExitCode::SUCCESS
 }
 
 async fn listen(config: &HttpConfig) -> anyhow::Result<http::Listener> {

@@ -130,6 +130,25 @@ async fn a_start_waits_for_a_name_that_is_taken() {
     assert!(told.contains("the name `left` (queue.owner)"), "{told}");
 }
 
+#[tokio::test]
+async fn a_start_that_waits_for_its_name_ends_when_asked() {
+    let (database, fake) = (Database::create().await, FakeProvider::start());
+    let settings = ["queue.owner=taken", "log.level=info"];
+    let mut one = started(&database, &fake, &settings).await;
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let to = Stdio::from(log.reopen().unwrap());
+    let mut other = Daemon::start_on(Some(&database), &fake, &settings, &[], to);
+    let told = || std::fs::read_to_string(log.path()).unwrap();
+    let waits = async |_: &Daemon| told().contains("name.awaited");
+    other.until("it waits for its name", waits).await;
+    other.end().await;
+    let told = told();
+    let count = |event: &str| told.matches(event).count();
+    let events = ["daemon.ready", "daemon.stopping", "daemon.stopped"];
+    assert_eq!(events.map(count), [0, 1, 1], "{told}");
+    one.end().await;
+}
+
 /// While it is away, readers get the last copy at once; when it is back, everything goes on.
 #[tokio::test]
 async fn a_server_that_was_away_is_found_again() {

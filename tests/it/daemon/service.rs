@@ -25,6 +25,7 @@ use super::Daemon;
 use crate::support::{
     PATIENCE,
     fake_provider::{FakeProvider, Planned},
+    port::Port,
 };
 
 /// The watchdog's interval.
@@ -207,6 +208,20 @@ async fn ready_is_never_said_when_it_can_not_serve() {
     let mut daemon = manager.start(&fake, &["window.budget_tokens=-1"]);
     assert_eq!(daemon.ended().await.code(), Some(78));
     assert_eq!(manager.told().await, [""; 0]);
+}
+
+/// Whatever it waits for: here a server that nobody has started.
+#[tokio::test]
+async fn a_start_that_waits_is_broken_off_and_says_so() {
+    let (fake, manager, nobody) = (FakeProvider::start(), Manager::new(), Port::reserve());
+    let url = format!("database.url=postgres://recapd@{}/recapd", nobody.address());
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut daemon = manager.start(&fake, &[&url]);
+        manager.until("STATUS=opening the database").await;
+        daemon.signal(signal);
+        manager.until("STOPPING=1").await;
+        assert!(daemon.ended().await.success());
+    }
 }
 
 /// The runtime takes what this variable says for the number of processors.
