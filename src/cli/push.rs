@@ -218,6 +218,8 @@ impl Push {
             pushed.add(outcome.map_err(|failed| pushed.broken_off(failed))?);
         }
         keeper.index_all().await?;
+        // Until the agent's next message nobody else comes for what its file lacks.
+        keeper.mend_journal().await;
         Ok(pushed.of(&self.agent))
     }
 }

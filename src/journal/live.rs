@@ -4,15 +4,15 @@
 //! order of their numbers, without a gap: where some are missing before a message, they are copied from the database before it
 //! is written, a chunk with each append and each [`Journal::mend`], so that nobody waits for more than that.
 //!
-//! An agent's file begins with all that is known of it then, as an export writes it: the file alone can be imported. Behind
-//! that stand messages alone: what leaves the window later, and which sessions are ended by hand, only the database tells.
+//! An agent's file begins with all that is known of it then, as an export writes it: the file alone can be imported. That is
+//! copied a chunk at a time, too, under another name, and the file appears when it reaches as far as the database. Behind it
+//! stand messages alone: what leaves the window later, and which sessions are ended by hand, only the database tells.
 
 mod file;
 
 use std::{
     collections::BTreeSet,
-    fs::File,
-    io::{self, Write as _},
+    io,
     path::{Path, PathBuf},
     sync::{Arc, PoisonError},
     time::Duration,
@@ -24,10 +24,13 @@ use tokio::{
     time::timeout,
 };
 
-use self::file::{Last, Place, Written, remove_if_there};
-use super::chunk;
+use self::file::{Beginning, Last, Place, Written, remove_if_there};
+use super::{chunk, is_rest};
 use crate::{
-    domain::{agent::AgentId, journal::MessageRecord},
+    domain::{
+        agent::AgentId,
+        journal::{Head, MessageRecord},
+    },
     store::archive::{Archive, ArchiveError, RecordRange},
     threads::JOURNAL_MAX,
 };
@@ -49,7 +52,7 @@ pub struct Journal {
     /// Writes under way: a disk that hangs must not hold ever more threads.
     writes: Arc<Semaphore>,
     wait: Duration,
-    /// Whose files may lack something at their end.
+    /// Whose files may lack something at their end, or aren't whole yet.
     lacking: std::sync::Mutex<BTreeSet<AgentId>>,
 }
 
@@ -93,7 +96,8 @@ impl Journal {
     }
 
     /// Appends the lines of an agent's messages, which are stored already, and says how many lines it wrote. If earlier ones
-    /// are missing, it copies those first, a chunk of them; what is still missing then is copied later.
+    /// are missing, it copies those first, a chunk of them; what is still missing then is copied later. Of a file that isn't
+    /// whole yet it copies as many lines as it was given, at least a chunk.
     ///
     /// # Errors
     /// What the system says, or that the disk takes longer than anybody waits, or what the database fails with. What was
@@ -118,11 +122,12 @@ impl Journal {
     /// As [`Self::append`].
     pub async fn mend(&self, agent: &AgentId) -> io::Result<usize> {
         let _lane = self.lane(agent).await;
-        let copied = self.go_on(agent, &Arc::default()).await?;
-        let lines = match copied {
+        let lines = match self.go_on(agent, &Arc::default()).await? {
             Some(lines) => lines,
-            None if timeout(self.wait, self.begin(agent)).await?? => 0,
-            None => self.begin_without_head(agent).await?,
+            None => match timeout(self.wait, self.begin_some(agent)).await?? {
+                Begun::Part(lines) | Begun::Whole(lines) => lines,
+                Begun::Headless => self.begin_without_head(agent).await?,
+            },
         };
         if lines == 0 {
             self.lacked().remove(agent);
@@ -130,22 +135,22 @@ impl Journal {
         Ok(lines)
     }
 
-    /// Writes an agent's file anew, if there is one: something of it was forgotten.
+    /// Writes an agent's file anew, if there is one: something of it was forgotten. Those who share the agent's lane go
+    /// between two chunks.
     ///
     /// # Errors
     /// As [`Self::append`]; the file is as it was then.
     pub async fn rewrite(&self, agent: &AgentId) -> io::Result<()> {
-        let _lane = self.lane(agent).await;
-        let path = self.path(agent);
-        let looking = move || {
-            // In this order: whoever isn't waited for any longer may give its name to what was begun.
-            remove_if_there(&path.with_extension(BEGUN))?;
-            path.try_exists()
-        };
-        if !self.on_disk(looking).await? || self.begin(agent).await? {
+        // It may hold what was forgotten, too.
+        if !self.discard_begun(agent).await? {
             return Ok(());
         }
-        Err(io::Error::other("nobody wrote down what the agent began with"))
+        let written = self.begin_all(agent).await;
+        if written.is_err() {
+            // Nobody goes on with it beside a file that is there.
+            drop(self.discard_begun(agent).await);
+        }
+        written
     }
 
     /// Removes an agent's file, if there is one.
@@ -163,11 +168,15 @@ impl Journal {
         if let Some(lines) = self.go_on(agent, records).await? {
             return Ok(lines);
         }
-        if self.begin(agent).await? {
-            return Ok(records.len());
+        match timeout(self.wait, self.begin(agent, records.len())).await?? {
+            Begun::Part(lines) => {
+                self.note_lacking(agent);
+                Ok(lines)
+            }
+            Begun::Whole(lines) => Ok(lines),
+            // They stand alone then, as the messages behind them will.
+            Begun::Headless => self.write_lines(agent, Place::Beginning, records).await,
         }
-        // They stand alone then, as the messages behind them will.
-        self.write_lines(agent, Place::Beginning, records).await
     }
 
     /// Goes on in an agent's file, with these messages or with those that are missing before them. None: there is no file.
@@ -187,27 +196,83 @@ impl Journal {
     /// Copies what is stored behind the `last` message of an agent's file, a chunk of it. None: that message isn't stored, and
     /// what is stored belongs to another life. An earlier state of the database was restored, perhaps.
     async fn catch_up(&self, agent: &AgentId, last: Last) -> io::Result<Option<usize>> {
-        let same = self.stored(agent, chunk(last.seq - 1, last.seq)).await?;
-        if same.first().map(Last::of) != Some(last) {
+        if !self.is_stored(agent, last).await? {
             return Ok(None);
         }
         let missing = self.stored(agent, chunk(last.seq, i64::MAX)).await?;
         Ok(Some(self.write_lines(agent, Place::Next, &missing).await?))
     }
 
-    /// Begins an agent's file with its head and all its messages, those among them that were stored just now. Says
-    /// whether it could: nobody knows the head of an agent that was forked too long ago. The file appears when it is
-    /// whole.
-    async fn begin(&self, agent: &AgentId) -> io::Result<bool> {
+    /// Goes on with the beginning of an agent's file, until it is whole or so many lines were copied.
+    async fn begin(&self, agent: &AgentId, lines_min: usize) -> io::Result<Begun> {
+        let mut copied = 0;
+        loop {
+            match self.begin_some(agent).await? {
+                Begun::Part(lines) if copied + lines < lines_min => copied += lines,
+                Begun::Part(lines) => return Ok(Begun::Part(copied + lines)),
+                Begun::Whole(lines) => return Ok(Begun::Whole(copied + lines)),
+                Begun::Headless => return Ok(Begun::Headless),
+            }
+        }
+    }
+
+    /// As [`Self::begin`], until it is whole.
+    async fn begin_all(&self, agent: &AgentId) -> io::Result<()> {
+        loop {
+            let _lane = self.lane(agent).await;
+            match self.begin_some(agent).await? {
+                Begun::Part(_) => {}
+                Begun::Whole(_) => return Ok(()),
+                Begun::Headless => {
+                    return Err(io::Error::other("nobody wrote down what the agent began with"));
+                }
+            }
+        }
+    }
+
+    /// Copies a chunk of the beginning of an agent's file: behind what was copied before, if that is of the agent's life in the
+    /// database, or else from its head on.
+    async fn begin_some(&self, agent: &AgentId) -> io::Result<Begun> {
         let path = self.path(agent);
-        let begun = path.with_extension(BEGUN);
-        let beginning = {
-            let begun = begun.clone();
-            move || file::begin(&begun)
+        let name = path.with_extension(BEGUN);
+        // Before anything is read: what is forgotten meanwhile goes with the file, whoever writes it there.
+        let beginning = self.on_disk(move || Beginning::open(name)).await?;
+        let copied = match beginning.last {
+            Some(last) => self.is_stored(agent, last).await?.then_some(last.seq),
+            None => None,
         };
-        let file = self.on_disk(beginning).await?;
-        let written = self.write_whole(agent, file).await;
-        self.on_disk(move || file::finish(&begun, &path, written)).await
+        let head = match copied {
+            Some(_) => None,
+            None => self.head(agent).await?,
+        };
+        if copied.is_none() && head.is_none() {
+            self.on_disk(move || beginning.discard()).await?;
+            return Ok(Begun::Headless);
+        }
+        let records = self.stored(agent, chunk(copied.unwrap_or(0), i64::MAX)).await?;
+        let (lines, is_whole) = (records.len(), is_rest(&records));
+        let copying = move || {
+            let beginning = beginning.go_on(head.as_ref(), &records)?;
+            if is_whole { beginning.finish(&path) } else { Ok(()) }
+        };
+        self.on_disk(copying).await?;
+        Ok(if is_whole {
+            Begun::Whole(lines)
+        } else {
+            Begun::Part(lines)
+        })
+    }
+
+    /// Removes what was begun of an agent's file, and says whether there is the file itself.
+    async fn discard_begun(&self, agent: &AgentId) -> io::Result<bool> {
+        let _lane = self.lane(agent).await;
+        let path = self.path(agent);
+        let discarding = move || {
+            // In this order: whoever isn't waited for any longer may give its name to what was begun.
+            remove_if_there(&path.with_extension(BEGUN))?;
+            path.try_exists()
+        };
+        self.on_disk(discarding).await
     }
 
     /// Begins an agent's file with its first messages, if it has any.
@@ -219,23 +284,18 @@ impl Journal {
         self.write_lines(agent, Place::Beginning, &first).await
     }
 
-    async fn write_whole(&self, agent: &AgentId, mut file: File) -> io::Result<Option<File>> {
-        let head = match self.archive.head(agent).await {
-            Ok(Some(head)) => head,
-            Ok(None) | Err(ArchiveError::Forked(_)) => return Ok(None),
-            Err(error) => return Err(io::Error::other(error)),
-        };
-        let (mut text, mut after_seq) = (head.line() + "\n", 0);
-        loop {
-            let writing = move || file.write_all(text.as_bytes()).map(|()| file);
-            file = self.on_disk(writing).await?;
-            let records = self.stored(agent, chunk(after_seq, head.last_seq)).await?;
-            let Some(last) = records.last() else {
-                return Ok(Some(file));
-            };
-            after_seq = last.seq;
-            text = file::text(&records);
+    /// What stands before an agent's messages; none of one that isn't there, or was forked too long ago.
+    async fn head(&self, agent: &AgentId) -> io::Result<Option<Head>> {
+        match self.archive.head(agent).await {
+            Err(ArchiveError::Forked(_)) => Ok(None),
+            head => head.map_err(io::Error::other),
         }
+    }
+
+    /// Whether the database has this message in its place.
+    async fn is_stored(&self, agent: &AgentId, last: Last) -> io::Result<bool> {
+        let there = self.stored(agent, chunk(last.seq - 1, last.seq)).await?;
+        Ok(there.first().map(Last::of) == Some(last))
     }
 
     async fn stored(&self, agent: &AgentId, range: RecordRange) -> io::Result<Arc<[MessageRecord]>> {
@@ -290,6 +350,16 @@ impl Journal {
     fn lacked(&self) -> std::sync::MutexGuard<'_, BTreeSet<AgentId>> {
         self.lacking.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How far the beginning of a file has come.
+enum Begun {
+    /// So many lines were copied, and there are more.
+    Part(usize),
+    /// So many lines were copied, and the file has its name.
+    Whole(usize),
+    /// Nobody knows the agent's head.
+    Headless,
 }
 
 /// An optional live journal, as the keeper holds it.

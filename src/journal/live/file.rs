@@ -7,12 +7,13 @@
 use std::{
     fs::{File, OpenOptions, TryLockError},
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
-    path::Path,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
 };
 
 use crate::{
     domain::{
-        journal::{Line, MessageRecord},
+        journal::{Head, Line, MessageRecord},
         time::Timestamp,
     },
     journal::import::LINE_BYTES_MAX,
@@ -137,34 +138,72 @@ pub(super) fn append(path: &Path, place: Place, records: &[MessageRecord]) -> io
 }
 
 /// The messages' lines.
-pub(super) fn text(records: &[MessageRecord]) -> String {
+fn text(records: &[MessageRecord]) -> String {
     let lines = records.iter().map(|record| record.line() + "\n");
     lines.collect()
 }
 
-/// Begins a file, in the place of what an earlier attempt left. Whoever has it holds its lock.
-pub(super) fn begin(path: &Path) -> io::Result<File> {
-    let file = open_private(path, true)?;
-    hold(&file)?;
-    file.set_len(0)?;
-    Ok(file)
+/// A file that isn't whole yet, under another name. Whoever has it holds its lock.
+pub(super) struct Beginning {
+    file: File,
+    name: PathBuf,
+    /// The message that it ends with; none if it has to be begun from its first line on.
+    pub(super) last: Option<Last>,
 }
 
-/// Gives its name to the file that was begun, if it was written as a whole: says whether it was. Else it goes, since
-/// whoever has something forgotten looks for the file itself, and a full disk gets its room back.
-pub(super) fn finish(begun: &Path, path: &Path, written: io::Result<Option<File>>) -> io::Result<bool> {
-    let named = written.and_then(|file| match file {
-        Some(held) => {
-            held.sync_all()?;
-            std::fs::rename(begun, path)?;
-            sync_folder(path).map(|()| true)
+impl Beginning {
+    /// What was begun under this name, be it nothing.
+    pub(super) fn open(name: PathBuf) -> io::Result<Self> {
+        let file = open_private(&name, true)?;
+        hold(&file)?;
+        let End { last, torn_at, .. } = End::of(&file)?;
+        if let Some(bytes) = torn_at {
+            file.set_len(bytes)?;
         }
-        None => Ok(false),
-    });
-    if !matches!(named, Ok(true)) {
-        drop(remove_if_there(begun));
+        Ok(Self { file, name, last })
     }
-    named
+
+    /// Writes lines behind what is there; with a head, in its place. What the disk has no room for goes, so that it gets back
+    /// what it gave.
+    pub(super) fn go_on(mut self, head: Option<&Head>, records: &[MessageRecord]) -> io::Result<Self> {
+        match self.write(head, records) {
+            Ok(()) => Ok(self),
+            Err(error) => {
+                drop(self.discard());
+                Err(error)
+            }
+        }
+    }
+
+    fn write(&mut self, head: Option<&Head>, records: &[MessageRecord]) -> io::Result<()> {
+        if let Some(head) = head {
+            self.file.set_len(0)?;
+            self.file.write_all((head.line() + "\n").as_bytes())?;
+        }
+        self.file.write_all(text(records).as_bytes())?;
+        // Now, so that the last chunk doesn't wait for all of them.
+        self.file.sync_all()
+    }
+
+    /// Removes it.
+    pub(super) fn discard(self) -> io::Result<()> {
+        remove_if_there(&self.name)
+    }
+
+    /// Gives the file, which is whole, the name that it is for.
+    pub(super) fn finish(self, path: &Path) -> io::Result<()> {
+        if !is_called(&self.file, &self.name)? {
+            return Err(io::Error::other("it was removed meanwhile"));
+        }
+        std::fs::rename(&self.name, path)?;
+        sync_folder(path)
+    }
+}
+
+/// Whether a file still has the name that it had when it was opened, and no other one has it.
+fn is_called(file: &File, name: &Path) -> io::Result<bool> {
+    let (held, named) = (file.metadata()?, std::fs::metadata(name)?);
+    Ok((held.dev(), held.ino()) == (named.dev(), named.ino()))
 }
 
 /// Removes the files of an agent, if there are any.

@@ -1,6 +1,6 @@
 //! Names, torn lines, and what is missing before a line.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, fs::File};
 
 use super::*;
 use crate::{
@@ -21,6 +21,8 @@ struct Database {
     last_seq: i64,
     /// Behind this message nothing can be read.
     readable: i64,
+    /// It answers nobody who asks for messages.
+    hangs: bool,
 }
 
 /// Knows no agent: what is appended stands alone.
@@ -28,6 +30,14 @@ const EMPTY: Database = Database {
     has_heads: false,
     last_seq: 0,
     readable: i64::MAX,
+    hangs: false,
+};
+
+/// Knows an agent with a past of more than two chunks.
+const LONG: Database = Database {
+    has_heads: true,
+    last_seq: 600,
+    ..EMPTY
 };
 
 #[async_trait::async_trait]
@@ -43,6 +53,9 @@ impl Archive for Database {
     }
 
     async fn records(&self, agent: &AgentId, range: RecordRange) -> StoreResult<Vec<MessageRecord>> {
+        if self.hangs {
+            std::future::pending::<()>().await;
+        }
         if range.after_seq >= self.readable {
             return Err(StoreError::Unavailable("a test".to_owned()));
         }
@@ -80,11 +93,40 @@ fn behind(folder: &Path, last_seq: i64, line: &MessageRecord) -> (Journal, Agent
 /// The numbers of an agent's messages in its file.
 fn numbers(journal: &Journal, agent: &AgentId) -> Vec<i64> {
     let text = std::fs::read_to_string(journal.path(agent)).unwrap();
-    let number = |line| match Line::parse(line).unwrap() {
+    text.lines().map(number).collect()
+}
+
+fn number(line: &str) -> i64 {
+    match Line::parse(line).unwrap() {
         Line::Message(record) => record.seq,
         Line::Head(head) => panic!("{head:?}"),
-    };
-    text.lines().map(number).collect()
+    }
+}
+
+/// An agent's file has a head, and so many messages behind it.
+#[track_caller]
+fn assert_whole(journal: &Journal, agent: &AgentId, last_seq: i64) {
+    let text = std::fs::read_to_string(journal.path(agent)).unwrap();
+    let (head, messages) = text.split_once('\n').unwrap();
+    assert!(matches!(Line::parse(head), Ok(Line::Head(_))), "{head}");
+    let numbers: Vec<i64> = messages.lines().map(number).collect();
+    assert_eq!(numbers, (1..=last_seq).collect::<Vec<i64>>());
+}
+
+/// Mends an agent's file until nothing is missing. How many lines each time brought.
+async fn mended(journal: &Journal, agent: &AgentId) -> Vec<usize> {
+    let mut brought = Vec::new();
+    loop {
+        match journal.mend(agent).await.unwrap() {
+            0 => return brought,
+            lines => brought.push(lines),
+        }
+    }
+}
+
+/// What stands under an agent's name until its file is whole.
+fn begun(journal: &Journal, agent: &AgentId) -> PathBuf {
+    journal.path(agent).with_extension(BEGUN)
 }
 
 fn record(agent: &str, seq: i64) -> MessageRecord {
@@ -246,10 +288,122 @@ async fn a_file_that_could_not_be_begun_is_begun_later() {
     std::fs::remove_dir(&place).unwrap();
     assert!(journal.append(&id, vec![record("a", 2)]).await.is_err());
     std::fs::create_dir(&place).unwrap();
-    assert_eq!(journal.mend(&id).await.unwrap(), 0);
+    assert_eq!(mended(&journal, &id).await, [2]);
     assert!(journal.lacking().is_empty());
-    let text = std::fs::read_to_string(journal.path(&id)).unwrap();
-    assert_eq!(text.lines().count(), 3, "a head and two messages: {text}");
+    assert_whole(&journal, &id, 2);
+}
+
+/// Nobody waits for all of a long past: an append copies a chunk of it, and the file appears when it is whole.
+#[tokio::test]
+async fn a_long_past_is_copied_a_chunk_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
+    for _ in 0..2 {
+        let copied = journal.append(&id, vec![record("a", 600)]).await.unwrap();
+        assert_eq!((copied, journal.lacking()), (256, vec![id.clone()]));
+        assert!(!journal.path(&id).exists() && begun(&journal, &id).exists());
+    }
+    assert_eq!(mended(&journal, &id).await, [88]);
+    assert!(journal.lacking().is_empty() && !begun(&journal, &id).exists());
+    assert_whole(&journal, &id, 600);
+}
+
+/// Who says much at a time never had its file whole otherwise.
+#[tokio::test]
+async fn as_much_of_a_past_is_copied_as_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
+    let said = (1..=600).map(|seq| record("a", seq)).collect();
+    assert_eq!(journal.append(&id, said).await.unwrap(), 600);
+    assert!(journal.lacking().is_empty());
+    assert_whole(&journal, &id, 600);
+}
+
+/// The last chunk may be a full one: that nothing follows shows with the next.
+#[tokio::test]
+async fn a_past_of_whole_chunks_becomes_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = Database {
+        last_seq: 512,
+        ..LONG
+    };
+    let (journal, id) = (over(folder.path(), database), "a".parse().unwrap());
+    assert_eq!(mended(&journal, &id).await, [256, 256]);
+    assert_whole(&journal, &id, 512);
+}
+
+/// Whoever begins is killed, or the database fails: what was copied isn't copied again, unless it is another life's.
+#[tokio::test]
+async fn a_beginning_goes_on_where_it_was_left() {
+    let lines = |range: std::ops::RangeInclusive<i64>, received_at| {
+        let line = |seq| {
+            let mut record = record("a", seq);
+            record.received_at = received_at;
+            record.line() + "\n"
+        };
+        range.map(line).collect::<String>()
+    };
+    let head = serde_json::json!({"journal": 1, "agent_id": "a", "settings": {}, "created_at": 0, "as_of": null,
+        "budget_tokens": 0, "last_seq": 600, "last_exchange": 1, "first_exchange": 1, "sessions": [], "evictions": [],
+        "marks": []});
+    let (own, other) = (lines(1..=300, Timestamp(0)), lines(1..=300, Timestamp(-1_000)));
+    for (left, brought) in [
+        (format!("{head}\n{own}"), vec![256, 44]),
+        (format!("{head}\n{own}{{\"agent_id\":\"a\",\"se"), vec![256, 44]),
+        (format!("{head}\n{other}"), vec![256, 256, 88]),
+        (format!("{head}\n"), vec![256, 256, 88]),
+        ("{\"jour".to_owned(), vec![256, 256, 88]),
+        (String::new(), vec![256, 256, 88]),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
+        std::fs::write(begun(&journal, &id), left).unwrap();
+        assert_eq!(mended(&journal, &id).await, brought);
+        assert_whole(&journal, &id, 600);
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_fails_leaves_what_was_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let failing = Database {
+        readable: 256,
+        ..LONG
+    };
+    let (journal, id) = (over(folder.path(), failing), "a".parse().unwrap());
+    assert_eq!(journal.mend(&id).await.unwrap(), 256);
+    let failed = journal.mend(&id).await.unwrap_err();
+    assert!(failed.to_string().contains("a test"), "{failed}");
+    let journal = over(folder.path(), LONG);
+    assert_eq!(mended(&journal, &id).await, [256, 88]);
+    assert_whole(&journal, &id, 600);
+}
+
+/// An append goes on without the journal, and the agent's lane is free.
+#[tokio::test(start_paused = true)]
+async fn a_beginning_is_waited_for_no_longer_than_a_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, id) = (
+        over(folder.path(), Database { hangs: true, ..LONG }),
+        "a".parse().unwrap(),
+    );
+    let failed = journal.append(&id, vec![record("a", 600)]).await.unwrap_err();
+    assert_eq!(failed.kind(), io::ErrorKind::TimedOut);
+    let failed = journal.mend(&id).await.unwrap_err();
+    assert_eq!(failed.kind(), io::ErrorKind::TimedOut);
+    drop(journal.lane(&id).await);
+    assert_eq!(journal.lacking(), vec![id]);
+}
+
+/// To a disk that is full.
+#[tokio::test]
+async fn a_beginning_that_finds_no_room_gives_back_what_it_had() {
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
+    std::os::unix::fs::symlink("/dev/full", begun(&journal, &id)).unwrap();
+    assert!(journal.append(&id, vec![record("a", 600)]).await.is_err());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert_eq!(mended(&journal, &id).await, [256, 256, 88]);
 }
 
 #[cfg(unix)]
@@ -278,29 +432,84 @@ async fn a_folder_that_went_away_is_an_error() {
     );
 }
 
+/// An agent's file and what was begun of another one, as a process left them that was killed; both hold what is forgotten.
+fn leave_forgotten(journal: &Journal, agent: &AgentId) -> String {
+    let mut gone = record(agent.as_str(), 1);
+    gone.payload = "\"xylocopa\"".to_owned();
+    let line = gone.line() + "\n";
+    for left in [journal.path(agent), begun(journal, agent)] {
+        std::fs::write(left, &line).unwrap();
+    }
+    line
+}
+
 #[tokio::test]
-async fn of_a_file_that_never_became_whole_nothing_is_left() {
+async fn what_is_forgotten_goes_from_a_long_file() {
     let folder = tempfile::tempdir().unwrap();
-    let database = Database {
-        has_heads: true,
-        last_seq: 2,
-        readable: 1,
+    let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
+    leave_forgotten(&journal, &id);
+    journal.rewrite(&id).await.unwrap();
+    assert_whole(&journal, &id, 600);
+    let text = std::fs::read_to_string(journal.path(&id)).unwrap();
+    assert!(!text.contains("xylocopa"), "{text}");
+    assert!(!begun(&journal, &id).exists());
+}
+
+/// Who shares an agent's lane doesn't wait for all of its file.
+#[tokio::test]
+async fn others_go_between_the_chunks_of_a_file_that_is_written_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
+    leave_forgotten(&journal, &id);
+    let held = journal.lane(&id).await;
+    let mut turns = 0;
+    let sharing = async {
+        loop {
+            drop(journal.lane(&id).await);
+            turns += 1;
+        }
     };
-    let journal = over(folder.path(), database);
-    let id = "a".parse().unwrap();
-    let failed = journal.append(&id, vec![record("a", 2)]).await.unwrap_err();
-    assert!(failed.to_string().contains("a test"), "{failed}");
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-    // What a process left that was killed meanwhile.
-    let begun = journal.path(&id).with_extension(BEGUN);
+    let releasing = async {
+        drop(held);
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        biased;
+        () = sharing => {}
+        done = journal.rewrite(&id) => done.unwrap(),
+        () = releasing => {}
+    }
+    // Before it, before the first of three chunks, and before each of the others.
+    assert_eq!(turns, 4);
+}
+
+#[tokio::test]
+async fn a_file_that_can_not_be_written_anew_is_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let failing = Database {
+        readable: 256,
+        ..LONG
+    };
+    let (journal, id) = (over(folder.path(), failing), "a".parse().unwrap());
+    let line = leave_forgotten(&journal, &id);
+    assert!(journal.rewrite(&id).await.is_err());
+    assert_eq!(std::fs::read_to_string(journal.path(&id)).unwrap(), line);
+    assert!(!begun(&journal, &id).exists());
+}
+
+#[tokio::test]
+async fn of_what_was_only_begun_nothing_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
     for forgets in [true, false] {
-        std::fs::write(&begun, record("a", 1).line()).unwrap();
+        journal.append(&id, vec![record("a", 600)]).await.unwrap();
         let gone = if forgets {
             journal.rewrite(&id).await
         } else {
             journal.remove(&id).await
         };
         gone.unwrap();
-        assert!(!begun.exists(), "forgets: {forgets}");
+        let left = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, 0, "forgets: {forgets}");
     }
 }
