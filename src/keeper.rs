@@ -266,7 +266,7 @@ impl Keeper {
                 let given = request.clone();
                 let outcome = self.write(request, by).await?;
                 let records = records(given, &outcome);
-                self.write_journal(&agent, records).await;
+                self.write_journal(&agent, outcome.created_at, records).await;
                 outcome
             }
         };

@@ -7,11 +7,14 @@
 //! An agent's file begins with all that is known of it then, as an export writes it: the file alone can be imported. That is
 //! copied a chunk at a time, too, under another name, and the file appears when it reaches as far as the database. Behind it
 //! stand messages alone: what leaves the window later, and which sessions are ended by hand, only the database tells.
+//!
+//! A file tells of one life of its agent. Where the agent was deleted and made again elsewhere, or lost with the database, the
+//! file of the earlier life is set aside as it is: only `remove` takes it, since nobody knows here which of the two it was.
 
 mod file;
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     io,
     path::{Path, PathBuf},
     sync::{Arc, PoisonError},
@@ -23,6 +26,7 @@ use tokio::{
     sync::{Mutex, MutexGuard, Semaphore},
     time::timeout,
 };
+use tracing::warn;
 
 use self::file::{Beginning, Last, Place, Written, remove_if_there};
 use super::{chunk, is_rest};
@@ -30,6 +34,7 @@ use crate::{
     domain::{
         agent::AgentId,
         journal::{Head, MessageRecord},
+        time::Timestamp,
     },
     store::archive::{Archive, ArchiveError, RecordRange},
     threads::JOURNAL_MAX,
@@ -43,6 +48,9 @@ const WAIT: Duration = Duration::from_secs(1);
 const LACKING_MAX: usize = 1_000;
 /// How a file's name ends until it is whole.
 const BEGUN: &str = "begun";
+/// How the folder's name ends that holds files of earlier lives. It comes behind those of files in every list, so that an import
+/// of all takes the present life.
+const PAST: &str = "past";
 
 /// A folder of journals, one per agent.
 pub struct Journal {
@@ -52,8 +60,8 @@ pub struct Journal {
     /// Writes under way: a disk that hangs must not hold ever more threads.
     writes: Arc<Semaphore>,
     wait: Duration,
-    /// Whose files may lack something at their end, or aren't whole yet.
-    lacking: std::sync::Mutex<BTreeSet<AgentId>>,
+    /// Whose files may lack something at their end, or aren't whole yet, and when each of these agents was made.
+    lacking: std::sync::Mutex<BTreeMap<AgentId, Timestamp>>,
 }
 
 impl Journal {
@@ -95,24 +103,29 @@ impl Journal {
             .await
     }
 
-    /// Appends the lines of an agent's messages, which are stored already, and says how many lines it wrote. If earlier ones
-    /// are missing, it copies those first, a chunk of them; what is still missing then is copied later. Of a file that isn't
-    /// whole yet it copies as many lines as it was given, at least a chunk.
+    /// Appends the lines of messages, which are stored already, of an agent that was made at `since`, and says how many lines
+    /// it wrote. If earlier ones are missing, it copies those first, a chunk of them; what is still missing then is copied
+    /// later. Of a file that isn't whole yet it copies as many lines as it was given, at least a chunk.
     ///
     /// # Errors
     /// What the system says, or that the disk takes longer than anybody waits, or what the database fails with. What was
     /// not written is copied later.
-    pub async fn append(&self, agent: &AgentId, records: Vec<MessageRecord>) -> io::Result<usize> {
-        let written = self.append_or_begin(agent, &records.into()).await;
+    pub async fn append(
+        &self,
+        agent: &AgentId,
+        since: Timestamp,
+        records: Vec<MessageRecord>,
+    ) -> io::Result<usize> {
+        let written = self.append_or_begin(agent, since, &records.into()).await;
         if written.is_err() {
-            self.note_lacking(agent);
+            self.note_lacking(agent, since);
         }
         written
     }
 
     /// Agents whose file may lack something, because of an earlier append.
     pub fn lacking(&self) -> Vec<AgentId> {
-        self.lacked().iter().cloned().collect()
+        self.lacked().keys().cloned().collect()
     }
 
     /// Copies from the database what an agent's file lacks at its end, a chunk of it, and says how many lines that were.
@@ -122,7 +135,8 @@ impl Journal {
     /// As [`Self::append`].
     pub async fn mend(&self, agent: &AgentId) -> io::Result<usize> {
         let _lane = self.lane(agent).await;
-        let lines = match self.go_on(agent, &Arc::default()).await? {
+        let since = self.lacked().get(agent).copied().unwrap_or_default();
+        let lines = match self.go_on(agent, since, &Arc::default()).await? {
             Some(lines) => lines,
             None => match timeout(self.wait, self.begin_some(agent)).await?? {
                 Begun::Part(lines) | Begun::Whole(lines) => lines,
@@ -153,24 +167,29 @@ impl Journal {
         written
     }
 
-    /// Removes an agent's file, if there is one.
+    /// Removes an agent's file, if there is one, and those of its earlier lives.
     ///
     /// # Errors
     /// What the system says, or that the disk takes longer than anybody waits.
     pub async fn remove(&self, agent: &AgentId) -> io::Result<()> {
         let _lane = self.lane(agent).await;
         let path = self.path(agent);
-        self.on_disk(move || file::remove(&path.with_extension(BEGUN), &path))
-            .await
+        let (begun, past) = (path.with_extension(BEGUN), path.with_extension(PAST));
+        self.on_disk(move || file::remove(&begun, &path, &past)).await
     }
 
-    async fn append_or_begin(&self, agent: &AgentId, records: &Arc<[MessageRecord]>) -> io::Result<usize> {
-        if let Some(lines) = self.go_on(agent, records).await? {
+    async fn append_or_begin(
+        &self,
+        agent: &AgentId,
+        since: Timestamp,
+        records: &Arc<[MessageRecord]>,
+    ) -> io::Result<usize> {
+        if let Some(lines) = self.go_on(agent, since, records).await? {
             return Ok(lines);
         }
         match timeout(self.wait, self.begin(agent, records.len())).await?? {
             Begun::Part(lines) => {
-                self.note_lacking(agent);
+                self.note_lacking(agent, since);
                 Ok(lines)
             }
             Begun::Whole(lines) => Ok(lines),
@@ -179,16 +198,26 @@ impl Journal {
         }
     }
 
-    /// Goes on in an agent's file, with these messages or with those that are missing before them. None: there is no file.
-    async fn go_on(&self, agent: &AgentId, records: &Arc<[MessageRecord]>) -> io::Result<Option<usize>> {
-        let last = match self.write(agent, Place::Next, records).await? {
+    /// Goes on in the file of an agent that was made at `since`, with these messages or with those that are missing before
+    /// them. None: there is no file, or none of this life.
+    async fn go_on(
+        &self,
+        agent: &AgentId,
+        since: Timestamp,
+        records: &Arc<[MessageRecord]>,
+    ) -> io::Result<Option<usize>> {
+        let last = match self.write(agent, Place::Next { since }, records).await? {
             Written::All => return Ok(Some(records.len())),
             Written::NoFile => return Ok(None),
             Written::Nothing(last) => last,
         };
-        self.note_lacking(agent);
+        self.note_lacking(agent, since);
+        // Also where it seems to be of an earlier life: daemons' clocks differ, and the database knows.
         if let Some(copied) = timeout(self.wait, self.catch_up(agent, last)).await?? {
             return Ok(Some(copied));
+        }
+        if last.is_before(since) {
+            return Ok((!self.set_aside(agent, last).await?).then_some(0));
         }
         Ok(Some(self.write_lines(agent, Place::Behind(last), records).await?))
     }
@@ -200,7 +229,21 @@ impl Journal {
             return Ok(None);
         }
         let missing = self.stored(agent, chunk(last.seq, i64::MAX)).await?;
-        Ok(Some(self.write_lines(agent, Place::Next, &missing).await?))
+        Ok(Some(
+            self.write_lines(agent, Place::Behind(last), &missing).await?,
+        ))
+    }
+
+    /// Moves an agent's file, which ends with `last`, to those of its earlier lives. Says whether it did.
+    async fn set_aside(&self, agent: &AgentId, last: Last) -> io::Result<bool> {
+        let path = self.path(agent);
+        let past = path.with_extension(PAST);
+        let folder = past.display().to_string();
+        let moved = self.on_disk(move || file::set_aside(&path, &past, last)).await?;
+        if moved {
+            warn!(agent_id = %agent, folder, "journal.set_aside");
+        }
+        Ok(moved)
     }
 
     /// Goes on with the beginning of an agent's file, until it is whole or so many lines were copied.
@@ -340,14 +383,14 @@ impl Journal {
         timeout(self.wait, working).await?.map_err(io::Error::other)?
     }
 
-    fn note_lacking(&self, agent: &AgentId) {
+    fn note_lacking(&self, agent: &AgentId, since: Timestamp) {
         let mut lacked = self.lacked();
-        if lacked.len() < LACKING_MAX {
-            lacked.insert(agent.clone());
+        if lacked.len() < LACKING_MAX || lacked.contains_key(agent) {
+            lacked.insert(agent.clone(), since);
         }
     }
 
-    fn lacked(&self) -> std::sync::MutexGuard<'_, BTreeSet<AgentId>> {
+    fn lacked(&self) -> std::sync::MutexGuard<'_, BTreeMap<AgentId, Timestamp>> {
         self.lacking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

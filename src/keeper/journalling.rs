@@ -8,7 +8,7 @@ use tracing::{debug, info, warn};
 
 use super::Keeper;
 use crate::{
-    domain::{agent::AgentId, journal::MessageRecord},
+    domain::{agent::AgentId, journal::MessageRecord, time::Timestamp},
     journal::live::Journal,
     store::{AppendOutcome, AppendRequest, Prepared, StoredAt},
 };
@@ -60,13 +60,13 @@ impl Keeper {
         }
     }
 
-    /// The messages are stored: that a copy fails is no reason to fail the append.
-    pub(super) async fn write_journal(&self, agent: &AgentId, records: Vec<MessageRecord>) {
+    /// The messages are stored, of an agent that was made at `since`: that a copy fails is no reason to fail the append.
+    pub(super) async fn write_journal(&self, agent: &AgentId, since: Timestamp, records: Vec<MessageRecord>) {
         let Some(journal) = self.journal.as_ref().filter(|_| !records.is_empty()) else {
             return;
         };
         let lines = records.len();
-        match journal.append(agent, records).await {
+        match journal.append(agent, since, records).await {
             Ok(written) => self.metrics.window.journalled(written),
             Err(error) => {
                 self.metrics.window.journal_failed(lines);

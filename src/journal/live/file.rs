@@ -25,8 +25,8 @@ const END_BYTES: u64 = 16 << 10;
 /// Where lines may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Behind the message before them.
-    Next,
+    /// Behind the message before them, if that was received at this time or later.
+    Next { since: Timestamp },
     /// Behind this one, whichever they are.
     Behind(Last),
     /// At the beginning of a file, which is made.
@@ -60,6 +60,11 @@ impl Last {
             seq: record.seq,
             received_at: record.received_at,
         }
+    }
+
+    /// Whether it was received before then.
+    pub(super) fn is_before(self, time: Timestamp) -> bool {
+        self.received_at < time
     }
 
     fn read(line: &[u8]) -> Option<Self> {
@@ -123,7 +128,7 @@ pub(super) fn append(path: &Path, place: Place, records: &[MessageRecord]) -> io
     }
     let next = records.first().map(|record| record.seq);
     let follows = |last: Last| match place {
-        Place::Next => next == Some(last.seq + 1),
+        Place::Next { since } => next == Some(last.seq + 1) && !last.is_before(since),
         Place::Behind(known) => last == known,
         Place::Beginning => false,
     };
@@ -206,10 +211,38 @@ fn is_called(file: &File, name: &Path) -> io::Result<bool> {
     Ok((held.dev(), held.ino()) == (named.dev(), named.ino()))
 }
 
+/// Moves a file into the folder `past`, beside what is there. Says whether it did: it may end with another message by now.
+pub(super) fn set_aside(path: &Path, past: &Path, last: Last) -> io::Result<bool> {
+    let file = open_private(path, false)?;
+    hold(&file)?;
+    if End::of(&file)?.last != Some(last) || !is_called(&file, path)? {
+        return Ok(false);
+    }
+    std::fs::create_dir_all(past)?;
+    let place = free_place(past)?;
+    std::fs::rename(path, &place)?;
+    sync_folder(&place)?;
+    sync_folder(path)?;
+    Ok(true)
+}
+
+/// Where nothing stands in a folder yet.
+fn free_place(folder: &Path) -> io::Result<PathBuf> {
+    let mut number = 1_u64;
+    loop {
+        let place = folder.join(format!("{number}.jsonl"));
+        if !place.try_exists()? {
+            return Ok(place);
+        }
+        number += 1;
+    }
+}
+
 /// Removes the files of an agent, if there are any.
-pub(super) fn remove(begun: &Path, path: &Path) -> io::Result<()> {
+pub(super) fn remove(begun: &Path, path: &Path, past: &Path) -> io::Result<()> {
     remove_if_there(begun)?;
     remove_if_there(path)?;
+    unless_missing(std::fs::remove_dir_all(past))?;
     sync_folder(path)
 }
 
@@ -221,7 +254,11 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 
 /// Removes a file, if there is one.
 pub(super) fn remove_if_there(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(path) {
+    unless_missing(std::fs::remove_file(path))
+}
+
+fn unless_missing(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }

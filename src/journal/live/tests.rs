@@ -15,6 +15,9 @@ use crate::{
     },
 };
 
+/// When agents were made, if a test doesn't say otherwise; `record`s came later.
+const SINCE: Timestamp = Timestamp(-1_000_000);
+
 /// What an agent said, `record`s of its name.
 struct Database {
     has_heads: bool,
@@ -129,6 +132,13 @@ fn begun(journal: &Journal, agent: &AgentId) -> PathBuf {
     journal.path(agent).with_extension(BEGUN)
 }
 
+/// Appends the message of this number.
+async fn say(journal: &Journal, agent: &AgentId, seq: i64) -> io::Result<usize> {
+    journal
+        .append(agent, SINCE, vec![record(agent.as_str(), seq)])
+        .await
+}
+
 fn record(agent: &str, seq: i64) -> MessageRecord {
     MessageRecord {
         agent_id: agent.parse().unwrap(),
@@ -152,7 +162,7 @@ async fn each_agent_has_a_file_that_does_not_tell_its_name() {
     let journal = open(&folder.path().join("deep/down"));
     for agent in ["team:secret", "other"] {
         let id = agent.parse().unwrap();
-        journal.append(&id, vec![record(agent, 1)]).await.unwrap();
+        say(&journal, &id, 1).await.unwrap();
         let path = journal.path(&id);
         let name = path.file_name().unwrap().to_str().unwrap();
         assert!(!name.contains("secret") && name.len() == 32 + 6, "{name}");
@@ -170,10 +180,10 @@ async fn a_torn_line_is_written_anew() {
     let (journal, id) = behind(folder.path(), 3, &record("a", 1));
     let whole = std::fs::read_to_string(journal.path(&id)).unwrap();
     std::fs::write(journal.path(&id), whole + "{\"agent_id\":\"a\",\"se").unwrap();
-    journal.append(&id, vec![record("a", 3)]).await.unwrap();
+    say(&journal, &id, 3).await.unwrap();
     assert_eq!(numbers(&journal, &id), [1, 2, 3]);
     std::fs::write(journal.path(&id), "{\"agent_id\":\"a\",\"se").unwrap();
-    journal.append(&id, vec![record("a", 2)]).await.unwrap();
+    say(&journal, &id, 2).await.unwrap();
     assert_eq!(numbers(&journal, &id), [2]);
 }
 
@@ -182,7 +192,7 @@ async fn a_torn_line_is_written_anew() {
 async fn what_is_missing_comes_first_a_chunk_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = behind(folder.path(), 600, &record("a", 1));
-    let copied = journal.append(&id, vec![record("a", 600)]).await.unwrap();
+    let copied = say(&journal, &id, 600).await.unwrap();
     assert_eq!((copied, journal.lacking()), (256, vec![id.clone()]));
     for lines in [256, 87, 0] {
         assert_eq!(journal.mend(&id).await.unwrap(), lines);
@@ -198,7 +208,7 @@ async fn the_last_line_may_be_long() {
     let mut long = record("a", 1);
     long.payload = format!("\"{}\"", "x".repeat(300_000));
     let (journal, id) = behind(folder.path(), 3, &long);
-    journal.append(&id, vec![record("a", 3)]).await.unwrap();
+    say(&journal, &id, 3).await.unwrap();
     assert_eq!(numbers(&journal, &id), [1, 2, 3]);
 }
 
@@ -210,10 +220,10 @@ async fn nobody_writes_a_line_twice_or_beside_another() {
     let other = over(folder.path(), Database { last_seq: 4, ..EMPTY });
     let held = File::options().append(true).open(journal.path(&id)).unwrap();
     held.lock().unwrap();
-    assert!(journal.append(&id, vec![record("a", 2)]).await.is_err());
+    assert!(say(&journal, &id, 2).await.is_err());
     drop(held);
-    assert_eq!(other.append(&id, vec![record("a", 4)]).await.unwrap(), 3);
-    assert_eq!(journal.append(&id, vec![record("a", 3)]).await.unwrap(), 0);
+    assert_eq!(say(&other, &id, 4).await.unwrap(), 3);
+    assert_eq!(say(&journal, &id, 3).await.unwrap(), 0);
     assert_eq!(journal.mend(&id).await.unwrap(), 0);
     assert_eq!(numbers(&journal, &id), [1, 2, 3, 4]);
 }
@@ -226,9 +236,66 @@ async fn what_another_life_left_is_gone_on_from() {
     earlier.received_at = Timestamp(-1_000);
     let (journal, id) = behind(folder.path(), 5, &earlier);
     for seq in [4, 5] {
-        journal.append(&id, vec![record("a", seq)]).await.unwrap();
+        say(&journal, &id, seq).await.unwrap();
     }
     assert_eq!(numbers(&journal, &id), [2, 4, 5]);
+}
+
+/// A message of an agent's earlier life, of this number, in its file.
+fn leave_earlier_life(journal: &Journal, agent: &AgentId, seq: i64) -> String {
+    let mut earlier = record(agent.as_str(), seq);
+    earlier.received_at = Timestamp(-1);
+    let line = earlier.line() + "\n";
+    std::fs::write(journal.path(agent), &line).unwrap();
+    line
+}
+
+/// Elsewhere the agent was deleted and made again, or the database lost it: wherever that life ended, also before a message
+/// that seems to follow.
+#[tokio::test]
+async fn another_life_is_not_gone_on_from_but_set_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = Database { last_seq: 5, ..LONG };
+    let (journal, id) = (over(folder.path(), database), "a".parse().unwrap());
+    for (number, ended_at) in [(1, 2), (2, 4), (3, 9)] {
+        let line = leave_earlier_life(&journal, &id, ended_at);
+        let written = journal.append(&id, Timestamp(0), vec![record("a", 5)]).await;
+        assert_eq!(written.unwrap(), 5);
+        assert_whole(&journal, &id, 5);
+        let aside = journal.path(&id).with_extension(PAST);
+        let aside = aside.join(format!("{number}.jsonl"));
+        assert_eq!(std::fs::read_to_string(aside).unwrap(), line);
+    }
+    journal.remove(&id).await.unwrap();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn another_life_is_set_aside_later_where_the_disk_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = Database { last_seq: 5, ..LONG };
+    let (journal, id) = (over(folder.path(), database), "a".parse().unwrap());
+    leave_earlier_life(&journal, &id, 4);
+    let held = File::options().append(true).open(journal.path(&id)).unwrap();
+    held.lock().unwrap();
+    let failed = journal.append(&id, Timestamp(0), vec![record("a", 5)]).await;
+    assert!(failed.is_err());
+    drop(held);
+    assert_eq!(mended(&journal, &id).await, [5]);
+    assert_whole(&journal, &id, 5);
+}
+
+/// What was received before the agent was made may come from a daemon whose clock is behind: the database knows.
+#[tokio::test]
+async fn what_the_database_has_is_of_no_earlier_life() {
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, id) = behind(folder.path(), 4, &record("a", 2));
+    for seq in [3, 4] {
+        let said = journal.append(&id, Timestamp(1), vec![record("a", seq)]).await;
+        assert_eq!(said.unwrap(), if seq == 3 { 2 } else { 0 });
+    }
+    assert_eq!(numbers(&journal, &id), [2, 3, 4]);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
 /// Whoever looked, and wakes late, finds what has been written since.
@@ -263,7 +330,7 @@ async fn a_file_without_a_whole_line_is_begun_anew() {
         let journal = over(folder.path(), database);
         for left in ["", "{\"jour"] {
             std::fs::write(journal.path(&id), left).unwrap();
-            journal.append(&id, vec![record("a", 2)]).await.unwrap();
+            say(&journal, &id, 2).await.unwrap();
             let text = std::fs::read_to_string(journal.path(&id)).unwrap();
             assert_eq!(text.lines().count(), lines, "{text}");
         }
@@ -286,7 +353,7 @@ async fn a_file_that_could_not_be_begun_is_begun_later() {
     let journal = over(&place, database);
     let id = "a".parse().unwrap();
     std::fs::remove_dir(&place).unwrap();
-    assert!(journal.append(&id, vec![record("a", 2)]).await.is_err());
+    assert!(say(&journal, &id, 2).await.is_err());
     std::fs::create_dir(&place).unwrap();
     assert_eq!(mended(&journal, &id).await, [2]);
     assert!(journal.lacking().is_empty());
@@ -299,7 +366,7 @@ async fn a_long_past_is_copied_a_chunk_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
     for _ in 0..2 {
-        let copied = journal.append(&id, vec![record("a", 600)]).await.unwrap();
+        let copied = say(&journal, &id, 600).await.unwrap();
         assert_eq!((copied, journal.lacking()), (256, vec![id.clone()]));
         assert!(!journal.path(&id).exists() && begun(&journal, &id).exists());
     }
@@ -314,7 +381,7 @@ async fn as_much_of_a_past_is_copied_as_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
     let said = (1..=600).map(|seq| record("a", seq)).collect();
-    assert_eq!(journal.append(&id, said).await.unwrap(), 600);
+    assert_eq!(journal.append(&id, SINCE, said).await.unwrap(), 600);
     assert!(journal.lacking().is_empty());
     assert_whole(&journal, &id, 600);
 }
@@ -387,7 +454,7 @@ async fn a_beginning_is_waited_for_no_longer_than_a_line() {
         over(folder.path(), Database { hangs: true, ..LONG }),
         "a".parse().unwrap(),
     );
-    let failed = journal.append(&id, vec![record("a", 600)]).await.unwrap_err();
+    let failed = say(&journal, &id, 600).await.unwrap_err();
     assert_eq!(failed.kind(), io::ErrorKind::TimedOut);
     let failed = journal.mend(&id).await.unwrap_err();
     assert_eq!(failed.kind(), io::ErrorKind::TimedOut);
@@ -401,7 +468,7 @@ async fn a_beginning_that_finds_no_room_gives_back_what_it_had() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
     std::os::unix::fs::symlink("/dev/full", begun(&journal, &id)).unwrap();
-    assert!(journal.append(&id, vec![record("a", 600)]).await.is_err());
+    assert!(say(&journal, &id, 600).await.is_err());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     assert_eq!(mended(&journal, &id).await, [256, 256, 88]);
 }
@@ -414,7 +481,7 @@ async fn only_the_owner_reads_it() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open(folder.path());
     let id = "a".parse().unwrap();
-    journal.append(&id, vec![record("a", 1)]).await.unwrap();
+    say(&journal, &id, 1).await.unwrap();
     let mode = journal.path(&id).metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }
@@ -426,7 +493,7 @@ async fn a_folder_that_went_away_is_an_error() {
     drop(folder);
     assert!(
         journal
-            .append(&"a".parse().unwrap(), vec![record("a", 1)])
+            .append(&"a".parse().unwrap(), SINCE, vec![record("a", 1)])
             .await
             .is_err()
     );
@@ -502,7 +569,7 @@ async fn of_what_was_only_begun_nothing_is_left() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
     for forgets in [true, false] {
-        journal.append(&id, vec![record("a", 600)]).await.unwrap();
+        say(&journal, &id, 600).await.unwrap();
         let gone = if forgets {
             journal.rewrite(&id).await
         } else {

@@ -362,3 +362,26 @@ async fn each_daemon_forgets_in_its_own_journal() {
     assert!(matches!(gone, Err(StoreError::UnknownAgent(_))), "{gone:?}");
     assert!(!others.path(&rig.agent).exists());
 }
+
+/// One daemon deletes an agent, which is made again and says as much as before. Another one, which knows nothing of that, keeps
+/// the two lives apart.
+#[tokio::test]
+async fn who_is_made_again_is_not_gone_on_with_in_the_file_of_before() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (rig, _) = with_journal(here.path()).await;
+    let journal = open(there.path(), &rig);
+    let other = rig.parts.clone().with_journal(Some(Arc::clone(&journal)));
+    let turn = |question| vec![native("user", question), native("assistant", "Yes.")];
+    other.keeper.append(&rig.agent, turn("xylocopa")).await.unwrap();
+    rig.clock.advance_ms(1_000);
+    rig.parts.keeper.delete(&rig.agent).await.unwrap();
+    rig.append(turn("Hello")).await;
+    other.keeper.append(&rig.agent, turn("And?")).await.unwrap();
+    assert_whole(&rig, &journal).await;
+    let path = journal.path(&rig.agent);
+    let before = path.with_extension("past").join("1.jsonl");
+    let read = |path: &Path| std::fs::read_to_string(path).unwrap();
+    assert!(read(&before).contains("xylocopa") && !read(&path).contains("xylocopa"));
+    other.keeper.delete(&rig.agent).await.unwrap();
+    assert_eq!(std::fs::read_dir(there.path()).unwrap().count(), 0);
+}
