@@ -374,7 +374,10 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
     output::be_quiet(shared.quiet);
     let mut shared = shared.with_token(environment)?;
     let sources = sources(&shared, &command, environment);
-    let loaded = sources.clone().load()?;
+    let loaded = match (sources.clone().load(), &command) {
+        (Err(error), Command::Support(support)) => return support.run(Err(&error), &shared, environment),
+        (loaded, _) => loaded?,
+    };
     let _logging = begin_log(&shared, &command, &loaded.config, environment)?;
     if command.asks_a_daemon() && !shared.names_a_place() {
         shared.server = remote::find(&loaded.config.http, shared.token.clone())?;
@@ -422,7 +425,7 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
         Command::Status(status) => status.run(&loaded.config, &shared),
         Command::Count(count) => count.run(&loaded.config, &shared),
         Command::Doctor(doctor) => doctor.run(&loaded.config, &shared, environment),
-        Command::Support(support) => support.run(&loaded, &shared, environment),
+        Command::Support(support) => support.run(Ok(&loaded), &shared, environment),
         Command::Health(health) => health.run(&loaded.config, &shared),
         Command::Init(init) => init.run(&shared),
         Command::Completions(completions) => completions.run(),

@@ -110,7 +110,7 @@ fn check(loaded: &Loaded, shared: &Shared) -> std::io::Result<()> {
 }
 
 /// A key as JSON has it.
-pub(super) fn entry_json(entry: &Entry) -> Value {
+fn entry_json(entry: &Entry) -> Value {
     json!({ "key": entry.key, "value": entry.value, "origin": entry.origin.to_string() })
 }
 

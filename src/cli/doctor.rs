@@ -75,6 +75,17 @@ pub(super) async fn offline(config: &Config, shared: &Shared, environment: &Envi
     doctor.checks(config, shared, environment).await
 }
 
+/// The checks that need no configuration, where it can't be used.
+pub(super) async fn without_configuration(shared: &Shared, environment: &Environment) -> Vec<Check> {
+    let mut checks = vec![Check::fail("config", "it can't be used", "recapd config check")];
+    if shared.server.is_some() {
+        // Only a daemon that nobody names is looked for where the configuration says.
+        checks.push(surroundings::daemon(&Config::default(), shared).await);
+    }
+    checks.push(surroundings::notify_socket(environment));
+    checks
+}
+
 impl Doctor {
     pub(super) fn run(
         self,

@@ -20,6 +20,9 @@ pub enum ConfigError {
     Invalid(Vec<Problem>),
 }
 
+/// What comes before the values that a problem's text quotes.
+const VALUES_BEHIND: [&str; 3] = ["`", "\"", ", not "];
+
 /// One thing that is wrong: where it was said, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -27,6 +30,17 @@ pub struct Problem {
     pub origin: Origin,
     /// What is wrong, with the key and the cure.
     pub text: String,
+}
+
+impl Problem {
+    /// What is wrong, up to where a value may be quoted: a secret that somebody put where it doesn't belong.
+    pub fn without_values(&self) -> String {
+        let quotes = VALUES_BEHIND.iter().filter_map(|sign| self.text.find(sign));
+        match quotes.min().and_then(|end| self.text.get(..end)) {
+            Some(told) => format!("{told}…"),
+            None => self.text.clone(),
+        }
+    }
 }
 
 impl fmt::Display for Problem {

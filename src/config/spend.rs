@@ -59,7 +59,7 @@ impl SpendConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum PricesError {
     /// It can't be read.
-    #[error("{path} can't be read: {source}")]
+    #[error("`{path}` can't be read: {source}")]
     Unreadable {
         /// The file.
         path: String,
@@ -67,7 +67,7 @@ pub enum PricesError {
         source: io::Error,
     },
     /// It isn't what `prices.toml` is.
-    #[error("{path} is no table of prices like prices.toml: {message}")]
+    #[error("`{path}` is no table of prices like prices.toml: {message}")]
     Invalid {
         /// The file.
         path: String,
@@ -237,7 +237,7 @@ mod tests {
             ),
         ] {
             let error = prices(&text).unwrap_err();
-            assert!(error.contains(said) && error.starts_with("FILE"), "{error}");
+            assert!(error.contains(said) && error.starts_with("`FILE`"), "{error}");
         }
         spend.prices_file = "/nonexistent/prices.toml".to_owned();
         assert!(matches!(spend.prices(), Err(PricesError::Unreadable { .. })));

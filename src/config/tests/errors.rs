@@ -1,7 +1,7 @@
 //! Errors name their source, the key and the cure.
 
 use super::{Pairs, load};
-use crate::config::Config;
+use crate::config::{Config, ConfigError, Loader, Problem};
 
 /// What stands in a file, and what is said about it.
 const FILE_ERRORS: &[(&str, &str)] = &[
@@ -186,6 +186,40 @@ fn errors_in_a_file_name_line_key_and_cure() {
     }
 }
 
+/// Whoever helps is shown problems, and a secret may stand where it doesn't belong.
+#[test]
+fn problems_are_told_without_values_too() {
+    for (key, value) in [
+        ("convergence.weights", "content=geheim"),
+        ("database.url", "postgres://geheim:geheim@host/db"),
+        ("http.allowed_hosts", "['geheim!']"),
+        ("http.listen", "geheim"),
+        ("http.socket_mode", "ge`heim` geheim"),
+        ("model.base_url", "https://geheim@host"),
+        ("model.effort", "geheim"),
+        ("model.mode", "geheim"),
+        ("model.proxy", "geheim"),
+        ("schedule.prune", "0 geheim * * *"),
+        ("spend.prices_file", "geheim/prices.toml"),
+        ("summary.redact_patterns", "['(geheim']"),
+        ("summary.time_zone", "geheim"),
+        ("trace.attributes", "geheim"),
+        ("trace.otlp_url", "geheim"),
+        ("window.budget_tokens", "geheim"),
+        ("window.preset", "geheim"),
+    ] {
+        let loader = Loader::new().set("convergence.profile=custom");
+        let Err(ConfigError::Invalid(problems)) = loader.set(format!("{key}={value}")).load() else {
+            panic!("{key} may be {value}");
+        };
+        let told: Vec<String> = problems.iter().map(Problem::without_values).collect();
+        assert!(
+            told[0].starts_with(key) && !told.concat().contains("geheim"),
+            "{told:?}"
+        );
+    }
+}
+
 #[test]
 fn errors_in_the_environment_and_in_flags_speak_their_language() {
     let cases: [(Pairs<'_>, &[&str], &str); 8] = [
@@ -324,7 +358,7 @@ fn limits_of_spending_must_be_possible_to_keep() {
     }
     let missing = load(None, &[], &["spend.prices_file=/nonexistent/prices.toml"]).unwrap_err();
     assert!(
-        missing.starts_with("--set: spend.prices_file: /nonexistent/prices.toml can't be read"),
+        missing.starts_with("--set: spend.prices_file: `/nonexistent/prices.toml` can't be read"),
         "{missing}"
     );
     for sets in [

@@ -1,0 +1,231 @@
+//! Addresses and paths in outline: what is meant can be seen, what only their owner should know can't.
+//!
+//! Of an address its scheme, host and port are told, of a path its first folder if every system has that one. A user or
+//! a path is only said to be there. Where it can't be told what is the host, nothing is.
+
+/// What stands for what isn't told.
+pub(super) const LEFT_OUT: &str = "…";
+/// Schemes behind which there is a file.
+const FILE_SCHEMES: [&str; 2] = ["sqlite:", "unix:"];
+/// Between a scheme and what it is about.
+const SCHEME_END: &str = "://";
+/// Folders that every system has. The name of another one may tell of its owner.
+const FOLDERS: [&str; 15] = [
+    "Users", "dev", "etc", "home", "media", "mnt", "opt", "private", "proc", "root", "run", "srv", "tmp",
+    "usr", "var",
+];
+/// Signs that end a sentence or a part of it rather than an address.
+const SENTENCE_ENDS: &str = ".,:;)'";
+
+/// An address or a path in outline.
+pub(super) fn outline(place: &str) -> String {
+    let of_file = FILE_SCHEMES.into_iter().find(|scheme| place.starts_with(*scheme));
+    match (path_of(place), place.split_once(SCHEME_END)) {
+        (Some(path), _) => format!("{}{}", of_file.unwrap_or_default(), folder(path)),
+        (None, Some((scheme, rest))) if is_scheme(scheme) => format!("{scheme}{SCHEME_END}{}", host(rest)),
+        (None, _) => LEFT_OUT.to_owned(),
+    }
+}
+
+/// The path that a place is, unless it is the address of a server.
+pub(super) fn path_of(place: &str) -> Option<&str> {
+    let of_file = FILE_SCHEMES.iter().find_map(|scheme| place.strip_prefix(scheme));
+    match of_file {
+        Some(path) => Some(path.strip_prefix("//").unwrap_or(path)),
+        None => (!place.contains(SCHEME_END)).then_some(place),
+    }
+}
+
+/// What follows a scheme: the host with its user, and what is wanted there.
+pub(super) fn parts(rest: &str) -> (&str, &str) {
+    rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()))
+}
+
+/// `text` with each address and each path in outline.
+pub(super) fn in_outline(text: &str) -> String {
+    text.split_inclusive(is_break).map(word_in_outline).collect()
+}
+
+/// A word, with what separates it from the next one.
+fn word_in_outline(piece: &str) -> String {
+    let is_end = |c: char| is_break(c) || SENTENCE_ENDS.contains(c);
+    let (word, end) = piece.split_at(piece.trim_end_matches(is_end).len());
+    match start(word) {
+        Some(start) => {
+            let (before, place) = word.split_at(start);
+            format!("{before}{}{end}", outline(place))
+        }
+        None => piece.to_owned(),
+    }
+}
+
+/// Where in a word an address or a path begins.
+fn start(word: &str) -> Option<usize> {
+    let of_file = FILE_SCHEMES.iter().filter_map(|scheme| word.find(scheme));
+    let of_server = word.split_once(SCHEME_END).map(|(before, _)| {
+        let scheme = before.chars().rev().take_while(|c| is_of_scheme(*c)).count();
+        // One byte each.
+        before.len() - scheme
+    });
+    of_file.chain(of_server).chain(root(word)).min()
+}
+
+/// Where in a word there is a slash that separates nothing: `and/or` is no path.
+fn root(word: &str) -> Option<usize> {
+    let mut slashes = word.match_indices('/').map(|(place, _)| place);
+    slashes.find(|place| !word.split_at(*place).0.ends_with(is_of_name))
+}
+
+/// The first folder of a path.
+fn folder(path: &str) -> String {
+    let Some(below) = path.strip_prefix('/') else {
+        return LEFT_OUT.to_owned();
+    };
+    match below.split_once('/') {
+        Some((folder, _)) if FOLDERS.contains(&folder) => format!("/{folder}/{LEFT_OUT}"),
+        _ => format!("/{LEFT_OUT}"),
+    }
+}
+
+/// The host and the port of an address without its scheme.
+fn host(rest: &str) -> String {
+    let (authority, behind) = parts(rest);
+    let (user, host) = match authority.rsplit_once('@') {
+        Some((_, host)) => (format!("{LEFT_OUT}@"), host),
+        None => (String::new(), authority),
+    };
+    // A password may have a slash in it: then what looks like a host is one half of it.
+    if !is_host(host) || behind.contains('@') {
+        return LEFT_OUT.to_owned();
+    }
+    let more = if behind.trim_matches('/').is_empty() {
+        String::new()
+    } else {
+        format!("/{LEFT_OUT}")
+    };
+    format!("{user}{host}{more}")
+}
+
+/// Whether it is a host, with a port or without one.
+fn is_host(text: &str) -> bool {
+    let (name, port) = match text.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => (name, port),
+        _ => (text, ""),
+    };
+    let is_numeric = |c: char| c.is_ascii_hexdigit() || ":.".contains(c);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let numeric = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    let is_name = match numeric {
+        Some(numeric) => numeric.chars().all(is_numeric),
+        None => !name.is_empty() && name.chars().all(is_plain),
+    };
+    is_name && port.chars().all(|c| c.is_ascii_digit())
+}
+
+/// What a word of a text ends at.
+fn is_break(c: char) -> bool {
+    c.is_whitespace() || "\"`<>".contains(c)
+}
+
+fn is_scheme(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(is_of_scheme)
+}
+
+fn is_of_scheme(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "+.-".contains(c)
+}
+
+fn is_of_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_' || c == '-'
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn hosts_and_first_folders_are_told() {
+        for (place, told) in [
+            ("http://127.0.0.1:3128", "http://127.0.0.1:3128"),
+            ("http://127.0.0.1:3128/", "http://127.0.0.1:3128"),
+            ("https://gateway.example/t0ken/v1", "https://gateway.example/…"),
+            ("https://gateway.example?key=t0ken", "https://gateway.example/…"),
+            ("http://[::1]:7411/x", "http://[::1]:7411/…"),
+            ("http://[::1]", "http://[::1]"),
+            (
+                "https://me:t0ken@gateway.example/v1",
+                "https://…@gateway.example/…",
+            ),
+            (
+                "postgres://me@db:5432/mine?sslmode=require",
+                "postgres://…@db:5432/…",
+            ),
+            ("postgres:///mine?host=/run/mine", "postgres://…"),
+            ("postgres://me:t0/ken@db/mine", "postgres://…"),
+            ("postgres://me:t0ken", "postgres://…"),
+            ("my t0ken://db", "…"),
+            ("sqlite:/var/lib/recapd/recapd.db", "sqlite:/var/…"),
+            ("sqlite:///home/me/recapd.db", "sqlite:/home/…"),
+            ("sqlite://mine.db", "sqlite:…"),
+            ("sqlite:mine.db", "sqlite:…"),
+            ("unix:/run/recapd/recapd.sock", "unix:/run/…"),
+            ("/home/me/my key", "/home/…"),
+            ("/mine/key", "/…"),
+            ("/mine", "/…"),
+            ("keys/mine", "…"),
+        ] {
+            assert_eq!(outline(place), told, "{place}");
+            assert_eq!(outline(told), told, "once is enough");
+        }
+    }
+
+    #[test]
+    fn texts_keep_their_words() {
+        for (text, told) in [
+            ("read and checked", "read and checked"),
+            (
+                "none runs at http://127.0.0.1:7411",
+                "none runs at http://127.0.0.1:7411",
+            ),
+            (
+                "sqlite:/srv/mine/x.db: unable to open, see /srv/mine.",
+                "sqlite:/srv/…: unable to open, see /srv/….",
+            ),
+            ("asked https://h/t0ken: 502; wait", "asked https://h/…: 502; wait"),
+            ("`/mine/a` and (`/etc/b/c`)", "`/…` and (`/etc/…`)"),
+            (
+                "file=/home/me/x, and/or Europe/Berlin",
+                "file=/home/…, and/or Europe/Berlin",
+            ),
+            ("~/mine ./mine", "~/… ./…"),
+            ("make `recapd serve` run\n", "make `recapd serve` run\n"),
+        ] {
+            assert_eq!(in_outline(text), told);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_but_host_and_folder_is_ever_told(secret in "Q[a-zA-Z0-9/?#@:&%=.,;()~'+_-]{0,20}Q") {
+            for place in [
+                format!("https://{secret}@host/v1"),
+                format!("https://me:{secret}@host"),
+                format!("https://host:80/{secret}"),
+                format!("https://host?{secret}"),
+                format!("postgres://me@host/{secret}"),
+                format!("sqlite:{secret}"),
+                format!("sqlite:/home/{secret}/recapd.db"),
+                format!("unix:/{secret}"),
+                format!("/home/{secret}"),
+                format!("/{secret}/recapd"),
+            ] {
+                let told = outline(&place);
+                prop_assert!(!told.contains('Q'), "{place}: {told}");
+                let told = in_outline(&format!("no answer from {place}: refused ({place})"));
+                prop_assert!(!told.contains('Q'), "{place}: {told}");
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The settings that are addresses or paths, and how they stand in texts that others read.
+
+use std::{cmp::Reverse, path::Path};
+
+use super::outline::{LEFT_OUT, in_outline, outline, parts, path_of};
+use crate::config::{Config, Environment, Listen};
+
+/// Names that tell nothing of whoever bears them.
+const EVERYBODYS: [&str; 3] = ["postgres", "recapd", "root"];
+/// Variables with the names under which PostgreSQL is asked where its address says none.
+const NAMES: [&str; 4] = ["LOGNAME", "PGDATABASE", "PGUSER", "USER"];
+
+/// The settings that are addresses or paths. Texts of others are shown with these in outline, also where they alone
+/// wouldn't be known for what they are: a relative path, one with a blank in it, a user whom a server names.
+pub(super) struct Places {
+    settings: Vec<(&'static str, String)>,
+    /// What may stand in a text, and what is told in its stead; the longest come first.
+    told: Vec<(String, String)>,
+}
+
+impl Places {
+    /// Those of a configuration, if it can be read, and the daemon that is named.
+    pub(super) fn new(config: Option<&Config>, server: Option<&str>, environment: &Environment) -> Self {
+        let mut settings: Vec<(&str, String)> = config.into_iter().flat_map(settings).collect();
+        settings.retain(|(_, place)| !place.is_empty());
+        let named = settings.iter().map(|(_, place)| place.as_str()).chain(server);
+        let mut told: Vec<(String, String)> = named.flat_map(forms).collect();
+        told.extend(NAMES.iter().filter_map(|name| left_out(environment.get(name)?)));
+        told.retain(|(text, _)| text.chars().any(char::is_alphanumeric));
+        told.sort_by_key(|(text, _)| Reverse(text.len()));
+        Self { settings, told }
+    }
+
+    /// What that key holds in outline, if it is one of these and set.
+    pub(super) fn setting(&self, key: &str) -> Option<String> {
+        let (_, place) = self.settings.iter().find(|(name, _)| *name == key)?;
+        Some(outline(place))
+    }
+
+    /// `text` with all addresses and paths in outline.
+    pub(super) fn outlined(&self, text: &str) -> String {
+        let known = self
+            .told
+            .iter()
+            .fold(text.to_owned(), |text, (word, told)| replaced(&text, word, told));
+        in_outline(&known)
+    }
+}
+
+/// The settings that are addresses or paths, empty where they aren't set.
+pub(super) fn settings(config: &Config) -> [(&'static str, String); 14] {
+    let (database, model, fallback) = (&config.database, &config.model, &config.fallback);
+    let (http, trace) = (&config.http, &config.trace);
+    let listen = http.listen.to_string();
+    let socket = match http.listen {
+        Listen::Socket(_) => listen.as_str(),
+        // It is a host and a port already.
+        Listen::Address(_) => "",
+    };
+    let settings: [(&'static str, &str); 14] = [
+        ("database.url", &database.url),
+        ("database.read_url", &database.read_url),
+        ("model.base_url", &model.base_url),
+        ("model.api_key_file", &model.api_key_file),
+        ("model.proxy", &model.proxy),
+        ("fallback.base_url", &fallback.base_url),
+        ("fallback.api_key_file", &fallback.api_key_file),
+        ("fallback.proxy", &fallback.proxy),
+        ("spend.prices_file", &config.spend.prices_file),
+        ("journal.dir", &config.journal.dir),
+        ("http.listen", socket),
+        ("http.tokens_file", &http.tokens_file),
+        ("trace.otlp_url", &trace.otlp_url),
+        ("trace.otlp_headers_file", &trace.otlp_headers_file),
+    ];
+    settings.map(|(key, place)| (key, place.to_owned()))
+}
+
+/// What a text may have of a place, each with what is told in its stead.
+fn forms(place: &str) -> Vec<(String, String)> {
+    let mut forms = vec![(place.to_owned(), outline(place))];
+    match (path_of(place), place.split_once("://")) {
+        (Some(path), _) => forms.extend(folders(path)),
+        (None, Some(("postgres" | "postgresql", rest))) => forms.extend(names(rest)),
+        (None, _) => {}
+    }
+    forms
+}
+
+/// A path and the folders above it, as far as these are in the same one of the system.
+fn folders(path: &str) -> impl Iterator<Item = (String, String)> {
+    let told = outline(path);
+    let above = Path::new(path).ancestors().filter_map(Path::to_str);
+    above
+        .map(|above| (above.to_owned(), outline(above)))
+        .filter(move |(_, above)| *above == told)
+}
+
+/// The user, the database and what else a server's errors may name of its address.
+fn names(rest: &str) -> impl Iterator<Item = (String, String)> {
+    let (authority, behind) = parts(rest);
+    let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+    let names = user.split(':').chain(behind.split(['/', '?', '#', '&', '=']));
+    names.filter_map(left_out)
+}
+
+/// A name that isn't told, unless everybody has it.
+fn left_out(name: &str) -> Option<(String, String)> {
+    (!EVERYBODYS.contains(&name)).then(|| (name.to_owned(), LEFT_OUT.to_owned()))
+}
+
+/// `text` with `other` in place of each `word` that isn't a part of a longer one.
+fn replaced(text: &str, word: &str, other: &str) -> String {
+    let (mut told, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((before, after)) = rest.split_once(word) {
+        let goes_on = (word.starts_with(is_letter) && before.ends_with(is_letter))
+            || (word.ends_with(is_letter) && after.starts_with(is_letter));
+        told.push_str(before);
+        told.push_str(if goes_on { word } else { other });
+        rest = after;
+    }
+    told.push_str(rest);
+    told
+}
+
+fn is_letter(c: char) -> bool {
+    c.is_alphanumeric() || c == '_' || c == '-'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(set: impl Fn(&mut Config)) -> Places {
+        let mut config = Config::default();
+        set(&mut config);
+        let environment = [("USER", "mary"), ("PGUSER", "recapd")].into_iter().collect();
+        Places::new(Some(&config), Some("me:t0ken@recapd.example"), &environment)
+    }
+
+    #[test]
+    fn a_server_names_nobody() {
+        let places = places(|config| {
+            config.database.url = "postgres://ann@db.example:5432/clinic?application_name=ward".to_owned();
+        });
+        let error = "postgres://ann@db.example:5432/clinic?application_name=ward: role \"ann\" has no \"clinic\" of \"mary\"; \
+                     is recapd's `ward` at me:t0ken@recapd.example?";
+        assert_eq!(
+            places.outlined(error),
+            "postgres://…@db.example:5432/…: role \"…\" has no \"…\" of \"…\"; is recapd's `…` at …?"
+        );
+        assert_eq!(
+            places.setting("database.url").unwrap(),
+            "postgres://…@db.example:5432/…"
+        );
+        assert_eq!(places.setting("database.read_url"), None);
+    }
+
+    #[test]
+    fn paths_with_blanks_and_relative_ones_are_known() {
+        let places = places(|config| {
+            config.database.url = "sqlite:/home/ann lee/my data/recapd.db".to_owned();
+            config.model.api_key_file = "ann/key".to_owned();
+            config.journal.dir = ".".to_owned();
+            config.http.listen = "unix:/run/ann lee/x".parse().unwrap();
+        });
+        for (text, told) in [
+            ("9 MiB free in /home/ann lee/my data", "9 MiB free in /home/…"),
+            (
+                "sqlite:/home/ann lee/my data/recapd.db: gone",
+                "sqlite:/home/…: gone",
+            ),
+            (
+                "the key file ann/key can't be read.",
+                "the key file … can't be read.",
+            ),
+            ("none runs at unix:/run/ann lee/x", "none runs at unix:/run/…"),
+            ("an annual matter", "an annual matter"),
+        ] {
+            assert_eq!(places.outlined(text), told);
+        }
+    }
+}
