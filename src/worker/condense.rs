@@ -180,18 +180,44 @@ impl Worker {
         Ok(items)
     }
 
-    /// What is revisited, which was read with these `limits`; or items that answers are there about, if these are others, too.
-    /// After a failure fewer items are revisited at once, and an answer about others would be paid for again.
+    /// The material, which was read with these `limits`, as answers are there about it: they were paid for.
     pub(super) async fn with_answered(
         &self,
         lease: &Lease,
         material: Material,
         limits: MaterialLimits,
     ) -> StoreResult<Material> {
-        let all = self.settings.limits;
-        if material.revisited.is_empty() || limits == all {
+        if material.revisited.is_empty() {
+            self.up_to_answered(lease, material).await
+        } else if limits == self.settings.limits {
+            Ok(material)
+        } else {
+            self.or_answered(lease, material).await
+        }
+    }
+
+    /// What is pending, up to where an answer is there about it. More may have left the window since it was asked for, and to
+    /// ask about all of that would be to pay for a part again: the rest comes with the next update.
+    async fn up_to_answered(&self, lease: &Lease, mut material: Material) -> StoreResult<Material> {
+        // Of one exchange there is no part, and what the built-in summariser says isn't kept.
+        if material.exchanges.len() < 2 || self.is_offline() {
             return Ok(material);
         }
+        let pending = numbers(&material.exchanges);
+        let answered = self.longest_answered(lease, &material, &pending).await?;
+        if let Some(answered) = answered.filter(|answered| *answered < pending.len()) {
+            // Whether the limits had room for all stays as it was: what is left is new, and may wait for company.
+            material.exchanges.truncate(answered);
+            let last = material.exchanges.last();
+            material.hi = last.map_or(material.lo, |last| last.exchange.exchange);
+        }
+        Ok(material)
+    }
+
+    /// What is revisited; or items that answers are there about, if these are others, too. After a failure fewer items are
+    /// revisited at once, and an answer about others would be paid for again.
+    async fn or_answered(&self, lease: &Lease, material: Material) -> StoreResult<Material> {
+        let all = self.settings.limits;
         // As it was asked about: an item that was written anew, for a forgetting say, is revisited last, whatever it is about.
         let whole = self.parts.store.material(lease, all).await?;
         let mut told = numbers(&whole.exchanges);
@@ -364,9 +390,9 @@ impl Worker {
         self.journal_key(lease, material, &named.join(","))
     }
 
-    /// Names a question: the same question asked again, after a crash, has the same answer.
+    /// Names a question: the same question asked again, after a crash, has the same answer, whatever is pending besides by then.
     pub(super) fn journal_key(&self, lease: &Lease, material: &Material, asked: &str) -> String {
-        let (model, Material { version, lo, hi, .. }) = (&self.parts.model, material);
+        let (model, Material { version, lo, .. }) = (&self.parts.model, material);
         let question = [
             PROMPT_VERSION,
             model.provider(),
@@ -374,7 +400,6 @@ impl Worker {
             lease.agent.as_str(),
             &version.to_string(),
             &lo.to_string(),
-            &hi.to_string(),
             asked,
         ];
         hexadecimal(&Sha256::digest(question.join("\n")))

@@ -181,10 +181,11 @@ impl Judge {
             kept.row.as_ref().and_then(|row| row.token) != Some(lease.token),
             kept.versions.last().map_or(0, |last| last.version) != patch.version,
             covers_again || leaves_gap || is_in_window,
-            // A count can't see more than a count.
-            self.read
-                .get(&lease.token)
-                .is_some_and(|read| read.len() != live.len()),
+            // A count can't see more than a count. An update may be about a part of what was read.
+            self.read.get(&lease.token).is_some_and(|read| {
+                let read = read.iter().filter(|exchange| is_in_range(**exchange));
+                read.count() != live.len()
+            }),
         ];
         for ((fence, passes), is_stale) in FENCES.into_iter().zip(verdicts).zip(stale) {
             if passes && is_stale {

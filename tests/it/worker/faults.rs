@@ -134,6 +134,27 @@ async fn digests_may_fail_to_stand_in() {
     }
 }
 
+/// More has left the window when an update that was lost is taken up again: its answer is used for what it is about, and the
+/// rest comes next.
+#[tokio::test]
+async fn an_answer_is_used_although_more_is_pending_by_then() {
+    let rig = Rig::new(&config()).await;
+    rig.say(6).await;
+    let told = rig.verify().await.pending;
+    rig.flaky.fail("complete", 1, Before);
+    assert_eq!(rig.drain().await, [Outcome::Retried]);
+    rig.say(4).await;
+    let pending = rig.verify().await.pending;
+    assert_eq!(work_off(&rig).await, [Outcome::Completed, Outcome::Completed]);
+    let [first, rest] = [1..=told, told + 1..=pending].map(Vec::from_iter);
+    assert_eq!(
+        (rig.model.asked_about(&first), rig.model.asked_about(&rest)),
+        (1, 1),
+        "{told} of {pending}"
+    );
+    assert_eq!((rig.model.calls(), rig.verify().await.pending), (2, 0));
+}
+
 /// Provisional items are condensed again in parts, and the update is lost: the next one doesn't take the journalled answer
 /// about the first part for one about all of them, and asks about no part again.
 #[tokio::test]
