@@ -258,7 +258,7 @@ impl Test {
             Event::SessionStart => format!("{chars} characters, {tokens} tokens would be injected"),
             event => format!("{} injects nothing", event.name()),
         };
-        output::error(&format!("{}, agent {agent}: {told}", host.name()));
+        output::note(&format!("{}, agent {agent}: {told}", host.name()));
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -281,24 +281,41 @@ impl Install {
             install::uninstalled(&before)
         };
         let after = after.map_err(|error| Failed::usage(format!("{}: {error}", file.display())))?;
-        if after == before {
+        let diff = (after != before).then(|| install::diff(&before, &after));
+        if let Some(diff) = &diff {
+            self.show(&format!("{}\n{diff}", file.display()), shared)?;
+        }
+        let is_written = diff.is_some() && !self.dry_run;
+        if is_written {
+            if !self.yes && !confirmed(!shared.no_input)? {
+                return Err(Failed::usage("nothing was changed".to_owned()));
+            }
+            write(&file, &after)?;
+        }
+        if shared.json {
+            let file = file.display().to_string();
+            output::json(&json!({ "file": file, "diff": diff, "written": is_written }))?;
+        } else if diff.is_none() {
             output::text(&format!("{}: nothing to change", file.display()))?;
-            return Ok(ExitCode::SUCCESS);
+        } else if is_written {
+            output::text(if is_install && self.host == Host::Codex {
+                "written; Codex asks you to trust the hooks: /hooks"
+            } else {
+                "written"
+            })?;
         }
-        output::text(&format!("{}\n{}", file.display(), install::diff(&before, &after)))?;
-        if self.dry_run {
-            return Ok(ExitCode::SUCCESS);
-        }
-        if !self.yes && !confirmed(!shared.no_input)? {
-            return Err(Failed::usage("nothing was changed".to_owned()));
-        }
-        write(&file, &after)?;
-        output::text(if is_install && self.host == Host::Codex {
-            "written; Codex asks you to trust the hooks: /hooks"
-        } else {
-            "written"
-        })?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Shows what changes. Where programs read the output, only somebody who is asked about it is shown.
+    fn show(&self, change: &str, shared: &Shared) -> io::Result<()> {
+        if !shared.json {
+            return output::text(change);
+        }
+        if !self.yes && !self.dry_run {
+            output::error(change);
+        }
+        Ok(())
     }
 
     /// The options of this call that each hook needs as well.

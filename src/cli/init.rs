@@ -38,7 +38,7 @@ impl Init {
         write(&self.file, &text)?;
         let name = self.file.display();
         if shared.json {
-            output::json(&serde_json::json!({ "file": self.file }))?;
+            output::json(&serde_json::json!({ "file": name.to_string() }))?;
         } else {
             output::text(&format!("wrote {name}"))?;
         }

@@ -12,7 +12,9 @@ use clap_mangen::{
     roff::{Roff, roman},
 };
 
-use super::{Cli, exit::Failed, output, topics};
+use serde_json::json;
+
+use super::{Cli, Shared, exit::Failed, output, topics};
 
 /// The file of the page that tells of all commands.
 const PAGE: &str = "recapd.1";
@@ -76,7 +78,7 @@ impl Completions {
 }
 
 impl ManPages {
-    pub(super) fn run(self) -> Result<ExitCode, Failed> {
+    pub(super) fn run(self, shared: &Shared) -> Result<ExitCode, Failed> {
         if self.markdown {
             output::text(&reference::markdown(Cli::command()))?;
             return Ok(ExitCode::SUCCESS);
@@ -89,7 +91,11 @@ impl ManPages {
             .and_then(|()| clap_mangen::generate_to(Cli::command(), &folder))
             .and_then(|()| std::fs::write(folder.join(PAGE), page()?))
             .with_context(|| folder.display().to_string())?;
-        output::note(&format!("man pages are in {}", folder.display()));
+        if shared.json {
+            output::json(&json!({ "folder": folder.display().to_string() }))?;
+        } else {
+            output::note(&format!("man pages are in {}", folder.display()));
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

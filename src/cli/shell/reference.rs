@@ -9,8 +9,8 @@ const HEAD: &str = "\
 # The command line
 
 Made by `recapd man --markdown`; a test holds it to the program. Data goes to stdout, everything else to stderr. With `--json`
-commands print JSON, whose members stay what they are: new ones may come, so ignore those that you don't know. Times are RFC 3339
-in UTC.
+commands print JSON, whose members stay what they are: new ones may come, so ignore those that you don't know. What has a form of
+its own (a journal, a configuration, a page, a script for a shell) is printed in it. Times are RFC 3339 in UTC.
 
 | exit code | meaning |
 |---|---|

@@ -78,8 +78,13 @@ fn shells_and_man_pages_know_the_commands() {
     }
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("man1");
-    let output = recapd().args(["man", "--out"]).arg(&out).output().unwrap();
+    let output = recapd()
+        .args(["man", "--json", "--out"])
+        .arg(&out)
+        .output()
+        .unwrap();
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    assert_eq!(json(&output)["folder"], out.display().to_string());
     for page in ["recapd.1", "recapd-serve.1", "recapd-queue-retry.1"] {
         assert!(out.join(page).is_file(), "{page}");
     }

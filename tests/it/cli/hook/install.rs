@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::super::{code, recapd, stderr, stdout};
+use super::super::{code, json, recapd, stderr, stdout};
 
 const SETTINGS: &str = "{\n\t\"model\": \"opus\",\n\t\"permissions\": { \"allow\": [] }\n}\n";
 
@@ -45,6 +45,24 @@ fn hooks_are_put_in_and_taken_out_again() {
     assert!(run(&["install", "claude-code", "--yes"]).contains("nothing to change"));
     run(&["uninstall", "claude-code", "--yes"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), SETTINGS);
+}
+
+#[test]
+fn programs_are_told_what_was_done_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let mut command = recapd();
+        command.current_dir(folder.path()).arg("hook").args(args);
+        let output = command.args(["codex", "--project", "--json"]).output().unwrap();
+        assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+        let told = json(&output);
+        assert_eq!(told["file"], "./.codex/hooks.json");
+        [told["diff"].is_string(), told["written"] == true]
+    };
+    assert_eq!(run(&["install", "--dry-run"]), [true, false]);
+    assert_eq!(run(&["install", "--yes"]), [true, true]);
+    assert_eq!(run(&["install", "--yes"]), [false, false]);
+    assert_eq!(run(&["uninstall", "--yes"]), [true, true]);
 }
 
 #[test]
