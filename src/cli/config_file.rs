@@ -28,7 +28,7 @@ enum Action {
     /// Check the configuration, and that the providers' keys can be read
     Check {
         /// Print nothing if all is well
-        #[arg(long)]
+        #[arg(short, long)]
         quiet: bool,
         /// Don't look for the providers' keys, which a credential of systemd gives to the service alone
         #[arg(long)]

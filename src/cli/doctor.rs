@@ -103,10 +103,10 @@ impl Doctor {
         } else {
             let lines: Vec<String> = checks.iter().map(line).collect();
             output::text(&lines.join("\n"))?;
-            output::error(&match failing {
-                0 => "nothing fails".to_owned(),
-                failing => format!("{failing} of {} checks fail", checks.len()),
-            });
+            match failing {
+                0 => output::note("nothing fails"),
+                failing => output::error(&format!("{failing} of {} checks fail", checks.len())),
+            }
         }
         Ok(if failing == 0 {
             ExitCode::SUCCESS

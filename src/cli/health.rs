@@ -9,7 +9,7 @@ use super::{
     Shared,
     exit::{Failed, UNAVAILABLE, UNHEALTHY},
     open, output,
-    remote::{self, NotReady},
+    remote::{self, NotReady, Remote},
 };
 use crate::config::Config;
 
@@ -37,6 +37,10 @@ impl Health {
         } else {
             ("/readyz", "ready")
         };
+        if let Some(server) = &shared.server {
+            // What is no address says nothing of a daemon.
+            Remote::new(server)?;
+        }
         let answered =
             open::block_on(async { Ok(remote::answers(shared.server.as_ref(), &config.http, path).await) })?;
         match answered {

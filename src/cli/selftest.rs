@@ -116,7 +116,7 @@ struct How {
     /// Keep progress in this file after each piece of work, and go on where it says
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
-    /// Threads [default: one per core]
+    /// How many threads share the work [default: one per core]
     #[arg(long)]
     threads: Option<usize>,
 }

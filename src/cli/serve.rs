@@ -239,7 +239,7 @@ async fn prepare(config: &Config, given: &Start) -> Result<Ground, Failed> {
     let reclaimed = make_up(&store, &parts, &owner).await?;
     if given.is_demo {
         demo::tell(&parts).await?;
-        super::output::error(demo::NEXT);
+        super::output::note(demo::NEXT);
     }
     Ok(Ground {
         store,

@@ -151,7 +151,7 @@ impl Create {
                 &json!({ "name": self.name.as_str(), "token": text, "expires_at": expires_at, "line": line }),
             )?;
         } else {
-            output::error(
+            output::note(
                 "recapd: this is the token, which can't be shown again, and its line for http.tokens_file",
             );
             output::text(&format!("{text}\n{line}"))?;
@@ -179,7 +179,7 @@ impl Create {
         if shared.json {
             output::json(&json!({ "name": self.name.as_str(), "token": text, "expires_at": expires_at }))?;
         } else {
-            output::error("recapd: this is the token; it can't be shown again");
+            output::note("recapd: this is the token; it can't be shown again");
             output::text(&text)?;
         }
         Ok(())

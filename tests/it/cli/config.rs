@@ -84,7 +84,10 @@ fn a_check_tells_what_is_wrong_and_ends_with_78() {
         "{}",
         stdout(&sound)
     );
-    assert_eq!(stdout(&check("", &["--quiet"])), "");
+    for quiet in ["--quiet", "-q"] {
+        let sound = check("", &[quiet]);
+        assert_eq!((code(&sound), stdout(&sound).as_str()), (Some(0), ""), "{quiet}");
+    }
     let wrong = check("[window]\nbudget_token = 5\n\n[queue]\npoll_ms = 1\n", &[]);
     assert_eq!(code(&wrong), Some(78));
     let told = stderr(&wrong);

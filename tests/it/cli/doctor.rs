@@ -104,6 +104,7 @@ async fn a_daemon_that_works_passes() {
         "{told}"
     );
     assert!(stderr(&output).contains("nothing fails"), "{}", stderr(&output));
+    assert_eq!(stderr(&run(&["--quiet"])), "");
     server.target.pause_queue(Timestamp(0)).await.unwrap();
     let report = json(&run(&["--json"]));
     assert_eq!(check(&report, "paused")["verdict"], "warn", "{report}");
@@ -216,6 +217,8 @@ async fn health_is_told_by_the_exit_code() {
     server.end().await;
     let output = ask(&server, &["health"]);
     assert_eq!(code(&output), Some(69), "{}", stderr(&output));
+    let nowhere = recapd().args(["health", "--server", "nowhere"]).output().unwrap();
+    assert_eq!(code(&nowhere), Some(2), "{}", stderr(&nowhere));
     let output = recapd()
         .args(["health", "--set", "http.listen=127.0.0.1:1"])
         .output()
