@@ -14,10 +14,11 @@
 //!
 //! A call takes one second at most, retries included. What can be asked twice without harm is asked again if the
 //! connection breaks or the daemon is busy: that is every reading, and [`Client::append`], whose messages get ids of
-//! their own if they have none, unless one that they have is too long.
+//! their own if they have none, unless one that they have is none to the daemon.
 
 mod answer;
 mod error;
+mod ids;
 #[cfg(feature = "daemon")]
 mod origin;
 mod place;
@@ -41,7 +42,7 @@ pub use self::{
 };
 use crate::{
     domain::agent::AgentId,
-    formats::{ID_BYTES_MAX, outgoing::RequestFormat},
+    formats::outgoing::RequestFormat,
     wire::{self, HttpReply, HttpSettings},
 };
 
@@ -120,19 +121,20 @@ impl Client {
         Self { timeout, ..self }
     }
 
-    /// Stores messages, in recapd's own format or a provider's, in order: all or none. One without a `client_id` gets
-    /// one, so that it is stored once however often this is tried; where one is too long (256 bytes) it is tried once.
+    /// Stores messages, in recapd's own format or a provider's, in order: all or none. One without an id gets a `client_id`,
+    /// so that it is stored once however often this is tried. A `client_id` that the daemon doesn't take, since it is longer
+    /// than 256 bytes or no text and no number, stays, and then this is tried once.
     ///
     /// # Errors
     /// [`ClientError::Refused`] says which message isn't one. After [`ClientError::Unreachable`] it isn't known whether they
     /// are stored.
     pub async fn append(&self, agent: &AgentId, messages: &[Value]) -> Result<Appended, ClientError> {
-        let named: Vec<Value> = messages.iter().cloned().map(with_id).collect();
+        let named: Vec<Value> = messages.iter().map(ids::named).collect();
         let url = self
             .transport
             .url(&["v1", "agents", agent.as_str(), "messages"], &[]);
         let request = self.transport.request(Method::POST, url).json(&named);
-        if named.iter().all(is_known_again) {
+        if named.iter().all(ids::is_known_again) {
             self.json(request).await
         } else {
             self.once(request).await
@@ -227,23 +229,4 @@ impl Client {
             Err(_) => Err(ClientError::late(self.timeout)),
         }
     }
-}
-
-/// A message with an id of its own; the daemon takes one that is null or empty for none. What is no object is left for the
-/// daemon to refuse.
-fn with_id(mut message: Value) -> Value {
-    if let Some(fields) = message.as_object_mut() {
-        let id = fields.entry("client_id").or_insert(Value::Null);
-        if id.is_null() || id.as_str().is_some_and(str::is_empty) {
-            *id = format!("{:032x}", fastrand::u128(..)).into();
-        }
-    }
-    message
-}
-
-/// Whether the daemon knows a message when it comes again: it takes an id that is too long for none. What is no object is
-/// refused each time.
-fn is_known_again(message: &Value) -> bool {
-    let is_id = |id: &Value| id.is_number() || id.as_str().is_some_and(|text| text.len() <= ID_BYTES_MAX);
-    message.get("client_id").is_none_or(is_id)
 }

@@ -40,7 +40,7 @@ const API_ERROR: &str = "api_error";
 /// The longest name that is kept of a kind, a speaker, or a conversation in a document, in characters.
 const NAME_CHARS_MAX: usize = 128;
 /// The longest id that a client can give a message, in bytes. A longer one is no id and counts as none.
-pub(crate) const ID_BYTES_MAX: usize = 256;
+const ID_BYTES_MAX: usize = 256;
 
 /// Why a text is no message of a format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -91,7 +91,18 @@ pub fn parse_said(format: Format, json: &str) -> Result<Message, FormatError> {
 /// The format that a message certainly has. `None` for what is no message, and for a role with plain text, which
 /// OpenAI's and Anthropic's messages share.
 pub fn detect(json: &str) -> Option<Format> {
-    match detect::shape(&Fields::parse(json).ok()?) {
+    certain_format(&Fields::parse(json).ok()?)
+}
+
+/// The id of its own that a message has, by which it is known when it comes again: as [`parse`] reads it in the format that
+/// [`detect`] finds, or else as one of OpenAI's.
+pub fn own_id(json: &str) -> Option<String> {
+    let fields = Fields::parse(json).ok()?;
+    id(certain_format(&fields).unwrap_or(Format::OpenAiChat), &fields)
+}
+
+fn certain_format(fields: &Fields<'_>) -> Option<Format> {
+    match detect::shape(fields) {
         detect::Shape::Certain(format) => Some(format),
         detect::Shape::Chat | detect::Shape::Unknown => None,
     }
@@ -121,21 +132,25 @@ fn message(format: Format, fields: &Fields<'_>, kind: Kind, parts: Vec<Part>) ->
         Kind::Assistant if fields.flag("is_error").unwrap_or(false) => unknown_kind(API_ERROR),
         kind => kind,
     };
-    let mut ids = id_fields(format).iter().filter_map(|&name| fields.label(name));
     Message {
         speaker: speaker.map(|name| cut(&name, NAME_CHARS_MAX)),
         kind,
         parts,
-        // U+0000 is what PostgreSQL's texts can't hold.
-        client_id: ids
-            .find(|id| id.len() <= ID_BYTES_MAX)
-            .map(|id| id.replace('\0', "\u{fffd}")),
+        client_id: id(format, fields),
         at: TIME_FIELDS.iter().find_map(|&name| time(fields, name)),
         interrupts: false,
         important: fields.flag("important").unwrap_or(false),
         format,
         payload: String::new(),
     }
+}
+
+/// A message's own id.
+fn id(format: Format, fields: &Fields<'_>) -> Option<String> {
+    let mut ids = id_fields(format).iter().filter_map(|&name| fields.label(name));
+    let id = ids.find(|id| id.len() <= ID_BYTES_MAX)?;
+    // U+0000 is what PostgreSQL's texts can't hold.
+    Some(id.replace('\0', "\u{fffd}"))
 }
 
 /// The fields that hold a message's own id. A provider's `id` is not among them: in OpenAI-shaped logs it is the

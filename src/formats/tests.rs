@@ -113,6 +113,25 @@ fn times_and_ids_are_found_where_each_format_has_them() {
     }
 }
 
+/// The table to which the clients are held, too.
+#[test]
+fn a_message_is_known_by_its_own_id() {
+    let rows = include_str!("../../tests/fixtures/message_ids.json");
+    let rows: Vec<serde_json::Value> = serde_json::from_str(rows).unwrap();
+    for row in rows {
+        let (json, known_by) = (row["message"].to_string(), row["known_by"].as_str());
+        let said = row["format"]
+            .as_str()
+            .map(|name| Format::from_name(name).unwrap());
+        let format = said.or_else(|| detect(&json)).unwrap_or(Format::OpenAiChat);
+        let read = parse_said(format, &json).unwrap();
+        assert_eq!(read.client_id.as_deref(), known_by, "{row}");
+        if said.is_none() {
+            assert_eq!(own_id(&json).as_deref(), known_by, "{row}");
+        }
+    }
+}
+
 #[test]
 fn the_readme_lists_every_format() {
     let listed = format!("?format={}`", Format::ALL.map(Format::name).join("\\|"));

@@ -241,6 +241,51 @@ async fn an_id_that_is_none_to_the_daemon_is_replaced() {
     assert_eq!(bodies[0][2]["client_id"], 7);
 }
 
+/// Messages, and whether they get an id. The clients in other languages are held to the same table; this one says no format.
+fn table_of_ids() -> Vec<Value> {
+    let rows: Vec<Value> = serde_json::from_str(include_str!("../fixtures/message_ids.json")).unwrap();
+    rows.into_iter().filter(|row| row["format"].is_null()).collect()
+}
+
+#[tokio::test]
+async fn a_message_gets_an_id_unless_it_has_one() {
+    let rows = table_of_ids();
+    let messages: Vec<Value> = rows.iter().map(|row| row["message"].clone()).collect();
+    let (address, requests) = scripted(vec![appended()]);
+    let recapd = patient(&format!("http://{address}"));
+    recapd.append(&coder(), &messages).await.unwrap();
+    let request = requests.recv().unwrap();
+    let sent: Vec<Value> = serde_json::from_str(request.split_once("\r\n\r\n").unwrap().1).unwrap();
+    assert_eq!(sent.len(), rows.len());
+    for (row, sent) in rows.iter().zip(&sent) {
+        let mut expected = row["message"].clone();
+        if row["gets_one"] == true {
+            let id = sent["client_id"].as_str();
+            assert_eq!(id.map(str::len), Some(32), "{row}");
+            expected["client_id"] = sent["client_id"].clone();
+        }
+        assert_eq!(*sent, expected, "{row}");
+    }
+}
+
+#[tokio::test]
+async fn what_has_an_id_of_its_own_is_stored_once() {
+    let server = Server::start(|_| {}).await;
+    let recapd = of(&server);
+    for (number, row) in table_of_ids().iter().enumerate() {
+        let agent: AgentId = format!("named-{number}").parse().unwrap();
+        let message = std::slice::from_ref(&row["message"]);
+        recapd.append(&agent, message).await.unwrap();
+        let again = recapd.append(&agent, message).await.unwrap();
+        let duplicates = i64::from(!row["known_by"].is_null());
+        assert_eq!(
+            (again.accepted, again.duplicates),
+            (1 - duplicates, duplicates),
+            "{row}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn what_has_too_long_an_id_is_appended_once() {
     let named = |bytes| [json!({"role": "user", "content": "x", "client_id": "i".repeat(bytes)})];

@@ -1,0 +1,30 @@
+//! A message's own id, as the daemon reads it: what was stored under it isn't stored again.
+
+use serde_json::Value;
+
+use crate::formats;
+
+/// The message, with a `client_id` if it has no id. It gets none beside one of its own: what is stored is the whole message,
+/// so that the same one would be another one when it is said again. What is no object is left for the daemon to refuse.
+pub(super) fn named(message: &Value) -> Value {
+    let mut message = message.clone();
+    if has_id(&message) {
+        return message;
+    }
+    if let Some(fields) = message.as_object_mut() {
+        let given = fields.entry("client_id").or_insert(Value::Null);
+        if given.is_null() || given.as_str().is_some_and(str::is_empty) {
+            *given = format!("{:032x}", fastrand::u128(..)).into();
+        }
+    }
+    message
+}
+
+/// Whether the daemon knows a message when it comes again. What is no object is refused each time.
+pub(super) fn is_known_again(message: &Value) -> bool {
+    !message.is_object() || has_id(message)
+}
+
+fn has_id(message: &Value) -> bool {
+    formats::own_id(&message.to_string()).is_some()
+}
