@@ -12,11 +12,13 @@ import unittest
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from daemon import PATIENCE_S, Daemon, eventually
 from recapd import PLACEHOLDER, Recapd, RecapdError, wire
+from recapd.ids import has_id, named
 
 LONG = "Fix the parser, please. " * 30
 # What would go on for much longer is left by then, on a busy machine as well.
@@ -31,6 +33,13 @@ def answer(status: int, body: object, kind: str = "application/json") -> bytes:
 BUSY = answer(503, {"status": 503, "code": "database_unavailable", "detail": "no database"}, "application/problem+json")
 APPENDED = answer(200, {"accepted": 1, "duplicates": 0, "of_a_later_version": 1})
 SAID: dict[str, Any] = {"role": "user", "content": "x"}
+
+
+def table_of_ids() -> list[dict[str, Any]]:
+    """Messages, and whether they get an id. All clients, and the daemon, are held to this table."""
+    table = Path(__file__).parents[3] / "tests/fixtures/message_ids.json"
+    rows: list[dict[str, Any]] = json.loads(table.read_text())
+    return rows
 
 
 @contextmanager
@@ -129,22 +138,14 @@ class WithDaemon(unittest.TestCase):
         self.assertEqual(ended["session"], 1)
 
     def test_what_has_an_id_of_its_own_may_be_said_again(self) -> None:
-        native: dict[str, Any] = {"kind": "user", "content": "x"}
-        line: dict[str, Any] = {"type": "user", "message": SAID}
-        messages = [
-            native | {"id": "n-1"},
-            native | {"id": "n-2", "client_id": None},
-            native | {"message_id": 7},
-            native | {"uuid": "n-3"},
-            line | {"uuid": "c-1"},
-            SAID | {"client_id": "o-1", "id": "call"},
-        ]
-        for number, message in enumerate(messages):
-            with self.subTest(message):
-                self.recapd.append(f"named-{number}", [message])
-                again = self.recapd.append(f"named-{number}", [message])
+        for number, row in enumerate(table_of_ids()):
+            with self.subTest(row["why"]):
+                said, format = [row["message"]], row.get("format")
+                self.recapd.append(f"named-{number}", said, format=format)
+                again = self.recapd.append(f"named-{number}", said, format=format)
                 assert again
-                self.assertEqual((again["accepted"], again["duplicates"]), (0, 1))
+                duplicates = int(row["known_by"] is not None)
+                self.assertEqual((again["accepted"], again["duplicates"]), (1 - duplicates, duplicates))
 
     def test_an_id_that_is_generated_counts(self) -> None:
         for message in (SAID, SAID | {"client_id": None}, SAID | {"client_id": ""}, SAID | {"id": "call", "uuid": "u"}):
@@ -203,6 +204,18 @@ def relay(path: str, port: int) -> Iterator[None]:
 
         threading.Thread(target=serve, daemon=True).start()
         yield
+
+
+class Ids(unittest.TestCase):
+    def test_a_message_gets_an_id_unless_it_has_one(self) -> None:
+        for row in table_of_ids():
+            with self.subTest(row["why"]):
+                message, format = row["message"], row.get("format")
+                self.assertEqual(has_id(message, format), row["known_by"] is not None)
+                sent = named(message, format)
+                given = {"client_id": sent["client_id"]} if row["gets_one"] else {}
+                self.assertEqual(sent, message | given)
+                self.assertEqual(sent != message, row["gets_one"])
 
 
 class Trouble(unittest.TestCase):
