@@ -1,6 +1,7 @@
 /** Client of recapd: what an agent asks, without ever being held up or thrown off by the answer. */
 import createClient, { type Client } from "openapi-fetch";
 
+import { hasId, named } from "./ids.js";
 import type { components, paths } from "./schema.js";
 import { socketFetch } from "./socket.js";
 
@@ -24,8 +25,6 @@ const SERVER = "http://127.0.0.1:7411";
 const SOCKET = "unix:";
 const ATTEMPTS_MAX = 3;
 const PAUSE_MS = 50;
-/** The longest id of a message; the daemon takes a longer one for none. */
-const ID_BYTES_MAX = 256;
 
 export interface Options {
   /** An address or `unix:PATH`; else RECAPD_SERVER, else http://127.0.0.1:7411. */
@@ -87,16 +86,17 @@ export class Recapd {
   }
 
   /**
-   * Stores messages in order, all or none; `format` is detected if it isn't said. One without a `client_id` gets one, so
-   * that it is stored once however often this is tried; where one is too long (256 bytes) it is tried once.
+   * Stores messages in order, all or none; `format` is detected if it isn't said. One without an id gets a `client_id`, so
+   * that it is stored once however often this is tried. An id that the daemon doesn't take, since it is too long, stays, and
+   * then this is tried once.
    */
   append(agent: string, messages: readonly Message[], format?: MessageFormat): Promise<Appended | undefined> {
     return this.#guarded(async () => {
-      const named = messages.map(withId);
-      const isRepeatable = named.every((message) => isId(message["client_id"]));
+      const said = messages.map((message) => named(message, format));
+      const isRepeatable = said.every((message) => hasId(message, format));
       const asked = this.http.POST("/v1/agents/{id}/messages", {
         params: { path: { id: agent }, query: format ? { format } : {} },
-        body: named,
+        body: said,
         fetch: (request: Request) => this.#send(request, isRepeatable),
       });
       return content(await read(asked), "accepted");
@@ -210,17 +210,6 @@ function content<T>({ data, error, response }: Answer<T>, member: string): T {
 function known<T>(answer: Answer<T>, member: string): T | undefined {
   const problem = answer.error as Partial<Problem> | undefined;
   return problem?.code === "unknown_agent" ? undefined : content(answer, member);
-}
-
-/** A message with an id of its own. The daemon takes one that is null or empty for none. */
-function withId(message: Message): Message {
-  const id = message["client_id"] ?? "";
-  return id === "" ? { ...message, client_id: crypto.randomUUID() } : message;
-}
-
-/** Whether the daemon takes it for a message's id, by which it knows the message when it comes again. */
-function isId(id: unknown): boolean {
-  return Number.isFinite(id) || (typeof id === "string" && new TextEncoder().encode(id).length <= ID_BYTES_MAX);
 }
 
 function isBusy(response: Response): boolean {

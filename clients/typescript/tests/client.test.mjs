@@ -1,7 +1,8 @@
-// The client against a daemon (RECAPD_URL), and against servers that behave badly.
+// The client against a daemon (RECAPD_URL), and against servers that behave badly. FIXTURES is a folder of files that all
+// clients read.
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -128,6 +129,28 @@ test("an id that is none to the daemon is replaced", async () => {
   assert.equal(new Set(sent).size, ids.length);
   sent.slice(0, 3).forEach((id) => assert.match(id, /^[0-9a-f-]{36}$/));
   assert.deepEqual(sent.slice(3), ["a-1", 7]);
+});
+
+/** Messages, and whether they get an id. All clients, and the daemon, are held to this table. */
+const tableOfIds = () => JSON.parse(readFileSync(join(process.env.FIXTURES, "message_ids.json"), "utf8"));
+
+test("a message gets an id unless it has one", async () => {
+  for (const { why, format, message, gets_one } of tableOfIds()) {
+    const [server, requests] = await scripted(APPENDED);
+    await new Recapd({ server, ...patient }).append("ts", [message], format);
+    const [sent] = JSON.parse(requests[0].slice(requests[0].indexOf("["), requests[0].lastIndexOf("]") + 1));
+    if (gets_one) assert.match(sent.client_id, /^[0-9a-f-]{36}$/, why);
+    assert.deepEqual(sent, gets_one ? { ...message, client_id: sent.client_id } : message, why);
+  }
+});
+
+test("what has an id of its own is stored once", async () => {
+  const recapd = new Recapd({ server: url, ...patient });
+  for (const [number, { why, format, message, known_by }] of tableOfIds().entries()) {
+    await recapd.append(`ts-named-${number}`, [message], format);
+    const { accepted, duplicates } = await recapd.append(`ts-named-${number}`, [message], format);
+    assert.deepEqual([accepted, duplicates], known_by === null ? [1, 0] : [0, 1], why);
+  }
 });
 
 test("what has too long an id is appended once", async () => {
