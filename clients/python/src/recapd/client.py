@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 from urllib.parse import quote, urlencode
 
 from .ids import has_id, named
@@ -54,6 +55,12 @@ class Recapd:
         self._headers = {"user-agent": f"recapd-python/{VERSION}", "accept": "application/json"}
         if token := (token or os.environ.get("RECAPD_TOKEN", "")).strip():
             self._headers["authorization"] = f"Bearer {token}"
+
+    def raising(self) -> Self:
+        """The same, which raises RecapdError when a call fails."""
+        other = copy.copy(self)
+        other.on_error = "raise"
+        return other
 
     def append(
         self, agent: str, messages: Iterable[Mapping[str, Any]], *, format: str | None = None
@@ -142,6 +149,13 @@ class Recapd:
             attempts += 1
             time.sleep(PAUSE_S)
 
+    def report(self, error: Exception) -> None:
+        """Says that something failed, as `on_error` wants it."""
+        if self.on_error == "raise":
+            raise error
+        if self.on_error == "warn":
+            log.warning("%s", error)
+
     def _read(
         self, agent: str, what: str, member: str, query: Mapping[str, Any], failed: Any = None, nothing: Any = None
     ) -> Any:
@@ -163,10 +177,7 @@ class Recapd:
         try:
             return call()
         except Exception as error:
-            if self.on_error == "raise":
-                raise
-            if self.on_error == "warn":
-                log.warning("%s", error)
+            self.report(error)
             return failed
 
 

@@ -7,6 +7,7 @@ import io
 import json
 import socket
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -20,14 +21,30 @@ PIECE_BYTES = 1 << 16
 
 
 class RecapdError(Exception):
-    """Why a call failed. `code` is the daemon's name for it, such as `unknown_agent`, if it answered at all."""
+    """Why a call failed. `code` is the daemon's name for it, such as `unknown_agent`, if it answered at all; `errors` says
+    what is wrong with the request, one by one."""
 
-    def __init__(self, detail: str, *, status: int = 0, code: str = "", hint: str = "", may_pass: bool = False) -> None:
+    def __init__(
+        self,
+        detail: str,
+        *,
+        status: int = 0,
+        code: str = "",
+        hint: str = "",
+        may_pass: bool = False,
+        errors: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
         super().__init__(f"{detail}; {hint}" if hint else detail)
         self.status = status
         self.code = code
         self.hint = hint
         self.may_pass = may_pass
+        self.errors = errors
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the same will be refused whenever it comes again, unlike what came too slowly or too often."""
+        return 400 <= self.status < 500 and self.status not in (408, 429)
 
 
 @dataclass(frozen=True)
@@ -185,10 +202,12 @@ def read(reply: http.client.HTTPResponse, body: bytes) -> Any:
     if reply.status < 300:
         return content
     problem = content if isinstance(content, dict) else {"detail": f"the answer is none of a daemon: {content!s:.200}"}
+    errors = problem.get("errors")
     raise RecapdError(
         str(problem.get("detail")),
         status=reply.status,
         code=str(problem.get("code") or ""),
         hint=str(problem.get("hint") or ""),
         may_pass="code" in problem and (reply.status >= 500 or reply.status == 429),
+        errors=[error for error in errors if isinstance(error, dict)] if isinstance(errors, list) else [],
     )
