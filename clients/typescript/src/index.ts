@@ -39,15 +39,24 @@ export interface Options {
   fetch?: (request: Request) => Promise<Response>;
 }
 
-/** Why a call failed. `code` is the daemon's name for it, such as `unknown_agent`, if it answered at all. */
+/**
+ * Why a call failed. `code` is the daemon's name for it, such as `unknown_agent`, if it answered at all; `errors` says what is
+ * wrong with the request, one by one.
+ */
 export class RecapdError extends Error {
   constructor(
     message: string,
     readonly status = 0,
     readonly code = "",
+    readonly errors: readonly Schemas["ProblemFinding"][] = [],
   ) {
     super(message);
     this.name = "RecapdError";
+  }
+
+  /** Whether the same will be refused whenever it comes again, unlike what came too slowly or too often. */
+  get isRefusal(): boolean {
+    return this.status >= 400 && this.status < 500 && this.status !== 408 && this.status !== 429;
   }
 }
 
@@ -62,6 +71,7 @@ const answered = new WeakMap<Response, Request>();
 export class Recapd {
   /** Every route by its path, typed; gives `{data, error, response}` and fails as `fetch` does. */
   readonly http: Client<paths>;
+  readonly #options: Options;
   readonly #onError: NonNullable<Options["onError"]>;
   readonly #timeoutMs: number;
   readonly #fetch: (request: Request) => Promise<Response>;
@@ -71,6 +81,7 @@ export class Recapd {
     const server = (options.server || variable("RECAPD_SERVER") || SERVER).trim();
     const token = (options.token || variable("RECAPD_TOKEN")).trim();
     const socket = server.startsWith(`${SOCKET}/`) ? server.slice(SOCKET.length) : undefined;
+    this.#options = options;
     this.#onError = options.onError ?? "warn";
     this.#timeoutMs = options.timeoutMs ?? 1_000;
     this.#fetch = options.fetch ?? (socket ? socketFetch(socket) : (request) => fetch(request));
@@ -83,6 +94,11 @@ export class Recapd {
         ...(token && { authorization: `Bearer ${token}` }),
       },
     });
+  }
+
+  /** The same, which throws when a call fails. */
+  raising(): Recapd {
+    return new Recapd({ ...this.#options, onError: "raise" });
   }
 
   /**
@@ -141,6 +157,12 @@ export class Recapd {
     }, undefined);
   }
 
+  /** Says that something failed, as `onError` wants it. */
+  report(error: unknown): void {
+    if (this.#onError === "raise") throw error;
+    if (this.#onError === "warn") console.warn(`recapd: ${said(error)}`);
+  }
+
   async #document(agent: string): Promise<Summary | undefined> {
     const asked = this.http.GET("/v1/agents/{id}/summary", { params: { path: { id: agent } } });
     return known(await read(asked), "content") as Summary | undefined;
@@ -176,8 +198,7 @@ export class Recapd {
     try {
       return await call();
     } catch (error) {
-      if (this.#onError === "raise") throw error;
-      if (this.#onError === "warn") console.warn(`recapd: ${said(error)}`);
+      this.report(error);
       return failed;
     }
   }
@@ -203,7 +224,8 @@ function content<T>({ data, error, response }: Answer<T>, member: string): T {
   if (response.ok && typeof data === "object" && data !== null && member in data) return data;
   const problem = typeof error === "object" && error !== null ? (error as Partial<Problem>) : {};
   const detail = problem.detail ?? `${STRANGER}: ${response.status}${response.ok ? ` without \`${member}\`` : ""}`;
-  throw new RecapdError(problem.hint ? `${detail}; ${problem.hint}` : detail, response.status, problem.code);
+  const errors = Array.isArray(problem.errors) ? problem.errors.filter((finding) => finding instanceof Object) : [];
+  throw new RecapdError(problem.hint ? `${detail}; ${problem.hint}` : detail, response.status, problem.code, errors);
 }
 
 /** As `content`, but nothing for an agent that has said nothing yet. */
