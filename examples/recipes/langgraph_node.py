@@ -4,45 +4,47 @@
     graph.compile().invoke({"messages": [...]}, {"configurable": {"thread_id": "coder"}})
 """
 
+import logging
+
 from langchain_core.language_models import LanguageModelLike
 from langchain_core.messages import AIMessage, AnyMessage, convert_to_messages, convert_to_openai_messages
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import MessagesState
-from recapd import Recapd
+from recapd import Backlog, Recapd
 
-# What couldn't be stored waits for so many threads, those that asked last, and goes by so many messages at a time.
+# What couldn't be stored waits for so many threads, those that asked last.
 THREADS_MAX = 1_000
-BATCH_MESSAGES = 100
+log = logging.getLogger("recapd")
 
 
 class RecapdNode:
     def __init__(self, model: LanguageModelLike, recapd: Recapd | None = None) -> None:
         self.model = model
         self.recapd = recapd or Recapd()
-        self.waiting: dict[str, list[AnyMessage]] = {}
+        self.backlogs: dict[str, Backlog] = {}
 
     def __call__(self, state: MessagesState, config: RunnableConfig) -> dict[str, list[AnyMessage]]:
-        agent = config["configurable"]["thread_id"]
+        backlog = self._backlog(config["configurable"]["thread_id"])
         # What isn't stored isn't in the context: the model sees the graph's own messages then.
-        is_stored = self._store(agent, new_messages(state["messages"]))
-        context = self.recapd.context(agent, "openai") if is_stored else None
-        messages = convert_to_messages(context["body"]["messages"]) if context else state["messages"]
+        is_stored = backlog.store(said(new_messages(state["messages"])))
+        context = backlog.context() if is_stored else None
+        messages = convert_to_messages(context["messages"]) if context else state["messages"]
         answer = self.model.invoke(messages, config)
-        self._store(agent, [answer])
+        backlog.store(said([answer]))
         return {"messages": [answer]}
 
-    def _store(self, agent: str, messages: list[AnyMessage]) -> bool:
-        """Stores them behind those that couldn't be stored before. The graph's ids go along, so that nothing is said twice,
-        however often it is sent."""
-        waiting = self.waiting[agent] = [*self.waiting.pop(agent, []), *messages]
-        if len(self.waiting) > THREADS_MAX:
-            del self.waiting[next(iter(self.waiting))]
-        said = [convert_to_openai_messages(message) | {"client_id": message.id} for message in waiting]
-        for first in range(0, len(said), BATCH_MESSAGES):
-            if self.recapd.append(agent, said[first : first + BATCH_MESSAGES], format="openai") is None:
-                return False
-        self.waiting.pop(agent, None)
-        return True
+    def _backlog(self, agent: str) -> Backlog:
+        backlog = self.backlogs[agent] = self.backlogs.pop(agent, None) or Backlog(self.recapd, agent, "openai")
+        if len(self.backlogs) > THREADS_MAX:
+            oldest = next(iter(self.backlogs))
+            if lost := self.backlogs.pop(oldest).waiting():
+                log.warning("%d messages of `%s` are given up: too many threads wait", len(lost), oldest)
+        return backlog
+
+
+def said(messages: list[AnyMessage]) -> list[dict]:
+    """With the graph's ids nothing is said twice, however often it is sent."""
+    return [convert_to_openai_messages(message) | {"client_id": message.id} for message in messages]
 
 
 def new_messages(messages: list[AnyMessage]) -> list[AnyMessage]:

@@ -7,32 +7,23 @@
  *     streamText({ model, messages, onStepFinish });
  */
 import type { LanguageModelMiddleware, ModelMessage } from "ai";
-import { type Message, Recapd } from "recapd";
+import { Recapd } from "recapd";
 import { type SdkMessage, toChat, toPrompt } from "recapd/ai";
+import { Backlog } from "recapd/backlog";
 
 type Chat = Parameters<typeof toPrompt>[0];
 type Step = { stepNumber: number; response: { messages: readonly ModelMessage[] } };
 
 export function recapdFor(agent: string, recapd = new Recapd()) {
-  /** What was said and isn't stored yet. */
-  const unstored = new Set<Message>();
-
-  /** Stores it, with `messages` behind it, and says whether that is done. By their ids they are stored once, however often. */
-  const store = async (messages: readonly Message[]) => {
-    for (const message of messages) unstored.add({ client_id: crypto.randomUUID(), ...message });
-    const sent = [...unstored];
-    const isStored = sent.length === 0 || (await recapd.append(agent, sent, "openai")) !== undefined;
-    if (isStored) for (const message of sent) unstored.delete(message);
-    return isStored;
-  };
+  const backlog = new Backlog(recapd, agent, "openai");
 
   /** A question and what comes of it. Asked again after a failure, it has the same `id`. */
   return (id: string = crypto.randomUUID()) => {
     /** What was said before the question, which is stored before the model is asked: it may be stopped, or fail. */
     const begin = async (question: readonly SdkMessage[]) => {
-      const context = (await store([])) ? await recapd.context(agent, "openai") : undefined;
-      const isStored = await store(toChat(question).map((said) => ({ ...said, client_id: id })));
-      return context && isStored ? toPrompt((context.body as { messages: Chat }).messages) : undefined;
+      const context = (await backlog.store()) ? await backlog.context() : undefined;
+      const isStored = await backlog.store(toChat(question).map((said) => ({ ...said, client_id: id })));
+      return context && isStored ? toPrompt(context["messages"] as Chat) : undefined;
     };
     let begun: ReturnType<typeof begin> | undefined;
 
@@ -53,7 +44,7 @@ export function recapdFor(agent: string, recapd = new Recapd()) {
     const onStepFinish = async ({ stepNumber, response: { messages } }: Step) => {
       const said = messages.slice(stepNumber === 0 ? 0 : known);
       known = messages.length;
-      await store(toChat(said as SdkMessage[]));
+      await backlog.store(toChat(said as SdkMessage[]));
     };
 
     return { middleware, onStepFinish };

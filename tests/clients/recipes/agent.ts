@@ -1,6 +1,6 @@
 // An agent on the Vercel AI SDK with the recipe's middleware, which is asked questions with `|` between them and prints the
-// answers as JSON. The user stops a question that ends in `(stopped)` while the model thinks, and while one is asked that ends
-// in `(unstored)` the daemon takes nothing. MODEL_URL is the model's address; RECAPD_SERVER the daemon's; AGENT the agent's id.
+// answers as JSON. The user stops a question that ends in `(stopped)` while the model thinks, while one is asked that ends in
+// `(unstored)` the daemon takes nothing, and one that ends in `(refused)` has the id of the first. MODEL_URL is the model's address; RECAPD_SERVER the daemon's; AGENT the agent's id.
 import { createOpenAI } from "@ai-sdk/openai";
 import { generateText, jsonSchema, type ModelMessage, stepCountIs, streamText, tool, wrapLanguageModel } from "ai";
 import { Recapd } from "recapd";
@@ -33,9 +33,10 @@ const weather = tool({
 
 const messages: ModelMessage[] = [];
 const answers: string[] = [];
-for (question of (process.argv[2] ?? "").split("|")) {
+const questions = (process.argv[2] ?? "").split("|");
+for (question of questions) {
   messages.push({ role: "user", content: question });
-  const { middleware, onStepFinish } = turnOf(question);
+  const { middleware, onStepFinish } = turnOf(question.endsWith("(refused)") ? questions[0] : question);
   const model = wrapLanguageModel({ model: openai.chat("gpt-5.4-mini"), middleware });
   const asked = { model, messages, system: "You are terse.", tools: { weather }, stopWhen: stepCountIs(3), onStepFinish };
   if (question.endsWith("(stopped)")) {

@@ -17,21 +17,37 @@ from typing import Any
 from unittest import mock
 
 from agents import Agent, Runner, function_tool
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
-from daemon import PATIENCE_S, Daemon, FakeModel, eventually
+from daemon import PATIENCE_S, Daemon, FakeModel, eventually, text_of
 from langgraph_node import RecapdNode
 from openai_agents_session import RecapdSession
-from recapd import Recapd
+from recapd import Recapd, RecapdError
 
 RECIPES = Path(os.environ["RECIPES"])
 QUESTIONS = ["Fix the parser of dates", "How is the weather in Oslo?", "Now fix the lexer", "And the printer"]
 NOBODY = "http://127.0.0.1:1"
 DONE = "It's done. " * 20
+MOOSE = "Mind the moose"
+
+
+class Failing(Recapd):
+    """A client some of whose appends reach nobody, and which counts the messages of the others."""
+
+    def __init__(self, failures: list[bool]) -> None:
+        super().__init__(timeout_s=PATIENCE_S)
+        self.failures = failures
+        self.sizes: list[int] = []
+
+    def append(self, agent: str, messages: Any, **named: Any) -> Any:
+        if self.failures and self.failures.pop(0):
+            raise RecapdError("the daemon doesn't answer")
+        self.sizes.append(len(messages))
+        return super().append(agent, messages, **named)
 
 
 class Recipe(unittest.TestCase):
@@ -124,21 +140,40 @@ class OpenAiAgents(Recipe):
         self.set(RECAPD_SERVER=NOBODY)
         self.assertIn("Answer 1", asyncio.run(self.converse(QUESTIONS[:1])))
 
+    def test_what_could_not_be_stored_is_seen_and_stored_with_the_next(self) -> None:
+        session = RecapdSession("agents-sdk-failing", Failing([True, True, True]))
+        question = {"role": "user", "content": QUESTIONS[0]}
+        asyncio.run(session.add_items([question]))
+        self.assertEqual(asyncio.run(session.get_items()), [question])
+        agent = Agent(name="coder", instructions="You are terse.", model="gpt-5.4-mini")
+        asyncio.run(Runner.run(agent, QUESTIONS[2], session=session))
+        asked = self.model.requests[-1]["input"]
+        self.assertEqual([text_of(item) for item in asked], [QUESTIONS[0], QUESTIONS[2]])
+        self.assertNotIn("client_id", json.dumps(asked))
+        self.assertEqual(self.kinds("agents-sdk-failing"), ["user", "user", "assistant"])
 
-class Failing(Recapd):
-    """A client some of whose appends reach nobody."""
-
-    def __init__(self, failures: list[bool]) -> None:
-        super().__init__(timeout_s=PATIENCE_S)
-        self.failures = failures
-
-    def append(self, *given: Any, **named: Any) -> Any:
-        return None if self.failures and self.failures.pop(0) else super().append(*given, **named)
+    def test_what_is_refused_for_good_is_seen_in_its_place(self) -> None:
+        session = RecapdSession("agents-sdk-refused", Recapd(timeout_s=PATIENCE_S))
+        with self.assertLogs("recapd", "WARNING") as logs:
+            said = [{"role": "reviewer", "content": MOOSE}, {"role": "assistant", "content": "I do."}]
+            asyncio.run(session.add_items(said))
+        self.assertEqual(len(logs.output), 1)
+        self.assertIn("role `reviewer` is unknown", logs.output[0])
+        agent = Agent(name="coder", instructions="You are terse.", model="gpt-5.4-mini")
+        for question in ("Where is it?", "Go on"):
+            asyncio.run(Runner.run(agent, question, session=session))
+            asked = [text_of(item) for item in self.model.requests[-1]["input"]]
+            self.assertEqual([*asked[:2], asked[-1]], [MOOSE, "I do.", question])
+        self.assertEqual(self.kinds("agents-sdk-refused"), ["user", "assistant"] * 3)
 
 
 class LangGraph(Recipe):
     def converse(
-        self, questions: list[str], between: Any = lambda: None, agent: str = "graph", recapd: Recapd | None = None
+        self,
+        questions: list[Any],
+        between: Any = lambda: None,
+        agent: str = "graph",
+        recapd: Recapd | None = None,
     ) -> list[Any]:
         @tool
         def weather(city: str) -> str:
@@ -157,7 +192,8 @@ class LangGraph(Recipe):
         for question in questions:
             if question == questions[-1]:
                 between()
-            state = {"messages": [*messages, HumanMessage(question)]}
+            said = question if isinstance(question, BaseMessage) else HumanMessage(question)
+            state = {"messages": [*messages, said]}
             messages = compiled.invoke(state, {"configurable": {"thread_id": agent}})["messages"]
         return messages
 
@@ -176,6 +212,27 @@ class LangGraph(Recipe):
                 seen = [json.dumps(request["messages"]) for request in self.model.requests]
                 self.assertEqual([QUESTIONS[1] in text for text in seen[:2]], [True, True])
 
+    def test_what_waits_goes_in_batches(self) -> None:
+        recapd = Failing([True])
+        node = RecapdNode(ChatOpenAI(model="gpt-5.4-mini"), recapd)
+        messages = [HumanMessage(f"Step {number}", id=f"h-{number}") for number in range(250)]
+        with self.assertLogs("recapd", "WARNING"):
+            node({"messages": messages}, {"configurable": {"thread_id": "graph-backlog"}})
+        self.assertEqual(len(self.model.requests[-1]["messages"]), 250)
+        self.assertEqual(recapd.sizes, [100, 100, 51])
+
+    def test_what_is_refused_for_good_is_seen_in_its_place(self) -> None:
+        with self.assertLogs("recapd", "WARNING") as logs:
+            self.converse([ChatMessage(role="reviewer", content=MOOSE), "Go on"], agent="graph-refused")
+        self.assertEqual(len(logs.output), 1)
+        self.assertIn("role `reviewer` is unknown", logs.output[0])
+        first, second = (request["messages"] for request in self.model.requests)
+        # The graph's own message has another role.
+        self.assertEqual(first, [{"role": "user", "content": MOOSE}])
+        self.assertEqual([message["role"] for message in second], ["user", "assistant", "user"])
+        self.assertEqual([text_of(second[0]), text_of(second[2])], [MOOSE, "Go on"])
+        self.assertEqual(self.kinds("graph-refused"), ["user", "assistant"] * 2)
+
     def test_where_nothing_is_new_the_window_is_asked_for(self) -> None:
         Recapd(timeout_s=PATIENCE_S).append("graph-idle", [{"role": "user", "content": "Mind the moose"}])
         node = RecapdNode(ChatOpenAI(model="gpt-5.4-mini"), Recapd(timeout_s=PATIENCE_S))
@@ -192,7 +249,10 @@ class LangGraph(Recipe):
 class VercelAiSdk(Recipe):
     def converse(self, questions: list[str]) -> list[str]:
         agent = Path(os.environ["RECIPES_BUILT"]) / "agent.js"
-        said = subprocess.run(["node", str(agent), "|".join(questions)], check=True, stdout=subprocess.PIPE, timeout=300)
+        command = ["node", str(agent), "|".join(questions)]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.warnings = said.stderr
         answers: list[str] = json.loads(said.stdout)
         return answers
 
@@ -219,6 +279,15 @@ class VercelAiSdk(Recipe):
         for said in [QUESTIONS[0], "Answer 1", "Fix the lexer (unstored)", "Answer 2", "And the printer (unstored)"]:
             self.assertEqual(asked.count(said), 1, said)
         self.assertEqual(self.kinds("vercel-unstored"), ["user", "assistant"] * 4)
+
+    def test_what_is_refused_for_good_is_seen_in_its_place(self) -> None:
+        self.set(AGENT="vercel-refused")
+        refused = f"{MOOSE} (refused)"
+        self.converse(["Hi", refused, "Go on"])
+        self.assertEqual(self.warnings.count("is refused for good"), 1, self.warnings)
+        asked = [text_of(message) for message in self.model.requests[-1]["messages"]]
+        self.assertEqual(asked[1::2], ["Hi", refused, "Go on"])
+        self.assertEqual(self.kinds("vercel-refused"), ["user", "assistant"] * 3)
 
     def test_without_a_daemon_the_agent_goes_on(self) -> None:
         self.set(RECAPD_SERVER=NOBODY)
