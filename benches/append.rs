@@ -59,7 +59,7 @@ async fn main() -> anyhow::Result<()> {
     turns().await?;
     turns_on_postgres().await?;
     histories().await?;
-    bulk().await
+    Box::pin(bulk()).await
 }
 
 /// A turn against the disk and a bare commit, side by side; then many agents at once.

@@ -217,7 +217,7 @@ async fn prepare(config: &Config, given: &Start) -> Result<Ground, Failed> {
     let store = Arc::new(opening.await?);
     let owner = config.owner();
     let access = Arc::new(access(config, store.clone(), clock).await?);
-    let taking = name::take(|| store.join(&owner));
+    let taking = Box::pin(name::take(|| store.join(&owner)));
     let member = service::starting(notify, "taking its name", taking).await?;
     let listener = listen(&config.http).await?;
     let model = format!("{}/{}", models.model.provider(), models.model.model());

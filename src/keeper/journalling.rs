@@ -66,7 +66,8 @@ impl Keeper {
             return;
         };
         let lines = records.len();
-        match journal.append(agent, since, records).await {
+        // On the heap: every append would have room for it, and few keep a journal.
+        match Box::pin(journal.append(agent, since, records)).await {
             Ok(written) => self.metrics.window.journalled(written),
             Err(error) => {
                 self.metrics.window.journal_failed(lines);

@@ -119,7 +119,8 @@ impl<'q> Query<'q> {
         match connection.half() {
             Half::Direct(direct) => Ok(self.run_directly(direct, usize::MAX)?.changed),
             Half::Sqlite(sqlite) => Ok(sqlite.execute(self.for_sqlite()?).await?.rows_affected()),
-            Half::Postgres(postgres) => postgres.execute(self.for_postgres()?).await,
+            // On the heap: every future that runs a statement would have room for it.
+            Half::Postgres(postgres) => Box::pin(postgres.execute(self.for_postgres()?)).await,
         }
     }
 
@@ -132,7 +133,7 @@ impl<'q> Query<'q> {
             Half::Direct(direct) => Ok(self.run_directly(direct, 1)?.rows.pop().map(Row::Direct)),
             Half::Sqlite(sqlite) => Ok(sqlite.fetch_optional(self.for_sqlite()?).await?.map(Row::Sqlite)),
             Half::Postgres(postgres) => {
-                let found = postgres.fetch_optional(self.for_postgres()?).await?;
+                let found = Box::pin(postgres.fetch_optional(self.for_postgres()?)).await?;
                 Ok(found.map(Row::Postgres))
             }
         }

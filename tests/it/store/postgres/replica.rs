@@ -264,7 +264,10 @@ async fn tell_standby(servers: &Servers, sql: &str) {
         let mut standby = servers.connect(Standby).await;
         match sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut standby).await {
             Err(error) if is_broken_off(&error) && Instant::now() < end => {}
-            told => break drop(told.unwrap()),
+            told => {
+                told.unwrap();
+                break;
+            }
         }
     }
 }

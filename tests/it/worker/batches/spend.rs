@@ -67,7 +67,7 @@ async fn paused_by_a_question(limit: fn(&mut SpendConfig)) -> (BatchRig, TempDir
 #[tokio::test]
 async fn what_is_out_uses_up_a_limit_until_it_is_billed() {
     for limit in limits() {
-        let (one, _folder) = paused_by_a_question(limit).await;
+        let (one, _folder) = Box::pin(paused_by_a_question(limit)).await;
         one.look().await;
         assert_eq!(one.rig.drain().await, [], "it is on its way");
         one.fake.batches().end(&[Fate::Good]);
@@ -108,7 +108,7 @@ async fn end_with_the_next_look(one: &BatchRig, is_sent: bool) {
 #[tokio::test]
 async fn whoever_could_not_be_resumed_is_by_the_next_look() {
     for is_sent in [false, true] {
-        let (one, _folder) = paused_by_a_question(limits()[0]).await;
+        let (one, _folder) = Box::pin(paused_by_a_question(limits()[0])).await;
         end_with_the_next_look(&one, is_sent).await;
         one.rig.flaky.fail("resume_paused", 1, When::Before);
         one.look().await;
@@ -142,7 +142,7 @@ async fn claimed_again(one: &BatchRig) -> Lease {
 #[tokio::test]
 async fn whoever_pauses_right_after_the_resumption_is_resumed_by_the_next_look() {
     for is_sent in [false, true] {
-        let (one, _folder) = paused_by_a_question(limits()[0]).await;
+        let (one, _folder) = Box::pin(paused_by_a_question(limits()[0])).await;
         end_with_the_next_look(&one, is_sent).await;
         let lease = claimed_again(&one).await;
         one.look().await;
@@ -174,7 +174,7 @@ async fn whoever_pauses_right_after_the_resumption_is_resumed_by_the_next_look()
 #[tokio::test]
 async fn a_lost_answer_leaves_nobody_paused() {
     for method in ["withdraw_outdated", "close_batch"] {
-        let (one, _folder) = paused_by_a_question(limits()[0]).await;
+        let (one, _folder) = Box::pin(paused_by_a_question(limits()[0])).await;
         if method == "close_batch" {
             one.look().await;
             one.fake.batches().end(&[Fate::Good]);
@@ -191,7 +191,7 @@ async fn a_lost_answer_leaves_nobody_paused() {
 /// As on a full disk, where reading goes on.
 #[tokio::test]
 async fn while_nothing_can_be_written_each_look_tries_once_and_wakes_nobody() {
-    let (one, _folder) = paused_by_a_question(limits()[0]).await;
+    let (one, _folder) = Box::pin(paused_by_a_question(limits()[0])).await;
     outdate_questions(&one).await;
     let mut woken = Box::pin(one.rig.parts.notices().queue_woken());
     assert!(!woken.as_mut().enable());
@@ -214,7 +214,7 @@ async fn while_nothing_can_be_written_each_look_tries_once_and_wakes_nobody() {
 /// What was only read is as it was.
 #[tokio::test]
 async fn a_failed_look_at_what_waits_resumes_nobody() {
-    let (one, _folder) = paused_by_a_question(limits()[0]).await;
+    let (one, _folder) = Box::pin(paused_by_a_question(limits()[0])).await;
     one.rig.flaky.fail("has_waiting", 1, When::Before);
     one.try_look().await;
     one.look().await;
