@@ -256,7 +256,9 @@ async fn opening(
     newest: &StoredExchange,
 ) -> StoreResult<Vec<StoredExchange>> {
     let session = newest.exchange.session;
-    let first = session_start(store, agent, newest).await?;
+    let Some(first) = store.session_start(agent, session).await? else {
+        return Ok(Vec::new());
+    };
     let query = ExchangeQuery {
         from: first,
         through: first + ANCHOR_EXCHANGES_MAX - 1,
@@ -273,26 +275,6 @@ async fn opening(
         });
     }
     Ok(opening)
-}
-
-/// The first exchange of the session of `newest`. Sessions follow each other, so halving finds it.
-async fn session_start(store: &dyn Store, agent: &AgentId, newest: &StoredExchange) -> StoreResult<i64> {
-    let (mut low, mut high) = (FIRST_EXCHANGE, newest.exchange.exchange);
-    while low < high {
-        let middle = i64::midpoint(low, high);
-        let query = ExchangeQuery {
-            from: FIRST_EXCHANGE,
-            through: middle,
-            limit: 1,
-            bytes_max: 0,
-        };
-        let found = store.exchanges(agent, query).await?;
-        match found.first().map(|found| &found.exchange) {
-            Some(found) if found.session == newest.exchange.session => high = found.exchange,
-            _ => low = middle + 1,
-        }
-    }
-    Ok(high)
 }
 
 impl ContextMaterial {

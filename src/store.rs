@@ -322,6 +322,9 @@ pub trait Store: Send + Sync {
     /// How many live exchanges are numbered `from` to `through`.
     async fn count_exchanges(&self, agent: &AgentId, from: i64, through: i64) -> StoreResult<i64>;
 
+    /// The first live exchange of a session that the agent has a row of; none if there is none.
+    async fn session_start(&self, agent: &AgentId, session: i64) -> StoreResult<Option<i64>>;
+
     /// The last words of named speakers (no humans who step in), at most `limit` of them, in order: final messages of live
     /// exchanges, among the last [`SAID_EXCHANGES_MAX`] exchanges. For a conversation of several speakers.
     async fn last_said(&self, agent: &AgentId, limit: i64) -> StoreResult<Vec<SaidMessage>>;

@@ -180,6 +180,10 @@ impl Store for SqlStore {
         exchange::count(&mut self.reader().await?, agent, from, through).await
     }
 
+    async fn session_start(&self, agent: &AgentId, session: i64) -> StoreResult<Option<i64>> {
+        exchange::session_start(&mut self.reader().await?, agent, session).await
+    }
+
     async fn last_said(&self, agent: &AgentId, limit: i64) -> StoreResult<Vec<SaidMessage>> {
         exchange::last_said(&mut self.reader().await?, agent, limit).await
     }

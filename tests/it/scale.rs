@@ -39,7 +39,7 @@ const ROWS_MAX: i64 = 250;
 const NOW: Timestamp = Timestamp(1_795_000_000_000);
 
 /// The statements that must be among those that ran: what the queue, the window and readers live on.
-const LABELS: [&str; 12] = [
+const LABELS: [&str; 13] = [
     "postgres/queue.claim",
     "postgres/queue.renew",
     "sql/queue.enqueue",
@@ -49,7 +49,8 @@ const LABELS: [&str; 12] = [
     "sql/summary.next_pending",
     "sql/summary.shown_items",
     "sql/exchange.load",
-    "sql/exchange.messages",
+    "sql/exchange.add_messages",
+    "sql/exchange.session_start",
     "sql/version.list",
     "views/agent_pending",
 ];
@@ -251,6 +252,8 @@ async fn work(store: &SqlStore) {
             bytes_max: i64::MAX,
         };
         assert_eq!(store.exchanges(&long, window).await.unwrap().len(), 10);
+        let start = store.session_start(&long, 1).await.unwrap();
+        assert!(start.is_some(), "a session has exchanges");
         store
             .versions(
                 &long,

@@ -71,7 +71,8 @@ macro_rules! every_test {
                 what_does_not_fit_changes_nothing, a_fork_that_nobody_wrote_down_is_refused,
             a_fork_comes_back_as_it_began, records_come_in_chunks;
             sessions: a_silence_begins_a_session, an_end_begins_a_session, an_end_and_a_silence_begin_one_session,
-                an_end_makes_what_is_pending_urgent;
+                an_end_makes_what_is_pending_urgent, a_session_starts_with_its_first_live_exchange,
+                a_cleared_session_starts_behind_its_preamble;
             settings: a_patch_changes_what_it_names, settings_override_the_rules_of_an_append,
                 a_raised_budget_takes_back_what_is_pending, a_raised_budget_takes_back_no_more_than_fits,
                 what_came_back_is_not_summarised, what_a_clear_sent_away_stays_away,

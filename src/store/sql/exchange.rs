@@ -169,6 +169,24 @@ pub(super) async fn count(
     Ok(query.fetch_one(connection).await?.try_get(0)?)
 }
 
+/// See [`super::super::Store::session_start`]. The session's row says from where on to look. What is set aside is no start, and
+/// a fork has no rows of sessions that had ended before it.
+pub(super) async fn session_start(
+    connection: &mut Connection,
+    agent: &AgentId,
+    session: i64,
+) -> StoreResult<Option<i64>> {
+    let sql = sql!(
+        "-- sql/exchange.session_start\nSELECT e.exchange FROM exchange_log e WHERE e.agent_id = $1 AND e.session = $2 \
+               AND e.exchange >= coalesce((SELECT s.first_exchange FROM sessions s \
+               WHERE s.agent_id = $1 AND s.session = $2), 0) \
+               AND e.set_aside_at IS NULL AND e.role = 'exchange' ORDER BY e.exchange LIMIT 1"
+    );
+    let query = query(sql).bind(agent.as_str()).bind(session);
+    let found = query.fetch_optional(connection).await?;
+    Ok(found.map(|row| row.try_get(0)).transpose()?)
+}
+
 /// The messages of one exchange, in order. A forked agent's exchange points to another agent's messages.
 pub(super) async fn messages(
     tx: &mut Connection,

@@ -2,16 +2,17 @@
 
 use recapd::{
     domain::{
+        lineage::Step,
         time::{HOUR_MS, MINUTE_MS, Timestamp},
         work::Lease,
     },
     store::{Prepared, StoreError},
 };
 
-use super::{clean, with_pending};
+use super::{clean, lineage::step, with_pending};
 use crate::support::{
     backend::Backend,
-    conversation::{T0, agent, append, claim, minute, said},
+    conversation::{T0, agent, append, claim, minute, said, turns},
 };
 
 const GAP_MS: i64 = HOUR_MS;
@@ -125,4 +126,43 @@ pub(crate) async fn an_end_makes_what_is_pending_urgent(db: &dyn Backend) {
     assert_eq!((enqueued.is_new, enqueued.visible_at), (false, T0));
     let leases = store.claim(claim("daemon", 1, T0)).await.unwrap();
     assert_eq!(leases.first().map(Lease::trigger), Some("session_end"));
+}
+
+pub(crate) async fn a_session_starts_with_its_first_live_exchange(db: &dyn Backend) {
+    let start = async |name: &str, session| {
+        let found = db.store().session_start(&agent(name), session).await;
+        found.unwrap()
+    };
+    assert_eq!(start("a", 1).await, None);
+    let mut messages = vec![said("system", "Be brief", 1, T0)];
+    messages.extend(turns(1..=3));
+    say(db, messages).await;
+    db.store().end_session(&agent("a"), minute(4)).await.unwrap();
+    assert_eq!((start("a", 1).await, start("a", 2).await), (Some(1), None));
+    say(db, turns(5..=7)).await;
+    assert_eq!((start("a", 1).await, start("a", 2).await), (Some(1), Some(4)));
+    // A child has the row of the running session alone, and exchanges of both.
+    db.store()
+        .fork(&agent("a"), &agent("b"), minute(8))
+        .await
+        .unwrap();
+    db.raw("UPDATE exchange_log SET set_aside_at = opened_at WHERE exchange IN (1, 4)")
+        .await;
+    for name in ["a", "b"] {
+        let starts = (start(name, 1).await, start(name, 2).await, start(name, 3).await);
+        assert_eq!(starts, (Some(2), Some(5), None), "{name}");
+    }
+}
+
+pub(crate) async fn a_cleared_session_starts_behind_its_preamble(db: &dyn Backend) {
+    say(db, turns(1..=1)).await;
+    say(
+        db,
+        vec![step(&Step::Clear, 2), said("system", "Be loud", 7, minute(3))],
+    )
+    .await;
+    let start = async || db.store().session_start(&agent("a"), 2).await.unwrap();
+    assert_eq!(start().await, None);
+    say(db, turns(4..=4)).await;
+    assert_eq!(start().await, Some(3));
 }

@@ -173,6 +173,13 @@ impl Store for TroubledStore {
         inner.count_exchanges(agent, from, through).await
     }
 
+    async fn session_start(&self, agent: &AgentId, session: i64) -> StoreResult<Option<i64>> {
+        self.enter("session_start")
+            .await?
+            .session_start(agent, session)
+            .await
+    }
+
     async fn last_said(&self, agent: &AgentId, limit: i64) -> StoreResult<Vec<SaidMessage>> {
         self.enter("last_said").await?.last_said(agent, limit).await
     }
