@@ -94,6 +94,31 @@ fn choose(exchanges: &mut [StoredExchange], bytes_max: i64) -> usize {
     read_from
 }
 
+/// `exchanges`, which ascend, with their messages. Neighbours are read at once; what lies between others isn't read, as it may
+/// be long.
+pub(super) async fn with_messages(
+    tx: &mut Connection,
+    agent: &AgentId,
+    exchanges: Vec<Exchange>,
+) -> StoreResult<Vec<StoredExchange>> {
+    let unread = |exchange| StoredExchange {
+        exchange,
+        evicted_at: None,
+        summary_version: None,
+        messages: Vec::new(),
+        unread_bytes: None,
+    };
+    let mut stored: Vec<StoredExchange> = exchanges.into_iter().map(unread).collect();
+    for run in stored.chunk_by_mut(are_neighbours) {
+        add_messages(tx, agent, None, run).await?;
+    }
+    Ok(stored)
+}
+
+fn are_neighbours(one: &StoredExchange, next: &StoredExchange) -> bool {
+    next.exchange.exchange == one.exchange.exchange + 1
+}
+
 /// Reads the messages of `exchanges`, which ascend, all at once: each way to the database costs as much as some rows. Among
 /// them may be the `preamble`; another one between them is nobody's wish.
 async fn add_messages(

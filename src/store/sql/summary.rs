@@ -5,7 +5,7 @@ use crate::store::sql::{Connection, Row, query, sql, statement::Statement};
 use super::{
     super::{
         JournalledAnswer, Material, MaterialLimits, PENDING_SHOWN_MAX, PendingBefore, StoreError,
-        StoreResult, StoredExchange, SummaryRow,
+        StoreResult, SummaryRow,
     },
     exchange, hold,
     row::{self, exchange_columns},
@@ -172,17 +172,7 @@ pub(super) async fn material(
         batch.extend(covered(tx, agent, item).await?);
     }
     batch.sort_unstable_by_key(|exchange| exchange.exchange);
-    let mut exchanges = Vec::with_capacity(batch.len());
-    for exchange in batch {
-        let messages = exchange::messages(tx, agent, &exchange).await?;
-        exchanges.push(StoredExchange {
-            exchange,
-            evicted_at: None,
-            summary_version: None,
-            messages,
-            unread_bytes: None,
-        });
-    }
+    let exchanges = exchange::with_messages(tx, agent, batch).await?;
     Ok(Material {
         version: row.try_get(0)?,
         lo,
