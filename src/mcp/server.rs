@@ -279,9 +279,7 @@ impl ServerHandler for Server {
         }
         let place = self.shared.places(1)?;
         // What changes from now on is told, so how it stands is looked at before the answer.
-        let known = watch::look(&self.shared.way, &name.agent, None)
-            .await
-            .map_err(failed)?;
+        let known = watch::look(&self.shared.way, &name.agent).await.map_err(failed)?;
         if known.is_none() {
             return Err(failed(super::SourceError::UnknownAgent(name.agent)));
         }

@@ -19,7 +19,7 @@ pub(super) async fn follow<F: Future<Output = bool>>(
     tell: impl Fn() -> F,
 ) {
     loop {
-        match look(way, agent, known.as_deref()).await {
+        match look_again(way, agent, known.as_deref()).await {
             Ok(tag) if tag != known => {
                 if !tell().await {
                     return;
@@ -37,11 +37,11 @@ pub(super) async fn follow<F: Future<Output = bool>>(
     }
 }
 
+async fn look_again(way: &Way, agent: &AgentId, known: Option<&str>) -> Result<Option<String>, SourceError> {
+    way.recent_source().await?.tag(agent, known).await
+}
+
 /// The tag of the summary as it is now.
-pub(super) async fn look(
-    way: &Way,
-    agent: &AgentId,
-    known: Option<&str>,
-) -> Result<Option<String>, SourceError> {
-    way.source().await?.tag(agent, known).await
+pub(super) async fn look(way: &Way, agent: &AgentId) -> Result<Option<String>, SourceError> {
+    way.source().await?.tag(agent, None).await
 }

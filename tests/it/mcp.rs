@@ -5,6 +5,7 @@ mod earlier;
 mod http;
 mod later;
 mod stdio;
+mod way;
 
 use std::time::Duration;
 
