@@ -164,6 +164,8 @@ impl From<AgentRow> for AgentLine {
             pending_exchanges: row.ledger.pending_numbers(),
             window_tokens: row.ledger.window_tokens(),
             version: row.version,
+            summary_tokens: row.summary_tokens,
+            covers_through: row.ledger.summarized_through,
             updated_at: row.updated_at,
             agent_id: row.agent,
         }

@@ -10,13 +10,10 @@ use rmcp::{
 
 use super::{
     AGENTS_SHOWN, TTL_MS,
-    source::{Source, SourceError},
+    source::{AgentLine, Source, SourceError},
     uri::{self, Kind, Name},
 };
-use crate::{
-    client::Summary,
-    domain::{agent::AgentId, time::Timestamp},
-};
+use crate::domain::{agent::AgentId, time::Timestamp};
 
 /// How much it matters that a model sees a summary, from 0 to 1.
 const SUMMARY_PRIORITY: f32 = 0.9;
@@ -38,15 +35,7 @@ pub(super) async fn list(
         .agents(after.as_ref(), AGENTS_SHOWN)
         .await
         .map_err(failed)?;
-    let mut resources = Vec::new();
-    for line in page.agents {
-        match source.summary(&line.agent_id).await {
-            Ok(document) => resources.push(resource(&document)),
-            // It was deleted meanwhile.
-            Err(SourceError::UnknownAgent(_)) => {}
-            Err(error) => return Err(failed(error)),
-        }
-    }
+    let resources = page.agents.iter().map(resource).collect();
     let mut result = ListResourcesResult::with_all_items(resources)
         .with_ttl_ms(TTL_MS)
         .with_cache_scope(CacheScope::Private);
@@ -54,13 +43,14 @@ pub(super) async fn list(
     Ok(result)
 }
 
-fn resource(document: &Summary) -> Resource {
-    let agent = &document.agent_id;
-    let described = match document.version {
+/// A summary, by what the page tells of its agent: its text, and so its size in bytes, is for who reads it.
+fn resource(line: &AgentLine) -> Resource {
+    let agent = &line.agent_id;
+    let described = match line.version {
         0 => "no summary yet: nothing has left the window, or it waits to be summarised".to_owned(),
         version => format!(
             "version {version}, {} tokens, covers through #{}",
-            document.tokens, document.covers_through
+            line.summary_tokens, line.covers_through
         ),
     };
     Resource::new(
@@ -70,8 +60,7 @@ fn resource(document: &Summary) -> Resource {
     .with_title(format!("Summary of {agent}"))
     .with_description(described)
     .with_mime_type(Kind::Summary.mime_type())
-    .with_size(u64::try_from(document.content.len()).unwrap_or(u64::MAX))
-    .with_annotations(annotations(SUMMARY_PRIORITY, document.updated_at))
+    .with_annotations(annotations(SUMMARY_PRIORITY, Some(line.updated_at)))
 }
 
 fn annotations(priority: f32, updated_at: Option<Timestamp>) -> Annotations {

@@ -90,6 +90,10 @@ pub struct AgentLine {
     pub window_tokens: i64,
     /// The version of its summary; 0 before the first.
     pub version: i64,
+    /// Its summary's tokens.
+    pub summary_tokens: i64,
+    /// The last exchange that is summarised.
+    pub covers_through: i64,
     /// When something was last written of it.
     pub updated_at: Timestamp,
 }

@@ -57,7 +57,12 @@ async fn resources_are_listed_found_and_read() {
     let document = server.get("/v1/agents/coder/summary").await.body;
     assert_eq!(resource["uri"], SUMMARY, "{listed}");
     assert_eq!(resource["mimeType"], "text/markdown");
-    assert_eq!(resource["size"], document.len());
+    let row = server.get("/v1/agents").await.json()["agents"][0].take();
+    let described = format!(
+        "version {}, {} tokens, covers through #{}",
+        row["version"], row["summary_tokens"], row["covers_through"]
+    );
+    assert_eq!(resource["description"], described, "{row}");
     assert_eq!(resource["annotations"]["audience"], json!(["assistant"]));
     assert!(resource["annotations"]["lastModified"].is_string(), "{resource}");
 
