@@ -23,7 +23,6 @@ use crate::{
     llm::{
         ChatModel,
         batch::{BatchModel, RESULTS_BYTES_MAX},
-        counting::RequestCounter,
     },
     notice::{Notices, Progress},
     schedule::{Schedule, ScheduleSettings},
@@ -264,11 +263,6 @@ fn keeper(
     Keeper::new(store, counter, clock, append_rules(config), notices, metrics)
         .counting_each(provider, model, Arc::new(tokenizer::counter_for))
         .comparing(config.convergence.rules())
-}
-
-/// What counts requests. No provider is asked yet.
-pub fn request_counter() -> RequestCounter {
-    RequestCounter::default()
 }
 
 /// The live journal of the agents in `archive`, if the configuration wants one.

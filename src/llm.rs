@@ -13,7 +13,6 @@ pub mod anthropic;
 pub mod batch;
 pub mod breaker;
 pub mod chain;
-pub mod counting;
 mod discreet;
 mod envelope;
 mod fault;

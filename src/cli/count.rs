@@ -16,11 +16,9 @@ use super::{
     open, output,
 };
 use crate::{
-    assembly,
     config::Config,
-    llm::counting::AskedCount,
     store::{KeptCalibration, Store as _},
-    tokenizer::{self, RequestCount},
+    tokenizer::{self, RequestCount, count_request},
 };
 
 /// The longest body that is read: twice what any provider takes.
@@ -48,7 +46,7 @@ pub(super) struct Count {
 #[derive(Serialize)]
 struct Shown {
     #[serde(flatten)]
-    asked: AskedCount,
+    count: RequestCount,
     #[serde(skip_serializing_if = "Option::is_none")]
     calibrated: Option<Calibrated>,
 }
@@ -83,13 +81,13 @@ impl Count {
         let model = self.model.as_ref().unwrap_or(&config.window.model);
         let body = body(&self.file)?;
         let shown = open::block_on(async {
-            let asked = assembly::request_counter().count(provider, model, &body).await;
+            let count = count_request(provider, model, &body);
             let is_exact = tokenizer::counter_for(provider, model).is_exact();
             let calibrated = match &shared.db {
-                Some(_) if !is_exact => calibrated(config, provider, model, asked.count.tokens).await?,
+                Some(_) if !is_exact => calibrated(config, provider, model, count.tokens).await?,
                 _ => None,
             };
-            Ok(Shown { asked, calibrated })
+            Ok(Shown { count, calibrated })
         })?;
         if shared.json {
             output::json(&shown)?;
@@ -142,7 +140,7 @@ fn table(shown: &Shown) -> String {
         tokens,
         method,
         parts,
-    } = &shown.asked.count;
+    } = &shown.count;
     let rows = [
         ("system", parts.system),
         ("tools", parts.tools),

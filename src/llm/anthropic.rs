@@ -14,22 +14,12 @@ use self::wire::{Message, Request, Usage};
 use super::{
     ModelAnswer, ModelRequest,
     remote::{
-        AnswerFormat, Dialect, Effort, NoAnswer, Protocol, RemoteModel, RemoteSettings, any_of, count,
-        is_unknown,
+        AnswerFormat, Dialect, Effort, NoAnswer, Protocol, RemoteModel, RemoteSettings, any_of, is_unknown,
     },
 };
 
 /// Where Anthropic itself answers.
 pub const ANTHROPIC_BASE_URL: &str = "https://api.anthropic.com/v1";
-/// Fields of a request that its count takes.
-const COUNTED: [&str; 6] = [
-    "messages",
-    "system",
-    "tools",
-    "tool_choice",
-    "thinking",
-    "output_config",
-];
 /// How models are called that don't know `output_config.effort`. Whoever else doesn't will say so.
 const WITHOUT_EFFORT: [&str; 8] = [
     "claude-2",
@@ -141,17 +131,6 @@ impl Protocol for Anthropic {
 
     fn read_usage(&self, body: &Value) -> ModelAnswer {
         Usage::read(body).answer()
-    }
-
-    fn count_call(&self, _: &Url, model: &str, request: &Value) -> Option<(String, Value)> {
-        Some((
-            "/messages/count_tokens".to_owned(),
-            count::only(request, &COUNTED, model),
-        ))
-    }
-
-    fn read_count(&self, body: &Value) -> Option<i64> {
-        body["input_tokens"].as_i64()
     }
 }
 

@@ -7,29 +7,18 @@ mod batch;
 mod wire;
 
 use reqwest::Url;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use self::wire::{Generated, Request, Usage};
 use super::{
     ModelAnswer, ModelRequest,
     remote::{
-        AnswerFormat, Dialect, Effort, NoAnswer, Protocol, RemoteModel, RemoteSettings, any_of, count,
-        is_unknown,
+        AnswerFormat, Dialect, Effort, NoAnswer, Protocol, RemoteModel, RemoteSettings, any_of, is_unknown,
     },
 };
 
 /// Where Google itself answers; `/v1` does as well.
 pub const GEMINI_BASE_URL: &str = "https://generativelanguage.googleapis.com/v1beta";
-/// Fields of a request that its count takes.
-const COUNTED: [&str; 7] = [
-    "contents",
-    "systemInstruction",
-    "tools",
-    "toolConfig",
-    "generationConfig",
-    "safetySettings",
-    "cachedContent",
-];
 
 /// A model behind Gemini's API.
 pub type GeminiModel = RemoteModel<Gemini>;
@@ -141,18 +130,6 @@ impl Protocol for Gemini {
     fn read_usage(&self, body: &Value) -> ModelAnswer {
         Usage::read(body).answer()
     }
-
-    /// The form that counts instructions and tools too. It names its model twice.
-    fn count_call(&self, _: &Url, model: &str, request: &Value) -> Option<(String, Value)> {
-        let model = bare(model);
-        let counted = count::only(request, &COUNTED, &format!("models/{model}"));
-        let body = json!({"generateContentRequest": counted});
-        Some((format!("/models/{model}:countTokens"), body))
-    }
-
-    fn read_count(&self, body: &Value) -> Option<i64> {
-        body["totalTokens"].as_i64()
-    }
 }
 
 /// A model's name without the folder in which Google lists it.
@@ -209,17 +186,5 @@ mod tests {
         for (words, from, to) in cases {
             assert_eq!(from.after(words), to, "{words}");
         }
-    }
-
-    #[test]
-    fn a_count_names_the_model_with_its_folder() {
-        let request = json!({"contents": [], "system_instruction": {}, "model": "models/x"});
-        let address = GEMINI_BASE_URL.parse().unwrap();
-        let (path, body) = Gemini.count_call(&address, "models/y", &request).unwrap();
-        assert_eq!(path, "/models/y:countTokens");
-        assert_eq!(
-            body,
-            json!({"generateContentRequest": {"model": "models/y", "contents": []}})
-        );
     }
 }

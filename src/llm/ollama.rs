@@ -7,7 +7,6 @@
 mod wire;
 
 use reqwest::Url;
-use serde_json::Value;
 
 use self::wire::{Chat, Request};
 use super::{
@@ -101,15 +100,6 @@ impl Protocol for Ollama {
 
     fn read(&self, body: &[u8]) -> Result<ModelAnswer, NoAnswer> {
         Chat::read(body)
-    }
-
-    /// It counts nothing beforehand.
-    fn count_call(&self, _: &Url, _: &str, _: &Value) -> Option<(String, Value)> {
-        None
-    }
-
-    fn read_count(&self, _: &Value) -> Option<i64> {
-        None
     }
 }
 

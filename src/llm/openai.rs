@@ -15,7 +15,6 @@ use self::{
 use super::{
     ModelAnswer, ModelRequest,
     remote::{NoAnswer, Protocol, RemoteModel, RemoteSettings},
-    responses,
 };
 pub use dialect::{OutputLimitField, is_reasoning_model};
 
@@ -65,49 +64,5 @@ impl Protocol for OpenAiChat {
 
     fn read_usage(&self, body: &Value) -> ModelAnswer {
         Usage::read(body).answer()
-    }
-
-    /// OpenAI counts items only; llama.cpp counts chats.
-    fn count_call(&self, address: &Url, model: &str, request: &Value) -> Option<(String, Value)> {
-        if address.host_str() == Some(OPENAI_HOST) {
-            return Some(responses::count_call(model, &responses::from_chat(request)));
-        }
-        let mut request = request.clone();
-        request["model"] = model.into();
-        Some(("/chat/completions/input_tokens".to_owned(), request))
-    }
-
-    fn read_count(&self, body: &Value) -> Option<i64> {
-        body["input_tokens"].as_i64()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn chats_are_counted_where_there_is_a_count() {
-        let request = json!({"messages": [{"role": "user", "content": "hi"}]});
-        let call = |base_url: &str| {
-            let address = base_url.parse().unwrap();
-            OpenAiChat::default().count_call(&address, "m", &request).unwrap()
-        };
-        assert_eq!(
-            call(OPENAI_BASE_URL),
-            (
-                "/responses/input_tokens".to_owned(),
-                json!({"model": "m", "input": [{"type": "message", "role": "user", "content": "hi"}]})
-            )
-        );
-        assert_eq!(
-            call("http://127.0.0.1:8080/v1"),
-            (
-                "/chat/completions/input_tokens".to_owned(),
-                json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]})
-            )
-        );
     }
 }

@@ -5,7 +5,6 @@
 //! Invariant: neither the key nor the prompt appears in an error, in a log or in debug output.
 
 pub(super) mod batch;
-pub(super) mod count;
 mod place;
 mod reach;
 
@@ -168,13 +167,6 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     fn read_usage(&self, _body: &Value) -> ModelAnswer {
         ModelAnswer::default()
     }
-
-    /// The path and the body of a call that counts the tokens of `request`, a body in this provider's format, for
-    /// `model`; `None` if there is no such call at that address.
-    fn count_call(&self, address: &Url, model: &str, request: &Value) -> Option<(String, Value)>;
-
-    /// The tokens that the answer to such a call tells.
-    fn read_count(&self, body: &Value) -> Option<i64>;
 }
 
 /// Why a successful answer holds none.

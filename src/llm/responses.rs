@@ -1,35 +1,18 @@
 //! OpenAI's Responses. Nothing is stored there (`store: false`), and every request stands alone.
 
-mod items;
 mod wire;
 
 use reqwest::Url;
 use serde_json::Value;
 
-pub(super) use self::items::from_chat;
 use self::wire::{Request, Response, Usage};
 use super::{
     ModelAnswer, ModelRequest,
     openai::is_reasoning_model,
     remote::{
-        AnswerFormat, Dialect, Effort, NoAnswer, Protocol, RemoteModel, RemoteSettings, any_of, count,
-        is_unknown,
+        AnswerFormat, Dialect, Effort, NoAnswer, Protocol, RemoteModel, RemoteSettings, any_of, is_unknown,
     },
 };
-
-/// Fields of a request that its count takes.
-const COUNTED: [&str; 10] = [
-    "input",
-    "instructions",
-    "tools",
-    "text",
-    "reasoning",
-    "tool_choice",
-    "parallel_tool_calls",
-    "truncation",
-    "previous_response_id",
-    "conversation",
-];
 
 /// A model behind OpenAI's Responses.
 pub type ResponsesModel = RemoteModel<Responses>;
@@ -105,22 +88,6 @@ impl Protocol for Responses {
     fn read_usage(&self, body: &Value) -> ModelAnswer {
         Usage::read(body).answer()
     }
-
-    fn count_call(&self, _: &Url, model: &str, request: &Value) -> Option<(String, Value)> {
-        Some(count_call(model, request))
-    }
-
-    fn read_count(&self, body: &Value) -> Option<i64> {
-        body["input_tokens"].as_i64()
-    }
-}
-
-/// The call that counts the tokens of a Responses request.
-pub(super) fn count_call(model: &str, request: &Value) -> (String, Value) {
-    (
-        "/responses/input_tokens".to_owned(),
-        count::only(request, &COUNTED, model),
-    )
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ use recapd::{
 };
 use serde_json::{Value, json};
 
-use support::fake_provider::{Call, FakeProvider, Planned, Shape, Trouble, Wait, batches::Fate};
+use support::fake_provider::{FakeProvider, Planned, Shape, Trouble, Wait, batches::Fate};
 
 #[path = "../it/support"]
 mod support {
@@ -93,7 +93,7 @@ fn say(line: &str) {
     std::io::stdout().flush().unwrap();
 }
 
-/// Everything that recapd sends to a model of that name: in the best wording, in every simpler one, and for counting.
+/// Everything that recapd sends to a model of that name: in the best wording and in every simpler one.
 async fn sent(shape: Shape, name: &str) -> Vec<Value> {
     let fake = FakeProvider::start();
     for complaint in COMPLAINTS {
@@ -104,29 +104,26 @@ async fn sent(shape: Shape, name: &str) -> Vec<Value> {
     }
     let settings = RemoteSettings::new(fake.base_url(shape), name);
     match shape {
-        Shape::Anthropic => exercise(Anthropic::default(), settings, &fake).await,
-        Shape::OpenAi => exercise(OpenAiChat::default(), settings, &fake).await,
-        Shape::Responses => exercise(Responses, settings, &fake).await,
-        Shape::Gemini => exercise(Gemini, settings, &fake).await,
-        Shape::Ollama => exercise(Ollama { num_ctx: 40_960 }, settings, &fake).await,
+        Shape::Anthropic => exercise(Anthropic::default(), settings).await,
+        Shape::OpenAi => exercise(OpenAiChat::default(), settings).await,
+        Shape::Responses => exercise(Responses, settings).await,
+        Shape::Gemini => exercise(Gemini, settings).await,
+        Shape::Ollama => exercise(Ollama { num_ctx: 40_960 }, settings).await,
     }
     fake.assert_well_formed();
     let requests = fake.requests().into_iter();
     let shown = requests.map(|request| {
-        let is_count = request.call == Call::Count;
-        json!({"shape": shape.name(), "count": is_count, "format": request.format(), "model": name, "body": request.body})
+        json!({"shape": shape.name(), "format": request.format(), "model": name, "body": request.body})
     });
     shown.collect()
 }
 
-async fn exercise<P: Protocol>(protocol: P, settings: RemoteSettings, fake: &FakeProvider) {
+async fn exercise<P: Protocol>(protocol: P, settings: RemoteSettings) {
     let model = RemoteModel::new(protocol, settings).unwrap();
     // The first answers may be errors: the wordings are what is wanted.
     for _ in 0..=COMPLAINTS.len() {
         drop(model.answer(&request()).await);
     }
-    let body = fake.requests().swap_remove(0).body.to_string();
-    drop(model.count_tokens(model.model(), body.as_bytes()).await);
 }
 
 fn request() -> ModelRequest {

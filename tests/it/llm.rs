@@ -1,7 +1,6 @@
 //! Providers against fake servers: one suite for all, and what is particular to each.
 
 mod conformance;
-mod counting;
 mod openai;
 mod particular;
 mod secrets;

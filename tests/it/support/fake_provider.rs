@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::batches::Batches;
 pub(crate) use self::{
-    shape::{Call, Shape},
+    shape::Shape,
     trouble::{Trouble, Wait},
 };
 
@@ -97,7 +97,6 @@ impl Planned {
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
     pub(crate) shape: Shape,
-    pub(crate) call: Call,
     pub(crate) path: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Value,
@@ -265,13 +264,12 @@ async fn dispatch(
 }
 
 async fn respond(shared: &Shared, uri: &Uri, headers: HeaderMap, body: Value) -> Response {
-    let Some((shape, call)) = Shape::of(uri.path()) else {
+    let Some(shape) = Shape::of(uri.path()) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    let faults = faults::of(shape, call, &headers, &body);
+    let faults = faults::of(shape, &headers, &body);
     let request = Recorded {
         shape,
-        call,
         path: uri.path().to_owned(),
         headers,
         body,

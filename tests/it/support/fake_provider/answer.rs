@@ -12,7 +12,7 @@ use futures::{StreamExt as _, stream};
 use recapd::llm::http::RESPONSE_BYTES_MAX;
 use serde_json::{Value, json};
 
-use super::{Call, Planned, Recorded, shape::Ending};
+use super::{Planned, Recorded, shape::Ending};
 
 /// Answers as planned.
 pub(super) async fn to(request: &Recorded, planned: Planned) -> Response {
@@ -56,13 +56,7 @@ pub(super) async fn to(request: &Recorded, planned: Planned) -> Response {
 }
 
 fn good(request: &Recorded) -> Response {
-    match request.call {
-        Call::Answer => said(request, &items(&request.exchanges(), "served"), Ending::Done),
-        Call::Count => {
-            let tokens = request.body.to_string().len() / 4;
-            Json(request.shape.count(tokens)).into_response()
-        }
-    }
+    said(request, &items(&request.exchanges(), "served"), Ending::Done)
 }
 
 pub(super) fn items(exchanges: &[i64], word: &str) -> String {

@@ -13,7 +13,7 @@ use axum::{
 use recapd::domain::time::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Call, Recorded, Shape, answer, faults, shape::Ending};
+use super::{Recorded, Shape, answer, faults, shape::Ending};
 
 /// Batches on one page of a list.
 const PAGE: usize = 2;
@@ -298,8 +298,7 @@ impl State {
             if !(1..=64).contains(&key.len()) || !key.chars().all(is_key) {
                 self.faults.push(format!("no key: {key}"));
             }
-            self.faults
-                .extend(faults::of(shape, Call::Answer, headers, request));
+            self.faults.extend(faults::of(shape, headers, request));
         }
         let batch = Batch {
             shape,
@@ -477,7 +476,6 @@ impl Batch {
     fn outcome(&self, key: &str, body: &Value, fate: Fate) -> Option<Value> {
         let request = Recorded {
             shape: self.shape,
-            call: Call::Answer,
             path: String::new(),
             headers: HeaderMap::new(),
             body: body.clone(),

@@ -4,7 +4,7 @@ use axum::http::HeaderMap;
 use recapd::domain::prompt::FENCE_WORD;
 use serde_json::{Value, json};
 
-use super::{Call, Shape};
+use super::Shape;
 
 /// The words that strict schemas may hold.
 const SCHEMA_WORDS: [&str; 6] = [
@@ -17,7 +17,7 @@ const SCHEMA_WORDS: [&str; 6] = [
 ];
 
 /// All faults of a request.
-pub(super) fn of(shape: Shape, call: Call, headers: &HeaderMap, body: &Value) -> Vec<String> {
+pub(super) fn of(shape: Shape, headers: &HeaderMap, body: &Value) -> Vec<String> {
     let mut faults = Faults(Vec::new());
     if shape == Shape::Anthropic {
         let version = headers
@@ -26,17 +26,14 @@ pub(super) fn of(shape: Shape, call: Call, headers: &HeaderMap, body: &Value) ->
         let is_known = matches!(version, Some("2023-06-01" | "2026-10-21"));
         faults.check(is_known, "anthropic-version is missing or unknown");
     }
-    match (call, shape) {
-        (Call::Count, _) => faults.counting(shape, body),
-        (Call::Answer, Shape::Anthropic) => faults.anthropic(body),
-        (Call::Answer, Shape::OpenAi) => faults.openai(body),
-        (Call::Answer, Shape::Responses) => faults.responses(body),
-        (Call::Answer, Shape::Gemini) => faults.gemini(body),
-        (Call::Answer, Shape::Ollama) => faults.ollama(body),
+    match shape {
+        Shape::Anthropic => faults.anthropic(body),
+        Shape::OpenAi => faults.openai(body),
+        Shape::Responses => faults.responses(body),
+        Shape::Gemini => faults.gemini(body),
+        Shape::Ollama => faults.ollama(body),
     }
-    if call == Call::Answer {
-        faults.prompt(shape, body);
-    }
+    faults.prompt(shape, body);
     faults.0
 }
 
@@ -147,45 +144,6 @@ impl Faults {
             "the context doesn't hold an answer",
         );
         self.roles(&body["messages"], &["system", "user"]);
-    }
-
-    fn counting(&mut self, shape: Shape, body: &Value) {
-        let known: &[&str] = match shape {
-            Shape::Anthropic => &[
-                "model",
-                "messages",
-                "system",
-                "tools",
-                "tool_choice",
-                "thinking",
-                "output_config",
-            ],
-            Shape::Responses => &[
-                "model",
-                "input",
-                "instructions",
-                "tools",
-                "text",
-                "reasoning",
-                "tool_choice",
-                "parallel_tool_calls",
-                "truncation",
-                "previous_response_id",
-                "conversation",
-            ],
-            // The one form or the other.
-            Shape::Gemini if body["contents"].is_array() => return self.only(body, &["contents"]),
-            Shape::Gemini => &["generateContentRequest"],
-            Shape::OpenAi | Shape::Ollama => return,
-        };
-        self.only(body, known);
-        let of_gemini = &body["generateContentRequest"]["model"];
-        let model = if shape == Shape::Gemini {
-            of_gemini
-        } else {
-            &body["model"]
-        };
-        self.check(model.is_string(), "no model");
     }
 
     fn roles(&mut self, messages: &Value, expected: &[&str]) {

@@ -15,15 +15,6 @@ pub(crate) enum Shape {
     Ollama,
 }
 
-/// What is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Call {
-    /// A model shall answer.
-    Answer,
-    /// Tokens shall be counted.
-    Count,
-}
-
 /// How an answer ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
@@ -79,25 +70,19 @@ impl Shape {
         }
     }
 
-    /// Whose call that path is.
-    pub(super) fn of(path: &str) -> Option<(Self, Call)> {
+    /// Whose call for an answer that path is.
+    pub(super) fn of(path: &str) -> Option<Self> {
         Some(match path {
-            "/v1/messages" => (Self::Anthropic, Call::Answer),
-            "/v1/messages/count_tokens" => (Self::Anthropic, Call::Count),
-            "/v1/chat/completions" => (Self::OpenAi, Call::Answer),
-            "/v1/chat/completions/input_tokens" => (Self::OpenAi, Call::Count),
-            "/v1/responses" => (Self::Responses, Call::Answer),
-            "/v1/responses/input_tokens" => (Self::Responses, Call::Count),
-            "/api/chat" => (Self::Ollama, Call::Answer),
+            "/v1/messages" => Self::Anthropic,
+            "/v1/chat/completions" => Self::OpenAi,
+            "/v1/responses" => Self::Responses,
+            "/api/chat" => Self::Ollama,
             _ => {
                 let model = ["/v1/models/", "/v1beta/models/"]
                     .iter()
                     .find_map(|prefix| path.strip_prefix(prefix))?;
-                match model.split_once(':')? {
-                    (_, "generateContent") => (Self::Gemini, Call::Answer),
-                    (_, "countTokens") => (Self::Gemini, Call::Count),
-                    _ => return None,
-                }
+                let (_, call) = model.split_once(':')?;
+                return (call == "generateContent").then_some(Self::Gemini);
             }
         })
     }
@@ -160,21 +145,6 @@ impl Shape {
             Self::Responses => response(body, text, ending, usage),
             Self::Gemini => generated(text, ending, usage),
             Self::Ollama => chat(body, text, ending, usage),
-        }
-    }
-
-    /// An answer to a call that counts.
-    pub(super) fn count(self, tokens: usize) -> Value {
-        match self {
-            Self::Anthropic => json!({"input_tokens": tokens}),
-            Self::OpenAi | Self::Responses => {
-                json!({"object": "response.input_tokens", "input_tokens": tokens})
-            }
-            Self::Gemini => json!({
-                "totalTokens": tokens,
-                "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens}],
-            }),
-            Self::Ollama => Value::Null,
         }
     }
 }
