@@ -14,6 +14,7 @@ pub mod copy;
 pub mod forget;
 pub mod inbox;
 pub mod operate;
+mod outage;
 pub mod page;
 pub mod postgres;
 mod project;
@@ -32,6 +33,7 @@ pub mod version;
 use async_trait::async_trait;
 
 pub use forget::*;
+pub use outage::*;
 pub use project::*;
 pub use recall::*;
 pub use record::*;
@@ -151,22 +153,15 @@ pub enum StoreError {
     Contended(String),
     /// The database is unreachable, full, busy or broken: try again later.
     #[error("the database fails: {0}")]
-    Unavailable(String),
+    Unavailable(Outage),
 }
-
-/// What databases say when they are full, and when they are held by others: SQLite's codes, the pool's words.
-const FULL: [&str; 3] = ["(code: 13)", "No space left", "could not extend file"];
-const BUSY: [&str; 3] = ["(code: 5)", "(code: 6)", "pool timed out"];
 
 impl StoreError {
     /// What is the matter with the database, in the words of `recapd_db_errors_total`; `None` if nothing is, and it
     /// only said no.
     pub fn class(&self) -> Option<&'static str> {
-        let says = |words: &[&str], reason: &str| words.iter().any(|word| reason.contains(word));
         match self {
-            Self::Unavailable(reason) if says(&FULL, reason) => Some("full"),
-            Self::Unavailable(reason) if says(&BUSY, reason) => Some("busy"),
-            Self::Unavailable(_) => Some("io"),
+            Self::Unavailable(outage) => Some(outage.kind.class()),
             Self::Contended(_) => Some("busy"),
             Self::Refused(_) => Some("constraint"),
             Self::Inconsistent { .. } => Some("corrupt"),

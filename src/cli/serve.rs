@@ -296,10 +296,10 @@ async fn open_database(config: &Config) -> Result<SqlStore, StoreError> {
     let mut wait = SERVER_WAIT_FIRST;
     loop {
         match assembly::open_store(config).await {
-            Err(StoreError::Unavailable(reason))
+            Err(StoreError::Unavailable(outage))
                 if config.database.is_postgres() && Instant::now() + wait < patience =>
             {
-                warn!(database = %config.database.url, reason, "database.away");
+                warn!(database = %config.database.url, reason = %outage, "database.away");
                 tokio::time::sleep(wait).await;
                 wait = (wait * 2).min(SERVER_WAIT_MAX);
             }

@@ -41,7 +41,7 @@ async fn try_judge(
     let name = load::name_of(agent);
     let id: AgentId = name
         .parse()
-        .map_err(|_| StoreError::Unavailable(format!("`{name}` is no id")))?;
+        .map_err(|_| StoreError::Unavailable(format!("`{name}` is no id").into()))?;
     found.turns += turns;
     if store.agent(&id).await?.is_none() {
         if turns > 0 {

@@ -107,7 +107,7 @@ impl Keeper {
             prepared.extend(
                 share
                     .await
-                    .map_err(|error| StoreError::Unavailable(format!("counting failed: {error}")))?,
+                    .map_err(|error| StoreError::Unavailable(format!("counting failed: {error}").into()))?,
             );
         }
         Ok(prepared)

@@ -142,7 +142,7 @@ impl Keeper {
             is_last,
             counts: counting
                 .await
-                .map_err(|error| StoreError::Unavailable(format!("counting failed: {error}")))?,
+                .map_err(|error| StoreError::Unavailable(format!("counting failed: {error}").into()))?,
             count_method,
             rules: self.rules,
             now: self.clock.now(),

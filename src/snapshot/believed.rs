@@ -103,5 +103,5 @@ impl<S> Believed<S> {
 /// What `look` comes to, where there is a copy that nobody has called outdated: that will do if the database takes its time.
 pub(super) async fn in_time<T>(look: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
     let looked = timeout(LOOK_TIME_MAX, look).await;
-    looked.unwrap_or_else(|_| Err(StoreError::Unavailable("it takes its time".to_owned())))
+    looked.unwrap_or_else(|_| Err(StoreError::Unavailable("it takes its time".into())))
 }

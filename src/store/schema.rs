@@ -9,7 +9,7 @@ use serde::Serialize;
 use sqlx::migrate::{MigrateError, MigrationType, Migrator};
 
 use super::{
-    DatabaseSettings, StoreError, StoreResult, postgres,
+    DatabaseSettings, Outage, StoreError, StoreResult, postgres,
     sql::{Connection, connection::Half, query, sql, statement::Dialect},
     sqlite,
 };
@@ -316,8 +316,8 @@ fn failure(error: MigrateError) -> StoreError {
                 "migration {version} fails, and nothing of it was done: {error}"
             ))
         }
-        MigrateError::ExecuteMigration(error, version) => StoreError::Unavailable(format!(
-            "migration {version} was broken off, and nothing of it was done: {error}"
+        MigrateError::ExecuteMigration(error, version) => StoreError::Unavailable(Outage::from(&error).of(
+            format_args!("migration {version} was broken off, and nothing of it was done"),
         )),
         other => StoreError::Schema(other.to_string()),
     }

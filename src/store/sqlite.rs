@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::task::TaskTracker;
 
 use super::{
-    StoreError, StoreResult,
+    Outage, StoreError, StoreResult,
     inbox::Bell,
     sql::{Connection, recall},
     timeouts::Timeouts,
@@ -217,10 +217,9 @@ pub(super) async fn alone(settings: &SqliteSettings, makes: bool) -> StoreResult
     let options = options(settings)?.create_if_missing(makes);
     let file = options.get_filename();
     if !makes && !file.exists() {
-        return Err(StoreError::Unavailable(format!(
-            "there is no file {}",
-            file.display()
-        )));
+        return Err(StoreError::Unavailable(
+            format!("there is no file {}", file.display()).into(),
+        ));
     }
     let lock = lock(file).await?;
     // Migrations and copies write much in one transaction.
@@ -249,7 +248,7 @@ pub(super) async fn beside(settings: &SqliteSettings) -> StoreResult<Connection>
 }
 
 fn no_thread(error: &io::Error) -> StoreError {
-    StoreError::Unavailable(format!("starting a thread: {error}"))
+    StoreError::Unavailable(Outage::from(error).of("starting a thread"))
 }
 
 fn options(settings: &SqliteSettings) -> StoreResult<SqliteConnectOptions> {
@@ -266,7 +265,7 @@ pub(super) async fn lock(database: &Path) -> StoreResult<File> {
     let mut path = PathBuf::from(database);
     path.as_mut_os_string().push(".lock");
     let file = File::create(&path)
-        .map_err(|error| StoreError::Unavailable(format!("{}: {error}", path.display())))?;
+        .map_err(|error| StoreError::Unavailable(Outage::from(&error).of(path.display())))?;
     let patience = Instant::now() + LOCK_PATIENCE;
     loop {
         match file.try_lock() {
@@ -274,7 +273,7 @@ pub(super) async fn lock(database: &Path) -> StoreResult<File> {
             Err(TryLockError::WouldBlock) if Instant::now() < patience => sleep(LOCK_TRY_EVERY).await,
             Err(TryLockError::WouldBlock) => return Err(StoreError::InUse(database.display().to_string())),
             Err(TryLockError::Error(error)) => {
-                return Err(StoreError::Unavailable(format!("{}: {error}", path.display())));
+                return Err(StoreError::Unavailable(Outage::from(&error).of(path.display())));
             }
         }
     }

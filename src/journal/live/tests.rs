@@ -60,7 +60,7 @@ impl Archive for Database {
             std::future::pending::<()>().await;
         }
         if range.after_seq >= self.readable {
-            return Err(StoreError::Unavailable("a test".to_owned()));
+            return Err(StoreError::Unavailable("a test".into()));
         }
         let through = range.through_seq.min(self.last_seq).min(self.readable);
         let found = (range.after_seq + 1..=through).map(|seq| record(agent.as_str(), seq));

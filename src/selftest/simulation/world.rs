@@ -173,7 +173,7 @@ impl World {
         self.pause(0).await;
         let fault = self.draw(|random| random.u32(..2 * CALL_FAILS_ONE_IN));
         let fault = if self.inner().is_troubled { fault } else { u32::MAX };
-        let lost = || StoreError::Unavailable("the connection is cut".to_owned());
+        let lost = || StoreError::Unavailable("the connection is cut".into());
         if fault == 0 {
             self.inner().counts.cut += 1;
             return Err(lost());

@@ -36,7 +36,7 @@ impl Bell for Notification {
                 Err(_) => is_alive(&mut self.0).await?,
             }
         };
-        let lost = || StoreError::Unavailable("the connection that hears of inserts was lost".to_owned());
+        let lost = || StoreError::Unavailable("the connection that hears of inserts was lost".into());
         heard?.ok_or_else(lost)?;
         while self.0.next_buffered().is_some() {}
         Ok(())

@@ -53,7 +53,7 @@ async fn lock(connection: &mut Connection) -> StoreResult<()> {
     wait_at_most(postgres, OTHERS_MS_MAX).await?;
     let locked = postgres.lock().await;
     locked.map_err(|error| {
-        StoreError::Unavailable(format!("waiting for another recapd that migrates it: {error}"))
+        StoreError::Unavailable(format!("waiting for another recapd that migrates it: {error}").into())
     })?;
     wait_at_most(postgres, LOCK_MS_MAX).await
 }
@@ -76,10 +76,11 @@ async fn in_turns(connection: &mut Connection, migrator: &Migrator, tries_max: u
         };
         let holders = holders(connection).await?;
         if tries >= tries_max {
-            return Err(StoreError::Unavailable(format!(
+            let why = format!(
                 "others hold its tables: {holders}; nothing of the migration was done, try again when they have ended \
                  ({error}; tries: {tries})"
-            )));
+            );
+            return Err(StoreError::Unavailable(why.into()));
         }
         warn!(%error, holders, tries, "schema.waits");
         tokio::time::sleep(PAUSE).await;

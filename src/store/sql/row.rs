@@ -37,7 +37,7 @@ impl From<sqlx::Error> for StoreError {
             Some(refusal) if refusal.kind() != ErrorKind::Other || is_impossible(refusal) => {
                 Self::Refused(error.to_string())
             }
-            _ => Self::Unavailable(error.to_string()),
+            _ => Self::Unavailable((&error).into()),
         }
     }
 }

@@ -20,7 +20,7 @@ use sqlx::{Connection as _, Row as _, SqliteConnection, sqlite::SqliteConnectOpt
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::warn;
 
-use super::super::{StoreError, StoreResult, inbox::Bell};
+use super::super::{Outage, StoreError, StoreResult, inbox::Bell};
 
 /// Between two rings so much time passes. How often it looks where the kernel doesn't tell of writes.
 const RING_EVERY: Duration = Duration::from_millis(150);
@@ -124,7 +124,7 @@ async fn heard(writes: &mut Writes) -> io::Result<()> {
 }
 
 fn deaf(error: &io::Error) -> StoreError {
-    StoreError::Unavailable(format!("hearing of writes: {error}"))
+    StoreError::Unavailable(Outage::from(error).of("hearing of writes"))
 }
 
 async fn data_version(connection: &mut SqliteConnection) -> StoreResult<i64> {

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     super::{
-        StoreError, StoreResult,
+        Outage, StoreError, StoreResult,
         sql::{Connection, direct, query, sql},
     },
     SqliteSettings,
@@ -55,7 +55,7 @@ pub(super) struct Writer {
 /// One operation: run inside a transaction, told how the commit went.
 trait Job: Send {
     fn run<'c>(&'c mut self, connection: &'c mut Connection) -> BoxFuture<'c, bool>;
-    fn finish(self: Box<Self>, commit: &Result<(), String>);
+    fn finish(self: Box<Self>, commit: &Result<(), Outage>);
 }
 
 struct Operation<F, T> {
@@ -81,12 +81,12 @@ where
         })
     }
 
-    fn finish(self: Box<Self>, commit: &Result<(), String>) {
+    fn finish(self: Box<Self>, commit: &Result<(), Outage>) {
         let result = match (self.outcome, commit) {
             (Some(Ok(value)), Ok(())) => Ok(value),
             (Some(Err(error)), _) => Err(error),
-            (_, Err(reason)) => Err(StoreError::Unavailable(reason.clone())),
-            (None, Ok(())) => Err(StoreError::Unavailable("the operation did not run".to_owned())),
+            (_, Err(outage)) => Err(StoreError::Unavailable(outage.clone())),
+            (None, Ok(())) => Err(StoreError::Unavailable("the operation did not run".into())),
         };
         // Whoever asked may have gone away meanwhile; the commit stands all the same.
         drop(self.reply.send(result));
@@ -111,7 +111,7 @@ impl Writer {
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send + 'static,
         T: Send + 'static,
     {
-        let gone = || StoreError::Unavailable("the writer has stopped".to_owned());
+        let gone = || StoreError::Unavailable("the writer has stopped".into());
         let (reply, answer) = oneshot::channel();
         let job = Operation {
             work: Some(work),
@@ -134,7 +134,7 @@ async fn write_all(
     while queue.recv_many(&mut group, group_max).await > 0 {
         let commit = write_group(&mut connection, &mut group)
             .await
-            .map_err(|error| error.to_string());
+            .map_err(|error| Outage::from(&error));
         if commit.is_err() {
             // Whatever is still open would block every later transaction.
             drop(

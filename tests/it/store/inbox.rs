@@ -527,7 +527,7 @@ impl InboxStore for Failing {
 
     async fn take_in(&self, request: AppendRequest, rows: Vec<i64>) -> StoreResult<AppendOutcome> {
         if self.agents.contains(&request.agent.as_str()) {
-            return Err(StoreError::Unavailable("it took too long".to_owned()));
+            return Err(StoreError::Unavailable("it took too long".into()));
         }
         self.inner.take_in(request, rows).await
     }

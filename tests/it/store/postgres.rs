@@ -316,6 +316,23 @@ async fn what_the_server_cannot_hold_is_refused_for_good() {
     assert!(store.summary(&a).await.unwrap().is_none(), "nothing was kept");
 }
 
+#[tokio::test]
+async fn a_full_disk_is_told_by_its_code() {
+    let database = Database::create().await;
+    let store = daemon(&database).await;
+    let mut past = database.connect().await;
+    execute(
+        &mut past,
+        "CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS \
+         $$BEGIN RAISE EXCEPTION 'could not write' USING ERRCODE = 'disk_full'; END$$; \
+         CREATE TRIGGER no_room BEFORE INSERT ON message_log FOR EACH ROW EXECUTE FUNCTION no_room()",
+    )
+    .await;
+    let failed = store.append(append(&agent("a"), turns(1..=1))).await.unwrap_err();
+    assert!(matches!(failed, StoreError::Unavailable(_)), "{failed}");
+    assert_eq!(failed.class(), Some("full"));
+}
+
 /// Clocks that show any time at all wrote into databases of SQLite, which are copied and restored from.
 #[tokio::test]
 async fn times_that_the_server_does_not_have_are_held_at_their_end() {

@@ -268,7 +268,7 @@ async fn a_migration_that_gets_no_table_says_who_holds_it() {
     let failed = schema::up_within(&settings, 1).await.unwrap_err();
     assert!(
         matches!(&failed, StoreError::Unavailable(why)
-            if why.contains("others hold its tables: pg_dump (pid ") && why.contains("migration 4")),
+            if why.reason.contains("others hold its tables: pg_dump (pid ") && why.reason.contains("migration 4")),
         "{failed}"
     );
     assert_eq!(schema::status(&settings).await.unwrap().version(), 3);

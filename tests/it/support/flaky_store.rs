@@ -104,7 +104,7 @@ impl FlakyStore {
         method: &'static str,
         call: impl Future<Output = StoreResult<T>> + Send,
     ) -> StoreResult<T> {
-        let failed = || StoreError::Unavailable(format!("planned failure of {method}"));
+        let failed = || StoreError::Unavailable(format!("planned failure of {method}").into());
         match self.fault(method) {
             None => call.await,
             Some(When::Before) => Err(failed()),

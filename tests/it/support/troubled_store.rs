@@ -71,7 +71,7 @@ impl TroubledStore {
         let trouble = self.troubles.lock().unwrap().get(operation).cloned();
         match trouble {
             None => {}
-            Some(Trouble::Unavailable) => return Err(StoreError::Unavailable("disk I/O error".to_owned())),
+            Some(Trouble::Unavailable) => return Err(StoreError::Unavailable("disk I/O error".into())),
             Some(Trouble::Inconsistent) => {
                 return Err(StoreError::Inconsistent {
                     table: "agents",
