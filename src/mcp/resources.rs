@@ -35,7 +35,7 @@ pub(super) async fn list(
         .agents(after.as_ref(), AGENTS_SHOWN)
         .await
         .map_err(failed)?;
-    let resources = page.agents.iter().map(resource).collect();
+    let resources: Vec<Resource> = page.agents.iter().map(resource).collect();
     let mut result = ListResourcesResult::with_all_items(resources)
         .with_ttl_ms(TTL_MS)
         .with_cache_scope(CacheScope::Private);
