@@ -43,15 +43,18 @@ pub use sql::{Connections, DatabaseSettings, SqlStore};
 pub use update::*;
 pub use version::*;
 
-use crate::domain::{
-    agent::AgentId,
-    context::COPIES_MAX,
-    ledger::TooBig,
-    project::ProjectId,
-    recall::Query,
-    settings::{AgentSettings, SettingsPatch},
-    time::Timestamp,
-    work::{Lease, Reason},
+use crate::{
+    domain::{
+        agent::AgentId,
+        context::COPIES_MAX,
+        ledger::TooBig,
+        project::ProjectId,
+        recall::Query,
+        settings::{AgentSettings, SettingsPatch},
+        time::Timestamp,
+        work::{Lease, Reason},
+    },
+    threads::Panicked,
 };
 use verify::AgentReport;
 
@@ -154,6 +157,9 @@ pub enum StoreError {
     /// The database is unreachable, full, busy or broken: try again later.
     #[error("the database fails: {0}")]
     Unavailable(Outage),
+    /// What was to be stored, or was read, could not be worked out. The database has nothing to do with it.
+    #[error(transparent)]
+    Panicked(#[from] Panicked),
 }
 
 impl StoreError {

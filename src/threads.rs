@@ -5,10 +5,20 @@
 //!
 //! What blocks has few threads, too, and waits its turn for them. So whatever runs there ends by itself and never waits for
 //! something else that needs one.
+//!
+//! What is computed, there or here, may panic over what somebody said. That is an error ([`Panicked`]) and ends nothing else:
+//! one text mustn't end the task that tends all agents.
 
-use std::{io, thread};
+use std::{
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    thread,
+};
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::{
+    runtime::{Builder, Runtime},
+    task::spawn_blocking,
+};
 
 /// Threads that serve, however many processors there are: what takes long is done elsewhere, and SQLite has one writer.
 pub const SERVING_MAX: usize = 8;
@@ -55,6 +65,39 @@ pub fn runtime() -> io::Result<Runtime> {
         .build()
 }
 
+/// A computation panicked: a defect. The panic's text has gone through the panic hook already; it may hold what was said,
+/// so it is kept nowhere else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} panicked, a defect of recapd; its log says where")]
+pub struct Panicked(pub &'static str);
+
+/// What `work`, which is called `what`, comes to on this thread: for what is over soon.
+///
+/// # Errors
+/// It panicked; what it held is gone with it.
+pub fn computed_here<T>(what: &'static str, work: impl FnOnce() -> T) -> Result<T, Panicked> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|_| Panicked(what))
+}
+
+/// As [`computed_here`], on a thread that may block. It begins at once, before anybody waits for it.
+///
+/// # Errors
+/// As [`computed_here`].
+pub fn computed<T: Send + 'static>(
+    what: &'static str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> impl Future<Output = Result<T, Panicked>> + Send {
+    let working = spawn_blocking(work);
+    async move {
+        match working.await {
+            Ok(computed) => Ok(computed),
+            Err(error) if error.is_panic() => Err(Panicked(what)),
+            // It was never begun, since the runtime ends, and with it whoever waits here.
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{
@@ -88,5 +131,24 @@ mod tests {
         let computed = runtime.block_on(async { tokio::time::timeout(PATIENCE, computing).await });
         drop(hanging);
         assert_eq!(computed.unwrap().unwrap(), 42);
+    }
+
+    #[test]
+    fn a_panic_is_an_error_of_what_was_computed() {
+        let sum = |parts: &[u32]| -> u32 {
+            assert!(!parts.is_empty(), "there is nothing to add up");
+            parts.iter().sum()
+        };
+        assert_eq!(computed_here("adding", || sum(&[1, 2])), Ok(3));
+        assert_eq!(computed_here("adding", || sum(&[])), Err(Panicked("adding")));
+        let runtime = runtime().unwrap();
+        let there = |parts: Vec<u32>| async move { computed("adding", move || sum(&parts)).await };
+        assert_eq!(runtime.block_on(there(vec![1, 2])), Ok(3));
+        let failed = runtime.block_on(there(Vec::new())).unwrap_err();
+        assert_eq!(failed, Panicked("adding"));
+        assert_eq!(
+            failed.to_string(),
+            "adding panicked, a defect of recapd; its log says where"
+        );
     }
 }

@@ -134,7 +134,8 @@ impl From<StoreError> for Failed {
             | StoreError::WouldOverflow { .. }
             | StoreError::PinsFull { .. }
             | StoreError::ItemPinsFull
-            | StoreError::Inconsistent { .. } => 1,
+            | StoreError::Inconsistent { .. }
+            | StoreError::Panicked(_) => 1,
         };
         Self {
             code,

@@ -222,6 +222,10 @@ impl From<StoreError> for Problem {
                 )
                 .hint("ask again later; summaries that were read before can still be read")
             }
+            // Who computed it has logged it, with whose it was.
+            StoreError::Panicked(panicked) => Self::new(INTERNAL, panicked.to_string()).hint(
+                "the same will fail again; report it with the id of this request, and what the log says about it",
+            ),
             error => {
                 tracing::error!(%error, "http.database_failed");
                 Self::internal()
@@ -283,4 +287,24 @@ pub(super) fn written(mut response: Response, request_id: &str) -> Response {
     }
     *response.body_mut() = Body::from(body);
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::threads::Panicked;
+
+    #[test]
+    fn a_defect_is_told_from_a_database_that_is_away() {
+        let away = Problem::from(StoreError::Unavailable("it is gone".to_owned()));
+        assert_eq!(away.kind.status, StatusCode::SERVICE_UNAVAILABLE);
+        let defect = Problem::from(StoreError::from(Panicked("counting tokens")));
+        assert_eq!(defect.kind.status, StatusCode::INTERNAL_SERVER_ERROR);
+        assert!(
+            defect.detail.starts_with("counting tokens panicked"),
+            "{}",
+            defect.detail
+        );
+        assert!(!defect.may_pass());
+    }
 }

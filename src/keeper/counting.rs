@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tracing::error;
+
 use super::{Keeper, counters::Counting, learning::seen};
 use crate::{
     domain::{
@@ -13,12 +15,14 @@ use crate::{
         time::Timestamp,
         tokens::{TokenCounter, count_message},
     },
-    store::{AppendRequest, Prepared, StoreError, StoreResult},
-    threads,
+    store::{AppendRequest, Prepared, StoreResult},
+    threads::{self, Panicked},
 };
 
 /// Messages of more bytes than this are counted on other threads: 2.5 ms of work at 40 MB/s.
 const COUNT_INLINE_BYTES_MAX: usize = 100_000;
+/// What is said to have failed.
+pub(super) const COUNTING: &str = "counting tokens";
 
 /// Messages that were counted, and what they may teach about the count.
 pub(super) struct Counted {
@@ -41,7 +45,9 @@ impl Keeper {
         } else {
             self.learning.guarded(&counting)
         };
-        let prepared = self.prepare(&counter, counting.model(), messages, now).await?;
+        let prepared = self.prepare(&counter, counting.model(), messages, now).await;
+        let prepared =
+            prepared.inspect_err(|error| error!(agent_id = %agent, %error, "counting.panicked"))?;
         let (messages, seen) = prepared.into_iter().unzip();
         let request = AppendRequest {
             agent: agent.clone(),
@@ -82,10 +88,11 @@ impl Keeper {
         model: &str,
         messages: Vec<Message>,
         now: Timestamp,
-    ) -> StoreResult<Vec<(Prepared, Seen)>> {
+    ) -> Result<Vec<(Prepared, Seen)>, Panicked> {
         let bytes: usize = messages.iter().map(|message| message.payload.len()).sum();
         if bytes <= COUNT_INLINE_BYTES_MAX {
-            return Ok(count_all(counter.as_ref(), model, messages, now, &self.redactor));
+            let count = || count_all(counter.as_ref(), model, messages, now, &self.redactor);
+            return threads::computed_here(COUNTING, count);
         }
         let share = messages.len().div_ceil(threads::at_once()).max(1);
         let mut rest = messages;
@@ -96,7 +103,7 @@ impl Keeper {
             let (counter, model) = (Arc::clone(counter), model.to_owned());
             let redactor = self.redactor.clone();
             let last_at = rest.iter().rev().find_map(|message| message.at);
-            shares.push(tokio::task::spawn_blocking(move || {
+            shares.push(threads::computed(COUNTING, move || {
                 count_all(counter.as_ref(), &model, rest, said_at, &redactor)
             }));
             said_at = last_at.unwrap_or(said_at);
@@ -104,11 +111,7 @@ impl Keeper {
         }
         let mut prepared = Vec::new();
         for share in shares {
-            prepared.extend(
-                share
-                    .await
-                    .map_err(|error| StoreError::Unavailable(format!("counting failed: {error}").into()))?,
-            );
+            prepared.extend(share.await?);
         }
         Ok(prepared)
     }

@@ -22,6 +22,7 @@ use crate::{
         inbox::{Bell, InboxFigures, InboxRow, InboxStore, RefusedRow},
     },
     telemetry::metrics::{InboxSample, labels::InboxRefusal},
+    threads,
 };
 
 /// How often it looks where there is no bell.
@@ -122,7 +123,8 @@ impl Keeper {
         };
         let (mut good, mut bad) = (Vec::new(), Vec::new());
         for row in rows {
-            match message(&row) {
+            let read = threads::computed_here("reading a message", || message(&row));
+            match read.unwrap_or_else(|panicked| Err(panicked.to_string())) {
                 Ok(message) => good.push((row.id, message)),
                 Err(reason) => bad.push((row.id, reason)),
             }
@@ -258,6 +260,7 @@ fn refusal(error: &StoreError) -> Option<InboxRefusal> {
         StoreError::WouldOverflow(_) => Some(InboxRefusal::Overflow),
         StoreError::PinsFull { .. } => Some(InboxRefusal::Pins),
         StoreError::Refused(_) => Some(InboxRefusal::Database),
+        StoreError::Panicked(_) => Some(InboxRefusal::Defect),
         _ => None,
     }
 }

@@ -1,15 +1,16 @@
 //! What the keeper does beside appends: it counts again after a change of model, and has the database keep what was
 //! learned about counters.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
-use super::Keeper;
+use super::{Keeper, counting::COUNTING};
 use crate::{
     domain::{agent::AgentId, tokens::count_message, work::Reason},
     store::{NewCount, Recount, RecountBatch, Recounted, StoreError, StoreResult},
+    threads,
 };
 
 /// How often it looks whether something was left undone.
@@ -23,13 +24,14 @@ impl Keeper {
     /// Tends to what appends leave behind, until `stop`; then what was learned is kept.
     pub async fn tend(&self, stop: CancellationToken) {
         let mut look = tokio::time::interval(LOOK_EVERY);
+        let mut given_up = HashSet::new();
         loop {
             tokio::select! {
                 _ = look.tick() => self.hear_of_calibrations().await,
                 () = self.learning.work.notified() => {}
                 () = stop.cancelled() => break,
             }
-            if let Err(error) = self.recount_due().await {
+            if let Err(error) = self.recount_all_but(&mut given_up).await {
                 warn!(%error, "recount.failed");
             }
             self.save().await;
@@ -82,18 +84,31 @@ impl Keeper {
         kept
     }
 
-    /// Counts again for all agents whose model has changed.
+    /// Counts again for all agents whose model has changed. One whose messages can't be counted keeps its counts.
     ///
     /// # Errors
     /// What the store fails with; what was done until then stays.
     pub async fn recount_due(&self) -> StoreResult<()> {
+        self.recount_all_but(&mut HashSet::new()).await
+    }
+
+    /// As [`Self::recount_due`], without those that were `given_up`. Whose counting panics is given up: it would panic again,
+    /// each time, and others wait.
+    async fn recount_all_but(&self, given_up: &mut HashSet<AgentId>) -> StoreResult<()> {
         loop {
-            let agents = self.store.recounts_due(RECOUNT_AGENTS_MAX).await?;
+            let mut agents = self.store.recounts_due(RECOUNT_AGENTS_MAX).await?;
+            agents.retain(|agent| !given_up.contains(agent));
             if agents.is_empty() {
                 return Ok(());
             }
             for agent in agents {
-                self.recount(&agent).await?;
+                match self.recount(&agent).await {
+                    Err(error @ StoreError::Panicked(_)) => {
+                        error!(agent_id = %agent, %error, "recount.panicked");
+                        given_up.insert(agent);
+                    }
+                    recounted => recounted?,
+                }
             }
         }
     }
@@ -126,7 +141,7 @@ impl Keeper {
             is_last,
             messages,
         } = batch;
-        let counting = tokio::task::spawn_blocking(move || {
+        let counting = threads::computed(COUNTING, move || {
             let counts = messages.iter().map(|(exchange, stored)| NewCount {
                 exchange: *exchange,
                 seq: stored.seq,
@@ -140,9 +155,7 @@ impl Keeper {
             from,
             before,
             is_last,
-            counts: counting
-                .await
-                .map_err(|error| StoreError::Unavailable(format!("counting failed: {error}").into()))?,
+            counts: counting.await?,
             count_method,
             rules: self.rules,
             now: self.clock.now(),

@@ -180,6 +180,7 @@ impl From<StoreError> for SourceError {
                 tracing::warn!(%error, "mcp.database_unavailable");
                 Self::Unavailable("the database doesn't answer; ask again later".to_owned())
             }
+            error @ StoreError::Panicked(_) => Self::Unavailable(error.to_string()),
             error => {
                 tracing::error!(%error, "mcp.database_failed");
                 Self::Unavailable("recapd failed; its log says why".to_owned())

@@ -12,13 +12,16 @@ use recapd::{
     },
     formats,
     keeper::Keeper,
-    store::ExchangeQuery,
+    store::{ExchangeQuery, StoreError},
+    tokenizer,
 };
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::support::{
     backend::Backend as _,
-    conversation::{T0, minute, native},
+    brittle::{Brittle, POISON},
+    conversation::{T0, agent, minute, native},
     flaky_store::When,
     rig::{Rig, config},
 };
@@ -239,4 +242,89 @@ async fn a_recount_that_fails_is_made_up_for() {
     keeper.recount_due().await.unwrap();
     assert_eq!(methods(&rig).await, "o200k*gemini");
     rig.verify().await;
+}
+
+/// The keeper of `rig`, whose counter panics over one word for agents of `OpenAI`, and for no others.
+fn brittle(rig: &Rig) -> Keeper {
+    let find = |provider: &str, model: &str| match provider {
+        "openai" => Brittle::counter(),
+        _ => tokenizer::counter_for(provider, model),
+    };
+    let keeper = rig.parts.keeper.clone();
+    keeper.counting_each("anthropic", "claude-opus-5", Arc::new(find))
+}
+
+/// As [`brittle`], for all agents.
+fn brittle_for_all(rig: &Rig) -> Keeper {
+    let keeper = rig.parts.keeper.clone();
+    keeper.counting_each("openai", "gpt-5", Arc::new(|_: &str, _: &str| Brittle::counter()))
+}
+
+#[tokio::test]
+async fn a_panic_while_counting_is_no_failure_of_the_database() {
+    let rig = Rig::new(&config()).await;
+    let keeper = brittle_for_all(&rig);
+    // Counted where they come in, and on other threads.
+    for words in [1, WORDS * 10] {
+        let text = format!("{}{POISON}", "word ".repeat(words));
+        let appended = keeper.append(&rig.agent, vec![native("user", &text)]).await;
+        assert!(matches!(appended, Err(StoreError::Panicked(_))), "{appended:?}");
+    }
+    assert!(rig.db.store().agent(&rig.agent).await.unwrap().is_none());
+    keeper
+        .append(&rig.agent, vec![native("user", "Hi")])
+        .await
+        .unwrap();
+    rig.verify().await;
+}
+
+#[tokio::test]
+async fn what_was_inserted_and_cannot_be_counted_is_put_aside() {
+    let rig = Rig::new(&config()).await;
+    let inserted = [
+        ("a", "one"),
+        ("a", POISON),
+        ("a", "two"),
+        ("b", POISON),
+        ("c", POISON),
+        ("d", "three"),
+    ];
+    for (agent, content) in inserted {
+        let sql =
+            format!("INSERT INTO messages (agent_id, role, content) VALUES ('{agent}', 'user', '{content}')");
+        rig.db.speak(&sql).await.unwrap();
+    }
+    let stop = CancellationToken::new();
+    let keeper = brittle_for_all(&rig);
+    keeper.empty_inbox(&rig.db.inbox(), &stop).await.unwrap();
+    let text = async |sql: &str| rig.db.text(sql).await.unwrap();
+    let taken =
+        "SELECT group_concat(agent_id || ' ' || content, ', ') FROM (SELECT * FROM messages ORDER BY id)";
+    assert_eq!(text(taken).await, "a one, a two, d three");
+    let refused = "SELECT group_concat(agent_id) FROM (SELECT * FROM refused_messages ORDER BY id)";
+    assert_eq!(text(refused).await, "a,b,c");
+    let reason = text("SELECT DISTINCT reason FROM refused_messages").await;
+    assert!(reason.starts_with("counting tokens panicked"), "{reason}");
+    let (_, metrics) = rig.parts.metrics.encode(None);
+    let counted = "recapd_inbox_refused_total{reason=\"defect\"} 3";
+    assert!(metrics.contains(counted), "{metrics}");
+}
+
+#[tokio::test]
+async fn whoever_cannot_be_counted_again_keeps_nobody_waiting() {
+    let rig = Rig::new(&claude()).await;
+    let (keeper, store, last) = (brittle(&rig), rig.db.store(), agent("b"));
+    let patch = SettingsPatch::parse(json!({"provider": "openai", "model": "gpt-5"})).unwrap();
+    for (agent, content) in [(&rig.agent, POISON), (&last, "Hi")] {
+        keeper.append(agent, vec![native("user", content)]).await.unwrap();
+        store.change_settings(agent, &patch, T0).await.unwrap();
+    }
+    assert_eq!(methods(&rig).await, "o200k*claude-4.7");
+    keeper.recount_due().await.unwrap();
+    assert_eq!(methods(&rig).await, "o200k,o200k*claude-4.7");
+    assert_eq!(
+        store.recounts_due(10).await.unwrap(),
+        [rig.agent.clone()],
+        "the other one has its new counts"
+    );
 }

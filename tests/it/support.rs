@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 pub(crate) mod backend;
+pub(crate) mod brittle;
 pub(crate) mod cases;
 pub(crate) mod conversation;
 pub(crate) mod fake_provider;

@@ -153,7 +153,7 @@ fn rest_of_the_contract(second: &str) {
     recapd_inbox_oldest_timestamp_seconds gauge 1
     recapd_inbox_refused_rows gauge 1
     recapd_inbox_taken_total counter 1
-    recapd_inbox_refused_total counter 6
+    recapd_inbox_refused_total counter 7
     recapd_convergence_score histogram 1
     recapd_convergence_crossings_total counter 2
     recapd_provider_requests_total counter 4

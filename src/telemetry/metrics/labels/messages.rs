@@ -75,6 +75,8 @@ labels! {
         Pins = "pins",
         /// The database refuses it.
         Database = "database",
+        /// Counting it panics.
+        Defect = "defect",
     }
 }
 
