@@ -1,7 +1,8 @@
 //! The read path: one immutable snapshot per agent, replaced whole and read without a lock.
 //!
 //! A reader never waits for a writer, a worker or a model. It gets the last good version, and its age with it; while
-//! the database is away it gets the last copy, marked stale.
+//! the database is away it gets the last copy, marked stale. So it is where a document's rendering panics, which concerns
+//! that document alone.
 
 mod believed;
 mod copies;
@@ -20,6 +21,7 @@ use tokio::{
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
+use tracing::error;
 use waiting::Waiting;
 
 use crate::{
@@ -37,6 +39,7 @@ use crate::{
     },
     notice::{Change, Contact},
     store::{Store, StoreResult, SummaryRow},
+    threads,
 };
 
 pub use kept::Kept;
@@ -46,6 +49,8 @@ pub use reply::SummaryReply;
 const BYTES_MAX: usize = 128 << 20;
 /// Of a document's hash, so many bytes stand in its tag.
 const TAG_BYTES: usize = 12;
+/// What is said to have failed.
+const RENDERING: &str = "rendering a document";
 
 /// What a reader gets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -200,7 +205,7 @@ impl Snapshots {
     /// The summary of `agent`; `None` if there is no such agent.
     ///
     /// # Errors
-    /// When the database fails and there is no copy.
+    /// When the database fails, or rendering panics, and there is no copy.
     pub async fn get(&self, agent: &AgentId) -> StoreResult<Option<Reading>> {
         let lost_since = self.contact.lost_since();
         let loaded = match self.copies.used(agent, |held| held.copy.at_hand(lost_since)) {
@@ -244,22 +249,30 @@ impl Snapshots {
     /// such agent.
     ///
     /// # Errors
-    /// When the database fails: the rest of a context can't be had then either.
+    /// When the database fails: the rest of a context can't be had then either. When rendering panics.
     pub async fn of_step(&self, agent: &AgentId) -> StoreResult<Option<Snapshot>> {
         let row = self.store.summary_of_step(agent).await?;
-        let row = row.map(|row| row.told_by(self.ageing));
-        Ok(row.map(|row| render(&row, self.tokens_max, self.counter.as_ref(), &self.redactor)))
+        row.map(|row| self.rendered(agent, row)).transpose()
     }
 
     /// The summary of `agent` from the database, past what is held here: for who hears of no changes. `None` if there is
     /// no such agent.
     ///
     /// # Errors
-    /// When the database fails.
+    /// When the database fails, or rendering panics.
     pub async fn from_database(&self, agent: &AgentId) -> StoreResult<Option<Snapshot>> {
         let row = self.store.summary(agent).await?;
-        let row = row.map(|row| row.told_by(self.ageing));
-        Ok(row.map(|row| render(&row, self.tokens_max, self.counter.as_ref(), &self.redactor)))
+        row.map(|row| self.rendered(agent, row)).transpose()
+    }
+
+    /// What a reader of `row` sees, the summary of `agent`.
+    fn rendered(&self, agent: &AgentId, row: SummaryRow) -> StoreResult<Snapshot> {
+        let rendering = || {
+            let row = row.told_by(self.ageing);
+            render(&row, self.tokens_max, self.counter.as_ref(), &self.redactor)
+        };
+        let rendered = threads::computed_here(RENDERING, rendering);
+        Ok(rendered.inspect_err(|error| error!(agent_id = %agent, %error, "snapshot.panicked"))?)
     }
 
     async fn load(&self, agent: &AgentId, is_asked: bool) -> StoreResult<Option<Arc<Snapshot>>> {
@@ -270,12 +283,7 @@ impl Snapshots {
             self.copies.forget(agent);
             return Ok(None);
         };
-        let snapshot = Arc::new(render(
-            &row.told_by(self.ageing),
-            self.tokens_max,
-            self.counter.as_ref(),
-            &self.redactor,
-        ));
+        let snapshot = Arc::new(self.rendered(agent, row)?);
         // Whoever refreshed meanwhile didn't find this copy, or is about to be overwritten by it.
         let outdated = self.copies.has_changed(changes);
         let held = Held::new(Believed::new(Arc::clone(&snapshot), read_at, outdated));

@@ -4,7 +4,7 @@
 //! the project's stamp says that it changed. A copy that was believed for long is held against the stamp when it is asked
 //! for.
 
-use std::{panic::resume_unwind, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use papaya::HashMap;
 use serde::Serialize;
@@ -13,9 +13,10 @@ use tokio::sync::broadcast::{
     error::{RecvError, TryRecvError},
 };
 use tokio_util::sync::CancellationToken;
+use tracing::error;
 
 use super::{
-    Reading,
+    RENDERING, Reading,
     believed::{AtHand, Believed, in_time},
     fingerprint,
 };
@@ -35,7 +36,8 @@ use crate::{
         tokens::TokenCounter,
     },
     notice::{Change, Contact},
-    store::{ProjectMember, ProjectRow, ProjectStamp, Store, StoreResult},
+    store::{ProjectMember, ProjectRow, ProjectStamp, Store, StoreError, StoreResult},
+    threads,
 };
 
 /// The most documents held; beyond it they are all forgotten and composed again as they are asked for.
@@ -82,14 +84,30 @@ pub struct MemberFigures {
 struct Held {
     copy: Believed<ProjectSnapshot>,
     stamp: ProjectStamp,
+    /// Composing the next one panicked: nobody tries again before a reader asks for it.
+    awaits_reader: bool,
 }
 
 impl Held {
+    fn new(copy: Believed<ProjectSnapshot>, stamp: ProjectStamp) -> Arc<Self> {
+        Arc::new(Self {
+            copy,
+            stamp,
+            awaits_reader: false,
+        })
+    }
+
     /// The same document, from before a change.
     fn outdated(&self) -> Arc<Self> {
+        Self::new(self.copy.outdated(), self.stamp)
+    }
+
+    /// The same document, in whose place none could be composed because of this.
+    fn failed(&self, error: &StoreError) -> Arc<Self> {
         Arc::new(Self {
             copy: self.copy.outdated(),
             stamp: self.stamp,
+            awaits_reader: matches!(error, StoreError::Panicked(_)),
         })
     }
 }
@@ -134,7 +152,7 @@ impl ProjectSnapshots {
     /// The summary of `project`; `None` if no agent belongs to it.
     ///
     /// # Errors
-    /// When the database fails and there is no copy.
+    /// When the database fails, or rendering panics, and there is no copy.
     pub async fn get(&self, project: &ProjectId) -> StoreResult<Option<Reading<ProjectSnapshot>>> {
         let held = self.held.pin().get(project).map(Arc::clone);
         let lost_since = self.contact.lost_since();
@@ -155,10 +173,8 @@ impl ProjectSnapshots {
             self.replace(project, held, &held.outdated());
             return self.load(project).await;
         }
-        let renewed = Arc::new(Held {
-            copy: Believed::new(Arc::clone(&held.copy.snapshot), now, false),
-            stamp: held.stamp,
-        });
+        let copy = Believed::new(Arc::clone(&held.copy.snapshot), now, false);
+        let renewed = Held::new(copy, held.stamp);
         self.replace(project, held, &renewed);
         Ok(Some(renewed))
     }
@@ -191,15 +207,11 @@ impl ProjectSnapshots {
             return Ok(None);
         };
         let (counter, redactor, policy) = (Arc::clone(&self.counter), self.redactor.clone(), self.policy);
-        let composing =
-            tokio::task::spawn_blocking(move || render(row, now, &policy, counter.as_ref(), &redactor));
-        let snapshot = composing
+        let rendering = move || render(row, now, &policy, counter.as_ref(), &redactor);
+        let snapshot = threads::computed(RENDERING, rendering)
             .await
-            .unwrap_or_else(|error| resume_unwind(error.into_panic()));
-        let held = Arc::new(Held {
-            copy: Believed::new(Arc::new(snapshot), now, false),
-            stamp,
-        });
+            .inspect_err(|error| error!(%project, %error, "project.panicked"))?;
+        let held = Held::new(Believed::new(Arc::new(snapshot), now, false), stamp);
         let all = self.held.pin();
         if all.len() >= DOCUMENTS_MAX {
             all.clear();
@@ -238,12 +250,15 @@ impl ProjectSnapshots {
             .map(|(project, held)| (project.clone(), Arc::clone(held)))
             .collect();
         for (project, held) in held {
+            if held.awaits_reader {
+                continue;
+            }
             let is_same = match self.store.project_stamp(&project).await {
                 Ok(stamp) => !held.copy.outdated && stamp == Some(held.stamp),
                 Err(_) => false,
             };
-            if !is_same && self.compose(&project).await.is_err() {
-                self.held.pin().insert(project, held.outdated());
+            if !is_same && let Err(error) = self.compose(&project).await {
+                self.held.pin().insert(project, held.failed(&error));
             }
         }
     }

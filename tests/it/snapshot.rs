@@ -4,18 +4,25 @@ use std::{sync::Arc, time::Duration};
 
 use recapd::{
     clock::SystemClock,
-    domain::{agent::AgentId, project::ProjectId, redaction::Redactor, summary::compaction::SummaryPolicy},
+    domain::{
+        agent::AgentId, project::ProjectId, redaction::Redactor, summary::compaction::SummaryPolicy,
+        tokens::TokenCounter,
+    },
+    notice::Notices,
     snapshot::{
         self, Reading, Snapshots,
         project::{ProjectSnapshot, ProjectSnapshots},
     },
-    store::{Store, SummaryRow},
+    store::{Store, StoreError, SummaryRow},
     tokenizer,
 };
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::support::{
+    PATIENCE,
     backend::{Backend as _, SqliteBackend},
-    conversation::{T0, agent, append, turns},
+    brittle::{Brittle, POISON},
+    conversation::{T0, agent, append, minute, said, turns},
     troubled_store::{Trouble, TroubledStore},
 };
 
@@ -25,12 +32,11 @@ const BELIEVED: Duration = Duration::from_mins(1);
 const LOOKS_MAX: usize = 100;
 
 fn snapshots(db: &SqliteBackend) -> Snapshots {
-    Snapshots::new(
-        db.store(),
-        tokenizer::ceiling_counter(),
-        Arc::new(SystemClock),
-        10_000,
-    )
+    counted(db, tokenizer::ceiling_counter())
+}
+
+fn counted(db: &SqliteBackend, counter: Arc<dyn TokenCounter>) -> Snapshots {
+    Snapshots::new(db.store(), counter, Arc::new(SystemClock), 10_000)
 }
 
 async fn pending(snapshots: &Snapshots, agent: &AgentId) -> Option<i64> {
@@ -39,9 +45,33 @@ async fn pending(snapshots: &Snapshots, agent: &AgentId) -> Option<i64> {
 }
 
 fn projects(store: Arc<dyn Store>) -> ProjectSnapshots {
-    let (counter, clock) = (tokenizer::ceiling_counter(), Arc::new(SystemClock));
+    projects_counted(store, tokenizer::ceiling_counter())
+}
+
+fn projects_counted(store: Arc<dyn Store>, counter: Arc<dyn TokenCounter>) -> ProjectSnapshots {
     let (policy, redactor) = (SummaryPolicy::default(), Redactor::standard());
-    ProjectSnapshots::new(store, counter, clock, policy, redactor)
+    ProjectSnapshots::new(store, counter, Arc::new(SystemClock), policy, redactor)
+}
+
+/// Says what nobody can count in a turn of `agent`, and one more, so that it is pending.
+async fn poison(db: &SqliteBackend, agent: &AgentId) {
+    let mut messages = vec![
+        said("user", POISON, 40, minute(4)),
+        said("assistant", "Done", 60, minute(4)),
+    ];
+    messages.extend(turns(5..=5));
+    db.store().append(append(agent, messages)).await.unwrap();
+}
+
+async fn until(is_so: impl AsyncFn() -> bool) {
+    let waiting = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting)
+        .await
+        .expect("it never came");
 }
 
 /// What is pending of the one agent of a project.
@@ -156,4 +186,69 @@ async fn the_tag_changes_whenever_the_document_does() {
         assert_ne!(after.markdown, before.markdown);
         assert_ne!(after.etag, before.etag);
     }
+}
+
+#[tokio::test]
+async fn a_summary_that_panics_is_stale_and_concerns_no_other() {
+    let db = SqliteBackend::fresh().await;
+    let snapshots = Arc::new(counted(&db, Brittle::counter()));
+    let (notices, stop, tasks) = (Notices::default(), CancellationToken::new(), TaskTracker::new());
+    let (following, changes, until_then) = (Arc::clone(&snapshots), notices.changes(), stop.clone());
+    let followed = tasks.spawn(async move { following.follow(changes, until_then).await });
+    let (bad, good) = (agent("bad"), agent("good"));
+    for agent in [&bad, &good] {
+        db.store().append(append(agent, turns(1..=3))).await.unwrap();
+        assert_eq!(pending(&snapshots, agent).await, Some(2));
+    }
+    poison(&db, &bad).await;
+    db.store().append(append(&good, turns(4..=4))).await.unwrap();
+    notices.agent_changed(&bad);
+    notices.agent_changed(&good);
+    until(async || pending(&snapshots, &good).await == Some(3)).await;
+    let stale = snapshots.get(&bad).await.unwrap().unwrap();
+    assert_eq!(stale.snapshot.pending_exchanges, 2);
+    assert!(stale.stale_since.is_some());
+
+    let anew = counted(&db, Brittle::counter());
+    let read = [
+        anew.get(&bad).await.map(drop),
+        anew.of_step(&bad).await.map(drop),
+        anew.from_database(&bad).await.map(drop),
+    ];
+    for read in read {
+        assert!(matches!(read, Err(StoreError::Panicked(_))), "{read:?}");
+    }
+    stop.cancel();
+    followed.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_projects_document_that_panics_is_stale_and_concerns_no_other() {
+    let db = SqliteBackend::fresh().await;
+    let projects = Arc::new(projects_counted(db.store(), Brittle::counter()));
+    let (notices, stop, tasks) = (Notices::default(), CancellationToken::new(), TaskTracker::new());
+    let (following, changes, until_then) = (Arc::clone(&projects), notices.changes(), stop.clone());
+    let followed = tasks.spawn(async move { following.follow(changes, until_then).await });
+    let get = async |project: &ProjectId| projects.get(project).await.unwrap().unwrap();
+    let names = ["bad", "good"];
+    let [bad, good]: [ProjectId; 2] = names.map(|name| name.parse().unwrap());
+    for (name, project) in names.into_iter().zip([&bad, &good]) {
+        let (store, agent) = (db.store(), agent(name));
+        store.append(append(&agent, turns(1..=3))).await.unwrap();
+        store.set_project(&agent, Some(project), T0).await.unwrap();
+        assert_eq!(pending_in(&get(project).await), 2);
+    }
+    poison(&db, &agent("bad")).await;
+    for number in 4..=5 {
+        let more = append(&agent("good"), turns(number..=number));
+        db.store().append(more).await.unwrap();
+        notices.agent_changed(&agent("good"));
+        until(async || pending_in(&get(&good).await) == number - 1).await;
+        until(async || get(&bad).await.stale_since.is_some()).await;
+        assert_eq!(pending_in(&get(&bad).await), 2);
+    }
+    let anew = projects_counted(db.store(), Brittle::counter());
+    assert!(matches!(anew.get(&bad).await, Err(StoreError::Panicked(_))));
+    stop.cancel();
+    followed.await.unwrap();
 }
