@@ -3,14 +3,13 @@
 //! An agent's settings are read at its first append, then learned from each append's answer. A change that another
 //! program makes is therefore heard of with one append's delay; what was counted as before until then is counted again.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hashlink::LruCache;
 
 use crate::domain::{agent::AgentId, settings::AgentSettings, tokens::TokenCounter};
 
-/// So many agents are remembered; then all are forgotten and asked for again, which costs each one read.
+/// So many agents are remembered; who said nothing for the longest is forgotten, and costs a read when it goes on.
 pub(super) const AGENTS_MAX: usize = 100_000;
 
 /// Finds the counter for a provider and a model.
@@ -38,7 +37,7 @@ pub(super) struct Counters {
 struct Own {
     default: Arc<Named>,
     find: FindCounter,
-    known: Mutex<HashMap<AgentId, Option<Counting>>>,
+    known: Mutex<LruCache<AgentId, Option<Counting>>>,
 }
 
 impl Counters {
@@ -64,7 +63,7 @@ impl Counters {
             own: Some(Own {
                 default: named,
                 find,
-                known: Mutex::default(),
+                known: Mutex::new(LruCache::new(AGENTS_MAX)),
             }),
         }
     }
@@ -75,7 +74,7 @@ impl Counters {
         let Some(own) = &self.own else {
             return Some(default());
         };
-        let known = own.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = own.known.lock().unwrap_or_else(PoisonError::into_inner);
         Some(known.get(agent)?.clone().unwrap_or_else(default))
     }
 
@@ -89,9 +88,6 @@ impl Counters {
             && found.as_ref().and_then(Counting::named) == named
         {
             return found.clone().unwrap_or_else(default);
-        }
-        if known.len() >= AGENTS_MAX {
-            known.clear();
         }
         let learned = named.map(|(provider, model)| Counting {
             plain: (own.find)(provider, model),

@@ -9,6 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use hashlink::LruCache;
 use tokio::sync::Notify;
 
 use super::counters::{AGENTS_MAX, Counting, Named};
@@ -38,12 +39,21 @@ pub(super) struct Learning {
 #[derive(Default)]
 struct State {
     calibrations: Calibrations,
-    observers: HashMap<AgentId, Observer>,
+    observers: Observers,
     /// Counters with their guards, as of what is known now.
     guarded: HashMap<Arc<Named>, Arc<dyn TokenCounter>>,
     unsaved: BTreeSet<Arc<Named>>,
     samples_unsaved: usize,
     is_recalled: bool,
+}
+
+/// What was seen last of each agent; of those that said nothing for the longest it is forgotten.
+struct Observers(LruCache<AgentId, Observer>);
+
+impl Default for Observers {
+    fn default() -> Self {
+        Self(LruCache::new(AGENTS_MAX))
+    }
 }
 
 impl State {
@@ -91,10 +101,8 @@ impl Learning {
             summarized_through: outcome.summarized_through,
         };
         let mut state = self.state();
-        if state.observers.len() >= AGENTS_MAX {
-            state.observers.clear();
-        }
-        let observer = state.observers.entry(agent.clone()).or_default();
+        let observer = state.observers.0.entry(agent.clone());
+        let observer = observer.or_insert_with(Observer::default);
         for sample in observer.watch(&stored, shown, !outcome.steps.is_empty()) {
             if state.calibrations.learn(&named.0, &named.1, sample) {
                 metrics.window.token_count_compared(&named.0, sample);

@@ -4,9 +4,12 @@
 //! the project's stamp says that it changed. A copy that was believed for long is held against the stamp when it is asked
 //! for.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
-use papaya::HashMap;
+use hashlink::LruCache;
 use serde::Serialize;
 use tokio::sync::broadcast::{
     Receiver,
@@ -40,7 +43,7 @@ use crate::{
     threads,
 };
 
-/// The most documents held; beyond it they are all forgotten and composed again as they are asked for.
+/// The most documents held; beyond it those not asked for the longest are forgotten.
 const DOCUMENTS_MAX: usize = 1_000;
 /// Changes within this time are one.
 const SETTLE: Duration = Duration::from_millis(500);
@@ -119,7 +122,7 @@ pub struct ProjectSnapshots {
     clock: Arc<dyn Clock>,
     policy: SummaryPolicy,
     redactor: Redactor,
-    held: HashMap<ProjectId, Arc<Held>>,
+    held: Mutex<LruCache<ProjectId, Arc<Held>>>,
     contact: Contact,
 }
 
@@ -138,9 +141,16 @@ impl ProjectSnapshots {
             clock,
             policy,
             redactor,
-            held: HashMap::new(),
+            held: Mutex::new(LruCache::new(DOCUMENTS_MAX)),
             contact: Contact::default(),
         }
+    }
+
+    /// The same documents, of which no more than so many are held.
+    #[must_use]
+    pub fn holding(self, documents_max: usize) -> Self {
+        self.held().set_capacity(documents_max);
+        self
     }
 
     /// The same documents, of agents that other daemons change, too: while `contact` with them is lost, copies are stale.
@@ -154,7 +164,7 @@ impl ProjectSnapshots {
     /// # Errors
     /// When the database fails, or rendering panics, and there is no copy.
     pub async fn get(&self, project: &ProjectId) -> StoreResult<Option<Reading<ProjectSnapshot>>> {
-        let held = self.held.pin().get(project).map(Arc::clone);
+        let held = self.held().get(project).map(Arc::clone);
         let lost_since = self.contact.lost_since();
         let loaded = match held.as_ref().map(|held| (held, held.copy.at_hand(lost_since))) {
             Some((_, AtHand::Reading(reading))) => return Ok(Some(reading)),
@@ -181,11 +191,26 @@ impl ProjectSnapshots {
 
     /// Puts `new` in the place of `held`, unless somebody refreshed that meanwhile, and knows better.
     fn replace(&self, project: &ProjectId, held: &Arc<Held>, new: &Arc<Held>) {
-        let newest = |current: &Arc<Held>| {
-            let is_same = Arc::ptr_eq(current, held);
-            Arc::clone(if is_same { new } else { current })
-        };
-        self.held.pin().update(project.clone(), newest);
+        let mut all = self.held();
+        if let Some(current) = all.peek_mut(project)
+            && Arc::ptr_eq(current, held)
+        {
+            *current = Arc::clone(new);
+        }
+    }
+
+    /// Takes `new` in. In the place of an earlier one it is no use of that: readers alone use documents.
+    fn hold(&self, project: &ProjectId, new: &Arc<Held>) {
+        let mut all = self.held();
+        if let Some(current) = all.peek_mut(project) {
+            *current = Arc::clone(new);
+        } else {
+            all.insert(project.clone(), Arc::clone(new));
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, LruCache<ProjectId, Arc<Held>>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Composes the document, and once more if the project changed before the document was at hand: whoever told of
@@ -203,7 +228,7 @@ impl ProjectSnapshots {
     async fn compose(&self, project: &ProjectId) -> StoreResult<Option<Arc<Held>>> {
         let now = self.clock.now();
         let Some((stamp, row)) = self.store.project(project).await? else {
-            self.held.pin().remove(project);
+            self.held().remove(project);
             return Ok(None);
         };
         let (counter, redactor, policy) = (Arc::clone(&self.counter), self.redactor.clone(), self.policy);
@@ -212,11 +237,7 @@ impl ProjectSnapshots {
             .await
             .inspect_err(|error| error!(%project, %error, "project.panicked"))?;
         let held = Held::new(Believed::new(Arc::new(snapshot), now, false), stamp);
-        let all = self.held.pin();
-        if all.len() >= DOCUMENTS_MAX {
-            all.clear();
-        }
-        all.insert(project.clone(), Arc::clone(&held));
+        self.hold(project, &held);
         Ok(Some(held))
     }
 
@@ -244,8 +265,7 @@ impl ProjectSnapshots {
 
     async fn refresh(&self) {
         let held: Vec<(ProjectId, Arc<Held>)> = self
-            .held
-            .pin()
+            .held()
             .iter()
             .map(|(project, held)| (project.clone(), Arc::clone(held)))
             .collect();
@@ -258,7 +278,7 @@ impl ProjectSnapshots {
                 Err(_) => false,
             };
             if !is_same && let Err(error) = self.compose(&project).await {
-                self.held.pin().insert(project, held.failed(&error));
+                self.replace(&project, &held, &held.failed(&error));
             }
         }
     }

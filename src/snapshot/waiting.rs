@@ -1,44 +1,85 @@
 //! Readers that wait until an agent's summary changes. Nobody holds anything for them: they are woken and look again.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use papaya::HashMap;
+use hashlink::LruCache;
 use tokio::sync::{Notify, futures::OwnedNotified};
 
 use crate::domain::agent::AgentId;
 
-/// The most agents that somebody has waited for; beyond it all who wait are woken, and it begins anew.
+/// The most agents that somebody has waited for; beyond it those who wait for the one not asked about the longest are
+/// woken, and look again.
 const AGENTS_MAX: usize = 100_000;
 
 /// Who waits for which agent.
-#[derive(Default)]
-pub(super) struct Waiting(HashMap<AgentId, Arc<Notify>>);
+pub(super) struct Waiting(Mutex<LruCache<AgentId, Arc<Notify>>>);
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self::of_most(AGENTS_MAX)
+    }
+}
 
 impl Waiting {
+    fn of_most(agents_max: usize) -> Self {
+        Self(Mutex::new(LruCache::new(agents_max)))
+    }
+
     /// A wait for the next change of `agent`. Enable it *before* looking, so that a change between the look and the
     /// wait isn't missed.
     pub(super) fn change(&self, agent: &AgentId) -> OwnedNotified {
-        let all = self.0.pin();
-        if all.len() >= AGENTS_MAX {
-            self.wake_all();
+        let mut all = self.all();
+        if let Some(bell) = all.get(agent) {
+            return Arc::clone(bell).notified_owned();
         }
-        let bell = all.get_or_insert_with(agent.clone(), || Arc::new(Notify::new()));
-        Arc::clone(bell).notified_owned()
+        // Forgotten unrung, it would never ring.
+        if all.len() >= all.capacity()
+            && let Some((_, bell)) = all.remove_lru()
+        {
+            bell.notify_waiters();
+        }
+        let bell = Arc::new(Notify::new());
+        all.insert(agent.clone(), Arc::clone(&bell));
+        bell.notified_owned()
     }
 
     /// Wakes who waits for `agent`.
     pub(super) fn wake(&self, agent: &AgentId) {
-        if let Some(bell) = self.0.pin().get(agent) {
+        if let Some(bell) = self.all().peek(agent) {
             bell.notify_waiters();
         }
     }
 
     /// Wakes everybody.
     pub(super) fn wake_all(&self) {
-        let all = self.0.pin();
-        for bell in all.values() {
+        for (_, bell) in self.all().drain() {
             bell.notify_waiters();
         }
-        all.clear();
+    }
+
+    fn all(&self) -> MutexGuard<'_, LruCache<AgentId, Arc<Notify>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[test]
+    fn who_is_forgotten_is_woken_and_nobody_else() {
+        let waiting = Waiting::of_most(2);
+        let [a, b, c]: [AgentId; 3] = ["a", "b", "c"].map(|name| name.parse().unwrap());
+        let (first, second) = (waiting.change(&a), waiting.change(&b));
+        let again = waiting.change(&a);
+        let third = waiting.change(&c);
+        assert!(second.now_or_never().is_some(), "b was asked about before a");
+        waiting.wake(&a);
+        assert!(first.now_or_never().is_some() && again.now_or_never().is_some());
+        waiting.wake_all();
+        assert!(third.now_or_never().is_some());
+        assert!(waiting.change(&c).now_or_never().is_none());
     }
 }

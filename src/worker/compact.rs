@@ -2,11 +2,9 @@
 //!
 //! Whatever goes wrong with it, the document is composed without: shorter texts and fewer items need no model.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-};
+use std::sync::{Mutex, PoisonError};
 
+use hashlink::LruCache;
 use tracing::{debug, info};
 
 use super::{Hold, Interruption, Worker, condense::CondenseError};
@@ -92,12 +90,18 @@ impl Draft {
 }
 
 /// For which versions asking was of no use: the next ones aren't worth a call either.
-#[derive(Debug, Default)]
-pub(super) struct InVain(Mutex<HashMap<AgentId, i64>>);
+#[derive(Debug)]
+pub(super) struct InVain(Mutex<LruCache<AgentId, i64>>);
+
+impl Default for InVain {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(AGENTS_MAX)))
+    }
+}
 
 impl InVain {
     fn is_worth_asking(&self, agent: &AgentId, version: i64) -> bool {
-        let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         noted
             .get(agent)
             .is_none_or(|noted| !(*noted..noted.saturating_add(VERSIONS_BETWEEN)).contains(&version))
@@ -105,9 +109,6 @@ impl InVain {
 
     fn note(&self, agent: &AgentId, version: i64) {
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if noted.len() >= AGENTS_MAX {
-            noted.clear();
-        }
         noted.insert(agent.clone(), version);
     }
 }

@@ -8,10 +8,9 @@ mod beyond;
 mod blame;
 mod size;
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hashlink::LruCache;
 
 use crate::{domain::agent::AgentId, llm::LlmError, store::MaterialLimits};
 use beyond::Beyond;
@@ -26,12 +25,22 @@ const AGENTS_MAX: usize = 10_000;
 pub(super) struct Portions(Mutex<Kept>);
 
 /// All of it behind one lock: how a question ended is told to each of the three at once.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Kept {
-    agents: HashMap<AgentId, OfAgent>,
+    agents: LruCache<AgentId, OfAgent>,
     /// Questions that models answered, whoever asked.
     answers: u64,
     beyond: Beyond,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self {
+            agents: LruCache::new(AGENTS_MAX),
+            answers: 0,
+            beyond: Beyond::default(),
+        }
+    }
 }
 
 /// What is kept of one agent.
@@ -45,7 +54,7 @@ struct OfAgent {
 impl Portions {
     /// `limits`, with no more exchanges than the agent's portion.
     pub(super) fn within(&self, agent: &AgentId, limits: MaterialLimits) -> MaterialLimits {
-        let kept = self.kept();
+        let mut kept = self.kept();
         let of_agent = kept.agents.get(agent);
         of_agent.map_or(limits, |of_agent| of_agent.size.within(limits))
     }
@@ -72,13 +81,13 @@ impl Portions {
     /// Whether a question that has just failed, and isn't noted yet, did so for what it is about.
     pub(super) fn is_to_blame(&self, agent: &AgentId, asked: &[i64]) -> bool {
         let kept = self.kept();
-        let alone = kept.agents.get(agent).and_then(|of_agent| of_agent.alone);
+        let alone = kept.agents.peek(agent).and_then(|of_agent| of_agent.alone);
         alone.is_some_and(|alone| alone.is_to_blame(asked, kept.answers))
     }
 
     /// Whether one of those exchanges is the one that failed alone.
     pub(super) fn has_failed_alone(&self, agent: &AgentId, asked: &[i64]) -> bool {
-        let alone = self.kept().agents.get(agent).and_then(|of_agent| of_agent.alone);
+        let alone = self.kept().agents.peek(agent).and_then(|of_agent| of_agent.alone);
         alone.is_some_and(|alone| alone.is_among(asked))
     }
 
@@ -133,10 +142,8 @@ impl Portions {
 impl Kept {
     /// What is kept of the agent, after a question about those exchanges was too much, or may have met an outage.
     fn halved(&mut self, agent: &AgentId, asked: &[i64], may_be_outage: bool) -> &mut OfAgent {
-        if self.agents.len() >= AGENTS_MAX && !self.agents.contains_key(agent) {
-            self.agents.clear();
-        }
-        let of_agent = self.agents.entry(agent.clone()).or_default();
+        let of_agent = self.agents.entry(agent.clone());
+        let of_agent = of_agent.or_insert_with(OfAgent::default);
         of_agent.size.halve(asked, may_be_outage);
         of_agent
     }

@@ -252,3 +252,26 @@ async fn a_projects_document_that_panics_is_stale_and_concerns_no_other() {
     stop.cancel();
     followed.await.unwrap();
 }
+
+#[tokio::test]
+async fn the_documents_of_projects_not_asked_for_the_longest_go() {
+    let db = SqliteBackend::fresh().await;
+    let projects = projects(db.store()).holding(2);
+    let names = ["a", "b", "c"];
+    let [first, second, third]: [ProjectId; 3] = names.map(|name| name.parse().unwrap());
+    for (name, project) in names.into_iter().zip([&first, &second, &third]) {
+        let (store, agent) = (db.store(), agent(name));
+        store.append(append(&agent, turns(1..=3))).await.unwrap();
+        store.set_project(&agent, Some(project), T0).await.unwrap();
+    }
+    let get = async |project: &ProjectId| projects.get(project).await.unwrap().unwrap().snapshot;
+    let (kept, forgotten) = (get(&first).await, get(&second).await);
+    get(&first).await;
+    get(&third).await;
+    assert!(Arc::ptr_eq(&get(&first).await, &kept));
+    assert!(!Arc::ptr_eq(&get(&second).await, &forgotten));
+    assert!(
+        Arc::ptr_eq(&get(&first).await, &kept),
+        "the third one wasn't asked for since"
+    );
+}

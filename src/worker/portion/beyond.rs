@@ -1,6 +1,8 @@
 //! What is beyond a model: exchanges over which it failed alone, for what they are about.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
+
+use hashlink::LruCache;
 
 use crate::{domain::agent::AgentId, llm::LlmError};
 
@@ -8,11 +10,20 @@ use crate::{domain::agent::AgentId, llm::LlmError};
 const BEYOND_MAX: usize = 10_000;
 
 /// The models that exchanges are beyond, until somebody has told of them for good.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Beyond {
-    failures: HashMap<(AgentId, i64), Vec<Failure>>,
+    failures: LruCache<(AgentId, i64), Vec<Failure>>,
     /// Which models have answered anything, by their places in the chain.
     answered: BTreeSet<usize>,
+}
+
+impl Default for Beyond {
+    fn default() -> Self {
+        Self {
+            failures: LruCache::new(BEYOND_MAX),
+            answered: BTreeSet::new(),
+        }
+    }
 }
 
 /// How one model failed over one exchange alone, for what it is about.
@@ -26,7 +37,7 @@ struct Failure {
 
 impl Beyond {
     /// How the model at that place failed over that exchange, if it is known to be beyond it.
-    pub(super) fn failure(&self, agent: &AgentId, exchange: i64, place: usize) -> Option<LlmError> {
+    pub(super) fn failure(&mut self, agent: &AgentId, exchange: i64, place: usize) -> Option<LlmError> {
         let has_answered = self.has_answered(place);
         let all = self.failures.get(&(agent.clone(), exchange))?;
         let known = all
@@ -38,10 +49,8 @@ impl Beyond {
     /// An exchange is beyond the model at that place, which failed so.
     pub(super) fn note(&mut self, agent: &AgentId, exchange: i64, place: usize, error: LlmError) {
         let has_answered = self.has_answered(place);
-        if self.failures.len() >= BEYOND_MAX {
-            self.failures.clear();
-        }
-        let all = self.failures.entry((agent.clone(), exchange)).or_default();
+        let all = self.failures.entry((agent.clone(), exchange));
+        let all = all.or_insert_with(Vec::new);
         all.retain(|one| one.place != place);
         all.push(Failure {
             place,
