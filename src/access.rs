@@ -45,6 +45,7 @@ use crate::{
         StoreResult,
         access::{AccessStore, Token},
     },
+    threads,
 };
 
 /// What every token begins with, so that those who scan code for secrets know one.
@@ -245,7 +246,7 @@ impl Access {
     pub async fn refresh(&self) -> StoreResult<()> {
         let before = self.held();
         let kept = self.store.tokens().await?;
-        let filed = self.filed();
+        let filed = self.filed().await;
         let tokens = Tokens {
             were_made: !kept.is_empty() || !filed.is_empty(),
             by_digits: kept
@@ -260,12 +261,15 @@ impl Access {
         self.note_uses(&tokens).await
     }
 
-    /// The tokens of the file, as it is now if it can be read.
-    fn filed(&self) -> Vec<Token> {
+    /// The tokens of the file, as it is now if it can be read. Its disk may be slow: no thread that serves waits for it.
+    async fn filed(&self) -> Vec<Token> {
         let Some((path, last)) = &self.file else {
             return Vec::new();
         };
-        match file::read(path) {
+        let path = path.clone();
+        let read = threads::computed("reading tokens", move || file::read(&path)).await;
+        let read = read.map_err(|panicked| panicked.to_string());
+        match read.and_then(|read| read.map_err(|error| error.to_string())) {
             Ok(tokens) => last
                 .write()
                 .unwrap_or_else(PoisonError::into_inner)

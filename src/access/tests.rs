@@ -1,8 +1,12 @@
 //! How fresh the copy of the tokens is, by a clock that stands until everybody waits.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::{
+    fs,
+    sync::atomic::{AtomicBool, AtomicUsize},
+};
 
 use async_trait::async_trait;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tokio_util::task::TaskTracker;
 
 use super::*;
@@ -129,4 +133,29 @@ async fn a_copy_that_nobody_keeps_fresh_is_not_waited_for() {
     let asked = Instant::now();
     assert!(access.identify(Some(TEXT)).await.is_ok());
     assert_eq!(asked.elapsed(), Duration::ZERO);
+}
+
+/// There is one thread that serves, and it is the one that writes what is waited for.
+#[tokio::test]
+async fn a_file_that_is_slow_holds_up_no_thread_that_serves() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokens");
+    let line = |text: &str| format!("filed read sha256:{}\n", digest_of(text));
+    fs::write(&path, line("rcp_before")).unwrap();
+    let clock = Arc::new(ManualClock::new(Timestamp(0)));
+    let access = Access::new(Arc::new(Kiosk::default()), clock, false);
+    let access = access.with_file(path.clone()).unwrap();
+    access.refresh().await.unwrap();
+    assert!(access.identify(Some("rcp_before")).await.is_ok());
+
+    fs::remove_file(&path).unwrap();
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let write = async {
+        tokio::task::yield_now().await;
+        fs::write(&path, line("rcp_after")).unwrap();
+    };
+    let (refreshed, ()) = tokio::join!(access.refresh(), write);
+    refreshed.unwrap();
+    assert!(access.identify(Some("rcp_before")).await.is_err());
+    assert!(access.identify(Some("rcp_after")).await.is_ok());
 }
