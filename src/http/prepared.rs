@@ -73,13 +73,14 @@ pub(super) fn markdown(snapshot: &Arc<Snapshot>) -> Bytes {
 }
 
 impl Prepared {
-    /// The answers of `snapshot`, prepared now if they weren't before, with its `own` headers.
-    pub(super) fn of(snapshot: &Snapshot, own: impl FnOnce() -> HeaderMap) -> &Self {
-        let kept = snapshot.kept.get_or_make(|| Self::new(&snapshot.etag, own()));
-        kept.expect("nobody else keeps anything with a snapshot")
+    /// The answers that are kept with `snapshot`, prepared now if they weren't before, with its `own` headers. `None` if
+    /// somebody keeps something else there.
+    pub(super) fn kept_with(snapshot: &Snapshot, own: impl FnOnce() -> HeaderMap) -> Option<&Self> {
+        snapshot.kept.get_or_make(|| Self::new(&snapshot.etag, own()))
     }
 
-    fn new(etag: &str, own: HeaderMap) -> Self {
+    /// The answers of a snapshot with this tag and its `own` headers.
+    pub(super) fn new(etag: &str, own: HeaderMap) -> Self {
         let value = |text: String| HeaderValue::try_from(text).ok();
         let said = etag.trim_matches('"');
         Self {
@@ -192,4 +193,20 @@ fn gzip(text: &[u8]) -> io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(text)?;
     encoder.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_somebody_else_keeps_is_none() {
+        let snapshot = Snapshot::default();
+        let first = Prepared::kept_with(&snapshot, HeaderMap::new).unwrap();
+        let again = Prepared::kept_with(&snapshot, HeaderMap::new).unwrap();
+        assert!(std::ptr::eq(first, again));
+        let taken = Snapshot::default();
+        assert_eq!(taken.kept.get_or_make(|| 7), Some(&7));
+        assert!(Prepared::kept_with(&taken, HeaderMap::new).is_none());
+    }
 }

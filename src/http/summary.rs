@@ -119,7 +119,15 @@ fn whole(
     asked: (Form, &HeaderMap),
 ) -> (ReadResult, Response) {
     let (snapshots, snapshot) = (&app.parts.snapshots, &reading.snapshot);
-    let prepared = Prepared::of(snapshot, || own_headers(snapshot));
+    let own = || own_headers(snapshot);
+    let alone;
+    let prepared = if let Some(kept) = Prepared::kept_with(snapshot, own) {
+        kept
+    } else {
+        // There is no room for it beside the snapshot: it is prepared for this answer alone.
+        alone = Prepared::new(&snapshot.etag, own());
+        &alone
+    };
     prepared.answer(reading, snapshots, asked, app.parts.clock.now(), || {
         let make = || json(agent, reading);
         match reading.stale_since {
