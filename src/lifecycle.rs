@@ -1,4 +1,8 @@
-//! Starting tasks and ending them: the only place that spawns, so that shutdown can wait for everything.
+//! Starting the daemon's tasks and ending them, so that shutdown can wait for everything.
+//!
+//! What a task starts in its turn it keeps in a tracker of its own (connections and their requests, writes that outlive
+//! their clients, updates, the store's own tasks) and waits for before it ends. The few that nobody waits for have nothing to
+//! finish: they end by a token or within a time, or are dropped with whoever they work for.
 //!
 //! ```text
 //! running ── signal, or a vital task ended ──► soft: claim nothing new, finish what runs

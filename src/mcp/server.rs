@@ -48,7 +48,8 @@ pub struct Shared {
     /// Cancelled when the daemon ends: nobody waits for a change any more.
     stop: CancellationToken,
     places: Arc<Semaphore>,
-    tasks: TaskTracker,
+    /// Watches of all clients. Nobody waits for them: each ends with its client or by `stop`, and has nothing to finish.
+    watching: TaskTracker,
 }
 
 impl Shared {
@@ -58,7 +59,7 @@ impl Shared {
             way,
             stop,
             places: Arc::new(Semaphore::new(SUBSCRIPTIONS_MAX)),
-            tasks: TaskTracker::new(),
+            watching: TaskTracker::new(),
         })
     }
 
@@ -296,7 +297,7 @@ impl ServerHandler for Server {
                 () = shared.stop.cancelled() => {}
             }
         };
-        let watch = AbortOnDropHandle::new(self.shared.tasks.spawn(follow));
+        let watch = AbortOnDropHandle::new(self.shared.watching.spawn(follow));
         if self.watch(uri, watch) {
             Ok(())
         } else {
