@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_defect_is_told_from_a_database_that_is_away() {
-        let away = Problem::from(StoreError::Unavailable("it is gone".to_owned()));
+        let away = Problem::from(StoreError::Unavailable("it is gone".to_owned().into()));
         assert_eq!(away.kind.status, StatusCode::SERVICE_UNAVAILABLE);
         let defect = Problem::from(StoreError::from(Panicked("counting tokens")));
         assert_eq!(defect.kind.status, StatusCode::INTERNAL_SERVER_ERROR);

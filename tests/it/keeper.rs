@@ -111,7 +111,7 @@ fn answer(prompt_tokens: i64) -> Message {
 
 /// Says so many turns, in which prompts grow by twice what is estimated. Returns the last count method.
 async fn report_twice(keeper: &Keeper, rig: &Rig, turns: i64) -> String {
-    let plain = recapd::tokenizer::counter_for("anthropic", "claude-opus-5");
+    let plain = tokenizer::counter_for("anthropic", "claude-opus-5");
     let count = |message: &Message| recapd::domain::tokens::count_message(plain.as_ref(), message);
     let mut prompt = 10_000;
     for _ in 0..turns {
