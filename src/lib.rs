@@ -33,7 +33,7 @@
 //! - `hook`: what runs inside of the hooks of Claude Code and Codex, as a client of the daemon.
 //! - `http`, `cli`: the ways in.
 //! - `threads`: how many there may be; `background`: those beside the ones that serve.
-//! - `config`, `crontab`, `telemetry`, `lifecycle`, `clock`, `notice`: the surroundings.
+//! - `config`, `crontab`, `telemetry`, `lifecycle`, `clock`, `randomness`, `notice`: the surroundings.
 //!
 //! Dependency rule, enforced by `tests/tidy.rs`:
 //! `domain <- {formats, tokenizer, wire} <- {store, llm, client} <- journal <- {keeper, worker, schedule, snapshot, fleet} <- {history, context, recall, access, assembly} <- {mcp, dashboard} <- {http, hook, cli} <- main`.
@@ -92,6 +92,8 @@ pub mod llm;
 pub mod mcp;
 #[cfg(feature = "daemon")]
 pub mod notice;
+#[cfg(feature = "client")]
+pub mod randomness;
 #[cfg(feature = "daemon")]
 pub mod recall;
 #[cfg(feature = "daemon")]

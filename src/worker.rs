@@ -104,7 +104,7 @@ pub struct WorkerSettings {
     pub prices: Prices,
     /// Whether a model compacts documents that grew too big.
     pub compact_by_model: bool,
-    /// Seeds jitter and nonces.
+    /// Seeds jitter, and the nonces of prompts' fences: of a daemon nobody may guess it.
     pub seed: u64,
 }
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use super::output;
 use crate::{
     config::{ConfigError, KeyError},
+    randomness::NoRandomness,
     store::StoreError,
 };
 
@@ -93,6 +94,12 @@ impl Failed {
 impl From<anyhow::Error> for Failed {
     fn from(error: anyhow::Error) -> Self {
         Self { code: 1, error }
+    }
+}
+
+impl From<NoRandomness> for Failed {
+    fn from(error: NoRandomness) -> Self {
+        Self::from(anyhow::Error::from(error))
     }
 }
 

@@ -24,6 +24,7 @@ use crate::{
     config::{self, Config, Entry, Environment, HttpConfig, Listen, Loaded, Loader},
     http::{self, HttpSettings, HttpState},
     lifecycle::{Lifecycle, Manner, StopSignal, hangups, notify::Notify, signals},
+    randomness,
     store::{SqlStore, Store, StoreError, access::AccessStore, operate::OperatorStore, postgres::Member},
     telemetry::{self, Logging, Surroundings, trace::Exporter},
     threads,
@@ -229,7 +230,7 @@ async fn prepare(config: &Config, given: &Start) -> Result<Ground, Failed> {
         models.model,
         Arc::clone(clock),
         &owner,
-        crew::seed(),
+        randomness::seed()?,
     )
     .with_journal(journal)
     .with_batches(config, store.clone(), models.batch)

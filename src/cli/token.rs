@@ -3,7 +3,6 @@
 use std::{process::ExitCode, sync::Arc};
 
 use clap::{Args, Subcommand, builder::PossibleValuesParser, builder::TypedValueParser as _};
-use rustls::crypto::ring::default_provider;
 use serde_json::{Value, json};
 
 use super::{Shared, exit::Failed, open, output};
@@ -17,6 +16,7 @@ use crate::{
         project::ProjectId,
         time::{DAY_MS, HOUR_MS, Timestamp},
     },
+    randomness,
     store::access::{AccessStore, Kept, NewToken, TOKENS_MAX, Token as KeptToken},
 };
 
@@ -125,11 +125,7 @@ impl Create {
     /// A new token: its text, and what is kept of it.
     fn make(&self, now: Timestamp) -> Result<(String, NewToken), Failed> {
         let reach = self.reach()?;
-        let mut secret = [0; SECRET_BYTES];
-        default_provider()
-            .secure_random
-            .fill(&mut secret)
-            .map_err(|_| anyhow::anyhow!("the system gives no random bytes"))?;
+        let secret = randomness::bytes::<SECRET_BYTES>()?;
         let text = token_text(&secret);
         let token = NewToken {
             name: self.name.clone(),

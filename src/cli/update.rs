@@ -18,6 +18,7 @@ use crate::{
     clock::{Clock, SystemClock},
     config::{Config, Environment},
     domain::agent::AgentId,
+    randomness,
     store::operate::{QueueRow, QueueState, QueueWait, Run, RunOutcome, RunQuery},
 };
 
@@ -68,14 +69,13 @@ impl Update {
                     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
                     let model = open::models(config, environment, &clock)?.model;
                     let owner = format!("{}-update-{}", config.owner(), std::process::id());
-                    let seed = clock.now().0.unsigned_abs();
                     Some(Parts::new(
                         config,
                         Arc::clone(store) as _,
                         model,
                         clock,
                         &owner,
-                        seed,
+                        randomness::seed()?,
                     ))
                 }
             };

@@ -2,19 +2,22 @@
 
 use serde_json::Value;
 
-use crate::formats;
+use crate::{formats, randomness};
 
 /// The message, with a `client_id` if it has no id. It gets none beside one of its own: what is stored is the whole message,
-/// so that the same one would be another one when it is said again. What is no object is left for the daemon to refuse.
+/// so that the same one would be another one when it is said again. What is no object is left for the daemon to refuse. Where
+/// the system gives no random bytes the message stays without an id, and is sent once.
 pub(super) fn named(message: &Value) -> Value {
     let mut message = message.clone();
     if has_id(&message) {
         return message;
     }
-    if let Some(fields) = message.as_object_mut() {
+    if let Some(fields) = message.as_object_mut()
+        && let Ok(id) = randomness::bytes()
+    {
         let given = fields.entry("client_id").or_insert(Value::Null);
         if given.is_null() || given.as_str().is_some_and(str::is_empty) {
-            *given = format!("{:032x}", fastrand::u128(..)).into();
+            *given = format!("{:032x}", u128::from_ne_bytes(id)).into();
         }
     }
     message

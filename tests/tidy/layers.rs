@@ -38,8 +38,9 @@ const LAYERS: &[Layer] = &[
     Layer { module: "tokenizer", may_use: &["domain"], banned: IMPURE },
     // It checks what the others build, so it knows none of them.
     Layer { module: "validator", may_use: &[], banned: IMPURE },
+    Layer { module: "randomness", may_use: &[], banned: OUTSIDE },
     Layer { module: "wire", may_use: &[], banned: &["sqlx::", "axum::", "hyper::"] },
-    Layer { module: "client", may_use: &["domain", "formats", "wire"], banned: &["sqlx::", "axum::", "hyper::"] },
+    Layer { module: "client", may_use: &["domain", "formats", "randomness", "wire"], banned: &["sqlx::", "axum::", "hyper::"] },
     Layer { module: "clock", may_use: &["domain"], banned: OUTSIDE },
     Layer { module: "crontab", may_use: &["domain"], banned: &["sqlx::", "reqwest::", "axum::", "tokio::"] },
     Layer { module: "notice", may_use: &["domain"], banned: OUTSIDE },
@@ -118,7 +119,7 @@ const LAYERS: &[Layer] = &[
         module: "http",
         may_use: &[
             "assembly", "domain", "formats", "clock", "config", "telemetry", "store", "keeper", "snapshot", "history", "context",
-            "recall", "access", "mcp", "notice", "dashboard", "client",
+            "recall", "access", "mcp", "notice", "dashboard", "client", "randomness",
         ],
         banned: &["sqlx::", "reqwest::"],
     },
@@ -133,7 +134,7 @@ const LAYERS: &[Layer] = &[
         may_use: &[
             "domain", "digest", "formats", "tokenizer", "validator", "clock", "config", "telemetry", "lifecycle", "store", "llm",
             "journal", "keeper", "snapshot", "history", "context", "recall", "selftest", "faults", "access", "assembly", "mcp", "http", "background", "threads",
-            "dashboard", "hook", "wire", "client",
+            "dashboard", "hook", "wire", "client", "randomness",
         ],
         banned: &["sqlx::", "axum::"],
     },

@@ -11,9 +11,9 @@ use super::{Start, examiner::Examiner};
 use crate::{
     assembly::Parts,
     cli::{exit::Failed, open},
-    clock::{Clock, SystemClock},
     config::{Config, Loaded, Reloaded},
     lifecycle::Lifecycle,
+    randomness,
     store::SqlStore,
 };
 
@@ -26,11 +26,6 @@ pub(super) struct Crew {
     pub(super) owner: String,
     pub(super) examiner: Arc<Examiner>,
     pub(super) given: Start,
-}
-
-/// What jitter and nonces are made of.
-pub(super) fn seed() -> u64 {
-    u64::try_from(SystemClock.now().0).unwrap_or_default()
 }
 
 impl Crew {
@@ -73,11 +68,12 @@ impl Crew {
         let config = &reloaded.config;
         // Keys are read from their files again, whatever else changed.
         let models = open::models(config, &self.given.environment, &self.parts.clock)?;
+        let seed = randomness::seed()?;
         self.given.logging.set_level(config.log.level);
         self.parts = self
             .parts
             .clone()
-            .renewed(config, models.model, &self.owner, seed())
+            .renewed(config, models.model, &self.owner, seed)
             .with_batches(config, self.store.clone(), models.batch)
             .with_database(&self.store);
         self.examiner.renew(

@@ -2,10 +2,10 @@
 
 use std::convert::Infallible;
 
-use super::crew;
 use crate::{
     cli::exit::{CONFIGURATION, Failed},
     config::{Environment, TraceConfig},
+    randomness,
     telemetry::{
         metrics::Metrics,
         trace::{self, Exporter, Spans, TraceSettings},
@@ -41,7 +41,7 @@ pub(super) fn of(config: &TraceConfig, environment: &Environment) -> Result<Trac
         resource: config.resource(),
         timeout_ms: config.timeout_ms,
         gather_ms: config.gather_ms,
-        seed: crew::seed(),
+        seed: randomness::seed()?,
     };
     let (spans, exporter) =
         trace::traces(&settings).map_err(|error| wrong(anyhow::anyhow!("[trace]: {error}")))?;

@@ -11,7 +11,6 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
-use rustls::crypto::ring::default_provider;
 use serde::Deserialize;
 use subtle::ConstantTimeEq as _;
 
@@ -27,6 +26,7 @@ use super::{
 use crate::{
     access::{SECRET_BYTES, digest_of, token_text},
     dashboard::sign_in_page,
+    randomness,
 };
 
 /// The cookie that holds the token.
@@ -40,10 +40,10 @@ const KEY_DIGITS: usize = 32;
 
 /// What forms are signed with where there are no tokens; another one with each start.
 pub(in super::super) fn made_secret() -> String {
-    let mut secret = [0; SECRET_BYTES];
-    if default_provider().secure_random.fill(&mut secret).is_err() {
+    let secret = randomness::bytes::<SECRET_BYTES>().unwrap_or_else(|_| {
         tracing::warn!("dashboard.no_randomness: forms are guarded by their origin alone");
-    }
+        [0; SECRET_BYTES]
+    });
     token_text(&secret)
 }
 
