@@ -39,6 +39,8 @@ pub enum Outcome {
     Parked,
     /// It failed for the last time and digests stand in, but it was woken meanwhile: it will be tried again.
     StoodIn,
+    /// It failed for the last time, and digests couldn't be written either: the row is parked without them.
+    GivenUp,
     /// Somebody else went first.
     Superseded,
     /// The lease was given back.
@@ -58,6 +60,7 @@ impl Outcome {
             Self::Retried => "retried",
             Self::Parked => "parked",
             Self::StoodIn => "stood_in",
+            Self::GivenUp => "given_up",
             Self::Superseded => "superseded",
             Self::Released => "released",
             Self::Postponed => "postponed",
@@ -69,7 +72,7 @@ impl Outcome {
     pub(super) fn label(self) -> Option<UpdateOutcome> {
         match self {
             Self::Completed | Self::Settled => Some(UpdateOutcome::Completed),
-            Self::Retried | Self::Parked | Self::StoodIn => Some(UpdateOutcome::Failed),
+            Self::Retried | Self::Parked | Self::StoodIn | Self::GivenUp => Some(UpdateOutcome::Failed),
             Self::Superseded | Self::Released => Some(UpdateOutcome::Superseded),
             Self::Postponed | Self::Deferred => None,
         }
@@ -344,7 +347,6 @@ impl Worker {
 
     /// The last word on exchanges that no model would condense: their digests, provisionally, and an alert.
     async fn stand_in(&self, lease: &Lease, fault: AttemptError, mut run: RunRecord) -> Outcome {
-        self.parts.metrics.updates.failed(reason(&fault.class));
         let AttemptError { class, message } = fault.clone();
         let applied = async {
             // More than was asked about: the row is parked, and what waits behind it is to be seen, too.
@@ -360,6 +362,8 @@ impl Worker {
         };
         match caught(lease, applied).await {
             Ok(Ok(outcome)) => {
+                // Only now: where digests can't stand in, that is what the attempt fails of, and it is counted once.
+                self.parts.metrics.updates.failed(reason(&class));
                 if outcome == Outcome::Parked {
                     self.parts.metrics.updates.retries_exhausted(1);
                     error!(agent_id = %lease.agent, attempt = lease.attempt, error_class = class, error = message, "update.parked");
@@ -392,7 +396,6 @@ impl Worker {
             agent_id = %lease.agent, attempt = lease.attempt, error_class = %fault.class, error = %fault.message,
             backoff_ms, parked = retry.park, "update.failed"
         );
-        let started_at = run.started_at;
         run.finished_at = self.parts.clock.now();
         let spent = run.clone();
         let failure = Failure {
@@ -404,13 +407,8 @@ impl Worker {
         self.heartbeat.remove(lease);
         match self.parts.store.fail(lease, failure).await {
             Ok(true) => {
-                let took = span(self.parts.clock.now().since_ms(started_at));
                 self.parts.metrics.updates.retries_exhausted(1);
-                self.parts
-                    .metrics
-                    .updates
-                    .finished(UpdateOutcome::Failed, UpdatePath::None, 0, took);
-                Outcome::Parked
+                Outcome::GivenUp
             }
             Ok(false) => Outcome::Retried,
             Err(StoreError::Fenced(_)) => self.superseded(lease, spent).await,

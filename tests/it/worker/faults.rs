@@ -127,6 +127,12 @@ async fn digests_may_fail_to_stand_in() {
             After => assert_eq!(outcomes, [Outcome::Superseded]),
             _ => assert_eq!(outcomes, [Outcome::Retried, Outcome::Parked]),
         }
+        // Each attempt is counted once, with what it failed of in the end.
+        let metrics = rig.parts.metrics.encode(None).1;
+        for (reason, attempts) in [("db", 1), ("provider_auth", i64::from(when == Before))] {
+            let counted = format!("\nrecapd_update_failures_total{{reason=\"{reason}\"}} {attempts}\n");
+            assert!(metrics.contains(&counted), "{when:?}: {counted}{metrics}");
+        }
         assert_eq!((rig.verify().await.pending, rig.row().await.version), (0, 1));
         let parked =
             "SELECT count(*) FROM summary_update_queue WHERE parked_at IS NOT NULL AND lease_token IS NULL";

@@ -61,7 +61,19 @@ async fn where_digests_panic_too_the_row_is_parked_without() {
     let pending = rig.verify().await.pending;
     rig.model.plan([Reply::Auth]);
     rig.flaky.fail("complete", 1, When::Panic);
-    assert_eq!(rig.drain().await, [Outcome::Parked]);
+    assert_eq!(rig.drain().await, [Outcome::GivenUp]);
+    let metrics = rig.parts.metrics.encode(None).1;
+    for counted in [
+        "update_failures_total{reason=\"provider_auth\"} 0",
+        "update_failures_total{reason=\"internal\"} 1",
+        "updates_total{outcome=\"failed\"} 1",
+        "retries_exhausted_total 1",
+    ] {
+        assert!(
+            metrics.contains(&format!("\nrecapd_{counted}\n")),
+            "{counted}: {metrics}"
+        );
+    }
     assert_eq!(
         (rig.row().await.version, rig.verify().await.pending),
         (0, pending)
