@@ -22,6 +22,7 @@ use recapd::{
         agent::AgentId,
         exchange::Entry,
         message::Message,
+        redaction::Redactor,
         time::Timestamp,
         tokens::{TokenCounter, count_message},
     },
@@ -376,7 +377,12 @@ fn counter() -> Arc<dyn TokenCounter> {
 
 fn prepared(chunks: &[Vec<Message>], counter: &dyn TokenCounter) -> Vec<Vec<Prepared>> {
     let prepare = |message: &Message| Prepared {
-        entry: Entry::new(message, count_message(counter, message), Timestamp(0)),
+        entry: Entry::new(
+            message,
+            count_message(counter, message),
+            Timestamp(0),
+            &Redactor::standard(),
+        ),
         message: message.clone(),
     };
     chunks

@@ -17,6 +17,7 @@ use recapd::{
         exchange::Entry,
         ledger::{Cut, Ledger},
         message::{Format, Message},
+        redaction::Redactor,
         time::Timestamp,
         tokens::count_message,
         window::{Budget, Window},
@@ -73,7 +74,8 @@ fn samples(exchanges: &[u32]) -> Vec<Sample> {
 /// The arithmetic alone, as the window does it: place a message, notice the overflow, find the cut from the oldest
 /// exchange on, move the boundary.
 fn ledgers(table: &mut Table, exchanges: &[u32]) -> anyhow::Result<()> {
-    let entry = Entry::new(&message("user", "Go on.")?, EXCHANGE_TOKENS, Timestamp(0));
+    let message = message("user", "Go on.")?;
+    let entry = Entry::new(&message, EXCHANGE_TOKENS, Timestamp(0), &Redactor::standard());
     let mut ledgers: Vec<(Ledger, VecDeque<Cut>)> =
         exchanges.iter().map(|&count| ledger(count, &entry)).collect();
     let mut samples = samples(exchanges);
@@ -236,7 +238,7 @@ fn request(agent: &AgentId, rules: AppendRules, messages: Vec<Prepared>) -> Appe
 fn prepared(role: &str, tokens: i64) -> anyhow::Result<Prepared> {
     let message = message(role, "Go on, and run the tests again.")?;
     Ok(Prepared {
-        entry: Entry::new(&message, tokens, Timestamp(0)),
+        entry: Entry::new(&message, tokens, Timestamp(0), &Redactor::standard()),
         message,
     })
 }

@@ -4,7 +4,9 @@ use crate::{
     domain::{
         agent::AgentId,
         convergence::Rules,
+        exchange::Exchange,
         history::{HistoryExchange, HistoryLine, HistorySummary, HistoryView},
+        redaction::Redactor,
         text::{cut, first_line, one_line},
         time::Timestamp,
         transcript::{Line, Transcript, TranscriptLimits, Voice},
@@ -75,7 +77,7 @@ impl Default for HistoryQuery {
     }
 }
 
-/// The history of `agent`, or `None` if there is no such agent.
+/// The history of `agent`, secrets redacted by the rules of `redactor`, or `None` if there is no such agent.
 ///
 /// # Errors
 /// [`StoreError::UnknownExchange`], if only one is asked for, and what the store fails with.
@@ -84,12 +86,13 @@ pub async fn load(
     agent: &AgentId,
     query: HistoryQuery,
     now: Timestamp,
+    redactor: &Redactor,
 ) -> StoreResult<Option<HistoryView>> {
     let Some(row) = store.agent(agent).await? else {
         return Ok(None);
     };
     let boundary = row.ledger.first_exchange;
-    let exchanges = exchanges(store, agent, boundary, query).await?;
+    let exchanges = exchanges(store, agent, boundary, query, redactor).await?;
     let archived_total = store.count_exchanges(agent, 1, boundary - 1).await?;
     let window_total = store.count_exchanges(agent, boundary, i64::MAX).await?;
     let is_talk = row.ledger.newest.as_ref();
@@ -109,6 +112,7 @@ async fn exchanges(
     agent: &AgentId,
     boundary: i64,
     query: HistoryQuery,
+    redactor: &Redactor,
 ) -> StoreResult<Vec<HistoryExchange>> {
     if let Some(number) = query.only {
         let one = ExchangeQuery {
@@ -117,7 +121,7 @@ async fn exchanges(
             limit: 1,
             bytes_max: PAGE_BYTES_MAX,
         };
-        let found = paged(store, agent, one, query).await?;
+        let found = paged(store, agent, one, query, redactor).await?;
         return if found.is_empty() {
             Err(StoreError::UnknownExchange(number))
         } else {
@@ -136,8 +140,8 @@ async fn exchanges(
         limit: query.archived.min(ARCHIVE_SHOWN_MAX),
         bytes_max: 0,
     };
-    let mut exchanges = paged(store, agent, archive, query).await?;
-    exchanges.extend(paged(store, agent, window, query).await?);
+    let mut exchanges = paged(store, agent, archive, query, redactor).await?;
+    exchanges.extend(paged(store, agent, window, query, redactor).await?);
     Ok(exchanges)
 }
 
@@ -148,6 +152,7 @@ async fn paged(
     agent: &AgentId,
     mut wanted: ExchangeQuery,
     query: HistoryQuery,
+    redactor: &Redactor,
 ) -> StoreResult<Vec<HistoryExchange>> {
     let mut pages: Vec<Vec<HistoryExchange>> = Vec::new();
     while wanted.limit > 0 && wanted.from <= wanted.through {
@@ -155,7 +160,8 @@ async fn paged(
         let Some(oldest) = page.first() else { break };
         wanted.through = oldest.stored.exchange.exchange - 1;
         wanted.limit -= i64::try_from(page.len()).unwrap_or(i64::MAX);
-        pages.push(page.into_iter().map(|paged| shown(agent, paged, query)).collect());
+        let page = page.into_iter().map(|paged| shown(agent, paged, query, redactor));
+        pages.push(page.collect());
     }
     Ok(pages.into_iter().rev().flatten().collect())
 }
@@ -187,9 +193,9 @@ fn view(
     }
 }
 
-fn shown(agent: &AgentId, paged: PagedExchange, query: HistoryQuery) -> HistoryExchange {
+fn shown(agent: &AgentId, paged: PagedExchange, query: HistoryQuery, redactor: &Redactor) -> HistoryExchange {
     let stored = paged.stored;
-    let lines = lines(&stored, query.tokens);
+    let lines = lines(&stored, query.tokens, redactor);
     let mut lines = if query.only.is_none() { fold(lines) } else { lines };
     let number = stored.exchange.exchange;
     lines.extend(paged.next_after.map(|after| HistoryLine {
@@ -198,7 +204,11 @@ fn shown(agent: &AgentId, paged: PagedExchange, query: HistoryQuery) -> HistoryE
         tokens: None,
     }));
     HistoryExchange {
-        exchange: stored.exchange,
+        exchange: Exchange {
+            // By today's rules: it was redacted by those of its day.
+            headline: stored.exchange.headline.redacted(redactor),
+            ..stored.exchange
+        },
         evicted_at: stored.evicted_at,
         summary_version: stored.summary_version,
         lines,
@@ -207,7 +217,7 @@ fn shown(agent: &AgentId, paged: PagedExchange, query: HistoryQuery) -> HistoryE
 
 /// The lines of an exchange. Results repeat what the calls ask for, so that calls stand alone (seed 001's view), unless
 /// tokens are asked for: then each message's stand at its first line.
-fn lines(stored: &StoredExchange, has_tokens: bool) -> Vec<HistoryLine> {
+fn lines(stored: &StoredExchange, has_tokens: bool, redactor: &Redactor) -> Vec<HistoryLine> {
     let limits = TranscriptLimits {
         said_chars_max: 4 * LINE_CHARS_MAX,
         tool_chars_max: 4 * LINE_CHARS_MAX,
@@ -215,7 +225,7 @@ fn lines(stored: &StoredExchange, has_tokens: bool) -> Vec<HistoryLine> {
     let mut lines = Vec::new();
     for one in &stored.messages {
         let message = std::slice::from_ref(&one.message);
-        let transcript = Transcript::new(&stored.exchange, message, limits);
+        let transcript = Transcript::new(&stored.exchange, message, limits, redactor);
         let said = transcript
             .lines
             .iter()

@@ -6,7 +6,7 @@ use libfuzzer_sys::Corpus;
 use recapd::{
     config::Loader,
     crontab::Crontab,
-    domain::{journal::Line, reply, time::Timestamp, tokens::TokenCounter as _},
+    domain::{journal::Line, redaction::Redactor, reply, time::Timestamp, tokens::TokenCounter as _},
     tokenizer::{BytesCounter, counter_for},
 };
 use tiktoken_rs::CoreBPE;
@@ -46,7 +46,7 @@ fn write(line: &Line) -> String {
 /// Each exchange that was asked about is in one item or missing.
 pub(crate) fn reply(data: &[u8]) -> Corpus {
     let text = String::from_utf8_lossy(data);
-    let Ok(checked) = reply::parse(&text, &ASKED) else {
+    let Ok(checked) = reply::parse(&text, &ASKED, &Redactor::standard()) else {
         return Corpus::Keep;
     };
     let covered = checked
@@ -61,7 +61,7 @@ pub(crate) fn reply(data: &[u8]) -> Corpus {
         items: checked.drafts.clone(),
     };
     let again = serde_json::to_string(&answer).expect("an answer is JSON");
-    let again = reply::parse(&again, &ASKED).expect("what is clean stays acceptable");
+    let again = reply::parse(&again, &ASKED, &Redactor::standard()).expect("what is clean stays acceptable");
     assert_eq!(again, checked, "cleaning twice changes something");
     Corpus::Keep
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::{Shared, exit::Failed, open, output, remote::Remote};
 use crate::{
+    assembly,
     clock::{Clock as _, SystemClock},
     config::Config,
     domain::{
@@ -109,9 +110,10 @@ impl History {
             ..HistoryQuery::default()
         };
         let query = if self.all { few.all() } else { few };
+        let redactor = assembly::redactor(config);
         let mut views = Vec::new();
         for agent in &self.agents {
-            let found = load(&store, agent, query, SystemClock.now()).await;
+            let found = load(&store, agent, query, SystemClock.now(), &redactor).await;
             let Some(view) = found.map_err(|error| unknown_exchange(agent, error))? else {
                 return Err(open::unknown(&store, agent).await);
             };

@@ -142,19 +142,20 @@ impl Import {
     /// The import, and its database: a dry run only looks at it, if it is there.
     async fn open(&self, config: &Config) -> Result<(import::Import, Option<Arc<SqlStore>>), Failed> {
         let settings = assembly::database_settings(&config.database);
-        let clock = Arc::new(SystemClock);
+        let (clock, redactor) = (Arc::new(SystemClock), assembly::redactor(config));
         if !self.dry_run {
             let store = Arc::new(assembly::open_store(config).await?);
-            return Ok((import::Import::new(Arc::clone(&store) as _, clock), Some(store)));
+            let import = import::Import::new(Arc::clone(&store) as _, clock, redactor);
+            return Ok((import, Some(store)));
         }
         match SqlStore::look(&settings).await {
             Ok(store) => {
                 let store = Arc::new(store);
                 let target: Arc<dyn import::Target> = store.clone();
-                Ok((import::Import::dry(Some(target), clock), Some(store)))
+                Ok((import::Import::dry(Some(target), clock, redactor), Some(store)))
             }
             // There is no database yet: everything would be new.
-            Err(StoreError::Unavailable(_)) => Ok((import::Import::dry(None, clock), None)),
+            Err(StoreError::Unavailable(_)) => Ok((import::Import::dry(None, clock, redactor), None)),
             Err(error) => Err(error.into()),
         }
     }

@@ -102,14 +102,9 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The ledger's view of `message`, which costs `tokens` and was said at `at`. Secrets in its line are redacted by
-    /// the shipped rules.
-    pub fn new(message: &Message, tokens: i64, at: Timestamp) -> Self {
-        Self::redacted(message, tokens, at, &Redactor::standard())
-    }
-
-    /// As [`Self::new`], with secrets redacted by the rules of `redactor`: headlines are shown to readers.
-    pub fn redacted(message: &Message, tokens: i64, at: Timestamp, redactor: &Redactor) -> Self {
+    /// The ledger's view of `message`, which costs `tokens` and was said at `at`. Secrets in its line are redacted by the
+    /// rules of `redactor`: headlines are shown to readers.
+    pub fn new(message: &Message, tokens: i64, at: Timestamp, redactor: &Redactor) -> Self {
         Self {
             kind: message.kind.clone(),
             interrupts: message.interrupts,

@@ -122,14 +122,9 @@ impl ReplyError {
 }
 
 /// Reads and checks a model's answer to the question about `exchanges` (ascending, may have holes). Accepts the JSON
-/// object also when it is wrapped in a code fence or in prose. Secrets are redacted by the shipped rules.
-pub fn parse(text: &str, exchanges: &[i64]) -> Result<Checked, ReplyError> {
-    parse_redacted(text, exchanges, &Redactor::standard())
-}
-
-/// As [`parse`], with secrets redacted by the rules of `redactor`. An item that says nothing is left out, so that one
-/// of many doesn't spoil them all; if none is left, the answer is worthless.
-pub fn parse_redacted(text: &str, exchanges: &[i64], redactor: &Redactor) -> Result<Checked, ReplyError> {
+/// object also when it is wrapped in a code fence or in prose. Secrets are redacted by the rules of `redactor`. An item that
+/// says nothing is left out, so that one of many doesn't spoil them all; if none is left, the answer is worthless.
+pub fn parse(text: &str, exchanges: &[i64], redactor: &Redactor) -> Result<Checked, ReplyError> {
     let items = json::items(text)?;
     let mut worthless = ReplyError::Worthless("there are no items".to_owned());
     let mut drafts = Vec::with_capacity(items.len());
@@ -182,6 +177,10 @@ mod tests {
     use crate::domain::summary::item::{ExchangeRange, Importance};
 
     const ASKED: [i64; 5] = [3, 4, 7, 8, 12];
+
+    fn parse(text: &str, exchanges: &[i64]) -> Result<Checked, ReplyError> {
+        super::parse(text, exchanges, &Redactor::standard())
+    }
 
     fn item(first: i64, last: i64) -> Value {
         json!({"exchanges": {"first": first, "last": last}, "importance": "fix",

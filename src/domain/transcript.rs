@@ -106,13 +106,8 @@ impl Default for TranscriptLimits {
 }
 
 impl Transcript {
-    /// Renders an exchange and its messages, with secrets redacted by the shipped rules.
-    pub fn new(exchange: &Exchange, messages: &[Message], limits: TranscriptLimits) -> Self {
-        Self::redacted(exchange, messages, limits, &Redactor::standard())
-    }
-
     /// Renders an exchange and its messages, with secrets redacted by the rules of `redactor`.
-    pub fn redacted(
+    pub fn new(
         exchange: &Exchange,
         messages: &[Message],
         limits: TranscriptLimits,
@@ -245,11 +240,13 @@ mod tests {
     }
 
     fn transcript(messages: &[Message]) -> Transcript {
-        let entry = Entry::new(&messages[0], 1, Timestamp(0));
+        let redactor = Redactor::standard();
+        let entry = Entry::new(&messages[0], 1, Timestamp(0), &redactor);
         Transcript::new(
             &Exchange::open(1, 1, 0, 1, &entry),
             messages,
             TranscriptLimits::default(),
+            &redactor,
         )
     }
 

@@ -20,6 +20,7 @@ use super::{
     ledger::{Cut, Ledger, TooBig, WindowExchange},
     lineage::Step,
     message::Message,
+    redaction::Redactor,
     settings::OnOverflow,
     time::Timestamp,
     tokens::{TokenCounter, count_message},
@@ -135,6 +136,7 @@ pub struct Window<M = Message> {
     budget: Budget,
     on_overflow: OnOverflow,
     counter: Arc<dyn TokenCounter>,
+    redactor: Redactor,
     preamble: Vec<(M, i64)>,
     held: VecDeque<HeldExchange<M>>,
 }
@@ -158,13 +160,14 @@ impl<M> Default for Pushed<M> {
 }
 
 impl<M: Borrow<Message>> Window<M> {
-    /// An empty window.
+    /// An empty window. Secrets in headlines are redacted by the shipped rules: see [`Self::redacting`].
     pub fn new(budget: Budget, counter: Arc<dyn TokenCounter>) -> Self {
         Self {
             ledger: Ledger::default(),
             budget,
             on_overflow: OnOverflow::Evict,
             counter,
+            redactor: Redactor::standard(),
             preamble: Vec::new(),
             held: VecDeque::new(),
         }
@@ -174,6 +177,12 @@ impl<M: Borrow<Message>> Window<M> {
     #[must_use]
     pub fn on_overflow(self, on_overflow: OnOverflow) -> Self {
         Self { on_overflow, ..self }
+    }
+
+    /// The same window, which redacts secrets in headlines by the rules of `redactor`.
+    #[must_use]
+    pub fn redacting(self, redactor: Redactor) -> Self {
+        Self { redactor, ..self }
     }
 
     /// Appends a message, said at `now` unless it brings a time of its own, and returns the exchanges that had to
@@ -186,7 +195,7 @@ impl<M: Borrow<Message>> Window<M> {
 
     /// As [`Self::push`], with a message whose tokens are known: counted before, or reported by the provider.
     pub fn push_counted(&mut self, message: M, tokens: i64, now: Timestamp) -> Vec<HeldExchange<M>> {
-        let entry = entry(message.borrow(), tokens, now);
+        let entry = self.entry(message.borrow(), tokens, now);
         self.take_in(message, &entry).evicted
     }
 
@@ -197,7 +206,7 @@ impl<M: Borrow<Message>> Window<M> {
     /// [`TooBig`] under [`OnOverflow::Refuse`]; the window is as it was then.
     pub fn try_push(&mut self, message: M, now: Timestamp) -> Result<Pushed<M>, TooBig> {
         let tokens = count_message(self.counter.as_ref(), message.borrow());
-        let entry = entry(message.borrow(), tokens, now);
+        let entry = self.entry(message.borrow(), tokens, now);
         if self.on_overflow == OnOverflow::Refuse {
             let mut after = self.ledger.clone();
             after.append(&entry, 0);
@@ -209,6 +218,10 @@ impl<M: Borrow<Message>> Window<M> {
             session_ended,
             ..pushed
         })
+    }
+
+    fn entry(&self, message: &Message, tokens: i64, now: Timestamp) -> Entry {
+        Entry::new(message, tokens, message.at.unwrap_or(now), &self.redactor)
     }
 
     fn take_in(&mut self, message: M, entry: &Entry) -> Pushed<M> {
@@ -335,10 +348,6 @@ fn sources<'m, M: Borrow<Message> + 'm>(
         tokens: Some(tokens),
     });
     sources.collect()
-}
-
-fn entry(message: &Message, tokens: i64, now: Timestamp) -> Entry {
-    Entry::new(message, tokens, message.at.unwrap_or(now))
 }
 
 #[cfg(test)]

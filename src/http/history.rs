@@ -56,7 +56,8 @@ pub(super) async fn read(
     };
     let query = if parameters.flag("all")? { few.all() } else { few };
     let now = app.parts.clock.now();
-    let found = history::load(app.parts.store.as_ref(), &agent, query, now).await;
+    let redactor = app.parts.snapshots.redactor();
+    let found = history::load(app.parts.store.as_ref(), &agent, query, now, redactor).await;
     let view = found
         .map_err(|error| match error {
             StoreError::UnknownExchange(number) => unknown_exchange(&agent, number),

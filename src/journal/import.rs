@@ -15,6 +15,7 @@ use crate::{
         journal::{ForkRecord, Head, JournalError, Line, LineError, MessageRecord, Standing, take_in},
         ledger::Ledger,
         lineage::Step,
+        redaction::Redactor,
     },
     store::{
         Store,
@@ -69,6 +70,8 @@ pub struct Import {
     /// None: nothing is there yet, and nothing is to be written.
     target: Option<Arc<dyn Target>>,
     clock: Arc<dyn Clock>,
+    /// Keeps secrets out of headlines.
+    redactor: Redactor,
     is_dry: bool,
     section: Option<Section>,
     imported: Imported,
@@ -113,19 +116,20 @@ struct Section {
 }
 
 impl Import {
-    /// An import into `target`.
-    pub fn new(target: Arc<dyn Target>, clock: Arc<dyn Clock>) -> Self {
+    /// An import into `target`. Secrets in headlines are redacted by the rules of `redactor`.
+    pub fn new(target: Arc<dyn Target>, clock: Arc<dyn Clock>, redactor: Redactor) -> Self {
         Self {
             is_dry: false,
-            ..Self::dry(Some(target), clock)
+            ..Self::dry(Some(target), clock, redactor)
         }
     }
 
     /// An import that only looks whether everything fits into `target`, or into an empty database without one.
-    pub fn dry(target: Option<Arc<dyn Target>>, clock: Arc<dyn Clock>) -> Self {
+    pub fn dry(target: Option<Arc<dyn Target>>, clock: Arc<dyn Clock>, redactor: Redactor) -> Self {
         Self {
             target,
             clock,
+            redactor,
             is_dry: true,
             section: None,
             imported: Imported::default(),
@@ -204,7 +208,7 @@ impl Import {
         }
         if let Some(section) = self.section.as_mut().filter(|section| !section.is_refused) {
             section.bytes += record.payload.len();
-            section.records.push(Recorded::read(record));
+            section.records.push(Recorded::read(record, &self.redactor));
         }
         Ok(ended)
     }

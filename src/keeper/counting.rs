@@ -132,7 +132,7 @@ fn count_all(
             let tokens = count_message(counter, &message);
             // A message without a time was said when the one before it was, as far as anyone knows.
             last_at = message.at.unwrap_or(last_at);
-            let entry = Entry::redacted(&message, tokens, last_at, redactor);
+            let entry = Entry::new(&message, tokens, last_at, redactor);
             let seen = seen(&message, tokens, counter, model);
             (Prepared { message, entry }, seen)
         })

@@ -43,7 +43,8 @@ pub struct Local {
 
 impl Local {
     async fn view(&self, agent: &AgentId, query: HistoryQuery) -> Result<HistoryView, SourceError> {
-        let view = history::load(self.store.as_ref(), agent, query, self.clock.now()).await?;
+        let (now, redactor) = (self.clock.now(), self.snapshots.redactor());
+        let view = history::load(self.store.as_ref(), agent, query, now, redactor).await?;
         view.ok_or_else(|| SourceError::UnknownAgent(agent.clone()))
     }
 

@@ -13,6 +13,7 @@ use crate::{
         journal::{ForkRecord, Head, JournalError, MessageRecord},
         lineage::Step,
         message::{Kind, Message},
+        redaction::Redactor,
         time::Timestamp,
     },
     formats,
@@ -146,8 +147,9 @@ pub struct Restored {
 }
 
 impl Recorded {
-    /// Reads a record's payload. One that today's reader refuses is kept without content.
-    pub fn read(record: MessageRecord) -> Self {
+    /// Reads a record's payload. One that today's reader refuses is kept without content. Secrets in its line are redacted by
+    /// the rules of `redactor`.
+    pub fn read(record: MessageRecord, redactor: &Redactor) -> Self {
         let kind = Kind::from_name(&record.kind);
         let message = match formats::parse(record.format, &record.payload) {
             Ok(message) => Message { kind, ..message },
@@ -163,7 +165,7 @@ impl Recorded {
                 payload: String::new(),
             },
         };
-        let entry = Entry::new(&message, record.tokens, record.said_at);
+        let entry = Entry::new(&message, record.tokens, record.said_at, redactor);
         Self {
             important: message.important && message.kind.is_conversation(),
             step: Step::of(&message),

@@ -331,7 +331,7 @@ impl Worker {
 
     /// What is believed of an answer.
     pub(super) fn believed(&self, answer: &str, asked: &[i64]) -> Result<Vec<ItemDraft>, ReplyError> {
-        Ok(reply::parse_redacted(answer, asked, &self.parts.redactor)?.drafts)
+        Ok(reply::parse(answer, asked, &self.parts.redactor)?.drafts)
     }
 
     pub(super) fn request(
@@ -352,7 +352,7 @@ impl Worker {
                         ..stored.message.clone()
                     })
                     .collect();
-                let transcript = Transcript::redacted(
+                let transcript = Transcript::new(
                     &stored.exchange,
                     &messages,
                     self.settings.transcript,

@@ -6,6 +6,7 @@ use recapd::{
         context::fence,
         exchange::{Entry, Exchange},
         message::{Format, Kind, Message, Part},
+        redaction::Redactor,
         reply,
         summary::{
             compaction::{SummaryPolicy, compose},
@@ -173,7 +174,7 @@ fn exchange(text: &str, place: &str) -> (Exchange, Vec<Message>) {
     ];
     let mut entries = messages
         .iter()
-        .map(|message| Entry::new(message, 10, Timestamp(0)));
+        .map(|message| Entry::new(message, 10, Timestamp(0), &Redactor::standard()));
     let mut exchange = Exchange::open(1, 1, 0, 1, &entries.next().unwrap());
     for (seq, entry) in (2..).zip(entries) {
         exchange.add(seq, &entry);
@@ -259,9 +260,10 @@ fn nothing_said_reaches_the_document_through_the_offline_model() {
     for text in injections() {
         for place in PLACES {
             let (exchange, messages) = exchange(&text, place);
-            let transcript = Transcript::new(&exchange, &messages, TranscriptLimits::default());
+            let (limits, redactor) = (TranscriptLimits::default(), Redactor::standard());
+            let transcript = Transcript::new(&exchange, &messages, limits, &redactor);
             let answer = json!({"items": summarise(&[transcript])}).to_string();
-            let drafts = reply::parse(&answer, &[1]).unwrap().drafts;
+            let drafts = reply::parse(&answer, &[1], &redactor).unwrap().drafts;
             let items = items_from(&drafts, &[exchange], Origin::Offline).unwrap();
             harms.extend(harm(&document(&items), &text, place));
         }
@@ -308,7 +310,7 @@ fn a_model_that_obeys_is_not_believed() {
                 }
             }
             let answer = json!({"items": [item]}).to_string();
-            let drafts = reply::parse(&answer, &[1])
+            let drafts = reply::parse(&answer, &[1], &Redactor::standard())
                 .map(|checked| checked.drafts)
                 .unwrap_or_default();
             let items = items_from(&drafts, &[exchange], Origin::Model).unwrap();

@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, sync::Mutex};
 use proptest::prelude::*;
 use recapd::{
     clock::ManualClock,
-    domain::{agent::AgentId, time::MINUTE_MS, window::Budget},
+    domain::{agent::AgentId, redaction::Redactor, time::MINUTE_MS, window::Budget},
     formats,
     journal::{
         export::export,
@@ -39,16 +39,21 @@ pub(super) async fn exported(db: &SqliteBackend, id: &AgentId) -> String {
 
 /// Reads a journal into `db`; what came of it, and what was refused.
 pub(super) async fn imported(db: &SqliteBackend, text: &str) -> (Imported, Vec<String>) {
-    read(
-        Import::new(db.target(), std::sync::Arc::new(ManualClock::new(T0))),
-        text,
-    )
-    .await
+    read(import_into(db), text).await
+}
+
+fn import_into(db: &SqliteBackend) -> Import {
+    let clock = std::sync::Arc::new(ManualClock::new(T0));
+    Import::new(db.target(), clock, Redactor::standard())
+}
+
+fn rehearsal(db: &SqliteBackend) -> Import {
+    let clock = std::sync::Arc::new(ManualClock::new(T0));
+    Import::dry(Some(db.target()), clock, Redactor::standard())
 }
 
 pub(super) async fn rehearsed(db: &SqliteBackend, text: &str) -> (Imported, Vec<String>) {
-    let clock = std::sync::Arc::new(ManualClock::new(T0));
-    read(Import::dry(Some(db.target()), clock), text).await
+    read(rehearsal(db), text).await
 }
 
 async fn read(import: Import, text: &str) -> (Imported, Vec<String>) {
@@ -215,6 +220,30 @@ async fn a_rewind_of_what_is_summarised_is_refused_whole() {
     assert_same(&found, &other.dump(&TOLD).await, "a refused import");
 }
 
+/// What stands in a headline is the choice of who imports, as of whoever appends.
+#[tokio::test]
+async fn headlines_are_redacted_as_the_import_is_told() {
+    let (one, id) = (SqliteBackend::fresh().await, agent("a"));
+    let question = said("user", "Question 1: why is password=\"hunter2\" refused?", 40, T0);
+    one.store().append(append(&id, vec![question])).await.unwrap();
+    let text = exported(&one, &id).await;
+    let standard = Redactor::standard();
+    for (redactor, [keeps_question, keeps_password]) in [
+        (standard.clone(), [true, false]),
+        (standard.with_patterns(&["Question"]).unwrap(), [false, false]),
+        (Redactor::off(), [true, true]),
+    ] {
+        let other = SqliteBackend::fresh().await;
+        let clock = std::sync::Arc::new(ManualClock::new(T0));
+        let (_, refusals) = read(Import::new(other.target(), clock, redactor), &text).await;
+        assert_eq!(refusals, [""; 0]);
+        let row = other.store().agent(&id).await.unwrap().unwrap();
+        let title = row.ledger.newest.unwrap().headline.title;
+        assert_eq!(title.contains("Question"), keeps_question, "{title}");
+        assert_eq!(title.contains("hunter2"), keeps_password, "{title}");
+    }
+}
+
 #[tokio::test]
 async fn the_head_of_a_refused_piece_takes_no_effect() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
@@ -225,8 +254,7 @@ async fn the_head_of_a_refused_piece_takes_no_effect() {
     let (first, rest) = lines.split_at(5);
     // Something else was said there in the place of the first four messages.
     other.store().append(append(&id, turns(7..=8))).await.unwrap();
-    let import = Import::new(other.target(), std::sync::Arc::new(ManualClock::new(T0)));
-    let (outcome, refusals) = read_all(import, &[&first.concat(), &rest.concat()]).await;
+    let (outcome, refusals) = read_all(import_into(&other), &[&first.concat(), &rest.concat()]).await;
     assert_eq!(outcome.refused, 1, "{refusals:?}");
     assert_eq!(outcome.unfinished, [id].into(), "{refusals:?}");
 }
@@ -319,9 +347,7 @@ async fn pieces_that_are_imported_together_are_the_whole() {
     let pieces: Vec<String> = lines.chunks(6).map(<[&str]>::concat).collect();
     let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
     assert!(pieces.len() > 2);
-    let clock = || std::sync::Arc::new(ManualClock::new(T0));
-    let dry = Import::dry(Some(other.target()), clock());
-    for import in [dry, Import::new(other.target(), clock())] {
+    for import in [rehearsal(&other), import_into(&other)] {
         let (outcome, refusals) = read_all(import, &pieces).await;
         assert_eq!((outcome.unfinished, refusals), (BTreeSet::new(), vec![]));
     }
@@ -395,8 +421,7 @@ async fn pieces_that_come_together_too_late_say_so() {
             assert_eq!((outcome.accepted, refusals), (0, vec![]));
             assert_eq!(outcome.unfinished, lacking);
         }
-        let together = Import::new(db.target(), std::sync::Arc::new(ManualClock::new(T0)));
-        let (outcome, _) = read_all(together, &[first, rest]).await;
+        let (outcome, _) = read_all(import_into(db), &[first, rest]).await;
         assert_eq!(outcome.unfinished, lacking);
         assert_same(&before, &db.dump(&TABLES).await, "an import that comes too late");
     }

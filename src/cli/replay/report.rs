@@ -195,7 +195,8 @@ impl AgentOutcome {
             ..HistoryQuery::default()
         };
         let history = if agents <= AGENTS_PRINTED_MAX {
-            history::load(parts.store.as_ref(), agent, query, parts.clock.now()).await?
+            let (now, redactor) = (parts.clock.now(), parts.snapshots.redactor());
+            history::load(parts.store.as_ref(), agent, query, now, redactor).await?
         } else {
             None
         };

@@ -8,7 +8,7 @@ use super::{Adversary, UpdateFindings};
 use crate::domain::{
     exchange::{Exchange, ExchangeState, Headline},
     redaction::Redactor,
-    reply::{parse_operations, parse_redacted},
+    reply::{parse, parse_operations},
     summary::{
         calendar::Calendar,
         compaction::{Composition, SUMMARY_TOKENS_MAX, SummaryPolicy, compose},
@@ -161,7 +161,7 @@ impl Life<'_> {
         }
         let asked: Vec<i64> = batch.iter().map(|exchange| exchange.exchange).collect();
         let answer = self.model.items(&asked);
-        let believed = parse_redacted(&answer, &asked, &self.redactor).ok();
+        let believed = parse(&answer, &asked, &self.redactor).ok();
         let items = believed.and_then(|checked| items_from(&checked.drafts, batch, Origin::Model).ok());
         items.unwrap_or_else(|| {
             self.found.answers_refused += 1;

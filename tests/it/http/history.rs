@@ -202,6 +202,47 @@ async fn speakers_that_sound_alike_are_told() {
     assert_eq!(alone.get("convergence"), None);
 }
 
+/// Titles and lines keep back what the summary keeps back, and nothing else.
+#[tokio::test]
+async fn secrets_are_kept_back_as_configured() {
+    let (shipped, own) = ("hunter2", "Fix bug");
+    let cases: [(bool, &[&str], &[&str]); 3] = [
+        (true, &[], &[shipped]),
+        (true, &[own], &[shipped, own]),
+        (false, &[own], &[]),
+    ];
+    for (redact, patterns, kept_back) in cases {
+        let server = Server::start(|config| {
+            config.window.budget_tokens = 200;
+            config.summary.redact = redact;
+            config.summary.redact_patterns = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
+        })
+        .await;
+        let said = json!([
+            { "role": "user", "content": "Fix bug 1: password=\"hunter2\" isn't taken" },
+            { "role": "assistant", "content": "Fixed." },
+        ]);
+        let reply = server.post("/v1/agents/coder/messages", said.to_string()).await;
+        assert_eq!(reply.status, 200, "{}", reply.body);
+        // In the window, with its lines; then before it, with its title alone.
+        for is_archived in [false, true] {
+            let history = server.get(&format!("{PATH}?archived=10")).await;
+            assert_eq!(history.json()["archived_total"] != 0, is_archived);
+            for secret in [shipped, own] {
+                let is_kept_back = kept_back.contains(&secret);
+                assert_eq!(
+                    !history.body.contains(secret),
+                    is_kept_back,
+                    "{secret}: {}",
+                    history.body
+                );
+            }
+            server.converse("coder", 2..=7).await;
+        }
+        server.end().await;
+    }
+}
+
 /// What is at a path, however long it is.
 async fn long(server: &Server, path: &str) -> Value {
     let reply = server.request(Method::GET, path).send().await.unwrap();

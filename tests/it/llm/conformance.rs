@@ -4,6 +4,7 @@ use std::{net::TcpListener, time::Duration};
 
 use recapd::{
     domain::{
+        redaction::Redactor,
         reply::{self, Checked, OPERATIONS, ReplyError},
         summary::item::TEXT_CHARS_MAX,
     },
@@ -18,7 +19,7 @@ use crate::support::{
 
 async fn checked(shape: Shape, fake: &FakeProvider) -> Result<Checked, ReplyError> {
     let answer = model(shape, fake).answer(&request()).await.unwrap();
-    reply::parse(&answer.text, &ASKED)
+    reply::parse(&answer.text, &ASKED, &Redactor::standard())
 }
 
 #[tokio::test]
@@ -27,7 +28,7 @@ async fn a_good_answer_covers_what_was_asked_and_tells_what_it_cost() {
         let fake = FakeProvider::start();
         let asked = request();
         let answer = model(shape, &fake).answer(&asked).await.unwrap();
-        let checked = reply::parse(&answer.text, &ASKED).unwrap();
+        let checked = reply::parse(&answer.text, &ASKED, &Redactor::standard()).unwrap();
         let covered: Vec<i64> = checked.drafts.iter().map(|draft| draft.exchanges.first).collect();
         assert_eq!(
             (covered.as_slice(), checked.missing.as_slice()),

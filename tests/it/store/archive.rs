@@ -5,6 +5,7 @@ use recapd::{
         agent::AgentId,
         journal::{Head, JournalError, MessageRecord},
         lineage::Step,
+        redaction::Redactor,
         time::HOUR_MS,
     },
     store::archive::{ArchiveError, Origin, RecordRange, Recorded, Restore, Restored},
@@ -73,11 +74,15 @@ fn text(told: &(Head, Vec<MessageRecord>)) -> String {
         .join("\n")
 }
 
+fn recorded(record: MessageRecord) -> Recorded {
+    Recorded::read(record, &Redactor::standard())
+}
+
 fn restore((head, records): &(Head, Vec<MessageRecord>), with_head: bool) -> Restore {
     Restore {
         agent: head.agent_id.clone(),
         head: with_head.then(|| head.clone()),
-        records: records.iter().cloned().map(Recorded::read).collect(),
+        records: records.iter().cloned().map(recorded).collect(),
         origin: Some(Origin::from(head)),
         now: T0,
     }

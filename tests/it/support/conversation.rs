@@ -7,6 +7,7 @@ use recapd::{
         exchange::{Entry, Exchange},
         message::{Format, Message},
         preset::Basis,
+        redaction::Redactor,
         settings::OnOverflow,
         summary::{
             compaction::{SummaryPolicy, compose},
@@ -86,7 +87,7 @@ pub(crate) fn important(kind: &str, content: &str, tokens: i64, at: Timestamp) -
 
 /// `message`, for `tokens`, said at `at`.
 pub(crate) fn prepared(message: Message, tokens: i64, at: Timestamp) -> Prepared {
-    let entry = Entry::new(&message, tokens, at);
+    let entry = Entry::new(&message, tokens, at, &Redactor::standard());
     Prepared { message, entry }
 }
 

@@ -109,7 +109,7 @@ impl Purge<'_> {
         let left = messages.iter().filter(|stored| !stored.message.is_forgotten());
         let mut entries = left.map(|stored| {
             let redactor = &self.request.redactor;
-            Entry::redacted(&stored.message, stored.tokens, stored.said_at, redactor)
+            Entry::new(&stored.message, stored.tokens, stored.said_at, redactor)
         });
         let mut headline = Headline::default();
         if let Some(first) = entries.next() {
