@@ -11,7 +11,6 @@ use crate::{
     config::{self, Config},
     domain::{
         prompt::PromptLimits,
-        redaction::Redactor,
         summary::{calendar::Calendar, compaction::SummaryPolicy, section::Ageing},
         time::{HOUR_MS, MINUTE_MS},
         transcript::TranscriptLimits,
@@ -105,7 +104,7 @@ impl Parts {
         let metrics = model::metrics(config, &model, clock.now());
         metrics.updates.workers(config.worker.concurrency);
         let notices = Notices::default();
-        let redactor = redactor(config).telling({
+        let redactor = config.summary.redactor().telling({
             let metrics = metrics.clone();
             Arc::new(move |rule| metrics.documents.redacted(rule))
         });
@@ -231,7 +230,8 @@ impl Parts {
     }
 }
 
-/// A keeper for commands that change something beside the daemon, with what the database knows about counters.
+/// A keeper for commands that change something beside the daemon, with what the database knows about counters. It redacts as
+/// the daemon does.
 ///
 /// # Errors
 /// What the store fails with.
@@ -241,7 +241,8 @@ pub async fn keeper_alone(
     clock: Arc<dyn Clock>,
 ) -> StoreResult<Keeper> {
     let metrics = Metrics::new(clock.now(), &[]);
-    let keeper = keeper(config, store, clock, Notices::default(), metrics);
+    let keeper =
+        keeper(config, store, clock, Notices::default(), metrics).redacting(config.summary.redactor());
     keeper.recall_calibrations().await?;
     Ok(keeper)
 }
@@ -277,13 +278,6 @@ pub fn live_journal(
         return Ok(None);
     }
     Ok(Some(Arc::new(Journal::open(settings.dir.as_ref(), archive)?)))
-}
-
-/// The rules that find secrets, as configured.
-pub fn redactor(config: &Config) -> Redactor {
-    // The patterns were validated with the configuration; without them the shipped rules still hold.
-    let configured = config.summary.redactor();
-    configured.unwrap_or_else(|_| Redactor::standard())
 }
 
 /// How the database is opened.

@@ -113,7 +113,7 @@ impl Context {
             &row.told_by(assembly::summary_policy(config).ageing),
             config.summary.max_tokens,
             ceiling.as_ref(),
-            &assembly::redactor(config),
+            &config.summary.redactor(),
         );
         let viewer = self.speaker.clone().map(|speaker| Viewer {
             speaker,

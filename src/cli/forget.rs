@@ -118,9 +118,7 @@ impl Forget {
 /// The keeper over the database, with the live journals that are configured.
 async fn keeper(config: &Config, agent: &AgentId) -> Result<Keeper, Failed> {
     let (keeper, store) = lineage::open_with_store(config, agent).await?;
-    Ok(keeper
-        .redacting(assembly::redactor(config))
-        .with_journal(assembly::live_journal(&config.journal, store)?))
+    Ok(keeper.with_journal(assembly::live_journal(&config.journal, store)?))
 }
 
 fn read<T: DeserializeOwned>(text: &str) -> Result<T, Failed> {

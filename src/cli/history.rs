@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use super::{Shared, exit::Failed, open, output, remote::Remote};
 use crate::{
-    assembly,
     clock::{Clock as _, SystemClock},
     config::Config,
     domain::{
@@ -110,7 +109,7 @@ impl History {
             ..HistoryQuery::default()
         };
         let query = if self.all { few.all() } else { few };
-        let redactor = assembly::redactor(config);
+        let redactor = config.summary.redactor();
         let mut views = Vec::new();
         for agent in &self.agents {
             let found = load(&store, agent, query, SystemClock.now(), &redactor).await;

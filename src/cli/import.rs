@@ -123,7 +123,7 @@ impl Import {
         let (keeper, looked) = match store {
             Some(store) if !self.dry_run => {
                 let keeper = assembly::keeper_alone(config, store, Arc::new(SystemClock)).await?;
-                (Some(keeper.redacting(assembly::redactor(config))), None)
+                (Some(keeper), None)
             }
             looked => (None, looked),
         };
@@ -142,7 +142,7 @@ impl Import {
     /// The import, and its database: a dry run only looks at it, if it is there.
     async fn open(&self, config: &Config) -> Result<(import::Import, Option<Arc<SqlStore>>), Failed> {
         let settings = assembly::database_settings(&config.database);
-        let (clock, redactor) = (Arc::new(SystemClock), assembly::redactor(config));
+        let (clock, redactor) = (Arc::new(SystemClock), config.summary.redactor());
         if !self.dry_run {
             let store = Arc::new(assembly::open_store(config).await?);
             let import = import::Import::new(Arc::clone(&store) as _, clock, redactor);

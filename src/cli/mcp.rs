@@ -95,7 +95,7 @@ async fn look(config: Config) -> Result<Arc<dyn Source>, Failed> {
         Arc::clone(&clock) as _,
         config.summary.max_tokens,
     )
-    .redacting(assembly::redactor(&config))
+    .redacting(config.summary.redactor())
     .ageing(assembly::summary_policy(&config).ageing);
     Ok(Arc::new(Local {
         store,

@@ -210,7 +210,6 @@ impl Push {
             .with_context(|| format!("making {}; see journal.dir", config.journal.dir))?;
         let keeper = assembly::keeper_alone(config, shared, Arc::new(SystemClock))
             .await?
-            .redacting(assembly::redactor(config))
             .with_journal(journal);
         let mut pushed = Pushed::default();
         for chunk in chunks(&messages) {

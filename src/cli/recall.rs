@@ -12,7 +12,6 @@ use super::{
     remote::{Remote, Server, escaped},
 };
 use crate::{
-    assembly,
     config::Config,
     domain::{agent::AgentId, recall::Query},
     formats::outgoing::RequestFormat,
@@ -84,7 +83,7 @@ impl Recall {
                 return ask(server, &path).await;
             }
             let store = open::look(config).await?;
-            let redactor = assembly::redactor(config);
+            let redactor = config.summary.redactor();
             let found = recall::search(&store, agent, &query, self.limit, &redactor).await?;
             match found {
                 Some(found) => Ok(found),

@@ -93,7 +93,7 @@ async fn compose(project: &ProjectId, config: &Config) -> Result<Value, Failed> 
         SystemClock.now(),
         &assembly::summary_policy(config),
         tokenizer::ceiling_counter().as_ref(),
-        &assembly::redactor(config),
+        &config.summary.redactor(),
     );
     Ok(json!({
         "project_id": project,
@@ -202,7 +202,7 @@ impl Summary {
                 &row.told_by(assembly::summary_policy(config).ageing),
                 config.summary.max_tokens,
                 counter.as_ref(),
-                &assembly::redactor(config),
+                &config.summary.redactor(),
             );
             let part = Wanted::new(self.brief, None, self.max_tokens)
                 .map(|wanted| wanted.of(agent, &snapshot.markdown, counter.as_ref()));

@@ -183,11 +183,12 @@ fn wrong(error: &ConfigError, places: &Places) -> String {
     }
 }
 
-/// Finds secrets whether summaries keep them or not.
+/// Finds secrets whether summaries keep them or not. Without a configuration nobody knows of more than what is shipped.
 fn redactor(read: Read<'_>) -> Redactor {
-    let own = read.map(|loaded| loaded.config.summary.redact_patterns.as_slice());
-    let own = Redactor::standard().with_patterns(own.unwrap_or_default());
-    own.unwrap_or_else(|_| Redactor::standard())
+    match read {
+        Ok(loaded) => loaded.config.summary.redact_patterns.redactor().clone(),
+        Err(_) => Redactor::standard(),
+    }
 }
 
 /// The value with each of its texts as it is told.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::RedactPatterns;
 use crate::{
     crontab::Crontab,
     domain::{
@@ -11,7 +12,7 @@ use crate::{
         convergence::{InvalidWeights, Profile, Rules, Thresholds},
         perspective::{self, Mode, Telling},
         preset::Preset,
-        redaction::{PatternError, Redactor},
+        redaction::Redactor,
         settings::OnOverflow,
         window::Budget,
         work::{Fairness, RetryPolicy},
@@ -192,23 +193,17 @@ pub struct SummaryConfig {
     /// Whether secrets are kept from models and readers.
     pub redact: bool,
     /// Regular expressions for more secrets.
-    pub redact_patterns: Vec<String>,
+    pub redact_patterns: RedactPatterns,
 }
 
 impl SummaryConfig {
-    /// The rules that find secrets.
-    ///
-    /// # Errors
-    /// When a pattern can't be used.
-    pub fn redactor(&self) -> Result<Redactor, PatternError> {
-        let rules = if self.redact {
-            Redactor::standard()
+    /// The rules that find secrets. What is unused was compiled, too, so that switching redaction on never fails.
+    pub fn redactor(&self) -> Redactor {
+        if self.redact {
+            self.redact_patterns.redactor().clone()
         } else {
             Redactor::off()
-        };
-        // Checked even if unused, so that switching redaction on never fails.
-        let rules_and_patterns = rules.clone().with_patterns(&self.redact_patterns)?;
-        Ok(if self.redact { rules_and_patterns } else { rules })
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! `GET /v1/agents/{id}/history`, and what it shares with `/window`.
 
-use recapd::{domain::window::Budget, store::Store as _};
+use recapd::{config::RedactPatterns, domain::window::Budget, store::Store as _};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -215,7 +215,8 @@ async fn secrets_are_kept_back_as_configured() {
         let server = Server::start(|config| {
             config.window.budget_tokens = 200;
             config.summary.redact = redact;
-            config.summary.redact_patterns = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
+            let patterns: Vec<String> = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
+            config.summary.redact_patterns = RedactPatterns::try_from(patterns).unwrap();
         })
         .await;
         let said = json!([
