@@ -174,7 +174,7 @@ async fn live(
         calls: Mutex::default(),
     });
     let parts = Parts::new(
-        &config,
+        (&config, config.spend.prices()?),
         store.clone(),
         model.clone(),
         Arc::new(SystemClock),

@@ -10,6 +10,7 @@ use crate::{
     clock::Clock,
     config::{self, Config},
     domain::{
+        price::Prices,
         prompt::PromptLimits,
         summary::{calendar::Calendar, compaction::SummaryPolicy, section::Ageing},
         time::{HOUR_MS, MINUTE_MS},
@@ -92,16 +93,17 @@ impl Parts {
         &self.notices
     }
 
-    /// Puts the parts together. `owner` names this daemon over restarts, `seed` feeds jitter and nonces.
+    /// Puts the parts together. `prices` are those that came with `config`, `owner` names this daemon over restarts, `seed` feeds
+    /// jitter and nonces.
     pub fn new(
-        config: &Config,
+        (config, prices): (&Config, Prices),
         store: Arc<dyn Store>,
         model: Arc<dyn ChatModel>,
         clock: Arc<dyn Clock>,
         owner: &str,
         seed: u64,
     ) -> Self {
-        let metrics = model::metrics(config, &model, clock.now());
+        let metrics = model::metrics(config, &prices, &model, clock.now());
         metrics.updates.workers(config.worker.concurrency);
         let notices = Notices::default();
         let redactor = config.summary.redactor().telling({
@@ -122,7 +124,7 @@ impl Parts {
         Self {
             keeper: keeper(config, shared(), time(), notices.clone(), metrics.clone())
                 .redacting(redactor.clone()),
-            worker: Worker::new(worker.clone(), worker_settings(config, owner, seed)),
+            worker: Worker::new(worker.clone(), worker_settings(config, prices, owner, seed)),
             given_to_worker: worker,
             schedule: Schedule::new(
                 shared(),
@@ -158,15 +160,24 @@ impl Parts {
     /// The same parts with another worker and another schedule, by a configuration of which the sections differ that
     /// [`config::RELOADED`] names. Those of before are to be stopped; they finish what they hold.
     #[must_use]
-    pub fn renewed(self, config: &Config, model: Arc<dyn ChatModel>, owner: &str, seed: u64) -> Self {
-        model::introduce(&self.metrics, config, &model);
+    pub fn renewed(
+        self,
+        (config, prices): (&Config, Prices),
+        model: Arc<dyn ChatModel>,
+        owner: &str,
+        seed: u64,
+    ) -> Self {
+        model::introduce(&self.metrics, config, &prices, &model);
         self.metrics.updates.workers(config.worker.concurrency);
         let given_to_worker = WorkerParts {
             model,
             ..self.given_to_worker
         };
         Self {
-            worker: Worker::new(given_to_worker.clone(), worker_settings(config, owner, seed)),
+            worker: Worker::new(
+                given_to_worker.clone(),
+                worker_settings(config, prices, owner, seed),
+            ),
             schedule: Schedule::new(
                 Arc::clone(&self.store),
                 Arc::clone(&self.clock),
@@ -344,7 +355,7 @@ fn append_rules(config: &Config) -> AppendRules {
     }
 }
 
-fn worker_settings(config: &Config, owner: &str, seed: u64) -> WorkerSettings {
+fn worker_settings(config: &Config, prices: Prices, owner: &str, seed: u64) -> WorkerSettings {
     let (queue, worker) = (&config.queue, &config.worker);
     let chars_max = worker.input_tokens_max.saturating_mul(PROMPT_CHARS_PER_TOKEN);
     let rest = if config.database.is_postgres() {
@@ -377,7 +388,7 @@ fn worker_settings(config: &Config, owner: &str, seed: u64) -> WorkerSettings {
         policy: summary_policy(config),
         compact_by_model: config.summary.compact_by_model,
         spend: config.spend.limits(),
-        prices: model::prices(config),
+        prices,
         seed,
     }
 }

@@ -384,10 +384,10 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
     }
     match command {
         Command::Serve(serve) => serve.run(sources, &loaded, environment),
-        Command::Replay(replay) => replay.run(&loaded.config, &shared, environment),
+        Command::Replay(replay) => replay.run(&loaded, &shared, environment),
         Command::Push(push) => push.run(&loaded.config, &shared),
         Command::Window(window) => window.run(&loaded.config, &shared),
-        Command::Update(update) => update.run(&loaded.config, &shared, environment),
+        Command::Update(update) => update.run(&loaded, &shared, environment),
         Command::Age(age) => age.run(&loaded.config, &shared),
         Command::Queue(queue) => queue.run(&loaded.config, &shared),
         Command::Runs(runs) => runs.run(&loaded.config, &shared),

@@ -34,6 +34,7 @@ pub(crate) async fn open(
     config.database.synchronous = synchronous;
     let store = SqlStore::open(&assembly::database_settings(&config.database)).await?;
     let model = Arc::new(OfflineModel);
-    let parts = Parts::new(&config, Arc::new(store), model, Arc::new(SystemClock), "bench", 0);
+    let (configured, store) = ((&config, config.spend.prices()?), Arc::new(store));
+    let parts = Parts::new(configured, store, model, Arc::new(SystemClock), "bench", 0);
     Ok(Place { folder, parts })
 }

@@ -39,7 +39,8 @@ pub(crate) async fn open() -> anyhow::Result<Option<Served>> {
     config.database.url = own.to_url_lossy().into();
     let store = SqlStore::open(&assembly::database_settings(&config.database)).await?;
     let model = Arc::new(OfflineModel);
-    let parts = Parts::new(&config, Arc::new(store), model, Arc::new(SystemClock), "bench", 0);
+    let (configured, store) = ((&config, config.spend.prices()?), Arc::new(store));
+    let parts = Parts::new(configured, store, model, Arc::new(SystemClock), "bench", 0);
     let bare = own.connect().await?;
     Ok(Some(Served {
         parts,

@@ -140,23 +140,21 @@ fn guarded(config: &Config, model: Arc<dyn ChatModel>, clock: &Arc<dyn Clock>) -
     Arc::new(Breaker::new(Arc::new(limited), breaker, Arc::clone(clock)))
 }
 
-/// The prices, as configured.
-pub(super) fn prices(config: &Config) -> Prices {
-    // They were validated with the configuration; without the file the shipped ones still hold.
-    config.spend.prices().unwrap_or_else(|_| config::shipped_prices())
-}
-
 /// Metrics that know the models, what they cost, and hear of their circuits.
-pub(super) fn metrics(config: &Config, model: &Arc<dyn ChatModel>, now: Timestamp) -> Metrics {
+pub(super) fn metrics(
+    config: &Config,
+    prices: &Prices,
+    model: &Arc<dyn ChatModel>,
+    now: Timestamp,
+) -> Metrics {
     let metrics = Metrics::new(now, &[]);
-    introduce(&metrics, config, model);
+    introduce(&metrics, config, prices, model);
     metrics
 }
 
 /// Makes the models known to metrics, what they cost and may cost, and how long they may take over a batch; from then on
 /// these hear of their circuits.
-pub(super) fn introduce(metrics: &Metrics, config: &Config, model: &Arc<dyn ChatModel>) {
-    let prices = prices(config);
+pub(super) fn introduce(metrics: &Metrics, config: &Config, prices: &Prices, model: &Arc<dyn ChatModel>) {
     for model in std::iter::once(model).chain(model.fallbacks()) {
         let (provider, name) = (model.provider(), model.model());
         metrics.provider.know(provider, name);
@@ -268,7 +266,10 @@ mod tests {
     fn metrics_know_how_long_batches_may_take() {
         let wait_ms = |config: &Config| {
             let model = model(config, Some("key".into())).unwrap();
-            metrics(config, &model, Timestamp(0)).batches.wait_limit_ms()
+            let prices = config::shipped_prices();
+            metrics(config, &prices, &model, Timestamp(0))
+                .batches
+                .wait_limit_ms()
         };
         let mut config = Config::default();
         config.model.mode = ModelMode::Anthropic;

@@ -15,8 +15,8 @@ use super::{Shared, conversations, exit::Failed, files::list_files, open};
 use crate::{
     assembly::{self, Parts},
     clock::{Clock, SystemClock},
-    config::{Config, Environment},
-    domain::{agent::AgentId, message::Format},
+    config::{Config, Environment, Loaded},
+    domain::{agent::AgentId, message::Format, price::Prices},
     store::{SqlStore, Store},
 };
 use feed::Feed;
@@ -86,17 +86,17 @@ impl Replay {
 
     pub(super) fn run(
         mut self,
-        config: &Config,
+        loaded: &Loaded,
         shared: &Shared,
         environment: &Environment,
     ) -> Result<ExitCode, Failed> {
         let files = list_files(&self.files)?;
-        let (mut config, temporary) = place_database(config, shared)?;
+        let (mut config, temporary) = place_database(&loaded.config, shared)?;
         self.is_kept = temporary.is_none();
         if let Some(model) = self.model.as_deref().filter(|model| *model != "offline") {
             config.model.mode = config.model.mode.or_of(model);
         }
-        let report = open::block_on(self.replay(&config, environment, &files))?;
+        let report = open::block_on(self.replay(&config, loaded.prices.clone(), environment, &files))?;
         drop(temporary);
         report.print(shared.json)
     }
@@ -104,6 +104,7 @@ impl Replay {
     async fn replay(
         &self,
         config: &Config,
+        prices: Prices,
         environment: &Environment,
         files: &[PathBuf],
     ) -> Result<Report, Failed> {
@@ -111,7 +112,7 @@ impl Replay {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let model = open::models(config, environment, &clock)?.model;
         let shared: Arc<dyn Store> = store.clone();
-        let parts = Parts::new(config, shared, model, clock, OWNER, SEED);
+        let parts = Parts::new((config, prices), shared, model, clock, OWNER, SEED);
         let started_at = parts.clock.now();
         let mut feed = Feed::new(parts.clone(), self.agent.clone(), files);
         for (file, name) in files.iter().zip(conversations::names(files)) {

@@ -22,6 +22,7 @@ use crate::{
     background::Background,
     clock::{Clock, OffsetClock, SystemClock},
     config::{self, Config, Entry, Environment, HttpConfig, Listen, Loaded, Loader},
+    domain::price::Prices,
     http::{self, HttpSettings, HttpState},
     lifecycle::{Lifecycle, Manner, StopSignal, hangups, notify::Notify, signals},
     randomness,
@@ -107,7 +108,7 @@ impl Serve {
             is_demo: self.demo,
         };
         if !self.demo {
-            return open::block_on(serve(&loaded.config, given, exporter));
+            return open::block_on(serve(&loaded.config, loaded.prices.clone(), given, exporter));
         }
         if *loaded.origin("database.url") == config::Origin::Set {
             let cure = "leave --db away, or --demo";
@@ -118,7 +119,7 @@ impl Serve {
         let folder = tempfile::Builder::new().prefix("recapd-demo-").tempdir()?;
         let mut config = loaded.config.clone();
         config.database.url = format!("sqlite:{}", folder.path().join("demo.db").display());
-        open::block_on(serve(&config, given, exporter))
+        open::block_on(serve(&config, loaded.prices.clone(), given, exporter))
     }
 }
 
@@ -149,13 +150,18 @@ struct Ground {
     reclaimed: u64,
 }
 
-async fn serve(config: &Config, given: Start, mut exporter: Option<Exporter>) -> Result<ExitCode, Failed> {
+async fn serve(
+    config: &Config,
+    prices: Prices,
+    given: Start,
+    mut exporter: Option<Exporter>,
+) -> Result<ExitCode, Failed> {
     // From here on no signal ends the process by itself, and none is lost: the first process of a container is sent only those
     // that it waits for.
     let hangups = hangups()?;
     let mut signals = pin!(signals()?);
     let ground = tokio::select! {
-        ground = prepare(config, &given) => ground?,
+        ground = prepare(config, prices, &given) => ground?,
         Some(signal) = signals.next() => return Ok(end_early(&given.notify, signal)),
     };
     let Ground {
@@ -211,7 +217,7 @@ async fn serve(config: &Config, given: Start, mut exporter: Option<Exporter>) ->
 }
 
 /// Makes what a daemon stands on. Whatever a start waits for, it waits for here.
-async fn prepare(config: &Config, given: &Start) -> Result<Ground, Failed> {
+async fn prepare(config: &Config, prices: Prices, given: &Start) -> Result<Ground, Failed> {
     let (notify, clock) = (&given.notify, &given.clock);
     let models = open::models(config, &given.environment, clock)?;
     let opening = service::starting(notify, "opening the database", open_database(config));
@@ -225,7 +231,7 @@ async fn prepare(config: &Config, given: &Start) -> Result<Ground, Failed> {
     let journal = assembly::live_journal(&config.journal, store.clone())
         .with_context(|| format!("making {}; see journal.dir", config.journal.dir))?;
     let parts = Parts::new(
-        config,
+        (config, prices),
         store.clone(),
         models.model,
         Arc::clone(clock),

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     assembly::Parts,
     clock::{Clock, SystemClock},
-    config::{Config, Environment},
+    config::{Environment, Loaded},
     domain::agent::AgentId,
     randomness,
     store::operate::{QueueRow, QueueState, QueueWait, Run, RunOutcome, RunQuery},
@@ -51,10 +51,11 @@ pub(super) struct Update {
 impl Update {
     pub(super) fn run(
         self,
-        config: &Config,
+        loaded: &Loaded,
         shared: &Shared,
         environment: &Environment,
     ) -> Result<ExitCode, Failed> {
+        let config = &loaded.config;
         open::block_on(async {
             let hands = Hands::working(config, shared).await?;
             let before = self.last_run(&hands).await?.map_or(0, |run| run.run);
@@ -70,7 +71,7 @@ impl Update {
                     let model = open::models(config, environment, &clock)?.model;
                     let owner = format!("{}-update-{}", config.owner(), std::process::id());
                     Some(Parts::new(
-                        config,
+                        (config, loaded.prices.clone()),
                         Arc::clone(store) as _,
                         model,
                         clock,

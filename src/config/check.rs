@@ -3,10 +3,10 @@
 use toml::{Table, Value};
 
 use super::{
-    Config, FallbackMode, ModelConfig, ModelMode,
+    Config, FallbackMode, ModelConfig, ModelMode, PricesError,
     keys::{self, INTEGER_LIMITS},
 };
-use crate::domain::{settings::PARTICIPANTS_BYTES_MAX, spend::USD_PER_DAY_MAX, zone::Zone};
+use crate::domain::{price::Prices, settings::PARTICIPANTS_BYTES_MAX, spend::USD_PER_DAY_MAX, zone::Zone};
 
 /// The longest tag, in bytes.
 const HUMAN_TAG_BYTES_MAX: usize = 128;
@@ -53,12 +53,19 @@ impl Violation {
 impl Config {
     /// What is wrong with the values, each and together; nothing if all is well.
     pub fn validate(&self) -> Vec<Violation> {
+        self.checked().err().unwrap_or_default()
+    }
+
+    /// The prices of models, or all that is wrong with the values. A file of prices is read here and not again, so that what was
+    /// checked is what counts.
+    pub(super) fn checked(&self) -> Result<Prices, Vec<Violation>> {
+        let prices = self.spend.prices();
         let values = Table::try_from(self).expect("strings, numbers and enums are all TOML");
         let mut found = beyond_limits(&values);
         found.extend(out_of_order(&values));
         found.extend(self.unusable_addresses());
         found.extend(self.talk());
-        found.extend(self.unkeepable_spending());
+        found.extend(self.unkeepable_spending(&prices));
         found.extend(self.batchless());
         found.extend(self.hosts());
         found.extend(self.trace.violations());
@@ -77,7 +84,10 @@ impl Config {
             );
             found.push(Violation::new(&["summary.time_zone"], text));
         }
-        found
+        match prices {
+            Ok(prices) if found.is_empty() => Ok(prices),
+            _ => Err(found),
+        }
     }
 
     /// Names that no client can ask under.
@@ -201,7 +211,7 @@ impl Config {
     }
 
     /// Limits in dollars can only be kept where prices are known.
-    fn unkeepable_spending(&self) -> Vec<Violation> {
+    fn unkeepable_spending(&self, prices: &Result<Prices, PricesError>) -> Vec<Violation> {
         let spend = &self.spend;
         let mut found = Vec::new();
         let limits = [
@@ -214,7 +224,7 @@ impl Config {
                 found.push(Violation::new(&[key], text));
             }
         }
-        let prices = match spend.prices() {
+        let prices = match prices {
             Ok(prices) => prices,
             Err(error) => {
                 let text = format!("spend.prices_file: {error}");

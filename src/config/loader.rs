@@ -9,13 +9,14 @@ use serde::Deserialize as _;
 use toml::{Table, Value};
 
 use super::{
-    Config,
+    Config, Violation,
     environment::{is_alias, key_of, variable_of},
     error::{ConfigError, Origin, Problem},
     file::{self, Setting},
     keys::{Given, Keys},
     presets, spelling,
 };
+use crate::domain::price::Prices;
 
 /// The file that is read if none is named, and if it exists.
 pub const SYSTEM_FILE: &str = "/etc/recapd/config.toml";
@@ -34,6 +35,8 @@ pub struct Loader {
 pub struct Loaded {
     /// The configuration.
     pub config: Config,
+    /// The prices of models: the shipped ones, and those of the file that it names.
+    pub prices: Prices,
     /// Where each key's value comes from, by `section.key`; what isn't in here is a default.
     pub origins: BTreeMap<String, Origin>,
 }
@@ -115,11 +118,16 @@ impl Loader {
         spelling::complete(&mut table, &mut origins);
         presets::expand(&mut table, &mut origins);
         let config = Config::deserialize(table).expect("each value has been tried by itself");
-        problems.extend(violations(&config, &origins));
-        if problems.is_empty() {
-            Ok(Loaded { config, origins })
-        } else {
-            Err(ConfigError::Invalid(problems))
+        match config.checked() {
+            Ok(prices) if problems.is_empty() => Ok(Loaded {
+                config,
+                prices,
+                origins,
+            }),
+            checked => {
+                problems.extend(blamed(checked.err().unwrap_or_default(), &origins));
+                Err(ConfigError::Invalid(problems))
+            }
         }
     }
 
@@ -197,10 +205,9 @@ fn assigned(assignment: &str) -> Result<Setting, Problem> {
 }
 
 /// Blames the source that set one of the keys; the defaults fit each other.
-fn violations(config: &Config, origins: &BTreeMap<String, Origin>) -> Vec<Problem> {
+fn blamed(violations: Vec<Violation>, origins: &BTreeMap<String, Origin>) -> Vec<Problem> {
     let blame = |keys: &[&'static str]| keys.iter().find_map(|key| origins.get(*key)).cloned();
-    config
-        .validate()
+    violations
         .into_iter()
         .map(|violation| Problem {
             origin: blame(&violation.keys).unwrap_or(Origin::Default),

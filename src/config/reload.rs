@@ -4,6 +4,7 @@ use serde::Deserialize as _;
 use toml::Table;
 
 use super::{Config, ConfigError, Origin, Problem, keys::Keys, loader::insert};
+use crate::domain::price::Prices;
 
 /// The sections, and the keys, that take effect without a restart. They are the worker's and the schedule's: these are
 /// replaced, and those of before finish what they hold. `config.toml` says the same.
@@ -33,6 +34,8 @@ pub(super) fn is_reloaded(key: &str) -> bool {
 pub struct Reloaded {
     /// What is in force from now on.
     pub config: Config,
+    /// What models cost from now on: the file may say something else than before under the same name.
+    pub prices: Prices,
     /// Keys that have another value now.
     pub changed: Vec<String>,
     /// Keys that would have one after a restart.
@@ -65,24 +68,24 @@ impl Reloaded {
             }
         }
         let config = Config::deserialize(now).expect("each value has been read before");
-        let violations = config.validate();
-        if violations.is_empty() {
-            return Ok(Self {
-                config,
-                changed,
-                waiting,
-            });
-        }
         let problem = |text: String| Problem {
             origin: Origin::Default,
             text: format!("{text}, as long as the daemon isn't restarted"),
         };
-        Err(ConfigError::Invalid(
-            violations
-                .into_iter()
-                .map(|violation| problem(violation.text))
-                .collect(),
-        ))
+        match config.checked() {
+            Ok(prices) => Ok(Self {
+                config,
+                prices,
+                changed,
+                waiting,
+            }),
+            Err(violations) => Err(ConfigError::Invalid(
+                violations
+                    .into_iter()
+                    .map(|violation| problem(violation.text))
+                    .collect(),
+            )),
+        }
     }
 }
 

@@ -141,7 +141,7 @@ fn read(text: &str) -> Result<Prices, String> {
 mod tests {
     use super::*;
     use crate::{
-        config::{Config, ModelMode},
+        config::{Config, Loader, ModelMode, Reloaded},
         domain::price::Usage,
     };
 
@@ -241,5 +241,37 @@ mod tests {
         }
         spend.prices_file = "/nonexistent/prices.toml".to_owned();
         assert!(matches!(spend.prices(), Err(PricesError::Unreadable { .. })));
+    }
+
+    /// A file that goes away, or is broken, is no reason to reckon by other prices from then on.
+    #[test]
+    fn what_was_read_with_the_configuration_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("prices.toml");
+        let priced = |usd: i64| {
+            let text = format!(
+                "as_of = \"2026-12-01\"\nsource = \"our contract\"\n[models.mine]\n\
+                 input = {usd}\ncached_input = 0\ncache_write = 0\noutput = 0\n"
+            );
+            std::fs::write(&path, text).unwrap();
+        };
+        let input = |prices: &Prices| prices.of("mine").unwrap().input;
+        priced(1);
+        let load = || {
+            let set = format!("spend.prices_file={}", path.display());
+            Loader::new().set(set).load()
+        };
+        let loaded = load().unwrap();
+        priced(2);
+        let reloaded = Reloaded::of(&loaded.config, &loaded.config).unwrap();
+        assert_eq!((input(&loaded.prices), input(&reloaded.prices)), (1, 2));
+        assert!(reloaded.changed.is_empty());
+        std::fs::remove_file(&path).unwrap();
+        for error in [
+            load().unwrap_err(),
+            Reloaded::of(&loaded.config, &loaded.config).unwrap_err(),
+        ] {
+            assert!(error.to_string().contains("spend.prices_file: "), "{error}");
+        }
     }
 }

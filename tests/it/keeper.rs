@@ -158,7 +158,8 @@ async fn what_was_learned_survives_a_restart() {
     rig.parts.keeper.keep_calibrations().await.unwrap();
     rig.parts.keeper.keep_calibrations().await.unwrap();
     let (model, clock) = (Arc::clone(&rig.model) as _, Arc::clone(&rig.clock) as _);
-    let again = Parts::new(&claude(), rig.db.store(), model, clock, "daemon", 7);
+    let prices = claude().spend.prices().unwrap();
+    let again = Parts::new((&claude(), prices), rig.db.store(), model, clock, "daemon", 7);
     let method = async || {
         again
             .keeper

@@ -73,8 +73,9 @@ impl Fired {
 
 /// A daemon's parts, with nothing counted yet.
 fn parts(db: &SqliteBackend, store: &Arc<TroubledStore>, clock: &Arc<ManualClock>) -> Parts {
+    let config = Config::default();
     let parts = Parts::new(
-        &Config::default(),
+        (&config, config.spend.prices().unwrap()),
         Arc::clone(store) as _,
         Arc::new(OfflineModel),
         Arc::clone(clock) as Arc<dyn Clock>,

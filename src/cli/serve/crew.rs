@@ -73,7 +73,7 @@ impl Crew {
         self.parts = self
             .parts
             .clone()
-            .renewed(config, models.model, &self.owner, seed)
+            .renewed((config, reloaded.prices.clone()), models.model, &self.owner, seed)
             .with_batches(config, self.store.clone(), models.batch)
             .with_database(&self.store);
         self.examiner.renew(

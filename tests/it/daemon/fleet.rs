@@ -196,8 +196,9 @@ async fn parts(database: &Database, clock: &Arc<ManualClock>, owner: usize) -> P
     let settings = postgres_settings(database.url());
     let store = Arc::new(SqlStore::open(&settings.into()).await.unwrap());
     let (model, clock) = (Arc::new(OfflineModel), Arc::clone(clock) as Arc<dyn Clock>);
+    let config = Config::default();
     Parts::new(
-        &Config::default(),
+        (&config, config.spend.prices().unwrap()),
         store,
         model,
         clock,

@@ -62,7 +62,8 @@ impl Rig {
         let store: Arc<dyn Store> = Arc::<FlakyStore>::clone(&flaky);
         let time: Arc<dyn Clock> = Arc::<ManualClock>::clone(&clock);
         let asked = ask(Arc::<ScriptedModel>::clone(&model), Arc::clone(&time));
-        let parts = Parts::new(config, store, asked, time, "daemon", 7);
+        let prices = config.spend.prices().unwrap();
+        let parts = Parts::new((config, prices), store, asked, time, "daemon", 7);
         Self {
             db,
             flaky,

@@ -88,7 +88,7 @@ impl Server {
         let store = Arc::new(TroubledStore::new(Arc::clone(&inner) as _));
         let clock = Arc::new(ManualClock::new(Timestamp::parse(START).unwrap()));
         let parts = Parts::new(
-            &config,
+            (&config, config.spend.prices().unwrap()),
             Arc::clone(&store) as _,
             Arc::new(OfflineModel),
             Arc::clone(&clock) as Arc<dyn Clock>,

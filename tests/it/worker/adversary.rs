@@ -70,7 +70,8 @@ async fn live(seed: u64) -> i64 {
     config.summary.max_tokens = [300, 900, 1_500][usize::try_from(seed % 3).unwrap()];
     let (asked, time) = (Arc::<Worst>::clone(&model), Arc::<ManualClock>::clone(&clock));
     let time: Arc<dyn Clock> = time;
-    let parts = Parts::new(&config, db.store(), asked, time, "daemon", seed);
+    let prices = config.spend.prices().unwrap();
+    let parts = Parts::new((&config, prices), db.store(), asked, time, "daemon", seed);
     let counter = tokenizer::ceiling_counter();
     for _ in 0..UPDATES_OF_LIFE {
         for _ in 0..4 {
