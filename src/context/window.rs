@@ -170,6 +170,7 @@ fn bytes(message: &Message) -> usize {
             text.len()
         }
         Part::ToolCall { name, arguments, .. } => name.len() + arguments.len(),
+        Part::Opaque { kind, json } => kind.len() + json.len(),
     });
     parts.sum()
 }

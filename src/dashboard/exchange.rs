@@ -122,6 +122,7 @@ fn piece(whole: &str, part: &Piece, room: &mut usize) -> Markup {
             details.thinking { summary { "Thinking" } (text_block(whole, text, room)) }
         },
         Piece::Attachment(kind) => html! { p.tool { "Attachment: " code { (line(kind)) } } },
+        Piece::Opaque { kind, .. } => html! { p.tool { "Block: " code { (line(kind)) } } },
     }
 }
 

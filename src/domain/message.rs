@@ -149,6 +149,14 @@ pub enum Part {
     Thinking(String),
     /// An image or a document, by its media type.
     Attachment(String),
+    /// A block that only its provider reads, such as the result of a search that ran on its side. It costs what it is
+    /// long, goes back to that provider as it came, and is only named to others.
+    Opaque {
+        /// Its type, as its provider calls it.
+        kind: String,
+        /// The block, as compact JSON.
+        json: String,
+    },
 }
 
 impl Part {
@@ -157,7 +165,7 @@ impl Part {
         match self {
             Self::ToolCall { id, .. } => id.as_deref(),
             Self::ToolResult { call_id, .. } => call_id.as_deref(),
-            Self::Text(_) | Self::Thinking(_) | Self::Attachment(_) => None,
+            Self::Text(_) | Self::Thinking(_) | Self::Attachment(_) | Self::Opaque { .. } => None,
         }
     }
 }

@@ -20,7 +20,7 @@ pub use words::indexed;
 pub const SEARCHED_BYTES_MAX: usize = 16_384;
 
 /// What is searched of a message: its texts, the tools it calls with their arguments, and what tools returned. Not its
-/// thinking, and nothing of metadata.
+/// thinking, no block that only its provider reads, and nothing of metadata.
 pub fn searchable(message: &Message) -> String {
     if !message.kind.is_conversation() {
         return String::new();
@@ -34,7 +34,7 @@ pub fn searchable(message: &Message) -> String {
                 push(&mut text, arguments);
             }
             Part::ToolResult { text: result, .. } => push(&mut text, result),
-            Part::Thinking(_) | Part::Attachment(_) => {}
+            Part::Thinking(_) | Part::Attachment(_) | Part::Opaque { .. } => {}
         }
     }
     text

@@ -8,6 +8,11 @@ pub const MESSAGE_OVERHEAD_TOKENS: i64 = 4;
 pub const TOOL_CALL_OVERHEAD_TOKENS: i64 = 3;
 /// Tokens assumed for an image or a document: the cap of older Claude models (provider documentation, "Vision").
 pub const ATTACHMENT_TOKENS: i64 = 1_568;
+/// Characters of a sealed text (base64 of an encrypted one) per token of what is sealed: four characters carry three
+/// bytes, and four bytes of a text are about one token. A guess: nobody but the vendor can read it.
+const SEALED_CHARS_PER_TOKEN: i64 = 5;
+/// What stands before a sealed text in compact JSON. Within a string the quotation marks would be escaped.
+const SEALED_FIELD: &str = "\"encrypted_content\":\"";
 
 /// Counts the tokens of a text. Implementations are linear in the text's length, also on adversarial input.
 pub trait TokenCounter: Send + Sync {
@@ -51,5 +56,60 @@ pub fn count_part(counter: &dyn TokenCounter, part: &Part) -> i64 {
             counter.count(name) + counter.count(arguments) + TOOL_CALL_OVERHEAD_TOKENS
         }
         Part::Attachment(_) => ATTACHMENT_TOKENS,
+        Part::Opaque { json, .. } => count_opaque(counter, json),
+    }
+}
+
+/// Tokens of a block that only its provider reads, by its compact JSON.
+pub fn count_opaque(counter: &dyn TokenCounter, json: &str) -> i64 {
+    let mut pieces = json.split(SEALED_FIELD);
+    let head = pieces.next().map_or(0, |open| counter.count(open));
+    let rest = pieces.map(|piece| {
+        let (sealed, open) = piece.split_once('"').unwrap_or((piece, ""));
+        count_sealed(sealed).saturating_add(counter.count(open))
+    });
+    rest.fold(head, i64::saturating_add)
+}
+
+/// Tokens of a text that only its provider can read.
+pub fn count_sealed(sealed: &str) -> i64 {
+    i64::try_from(sealed.len()).unwrap_or(i64::MAX) / SEALED_CHARS_PER_TOKEN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A token a character.
+    struct Characters;
+
+    impl TokenCounter for Characters {
+        fn count(&self, text: &str) -> i64 {
+            i64::try_from(text.len()).unwrap()
+        }
+
+        fn method(&self) -> &'static str {
+            "characters"
+        }
+    }
+
+    #[test]
+    fn what_is_sealed_stands_for_less_than_its_characters() {
+        let cases = [
+            ("", 0),
+            (r#"{"type":"novel"}"#, 16),
+            // `[{`, `,"url":"u"},{` and `}]`: 2 + 13 + 2; sealed: 20 / 5 and 5 / 5.
+            (
+                r#"[{"encrypted_content":"aaaaaaaaaaaaaaaaaaaa","url":"u"},{"encrypted_content":"bbbbb"}]"#,
+                2 + 4 + 13 + 1 + 2,
+            ),
+            // A text that tells of such a field isn't one.
+            (r#"{"text":"\"encrypted_content\":\"aaaaa\""}"#, 42),
+            // Broken off.
+            (r#"{"encrypted_content":"aaaaa"#, 1 + 1),
+        ];
+        for (json, tokens) in cases {
+            assert_eq!(count_opaque(&Characters, json), tokens, "{json}");
+        }
     }
 }

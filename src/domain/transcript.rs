@@ -183,8 +183,13 @@ fn line(
             };
             (voice, name.clone(), text.as_str(), limits.tool_chars_max)
         }
-        Part::Attachment(media) => {
-            let text = format!("[attachment: {}]", cut(&one_line(media), MEDIA_CHARS_MAX));
+        Part::Attachment(named) | Part::Opaque { kind: named, .. } => {
+            let what = if matches!(part, Part::Opaque { .. }) {
+                "block"
+            } else {
+                "attachment"
+            };
+            let text = format!("[{what}: {}]", cut(&one_line(named), MEDIA_CHARS_MAX));
             let label = one_line(&redactor.redact(&message.speaker.clone().unwrap_or_default()));
             return Some(Line {
                 voice: said,
@@ -251,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn thinking_is_left_out_and_attachments_are_named() {
+    fn thinking_is_left_out_and_attachments_and_sealed_blocks_are_named() {
         let said = [
             message(
                 Kind::User,
@@ -264,15 +269,27 @@ mod tests {
                 Kind::Assistant,
                 vec![
                     Part::Thinking("SECRET-THOUGHT".to_owned()),
+                    Part::Opaque {
+                        kind: "web_search_tool_result".to_owned(),
+                        json: r#"{"encrypted_content":"SECRET-PAGE"}"#.to_owned(),
+                    },
                     Part::Text("A cat.".to_owned()),
                 ],
             ),
         ];
         let transcript = transcript(&said);
         let texts: Vec<&str> = transcript.lines.iter().map(|line| line.text.as_str()).collect();
-        assert_eq!(texts, ["Look", "[attachment: image/png]", "A cat."]);
+        assert_eq!(
+            texts,
+            [
+                "Look",
+                "[attachment: image/png]",
+                "[block: web_search_tool_result]",
+                "A cat."
+            ]
+        );
         let prompt = Prompt::new(&[transcript], "k3v9x2m7", PromptLimits::default());
-        assert!(!prompt.user.contains("SECRET-THOUGHT"));
+        assert!(!prompt.user.contains("SECRET-"));
     }
 
     #[test]

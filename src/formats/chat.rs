@@ -3,7 +3,7 @@
 
 use super::{
     FormatError,
-    content::{parts, text_part, tool_call, tool_result},
+    content::{AUDIO, parts, text_part, tool_call, tool_result},
     detect::is_by_parts,
     json::{self, Fields},
     message, unknown_kind,
@@ -78,10 +78,18 @@ fn said(fields: &Fields<'_>) -> Vec<Part> {
     thinking
         .into_iter()
         .chain(parts(fields.raw("content")))
+        .chain(spoken(fields))
         .chain(fields.text("refusal").and_then(text_part))
         .chain(calls)
         .chain(legacy_call)
         .collect()
+}
+
+/// An answer in sound. It has no content beside it; what was spoken is told where it is at hand.
+fn spoken(fields: &Fields<'_>) -> Option<Part> {
+    let audio = fields.object("audio").filter(|_| !fields.has("content"))?;
+    let words = audio.text("transcript").and_then(text_part);
+    Some(words.unwrap_or_else(|| Part::Attachment(AUDIO.to_owned())))
 }
 
 /// One of `tool_calls`: `{id, function: {name, arguments}}`, `{id, custom: {name, input}}`, or flat.

@@ -3,17 +3,22 @@
 
 use serde_json::value::RawValue;
 
-use super::json::{self, Fields};
-use crate::domain::message::Part;
+use super::{
+    NAME_CHARS_MAX,
+    json::{self, Fields},
+};
+use crate::domain::{message::Part, text::cut};
 
 /// The name of a tool that a call doesn't name.
 const UNNAMED_TOOL: &str = "unknown";
+/// The name of a block that says neither its type nor, by its only field, what it holds.
+const UNNAMED_BLOCK: &str = "unknown";
 /// The media type of an image, a sound and a document that don't say theirs.
 const IMAGE: &str = "image/*";
-const AUDIO: &str = "audio/*";
+pub(super) const AUDIO: &str = "audio/*";
 const DOCUMENT: &str = "application/octet-stream";
 
-/// The parts of a message's content. Blocks of unknown types are left to the payload, unless they have a text.
+/// The parts of a message's content. Blocks of unknown types are opaque, unless they have a text.
 pub(super) fn parts(content: Option<&RawValue>) -> Vec<Part> {
     let Some(content) = content else { return Vec::new() };
     match json::list(content) {
@@ -67,13 +72,42 @@ fn block(raw: &RawValue) -> Vec<Part> {
             block.text("name"),
             block.raw("input"),
         )),
-        "thinking" => block.text("thinking").map(Part::Thinking),
+        // Without a text, too: its signature belongs to what stands before and after it.
+        "thinking" => Some(Part::Thinking(block.text("thinking").unwrap_or_default())),
         // Sealed by the provider, but paid for like any other.
         "redacted_thinking" => block.text("data").map(Part::Thinking),
         "refusal" => block.text("refusal").and_then(text_part),
-        _ => attachment(&block).or_else(|| block.text("text").and_then(text_part)),
+        "search_result" => search_result(&block),
+        kind => attachment(&block).or_else(|| {
+            let is_text = kind == "text" || block.holds("text");
+            let text = || block.text("text").and_then(text_part);
+            if is_text {
+                text()
+            } else {
+                Some(opaque(raw, &block))
+            }
+        }),
     };
     part.into_iter().collect()
+}
+
+/// A result of a search of the client's own, with where it comes from.
+fn search_result(block: &Fields<'_>) -> Option<Part> {
+    let head = [block.text("title"), block.text("source")];
+    let said = result_text(block.raw("content")).0;
+    let lines = head.into_iter().flatten().chain([said]);
+    let lines: Vec<String> = lines.filter(|line| !line.is_empty()).collect();
+    text_part(lines.join("\n"))
+}
+
+/// A block as it is, under the name of its type, or of the one thing that it holds.
+fn opaque(raw: &RawValue, block: &Fields<'_>) -> Part {
+    let sole = || Some(Fields::of(raw)?.sole()?.0);
+    let kind = block.text("type").or_else(sole);
+    Part::Opaque {
+        kind: cut(kind.as_deref().unwrap_or(UNNAMED_BLOCK), NAME_CHARS_MAX),
+        json: json::as_text(raw),
+    }
 }
 
 /// An image, a sound or a document. A document that is plain text is text.

@@ -22,7 +22,7 @@ pub(super) enum Shape {
 /// Fields that a line of a Claude Code transcript has beside its type.
 const CLAUDE_CODE_FIELDS: [&str; 5] = ["uuid", "parentUuid", "sessionId", "leafUuid", "messageId"];
 /// Blocks that only Anthropic's content has.
-const ANTHROPIC_BLOCKS: [&str; 8] = [
+const ANTHROPIC_BLOCKS: [&str; 10] = [
     "tool_use",
     "tool_result",
     "thinking",
@@ -31,7 +31,11 @@ const ANTHROPIC_BLOCKS: [&str; 8] = [
     "document",
     "server_tool_use",
     "search_result",
+    "mcp_tool_use",
+    "container_upload",
 ];
+/// How the types end of results of tools that run on Anthropic's side.
+const ANTHROPIC_RESULT: &str = "_tool_result";
 /// Blocks and fields that only OpenAI's chat messages have.
 const OPENAI_BLOCKS: [&str; 4] = ["image_url", "input_audio", "file", "refusal"];
 const OPENAI_FIELDS: [&str; 4] = ["tool_calls", "tool_call_id", "function_call", "refusal"];
@@ -165,7 +169,7 @@ fn blocks_format(fields: &Fields<'_>) -> Option<Format> {
     let blocks = fields.list("content")?;
     blocks.into_iter().find_map(|raw| {
         let kind = Fields::of(raw)?.text("type")?;
-        if ANTHROPIC_BLOCKS.contains(&kind.as_str()) {
+        if ANTHROPIC_BLOCKS.contains(&kind.as_str()) || kind.ends_with(ANTHROPIC_RESULT) {
             Some(Format::Anthropic)
         } else {
             OPENAI_BLOCKS

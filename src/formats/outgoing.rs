@@ -125,6 +125,14 @@ impl Notes {
         ));
         format!("[attachment: {media}]")
     }
+
+    /// The text that stands for a block of another provider's, so that a turn of nothing else isn't empty.
+    fn opaque(&mut self, kind: &str) -> String {
+        self.add(&format!(
+            "blocks of type {kind} are named, not sent: only the provider that wrote them can read them, as it wrote them"
+        ));
+        format!("[block: {kind}]")
+    }
 }
 
 /// A turn with the names of its calls, or of the calls that its results answer.
@@ -148,6 +156,7 @@ fn text(part: &Part, notes: &mut Notes) -> Option<String> {
     match part {
         Part::Text(text) => Some(text.clone()),
         Part::Attachment(media) => Some(notes.attachment(media)),
+        Part::Opaque { kind, .. } => Some(notes.opaque(kind)),
         Part::Thinking(_) => {
             notes.thinking();
             None

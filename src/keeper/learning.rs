@@ -173,7 +173,12 @@ impl Learning {
 pub(super) fn seen(message: &Message, tokens: i64, counter: &dyn TokenCounter, model: &str) -> Seen {
     let is_metadata = !message.kind.is_conversation();
     let is_answer = matches!(message.kind, Kind::Assistant | Kind::ToolCall);
-    let is_opaque = |part: &Part| matches!(part, Part::Thinking(_) | Part::Attachment(_));
+    let is_opaque = |part: &Part| {
+        matches!(
+            part,
+            Part::Thinking(_) | Part::Attachment(_) | Part::Opaque { .. }
+        )
+    };
     let usage = (is_answer || is_metadata)
         .then(|| reported_usage(message))
         .flatten();

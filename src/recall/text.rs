@@ -118,6 +118,7 @@ fn told(part: &Part) -> String {
         Part::Text(text) | Part::ToolResult { text, .. } => text.clone(),
         Part::Thinking(text) => format!("(thinking) {text}"),
         Part::Attachment(media) => format!("(attachment: {media})"),
+        Part::Opaque { kind, .. } => format!("(block: {kind})"),
     }
 }
 

@@ -19,11 +19,9 @@ use super::{
     overhead::{PER_MESSAGE_TOKENS, PER_NAME_TOKENS, PRIMING_TOKENS},
     vendor::Vendor,
 };
-use crate::domain::tokens::{ATTACHMENT_TOKENS, TOOL_CALL_OVERHEAD_TOKENS, TokenCounter};
-
-/// Characters of sealed reasoning (base64 of an encrypted text) per token of the reasoning behind it: four characters
-/// carry three bytes, and four bytes of a text are about one token. A guess: nobody but the vendor can read it.
-const SEALED_CHARS_PER_TOKEN: i64 = 5;
+use crate::domain::tokens::{
+    ATTACHMENT_TOKENS, TOOL_CALL_OVERHEAD_TOKENS, TokenCounter, count_opaque, count_sealed,
+};
 
 /// A request's tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -216,8 +214,12 @@ impl<'a> Tally<'a> {
 
     /// Reasoning that only the provider can read.
     fn sealed(&mut self, text: &str) {
-        let chars = i64::try_from(text.len()).unwrap_or(i64::MAX);
-        self.add(Speaker::Conversation, chars / SEALED_CHARS_PER_TOKEN);
+        self.add(Speaker::Conversation, count_sealed(text));
+    }
+
+    /// A block that only its provider reads, as a window counts it.
+    fn opaque(&mut self, speaker: Speaker, block: &Value) {
+        self.add(speaker, count_opaque(self.counter.as_ref(), &block.to_string()));
     }
 
     /// A definition as compact JSON.

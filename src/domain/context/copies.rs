@@ -159,6 +159,7 @@ fn line(part: &Part) -> Option<String> {
             Some(format!("[{what}{tool}]\n{}", text.trim()))
         }
         Part::Attachment(media) => Some(format!("[attachment: {media}]")),
+        Part::Opaque { kind, .. } => Some(format!("[block: {kind}]")),
         Part::Thinking(_) => None,
     }
 }

@@ -60,8 +60,11 @@ impl<'a> Draft<'a> {
         self.parts.iter().any(is_call)
     }
 
-    pub(super) fn is_thinking_only(&self) -> bool {
-        self.parts.iter().all(|part| matches!(part, Part::Thinking(_)))
+    /// What the model says next belongs to it: it only thought until here, or it ends with a block of its provider's,
+    /// such as a search whose result comes in the next message.
+    pub(super) fn goes_on(&self) -> bool {
+        let is_thinking = |part: &Part| matches!(part, Part::Thinking(_));
+        matches!(self.parts.last(), Some(Part::Opaque { .. })) || self.parts.iter().all(is_thinking)
     }
 }
 
@@ -198,7 +201,7 @@ fn clean(role: Role, parts: &[Part], keeps_thinking: bool) -> (Cow<'_, [Part]>, 
     let stays = |part: &Part| match part {
         Part::Text(text) => !text.trim().is_empty(),
         Part::Thinking(_) => keeps_thinking && may_call,
-        Part::ToolCall { .. } | Part::ToolResult { .. } | Part::Attachment(_) => true,
+        Part::ToolCall { .. } | Part::ToolResult { .. } | Part::Attachment(_) | Part::Opaque { .. } => true,
     };
     let is_faithful = may_call || !parts.iter().any(is_call);
     if is_faithful && parts.iter().all(stays) {

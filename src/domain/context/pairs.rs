@@ -172,7 +172,7 @@ impl<'d, 'a> Pairs<'d, 'a> {
     }
 
     /// Where the model's turn that begins at `at` ends: calls join what the model said right before them, and so does
-    /// what it said while a call of the turn was waiting for its result.
+    /// what it said while a call of the turn was waiting for its result, and what follows a message that goes on.
     fn turn_end(&self, at: usize) -> usize {
         let drafts = self.drafts;
         let joins = |&next: &usize| {
@@ -180,7 +180,7 @@ impl<'d, 'a> Pairs<'d, 'a> {
             draft.role == Role::Assistant
                 && draft.sight != Sight::Unseen
                 && draft.exchange == before.exchange
-                && (draft.has_calls() || before.is_thinking_only() || self.waits(at, next))
+                && (draft.has_calls() || before.goes_on() || self.waits(at, next))
         };
         let mut later = (at + 1..drafts.len()).skip_while(joins);
         later.next().unwrap_or(drafts.len())

@@ -156,6 +156,10 @@ fn own(role: Role, piece: &Piece<'_>) -> Option<Map<String, Value>> {
     let is_faithful =
         is_role && !message.contains_key("function_call") && own::calls_and_results(piece) == (made, results);
     let content = own_content(message.remove("content"))?;
+    if let Some(Value::Object(audio)) = message.get_mut("audio") {
+        // An answer tells what was spoken, too; a request only names it.
+        audio.retain(|name, _| name == "id");
+    }
     let is_mute = content.is_null() && role != Role::Assistant;
     message.insert("content".to_owned(), if is_mute { json!("") } else { content });
     is_faithful.then_some(message)

@@ -142,6 +142,76 @@ fn what_the_provider_wrote_goes_back_as_it_was() {
 }
 
 #[test]
+fn a_message_of_blocks_that_nobody_else_reads_is_never_lost() {
+    let paused = [
+        r#"{"role":"user","content":"Search."}"#,
+        r#"{"role":"assistant","content":[{"type":"server_tool_use","id":"s","name":"web_search","input":{}}],"stop_reason":"pause_turn"}"#,
+        r#"{"role":"assistant","content":[{"type":"web_search_tool_result","tool_use_id":"s","content":[]},{"type":"text","text":"Found."}]}"#,
+        r#"{"role":"user","content":"Thanks."}"#,
+    ];
+    let kinds = |message: &Value| {
+        let blocks = message["content"].as_array().unwrap().iter();
+        blocks
+            .map(|block| own::kind(block).to_owned())
+            .collect::<Vec<_>>()
+    };
+    let out = outgoing(RequestFormat::Anthropic, Format::Anthropic, &paused);
+    assert_eq!(
+        kinds(&out.body["messages"][1]),
+        ["server_tool_use", "web_search_tool_result", "text"]
+    );
+    assert_eq!(out.notes, Vec::<String>::new());
+    for target in RequestFormat::ALL {
+        let out = outgoing(target, Format::Anthropic, &paused[..2]);
+        let is_named = out.body.to_string().contains("[block: server_tool_use]");
+        assert_eq!(is_named, target != RequestFormat::Anthropic, "{}", out.body);
+        assert_eq!(out.notes.len(), usize::from(is_named), "{:?}", out.notes);
+    }
+
+    let line = |content: &str| {
+        format!(
+            r#"{{"type":"assistant","uuid":"{}","message":{{"role":"assistant","content":[{content}]}}}}"#,
+            content.len()
+        )
+    };
+    let lines = [
+        r#"{"type":"user","uuid":"u","message":{"role":"user","content":"Go."}}"#.to_owned(),
+        line(r#"{"type":"thinking","thinking":"","signature":"first"}"#),
+        line(r#"{"type":"tool_use","id":"t","name":"f","input":{}}"#),
+        r#"{"type":"user","uuid":"r","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"r"}]}}"#.to_owned(),
+        line(r#"{"type":"thinking","thinking":"seen","signature":"second"}"#),
+        line(r#"{"type":"text","text":"Done."}"#),
+    ];
+    let lines = lines.each_ref().map(String::as_str);
+    let out = outgoing(RequestFormat::Anthropic, Format::ClaudeCode, &lines);
+    assert_eq!(
+        kinds(&out.body["messages"][1]),
+        ["thinking", "tool_use"],
+        "{}",
+        out.body
+    );
+    assert_eq!(
+        kinds(&out.body["messages"][3]),
+        ["thinking", "text"],
+        "{}",
+        out.body
+    );
+}
+
+#[test]
+fn what_was_spoken_is_named_to_who_spoke_it() {
+    let lines = [
+        r#"{"role":"user","content":"Hi"}"#,
+        r#"{"role":"assistant","content":null,"audio":{"id":"a","transcript":"Hello.","data":"AAAA"}}"#,
+        r#"{"role":"user","content":"Again."}"#,
+    ];
+    let out = outgoing(RequestFormat::OpenAiChat, Format::OpenAiChat, &lines);
+    insta::assert_snapshot!(out.body["messages"][1], @r#"{"audio":{"id":"a"},"content":null,"role":"assistant"}"#);
+    let out = outgoing(RequestFormat::Anthropic, Format::OpenAiChat, &lines);
+    insta::assert_snapshot!(out.body["messages"][1], @r#"{"content":[{"text":"Hello.","type":"text"}],"role":"assistant"}"#);
+}
+
+#[test]
 fn what_cannot_be_carried_over_is_named() {
     let lines = [
         r#"{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"}}]}"#,

@@ -148,7 +148,15 @@ fn openai_content_parts() {
             ),
             (
                 r#"{"role":"assistant","content":[{"type":"refusal","refusal":"No."},{"type":"output_text","text":"But."},{"type":"novel","x":1},7,null]}"#,
-                r#"assistant: "No." "But.""#,
+                r#"assistant: "No." "But." opaque(novel {"type":"novel","x":1})"#,
+            ),
+            (
+                r#"{"role":"assistant","content":null,"audio":{"id":"a1","transcript":"spoken words"}}"#,
+                r#"assistant: "spoken words""#,
+            ),
+            (
+                r#"{"role":"assistant","content":null,"audio":{"id":"a1"}}"#,
+                "assistant: attachment(audio/*)",
             ),
             (r#"{"role":"user","content":[]}"#, "user:"),
             (r#"{"role":"user","content":7}"#, r#"user: "7""#),
@@ -164,7 +172,7 @@ fn anthropic_messages() {
             (r#"{"role":"user","content":"Hi"}"#, r#"user: "Hi""#),
             (
                 r#"{"role":"assistant","content":[{"type":"redacted_thinking","data":"c2VhbGVk"},{"type":"thinking","thinking":"","signature":"x"},{"type":"text","text":"Yes"}]}"#,
-                r#"assistant: thinking(c2VhbGVk) "Yes""#,
+                r#"assistant: thinking(c2VhbGVk) thinking() "Yes""#,
             ),
             (
                 r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"gone","is_error":true},{"type":"text","text":"Try again."}]}"#,
@@ -184,7 +192,15 @@ fn anthropic_messages() {
             ),
             (
                 r#"{"id":"msg_1","type":"message","role":"assistant","content":[{"type":"server_tool_use","id":"s","name":"web_search","input":{}}],"stop_reason":"end_turn"}"#,
-                "assistant:",
+                r#"assistant: opaque(server_tool_use {"type":"server_tool_use","id":"s","name":"web_search","input":{}})"#,
+            ),
+            (
+                r#"{"role":"assistant","content":[{"type":"web_search_tool_result","tool_use_id":"s","content": [{"encrypted_content":"YQ=="}]},{"type":"text","text":""},{"novel":{}},{}]}"#,
+                r#"assistant: opaque(web_search_tool_result {"type":"web_search_tool_result","tool_use_id":"s","content":[{"encrypted_content":"YQ=="}]}) opaque(novel {"novel":{}}) opaque(unknown {})"#,
+            ),
+            (
+                r#"{"role":"user","content":[{"type":"search_result","source":"https://x.example/a","title":"On cats","content":[{"type":"text","text":"They sleep."}]},{"type":"text","text":"Is it so?"}]}"#,
+                r#"user: "On cats\nhttps://x.example/a\nThey sleep." "Is it so?""#,
             ),
             (
                 r#"{"role":"system","content":[{"type":"text","text":"From now on in French."}]}"#,

@@ -67,14 +67,20 @@ fn block(tally: &mut Tally<'_>, speaker: Speaker, block: &Value) {
         "text" => tally.value(speaker, &block["text"]),
         "thinking" => tally.value(speaker, &block["thinking"]),
         "redacted_thinking" => tally.sealed(block["data"].as_str().unwrap_or_default()),
-        "tool_use" | "server_tool_use" => tally.call(block.get("name"), block.get("input")),
+        "tool_use" => tally.call(block.get("name"), block.get("input")),
         "tool_result" => {
             tally.parts.overhead += overhead::PER_MESSAGE_TOKENS;
             content(tally, speaker, &block["content"]);
         }
         "image" => tally.image(speaker, block["source"]["data"].as_str(), false),
         "document" => document(tally, speaker, &block["source"]),
-        _ => tally.value(speaker, block),
+        "search_result" => {
+            for name in ["title", "source"] {
+                tally.value(speaker, &block[name]);
+            }
+            content(tally, speaker, &block["content"]);
+        }
+        _ => tally.opaque(speaker, block),
     }
 }
 
