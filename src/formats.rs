@@ -3,8 +3,9 @@
 //! Invariant: a message's payload is the text that came in, byte for byte; everything else is read from it and can
 //! be read again. Reading is tolerant: what isn't known stays in the payload, and only what can't be a message of
 //! its format is refused, with a reason and a cure. [`parse`] reads one message, [`file`](mod@file) whole files.
-//! [`parse_said`] refuses roles that nobody knows, too.
+//! [`parse_said`] refuses roles and blocks that nobody knows, too.
 
+mod block;
 mod chat;
 mod claude_code;
 mod codex;
@@ -73,19 +74,25 @@ pub fn parse(format: Format, json: &str) -> Result<Message, FormatError> {
     })
 }
 
-/// Reads a message that is said now, as [`parse`] reads one. A role that nobody knows, which a transcript may well hold, is
-/// refused here: it is a slip, and what was said would never be sent to a model.
+/// Reads a message that is said now, as [`parse`] reads one. A role that nobody knows, or a message of blocks that nobody
+/// knows, which a transcript may well hold, is refused here: it is a slip, and what was said would never be sent to a model.
 ///
 /// # Errors
-/// As [`parse`], and when nobody knows the role.
+/// As [`parse`], and when nobody knows the role or the blocks.
 pub fn parse_said(format: Format, json: &str) -> Result<Message, FormatError> {
     let fields = Fields::parse(json)?;
     let message = read(format, &fields)?;
-    role::check(&message, &fields)?;
+    check_said(&message, &fields)?;
     Ok(Message {
         payload: json.to_owned(),
         ..message
     })
+}
+
+/// Refuses what would be accepted, and never be sent to a model.
+fn check_said(message: &Message, fields: &Fields<'_>) -> Result<(), FormatError> {
+    role::check(message, fields)?;
+    block::check(message, fields)
 }
 
 /// The format that a message certainly has. `None` for what is no message, and for a role with plain text, which

@@ -13,8 +13,9 @@ use crate::domain::{message::Part, text::cut};
 const UNNAMED_TOOL: &str = "unknown";
 /// The name of a block that says neither its type nor, by its only field, what it holds.
 const UNNAMED_BLOCK: &str = "unknown";
-/// The media type of an image, a sound and a document that don't say theirs.
+/// The media type of an image, a film, a sound and a document that don't say theirs.
 const IMAGE: &str = "image/*";
+const VIDEO: &str = "video/*";
 pub(super) const AUDIO: &str = "audio/*";
 const DOCUMENT: &str = "application/octet-stream";
 
@@ -110,13 +111,15 @@ fn opaque(raw: &RawValue, block: &Fields<'_>) -> Part {
     }
 }
 
-/// An image, a sound or a document. A document that is plain text is text.
+/// An image, a film, a sound or a document. A document that is plain text is text.
 fn attachment(block: &Fields<'_>) -> Option<Part> {
     let media = match block.text("type")?.as_str() {
         "image" => source_media(block, IMAGE),
         "image_url" | "input_image" | "computer_screenshot" => {
-            data_url_media(image_url(block).as_deref(), IMAGE)
+            data_url_media(url(block, "image_url").as_deref(), IMAGE)
         }
+        "video_url" => data_url_media(url(block, "video_url").as_deref(), VIDEO),
+        "audio_url" => data_url_media(url(block, "audio_url").as_deref(), AUDIO),
         "input_audio" => audio_media(block),
         "file" => data_url_media(file_data(block).as_deref(), DOCUMENT),
         "input_file" => data_url_media(block.text("file_data").as_deref(), DOCUMENT),
@@ -145,9 +148,9 @@ fn document_text(block: &Fields<'_>) -> Option<String> {
     }
 }
 
-fn image_url(block: &Fields<'_>) -> Option<String> {
-    let object = block.object("image_url").and_then(|image| image.text("url"));
-    object.or_else(|| block.text("image_url"))
+fn url(block: &Fields<'_>, name: &str) -> Option<String> {
+    let object = block.object(name).and_then(|inner| inner.text("url"));
+    object.or_else(|| block.text(name))
 }
 
 fn file_data(block: &Fields<'_>) -> Option<String> {

@@ -22,10 +22,10 @@ use std::{
 
 use self::lines::Line;
 use super::{
-    FormatError,
+    FormatError, check_said,
     detect::{Shape, shape},
     json::Fields,
-    pidgin, read, role,
+    pidgin, read,
 };
 use crate::domain::message::{Format, Message};
 
@@ -197,8 +197,8 @@ impl FileReader {
         Ok(file)
     }
 
-    /// Reads what is said now: a role that nobody knows is refused, as [`parse_said`](super::parse_said) does, where a
-    /// transcript's is kept as metadata.
+    /// Reads what is said now: a role or blocks that nobody knows are refused, as [`parse_said`](super::parse_said) does,
+    /// where a transcript's are kept.
     #[must_use]
     pub fn refusing_unknown_roles(self) -> Self {
         Self {
@@ -285,7 +285,7 @@ impl FileReader {
         };
         let message = read(format, &fields)?;
         if self.refuses_unknown_roles {
-            role::check(&message, &fields)?;
+            check_said(&message, &fields)?;
         }
         Ok(Some(Record {
             conversation: self.conversation(format, conversation, &fields),

@@ -1,5 +1,6 @@
 //! Tables of messages in each format, and what is read from them.
 
+mod block;
 mod chat;
 mod claude_code;
 mod gemini;

@@ -24,14 +24,16 @@ const FIELDS: [&str; 7] = [
 ];
 /// Fields in which compatible servers keep thinking.
 const THINKING_FIELDS: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_details"];
-/// Blocks of other providers, which get into logs.
-const FOREIGN_BLOCKS: [&str; 6] = [
-    "tool_use",
-    "tool_result",
-    "thinking",
-    "redacted_thinking",
-    "image",
-    "document",
+/// The blocks that a request takes, each with a field of its type's name; films and sounds by their address are those of
+/// compatible servers. Whatever else gets into logs is other providers'.
+const BLOCKS: [&str; 7] = [
+    "text",
+    "image_url",
+    "input_audio",
+    "file",
+    "refusal",
+    "video_url",
+    "audio_url",
 ];
 
 /// `{messages}`.
@@ -165,14 +167,17 @@ fn own(role: Role, piece: &Piece<'_>) -> Option<Map<String, Value>> {
     is_faithful.then_some(message)
 }
 
-/// The content without blank texts; null if nothing is left. `None` if another provider's blocks are in it.
+/// The content without blank texts; null if nothing is left. `None` if blocks are in it that no request takes.
 fn own_content(content: Option<Value>) -> Option<Value> {
     match content {
         None => Some(Value::Null),
         Some(Value::String(text)) if text.trim().is_empty() => Some(Value::Null),
         Some(text @ Value::String(_)) => Some(text),
         Some(Value::Array(mut blocks)) => {
-            let is_own = |block: &Value| block.is_object() && !FOREIGN_BLOCKS.contains(&kind(block));
+            let is_own = |block: &Value| {
+                let kind = kind(block);
+                BLOCKS.contains(&kind) && block.get(kind).is_some()
+            };
             blocks.retain(|block| !own::is_blank_text(block));
             let content = if blocks.is_empty() {
                 Value::Null

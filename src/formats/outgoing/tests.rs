@@ -199,6 +199,18 @@ fn a_message_of_blocks_that_nobody_else_reads_is_never_lost() {
 }
 
 #[test]
+fn only_blocks_that_a_request_takes_go_back_to_openai() {
+    let lines = [
+        r#"{"role":"user","content":[{"text":"Look."},{"type":"image_url","image_url":{"url":"https://x.example/a.png"}}]}"#,
+        r#"{"role":"assistant","content":[{"type":"text","text":"I do."},{"type":"tool-call","toolCallId":"1","toolName":"f","input":{}}]}"#,
+        r#"{"role":"user","content":[{"type":"text","text":"And?"},{"type":"video_url","video_url":{"url":"https://x.example/a.mp4"}}]}"#,
+    ];
+    let out = outgoing(RequestFormat::OpenAiChat, Format::OpenAiChat, &lines);
+    insta::assert_snapshot!(out.body, @r#"{"messages":[{"content":"Look.\n\n[attachment: image/*]","role":"user"},{"content":"I do.\n\n[block: tool-call]","role":"assistant"},{"content":[{"text":"And?","type":"text"},{"type":"video_url","video_url":{"url":"https://x.example/a.mp4"}}],"role":"user"}]}"#);
+    assert_eq!(out.notes.len(), 2, "{:?}", out.notes);
+}
+
+#[test]
 fn what_was_spoken_is_named_to_who_spoke_it() {
     let lines = [
         r#"{"role":"user","content":"Hi"}"#,

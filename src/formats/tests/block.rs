@@ -1,0 +1,88 @@
+use super::*;
+
+#[test]
+fn a_message_that_no_model_would_see_is_refused_in_what_is_said_and_kept_in_what_is_told() {
+    for (format, json, block) in [
+        (
+            Format::OpenAiChat,
+            r#"{"role":"user","content":[{"toolResult":{"toolUseId":"1","content":[{"text":"42"}]}}]}"#,
+            "toolResult",
+        ),
+        (
+            Format::OpenAiChat,
+            r#"{"role":"assistant","content":[{"text":"I look."},{"toolUse":{"toolUseId":"1","name":"f","input":{}}}]}"#,
+            "toolUse",
+        ),
+        (
+            Format::OpenAiChat,
+            r#"{"role":"assistant","content":[{"type":"text","text":"I look."},{"type":"tool-call","toolCallId":"1","toolName":"f","input":{}}]}"#,
+            "tool-call",
+        ),
+        (
+            Format::OpenAiChat,
+            r#"{"role":"tool","content":[{"type":"tool-result","toolCallId":"1","output":{"type":"text","value":"r"}}]}"#,
+            "tool-result",
+        ),
+        (
+            Format::OpenAiChat,
+            r#"{"role":"user","content":[{"type":"novel","x":1},{"type":"newer"}]}"#,
+            "novel",
+        ),
+        (
+            Format::OpenAiResponses,
+            r#"{"role":"user","content":[{"type":"input_novel"}]}"#,
+            "input_novel",
+        ),
+        (
+            Format::Anthropic,
+            r#"{"role":"user","content":[{"image":{"format":"png"}}]}"#,
+            "image",
+        ),
+    ] {
+        assert_eq!(
+            parse_said(format, json).unwrap_err().to_string(),
+            format!(
+                "block `{block}` is unknown, and no model would see it; give what it holds as OpenAI, Anthropic or \
+                 Gemini have it, or say which format the message is"
+            ),
+            "{json}"
+        );
+        assert_eq!(parse(format, json).unwrap().payload, json);
+    }
+}
+
+#[test]
+fn a_block_that_its_provider_may_know_is_kept_in_what_is_said_too() {
+    for (format, json) in [
+        (
+            Format::Anthropic,
+            r#"{"role":"assistant","content":[{"type":"novel","x":1}]}"#,
+        ),
+        (
+            Format::Anthropic,
+            r#"{"role":"assistant","content":[{"type":"server_tool_use","id":"s","name":"web_search","input":{}}]}"#,
+        ),
+        (
+            Format::OpenAiChat,
+            r#"{"role":"user","content":[{"type":"text","text":"See"},{"type":"novel","x":1}]}"#,
+        ),
+        (
+            Format::OpenAiChat,
+            r#"{"role":"user","content":[{"type":"video_url","video_url":{"url":"https://x.example/a.mp4"}}]}"#,
+        ),
+        (Format::OpenAiChat, r#"{"role":"user","content":[]}"#),
+        (
+            Format::OpenAiChat,
+            r#"{"role":"user","content":[{"type":"text","text":""}]}"#,
+        ),
+        (
+            Format::ClaudeCode,
+            r#"{"type":"user","uuid":"u","message":{"role":"user","content":[{"novel":1}]}}"#,
+        ),
+        (Format::Native, r#"{"kind":"user","content":[{"novel":1}]}"#),
+    ] {
+        let told = parse(format, json);
+        assert!(told.is_ok(), "{told:?}");
+        assert_eq!(parse_said(format, json), told, "{json}");
+    }
+}
