@@ -4,6 +4,7 @@
 
 pub mod access;
 pub mod agent;
+pub mod attachment;
 pub mod batch;
 pub mod calibration;
 pub mod context;

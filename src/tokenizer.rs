@@ -13,7 +13,7 @@ mod vendor;
 
 use std::sync::Arc;
 
-use crate::domain::tokens::TokenCounter;
+use crate::domain::{attachment::Extent, tokens::TokenCounter};
 pub use estimate::EstimateCounter;
 pub use request::{RequestCount, RequestParts, count_request};
 pub use text_kind::TextKind;
@@ -100,6 +100,31 @@ impl<C: TokenCounter> TokenCounter for FactorCounter<C> {
     }
 }
 
+/// Counts for a vendor, which says what images and documents cost.
+struct VendorCounter {
+    texts: Arc<dyn TokenCounter>,
+    vendor: Vendor,
+    model: String,
+}
+
+impl TokenCounter for VendorCounter {
+    fn count(&self, text: &str) -> i64 {
+        self.texts.count(text)
+    }
+
+    fn count_attachment(&self, media: &str, extent: Extent) -> i64 {
+        image::attachment(self.vendor, &self.model, media, extent)
+    }
+
+    fn method(&self) -> &str {
+        self.texts.method()
+    }
+
+    fn is_exact(&self) -> bool {
+        self.texts.is_exact()
+    }
+}
+
 /// The counter in which the summary's ceiling is defined: o200k, whatever model the agent runs.
 #[cfg(feature = "tokenizer")]
 pub fn ceiling_counter() -> Arc<dyn TokenCounter> {
@@ -108,10 +133,14 @@ pub fn ceiling_counter() -> Arc<dyn TokenCounter> {
 
 /// The counter for a provider's model; an unknown or empty provider is counted in bytes (seed 001).
 pub fn counter_for(provider: &str, model: &str) -> Arc<dyn TokenCounter> {
-    Vendor::of(provider, model).map_or_else(
-        || Arc::new(BytesCounter) as _,
-        |vendor| vendor_counter(vendor, model),
-    )
+    let Some(vendor) = Vendor::of(provider, model) else {
+        return Arc::new(BytesCounter);
+    };
+    Arc::new(VendorCounter {
+        texts: vendor_counter(vendor, model),
+        vendor,
+        model: model.to_owned(),
+    })
 }
 
 #[cfg(feature = "tokenizer")]

@@ -121,7 +121,7 @@ fn piece(whole: &str, part: &Piece, room: &mut usize) -> Markup {
         Piece::Thinking(text) => html! {
             details.thinking { summary { "Thinking" } (text_block(whole, text, room)) }
         },
-        Piece::Attachment(kind) => html! { p.tool { "Attachment: " code { (line(kind)) } } },
+        Piece::Attachment { media, .. } => html! { p.tool { "Attachment: " code { (line(media)) } } },
         Piece::Opaque { kind, .. } => html! { p.tool { "Block: " code { (line(kind)) } } },
     }
 }

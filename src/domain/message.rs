@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::time::Timestamp;
+use super::{attachment::Extent, time::Timestamp};
 
 /// What a message is, as far as windows and exchanges care (seed 001, "Message Kinds").
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,8 +147,13 @@ pub enum Part {
     },
     /// The model's reasoning. Kept, but never shown to a summariser.
     Thinking(String),
-    /// An image or a document, by its media type.
-    Attachment(String),
+    /// An image or a document.
+    Attachment {
+        /// Its media type.
+        media: String,
+        /// How large it is.
+        extent: Extent,
+    },
     /// A block that only its provider reads, such as the result of a search that ran on its side. It costs what it is
     /// long, goes back to that provider as it came, and is only named to others.
     Opaque {
@@ -165,7 +170,7 @@ impl Part {
         match self {
             Self::ToolCall { id, .. } => id.as_deref(),
             Self::ToolResult { call_id, .. } => call_id.as_deref(),
-            Self::Text(_) | Self::Thinking(_) | Self::Attachment(_) | Self::Opaque { .. } => None,
+            Self::Text(_) | Self::Thinking(_) | Self::Attachment { .. } | Self::Opaque { .. } => None,
         }
     }
 }

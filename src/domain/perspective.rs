@@ -257,7 +257,7 @@ impl Perspective {
 
 /// What others hear of a message: no reasoning, no calls, no results.
 fn said(message: &Message) -> Cow<'_, [Part]> {
-    let is_heard = |part: &&Part| matches!(part, Part::Text(_) | Part::Attachment(_));
+    let is_heard = |part: &&Part| matches!(part, Part::Text(_) | Part::Attachment { .. });
     if message.parts.iter().all(|part| is_heard(&part)) {
         Cow::Borrowed(&message.parts)
     } else {

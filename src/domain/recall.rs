@@ -34,7 +34,7 @@ pub fn searchable(message: &Message) -> String {
                 push(&mut text, arguments);
             }
             Part::ToolResult { text: result, .. } => push(&mut text, result),
-            Part::Thinking(_) | Part::Attachment(_) | Part::Opaque { .. } => {}
+            Part::Thinking(_) | Part::Attachment { .. } | Part::Opaque { .. } => {}
         }
     }
     text

@@ -1,13 +1,23 @@
 //! Counting tokens: the seam to a tokenizer, and what a message costs.
 
-use super::message::{Kind, Message, Part};
+use super::{
+    attachment::Extent,
+    message::{Kind, Message, Part},
+};
 
 /// Tokens that each message costs beside its content: role and separators (OpenAI's chat format, 3 and the role).
 pub const MESSAGE_OVERHEAD_TOKENS: i64 = 4;
 /// Tokens that a tool call costs beside its name and arguments.
 pub const TOOL_CALL_OVERHEAD_TOKENS: i64 = 3;
-/// Tokens assumed for an image or a document: the cap of older Claude models (provider documentation, "Vision").
+/// Tokens assumed for an image or a document of which nothing is known: the cap of older Claude models for an image
+/// (provider documentation, "Vision").
 pub const ATTACHMENT_TOKENS: i64 = 1_568;
+/// Tokens assumed for a page of a document: the most of its text, 1,500 to 3,000 as a rule, or less of it and the page as
+/// an image.
+pub const PAGE_TOKENS: i64 = 3_000;
+/// Pixels of a side of a patch of an image, and the most patches: Claude's, where nobody says whose model it is.
+const IMAGE_PATCH: u32 = 28;
+const IMAGE_TOKENS_MAX: i64 = 4_784;
 /// Characters of a sealed text (base64 of an encrypted one) per token of what is sealed: four characters carry three
 /// bytes, and four bytes of a text are about one token. A guess: nobody but the vendor can read it.
 const SEALED_CHARS_PER_TOKEN: i64 = 5;
@@ -18,6 +28,15 @@ const SEALED_FIELD: &str = "\"encrypted_content\":\"";
 pub trait TokenCounter: Send + Sync {
     /// Tokens of `text`.
     fn count(&self, text: &str) -> i64;
+
+    /// Tokens of an image or a document, by its media type and its extent.
+    fn count_attachment(&self, _media: &str, extent: Extent) -> i64 {
+        match extent {
+            Extent::Unknown => ATTACHMENT_TOKENS,
+            Extent::Pixels(size) => size.cells(IMAGE_PATCH).min(IMAGE_TOKENS_MAX),
+            Extent::Pages(pages) => i64::from(pages) * PAGE_TOKENS,
+        }
+    }
 
     /// How this counter counts, as stored beside each count: `o200k`, `o200k*claude`, `bytes/3`, and with the factor of
     /// a guard `o200k*claude×1.12`.
@@ -55,7 +74,7 @@ pub fn count_part(counter: &dyn TokenCounter, part: &Part) -> i64 {
         Part::ToolCall { name, arguments, .. } => {
             counter.count(name) + counter.count(arguments) + TOOL_CALL_OVERHEAD_TOKENS
         }
-        Part::Attachment(_) => ATTACHMENT_TOKENS,
+        Part::Attachment { media, extent } => counter.count_attachment(media, *extent),
         Part::Opaque { json, .. } => count_opaque(counter, json),
     }
 }

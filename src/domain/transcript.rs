@@ -183,7 +183,7 @@ fn line(
             };
             (voice, name.clone(), text.as_str(), limits.tool_chars_max)
         }
-        Part::Attachment(named) | Part::Opaque { kind: named, .. } => {
+        Part::Attachment { media: named, .. } | Part::Opaque { kind: named, .. } => {
             let what = if matches!(part, Part::Opaque { .. }) {
                 "block"
             } else {
@@ -216,6 +216,7 @@ fn line(
 mod tests {
     use super::*;
     use crate::domain::{
+        attachment::Extent,
         exchange::Entry,
         message::Format,
         prompt::{Prompt, PromptLimits},
@@ -262,7 +263,10 @@ mod tests {
                 Kind::User,
                 vec![
                     Part::Text("Look".to_owned()),
-                    Part::Attachment("image/png".to_owned()),
+                    Part::Attachment {
+                        media: "image/png".to_owned(),
+                        extent: Extent::Unknown,
+                    },
                 ],
             ),
             message(

@@ -3,7 +3,7 @@
 
 use super::{
     FormatError,
-    content::{AUDIO, parts, text_part, tool_call, tool_result},
+    content::{AUDIO, parts, text_part, tool_call, tool_result, unmeasured},
     detect::is_by_parts,
     json::{self, Fields},
     message, unknown_kind,
@@ -89,7 +89,7 @@ fn said(fields: &Fields<'_>) -> Vec<Part> {
 fn spoken(fields: &Fields<'_>) -> Option<Part> {
     let audio = fields.object("audio").filter(|_| !fields.has("content"))?;
     let words = audio.text("transcript").and_then(text_part);
-    Some(words.unwrap_or_else(|| Part::Attachment(AUDIO.to_owned())))
+    Some(words.unwrap_or_else(|| unmeasured(AUDIO)))
 }
 
 /// One of `tool_calls`: `{id, function: {name, arguments}}`, `{id, custom: {name, input}}`, or flat.

@@ -7,7 +7,7 @@ use super::{
     NAME_CHARS_MAX,
     json::{self, Fields},
 };
-use crate::domain::{message::Part, text::cut};
+use crate::domain::{attachment::Extent, message::Part, text::cut};
 
 /// The name of a tool that a call doesn't name.
 const UNNAMED_TOOL: &str = "unknown";
@@ -113,30 +113,53 @@ fn opaque(raw: &RawValue, block: &Fields<'_>) -> Part {
 
 /// An image, a film, a sound or a document. A document that is plain text is text.
 fn attachment(block: &Fields<'_>) -> Option<Part> {
-    let media = match block.text("type")?.as_str() {
-        "image" => source_media(block, IMAGE),
-        "image_url" | "input_image" | "computer_screenshot" => {
-            data_url_media(url(block, "image_url").as_deref(), IMAGE)
-        }
-        "video_url" => data_url_media(url(block, "video_url").as_deref(), VIDEO),
-        "audio_url" => data_url_media(url(block, "audio_url").as_deref(), AUDIO),
-        "input_audio" => audio_media(block),
-        "file" => data_url_media(file_data(block).as_deref(), DOCUMENT),
-        "input_file" => data_url_media(block.text("file_data").as_deref(), DOCUMENT),
+    Some(match block.text("type")?.as_str() {
+        "image" => of_source(block, IMAGE),
+        "image_url" | "input_image" | "computer_screenshot" => of_url(url(block, "image_url"), IMAGE),
+        "video_url" => of_url(url(block, "video_url"), VIDEO),
+        "audio_url" => of_url(url(block, "audio_url"), AUDIO),
+        "input_audio" => unmeasured(audio_media(block)),
+        "file" => of_url(file_data(block), DOCUMENT),
+        "input_file" => of_url(block.text("file_data"), DOCUMENT),
         "document" => match document_text(block) {
             Some(text) => return text_part(text),
-            None => source_media(block, DOCUMENT),
+            None => of_source(block, DOCUMENT),
         },
         _ => return None,
-    };
-    Some(Part::Attachment(media))
+    })
 }
 
-fn source_media(block: &Fields<'_>, otherwise: &str) -> String {
-    let source = block.object("source");
-    source
-        .and_then(|source| source.text("media_type"))
-        .unwrap_or_else(|| otherwise.to_owned())
+/// An attachment of which nothing but its media type is known.
+pub(super) fn unmeasured(media: impl Into<String>) -> Part {
+    Part::Attachment {
+        media: media.into(),
+        extent: Extent::Unknown,
+    }
+}
+
+/// An attachment by its data, if it is there. It stays as it stands in JSON, where base64 has nothing to escape.
+pub(super) fn measured(media: impl Into<String>, data: Option<&RawValue>) -> Part {
+    let base64 = data.map(|data| data.get().trim_matches('"'));
+    Part::Attachment {
+        media: media.into(),
+        extent: base64.map_or(Extent::Unknown, Extent::of),
+    }
+}
+
+fn of_source(block: &Fields<'_>, otherwise: &str) -> Part {
+    let Some(source) = block.object("source") else {
+        return unmeasured(otherwise);
+    };
+    let media = source.text("media_type");
+    measured(media.unwrap_or_else(|| otherwise.to_owned()), source.raw("data"))
+}
+
+fn of_url(url: Option<String>, otherwise: &str) -> Part {
+    let url = url.unwrap_or_default();
+    Part::Attachment {
+        media: data_url_media(&url, otherwise),
+        extent: Extent::of_url(&url),
+    }
 }
 
 fn document_text(block: &Fields<'_>) -> Option<String> {
@@ -163,8 +186,8 @@ fn audio_media(block: &Fields<'_>) -> String {
 }
 
 /// The media type in a `data:` URL (RFC 2397).
-fn data_url_media(url: Option<&str>, otherwise: &str) -> String {
-    url.and_then(|url| url.strip_prefix("data:"))
+fn data_url_media(url: &str, otherwise: &str) -> String {
+    url.strip_prefix("data:")
         .and_then(|url| url.split([';', ',']).next())
         .filter(|media| !media.is_empty())
         .unwrap_or(otherwise)

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use super::{
     FormatError,
-    content::{text_part, tool_call, tool_result},
+    content::{measured, text_part, tool_call, tool_result},
     json::Fields,
     message, unknown_kind,
 };
@@ -124,7 +124,10 @@ fn tool_name(tool: &Fields<'_>) -> Option<String> {
 fn attachment(part: &Fields<'_>) -> Option<Part> {
     let data = either(part, "inlineData", "inline_data").or_else(|| either(part, "fileData", "file_data"))?;
     let media = data.text("mimeType").or_else(|| data.text("mime_type"));
-    Some(Part::Attachment(media.unwrap_or_else(|| DATA.to_owned())))
+    Some(measured(
+        media.unwrap_or_else(|| DATA.to_owned()),
+        data.raw("data"),
+    ))
 }
 
 fn either<'a>(part: &Fields<'a>, wire: &str, python: &str) -> Option<Fields<'a>> {

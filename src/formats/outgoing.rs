@@ -155,7 +155,7 @@ fn texts(turn: &Turn<'_>, notes: &mut Notes) -> Vec<String> {
 fn text(part: &Part, notes: &mut Notes) -> Option<String> {
     match part {
         Part::Text(text) => Some(text.clone()),
-        Part::Attachment(media) => Some(notes.attachment(media)),
+        Part::Attachment { media, .. } => Some(notes.attachment(media)),
         Part::Opaque { kind, .. } => Some(notes.opaque(kind)),
         Part::Thinking(_) => {
             notes.thinking();

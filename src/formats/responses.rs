@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::{
     FormatError, chat,
-    content::{parts, tool_call, tool_result},
+    content::{measured, parts, tool_call, tool_result},
     json::{self, Fields},
     message, unknown_kind,
 };
@@ -120,7 +120,7 @@ fn hosted_result(name: &str, item: &Fields<'_>, id: Option<String>, tool: String
     let mut parts = tool_result(id, Some(tool), content, is_failed(item) || item.has("error"));
     if is_image {
         let kind = item.text("output_format").unwrap_or_else(|| "*".to_owned());
-        parts.push(Part::Attachment(format!("image/{kind}")));
+        parts.push(measured(format!("image/{kind}"), item.raw("result")));
     }
     parts
 }

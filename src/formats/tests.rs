@@ -31,7 +31,7 @@ fn brief_part(part: &Part) -> String {
     match part {
         Part::Text(text) => format!("{text:?}"),
         Part::Thinking(text) => format!("thinking({text})"),
-        Part::Attachment(media) => format!("attachment({media})"),
+        Part::Attachment { media, .. } => format!("attachment({media})"),
         Part::Opaque { kind, json } => format!("opaque({kind} {json})"),
         Part::ToolCall { id, name, arguments } => {
             format!("call({} {name} {arguments})", id.as_deref().unwrap_or("-"))

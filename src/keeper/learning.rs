@@ -176,7 +176,7 @@ pub(super) fn seen(message: &Message, tokens: i64, counter: &dyn TokenCounter, m
     let is_opaque = |part: &Part| {
         matches!(
             part,
-            Part::Thinking(_) | Part::Attachment(_) | Part::Opaque { .. }
+            Part::Thinking(_) | Part::Attachment { .. } | Part::Opaque { .. }
         )
     };
     let usage = (is_answer || is_metadata)

@@ -117,7 +117,7 @@ fn told(part: &Part) -> String {
         Part::ToolResult { text, is_error, .. } if *is_error => format!("(failed) {text}"),
         Part::Text(text) | Part::ToolResult { text, .. } => text.clone(),
         Part::Thinking(text) => format!("(thinking) {text}"),
-        Part::Attachment(media) => format!("(attachment: {media})"),
+        Part::Attachment { media, .. } => format!("(attachment: {media})"),
         Part::Opaque { kind, .. } => format!("(block: {kind})"),
     }
 }

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use crate::domain::tokens::TokenCounter;
+use crate::domain::{attachment::Extent, tokens::TokenCounter};
 
 /// Texts remembered; then all are forgotten, which costs no more than counting them again.
 const TEXTS_MAX: usize = 1 << 18;
@@ -47,6 +47,10 @@ impl TokenCounter for KnownCounts {
         }
         known.insert(key, tokens);
         tokens
+    }
+
+    fn count_attachment(&self, media: &str, extent: Extent) -> i64 {
+        self.counter.count_attachment(media, extent)
     }
 
     fn method(&self) -> &str {

@@ -19,8 +19,9 @@ use super::{
     overhead::{PER_MESSAGE_TOKENS, PER_NAME_TOKENS, PRIMING_TOKENS},
     vendor::Vendor,
 };
-use crate::domain::tokens::{
-    ATTACHMENT_TOKENS, TOOL_CALL_OVERHEAD_TOKENS, TokenCounter, count_opaque, count_sealed,
+use crate::domain::{
+    attachment::Extent,
+    tokens::{TOOL_CALL_OVERHEAD_TOKENS, TokenCounter, count_opaque, count_sealed},
 };
 
 /// A request's tokens.
@@ -202,14 +203,19 @@ impl<'a> Tally<'a> {
 
     /// An image by its base64 data, if the request holds it.
     fn image(&mut self, speaker: Speaker, base64: Option<&str>, low_detail: bool) {
-        let size = base64.and_then(image::size_of);
+        let size = match base64.map(Extent::of) {
+            Some(Extent::Pixels(size)) => Some(size),
+            _ => None,
+        };
         let tokens = image::tokens(self.vendor, self.model, size, low_detail);
         self.add(speaker, tokens);
     }
 
-    /// A document, a sound or a film, of which nothing is known but that it is there.
-    fn attachment(&mut self, speaker: Speaker) {
-        self.add(speaker, ATTACHMENT_TOKENS);
+    /// A document, a sound or a film, by its base64 data, if the request holds it.
+    fn attachment(&mut self, speaker: Speaker, base64: Option<&str>) {
+        let extent = base64.map_or(Extent::Unknown, Extent::of);
+        let tokens = self.counter.count_attachment("", extent);
+        self.add(speaker, tokens);
     }
 
     /// Reasoning that only the provider can read.

@@ -10,6 +10,7 @@
 mod cli;
 mod client;
 mod convergence;
+mod counting;
 mod daemon;
 mod dashboard;
 mod faults;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Calibration, scaled};
-use crate::domain::tokens::TokenCounter;
+use crate::domain::{attachment::Extent, tokens::TokenCounter};
 
 /// An estimating counter times the guard of its calibration. Exact counters are never scaled.
 ///
@@ -34,6 +34,11 @@ impl GuardedCounter {
 impl TokenCounter for GuardedCounter {
     fn count(&self, text: &str) -> i64 {
         scaled(self.base.count(text), self.percent * 10)
+    }
+
+    /// What is learned comes from texts.
+    fn count_attachment(&self, media: &str, extent: Extent) -> i64 {
+        self.base.count_attachment(media, extent)
     }
 
     fn method(&self) -> &str {

@@ -158,7 +158,7 @@ fn line(part: &Part) -> Option<String> {
                 .map_or_else(String::new, |name| format!(" of {name}"));
             Some(format!("[{what}{tool}]\n{}", text.trim()))
         }
-        Part::Attachment(media) => Some(format!("[attachment: {media}]")),
+        Part::Attachment { media, .. } => Some(format!("[attachment: {media}]")),
         Part::Opaque { kind, .. } => Some(format!("[block: {kind}]")),
         Part::Thinking(_) => None,
     }

@@ -201,7 +201,9 @@ fn clean(role: Role, parts: &[Part], keeps_thinking: bool) -> (Cow<'_, [Part]>, 
     let stays = |part: &Part| match part {
         Part::Text(text) => !text.trim().is_empty(),
         Part::Thinking(_) => keeps_thinking && may_call,
-        Part::ToolCall { .. } | Part::ToolResult { .. } | Part::Attachment(_) | Part::Opaque { .. } => true,
+        Part::ToolCall { .. } | Part::ToolResult { .. } | Part::Attachment { .. } | Part::Opaque { .. } => {
+            true
+        }
     };
     let is_faithful = may_call || !parts.iter().any(is_call);
     if is_faithful && parts.iter().all(stays) {

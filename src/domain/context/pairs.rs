@@ -256,7 +256,7 @@ fn ranges(parts: &[Part]) -> Vec<Range<usize>> {
     let of_result = |start: usize| {
         let images = parts[start + 1..]
             .iter()
-            .take_while(|part| matches!(part, Part::Attachment(_)));
+            .take_while(|part| matches!(part, Part::Attachment { .. }));
         start..start + 1 + images.count()
     };
     let starts = (0..parts.len()).filter(|&at| is_result(&parts[at]));

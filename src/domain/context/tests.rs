@@ -80,7 +80,7 @@ fn brief_part(part: &Part) -> String {
         Part::ToolCall { id, name, .. } => format!("{}:{name}", id.as_deref().unwrap_or("-")),
         Part::ToolResult { call_id, text, .. } => format!("{}={text}", call_id.as_deref().unwrap_or("-")),
         Part::Thinking(text) => format!("({text})"),
-        Part::Attachment(media) => format!("<{media}>"),
+        Part::Attachment { media, .. } => format!("<{media}>"),
         Part::Opaque { kind, .. } => format!("<{kind}>"),
     }
 }

@@ -146,7 +146,7 @@ fn told(turns: &[Turn<'_>]) -> String {
         Part::ToolCall { name, .. } => format!("<call {name}>"),
         Part::ToolResult { text, .. } => format!("<result {text}>"),
         Part::Thinking(_) => "<thinking>".to_owned(),
-        Part::Attachment(name) | Part::Opaque { kind: name, .. } => format!("<{name}>"),
+        Part::Attachment { media: name, .. } | Part::Opaque { kind: name, .. } => format!("<{name}>"),
     };
     let line = |turn: &Turn<'_>| {
         let pieces = turn.pieces.iter().map(|piece| {

@@ -254,9 +254,10 @@ fn a_tool_round_of_anthropic_keeps_its_order_and_its_pictures_apart() {
                 text: "date,site\n1 of 9",
                 is_error: false,
             },
-            Attachment(
-                "image/png",
-            ),
+            Attachment {
+                media: "image/png",
+                extent: Unknown,
+            },
         ],
         client_id: None,
         at: None,

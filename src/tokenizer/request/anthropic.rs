@@ -89,6 +89,6 @@ fn document(tally: &mut Tally<'_>, speaker: Speaker, source: &Value) {
     match source["type"].as_str() {
         Some("text") => tally.value(speaker, &source["data"]),
         Some("content") => content(tally, speaker, &source["content"]),
-        _ => tally.attachment(speaker),
+        _ => tally.attachment(speaker, source["data"].as_str()),
     }
 }

@@ -76,7 +76,11 @@ fn part(tally: &mut Tally<'_>, speaker: Speaker, part: &Value) {
             let low_detail = image.get("detail").and_then(Value::as_str) == Some("low");
             tally.image(speaker, url.and_then(data_url), low_detail);
         }
-        "input_audio" | "file" => tally.attachment(speaker),
+        "file" => {
+            let url = part["file"]["file_data"].as_str();
+            tally.attachment(speaker, url.and_then(data_url));
+        }
+        "input_audio" | "video_url" | "audio_url" => tally.attachment(speaker, None),
         _ => {
             let said = ["text", "refusal"].into_iter().find_map(|name| part.get(name));
             tally.value(speaker, said.unwrap_or(part));

@@ -47,7 +47,7 @@ fn part(tally: &mut Tally<'_>, speaker: Speaker, part: &Value) {
         if is_image(file) {
             tally.image(speaker, None, false);
         } else {
-            tally.attachment(speaker);
+            tally.attachment(speaker, None);
         }
     } else {
         tally.value(speaker, part);
@@ -58,7 +58,7 @@ fn inline(tally: &mut Tally<'_>, speaker: Speaker, data: &Value) {
     if is_image(data) {
         tally.image(speaker, data["data"].as_str(), false);
     } else {
-        tally.attachment(speaker);
+        tally.attachment(speaker, data["data"].as_str());
     }
 }
 

@@ -82,7 +82,11 @@ fn part(tally: &mut Tally<'_>, speaker: Speaker, part: &Value) {
             let url = part["image_url"].as_str();
             tally.image(speaker, url.and_then(data_url), part["detail"] == "low");
         }
-        "input_file" | "input_audio" => tally.attachment(speaker),
+        "input_file" => {
+            let url = part["file_data"].as_str();
+            tally.attachment(speaker, url.and_then(data_url));
+        }
+        "input_audio" => tally.attachment(speaker, None),
         _ => {
             let said = ["text", "refusal"].into_iter().find_map(|name| part.get(name));
             tally.value(speaker, said.unwrap_or(part));

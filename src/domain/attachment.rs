@@ -1,0 +1,203 @@
+//! How large an image or a document is, by the bytes that came with it: what it costs follows from that.
+//!
+//! A size in pixels stands in the first bytes of a PNG or a JPEG; the pages of a PDF are counted, as far as they can be
+//! seen. Nothing is looked at that is far away, so that a message is read in the time that its text takes.
+
+/// Bytes that tell what it is, and a PNG's size.
+const HEAD_BYTES: usize = 24;
+/// Bytes of an image that are searched for its size: a JPEG may begin with a preview of itself, but seldom does.
+const HEADER_BYTES: usize = 4 * 1_024;
+const HEADER_BYTES_MAX: usize = 256 * 1_024;
+/// Bytes of a PDF that are searched for pages; a longer one is taken to go on as it began.
+const PDF_BYTES_MAX: usize = 8 * 1_024 * 1_024;
+/// Bytes of a page of a PDF of which no page can be seen, since newer ones compress what tells of them.
+const PAGE_BYTES: usize = 100_000;
+/// How the object begins that is a page, but for white space between the two words.
+const TYPE: &[u8] = b"/Type";
+const PAGE: &[u8] = b"/Page";
+
+/// Width and height in pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Pixels from side to side.
+    pub width: u32,
+    /// Pixels from top to bottom.
+    pub height: u32,
+}
+
+impl Size {
+    /// Squares of `edge` pixels that cover it.
+    pub fn cells(self, edge: u32) -> i64 {
+        i64::from(self.width.div_ceil(edge)).saturating_mul(i64::from(self.height.div_ceil(edge)))
+    }
+}
+
+/// What is known of how large an attachment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Nothing: its data is elsewhere, or nobody here can read it.
+    Unknown,
+    /// It is an image.
+    Pixels(Size),
+    /// It is a document of so many pages.
+    Pages(u32),
+}
+
+impl Extent {
+    /// The extent of what is given in base64.
+    pub fn of(base64: &str) -> Self {
+        let head = decode(base64, HEAD_BYTES);
+        if head.starts_with(b"%PDF-") {
+            return Self::Pages(pdf_pages(base64));
+        }
+        let size = if head.starts_with(b"\xff\xd8") {
+            let mut headers = [HEADER_BYTES, HEADER_BYTES_MAX].into_iter();
+            headers.find_map(|bytes_max| jpeg_size(&decode(base64, bytes_max)))
+        } else {
+            png_size(&head)
+        };
+        size.map_or(Self::Unknown, Self::Pixels)
+    }
+
+    /// The extent of what a `data:` URL holds (RFC 2397).
+    pub fn of_url(url: &str) -> Self {
+        let data = url
+            .strip_prefix("data:")
+            .and_then(|url| url.split_once("base64,"));
+        data.map_or(Self::Unknown, |(_, base64)| Self::of(base64))
+    }
+}
+
+fn png_size(bytes: &[u8]) -> Option<Size> {
+    let header = bytes.strip_prefix(b"\x89PNG\r\n\x1a\n")?;
+    let side = |at: usize| Some(u32::from_be_bytes(header.get(at..at + 4)?.try_into().ok()?));
+    (header.get(4..8)? == b"IHDR").then_some(())?;
+    Some(Size {
+        width: side(8)?,
+        height: side(12)?,
+    })
+}
+
+/// Walks from segment to segment to the one that begins the frame.
+fn jpeg_size(bytes: &[u8]) -> Option<Size> {
+    let mut rest = bytes.strip_prefix(b"\xff\xd8")?;
+    loop {
+        let &[0xff, marker, high, low, ref body @ ..] = rest else {
+            return None;
+        };
+        let is_frame = matches!(marker, 0xc0..=0xcf) && !matches!(marker, 0xc4 | 0xc8 | 0xcc);
+        if is_frame {
+            let side = |at: usize| {
+                Some(u32::from(u16::from_be_bytes(
+                    body.get(at..at + 2)?.try_into().ok()?,
+                )))
+            };
+            return Some(Size {
+                height: side(1)?,
+                width: side(3)?,
+            });
+        }
+        // The length counts its own two bytes.
+        rest = body.get(usize::from(u16::from_be_bytes([high, low])).checked_sub(2)?..)?;
+    }
+}
+
+/// The pages of a PDF, or what its length makes likely.
+fn pdf_pages(base64: &str) -> u32 {
+    let searched = decode(base64, PDF_BYTES_MAX);
+    let bytes = base64.len() / 4 * 3;
+    let words = searched.windows(TYPE.len()).enumerate();
+    let told = words
+        .filter(|(at, word)| *word == TYPE && is_page(&searched[at + TYPE.len()..]))
+        .count();
+    let pages = if told == 0 {
+        bytes.div_ceil(PAGE_BYTES)
+    } else {
+        told * bytes.max(searched.len()) / searched.len()
+    };
+    u32::try_from(pages).unwrap_or(u32::MAX)
+}
+
+/// Whether a type is that of a page, and not that of all `/Pages`.
+fn is_page(rest: &[u8]) -> bool {
+    let after = rest.trim_ascii_start().strip_prefix(PAGE);
+    after.is_some_and(|after| !after.first().is_some_and(u8::is_ascii_alphanumeric))
+}
+
+/// The first bytes behind a base64 text, up to the first character that isn't base64.
+fn decode(base64: &str, bytes_max: usize) -> Vec<u8> {
+    bytes(base64).take(bytes_max).collect()
+}
+
+fn bytes(base64: &str) -> impl Iterator<Item = u8> {
+    let mut sextets = base64.bytes().map_while(sextet);
+    let (mut bits, mut held) = (0_u32, 0_u32);
+    std::iter::from_fn(move || {
+        while held < 8 {
+            bits = (bits << 6) | u32::from(sextets.next()?);
+            held += 6;
+        }
+        held -= 8;
+        u8::try_from((bits >> held) & 0xff).ok()
+    })
+}
+
+fn sextet(byte: u8) -> Option<u8> {
+    Some(match byte {
+        b'A'..=b'Z' => byte - b'A',
+        b'a'..=b'z' => byte - b'a' + 26,
+        b'0'..=b'9' => byte - b'0' + 52,
+        b'+' | b'-' => 62,
+        b'/' | b'_' => 63,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first 24 bytes of a PNG of 1,000 × 500 pixels.
+    const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAA+gAAAH0";
+    /// A JPEG's marker, a comment of four bytes, and a frame of 640 × 480 pixels.
+    const JPEG: &str = "/9j//gAEAAD/wAARCAHgAoADASIA";
+    /// `%PDF-1.4 <</Type /Pages>> <</Type/Page>> <</Type /Page /Parent 1 0 R>> <</Type /PageLabel>> `
+    const PDF: &str = "JVBERi0xLjQgPDwvVHlwZSAvUGFnZXM+PiA8PC9UeXBlL1BhZ2U+PiA8PC9UeXBlIC9QYWdlIC9QYXJlbnQgMSAwIFI+PiA8PC9UeXBlIC9QYWdlTGFiZWw+PiAg";
+
+    #[test]
+    fn an_extent_stands_in_the_bytes() {
+        let pixels = |width, height| Extent::Pixels(Size { width, height });
+        let cases = [
+            (PNG, pixels(1_000, 500)),
+            (JPEG, pixels(640, 480)),
+            (PDF, Extent::Pages(2)),
+            // `%PDF-1.5` and nothing that tells of a page.
+            ("JVBERi0xLjUg", Extent::Pages(1)),
+            ("", Extent::Unknown),
+            ("iVBORw0KGgo", Extent::Unknown),
+            ("/9j//gAB", Extent::Unknown),
+            ("R0lGODlhAQABAIAAAAUEBA", Extent::Unknown),
+            ("!", Extent::Unknown),
+        ];
+        for (base64, extent) in cases {
+            assert_eq!(Extent::of(base64), extent, "{base64}");
+        }
+        assert_eq!(
+            Extent::of_url(&format!("data:image/png;base64,{PNG}")),
+            pixels(1_000, 500)
+        );
+        assert_eq!(Extent::of_url("https://x.example/a.png"), Extent::Unknown);
+    }
+
+    #[test]
+    fn a_long_document_goes_on_as_it_began() {
+        let times = 2 * PDF_BYTES_MAX / (PDF.len() / 4 * 3);
+        let Extent::Pages(pages) = Extent::of(&PDF.repeat(times)) else {
+            panic!("no pages");
+        };
+        let expected = u32::try_from(2 * times).unwrap();
+        assert!(pages.abs_diff(expected) <= 8, "{pages} of {expected}");
+        let opaque = format!("JVBERi0xLjUg{}", "A".repeat(4_000_000));
+        assert_eq!(Extent::of(&opaque), Extent::Pages(31));
+    }
+}

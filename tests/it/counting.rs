@@ -1,0 +1,54 @@
+//! A window counts what a request costs, whatever stands in it: blocks that only their provider reads, images, documents.
+
+use recapd::{
+    domain::{message::Format, tokens::count_message},
+    formats, tokenizer,
+};
+use serde_json::{Value, json};
+
+const PROVIDER: &str = "anthropic";
+const MODEL: &str = "claude-opus-5";
+/// The first 24 bytes of a PNG of 2,560 × 1,440 pixels.
+const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAACgAAAAWg";
+/// A PDF of two pages, as far as it can be seen.
+const PDF: &str = "JVBERi0xLjQgPDwvVHlwZSAvUGFnZXM+PiA8PC9UeXBlL1BhZ2U+PiA8PC9UeXBlIC9QYWdlIC9QYXJlbnQgMSAwIFI+PiA8PC9UeXBlIC9QYWdlTGFiZWw+PiAg";
+
+/// Tokens of a message by the window and by `recapd count`.
+fn counted(message: &Value) -> (i64, i64) {
+    let counter = tokenizer::counter_for(PROVIDER, MODEL);
+    let read = formats::parse(Format::Anthropic, &message.to_string()).unwrap();
+    let body = json!({"system": "", "messages": [message]}).to_string();
+    let request = tokenizer::count_request(PROVIDER, MODEL, body.as_bytes());
+    (count_message(counter.as_ref(), &read), request.tokens)
+}
+
+fn of_source(kind: &str, media_type: &str, data: &str) -> Value {
+    json!({"role": "user", "content": [
+        {"type": kind, "source": {"type": "base64", "media_type": media_type, "data": data}}]})
+}
+
+#[test]
+fn a_window_counts_as_the_request_is_counted() {
+    let page = json!({"type": "web_search_result", "url": "https://x.example", "encrypted_content": "QUJD".repeat(2_000)});
+    let search = json!({"role": "assistant", "content": [
+        {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "cats"}},
+        {"type": "web_search_tool_result", "tool_use_id": "s", "content": vec![page; 10]},
+        {"type": "text", "text": "Found."}]});
+    let novel =
+        json!({"role": "assistant", "content": [{"type": "novel", "said": "lorem ipsum ".repeat(1_000)}]});
+    let found = json!({"role": "user", "content": [{"type": "search_result", "source": "https://x.example", "title": "Cats",
+        "content": [{"type": "text", "text": "They sleep. ".repeat(1_000)}]}]});
+    for (message, at_least) in [
+        (search, 16_000),
+        (novel, 2_000),
+        (found, 3_000),
+        (of_source("image", "image/png", PNG), 4_784),
+        (of_source("document", "application/pdf", PDF), 6_000),
+    ] {
+        let (window, request) = counted(&message);
+        assert!(
+            window >= at_least && (window - request).abs() * 50 <= request,
+            "{window} {request} {message}"
+        );
+    }
+}
