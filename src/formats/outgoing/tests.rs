@@ -7,7 +7,9 @@ mod properties;
 use super::*;
 use crate::{
     domain::{
-        context::{ContextInput, ContextOptions, SourceExchange, SourceMessage, build, is_safe_boundary},
+        context::{
+            Alternation, ContextInput, ContextOptions, SourceExchange, SourceMessage, build, is_safe_boundary,
+        },
         message::{Format, Kind, Message},
         tokens::TokenCounter,
     },
@@ -161,6 +163,17 @@ fn a_message_of_blocks_that_nobody_else_reads_is_never_lost() {
         ["server_tool_use", "web_search_tool_result", "text"]
     );
     assert_eq!(out.notes, Vec::<String>::new());
+    let messages = paused.map(|line| formats::parse(Format::Anthropic, line).unwrap());
+    let apart = ContextOptions {
+        alternation: Alternation::Ack,
+        ..ContextOptions::default()
+    };
+    let turns = build(&input_of(&messages), &apart, &Characters).turns;
+    assert_eq!(
+        render(RequestFormat::Anthropic, &turns),
+        out,
+        "nothing is put between"
+    );
     for target in RequestFormat::ALL {
         let out = outgoing(target, Format::Anthropic, &paused[..2]);
         let is_named = out.body.to_string().contains("[block: server_tool_use]");

@@ -271,6 +271,11 @@ async fn a_role_that_nobody_knows_is_refused_and_not_hidden() {
             r#"[{"kind":"user","content":"Hi"},{"kind":"asistant","content":"Hello"}]"#,
             "kind `asistant` is unknown; did you mean `assistant`?",
         ),
+        (
+            "",
+            r#"[{"role":"user","content":"Hi"},{"role":"user","content":[{"toolResult":{"toolUseId":"1"}}]}]"#,
+            "block `toolResult` is unknown, and no model would see it; give what it holds",
+        ),
     ] {
         let reply = server.post(&format!("{PATH}{query}"), body).await;
         let problem = reply.problem(400, "invalid_message");
