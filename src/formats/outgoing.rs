@@ -2,6 +2,7 @@
 //!
 //! Invariant: a message that the target's own provider wrote, and that needed no repair, goes back as it came, blocks
 //! that nobody here knows included; only the envelope of a transcript and fields that no request takes stay behind.
+//! Ids and names that the target wouldn't take are spelled as it does ([`spelling`]).
 //! What can't be carried over is named in the notes.
 
 mod anthropic;
@@ -10,6 +11,7 @@ mod chat;
 mod gemini;
 mod own;
 mod responses;
+mod spelling;
 #[cfg(test)]
 mod tests;
 

@@ -74,7 +74,7 @@ fn blocks(turn: &Turn<'_>, calls: &mut Calls<'_>, notes: &mut Notes) -> Vec<Valu
     let mut blocks = Vec::new();
     for piece in &turn.pieces {
         match own_blocks(turn.role, piece) {
-            Some(own) => blocks.extend(own.into_iter().map(|block| with_id(block, calls))),
+            Some(own) => blocks.extend(own.into_iter().map(|block| with_names(block, calls))),
             None => blocks.extend(piece.parts.iter().filter_map(|part| block(part, calls, notes))),
         }
     }
@@ -126,14 +126,19 @@ fn without_blanks(mut block: Value) -> Value {
     block
 }
 
-fn with_id(mut block: Value, calls: &mut Calls<'_>) -> Value {
-    let field = match kind(&block) {
-        "tool_use" => "id",
-        "tool_result" => "tool_use_id",
+/// A call or a result by the names that it goes by here.
+fn with_names(mut block: Value, calls: &mut Calls<'_>) -> Value {
+    let (field, is_call) = match kind(&block) {
+        "tool_use" => ("id", true),
+        "tool_result" => ("tool_use_id", false),
         _ => return block,
     };
+    let Names { id, tool } = calls.next();
     if let Some(fields) = block.as_object_mut() {
-        fields.insert(field.to_owned(), Value::String(calls.next().id));
+        fields.insert(field.to_owned(), Value::String(id));
+        if is_call {
+            fields.insert("name".to_owned(), Value::String(tool));
+        }
     }
     block
 }

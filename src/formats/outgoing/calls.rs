@@ -1,12 +1,15 @@
-//! Ids of calls: each keeps its own; one that is missing, repeated, or impossible at the target gets another, the same
-//! for the same turns, and its result with it.
+//! Ids of calls and names of tools: each keeps its own; one that is missing, repeated, or impossible at the target gets
+//! another, the same for the same turns, and its result with it.
 
 use std::{
     collections::{HashMap, HashSet},
     slice,
 };
 
-use super::RequestFormat;
+use super::{
+    RequestFormat,
+    spelling::{Spelled, Spelling},
+};
 use crate::domain::{
     context::{Role, Turn},
     message::Part,
@@ -43,7 +46,12 @@ pub(super) fn arguments_text(arguments: &str) -> &str {
 
 /// For each turn the names of its calls; for a turn of results those of the turn before.
 pub(super) fn names(target: RequestFormat, turns: &[Turn<'_>]) -> Vec<Vec<Names>> {
-    let mut given = Given::default();
+    let called = turns.iter().flat_map(Turn::parts).filter_map(|part| match part {
+        Part::ToolCall { name, .. } => Some(name.as_str()),
+        _ => None,
+    });
+    let tools = Spelled::new(Spelling::tool(target), called);
+    let mut given = Given::new(Spelling::id(target));
     let mut all: Vec<Vec<Names>> = Vec::with_capacity(turns.len());
     for turn in turns {
         let names = if turn.role == Role::Tool {
@@ -54,8 +62,8 @@ pub(super) fn names(target: RequestFormat, turns: &[Turn<'_>]) -> Vec<Vec<Names>
                 _ => None,
             });
             let names = calls.map(|(id, name)| Names {
-                id: given.unique(&possible(target, id)),
-                tool: name.clone(),
+                id: given.unique(id),
+                tool: tools.of(name),
             });
             names.collect()
         };
@@ -64,31 +72,31 @@ pub(super) fn names(target: RequestFormat, turns: &[Turn<'_>]) -> Vec<Vec<Names>
     all
 }
 
-/// Anthropic takes ids of these characters only.
-fn possible(target: RequestFormat, id: &str) -> String {
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    match target {
-        RequestFormat::Anthropic => id.chars().map(|c| if fits(c) { c } else { '_' }).collect(),
-        _ => id.to_owned(),
-    }
-}
-
-#[derive(Default)]
+/// The ids that were given so far.
 struct Given {
+    spelling: Spelling,
     ids: HashSet<String>,
     /// How often each id has been asked for.
     repeats: HashMap<String, u64>,
 }
 
 impl Given {
+    fn new(spelling: Spelling) -> Self {
+        Self {
+            spelling,
+            ids: HashSet::new(),
+            repeats: HashMap::new(),
+        }
+    }
+
     fn unique(&mut self, wanted: &str) -> String {
-        let wanted = if wanted.is_empty() { "call" } else { wanted };
-        let repeats = self.repeats.entry(wanted.to_owned()).or_default();
+        let wanted = self.spelling.of(if wanted.is_empty() { "call" } else { wanted });
+        let repeats = self.repeats.entry(wanted.clone()).or_default();
         loop {
             *repeats += 1;
             let id = match *repeats {
-                1 => wanted.to_owned(),
-                again => format!("{wanted}_{again}"),
+                1 => wanted.clone(),
+                again => self.spelling.of(&format!("{wanted}_{again}")),
             };
             if self.ids.insert(id.clone()) {
                 return id;

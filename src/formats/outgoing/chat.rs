@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{
     Calls, Names, Notes, RequestFormat, TEXT_SEPARATOR, arguments_text, named,
     own::{self, kind},
+    spelling::{Spelled, Spelling},
     text,
 };
 use crate::domain::{
@@ -38,21 +39,24 @@ const BLOCKS: [&str; 7] = [
 
 /// `{messages}`.
 pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) -> Value {
+    let pieces = turns.iter().flat_map(|turn| &turn.pieces);
+    let said_by = pieces.filter_map(|piece| piece.source?.speaker.as_deref());
+    let speakers = Spelled::new(Spelling::speaker(), said_by);
     let mut messages = Vec::new();
     for (turn, mut calls) in named(turns, names) {
         match turn.role {
-            Role::Tool => messages.extend(results(turn, &mut calls, notes)),
-            _ => messages.push(message(turn, &mut calls, notes)),
+            Role::Tool => messages.extend(results(turn, &mut calls, &speakers, notes)),
+            _ => messages.push(message(turn, &mut calls, &speakers, notes)),
         }
     }
     json!({"messages": messages})
 }
 
-fn message(turn: &Turn<'_>, calls: &mut Calls<'_>, notes: &mut Notes) -> Value {
+fn message(turn: &Turn<'_>, calls: &mut Calls<'_>, speakers: &Spelled<'_>, notes: &mut Notes) -> Value {
     if let [piece] = turn.pieces.as_slice()
         && let Some(own) = own(turn.role, piece)
     {
-        return Value::Object(with_ids(own, calls));
+        return Value::Object(with_names(own, calls, speakers));
     }
     let blocks = turn
         .pieces
@@ -73,11 +77,11 @@ fn message(turn: &Turn<'_>, calls: &mut Calls<'_>, notes: &mut Notes) -> Value {
 }
 
 /// A message for each result, and one for what the user says after them.
-fn results(turn: &Turn<'_>, calls: &mut Calls<'_>, notes: &mut Notes) -> Vec<Value> {
+fn results(turn: &Turn<'_>, calls: &mut Calls<'_>, speakers: &Spelled<'_>, notes: &mut Notes) -> Vec<Value> {
     let (mut messages, mut said) = (Vec::new(), Vec::new());
     for piece in &turn.pieces {
         if let Some(own) = own(Role::Tool, piece) {
-            messages.push(Value::Object(with_ids(own, calls)));
+            messages.push(Value::Object(with_names(own, calls, speakers)));
             continue;
         }
         for part in piece.parts.iter() {
@@ -202,14 +206,28 @@ fn sound_calls(calls: &Value) -> Option<usize> {
     (!calls.is_empty() && calls.iter().all(is_sound)).then_some(calls.len())
 }
 
-fn with_ids(mut message: Map<String, Value>, calls: &mut Calls<'_>) -> Map<String, Value> {
+/// A message by the names that its calls, its result and its speaker go by here.
+fn with_names(
+    mut message: Map<String, Value>,
+    calls: &mut Calls<'_>,
+    speakers: &Spelled<'_>,
+) -> Map<String, Value> {
     if let Some(Value::Array(made)) = message.get_mut("tool_calls") {
         for call in made {
-            call["id"] = Value::String(calls.next().id);
+            let (kind, Names { id, tool }) = (kind(call).to_owned(), calls.next());
+            call["id"] = Value::String(id);
+            if let Some(called) = call.get_mut(&kind).and_then(Value::as_object_mut) {
+                called.insert("name".to_owned(), Value::String(tool));
+            }
         }
     }
     if message.get("role").and_then(Value::as_str) == Some("tool") {
         message.insert("tool_call_id".to_owned(), Value::String(calls.next().id));
+    }
+    if let Some(name) = message.remove("name") {
+        let name = name.as_str().filter(|name| !name.is_empty());
+        let name = name.map(|name| Value::String(speakers.of(name)));
+        message.extend(name.map(|name| ("name".to_owned(), name)));
     }
     message
 }

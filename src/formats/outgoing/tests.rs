@@ -14,6 +14,7 @@ use crate::{
         tokens::TokenCounter,
     },
     formats,
+    validator::{Target, validate},
 };
 
 /// One token per character.
@@ -266,4 +267,50 @@ fn repeated_ids_are_told_apart() {
         assert_eq!(body.matches("\"x\"").count(), 2, "{body}");
         assert_eq!(body.matches("\"x_2\"").count(), 2, "{body}");
     }
+}
+
+/// What a target wouldn't take is spelled otherwise, a call and its result alike, and each time.
+#[test]
+fn names_and_ids_are_those_that_the_target_takes() {
+    let id = "mcp_github_enterprise_server_list_pull_requests-1763816000123-9b1f2c3d4e5f6";
+    let call = |id: &str, name: &str| {
+        format!(
+            r#"{{"role":"assistant","content":null,"tool_calls":[{{"id":"{id}","type":"function","function":{{"name":"{name}","arguments":"{{}}"}}}}]}}"#
+        )
+    };
+    let result =
+        |id: &str| format!(r#"{{"role":"tool","name":"fs.read file","tool_call_id":"{id}","content":"r"}}"#);
+    let lines = [
+        r#"{"role":"user","name":"Ada Lovelace","content":"Read it."}"#.to_owned(),
+        call(id, "default_api.read_file"),
+        result(id),
+        call(id, "default_api_read_file"),
+        result(id),
+        call("c", "fs.read file"),
+        result("c"),
+    ];
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    for target in RequestFormat::ALL {
+        let out = outgoing(target, Format::OpenAiChat, &lines);
+        let validated = match target {
+            RequestFormat::Anthropic => Target::Anthropic,
+            RequestFormat::OpenAiChat => Target::OpenAiChat,
+            RequestFormat::OpenAiResponses => Target::OpenAiResponses,
+            RequestFormat::Gemini => Target::Gemini,
+        };
+        let violations = validate(validated, &out.body, None);
+        assert!(violations.is_empty(), "{violations:?} in {}", out.body);
+        // The beginning of a conversation is spelled the same when it has gone on.
+        let before = outgoing(target, Format::OpenAiChat, &lines[..5]).body.to_string();
+        let same = before.trim_end_matches(['}', ']']);
+        assert!(out.body.to_string().starts_with(same), "{before} {}", out.body);
+    }
+    let body = outgoing(RequestFormat::OpenAiChat, Format::OpenAiChat, &lines).body;
+    assert_eq!(body["messages"][0]["name"], "Ada_Lovelace");
+    let tool = |at: usize| body["messages"][at]["tool_calls"][0]["function"]["name"].clone();
+    assert_eq!(
+        (tool(3), tool(5)),
+        ("default_api_read_file".into(), "fs_read_file".into())
+    );
+    assert_ne!(tool(1), tool(3), "two tools stay two");
 }

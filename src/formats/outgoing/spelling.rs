@@ -1,0 +1,169 @@
+//! Ids and names as a target takes them: what it wouldn't take is written in its characters, and cut to its length.
+//!
+//! What is taken stays as it is. The rest gets the same spelling in each request that holds the same, so that a prompt
+//! cache goes on; a cut one ends with a hash of the whole, so that two that begin alike stay two.
+
+use std::collections::{HashMap, HashSet};
+
+use super::RequestFormat;
+
+/// Digits of the hash behind what is cut.
+const HASH_DIGITS: usize = 8;
+
+/// What a target takes.
+#[derive(Clone, Copy)]
+pub(super) struct Spelling {
+    takes: fn(char) -> bool,
+    chars_max: usize,
+}
+
+impl Spelling {
+    /// Ids of calls. Gemini says nothing about its own. OpenAI's chat took longer ones than 40 characters once, but has
+    /// refused them often.
+    pub(super) fn id(target: RequestFormat) -> Self {
+        match target {
+            RequestFormat::Anthropic => Self::new(is_plain, usize::MAX),
+            RequestFormat::OpenAiChat => Self::new(|_| true, 40),
+            RequestFormat::OpenAiResponses => Self::new(|_| true, 64),
+            RequestFormat::Gemini => Self::new(|_| true, usize::MAX),
+        }
+    }
+
+    /// Names of tools.
+    pub(super) fn tool(target: RequestFormat) -> Self {
+        match target {
+            RequestFormat::Anthropic => Self::new(is_plain, 128),
+            RequestFormat::OpenAiChat | RequestFormat::OpenAiResponses => Self::new(is_plain, 64),
+            RequestFormat::Gemini => Self::new(|c| is_plain(c) || matches!(c, '.' | ':'), 64),
+        }
+    }
+
+    /// Names of speakers, which only OpenAI's chat has.
+    pub(super) fn speaker() -> Self {
+        Self::new(|c| !c.is_whitespace() && !"<|\\/>".contains(c), 64)
+    }
+
+    fn new(takes: fn(char) -> bool, chars_max: usize) -> Self {
+        Self { takes, chars_max }
+    }
+
+    /// `name` as it is taken.
+    pub(super) fn of(self, name: &str) -> String {
+        if name.chars().count() > self.chars_max {
+            self.hashed(name)
+        } else {
+            self.written(name).collect()
+        }
+    }
+
+    /// `name` as it is taken, told apart from what is spelled alike.
+    fn hashed(self, name: &str) -> String {
+        let head = self.written(name).take(self.chars_max - HASH_DIGITS - 1);
+        format!("{}_{:08x}", head.collect::<String>(), hash(name))
+    }
+
+    fn written(self, name: &str) -> impl Iterator<Item = char> {
+        name.chars().map(move |c| if (self.takes)(c) { c } else { '_' })
+    }
+}
+
+/// Names with their spellings, of which no two are alike.
+pub(super) struct Spelled<'n> {
+    spelling: Spelling,
+    changed: HashMap<&'n str, String>,
+}
+
+impl<'n> Spelled<'n> {
+    /// `names` in their order. One that is taken as it is keeps itself, wherever it stands.
+    pub(super) fn new(spelling: Spelling, names: impl Iterator<Item = &'n str>) -> Self {
+        let all: Vec<&str> = names.collect();
+        let (taken, others): (Vec<&str>, Vec<&str>) =
+            all.into_iter().partition(|&name| spelling.of(name) == name);
+        let mut used: HashSet<String> = taken.into_iter().map(str::to_owned).collect();
+        let mut changed = HashMap::new();
+        for name in others {
+            changed.entry(name).or_insert_with(|| {
+                let plain = spelling.of(name);
+                let own = if used.contains(&plain) {
+                    spelling.hashed(name)
+                } else {
+                    plain
+                };
+                used.insert(own.clone());
+                own
+            });
+        }
+        Self { spelling, changed }
+    }
+
+    /// The spelling of `name`.
+    pub(super) fn of(&self, name: &str) -> String {
+        self.changed
+            .get(name)
+            .cloned()
+            .unwrap_or_else(|| self.spelling.of(name))
+    }
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
+/// The hash of a name: FNV-1a of 32 bits, which stays what it is, whatever is compiled with what.
+fn hash(name: &str) -> u32 {
+    name.bytes().fold(0x811c_9dc5, |hash: u32, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_stays_and_the_rest_is_written_alike_each_time() {
+        let tool = Spelling::tool(RequestFormat::OpenAiChat);
+        let long = "a".repeat(65);
+        for (name, spelled) in [
+            ("mcp__git-hub__list", "mcp__git-hub__list"),
+            ("default_api.read_file", "default_api_read_file"),
+            ("fs.read file", "fs_read_file"),
+            ("größe", "gr__e"),
+        ] {
+            assert_eq!(tool.of(name), spelled);
+        }
+        assert_eq!(tool.of(&"a".repeat(64)), "a".repeat(64));
+        let cut = tool.of(&long);
+        assert!(cut.len() == 64 && cut.starts_with(&"a".repeat(55)), "{cut}");
+        assert_ne!(cut, tool.of(&format!("{long}a")));
+        assert_eq!(Spelling::speaker().of("Ada Lovelace"), "Ada_Lovelace");
+        assert_eq!(Spelling::speaker().of("Ærø"), "Ærø");
+        assert_eq!(Spelling::tool(RequestFormat::Gemini).of("a.b:c d"), "a.b:c_d");
+    }
+
+    #[test]
+    fn no_two_names_are_spelled_alike() {
+        let tool = Spelling::tool(RequestFormat::OpenAiChat);
+        let names = ["fs.read", "fs/read", "fs.read", "fs_read", "fs/write"];
+        let spelled = Spelled::new(tool, names.into_iter());
+        assert_eq!(
+            (spelled.of("fs_read"), spelled.of("fs/write")),
+            ("fs_read".to_owned(), "fs_write".to_owned())
+        );
+        let (dot, slash) = (spelled.of("fs.read"), spelled.of("fs/read"));
+        assert!(
+            dot.starts_with("fs_read_") && slash.starts_with("fs_read_") && dot != slash,
+            "{dot} {slash}"
+        );
+        assert_eq!(tool.of(&dot), dot);
+        assert_eq!(spelled.of("not asked before"), "not_asked_before");
+    }
+
+    #[test]
+    fn the_hash_is_the_published_one() {
+        assert_eq!(
+            (hash(""), hash("a"), hash("foobar")),
+            (0x811c_9dc5, 0xe40c_292c, 0xbf9c_f968)
+        );
+    }
+}
