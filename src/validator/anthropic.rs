@@ -4,6 +4,7 @@
 //! messages of one role. A system message in the middle belongs to no turn.
 
 mod blocks;
+mod caching;
 mod calls;
 mod order;
 mod parameters;
@@ -60,6 +61,7 @@ const THINKING_FIRST: Rule = Rule::refused("thinking_first", Reported);
 const THINKING_MODE: Rule = Rule::refused("thinking_mode", Documented);
 const SAMPLING: Rule = Rule::refused("sampling", Documented);
 const FORCED_TOOL: Rule = Rule::refused("forced_tool", Documented);
+const CACHE_MARKERS: Rule = Rule::refused("cache_markers", Documented);
 
 /// Every rule of this target.
 pub(super) const RULES: &[Rule] = &[
@@ -99,6 +101,7 @@ pub(super) const RULES: &[Rule] = &[
     THINKING_MODE,
     SAMPLING,
     FORCED_TOOL,
+    CACHE_MARKERS,
 ];
 
 /// Checks a request.
@@ -119,6 +122,7 @@ pub(super) fn check(request: &Request<'_>, findings: &mut Findings) {
     }
     let conversation = Conversation::read(messages, findings);
     blocks::check(&conversation, findings);
+    caching::check(request, &conversation, findings);
     order::check(request, &conversation, findings);
     system::check(request, &conversation, findings);
     let turns = conversation.turns();

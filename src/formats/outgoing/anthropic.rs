@@ -101,15 +101,29 @@ fn own_blocks(role: Role, piece: &Piece<'_>) -> Option<Vec<Value>> {
         !own::is_blank_text(block)
             && (piece.keeps_thinking || !matches!(kind(block), "thinking" | "redacted_thinking"))
     };
-    let blocks: Vec<Value> = blocks.into_iter().filter(stays).map(without_blanks).collect();
+    let blocks: Vec<Value> = blocks.into_iter().filter(stays).map(clean).collect();
     (is_faithful && !blocks.is_empty()).then_some(blocks)
+}
+
+/// A block without its markers of the prompt cache: they belong to the request that it was sent in, a request has room for
+/// four, and who stores each one gets the markers of all of them back.
+fn clean(mut block: Value) -> Value {
+    if let Some(fields) = block.as_object_mut() {
+        fields.remove("cache_control");
+        let inner = fields.get_mut("content").and_then(Value::as_array_mut);
+        for block in inner.into_iter().flatten().filter_map(Value::as_object_mut) {
+            block.remove("cache_control");
+        }
+    }
+    if kind(&block) == "tool_result" {
+        without_blanks(block)
+    } else {
+        block
+    }
 }
 
 /// A result without the blank texts in it.
 fn without_blanks(mut block: Value) -> Value {
-    if kind(&block) != "tool_result" {
-        return block;
-    }
     if let Some(fields) = block.as_object_mut() {
         let is_empty = match fields.get_mut("content") {
             Some(Value::Array(inner)) => {

@@ -127,7 +127,7 @@ fn what_the_provider_wrote_goes_back_as_it_was() {
     let user = r#"{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"}},{"type":"text","text":""},{"type":"text","text":"What is it?","cache_control":{"type":"ephemeral"}}]}"#;
     let model = r#"{"role":"assistant","id":"msg_1","model":"claude","content":[{"type":"thinking","thinking":"","signature":"xyz"},{"type":"server_tool_use","id":"s","name":"web_search","input":{}},{"type":"text","text":"A cat."}]}"#;
     let out = outgoing(RequestFormat::Anthropic, Format::Anthropic, &[user, model]);
-    insta::assert_snapshot!(out.body, @r#"{"messages":[{"content":[{"source":{"data":"AAAA","media_type":"image/png","type":"base64"},"type":"image"},{"cache_control":{"type":"ephemeral"},"text":"What is it?","type":"text"}],"role":"user"},{"content":[{"signature":"xyz","thinking":"","type":"thinking"},{"id":"s","input":{},"name":"web_search","type":"server_tool_use"},{"text":"A cat.","type":"text"}],"role":"assistant"}]}"#);
+    insta::assert_snapshot!(out.body, @r#"{"messages":[{"content":[{"source":{"data":"AAAA","media_type":"image/png","type":"base64"},"type":"image"},{"text":"What is it?","type":"text"}],"role":"user"},{"content":[{"signature":"xyz","thinking":"","type":"thinking"},{"id":"s","input":{},"name":"web_search","type":"server_tool_use"},{"text":"A cat.","type":"text"}],"role":"assistant"}]}"#);
     let line = format!(r#"{{"type":"user","uuid":"u","sessionId":"s","message":{user}}}"#);
     let wrapped = outgoing(RequestFormat::Anthropic, Format::ClaudeCode, &[&line]);
     assert_eq!(wrapped.body["messages"][0], out.body["messages"][0]);
@@ -235,6 +235,32 @@ fn what_was_spoken_is_named_to_who_spoke_it() {
     insta::assert_snapshot!(out.body["messages"][1], @r#"{"audio":{"id":"a"},"content":null,"role":"assistant"}"#);
     let out = outgoing(RequestFormat::Anthropic, Format::OpenAiChat, &lines);
     insta::assert_snapshot!(out.body["messages"][1], @r#"{"content":[{"text":"Hello.","type":"text"}],"role":"assistant"}"#);
+}
+
+#[test]
+fn markers_of_the_prompt_cache_stay_behind() {
+    let marked =
+        |text: &str| format!(r#"{{"type":"text","text":"{text}","cache_control":{{"type":"ephemeral"}}}}"#);
+    let said = |role: &str, text: &str| format!(r#"{{"role":"{role}","content":[{}]}}"#, marked(text));
+    let call = r#"{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"f","input":{"cache_control":"mine"},"cache_control":{"type":"ephemeral"}}]}"#;
+    let result = format!(
+        r#"{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"t","content":[{}],"cache_control":{{"type":"ephemeral"}}}}]}}"#,
+        marked("r")
+    );
+    let lines = [
+        said("user", "a"),
+        said("assistant", "b"),
+        said("user", "c"),
+        call.to_owned(),
+        result,
+    ];
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let body = outgoing(RequestFormat::Anthropic, Format::Anthropic, &lines)
+        .body
+        .to_string();
+    // An argument of that name is the tool's.
+    assert_eq!(body.matches("cache_control").count(), 1, "{body}");
+    assert!(body.contains(r#"{"cache_control":"mine"}"#), "{body}");
 }
 
 #[test]

@@ -1,0 +1,36 @@
+//! Markers of the prompt cache: there are few of them in a request, wherever they stand.
+
+use serde_json::Value;
+
+use super::{CACHE_MARKERS, turn::Conversation};
+use crate::validator::{findings::Findings, request::Request};
+
+/// Blocks that may have a marker.
+const MARKERS_MAX: usize = 4;
+
+/// Counts the markers of tools, instructions and messages.
+pub(super) fn check(request: &Request<'_>, conversation: &Conversation<'_>, findings: &mut Findings) {
+    let listed = |key: &str| request.body().and_then(|body| body.get(key)).map_or(0, in_list);
+    let blocks = conversation.messages.iter().flat_map(|message| &message.blocks);
+    let in_messages = blocks.map(|block| {
+        let is_marked = is_marker(block.field("cache_control"));
+        usize::from(is_marked) + block.field("content").map_or(0, in_list)
+    });
+    let markers = listed("tools") + listed("system") + in_messages.sum::<usize>();
+    if markers > MARKERS_MAX {
+        let text =
+            format!("A maximum of {MARKERS_MAX} blocks with cache_control may be provided. Found {markers}.");
+        findings.add(&CACHE_MARKERS, "", text);
+    }
+}
+
+fn in_list(value: &Value) -> usize {
+    let blocks = value.as_array().into_iter().flatten();
+    blocks
+        .filter(|block| is_marker(block.get("cache_control")))
+        .count()
+}
+
+fn is_marker(field: Option<&Value>) -> bool {
+    field.is_some_and(|marker| !marker.is_null())
+}
