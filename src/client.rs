@@ -61,8 +61,8 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 const ATTEMPTS_MAX: u32 = 3;
 /// How long it is waited before something is asked again.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The longest answer that is read, in bytes: a context is built from up to 32 MiB of a window's payloads, with preamble,
-/// summary and pinned messages besides, and written for another provider it may be longer than these.
+/// The longest answer that is read, in bytes: a context is built from up to 24 MiB of payloads, with summary and pinned
+/// messages besides, and written for another provider it may be longer than these.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 const JSON: &str = "application/json";
 

@@ -33,8 +33,11 @@ use window::{Read, Shortened};
 
 /// The most exchanges of a window that are read.
 pub const WINDOW_EXCHANGES_MAX: i64 = 100_000;
-/// The most bytes of payloads of a window that are read: as many as Anthropic's longest request has.
-pub const WINDOW_BYTES_MAX: i64 = 32 << 20;
+/// The most bytes of payloads of preamble and window. Anthropic's longest request has 32 MB, and summary, copies, tools and
+/// what is written as JSON anew come on top. Tokens don't bound bytes: an image has few.
+pub const CONTEXT_BYTES_MAX: i64 = 24 << 20;
+/// The preamble, which is never left out, has at most this part of them.
+const PREAMBLE_SHARE: i64 = 2;
 /// The most pinned and important messages that are read, twice as many as are copied: the newest may be in the window.
 const PINS_MAX: i64 = 100;
 /// The most messages that a note names.
@@ -157,10 +160,10 @@ pub async fn load(
     snapshot: &Snapshot,
     viewer: Option<Viewer>,
 ) -> Result<ContextMaterial, ContextError> {
-    load_within(store, agent, snapshot, viewer, WINDOW_BYTES_MAX).await
+    load_within(store, agent, snapshot, viewer, CONTEXT_BYTES_MAX).await
 }
 
-/// As [`load`], with at most so many bytes of payloads of the window.
+/// As [`load`], with at most so many bytes of payloads of preamble and window.
 ///
 /// # Errors
 /// As [`load`].
@@ -172,12 +175,13 @@ pub async fn load_within(
     bytes_max: i64,
 ) -> Result<ContextMaterial, ContextError> {
     let first_exchange = snapshot.first_exchange.max(FIRST_EXCHANGE);
-    let preamble = preamble(store, agent, bytes_max).await?;
+    let preamble = preamble(store, agent, bytes_max / PREAMBLE_SHARE).await?;
+    let room = bytes_max - payload_bytes(&preamble);
     let Read {
         exchanges: window,
         left_out,
         shortened,
-    } = window::read(store, agent, first_exchange, bytes_max).await?;
+    } = window::read(store, agent, first_exchange, room).await?;
     let opening = match window.last() {
         Some(newest) => opening(store, agent, newest).await?,
         None => Vec::new(),
@@ -235,6 +239,12 @@ async fn preamble(
         Some(number) => Err(ContextError::TooLarge(number)),
         None => Ok(found),
     }
+}
+
+fn payload_bytes(exchanges: &[StoredExchange]) -> i64 {
+    let messages = exchanges.iter().flat_map(|exchange| &exchange.messages);
+    let bytes: usize = messages.map(|stored| stored.message.payload.len()).sum();
+    i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
 /// The view of `viewer` on a conversation in which `heard` speak.
@@ -306,6 +316,7 @@ impl ContextMaterial {
         let oldest_unread = self.pins.oldest_unread;
         let has_more = oldest_unread.is_some_and(|oldest| oldest < self.first_exchange);
         notes.extend(left_note(&context.left_copies, has_more));
+        notes.extend(self.unread_note());
         notes.extend(self.shortened_note());
         ContextReply {
             agent_id: self.agent.clone(),
@@ -338,6 +349,20 @@ impl ContextMaterial {
         let mut all: Vec<Elision> = before.chain(to_fit).collect();
         all.sort_by_key(|elision| elision.seq);
         all
+    }
+
+    /// That bytes and not tokens leave exchanges out, in words.
+    fn unread_note(&self) -> Option<String> {
+        let (first, last) = (self.left_out.first()?, self.left_out.last()?);
+        let which = if first == last {
+            format!("exchange #{first} is")
+        } else {
+            format!("exchanges #{first} to #{last} are")
+        };
+        Some(format!(
+            "{which} left out for the bytes, whatever the tokens: images and long results of the window are more than a request \
+             can have"
+        ))
     }
 
     /// That the newest exchange is too big to be read as it is, in words.

@@ -30,7 +30,7 @@ pub(super) use running::{NotReady, answers, find};
 const TIMEOUT_MS: u64 = 10_000;
 /// How long connecting to it may take.
 const CONNECT_TIMEOUT_MS: u64 = 2_000;
-/// The longest answer that is read, in bytes: a context is built from up to 32 MiB of a window's payloads.
+/// The longest answer that is read, in bytes: a context is built from up to 24 MiB of payloads.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Agents among which the one that was meant is looked for.
 const AGENTS_COMPARED_MAX: usize = 200;

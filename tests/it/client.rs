@@ -10,7 +10,7 @@ use std::{
 
 use recapd::{
     client::{Client, ClientError, PLACEHOLDER},
-    context::WINDOW_BYTES_MAX,
+    context::CONTEXT_BYTES_MAX,
     domain::agent::AgentId,
     formats::outgoing::RequestFormat,
 };
@@ -330,7 +330,7 @@ async fn a_daemon_that_says_nothing_is_left_in_time() {
 
 #[tokio::test]
 async fn a_context_of_a_whole_window_is_read() {
-    let said = "x".repeat(usize::try_from(WINDOW_BYTES_MAX).unwrap());
+    let said = "x".repeat(usize::try_from(CONTEXT_BYTES_MAX).unwrap());
     let context = json!({
         "agent_id": "coder", "body": {"messages": [{"role": "user", "content": said}]}, "tokens": 9,
         "limit_tokens": null, "over_budget": false, "summary_version": 0, "first_exchange": 1,

@@ -18,6 +18,11 @@ use crate::domain::{
     tokens::TokenCounter,
 };
 
+/// The most characters of the anchor, whatever its share.
+const ANCHOR_CHARS_MAX: usize = 100_000;
+/// An anchor of which there is no room for so many characters tells nobody what the task was: it is left out.
+const ANCHOR_CHARS_MIN: usize = 80;
+
 /// What goes where, before it is put together.
 struct Plan<'i, 'a> {
     input: &'i ContextInput<'a>,
@@ -289,7 +294,8 @@ impl<'i, 'a> Plan<'i, 'a> {
     }
 }
 
-/// The first message of the session; if it takes more than its share, its text without the middle, if it has one.
+/// The first message of the session, its images named; if it takes more than its share, its text without the middle, if it
+/// has one. Images were for then: sent again each time they would take the room of those that are talked about now.
 fn anchor<'a>(
     input: &ContextInput<'a>,
     options: &ContextOptions,
@@ -297,16 +303,33 @@ fn anchor<'a>(
 ) -> Option<Piece<'a>> {
     let drafts = draft::of_message(input.anchor?, PREAMBLE, false, input.perspective);
     let draft = drafts.into_iter().find(|draft| draft.role == Role::User)?;
-    let piece = draft.piece();
-    let share = options.limit_tokens().map(|limit| limit / SHARE_MAX);
-    let Some(share) = share.filter(|&share| piece.cost(counter) > share) else {
-        return Some(piece);
+    let has_images = draft.parts.iter().any(|part| matches!(part, Part::Attachment(_)));
+    let piece = if has_images {
+        draft.share(draft.parts.iter().map(with_image_named).collect())
+    } else {
+        draft.piece()
     };
-    // A token is a character or more, but for rare ones.
-    let chars = usize::try_from(share).unwrap_or(0);
     let said: Vec<&str> = draft.parts.iter().filter_map(text_of).collect();
-    let text = head_tail(said.join("\n").trim(), chars * 2 / 3, chars / 3);
-    (!text.is_empty()).then(|| draft.share(vec![Part::Text(text)]))
+    let said = said.join("\n");
+    let said = said.trim();
+    let share = options.limit_tokens().map(|limit| limit / SHARE_MAX);
+    let is_within = share.is_none_or(|share| piece.cost(counter) <= share);
+    if is_within && said.len() <= ANCHOR_CHARS_MAX {
+        return Some(piece);
+    }
+    // A token is a character or more, but for rare ones.
+    let chars = share.map_or(ANCHOR_CHARS_MAX, |share| usize::try_from(share).unwrap_or(0));
+    let chars = chars.min(ANCHOR_CHARS_MAX);
+    let text = head_tail(said, chars * 2 / 3, chars / 3);
+    let says_enough = text == said || chars >= ANCHOR_CHARS_MIN;
+    (says_enough && !text.is_empty()).then(|| draft.share(vec![Part::Text(text)]))
+}
+
+fn with_image_named(part: &Part) -> Part {
+    match part {
+        Part::Attachment(media) => Part::Text(format!("[attachment: {media}]")),
+        part => part.clone(),
+    }
 }
 
 fn text_of(part: &Part) -> Option<&str> {

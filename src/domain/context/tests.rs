@@ -347,6 +347,45 @@ fn an_anchor_takes_no_more_than_its_share() {
 }
 
 #[test]
+fn an_anchor_is_its_words_and_says_something_or_nothing() {
+    let image = r#"{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"}},{"type":"text","text":"Build this page, as you see it in the picture, with no less than all of it."}]}"#;
+    let image = formats::parse(Format::Anthropic, image).unwrap();
+    let later = message("u two");
+    let source = |seq, message| SourceMessage {
+        seq,
+        message,
+        tokens: None,
+    };
+    let input = ContextInput {
+        anchor: Some(source(1, &image)),
+        exchanges: vec![SourceExchange {
+            exchange: 2,
+            is_open: false,
+            messages: vec![source(2, &later)],
+        }],
+        evicted: true,
+        ..ContextInput::default()
+    };
+    let head = |max_tokens| {
+        let options = ContextOptions {
+            max_tokens,
+            ..ContextOptions::default()
+        };
+        let turns = build(&input, &options, &Characters).turns;
+        let mut pieces = turns.iter().flat_map(|turn| &turn.pieces);
+        assert!(pieces.all(|piece| piece.source != Some(&image)));
+        brief(&turns)
+    };
+    assert!(
+        head(0).starts_with("u [attachment: image/png] Build this page"),
+        "{}",
+        head(0)
+    );
+    // What little there is room for would be a note of what is left out.
+    assert_eq!(head(40), "u two");
+}
+
+#[test]
 fn thinking_goes_when_anything_has_left() {
     let script = "u one | t hmm | u two | t aha";
     let options = ContextOptions::default();

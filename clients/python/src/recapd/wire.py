@@ -14,8 +14,8 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 SOCKET = "unix:"
-# A context is built from up to 32 MiB of payloads, besides leading instructions and what is pinned, and what is written as
-# JSON anew may be longer than it was.
+# A context is built from up to 24 MiB of payloads, besides what is pinned, and what is written as JSON anew may be longer than
+# it was.
 ANSWER_BYTES_MAX = 64 << 20
 PIECE_BYTES = 1 << 16
 
