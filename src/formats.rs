@@ -95,6 +95,17 @@ fn check_said(message: &Message, fields: &Fields<'_>) -> Result<(), FormatError>
     block::check(message, fields)
 }
 
+/// The sub-agent whose talk a line of a transcript is, by its name as far as the line tells it. `None` for what is said in the
+/// conversation itself.
+pub fn sub_agent(message: &Message) -> Option<String> {
+    if message.format != Format::ClaudeCode {
+        return None;
+    }
+    let fields = Fields::parse(&message.payload).ok()?;
+    let is_aside = fields.flag("isSidechain") == Some(true);
+    is_aside.then(|| fields.text("agentId").unwrap_or_default())
+}
+
 /// The format that a message certainly has. `None` for what is no message, and for a role with plain text, which
 /// OpenAI's and Anthropic's messages share.
 pub fn detect(json: &str) -> Option<Format> {

@@ -121,6 +121,7 @@ fn parse_all(pieces: &[Piece<'_>], format: Option<Format>) -> Result<Vec<Message
         }
     }
     if findings.is_empty() {
+        check_conversation(pieces, &messages)?;
         return Ok(messages);
     }
     let (bad, all) = (findings.len(), pieces.len());
@@ -128,6 +129,30 @@ fn parse_all(pieces: &[Piece<'_>], format: Option<Format>) -> Result<Vec<Message
     let detail = format!("{bad} of {all} messages can't be read, so none was stored");
     Err(Problem::new(INVALID_MESSAGE, detail)
         .hint("mend what `errors` names and send all again; ?format= says how messages are written")
+        .findings(findings))
+}
+
+/// Refuses what sub-agents said among what others did: it would mix conversations. Alone it is that of an agent of its own.
+fn check_conversation(pieces: &[Piece<'_>], messages: &[Message]) -> Result<(), Problem> {
+    let agents: Vec<Option<String>> = messages.iter().map(formats::sub_agent).collect();
+    if agents.iter().all(|agent| Some(agent) == agents.first()) {
+        return Ok(());
+    }
+    let aside = pieces.iter().zip(&agents).filter(|(_, agent)| agent.is_some());
+    let findings: Vec<Finding> = aside
+        .clone()
+        .take(FINDINGS_MAX)
+        .map(|(piece, _)| Finding {
+            place: piece.place.clone(),
+            detail: "a sub-agent's (isSidechain)".to_owned(),
+        })
+        .collect();
+    let (aside, all) = (aside.count(), messages.len());
+    let detail = format!(
+        "{aside} of {all} messages are of sub-agents, in conversations of their own, so none was stored"
+    );
+    Err(Problem::new(INVALID_MESSAGE, detail)
+        .hint("leave out what `errors` names, or send each sub-agent's messages to an agent of its own")
         .findings(findings))
 }
 
@@ -235,6 +260,29 @@ mod tests {
         // In a text commas are no values.
         let long = said(&format!(r#""\\\"{}""#, "[,".repeat(VALUES_MAX)));
         assert!(messages(Writing::Lines, long.as_bytes(), None, MESSAGES_MAX).is_ok());
+    }
+
+    #[test]
+    fn what_sub_agents_say_is_not_mixed_into_a_conversation() {
+        let line = |aside: &str| {
+            format!(r#"{{"type":"user","uuid":"u"{aside},"message":{{"role":"user","content":"x"}}}}"#)
+        };
+        let main = line(r#","isSidechain":false"#);
+        let (one, other) = (
+            line(r#","isSidechain":true,"agentId":"a1""#),
+            line(r#","isSidechain":true,"agentId":"b2""#),
+        );
+        let read = |lines: &[&String]| {
+            let body: Vec<&str> = lines.iter().map(|line| line.as_str()).collect();
+            messages(Writing::Lines, body.join("\n").as_bytes(), None, MESSAGES_MAX)
+        };
+        assert_eq!(read(&[&main, &main]).unwrap().messages.len(), 2);
+        // The talk of one of them is an agent of its own.
+        assert_eq!(read(&[&one, &one]).unwrap().messages.len(), 2);
+        for mixed in [&[&main, &one][..], &[&one, &main, &one], &[&one, &other]] {
+            let refused = format!("{:?}", read(mixed).unwrap_err());
+            assert!(refused.contains("messages are of sub-agents"), "{refused}");
+        }
     }
 
     /// A line as clients send it, or nearly so.
