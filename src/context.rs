@@ -68,6 +68,7 @@ impl ContextQuery {
             alternation: self.alternation.unwrap_or(defaults.alternation),
             system_in_place: self.format.takes_system_in_place(),
             ends_with_user: self.format.ends_with_user(),
+            names_speakers: self.format.names_speakers(),
             ..defaults
         }
     }

@@ -84,6 +84,8 @@ pub enum Origin {
 pub enum Reason {
     /// The fenced summary.
     Summary,
+    /// Says whose words follow, where neighbouring turns of several speakers become one.
+    Speaker,
     /// A pinned or important message whose exchange isn't in view.
     Copy,
     /// Says which exchanges were left out to fit.
@@ -183,6 +185,8 @@ pub struct ContextOptions {
     pub keep_open_thinking: bool,
     /// The user has the last word, made up if need be: some providers ask for that.
     pub ends_with_user: bool,
+    /// Turns say who speaks, and may follow others of their side: those of several speakers don't become one.
+    pub names_speakers: bool,
 }
 
 impl ContextOptions {
@@ -215,6 +219,7 @@ impl Default for ContextOptions {
             system_in_place: false,
             keep_open_thinking: false,
             ends_with_user: false,
+            names_speakers: false,
         }
     }
 }
@@ -375,6 +380,16 @@ impl<'a> Turn<'a> {
             exchange,
             pieces,
         }
+    }
+
+    /// Who says all of it, if that is known.
+    fn speaker(&self) -> Option<&'a str> {
+        let mut speakers = self.pieces.iter().map(|piece| piece.source?.speaker.as_deref());
+        let first = speakers.next()?;
+        speakers
+            .all(|speaker| speaker == first)
+            .then_some(first)
+            .flatten()
     }
 
     /// Its content, in order.

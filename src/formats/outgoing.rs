@@ -74,6 +74,11 @@ impl RequestFormat {
         self == Self::Gemini
     }
 
+    /// Whether messages there say who speaks, and users may speak one after the other.
+    pub fn names_speakers(self) -> bool {
+        self == Self::OpenAiChat
+    }
+
     /// Whether every model there takes instructions in the middle of a conversation.
     pub fn takes_system_in_place(self) -> bool {
         matches!(self, Self::OpenAiChat | Self::OpenAiResponses)

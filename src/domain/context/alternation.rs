@@ -1,8 +1,11 @@
 //! Alternation: no two neighbouring turns of one side. Nothing ever comes between a call and its results, since those
 //! are of different sides.
 
-use super::{ACKNOWLEDGEMENT, Alternation, CONTINUATION, Piece, Reason, Role, Turn};
+use super::{ACKNOWLEDGEMENT, Alternation, CONTINUATION, Piece, Reason, Role, Turn, fence::attribute};
 use crate::domain::perspective::SILENCE;
+
+/// What a user is called who has no name, among those who have one.
+const UNNAMED: &str = "user";
 
 /// Who has said something last, as providers see it: results count as the user's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,12 +86,41 @@ pub(super) fn end_with_user(turns: &mut Vec<Turn<'_>>) {
     }
 }
 
-/// Repairs alternation. Repairing twice changes nothing more.
-pub(super) fn repair<'a>(turns: Vec<Turn<'a>>, mode: Alternation) -> Vec<Turn<'a>> {
+/// Says whose words are whose in neighbouring turns of the user's that will become one, where they are several speakers'.
+pub(super) fn name_speakers(turns: &mut [Turn<'_>]) {
+    let said: Vec<usize> = (0..turns.len())
+        .filter(|&at| turns[at].role != Role::System)
+        .collect();
+    let is_users = |at: usize| turns[at].role == Role::User;
+    let mut named = Vec::new();
+    for run in said.chunk_by(|&before, &next| is_users(before) && is_users(next)) {
+        let speakers = run.iter().map(|&at| (at, turns[at].speaker()));
+        let speakers: Vec<(usize, Option<&str>)> = speakers.collect();
+        // Whoever speaks on isn't named again.
+        let heads = speakers.chunk_by(|before, next| before.1 == next.1);
+        let heads: Vec<(usize, Option<&str>)> = heads.map(|same| same[0]).collect();
+        if heads.len() > 1 {
+            named.extend(heads.into_iter().map(|(at, speaker)| (at, name_line(speaker))));
+        }
+    }
+    for (at, line) in named {
+        turns[at].pieces.insert(0, Piece::text(Reason::Speaker, &line));
+    }
+}
+
+fn name_line(speaker: Option<&str>) -> String {
+    format!("{}:", speaker.map_or_else(|| UNNAMED.to_owned(), attribute))
+}
+
+/// Repairs alternation; `by_speaker` leaves apart what several speakers say. Repairing twice changes nothing more.
+pub(super) fn repair<'a>(turns: Vec<Turn<'a>>, mode: Alternation, by_speaker: bool) -> Vec<Turn<'a>> {
     let mut repaired: Vec<Turn<'a>> = Vec::with_capacity(turns.len());
     for turn in turns {
-        match repaired.last_mut().filter(|last| clash(last.role, turn.role)) {
-            Some(last) if mode == Alternation::Merge => last.pieces.extend(turn.pieces),
+        let before = repaired.last();
+        let clashes = before.is_some_and(|last| clash(last.role, turn.role));
+        let goes_on = before.is_some_and(|last| !by_speaker || last.speaker() == turn.speaker());
+        match repaired.last_mut().filter(|_| clashes) {
+            Some(last) if mode == Alternation::Merge && goes_on => last.pieces.extend(turn.pieces),
             Some(_) if mode == Alternation::Ack => {
                 let between = if turn.role == Role::Assistant {
                     said(Role::User, Reason::Alternation, CONTINUATION, turn.exchange)

@@ -123,6 +123,10 @@ impl<'i, 'a> Plan<'i, 'a> {
         if newest.is_some_and(|newest| newest.role != Role::Assistant) {
             alternation::end_with_user(&mut plan.body);
         }
+        let tells_speakers = options.names_speakers || input.perspective.is_some();
+        if options.alternation == Alternation::Merge && !tells_speakers {
+            alternation::name_speakers(&mut plan.body);
+        }
         let turns = plan.preamble.iter_mut().chain(&mut plan.body);
         let pieces = turns.flat_map(|turn| &mut turn.pieces);
         let copies = plan.copies.pieces_mut();
@@ -266,6 +270,8 @@ impl<'i, 'a> Plan<'i, 'a> {
         let (opening, is_silent) = (self.opening(), self.is_silent());
         let opens_itself = self.input.perspective.is_some();
         let ends_with_user = self.options.ends_with_user;
+        // A perspective tells who speaks by itself.
+        let by_speaker = self.options.names_speakers && !opens_itself;
         let stays = |turn: &Turn<'a>| in_place || turn.role != Role::System;
         let (body, hoisted): (Vec<_>, Vec<_>) = self.body.into_iter().partition(stays);
         let mut turns: Vec<Turn<'a>> = self
@@ -288,7 +294,7 @@ impl<'i, 'a> Plan<'i, 'a> {
             turns.push(alternation::last_turn(last.exchange));
         }
         if self.passes.has(Pass::Alternation) {
-            turns = alternation::repair(turns, mode);
+            turns = alternation::repair(turns, mode, by_speaker);
         }
         turns
     }

@@ -46,7 +46,7 @@ pub fn last_n(messages: &[Message], n: usize, anchor: bool) -> Vec<Turn<'_>> {
         .collect();
     let mut turns = pairs::repair(&drafts, Passes::ALL);
     alternation::begin_with_user(&mut turns, CONTINUATION);
-    alternation::repair(turns, Alternation::Ack)
+    alternation::repair(turns, Alternation::Ack, false)
 }
 
 /// The first place from `cut` on that is safe; `newest` if there is none before it, whatever it is.

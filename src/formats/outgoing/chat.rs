@@ -58,10 +58,13 @@ fn message(turn: &Turn<'_>, calls: &mut Calls<'_>, speakers: &Spelled<'_>, notes
     {
         return Value::Object(with_names(own, calls, speakers));
     }
-    let blocks = turn
-        .pieces
-        .iter()
-        .flat_map(|piece| blocks(turn.role, piece, notes))
+    let said = |piece| (piece, own(turn.role, piece));
+    let said: Vec<(&Piece<'_>, Option<Map<String, Value>>)> = turn.pieces.iter().map(said).collect();
+    let name = shared_name(said.iter().map(|(_, own)| own.as_ref()));
+    let name = name.map(|name| speakers.of(name));
+    let blocks = said
+        .into_iter()
+        .flat_map(|(piece, own)| blocks(piece, own, notes))
         .collect();
     let role = match turn.role {
         Role::System => "system",
@@ -73,7 +76,17 @@ fn message(turn: &Turn<'_>, calls: &mut Calls<'_>, speakers: &Spelled<'_>, notes
     if !made.is_empty() {
         message["tool_calls"] = Value::Array(made);
     }
+    if let Some(name) = name {
+        message["name"] = Value::String(name);
+    }
     message
+}
+
+/// The name that all these messages have.
+fn shared_name<'m>(messages: impl Iterator<Item = Option<&'m Map<String, Value>>>) -> Option<&'m str> {
+    let mut names = messages.map(|message| message?.get("name")?.as_str().filter(|name| !name.is_empty()));
+    let first = names.next()?;
+    names.all(|name| name == first).then_some(first).flatten()
 }
 
 /// A message for each result, and one for what the user says after them.
@@ -92,7 +105,7 @@ fn results(turn: &Turn<'_>, calls: &mut Calls<'_>, speakers: &Spelled<'_>, notes
                 messages.push(json!({"role": "tool", "tool_call_id": calls.next().id, "content": text}));
             }
         }
-        said.extend(blocks(Role::User, piece, notes));
+        said.extend(blocks(piece, own(Role::User, piece), notes));
     }
     if !said.is_empty() {
         messages.push(json!({"role": "user", "content": content(said)}));
@@ -100,10 +113,9 @@ fn results(turn: &Turn<'_>, calls: &mut Calls<'_>, speakers: &Spelled<'_>, notes
     messages
 }
 
-/// What a piece says, as blocks.
-fn blocks(role: Role, piece: &Piece<'_>, notes: &mut Notes) -> Vec<Value> {
-    let own = own(role, piece).and_then(|mut own| own.remove("content"));
-    match own {
+/// What a piece says, as blocks, if need be without its `own` message.
+fn blocks(piece: &Piece<'_>, own: Option<Map<String, Value>>, notes: &mut Notes) -> Vec<Value> {
+    match own.and_then(|mut own| own.remove("content")) {
         Some(Value::String(text)) => vec![text_block(&text)],
         Some(Value::Array(blocks)) => blocks,
         _ => {

@@ -63,6 +63,7 @@ fn outgoing(target: RequestFormat, format: Format, lines: &[&str]) -> Outgoing {
     let messages: Vec<Message> = lines.iter().map(read).collect();
     let options = ContextOptions {
         system_in_place: target.takes_system_in_place(),
+        names_speakers: target.names_speakers(),
         ..ContextOptions::default()
     };
     render(target, &build(&input_of(&messages), &options, &Characters).turns)
@@ -293,6 +294,20 @@ fn repeated_ids_are_told_apart() {
         assert_eq!(body.matches("\"x\"").count(), 2, "{body}");
         assert_eq!(body.matches("\"x_2\"").count(), 2, "{body}");
     }
+}
+
+/// Users who speak one after the other stay two, with the names that they have.
+#[test]
+fn who_spoke_is_told_where_turns_become_one() {
+    let lines = [
+        r#"{"role":"user","name":"ida","content":"Postgres."}"#,
+        r#"{"role":"user","name":"ida","content":"Please."}"#,
+        r#"{"role":"user","name":"omar","content":"MySQL."}"#,
+    ];
+    let chat = outgoing(RequestFormat::OpenAiChat, Format::OpenAiChat, &lines).body;
+    insta::assert_snapshot!(chat, @r#"{"messages":[{"content":"Postgres.\n\nPlease.","name":"ida","role":"user"},{"content":"MySQL.","name":"omar","role":"user"}]}"#);
+    let anthropic = outgoing(RequestFormat::Anthropic, Format::OpenAiChat, &lines).body;
+    insta::assert_snapshot!(anthropic, @r#"{"messages":[{"content":[{"text":"ida:","type":"text"},{"text":"Postgres.","type":"text"},{"text":"Please.","type":"text"},{"text":"omar:","type":"text"},{"text":"MySQL.","type":"text"}],"role":"user"}]}"#);
 }
 
 /// What a target wouldn't take is spelled otherwise, a call and its result alike, and each time.
