@@ -317,6 +317,9 @@ impl ContextMaterial {
         let oldest_unread = self.pins.oldest_unread;
         let has_more = oldest_unread.is_some_and(|oldest| oldest < self.first_exchange);
         notes.extend(left_note(&context.left_copies, has_more));
+        if context.turns.iter().all(|turn| turn.role == Role::System) {
+            notes.push("nothing has been said yet: providers refuse a request without messages".to_owned());
+        }
         notes.extend(self.unread_note());
         notes.extend(self.shortened_note());
         ContextReply {

@@ -88,7 +88,10 @@ impl Context {
                 output::note(&format!("note: {}", note.as_str().unwrap_or_default()));
             }
             if reply["over_budget"] == true {
-                output::note("note: the newest exchange is too big by itself: this is over the budget");
+                output::note(
+                    "note: this is over the budget: the leading instructions and the newest exchange, which are never left \
+                     out, are too big by themselves",
+                );
             }
             Ok(ExitCode::SUCCESS)
         })

@@ -25,6 +25,8 @@ use crate::domain::{
 };
 use calls::{Calls, Names, arguments_text};
 
+/// What a failed result says that says nothing, where there is no mark for failure.
+const FAILED: &str = "(failed)";
 /// What stands between texts that become one.
 const TEXT_SEPARATOR: &str = "\n\n";
 
@@ -170,6 +172,18 @@ fn text(part: &Part, notes: &mut Notes) -> Option<String> {
             None
         }
         Part::ToolCall { .. } | Part::ToolResult { .. } => None,
+    }
+}
+
+/// What a result says where there is no mark for failure: with nothing to say it would be taken for success.
+fn unmarked<'t>(text: &'t str, is_error: bool, notes: &mut Notes) -> &'t str {
+    if is_error {
+        notes.failed_result();
+    }
+    if is_error && text.trim().is_empty() {
+        FAILED
+    } else {
+        text
     }
 }
 

@@ -50,7 +50,7 @@ fn fitting(room: i64, longest: usize, whole: i64, tokens: impl Fn(usize) -> i64)
     let longest = i64::try_from(longest).unwrap_or(i64::MAX).max(1);
     let most = longest.min(room.saturating_mul(CHARS_PER_TOKEN_MAX));
     // Lengths, and their tokens.
-    let mut fits = (0, 0);
+    let mut fits = (0_i64, 0_i64);
     let mut too_much = (most + 1, (whole.saturating_mul(most) / longest).max(room + 1));
     let mut halve = false;
     while room - fits.1 > room / SLACK && fits.0 + 1 < too_much.0 {

@@ -33,6 +33,8 @@ struct Pairs<'d, 'a> {
     open: HashMap<&'d str, Vec<usize>>,
     /// Where the calls of each draft begin.
     first_call: Vec<usize>,
+    /// The tools of calls that are seen and have their results, by the calls' ids.
+    answered: HashMap<&'d str, &'d str>,
     passes: Passes,
 }
 
@@ -74,7 +76,7 @@ pub(super) fn repair<'a>(drafts: &[Draft<'a>], passes: Passes) -> Vec<Turn<'a>> 
             if draft.role != Role::Tool {
                 turns.push(Turn::new(draft.role, draft.exchange, vec![draft.piece()]));
             } else if passes.has(Pass::ResultOrder) {
-                turns.extend(rest(draft, &taken[at], given[at], passes));
+                turns.extend(pairs.rest(draft, &taken[at], given[at]));
             } else {
                 turns.push(Turn::new(Role::Tool, draft.exchange, vec![draft.piece()]));
             }
@@ -94,6 +96,7 @@ impl<'d, 'a> Pairs<'d, 'a> {
             calls: Vec::new(),
             open: HashMap::new(),
             first_call: Vec::with_capacity(drafts.len() + 1),
+            answered: HashMap::new(),
             passes,
         };
         let mut batch = 0;
@@ -138,6 +141,14 @@ impl<'d, 'a> Pairs<'d, 'a> {
             let call = by_id.or_else(|| self.by_name(index, name.as_deref(), call_id.is_some()));
             if let Some(call) = call {
                 self.calls[call].result = Some(span);
+                let made = &drafts[self.calls[call].draft];
+                if let Part::ToolCall {
+                    id: Some(id), name, ..
+                } = &made.parts[self.calls[call].part]
+                    && made.sight == Sight::Seen
+                {
+                    self.answered.insert(id, name);
+                }
             }
         }
     }
@@ -243,6 +254,51 @@ impl<'d, 'a> Pairs<'d, 'a> {
         let piece = Piece::synthetic(Reason::MissingResult, result);
         Some(piece).filter(|_| self.passes.has(Pass::MissingResults))
     }
+
+    /// What stays of a message of results when those with a call have gone to it: the user says it. Of another's results only
+    /// what came along with one that is seen: nobody knows who called for the others.
+    fn rest(&self, draft: &Draft<'a>, taken: &[Range<usize>], given: Given) -> Option<Turn<'a>> {
+        let is_others = draft.sight == Sight::WithCalls;
+        if given == Given::Whole || (is_others && given == Given::Nothing) {
+            return None;
+        }
+        let is_told = self.passes.has(Pass::OrphanResults);
+        let others = if is_others {
+            ranges(&draft.parts)
+        } else {
+            Vec::new()
+        };
+        let stays = |at: &usize| !taken.iter().chain(&others).any(|range| range.contains(at));
+        let told = |at: usize| {
+            let part = &draft.parts[at];
+            if is_told { self.as_said(part) } else { part.clone() }
+        };
+        let parts: Vec<Part> = (0..draft.parts.len()).filter(stays).map(told).collect();
+        let role = if is_told { Role::User } else { Role::Tool };
+        (!parts.is_empty()).then(|| Turn::new(role, draft.exchange, vec![draft.share(parts)]))
+    }
+
+    /// A result without a call of its own, as something that the user says.
+    fn as_said(&self, part: &Part) -> Part {
+        let Part::ToolResult {
+            call_id,
+            name,
+            text,
+            is_error,
+        } = part
+        else {
+            return part.clone();
+        };
+        let what = if *is_error { "failed result" } else { "result" };
+        let answered = call_id.as_deref().and_then(|id| self.answered.get(id).copied());
+        let tool = name.as_deref().or(answered).unwrap_or("unknown");
+        let why = if answered.is_some() {
+            "whose call has another one"
+        } else {
+            "whose call is not in view"
+        };
+        Part::Text(format!("[{what} of the tool {tool}, {why}]\n{text}"))
+    }
 }
 
 /// The results in a draft.
@@ -261,45 +317,4 @@ fn ranges(parts: &[Part]) -> Vec<Range<usize>> {
     };
     let starts = (0..parts.len()).filter(|&at| is_result(&parts[at]));
     starts.map(of_result).collect()
-}
-
-/// What stays of a message of results when those with a call have gone to it: the user says it. Of another's results only
-/// what came along with one that is seen: nobody knows who called for the others.
-fn rest<'a>(draft: &Draft<'a>, taken: &[Range<usize>], given: Given, passes: Passes) -> Option<Turn<'a>> {
-    let is_others = draft.sight == Sight::WithCalls;
-    if given == Given::Whole || (is_others && given == Given::Nothing) {
-        return None;
-    }
-    let (role, told): (_, fn(&Part) -> Part) = if passes.has(Pass::OrphanResults) {
-        (Role::User, as_said)
-    } else {
-        (Role::Tool, Part::clone)
-    };
-    let others = if is_others {
-        ranges(&draft.parts)
-    } else {
-        Vec::new()
-    };
-    let stays = |at: &usize| !taken.iter().chain(&others).any(|range| range.contains(at));
-    let parts: Vec<Part> = (0..draft.parts.len())
-        .filter(stays)
-        .map(|at| told(&draft.parts[at]))
-        .collect();
-    (!parts.is_empty()).then(|| Turn::new(role, draft.exchange, vec![draft.share(parts)]))
-}
-
-/// A result without a call, as something that the user says.
-fn as_said(part: &Part) -> Part {
-    match part {
-        Part::ToolResult {
-            name, text, is_error, ..
-        } => {
-            let what = if *is_error { "failed result" } else { "result" };
-            let tool = name.as_deref().unwrap_or("unknown");
-            Part::Text(format!(
-                "[{what} of the tool {tool}, whose call is not in view]\n{text}"
-            ))
-        }
-        part => part.clone(),
-    }
 }

@@ -251,6 +251,10 @@ fn pairs_are_put_side_by_side_and_completed() {
             "u go | a 1:x | r [1=interrupted: no result was recorded] | u [result of the tool unknown, whose call is not in view]/A",
         ),
         (
+            "u go | c 1 ls | r 1 A | r 1 B",
+            "u go | a 1:ls | r 1=A | u [result of the tool ls, whose call has another one]/B",
+        ),
+        (
             "u go | n ls A | a ok",
             "u go | u [result of the tool ls, whose call is not in view]/A | a ok",
         ),

@@ -6,7 +6,7 @@ use super::{
     Calls, Names, Notes, RequestFormat, TEXT_SEPARATOR, arguments_text, named,
     own::{self, kind},
     spelling::{Spelled, Spelling},
-    text,
+    text, unmarked,
 };
 use crate::domain::{
     context::{Piece, Role, Turn},
@@ -99,10 +99,8 @@ fn results(turn: &Turn<'_>, calls: &mut Calls<'_>, speakers: &Spelled<'_>, notes
         }
         for part in piece.parts.iter() {
             if let Part::ToolResult { text, is_error, .. } = part {
-                if *is_error {
-                    notes.failed_result();
-                }
-                messages.push(json!({"role": "tool", "tool_call_id": calls.next().id, "content": text}));
+                let said = unmarked(text, *is_error, notes);
+                messages.push(json!({"role": "tool", "tool_call_id": calls.next().id, "content": said}));
             }
         }
         said.extend(blocks(piece, own(Role::User, piece), notes));
@@ -153,6 +151,9 @@ fn call(part: &Part, calls: &mut Calls<'_>) -> Option<Value> {
 
 /// The message as it was sent or received, if a request takes it as it is.
 fn own(role: Role, piece: &Piece<'_>) -> Option<Map<String, Value>> {
+    if piece.parts.iter().any(fails_silently) {
+        return None;
+    }
     let mut message = own::message(RequestFormat::OpenAiChat, piece)?;
     let thinks = piece.keeps_thinking;
     message.retain(|name, value| {
@@ -181,6 +182,11 @@ fn own(role: Role, piece: &Piece<'_>) -> Option<Map<String, Value>> {
     let is_mute = content.is_null() && role != Role::Assistant;
     message.insert("content".to_owned(), if is_mute { json!("") } else { content });
     is_faithful.then_some(message)
+}
+
+/// A result that tells its failure by a mark alone, which no request takes.
+fn fails_silently(part: &Part) -> bool {
+    matches!(part, Part::ToolResult { text, is_error: true, .. } if text.trim().is_empty())
 }
 
 /// The content without blank texts; null if nothing is left. `None` if blocks are in it that no request takes.

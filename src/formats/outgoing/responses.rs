@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Calls, Names, Notes, TEXT_SEPARATOR, arguments_text, named, texts};
+use super::{Calls, Names, Notes, TEXT_SEPARATOR, arguments_text, named, texts, unmarked};
 use crate::domain::{
     context::{Role, Turn},
     message::Part,
@@ -69,8 +69,6 @@ fn output(part: &Part, calls: &mut Calls<'_>, notes: &mut Notes) -> Option<Value
     let Part::ToolResult { text, is_error, .. } = part else {
         return None;
     };
-    if *is_error {
-        notes.failed_result();
-    }
-    Some(json!({"type": "function_call_output", "call_id": calls.next().id, "output": text}))
+    let output = unmarked(text, *is_error, notes);
+    Some(json!({"type": "function_call_output", "call_id": calls.next().id, "output": output}))
 }

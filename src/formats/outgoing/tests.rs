@@ -272,7 +272,7 @@ fn what_cannot_be_carried_over_is_named() {
         r#"{"role":"user","content":[{"type":"text","text":"mind:"},{"type":"tool_result","tool_use_id":"a","is_error":true,"content":""}]}"#,
     ];
     let out = outgoing(RequestFormat::OpenAiChat, Format::Anthropic, &lines);
-    insta::assert_snapshot!(out.body, @r#"{"messages":[{"content":"[attachment: image/png]","role":"user"},{"content":null,"role":"assistant","tool_calls":[{"function":{"arguments":"{}","name":"f"},"id":"a","type":"function"}]},{"content":"","role":"tool","tool_call_id":"a"},{"content":"mind:","role":"user"}]}"#);
+    insta::assert_snapshot!(out.body, @r#"{"messages":[{"content":"[attachment: image/png]","role":"user"},{"content":null,"role":"assistant","tool_calls":[{"function":{"arguments":"{}","name":"f"},"id":"a","type":"function"}]},{"content":"(failed)","role":"tool","tool_call_id":"a"},{"content":"mind:","role":"user"}]}"#);
     assert_eq!(out.notes.len(), 3, "{:?}", out.notes);
     let out = outgoing(RequestFormat::Anthropic, Format::Anthropic, &lines);
     assert_eq!(
@@ -293,6 +293,21 @@ fn repeated_ids_are_told_apart() {
         let body = outgoing(target, Format::OpenAiChat, &lines).body.to_string();
         assert_eq!(body.matches("\"x\"").count(), 2, "{body}");
         assert_eq!(body.matches("\"x_2\"").count(), 2, "{body}");
+    }
+}
+
+/// A result without a text is no success where only its text tells.
+#[test]
+fn a_failure_without_words_is_said() {
+    let lines = [
+        r#"{"role":"user","content":"go"}"#,
+        r#"{"role":"assistant","tool_calls":[{"id":"x","type":"function","function":{"name":"f","arguments":"{}"}}]}"#,
+        r#"{"role":"tool","tool_call_id":"x","content":"","is_error":true}"#,
+    ];
+    for target in [RequestFormat::OpenAiChat, RequestFormat::OpenAiResponses] {
+        let out = outgoing(target, Format::OpenAiChat, &lines);
+        assert!(out.body.to_string().contains(FAILED), "{}", out.body);
+        assert_eq!(out.notes.len(), 1, "{:?}", out.notes);
     }
 }
 
