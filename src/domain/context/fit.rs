@@ -309,7 +309,7 @@ fn anchor<'a>(
 ) -> Option<Piece<'a>> {
     let drafts = draft::of_message(input.anchor?, PREAMBLE, false, input.perspective);
     let draft = drafts.into_iter().find(|draft| draft.role == Role::User)?;
-    let has_images = draft.parts.iter().any(|part| matches!(part, Part::Attachment(_)));
+    let has_images = draft.parts.iter().any(|part| matches!(part, Part::Attachment { .. }));
     let piece = if has_images {
         draft.share(draft.parts.iter().map(with_image_named).collect())
     } else {
@@ -333,7 +333,7 @@ fn anchor<'a>(
 
 fn with_image_named(part: &Part) -> Part {
     match part {
-        Part::Attachment(media) => Part::Text(format!("[attachment: {media}]")),
+        Part::Attachment { media, .. } => Part::Text(format!("[attachment: {media}]")),
         part => part.clone(),
     }
 }
