@@ -394,6 +394,7 @@ fn outgoing(expanded: &Expanded, format: RequestFormat) -> (Value, Vec<String>) 
     let options = ContextOptions {
         max_tokens: 0,
         ends_with_user: format.ends_with_user(),
+        names_speakers: format.names_speakers(),
         system_in_place: format.takes_system_in_place(),
         ..ContextOptions::default()
     };
