@@ -314,6 +314,12 @@ impl Schedule {
         }
     }
 
+    /// The figures, of a database that is well: one that was moved away could still be read.
+    async fn look(&self, now: Timestamp) -> StoreResult<Sample> {
+        self.store.ping().await?;
+        self.store.sample(now, DAY_MS).await
+    }
+
     /// Reads the figures and shows them; none if they can't be read.
     async fn sample(&self) -> Option<metrics::Sample> {
         if let Some(database) = &self.database {
@@ -329,7 +335,7 @@ impl Schedule {
             self.sample_operator(database.operator.as_ref()).await;
         }
         let started_at = self.clock.now();
-        match self.store.sample(started_at, DAY_MS).await {
+        match self.look(started_at).await {
             Ok(sample) => {
                 let figures = figures(&sample);
                 let took = self.clock.now().since_ms(started_at);

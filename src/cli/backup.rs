@@ -39,7 +39,7 @@ pub(super) struct Backup {
 Writes the database anew from a backup, brings its tables up to date and checks it. No daemon may run on it, and no database
 may be there: move it away first, with its -wal file. The backup isn't changed. Whoever runs it owns the database: for a
 service, its user. Start the service only when this has ended well: where no database is, it makes an empty one. Examples:
-  mkdir old && mv recapd.db* old/
+  flock -n recapd.db.lock mkdir old && mv $(ls recapd.db recapd.db-wal recapd.db-shm 2>/dev/null) old/
   recapd restore recapd-2026-11-20.db --db recapd.db
   sudo -u recapd recapd restore /var/backups/recapd/2026-11-20.db --db /var/lib/recapd/recapd.db")]
 pub(super) struct Restore {

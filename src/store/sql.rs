@@ -534,6 +534,7 @@ impl Store for SqlStore {
     }
 
     async fn ping(&self) -> StoreResult<()> {
+        self.is_in_place()?;
         let sql = sql!("-- sql/sql.ping\nSELECT 1");
         query(sql).execute(&mut self.reader().await?).await?;
         Ok(())

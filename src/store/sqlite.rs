@@ -5,6 +5,7 @@
 
 mod bell;
 mod checkpoint;
+mod place;
 mod schema;
 mod writer;
 
@@ -32,6 +33,7 @@ use super::{
     timeouts::Timeouts,
 };
 use checkpoint::Checkpoint;
+use place::Place;
 pub(super) use schema::MIGRATIONS;
 use writer::{CACHE_KIB, Writer};
 
@@ -101,6 +103,7 @@ pub(super) struct Sqlite {
     readers: SqlitePool,
     timeouts: Timeouts,
     checkpoint: Arc<Checkpoint>,
+    place: Arc<Place>,
     options: SqliteConnectOptions,
     tasks: TaskTracker,
     _lock: Option<Arc<File>>,
@@ -145,7 +148,10 @@ impl Sqlite {
         lock: Option<Arc<File>>,
     ) -> StoreResult<Self> {
         let options = options(settings)?.create_if_missing(lock.is_some());
-        let connection = writer::connect(options.get_filename(), settings)?;
+        let file = options.get_filename();
+        let connection = writer::connect(file, settings)?;
+        let place = Place::of(file).map_err(|error| failed(file, &error))?;
+        let place = Arc::new(place);
         opened.close().await?;
         let readers = settings.readers.max(1);
         let readers = SqlitePoolOptions::new()
@@ -161,7 +167,12 @@ impl Sqlite {
         let (committed, beside) = checkpoint.beside(lock.is_some());
         run_alone("recapd-log", Manners::Patient, tasks.track_future(beside))
             .map_err(|error| no_thread(&error))?;
-        let (writer, writing) = Writer::new(connection, settings.group_commit_max, committed);
+        let (writer, writing) = Writer::new(
+            connection,
+            settings.group_commit_max,
+            committed,
+            Arc::clone(&place),
+        );
         run_alone("recapd-writer", Manners::Eager, tasks.track_future(writing))
             .map_err(|error| no_thread(&error))?;
         Ok(Self {
@@ -169,6 +180,7 @@ impl Sqlite {
             readers,
             timeouts: Timeouts::default(),
             checkpoint,
+            place,
             options,
             tasks,
             _lock: lock,
@@ -189,6 +201,11 @@ impl Sqlite {
 
     pub(super) async fn snapshot(&self) -> StoreResult<Connection> {
         Ok(self.timeouts.heed(self.readers.begin().await)?.into())
+    }
+
+    /// Whether the file that is open is still the one of its name.
+    pub(super) fn is_in_place(&self) -> StoreResult<()> {
+        self.place.check().map_err(StoreError::Unavailable)
     }
 
     pub(super) async fn bell(&self) -> StoreResult<Box<dyn Bell>> {
@@ -251,6 +268,10 @@ fn no_thread(error: &io::Error) -> StoreError {
     StoreError::Unavailable(Outage::from(error).of("starting a thread"))
 }
 
+fn failed(file: &Path, error: &io::Error) -> StoreError {
+    StoreError::Unavailable(Outage::from(error).of(file.display()))
+}
+
 fn options(settings: &SqliteSettings) -> StoreResult<SqliteConnectOptions> {
     let options = SqliteConnectOptions::from_str(&settings.url)?
         .create_if_missing(true)
@@ -264,17 +285,14 @@ fn options(settings: &SqliteSettings) -> StoreResult<SqliteConnectOptions> {
 pub(super) async fn lock(database: &Path) -> StoreResult<File> {
     let mut path = PathBuf::from(database);
     path.as_mut_os_string().push(".lock");
-    let file = File::create(&path)
-        .map_err(|error| StoreError::Unavailable(Outage::from(&error).of(path.display())))?;
+    let file = File::create(&path).map_err(|error| failed(&path, &error))?;
     let patience = Instant::now() + LOCK_PATIENCE;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
             Err(TryLockError::WouldBlock) if Instant::now() < patience => sleep(LOCK_TRY_EVERY).await,
             Err(TryLockError::WouldBlock) => return Err(StoreError::InUse(database.display().to_string())),
-            Err(TryLockError::Error(error)) => {
-                return Err(StoreError::Unavailable(Outage::from(&error).of(path.display())));
-            }
+            Err(TryLockError::Error(error)) => return Err(failed(&path, &error)),
         }
     }
 }

@@ -159,6 +159,14 @@ impl SqlStore {
         }
     }
 
+    /// Whether what is open is still what has its name: a file can be moved away meanwhile.
+    pub(super) fn is_in_place(&self) -> StoreResult<()> {
+        match &self.database {
+            Database::Sqlite(sqlite) => sqlite.is_in_place(),
+            Database::Postgres(_) => Ok(()),
+        }
+    }
+
     /// Which database it is.
     pub(super) fn dialect(&self) -> Dialect {
         match &self.database {

@@ -4,9 +4,9 @@
 //! for its ways than for its work.
 //!
 //! Each operation runs in a savepoint of its own, so that one that fails leaves no trace in the commit of the
-//! others. Nobody hears of success before the commit.
+//! others. Nobody hears of success before the commit, and of none where the file was moved away: that would be lost.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use futures::future::BoxFuture;
 use rusqlite::OpenFlags;
@@ -19,6 +19,7 @@ use super::{
     },
     SqliteSettings,
     checkpoint::{Committed, PAGES_MAX},
+    place::Place,
 };
 
 /// Operations that may wait for the writer; more of them wait for a place.
@@ -99,9 +100,10 @@ impl Writer {
         connection: Connection,
         group_max: usize,
         committed: Committed,
+        place: Arc<Place>,
     ) -> (Self, impl Future<Output = ()> + Send) {
         let (jobs, queue) = mpsc::channel(WRITES_QUEUED_MAX);
-        let writing = write_all(connection, queue, group_max.max(1), committed);
+        let writing = write_all(connection, queue, group_max.max(1), committed, place);
         (Self { jobs }, writing)
     }
 
@@ -128,22 +130,15 @@ async fn write_all(
     mut queue: mpsc::Receiver<Box<dyn Job>>,
     group_max: usize,
     mut committed: Committed,
+    place: Arc<Place>,
 ) {
     committed.finish(&mut connection).await;
     let mut group = Vec::with_capacity(group_max);
     while queue.recv_many(&mut group, group_max).await > 0 {
-        let commit = write_group(&mut connection, &mut group)
-            .await
-            .map_err(|error| Outage::from(&error));
-        if commit.is_err() {
-            // Whatever is still open would block every later transaction.
-            drop(
-                query(sql!("-- sqlite/writer.rollback\nROLLBACK"))
-                    .execute(&mut connection)
-                    .await,
-            );
-            committed.failed();
-        }
+        let commit = match place.check() {
+            Ok(()) => commit_group(&mut connection, &mut group, &committed).await,
+            Err(moved) => Err(moved),
+        };
         committed.add(group.len());
         for job in group.drain(..) {
             job.finish(&commit);
@@ -154,6 +149,25 @@ async fn write_all(
     if let Err(error) = connection.close().await {
         tracing::warn!(%error, "database.unclosed");
     }
+}
+
+/// Commits what a group does, or leaves nothing of it.
+async fn commit_group(
+    connection: &mut Connection,
+    group: &mut [Box<dyn Job>],
+    committed: &Committed,
+) -> Result<(), Outage> {
+    let Err(error) = write_group(connection, group).await else {
+        return Ok(());
+    };
+    // Whatever is still open would block every later transaction.
+    drop(
+        query(sql!("-- sqlite/writer.rollback\nROLLBACK"))
+            .execute(connection)
+            .await,
+    );
+    committed.failed();
+    Err(Outage::from(&error))
 }
 
 async fn write_group(connection: &mut Connection, group: &mut [Box<dyn Job>]) -> Result<(), sqlx::Error> {

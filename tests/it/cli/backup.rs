@@ -159,6 +159,36 @@ async fn a_database_that_a_daemon_holds_is_not_restored() {
 }
 
 #[tokio::test]
+async fn what_is_said_to_a_database_that_was_moved_away_is_refused() {
+    let place = Place::new();
+    let store = place.open().await;
+    store.append(append(&agent("a"), turns(1..=2))).await.unwrap();
+    store.ping().await.unwrap();
+    let moved = place.folder.path().join("moved.db");
+    fs::rename(&place.database, &moved).unwrap();
+    let refused = store.append(append(&agent("a"), turns(3..=3))).await.unwrap_err();
+    assert_eq!(refused.class(), Some("io"));
+    assert!(refused.to_string().contains("was moved away"), "{refused}");
+    assert!(store.ping().await.is_err());
+    fs::rename(&moved, &place.database).unwrap();
+    store.append(append(&agent("a"), turns(3..=3))).await.unwrap();
+    store.ping().await.unwrap();
+    store.close().await;
+}
+
+#[tokio::test]
+async fn nothing_is_restored_beside_the_log_of_another_database() {
+    let place = Place::new();
+    let backup = place.with_backup().await;
+    fs::remove_file(&place.database).unwrap();
+    fs::write(place.folder.path().join("recapd.db-wal"), "of another").unwrap();
+    let output = run("restore", &backup, &place.database);
+    assert_eq!(code(&output), Some(1));
+    assert!(stderr(&output).contains("recapd.db-wal is there already"));
+    assert!(!place.database.exists());
+}
+
+#[tokio::test]
 async fn what_is_no_backup_makes_no_database() {
     let place = Place::new();
     for (content, expected) in [
