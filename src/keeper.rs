@@ -280,12 +280,15 @@ impl Keeper {
     }
 
     async fn write(&self, request: AppendRequest, by: By) -> StoreResult<AppendOutcome> {
-        let written = match by {
+        match by {
             By::Messages => self.store.append(request).await,
             By::Steps => self.store.rewind(request).await,
-            By::Inbox(inbox, rows) => inbox.take_in(request, rows).await,
-        };
-        written.inspect_err(|error| self.metrics.service.db_failed(error.class()))
+            // Where somebody waits, what he is answered is counted.
+            By::Inbox(inbox, rows) => {
+                let taken = inbox.take_in(request, rows).await;
+                taken.inspect_err(|error| self.metrics.service.db_failed(error.class()))
+            }
+        }
     }
 
     /// Makes the agent one of `project`, or of none, and says so to readers.

@@ -210,7 +210,10 @@ impl Schedule {
             Ok(Slot::Done) => {
                 self.made().insert(name, slot);
             }
-            Err(error) => warn!(%error, schedule = name, "schedule.unreadable"),
+            Err(error) => {
+                self.metrics.service.db_failed(error.class());
+                warn!(%error, schedule = name, "schedule.unreadable");
+            }
         }
         None
     }
@@ -228,7 +231,10 @@ impl Schedule {
             Ok(()) => {
                 self.made().insert(schedule, slot);
             }
-            Err(error) => warn!(schedule, %error, "schedule.failed"),
+            Err(error) => {
+                self.metrics.service.db_failed(error.class());
+                warn!(schedule, %error, "schedule.failed");
+            }
         }
     }
 
@@ -280,7 +286,10 @@ impl Schedule {
                 warn!(rows = made, "queue.repaired");
                 self.notices.wake_queue();
             }
-            Err(error) => warn!(%error, "queue.reconcile_failed"),
+            Err(error) => {
+                self.metrics.service.db_failed(error.class());
+                warn!(%error, "queue.reconcile_failed");
+            }
         }
         match self.store.enqueue_revisits(now, STEP_ROWS_MAX).await {
             Ok(0) => {}
@@ -288,7 +297,10 @@ impl Schedule {
                 info!(agents, "queue.revisits");
                 self.notices.wake_queue();
             }
-            Err(error) => warn!(%error, "queue.revisits_failed"),
+            Err(error) => {
+                self.metrics.service.db_failed(error.class());
+                warn!(%error, "queue.revisits_failed");
+            }
         }
         match self
             .store
@@ -300,7 +312,10 @@ impl Schedule {
                 info!(rows, "queue.probed");
                 self.notices.wake_queue();
             }
-            Err(error) => warn!(%error, "queue.probe_failed"),
+            Err(error) => {
+                self.metrics.service.db_failed(error.class());
+                warn!(%error, "queue.probe_failed");
+            }
         }
     }
 

@@ -38,6 +38,7 @@ pub(super) async fn around(State(app): State<SharedApp>, request: Request, next:
     let traced = traced(path, &request, &id);
     let response = next.run(request).instrument(traced.clone()).await;
     conclude(&traced, response.status());
+    app.parts.metrics.service.db_failed(Problem::failed(&response));
     let name = id.to_str().unwrap_or_default();
     let mut response = match page {
         Some(uri) => dashboard::written(response, &uri, name),

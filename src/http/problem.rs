@@ -31,6 +31,8 @@ pub(super) struct Problem {
     findings: Vec<Finding>,
     /// When to ask again, in seconds.
     retry_after: Option<u32>,
+    /// What the database failed with, in the words of `recapd_db_errors_total`.
+    failed: Option<&'static str>,
 }
 
 /// One thing that is wrong with a request.
@@ -72,6 +74,7 @@ impl Problem {
             hint: None,
             findings: Vec::new(),
             retry_after: (kind.status == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER_SECONDS),
+            failed: None,
         }
     }
 
@@ -139,6 +142,11 @@ impl Problem {
         carried.or_else(|| Self::behind(response))
     }
 
+    /// What the database failed with under `response`, if it did.
+    pub(super) fn failed(response: &Response) -> Option<&'static str> {
+        response.extensions().get::<Self>()?.failed
+    }
+
     /// After how many seconds asking again may help.
     pub(super) fn may_pass_in(&self) -> Option<u32> {
         self.retry_after
@@ -164,6 +172,16 @@ impl IntoResponse for Problem {
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
+        let failed = error.class();
+        Self {
+            failed,
+            ..Self::of(error)
+        }
+    }
+}
+
+impl Problem {
+    fn of(error: StoreError) -> Self {
         match error {
             StoreError::UnknownAgent(agent) => Self::unknown_agent(&agent),
             StoreError::UnknownMark(_) => Self::new(UNKNOWN_MARK, format!("{error}; nothing was changed")).hint(

@@ -24,6 +24,7 @@ impl Keeper {
         let work = async {
             loop {
                 if let Err(error) = self.index_in_turns().await {
+                    self.metrics.service.db_failed(error.class());
                     warn!(%error, "recall.not_indexed");
                 }
                 // No error says that it was woken.

@@ -4,15 +4,22 @@ use std::{fmt, io};
 
 use sqlx::{error::DatabaseError, postgres::PgDatabaseError};
 
-/// SQLite's result codes: others hold the database, or a table of it, or there is no room. Codes that say more have them as their
-/// lowest byte; see sqlite.org/rescode.html.
+/// SQLite's result codes: others hold the database, or a table of it, the file is damaged, there is no room, or the file is no
+/// database. Codes that say more have them as their lowest byte; see sqlite.org/rescode.html.
 const SQLITE_BUSY: i32 = 5;
 const SQLITE_LOCKED: i32 = 6;
+const SQLITE_CORRUPT: i32 = 11;
 const SQLITE_FULL: i32 = 13;
+const SQLITE_NOTADB: i32 = 26;
 /// What of SQLite's codes is the result code.
 const SQLITE_RESULT: i32 = 0xff;
 /// PostgreSQL's `disk_full`, whatever it was that found no room.
 const DISK_FULL: &str = "53100";
+/// A statement that took too long, and one that waited too long for a lock: PostgreSQL's `query_canceled` and
+/// `lock_not_available`.
+const TOO_LONG: [&str; 2] = ["57014", "55P03"];
+/// PostgreSQL's `data_corrupted` and `index_corrupted`.
+const DAMAGED: [&str; 2] = ["XX001", "XX002"];
 
 /// Why the database can't be used for now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +37,8 @@ pub enum OutageKind {
     Full,
     /// Others hold it, or all connections to it.
     Busy,
+    /// What it stored is damaged, or is no database.
+    Corrupt,
     /// It is unreachable or broken.
     Io,
 }
@@ -40,6 +49,7 @@ impl OutageKind {
         match self {
             Self::Full => "full",
             Self::Busy => "busy",
+            Self::Corrupt => "corrupt",
             Self::Io => "io",
         }
     }
@@ -104,6 +114,8 @@ fn of_refusal(refusal: &(dyn DatabaseError + 'static)) -> OutageKind {
     if let Some(refusal) = refusal.try_downcast_ref::<PgDatabaseError>() {
         return match refusal.code() {
             DISK_FULL => OutageKind::Full,
+            code if TOO_LONG.contains(&code) => OutageKind::Busy,
+            code if DAMAGED.contains(&code) => OutageKind::Corrupt,
             _ => OutageKind::Io,
         };
     }
@@ -111,6 +123,7 @@ fn of_refusal(refusal: &(dyn DatabaseError + 'static)) -> OutageKind {
     match code.map(|code| code & SQLITE_RESULT) {
         Some(SQLITE_BUSY | SQLITE_LOCKED) => OutageKind::Busy,
         Some(SQLITE_FULL) => OutageKind::Full,
+        Some(SQLITE_CORRUPT | SQLITE_NOTADB) => OutageKind::Corrupt,
         _ => OutageKind::Io,
     }
 }
@@ -129,6 +142,9 @@ mod tests {
             (6, "busy"),
             (262, "busy"),
             (13, "full"),
+            (11, "corrupt"),
+            (267, "corrupt"),
+            (26, "corrupt"),
             (10, "io"),
             (778, "io"),
             (14, "io"),

@@ -41,7 +41,7 @@ use crate::domain::{agent::AgentId, work::Lease};
 
 pub(super) use schema::MIGRATIONS;
 
-use timed::{TimedPool, within};
+use timed::{TimedPool, refusal, within};
 
 /// How a database is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,7 +151,7 @@ impl Postgres {
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send + 'static,
         T: Send + 'static,
     {
-        let begun = self.timeouts.heed(self.pool.begin(BEGIN).await)?;
+        let begun = self.heed(self.pool.begin(BEGIN).await).await?;
         let mut tx = Connection::from(begun).judged_by(self.clock);
         match lock {
             Lock::Nothing => {}
@@ -196,13 +196,18 @@ impl Postgres {
 
     /// A connection for single statements, each of which commits by itself.
     pub(super) async fn reader(&self) -> StoreResult<Connection> {
-        let reader = self.timeouts.heed(self.pool.acquire().await)?;
+        let reader = self.heed(self.pool.acquire().await).await?;
         Ok(Connection::from(reader).judged_by(self.clock))
     }
 
     pub(super) async fn snapshot(&self) -> StoreResult<Connection> {
-        let begun = self.timeouts.heed(self.pool.begin(SNAPSHOT).await)?;
+        let begun = self.heed(self.pool.begin(SNAPSHOT).await).await?;
         Ok(Connection::from(begun).judged_by(self.clock))
+    }
+
+    /// What the pool gave, counted if it gave nothing in time.
+    async fn heed<T>(&self, given: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
+        self.pool.explained(self.timeouts.heed(given)).await
     }
 
     /// The standby that may be asked instead, if there is one.
@@ -317,8 +322,15 @@ async fn listener(
 
 async fn pool(settings: &PostgresSettings, url: &str) -> StoreResult<TimedPool> {
     let acquire_timeout = Duration::from_millis(settings.acquire_timeout_ms);
-    let pool = pooled(settings, acquire_timeout).connect_with(options(url)?);
-    Ok(TimedPool::over(pool.await?, settings.statement_timeout_ms))
+    let options = options(url)?;
+    let pool = match pooled(settings, acquire_timeout)
+        .connect_with(options.clone())
+        .await
+    {
+        Err(sqlx::Error::PoolTimedOut) => return Err(refusal(&options).await.into()),
+        made => made?,
+    };
+    Ok(TimedPool::over(pool, settings.statement_timeout_ms))
 }
 
 /// To ask each connection whether it lives before each use would be a round trip per statement.

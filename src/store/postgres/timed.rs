@@ -15,16 +15,18 @@ use futures::{
     stream::{self, BoxStream},
 };
 use sqlx::{
-    Executor as _, PgConnection, PgPool, Postgres,
+    ConnectOptions as _, Connection as _, Executor as _, PgConnection, PgPool, Postgres,
     pool::PoolConnection,
-    postgres::{PgArguments, PgRow},
+    postgres::{PgArguments, PgConnectOptions, PgRow},
     query::Query,
 };
 use tokio::time::timeout;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
 /// How much longer than a statement may run its answer may take: the server has to break it off, and to say so.
 const MARGIN: Duration = Duration::from_secs(5);
+/// How long a server that gave no connection is asked once more, to learn why.
+const REFUSAL_MAX: Duration = Duration::from_secs(1);
 
 /// A statement and what it is given.
 pub(in crate::store) type PgQuery = Query<'static, Postgres, PgArguments>;
@@ -40,8 +42,8 @@ pub(in crate::store) struct Timed {
 
 enum Held {
     Alone(PgConnection),
-    /// With the tasks that bring connections back to its pool.
-    Pooled(PoolConnection<Postgres>, TaskTracker),
+    /// Counted among those that are out until it is back in its pool.
+    Pooled(PoolConnection<Postgres>, TaskTrackerToken),
 }
 
 impl Held {
@@ -150,13 +152,14 @@ impl Timed {
 impl Drop for Timed {
     /// One of a pool goes back there, and what isn't committed is undone; one that was lost is closed without a word.
     fn drop(&mut self) {
-        let Some(Held::Pooled(pooled, returning)) = self.held.take() else {
+        let Some(Held::Pooled(pooled, out)) = self.held.take() else {
             return;
         };
         if self.watch.is_lost {
             drop(pooled.detach());
         } else {
-            returning.spawn(give_back(pooled, self.in_transaction, self.watch.patience));
+            out.task_tracker()
+                .spawn(give_back(pooled, self.in_transaction, self.watch.patience));
         }
     }
 }
@@ -176,7 +179,8 @@ async fn give_back(mut pooled: PoolConnection<Postgres>, in_transaction: bool, p
 pub(super) struct TimedPool {
     pool: PgPool,
     statement_ms_max: u64,
-    returning: TaskTracker,
+    /// The connections at work, and those on their way back.
+    out: TaskTracker,
 }
 
 impl TimedPool {
@@ -185,7 +189,7 @@ impl TimedPool {
         Self {
             pool,
             statement_ms_max,
-            returning: TaskTracker::new(),
+            out: TaskTracker::new(),
         }
     }
 
@@ -196,7 +200,7 @@ impl TimedPool {
     /// A connection for statements that commit by themselves.
     pub(super) async fn acquire(&self) -> Result<Timed, sqlx::Error> {
         let pooled = self.pool.acquire().await?;
-        let held = Held::Pooled(pooled, self.returning.clone());
+        let held = Held::Pooled(pooled, self.out.token());
         Ok(Timed::over(held, self.statement_ms_max))
     }
 
@@ -210,9 +214,32 @@ impl TimedPool {
         Ok(timed)
     }
 
+    /// What `given` stands for: where nothing was given in time though there was room, the server was waited for, and the
+    /// error is what it says.
+    pub(super) async fn explained<T>(&self, given: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
+        let options = self.pool.options();
+        let has_room = self.out.len() < usize::try_from(options.get_max_connections()).unwrap_or(usize::MAX);
+        match given {
+            Err(sqlx::Error::PoolTimedOut) if has_room => Err(refusal(&self.pool.connect_options()).await),
+            given => given,
+        }
+    }
+
     /// Waits for the connections that are out, and closes all of them.
     pub(super) async fn close(self) {
         self.pool.close().await;
+    }
+}
+
+/// Why a pool got no connection: it only says that it waited in vain, also where nobody listens.
+pub(super) async fn refusal(options: &PgConnectOptions) -> sqlx::Error {
+    match within(REFUSAL_MAX, options.connect()).await {
+        Err(error) => error,
+        Ok(connection) => {
+            // It is there again.
+            drop(within(REFUSAL_MAX, connection.close()).await);
+            sqlx::Error::PoolTimedOut
+        }
     }
 }
 
@@ -231,7 +258,26 @@ pub(super) async fn within<T>(
 mod tests {
     use std::future::pending;
 
+    use sqlx::postgres::PgPoolOptions;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_is_away_is_told_from_connections_that_are_all_at_work() {
+        let options: PgConnectOptions = "postgres://nobody@127.0.0.1:1/none".parse().unwrap();
+        let pool = PgPoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(Duration::from_millis(20))
+            .connect_lazy_with(options);
+        let pool = TimedPool::over(pool, 100);
+        let given = pool.acquire().await;
+        assert!(matches!(given, Err(sqlx::Error::PoolTimedOut)));
+        let away = pool.explained(given).await.err().unwrap();
+        assert!(away.to_string().contains("refused"), "{away}");
+        let _at_work = pool.out.token();
+        let busy = pool.explained(pool.acquire().await).await.err().unwrap();
+        assert!(matches!(busy, sqlx::Error::PoolTimedOut), "{busy}");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn who_says_nothing_is_lost_and_who_says_no_is_not() {
