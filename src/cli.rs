@@ -10,6 +10,7 @@ mod context;
 mod conversations;
 mod copy;
 mod count;
+mod cure;
 mod doctor;
 #[cfg(test)]
 mod documented;

@@ -11,6 +11,7 @@ pub mod archive;
 pub mod backup;
 pub mod batch;
 pub mod copy;
+pub mod examine;
 pub mod forget;
 pub mod inbox;
 pub mod operate;

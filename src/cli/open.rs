@@ -3,6 +3,7 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use super::{
+    cure,
     exit::{CONFIGURATION, Failed, UNAVAILABLE},
     likeness,
 };
@@ -62,6 +63,7 @@ pub(super) fn named(url: &str, error: StoreError) -> Failed {
     let hint = match &error {
         // The configuration is right, or the cure is told.
         StoreError::InUse(_) => "stop it first",
+        StoreError::Unavailable(_) => cure::of(url, &error),
         _ => "is that the right database? name another with --db",
     };
     let code = if matches!(error, StoreError::Schema(_)) {

@@ -221,7 +221,7 @@ async fn prepare(config: &Config, prices: Prices, given: &Start) -> Result<Groun
     let (notify, clock) = (&given.notify, &given.clock);
     let models = open::models(config, &given.environment, clock)?;
     let opening = service::starting(notify, "opening the database", open_database(config));
-    let store = Arc::new(opening.await?);
+    let store = Arc::new(opening.await.map_err(|error| unopened(config, error))?);
     let owner = config.owner();
     let access = Arc::new(access(config, store.clone(), clock).await?);
     let taking = Box::pin(name::take(|| store.join(&owner)));
@@ -312,6 +312,14 @@ async fn open_database(config: &Config) -> Result<SqlStore, StoreError> {
             }
             opened => return opened,
         }
+    }
+}
+
+/// A database that can't be opened is named, with the cure; other errors say both.
+fn unopened(config: &Config, error: StoreError) -> Failed {
+    match error {
+        StoreError::Unavailable(_) => open::named(&config.database.url, error),
+        error => error.into(),
     }
 }
 

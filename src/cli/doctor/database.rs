@@ -1,13 +1,13 @@
-//! The database: is it there, is it this version's, does its clock agree with ours?
+//! The database: is it there, is it this version's, can it be written, is it whole, does its clock agree with ours?
 
-use super::Check;
+use super::{super::cure, Check};
 use crate::{
     assembly,
     clock::{Clock as _, SystemClock},
     config::Config,
     domain::time::{SECOND_MS, Timestamp},
     store::{
-        SqlStore, StoreError,
+        DatabaseSettings, SqlStore, StoreError, examine,
         operate::{OperatorStore as _, RunQuery},
         schema,
     },
@@ -17,6 +17,8 @@ use crate::{
 const SKEW_MS_MAX: i64 = 5 * SECOND_MS;
 /// How far ahead of our clock what is stored may be.
 const AHEAD_MS_MAX: i64 = 60 * SECOND_MS;
+/// A larger file isn't read through, in bytes: that would take long, and the disk from the daemon.
+const READ_BYTES_MAX: u64 = 1 << 30;
 
 /// Whether it can be used, and the database if so.
 pub(super) async fn checks(config: &Config) -> (Vec<Check>, Option<SqlStore>) {
@@ -37,18 +39,43 @@ pub(super) async fn checks(config: &Config) -> (Vec<Check>, Option<SqlStore>) {
     } else {
         checks.push(Check::ok("schema", format!("version {version}")));
     }
+    if let Some(file) = cure::file(url) {
+        let bytes = file.metadata().map_or(0, |found| found.len());
+        checks.push(writing(url, &settings).await);
+        checks.push(pages(url, &settings, bytes).await);
+    }
     let store = SqlStore::look(&settings).await.ok();
     (checks, store)
 }
 
 fn unreachable(config: &Config, error: &StoreError) -> Check {
     let url = &config.database.url;
-    let fix = if config.database.is_postgres() {
-        "is the server running there, and is the password in PGPASSFILE or PGPASSWORD? see database.url"
-    } else {
-        "`recapd serve` or `recapd migrate up` makes it; or name another one with --db or database.url"
-    };
-    Check::fail("database", format!("{url}: {error}"), fix)
+    Check::fail("database", format!("{url}: {error}"), cure::of(url, error))
+}
+
+async fn writing(url: &str, settings: &DatabaseSettings) -> Check {
+    let name = "writing";
+    match examine::can_be_written(settings).await {
+        Ok(()) => Check::ok(name, "this user can begin a write"),
+        Err(error) if error.class() == Some("busy") => {
+            Check::warn(name, error.to_string(), cure::of(url, &error))
+        }
+        Err(error) => Check::fail(name, error.to_string(), cure::of(url, &error)),
+    }
+}
+
+/// Whether a file of so many bytes is whole: appends of an agent can fail where everything else is well.
+async fn pages(url: &str, settings: &DatabaseSettings, bytes: u64) -> Check {
+    let (name, size) = ("pages", format!("{} MiB", bytes >> 20));
+    if bytes > READ_BYTES_MAX {
+        let detail = format!("{size} aren't read here: `recapd backup` reads all");
+        return Check::skip(name, detail);
+    }
+    match examine::damage(settings).await {
+        Ok(None) => Check::ok(name, format!("all {size} read: nothing is broken")),
+        Ok(Some(broken)) => Check::fail(name, broken.replace('\n', " "), cure::RESTORE),
+        Err(error) => Check::fail(name, error.to_string(), cure::of(url, &error)),
+    }
 }
 
 /// Whether times can be believed: the server's clock is ours, and nothing was written in the future.

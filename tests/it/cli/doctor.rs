@@ -3,10 +3,13 @@
 use std::{
     io::{Read as _, Write as _},
     net::TcpListener,
+    os::unix::fs::FileExt as _,
+    path::Path,
 };
 
 use recapd::{domain::time::Timestamp, store::operate::OperatorStore as _};
 use serde_json::Value;
+use sqlx::{Connection as _, SqliteConnection};
 
 use super::{
     code, json,
@@ -229,4 +232,45 @@ async fn health_is_told_by_the_exit_code() {
         "{}",
         stderr(&output)
     );
+}
+
+/// Where the table of messages begins in the file.
+async fn messages(database: &Path) -> u64 {
+    let url = format!("sqlite:{}", database.display());
+    let mut connection = SqliteConnection::connect(&url).await.unwrap();
+    let sql =
+        "SELECT (rootpage - 1) * page_size FROM sqlite_schema, pragma_page_size WHERE name = 'message_log'";
+    let begins: i64 = sqlx::query_scalar(sql).fetch_one(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    u64::try_from(begins).unwrap()
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_told_with_its_cure() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("damaged.db");
+    let run = |args: &[&str]| recapd().args(args).arg("--db").arg(&database).output().unwrap();
+    let doctor = || json(&run(&["doctor", "--offline", "--json"]));
+    let cure = |report: &Value, name: &str| check(report, name)["fix"].to_string();
+    assert_eq!(code(&run(&["migrate", "up"])), Some(0));
+    let well = doctor();
+    assert_eq!(check(&well, "writing")["verdict"], "ok", "{well}");
+    assert_eq!(check(&well, "pages")["verdict"], "ok", "{well}");
+
+    let begins = messages(&database).await;
+    let file = std::fs::OpenOptions::new().write(true).open(&database).unwrap();
+    file.write_all_at(&[0xA5; 512], begins).unwrap();
+    let damaged = doctor();
+    assert_eq!(check(&damaged, "pages")["verdict"], "fail", "{damaged}");
+    assert!(cure(&damaged, "pages").contains("restore a backup"), "{damaged}");
+
+    file.write_all_at(b"no database at all", 0).unwrap();
+    let unreadable = doctor();
+    let told = cure(&unreadable, "database");
+    assert!(told.contains("restore a backup"), "{unreadable}");
+    let served = run(&["serve"]);
+    assert_eq!(code(&served), Some(69));
+    let said = stderr(&served);
+    assert!(said.contains("damaged.db"), "{said}");
+    assert!(said.contains("restore a backup"), "{said}");
 }

@@ -1,0 +1,44 @@
+//! Whether a file can be written, and whether it is whole: a database that can be read may be neither.
+
+use super::{
+    DatabaseSettings, StoreResult,
+    sql::{query, sql},
+    sqlite,
+};
+
+/// SQLite's answer where it finds nothing.
+const WHOLE: &str = "ok";
+/// What its answer has where it couldn't look.
+const UNSEEN: &str = "unable to validate";
+
+/// Tries whether a file takes writes, and changes nothing. Of a server only its own log knows.
+///
+/// # Errors
+/// What a write would fail with.
+pub async fn can_be_written(settings: &DatabaseSettings) -> StoreResult<()> {
+    let DatabaseSettings::Sqlite(settings) = settings else {
+        return Ok(());
+    };
+    let mut connection = sqlite::beside(settings).await?;
+    let begin = sql!("-- sqlite/examine.begin\nBEGIN IMMEDIATE");
+    query(begin).execute(&mut connection).await?;
+    let undo = sql!("-- sqlite/examine.undo\nROLLBACK");
+    query(undo).execute(&mut connection).await?;
+    Ok(connection.close().await?)
+}
+
+/// The first thing that is broken in a file, if anything is. Reads all of it.
+///
+/// # Errors
+/// What reading fails with, which may be a damage, too.
+pub async fn damage(settings: &DatabaseSettings) -> StoreResult<Option<String>> {
+    let DatabaseSettings::Sqlite(settings) = settings else {
+        return Ok(None);
+    };
+    let mut connection = sqlite::looking(settings).await?;
+    let sql = sql!("-- sqlite/examine.damage\nPRAGMA quick_check(1)");
+    let found: String = query(sql).fetch_one(&mut connection).await?.try_get(0)?;
+    connection.close().await?;
+    let is_broken = found != WHOLE && !found.contains(UNSEEN);
+    Ok(is_broken.then_some(found))
+}
