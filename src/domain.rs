@@ -29,6 +29,7 @@ pub mod recall;
 pub mod redaction;
 pub mod reply;
 pub mod settings;
+pub mod spell;
 pub mod spend;
 pub mod summary;
 pub mod text;

@@ -13,18 +13,19 @@ use std::{
 
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::{
     clock::Clock,
     crontab::Crontab,
     domain::{
         diagnosis::Firing,
+        spell::Spell,
         time::{DAY_MS, HOUR_MS, Timestamp},
         work::Reason,
     },
     notice::Notices,
-    store::{Connections, Prune, Sample, Slot, Store, StoreResult, operate::OperatorStore},
+    store::{Connections, Prune, Sample, Slot, Store, StoreError, StoreResult, operate::OperatorStore},
     telemetry::metrics::{
         self, Metrics,
         labels::{AgentState, QueueState, RunOutcome},
@@ -76,6 +77,8 @@ pub struct Schedule {
     database: Option<Database>,
     /// The firings that were made, here or elsewhere, as far as they were asked about.
     made: Arc<Mutex<BTreeMap<&'static str, Timestamp>>>,
+    /// Samples at which the database wasn't well.
+    unwell: Arc<Mutex<Spell>>,
 }
 
 /// What the sampler reads beside what stores say.
@@ -102,6 +105,7 @@ impl Schedule {
             settings,
             database: None,
             made: Arc::default(),
+            unwell: Arc::default(),
         }
     }
 
@@ -329,10 +333,19 @@ impl Schedule {
         }
     }
 
-    /// The figures, of a database that is well: one that was moved away could still be read.
-    async fn look(&self, now: Timestamp) -> StoreResult<Sample> {
-        self.store.ping().await?;
-        self.store.sample(now, DAY_MS).await
+    /// Counts what is the matter with the database, and says so now and then.
+    fn tell_fault(&self, fault: Option<&StoreError>, now: Timestamp) {
+        let mut spell = self.unwell.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(error) = fault else {
+            if let Some(failed_ms) = spell.worked(now.0) {
+                info!(failed_ms, "database.well_again");
+            }
+            return;
+        };
+        self.metrics.service.db_failed(error.class());
+        if let Some(untold) = spell.failed(now.0) {
+            error!(%error, untold, "sampler.failed");
+        }
     }
 
     /// Reads the figures and shows them; none if they can't be read.
@@ -350,26 +363,22 @@ impl Schedule {
             self.sample_operator(database.operator.as_ref()).await;
         }
         let started_at = self.clock.now();
-        match self.look(started_at).await {
-            Ok(sample) => {
-                let figures = figures(&sample);
-                let took = self.clock.now().since_ms(started_at);
-                let took = Duration::from_millis(u64::try_from(took).unwrap_or(0));
-                self.metrics.queue.sampled(&figures, started_at, took);
-                let batches = &sample.batches;
-                self.metrics.batches.sampled(
-                    (batches.intents, batches.submitted),
-                    (batches.waiting, batches.out),
-                    batches.oldest_at,
-                );
-                Some(figures)
-            }
-            Err(error) => {
-                self.metrics.service.db_failed(error.class());
-                warn!(%error, "sampler.failed");
-                None
-            }
-        }
+        // Figures may be read where nothing can be written any more.
+        let pinged = self.store.ping().await;
+        let sampled = self.store.sample(started_at, DAY_MS).await;
+        self.tell_fault(pinged.as_ref().err().or(sampled.as_ref().err()), started_at);
+        let sample = sampled.ok()?;
+        let figures = figures(&sample);
+        let took = self.clock.now().since_ms(started_at);
+        let took = Duration::from_millis(u64::try_from(took).unwrap_or(0));
+        self.metrics.queue.sampled(&figures, started_at, took);
+        let batches = &sample.batches;
+        self.metrics.batches.sampled(
+            (batches.intents, batches.submitted),
+            (batches.waiting, batches.out),
+            batches.oldest_at,
+        );
+        Some(figures)
     }
 }
 

@@ -549,6 +549,6 @@ pub trait Store: Send + Sync {
     /// Checks the invariants of one agent.
     async fn verify(&self, agent: &AgentId) -> StoreResult<AgentReport>;
 
-    /// A round trip. Fails, too, where the database answers but is no longer the one of its name.
+    /// A round trip. Fails, too, where the last write failed, or the database is no longer the one of its name.
     async fn ping(&self) -> StoreResult<()>;
 }

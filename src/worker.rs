@@ -35,7 +35,7 @@ use std::{
 use futures::future::join_all;
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tracing::{Instrument as _, error, warn};
+use tracing::{Instrument as _, error, info, warn};
 
 use crate::{
     clock::Clock,
@@ -44,6 +44,7 @@ use crate::{
         price::Prices,
         prompt::PromptLimits,
         redaction::Redactor,
+        spell::Spell,
         spend::DailyLimits,
         summary::compaction::SummaryPolicy,
         time::{SETBACK_MS_MIN, Timestamp},
@@ -177,6 +178,8 @@ pub struct Worker {
     portions: Arc<Portions>,
     /// What the clock showed when the queue was looked at last.
     seen: Arc<Mutex<Option<Timestamp>>>,
+    /// Looks at the queue that fail.
+    unreadable: Arc<Mutex<Spell>>,
 }
 
 impl Worker {
@@ -195,6 +198,7 @@ impl Worker {
             in_vain: Arc::default(),
             portions: Arc::default(),
             seen: Arc::default(),
+            unreadable: Arc::default(),
         }
     }
 
@@ -409,11 +413,27 @@ impl Worker {
     }
 
     async fn claim_or_warn(&self, limit: usize) -> Vec<Lease> {
-        self.claim(limit).await.unwrap_or_else(|error| {
-            self.parts.metrics.service.db_failed(error.class());
-            warn!(%error, "queue.unreadable");
-            Vec::new()
-        })
+        let claimed = self.claim(limit).await;
+        let now_ms = self.parts.clock.now().0;
+        let mut spell = self
+            .unreadable
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        match claimed {
+            Ok(leases) => {
+                if let Some(failed_ms) = spell.worked(now_ms) {
+                    info!(failed_ms, "queue.readable_again");
+                }
+                leases
+            }
+            Err(error) => {
+                self.parts.metrics.service.db_failed(error.class());
+                if let Some(untold) = spell.failed(now_ms) {
+                    warn!(%error, untold, "queue.unreadable");
+                }
+                Vec::new()
+            }
+        }
     }
 
     /// Carries out one lease, with a heartbeat. Only waiting for a model is cut short when the lease is lost or the

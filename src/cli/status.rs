@@ -16,7 +16,7 @@ use super::{
     figures::{span, thousands},
     hands::Hands,
     open, output,
-    remote::Remote,
+    remote::{self, NotReady, Remote},
 };
 use crate::{
     clock::{Clock as _, SystemClock},
@@ -79,7 +79,10 @@ impl Status {
             let every = self.watch.map(Duration::from_secs);
             loop {
                 let now = SystemClock.now();
-                let figures = figures(&hands, config, self.window, now).await?;
+                let figures = Figures {
+                    not_ready: not_ready(config, shared).await,
+                    ..figures(&hands, config, self.window, now).await?
+                };
                 if shared.json {
                     output::json(&figures)?;
                 } else {
@@ -146,6 +149,9 @@ struct Figures {
     /// Since when all updates are paused.
     #[serde(default)]
     paused_since: Option<Timestamp>,
+    /// Why the daemon that was asked isn't ready, if it isn't.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    not_ready: Option<String>,
 }
 
 /// What the daemon tells of a span of time.
@@ -188,6 +194,15 @@ async fn figures(
         paused_since,
         ..figures
     })
+}
+
+/// Its figures can be read where nothing can be written any more.
+async fn not_ready(config: &Config, shared: &Shared) -> Option<String> {
+    let server = shared.server.as_ref()?;
+    match remote::answers(Some(server), &config.http, "/readyz").await {
+        Err(NotReady::Says(why)) => Some(why),
+        Ok(()) | Err(NotReady::Away) => None,
+    }
 }
 
 /// `24h` or `7d` in hours.

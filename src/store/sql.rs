@@ -534,7 +534,7 @@ impl Store for SqlStore {
     }
 
     async fn ping(&self) -> StoreResult<()> {
-        self.is_in_place()?;
+        self.is_well()?;
         let sql = sql!("-- sql/sql.ping\nSELECT 1");
         query(sql).execute(&mut self.reader().await?).await?;
         Ok(())

@@ -5,7 +5,7 @@
 
 mod bell;
 mod checkpoint;
-mod place;
+mod condition;
 mod schema;
 mod writer;
 
@@ -33,7 +33,7 @@ use super::{
     timeouts::Timeouts,
 };
 use checkpoint::Checkpoint;
-use place::Place;
+use condition::Condition;
 pub(super) use schema::MIGRATIONS;
 use writer::{CACHE_KIB, Writer};
 
@@ -103,7 +103,7 @@ pub(super) struct Sqlite {
     readers: SqlitePool,
     timeouts: Timeouts,
     checkpoint: Arc<Checkpoint>,
-    place: Arc<Place>,
+    condition: Arc<Condition>,
     options: SqliteConnectOptions,
     tasks: TaskTracker,
     _lock: Option<Arc<File>>,
@@ -150,8 +150,8 @@ impl Sqlite {
         let options = options(settings)?.create_if_missing(lock.is_some());
         let file = options.get_filename();
         let connection = writer::connect(file, settings)?;
-        let place = Place::of(file).map_err(|error| failed(file, &error))?;
-        let place = Arc::new(place);
+        let condition = Condition::of(file).map_err(|error| failed(file, &error))?;
+        let condition = Arc::new(condition);
         opened.close().await?;
         let readers = settings.readers.max(1);
         let readers = SqlitePoolOptions::new()
@@ -171,7 +171,7 @@ impl Sqlite {
             connection,
             settings.group_commit_max,
             committed,
-            Arc::clone(&place),
+            Arc::clone(&condition),
         );
         run_alone("recapd-writer", Manners::Eager, tasks.track_future(writing))
             .map_err(|error| no_thread(&error))?;
@@ -180,7 +180,7 @@ impl Sqlite {
             readers,
             timeouts: Timeouts::default(),
             checkpoint,
-            place,
+            condition,
             options,
             tasks,
             _lock: lock,
@@ -192,7 +192,11 @@ impl Sqlite {
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send + 'static,
         T: Send + 'static,
     {
-        self.writer.run(work).await
+        let written = self.writer.run(work).await;
+        if let Err(error) = &written {
+            self.condition.failed(error);
+        }
+        written
     }
 
     pub(super) async fn reader(&self) -> StoreResult<Connection> {
@@ -203,9 +207,9 @@ impl Sqlite {
         Ok(self.timeouts.heed(self.readers.begin().await)?.into())
     }
 
-    /// Whether the file that is open is still the one of its name.
-    pub(super) fn is_in_place(&self) -> StoreResult<()> {
-        self.place.check().map_err(StoreError::Unavailable)
+    /// Whether the next write is likely to be done, and found again.
+    pub(super) fn is_well(&self) -> StoreResult<()> {
+        self.condition.check()
     }
 
     pub(super) async fn bell(&self) -> StoreResult<Box<dyn Bell>> {

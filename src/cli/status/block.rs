@@ -98,8 +98,10 @@ fn below(figures: &Figures, now: Timestamp) -> Vec<String> {
     let paused = figures.paused_since.map(|since| {
         format!("all updates are paused since {since}; `recapd queue resume` goes on with them")
     });
+    let not_ready = figures.not_ready.as_ref();
     lines
         .into_iter()
+        .chain(not_ready.map(|why| format!("the daemon isn't ready: {why}")))
         .chain(paused)
         .chain(spend::lines(sample, &figures.circuits, now))
         .chain(super::batches::line(&sample.batches, now))
@@ -173,6 +175,7 @@ mod tests {
                 ..RunFigures::default()
             },
             paused_since: None,
+            not_ready: None,
         };
         insta::assert_snapshot!(text(&figures, now, 10_000), @r"
         Summary updates, last 24h                         queue  0 ready · 1 running

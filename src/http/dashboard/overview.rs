@@ -51,6 +51,8 @@ async fn look(app: &App) -> Overview {
 async fn read(app: &App) -> StoreResult<Overview> {
     let operator = &app.parts.operator;
     let now = app.parts.clock.now();
+    // Reading may go on where nothing can be written any more.
+    let database = app.parts.store.ping().await.err();
     let stale = operator.stalest(STALE_SHOWN).await?;
     let stale = stale.into_iter().map(|(agent, since, exchanges)| Stale {
         agent,
@@ -65,7 +67,7 @@ async fn read(app: &App) -> StoreResult<Overview> {
         ..without(app, String::new())
     })
     .map(|overview| Overview {
-        database: None,
+        database: database.map(|error| error.to_string()),
         ..overview
     })
 }

@@ -159,10 +159,11 @@ impl SqlStore {
         }
     }
 
-    /// Whether what is open is still what has its name: a file can be moved away meanwhile.
-    pub(super) fn is_in_place(&self) -> StoreResult<()> {
+    /// Whether the next write is likely to be done, as far as that is known without one: a file can be moved away, and a disk
+    /// be full, while reading goes on.
+    pub(super) fn is_well(&self) -> StoreResult<()> {
         match &self.database {
-            Database::Sqlite(sqlite) => sqlite.is_in_place(),
+            Database::Sqlite(sqlite) => sqlite.is_well(),
             Database::Postgres(_) => Ok(()),
         }
     }

@@ -21,14 +21,15 @@ use sqlx::{
 };
 use tokio::{
     sync::{Mutex, mpsc},
-    time::sleep,
+    time::{Instant, sleep},
 };
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::super::{
     StoreResult,
     sql::{Connection, query, sql},
 };
+use crate::domain::spell::Spell;
 
 /// Operations that are committed before the log is brought in.
 const OPERATIONS_BETWEEN: usize = 512;
@@ -131,14 +132,22 @@ impl Checkpoint {
         };
         let own = Arc::clone(self);
         let work = async move {
+            let (mut spell, begun) = (Spell::default(), Instant::now());
             while wanted.recv().await.is_some() {
-                match own.some().await {
+                let done = own.some().await;
+                let now_ms = i64::try_from(begun.elapsed().as_millis()).unwrap_or(i64::MAX);
+                match done {
                     Ok(is_long) => {
+                        if let Some(failed_ms) = spell.worked(now_ms) {
+                            info!(failed_ms, "store.checkpoint_again");
+                        }
                         let after_failure = has_failed.swap(false, Ordering::Relaxed);
                         is_nearly_in.store(is_long || after_failure, Ordering::Relaxed);
                     }
                     Err(error) => {
-                        warn!(%error, "store.no_checkpoint");
+                        if let Some(untold) = spell.failed(now_ms) {
+                            warn!(%error, untold, "store.no_checkpoint");
+                        }
                         sleep(PAUSE).await;
                     }
                 }

@@ -15,11 +15,11 @@ use tokio::sync::{mpsc, oneshot};
 use super::{
     super::{
         Outage, StoreError, StoreResult,
-        sql::{Connection, direct, query, sql},
+        sql::{Connection, Half, direct, query, sql},
     },
     SqliteSettings,
     checkpoint::{Committed, PAGES_MAX},
-    place::Place,
+    condition::Condition,
 };
 
 /// Operations that may wait for the writer; more of them wait for a place.
@@ -100,10 +100,10 @@ impl Writer {
         connection: Connection,
         group_max: usize,
         committed: Committed,
-        place: Arc<Place>,
+        condition: Arc<Condition>,
     ) -> (Self, impl Future<Output = ()> + Send) {
         let (jobs, queue) = mpsc::channel(WRITES_QUEUED_MAX);
-        let writing = write_all(connection, queue, group_max.max(1), committed, place);
+        let writing = write_all(connection, queue, group_max.max(1), committed, condition);
         (Self { jobs }, writing)
     }
 
@@ -130,15 +130,20 @@ async fn write_all(
     mut queue: mpsc::Receiver<Box<dyn Job>>,
     group_max: usize,
     mut committed: Committed,
-    place: Arc<Place>,
+    condition: Arc<Condition>,
 ) {
     committed.finish(&mut connection).await;
     let mut group = Vec::with_capacity(group_max);
     while queue.recv_many(&mut group, group_max).await > 0 {
-        let commit = match place.check() {
+        let before = changes(&mut connection);
+        let commit = match condition.check_place() {
             Ok(()) => commit_group(&mut connection, &mut group, &committed).await,
             Err(moved) => Err(moved),
         };
+        // A commit without changes writes nothing: it succeeds on a full disk, too.
+        if commit.is_ok() && changes(&mut connection) != before {
+            condition.written();
+        }
         committed.add(group.len());
         for job in group.drain(..) {
             job.finish(&commit);
@@ -148,6 +153,14 @@ async fn write_all(
     committed.end(&mut connection).await;
     if let Err(error) = connection.close().await {
         tracing::warn!(%error, "database.unclosed");
+    }
+}
+
+/// How many rows the connection has changed until now.
+fn changes(connection: &mut Connection) -> u64 {
+    match connection.half() {
+        Half::Direct(direct) => direct.total_changes(),
+        Half::Sqlite(_) | Half::Postgres(_) => 0,
     }
 }
 
@@ -191,10 +204,7 @@ async fn write_group(connection: &mut Connection, group: &mut [Box<dyn Job>]) ->
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{super::sql::Half, Synchronous},
-        *,
-    };
+    use super::{super::Synchronous, *};
 
     #[tokio::test]
     async fn a_writer_waits_for_the_disk_keeps_references_and_overwrites_what_it_deletes() {

@@ -5,6 +5,17 @@ use super::{
     place::{alike, ask, look, two_agents},
     recapd, stderr, stdout,
 };
+use crate::support::troubled_store::Trouble;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_cannot_write_is_told() {
+    let server = two_agents().await;
+    assert_eq!(json(&ask(&server, &["status", "--json"])).get("not_ready"), None);
+    server.store.trouble("ping", Trouble::Unavailable);
+    let block = stdout(&ask(&server, &["status"]));
+    assert!(block.contains("the daemon isn't ready: "), "{block}");
+    server.end().await;
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_block_is_the_same_from_the_daemon_and_from_the_database() {
