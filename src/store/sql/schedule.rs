@@ -146,14 +146,16 @@ macro_rules! sample_runs {
 }
 
 /// The figures of the moment, and those of the last `window_ms`.
+///
+/// Nobody works at a row whose lease has run out: it waits for whoever claims it next.
 pub(super) async fn sample(tx: &mut Connection, now: Timestamp, window_ms: i64) -> StoreResult<Sample> {
     let queue = sql!(
         "-- sql/schedule.sample_queue\nSELECT \
-                 count(*) FILTER (WHERE parked_at IS NULL AND lease_token IS NULL AND visible_at <= $1), \
+                 count(*) FILTER (WHERE parked_at IS NULL AND visible_at <= $1), \
                  count(*) FILTER (WHERE parked_at IS NULL AND lease_token IS NULL AND visible_at > $1), \
-                 count(*) FILTER (WHERE parked_at IS NULL AND lease_token IS NOT NULL), \
+                 count(*) FILTER (WHERE parked_at IS NULL AND lease_token IS NOT NULL AND visible_at > $1), \
                  count(*) FILTER (WHERE parked_at IS NOT NULL), \
-                 min(visible_at) FILTER (WHERE parked_at IS NULL AND lease_token IS NULL AND visible_at <= $1) \
+                 min(visible_at) FILTER (WHERE parked_at IS NULL AND visible_at <= $1) \
                  FROM summary_update_queue"
     );
     let queue = query(queue).bind(now).fetch_one(&mut *tx).await?;

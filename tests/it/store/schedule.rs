@@ -299,6 +299,9 @@ pub(crate) async fn a_sample_counts_everything(db: &dyn Backend) {
         }
     }
     db.raw("UPDATE update_runs SET input_tokens = 50, output_tokens = 20, model_calls = 2, truncated = true WHERE outcome = 'completed'").await;
+    let held = store.sample(T0.plus_ms(LEASE_MS), HOUR_MS).await.unwrap();
+    assert_eq!((held.ready, held.running), (1, 1));
+    // The lease has run out by then: whoever had it is gone.
     let sample = store.sample(minute(1), HOUR_MS).await.unwrap();
     let tokens = db
         .number("SELECT token_count FROM summaries WHERE version = 1")
@@ -306,9 +309,9 @@ pub(crate) async fn a_sample_counts_everything(db: &dyn Backend) {
         .unwrap();
     let expected = Sample {
         agents: 5,
-        ready: 1,
+        ready: 2,
         scheduled: 1,
-        running: 1,
+        running: 0,
         parked: 1,
         oldest_ready_at: Some(T0.plus_ms(2_000)),
         oldest_pending_at: Some(T0),
@@ -333,7 +336,7 @@ pub(crate) async fn a_sample_counts_everything(db: &dyn Backend) {
         (later.completed, later.failed, later.model_calls, later.documents),
         (0, 0, 0, 1)
     );
-    assert_eq!((later.ready, later.scheduled), (2, 0));
+    assert_eq!((later.ready, later.scheduled), (3, 0));
 }
 
 /// More than are counted: rows on SQLite, pages on PostgreSQL.
