@@ -71,7 +71,7 @@ impl Condition {
         }
     }
 
-    fn fault(&self) -> MutexGuard<'_, Option<Fault>> {
+    fn fault(&self) -> MutexGuard<'_, Option<Outage>> {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
