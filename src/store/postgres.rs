@@ -206,7 +206,7 @@ impl Postgres {
     }
 
     /// What the pool gave, counted if it gave nothing in time.
-    async fn heed<T>(&self, given: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
+    async fn heed<T: Send>(&self, given: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
         self.pool.explained(self.timeouts.heed(given)).await
     }
 

@@ -216,7 +216,7 @@ impl TimedPool {
 
     /// What `given` stands for: where nothing was given in time though there was room, the server was waited for, and the
     /// error is what it says.
-    pub(super) async fn explained<T>(&self, given: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
+    pub(super) async fn explained<T: Send>(&self, given: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
         let options = self.pool.options();
         let has_room = self.out.len() < usize::try_from(options.get_max_connections()).unwrap_or(usize::MAX);
         match given {

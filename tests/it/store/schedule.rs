@@ -311,7 +311,6 @@ pub(crate) async fn a_sample_counts_everything(db: &dyn Backend) {
         agents: 5,
         ready: 2,
         scheduled: 1,
-        running: 0,
         parked: 1,
         oldest_ready_at: Some(T0.plus_ms(2_000)),
         oldest_pending_at: Some(T0),
