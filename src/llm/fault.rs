@@ -26,7 +26,7 @@ const ACCOUNT: [&str; 12] = [
 ];
 /// Those that say that the input is too long. The last is a rate limit that one request alone exceeds: waiting won't
 /// help.
-const TOO_LONG: [&str; 13] = [
+const TOO_LONG: [&str; 21] = [
     "context_length_exceeded",
     "exceed_context_size_error",
     "maximum context length",
@@ -38,7 +38,15 @@ const TOO_LONG: [&str; 13] = [
     "exceeds the context window",
     "prompt is too long",
     "string_above_max_length",
-    "contextwindowexceedederror", // LiteLLM
+    "contextwindowexceedederror",      // LiteLLM
+    "greater than the context length", // LM Studio, as the next five
+    "cannot truncate prompt with n_keep",
+    "context size has been exceeded",
+    "context the overflows", // in these words
+    "the context overflows",
+    "is loaded with context length of only",
+    "maximum prompt length is", // xAI
+    "input is too long",        // Bedrock
     "tokens must be reduced in order to run",
 ];
 /// Those that say that the content is the trouble.

@@ -169,6 +169,41 @@ const CASES: &[(u16, &str, &str)] = &[
         r#"{"error":{"message":"litellm.ContextWindowExceededError: litellm.BadRequestError: too long","type":null,"param":null,"code":"400"}}"#,
         "provider_context_length",
     ),
+    (
+        400,
+        r#"{"error":"The number of tokens to keep from the initial prompt is greater than the context length (n_keep: 13055>= n_ctx: 4096). Try to load the model with a larger context length, or provide a shorter input."}"#,
+        "provider_context_length",
+    ),
+    (
+        400,
+        r#"{"error":"Cannot truncate prompt with n_keep (15028) >= n_ctx (7424)"}"#,
+        "provider_context_length",
+    ),
+    (
+        400,
+        r#"{"error":"Context size has been exceeded."}"#,
+        "provider_context_length",
+    ),
+    (
+        400,
+        r#"{"error":"Trying to keep the first 15857 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens, which is not enough."}"#,
+        "provider_context_length",
+    ),
+    (
+        400,
+        r#"{"error":"Trying to keep the first 15857 tokens when the context overflows."}"#,
+        "provider_context_length",
+    ),
+    (
+        400,
+        r#"{"code":"Client specified an invalid argument","error":"This model's maximum prompt length is 131072 but the request contains 136973 tokens."}"#,
+        "provider_context_length",
+    ),
+    (
+        400,
+        r#"{"message":"Input is too long for requested model."}"#,
+        "provider_context_length",
+    ),
     (413, "Payload Too Large", "provider_context_length"),
     (
         400,
