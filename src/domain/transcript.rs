@@ -121,7 +121,7 @@ impl Transcript {
             lines: pairs::side_by_side(
                 messages
                     .iter()
-                    .filter(|message| message.kind.is_conversation() && message.kind != Kind::System)
+                    .filter(|message| is_told(message))
                     .flat_map(|message| message.parts.iter().map(move |part| (message, part)))
                     .filter_map(|(message, part)| {
                         let line = line(message, part, limits, redactor, exchange.opened_at)?;
@@ -133,12 +133,32 @@ impl Transcript {
         }
     }
 
+    /// Whether a transcript of these messages has any line: of what was forgotten, or said without a word, there is nothing to
+    /// tell, and who is asked would have to make something up.
+    pub fn has_lines<'a>(mut messages: impl Iterator<Item = &'a Message>) -> bool {
+        messages.any(|message| is_told(message) && message.parts.iter().any(has_line))
+    }
+
     /// The characters of all lines.
     pub fn chars(&self) -> usize {
         self.lines
             .iter()
             .map(|line| line.text.len() + line.label.len())
             .sum()
+    }
+}
+
+/// Instructions and metadata aren't.
+fn is_told(message: &Message) -> bool {
+    message.kind.is_conversation() && message.kind != Kind::System
+}
+
+/// Whether a part has a line in the end: a result that says nothing has none.
+fn has_line(part: &Part) -> bool {
+    match part {
+        Part::Text(text) | Part::ToolResult { text, .. } => !text.trim().is_empty(),
+        Part::ToolCall { .. } | Part::Attachment { .. } | Part::Opaque { .. } => true,
+        Part::Thinking(_) => false,
     }
 }
 
@@ -254,6 +274,35 @@ mod tests {
             TranscriptLimits::default(),
             &redactor,
         )
+    }
+
+    #[test]
+    fn what_has_lines_is_known_without_reading_it() {
+        let call = Part::ToolCall {
+            id: None,
+            name: "bash".to_owned(),
+            arguments: "{}".to_owned(),
+        };
+        let image = Part::Attachment {
+            media: "image/png".to_owned(),
+            extent: Extent::Unknown,
+        };
+        for (kind, part) in [
+            (Kind::User, Part::Text(" \n".to_owned())),
+            (Kind::User, Part::Text("Look".to_owned())),
+            (Kind::System, Part::Text("Be brief".to_owned())),
+            (Kind::Assistant, Part::Thinking("Hm".to_owned())),
+            (Kind::Assistant, image),
+            (Kind::ToolCall, call),
+            (Kind::ToolResult, result(" ".to_owned())),
+            (Kind::ToolResult, result("ok".to_owned())),
+        ] {
+            let said = [message(kind, vec![part])];
+            let has_lines = Transcript::has_lines(said.iter());
+            assert_eq!(has_lines, !transcript(&said).lines.is_empty(), "{said:?}");
+        }
+        let forgotten = [message(Kind::User, Vec::new())];
+        assert!(!Transcript::has_lines(forgotten.iter()));
     }
 
     #[test]

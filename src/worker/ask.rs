@@ -42,7 +42,7 @@ const REVISITS_MAX: i64 = 1_000;
 pub(super) struct Question<'a> {
     /// The exchanges.
     pub(super) exchanges: &'a [StoredExchange],
-    /// Their numbers.
+    /// The numbers of those worth asking about.
     pub(super) asked: &'a [i64],
     /// Where the agent works.
     pub(super) zone: Zone,
@@ -55,7 +55,7 @@ pub(super) struct Question<'a> {
 impl Question<'_> {
     /// There is no less to ask about.
     fn is_least(&self) -> bool {
-        self.exchanges.len() == 1
+        self.asked.len() == 1
     }
 
     /// Whether it may go on to that model. Replacing what the built-in summariser wrote by the same is of no use while
@@ -81,6 +81,17 @@ pub(super) struct Told {
     pub(super) origin: Origin,
     /// The built-in summariser stood in for a model that may be back later.
     pub(super) stands_in: bool,
+}
+
+impl Told {
+    /// Nobody told of anything: the digests are there to stay.
+    pub(super) fn nothing() -> Self {
+        Self {
+            drafts: Vec::new(),
+            origin: Origin::Digest,
+            stands_in: false,
+        }
+    }
 }
 
 impl Worker {
@@ -159,11 +170,7 @@ impl Worker {
             agent_id = %hold.lease.agent, exchanges = ?question.asked, error_class = failed.class(), error = %failed,
             "update.exchange_given_up"
         );
-        Told {
-            drafts: Vec::new(),
-            origin: Origin::Digest,
-            stands_in: false,
-        }
+        Told::nothing()
     }
 
     /// Whether the question is beyond the model: there is no less to ask about, and the failure lies in what is asked. What

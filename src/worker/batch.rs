@@ -169,10 +169,13 @@ impl Worker {
         Ok(is_deferred)
     }
 
-    /// The question about the material; none if it can't stand in a batch.
+    /// The question about the material; none if it can't stand in a batch, or there is nothing to ask.
     fn question(&self, batching: &Batching, lease: &Lease, material: &Material) -> Option<BatchQuestion> {
         let zone = self.policy(material).ageing.zone();
         let request = self.request(&lease.agent, &material.exchanges, zone, self.settings.prompt);
+        if request.transcripts.is_empty() {
+            return None;
+        }
         let body = batching
             .model
             .body(&request)

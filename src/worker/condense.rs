@@ -112,6 +112,23 @@ fn numbers(exchanges: &[StoredExchange]) -> Vec<i64> {
     exchanges.iter().map(|stored| stored.exchange.exchange).collect()
 }
 
+/// The numbers of those that there is something to tell of: nobody is asked about the others, which keep their digests.
+pub(super) fn worth_asking(exchanges: &[StoredExchange]) -> Vec<i64> {
+    let worth = exchanges.iter().filter(|stored| has_lines(stored));
+    worth.map(|stored| stored.exchange.exchange).collect()
+}
+
+fn has_lines(stored: &StoredExchange) -> bool {
+    Transcript::has_lines(stored.messages.iter().map(|stored| &stored.message))
+}
+
+/// How many of the exchanges come before the second half of those worth asking about; none if these can't be divided.
+pub(super) fn half(exchanges: &[StoredExchange]) -> Option<usize> {
+    let asked = worth_asking(exchanges);
+    let second = asked.get(asked.len() / 2).filter(|_| asked.len() > 1)?;
+    Some(exchanges.partition_point(|stored| stored.exchange.exchange < *second))
+}
+
 /// `material` without the revisited items that are about none of the exchanges `told`.
 fn revisiting(material: Material, told: &[i64]) -> Material {
     let items: Vec<&Item> = material
@@ -166,16 +183,21 @@ impl Worker {
             if !rest.is_empty() {
                 pieces.push(rest);
             }
-            match self.condense_piece(hold, material, piece, run).await {
-                Ok(of_piece) => items.extend(of_piece),
-                // Pending exchanges are taken in smaller batches instead, one update each.
-                Err(fault) if fault.is_too_much() && !material.revisited.is_empty() && piece.len() > 1 => {
-                    let (first, second) = piece.split_at(piece.len() / 2);
-                    debug!(agent_id = %hold.lease.agent, exchanges = first.len(), "update.revisit_halved");
-                    pieces.extend([second, first]);
+            let fault = match self.condense_piece(hold, material, piece, run).await {
+                Ok(of_piece) => {
+                    items.extend(of_piece);
+                    continue;
                 }
-                Err(fault) => return Err(fault),
-            }
+                Err(fault) => fault,
+            };
+            // Pending exchanges are taken in smaller batches instead, one update each.
+            let is_divided = fault.is_too_much() && !material.revisited.is_empty();
+            let Some(half) = half(piece).filter(|_| is_divided) else {
+                return Err(fault);
+            };
+            let (first, second) = piece.split_at(half);
+            debug!(agent_id = %hold.lease.agent, exchanges = first.len(), "update.revisit_halved");
+            pieces.extend([second, first]);
         }
         Ok(items)
     }
@@ -281,7 +303,8 @@ impl Worker {
         Ok(longest.map(|place| place + 1))
     }
 
-    /// Asks the model about some exchanges. An answer that was paid for before a crash is used.
+    /// Asks the model about some exchanges, if there is anything to tell of them. An answer that was paid for before a crash
+    /// is used.
     async fn condense_piece(
         &self,
         hold: &Hold,
@@ -289,12 +312,14 @@ impl Worker {
         exchanges: &[StoredExchange],
         run: &mut RunRecord,
     ) -> Result<Vec<Item>, CondenseError> {
-        let asked = numbers(exchanges);
+        let (all, asked) = (numbers(exchanges), worth_asking(exchanges));
         let lease = &hold.lease;
-        let key = self.piece_key(lease, material, &asked);
-        let told = if let Some(journalled) = self.parts.store.journalled(&lease.agent, &key).await? {
+        let key = self.piece_key(lease, material, &all);
+        let told = if asked.is_empty() {
+            Told::nothing()
+        } else if let Some(journalled) = self.parts.store.journalled(&lease.agent, &key).await? {
             Told {
-                drafts: self.believed(&journalled.answer, &asked)?,
+                drafts: self.believed(&journalled.answer, &all)?,
                 origin: Origin::Model,
                 stands_in: false,
             }
@@ -334,6 +359,7 @@ impl Worker {
         Ok(reply::parse(answer, asked, &self.parts.redactor)?.drafts)
     }
 
+    /// What is asked about those of the exchanges that are worth it.
     pub(super) fn request(
         &self,
         agent: &AgentId,
@@ -343,6 +369,7 @@ impl Worker {
     ) -> ModelRequest {
         let transcripts: Vec<Transcript> = exchanges
             .iter()
+            .filter(|stored| has_lines(stored))
             .map(|stored| {
                 let messages: Vec<Message> = stored
                     .messages

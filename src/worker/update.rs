@@ -3,8 +3,13 @@
 use tracing::{debug, error, info, warn};
 
 use super::{
-    Hold, Interruption, Worker, batch::Route, compact::Draft, condense::CondenseError, panicking::caught,
-    postpone::Waiting, reason, span,
+    Hold, Interruption, Worker,
+    batch::Route,
+    compact::Draft,
+    condense::{CondenseError, half},
+    panicking::caught,
+    postpone::Waiting,
+    reason, span,
 };
 use crate::{
     domain::{
@@ -159,20 +164,20 @@ impl Worker {
                     let draft = self.compact(hold, &material, draft, run).await?;
                     return Ok(self.apply(lease, &material, draft, None, run).await?);
                 }
-                // Where half isn't less, asking again is useless.
-                Err(fault)
-                    if fault.is_too_much()
-                        && material.revisited.is_empty()
-                        && (1..limits.exchanges_max).contains(&count(material.exchanges.len() / 2)) =>
-                {
-                    let half = count(material.exchanges.len() / 2);
+                Err(fault) => {
+                    let is_divided = fault.is_too_much() && material.revisited.is_empty();
+                    // Where half isn't less, asking again is useless.
+                    let half = half(&material.exchanges).map(count);
+                    let half = half.filter(|half| is_divided && *half < limits.exchanges_max);
+                    let Some(half) = half else {
+                        return Err(fault.into());
+                    };
                     debug!(agent_id = %lease.agent, exchanges = half, "update.batch_halved");
                     limits = MaterialLimits {
                         exchanges_max: half,
                         ..limits
                     };
                 }
-                Err(fault) => return Err(fault.into()),
             }
         }
     }

@@ -66,6 +66,32 @@ async fn good_answers_become_the_summary() {
     }
 }
 
+/// Who is asked about what was forgotten has to make something up.
+#[tokio::test]
+async fn nobody_is_asked_about_what_was_forgotten() {
+    let rig = with_pending().await;
+    let pending = rig.verify().await.pending;
+    let forget = |exchanges: Vec<i64>| {
+        rig.parts
+            .keeper
+            .forget(&rig.agent, Forgettable::Exchanges(exchanges))
+    };
+    forget(vec![2]).await.unwrap();
+    drop(rig.drain().await);
+    let report = rig.verify().await;
+    assert_eq!((report.covered, report.pending), (pending, 0));
+    assert_eq!((rig.model.calls(), rig.model.asked_with(2)), (1, 0));
+    assert_eq!((digests(&rig).await, lasting_digests(&rig).await), (0, 1));
+
+    rig.say(6).await;
+    let told = pending;
+    let pending = rig.verify().await.pending;
+    forget((told + 1..=told + pending).collect()).await.unwrap();
+    drop(rig.drain().await);
+    assert_eq!((rig.verify().await.pending, rig.model.calls()), (0, 1));
+    assert_eq!(digests(&rig).await, 0);
+}
+
 #[tokio::test]
 async fn a_fixable_answer_is_asked_for_once_more() {
     for reply in [
