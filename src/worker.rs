@@ -20,6 +20,7 @@ mod condense;
 mod courier;
 mod heartbeat;
 mod panicking;
+mod pieces;
 mod portion;
 mod postpone;
 mod resumption;

@@ -3,7 +3,8 @@
 //!
 //! | failure | what happens |
 //! |---|---|
-//! | refused content, account, request | the next one, at once |
+//! | refused content | ask in halves; the next one, at once, where it is about one exchange alone |
+//! | account, request | the next one, at once |
 //! | the provider rests after its failures, this one included | the next one, at once; nobody left: wait for it |
 //! | a limit, an overload | wait; the next one if that is long |
 //! | network, timeout, 5xx, an answer of no use | try again; the next one after the last attempt |

@@ -50,6 +50,8 @@ pub(super) struct Question<'a> {
     pub(super) key: &'a str,
     /// They have items already, which stand in for a model's.
     pub(super) is_revisit: bool,
+    /// Fewer of them may be asked about, to find the one that the model declines for.
+    pub(super) may_be_divided: bool,
 }
 
 impl Question<'_> {
@@ -121,9 +123,12 @@ impl Worker {
                 Ok(drafts) => return Ok(self.told_by(model, drafts, may_be_back, hold, question).await),
                 Err(failed) => failed,
             };
+            if question.may_be_divided && failed.may_lie_in_one() {
+                return Err(failed);
+            }
             let is_beyond = is_known || self.is_beyond(place, hold, question, &failed);
             let is_hopeless = is_beyond && self.is_hopeless(place, &failed);
-            may_be_back |= !is_hopeless && !matches!(failed, CondenseError::Llm(LlmError::Refused(_)));
+            may_be_back |= !is_hopeless && !failed.is_refusal();
             let is_last = self.settings.retry.is_last(&hold.lease);
             let next = others.next().map(AsRef::as_ref);
             let next = next.filter(|next| question.may_go_to(*next, may_be_back));
@@ -179,7 +184,9 @@ impl Worker {
         let (agent, asked) = (&hold.lease.agent, question.asked);
         let is_to_blame = || self.portions.is_to_blame(agent, asked);
         let is_beyond = question.is_least()
-            && (failed.is_too_much() || failed.may_lie_in_the_question() && is_to_blame());
+            && (failed.is_too_much()
+                || failed.is_refusal()
+                || failed.may_lie_in_the_question() && is_to_blame());
         if let CondenseError::Llm(error) = failed
             && is_beyond
             && !failed.is_overflow()

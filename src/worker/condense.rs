@@ -6,6 +6,7 @@ use tracing::debug;
 use super::{
     Hold, Interruption, Worker,
     ask::{Question, Told},
+    pieces::Pieces,
 };
 use crate::{
     domain::{
@@ -93,6 +94,16 @@ impl CondenseError {
         )
     }
 
+    /// It may be for one of the exchanges that all are declined.
+    pub(super) fn may_lie_in_one(&self) -> bool {
+        self.is_refusal()
+    }
+
+    /// The model declined.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Llm(LlmError::Refused(_)))
+    }
+
     /// The model's window is too small for what was asked.
     pub(super) fn is_overflow(&self) -> bool {
         matches!(self, Self::Llm(LlmError::ContextOverflow(_)))
@@ -164,8 +175,8 @@ impl Worker {
         digest_items(&rows)
     }
 
-    /// Asks the model about the exchanges of `material`: in one question or, where revisited items are too much for
-    /// the model, in several about fewer exchanges each, so that each exchange still stands in exactly one item.
+    /// Asks the model about the exchanges of `material`: in one question or, where it declines or revisited items are too
+    /// much for it, in several about fewer exchanges each, so that each exchange still stands in exactly one item.
     pub(super) async fn condense(
         &self,
         hold: &Hold,
@@ -173,31 +184,56 @@ impl Worker {
         limits: MaterialLimits,
         run: &mut RunRecord,
     ) -> Result<Vec<Item>, CondenseError> {
+        let mut pieces = Pieces::of(&material.exchanges);
+        let condensed = self
+            .condense_pieces(hold, material, limits, &mut pieces, run)
+            .await;
+        let failed = condensed.as_ref().err();
+        if pieces.were_divided_in_vain() && failed.is_none_or(CondenseError::may_lie_in_one) {
+            self.portions.was_divided_in_vain();
+        }
+        condensed
+    }
+
+    async fn condense_pieces<'a>(
+        &self,
+        hold: &Hold,
+        material: &'a Material,
+        limits: MaterialLimits,
+        pieces: &mut Pieces<'a>,
+        run: &mut RunRecord,
+    ) -> Result<Vec<Item>, CondenseError> {
         let mut items = Vec::new();
         let portion = usize::try_from(limits.exchanges_max).unwrap_or(usize::MAX).max(1);
-        // Last in, first out: so the pieces come in the order of their exchanges.
-        let mut pieces = vec![material.exchanges.as_slice()];
-        while let Some(rest) = pieces.pop() {
+        while let Some(rest) = pieces.take() {
             let at_once = self.at_once(&hold.lease, material, rest, portion).await?;
             let (piece, rest) = rest.split_at(at_once);
-            if !rest.is_empty() {
-                pieces.push(rest);
-            }
-            let fault = match self.condense_piece(hold, material, piece, run).await {
+            pieces.put_back(rest);
+            let may_search = pieces.may_search(piece) && self.portions.may_divide();
+            let fault = match self
+                .condense_piece(hold, material, (piece, may_search), run)
+                .await
+            {
                 Ok(of_piece) => {
+                    pieces.was_told(&of_piece);
                     items.extend(of_piece);
                     continue;
                 }
                 Err(fault) => fault,
             };
-            // Pending exchanges are taken in smaller batches instead, one update each.
-            let is_divided = fault.is_too_much() && !material.revisited.is_empty();
-            let Some(half) = half(piece).filter(|_| is_divided) else {
-                return Err(fault);
+            let is_divided = if may_search && fault.may_lie_in_one() {
+                pieces.search(piece)
+            } else {
+                // Of what is pending smaller batches are taken instead, one update each.
+                fault.is_too_much() && !material.revisited.is_empty() && pieces.divide(piece)
             };
-            let (first, second) = piece.split_at(half);
-            debug!(agent_id = %hold.lease.agent, exchanges = first.len(), "update.revisit_halved");
-            pieces.extend([second, first]);
+            if !is_divided {
+                return Err(fault);
+            }
+            debug!(
+                agent_id = %hold.lease.agent, exchanges = piece.len(), error_class = fault.class(),
+                "update.question_halved"
+            );
         }
         Ok(items)
     }
@@ -309,7 +345,7 @@ impl Worker {
         &self,
         hold: &Hold,
         material: &Material,
-        exchanges: &[StoredExchange],
+        (exchanges, may_be_divided): (&[StoredExchange], bool),
         run: &mut RunRecord,
     ) -> Result<Vec<Item>, CondenseError> {
         let (all, asked) = (numbers(exchanges), worth_asking(exchanges));
@@ -330,6 +366,7 @@ impl Worker {
                 zone: self.policy(material).ageing.zone(),
                 key: &key,
                 is_revisit: !material.revisited.is_empty(),
+                may_be_divided,
             };
             self.ask(hold, &question, run).await?
         };

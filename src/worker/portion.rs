@@ -30,6 +30,8 @@ struct Kept {
     agents: LruCache<AgentId, OfAgent>,
     /// Questions that models answered, whoever asked.
     answers: u64,
+    /// Questions were divided since the last one of them, and that was of no use: it wasn't one exchange.
+    in_vain: bool,
     beyond: Beyond,
 }
 
@@ -112,6 +114,16 @@ impl Portions {
         self.kept().beyond.has_answered(place)
     }
 
+    /// Whether a question may be divided to find the exchange that it fails for.
+    pub(super) fn may_divide(&self) -> bool {
+        !self.kept().in_vain
+    }
+
+    /// That was of no use: no model answered about any part.
+    pub(super) fn was_divided_in_vain(&self) {
+        self.kept().in_vain = true;
+    }
+
     /// Somebody told of those exchanges for good.
     pub(super) fn was_settled(&self, agent: &AgentId, asked: &[i64]) {
         self.kept().beyond.settle(agent, asked);
@@ -119,7 +131,10 @@ impl Portions {
 
     /// The model at that place answered a question about those exchanges.
     pub(super) fn was_answered(&self, agent: &AgentId, asked: &[i64], place: usize) {
-        self.kept().answers += 1;
+        let mut kept = self.kept();
+        kept.answers += 1;
+        kept.in_vain = false;
+        drop(kept);
         self.was_told(agent, asked, place);
     }
 

@@ -172,9 +172,10 @@ async fn a_second_model_is_asked_before_the_built_in_one() {
     let second = Arc::new(ScriptedModel::default());
     let others: Vec<Arc<dyn ChatModel>> = vec![second.clone(), Arc::new(OfflineModel)];
     let rig = with_fallbacks(others).await;
-    rig.model.plan([Reply::Refusal]);
+    rig.model.plan_then([], Reply::Refusal);
     assert_eq!(rig.drain().await, [Completed]);
-    assert_eq!((rig.model.calls(), second.calls()), (1, 1));
+    let told = usize::try_from(rig.verify().await.covered).unwrap();
+    assert_eq!(second.calls(), told, "about each exchange alone");
     assert_eq!(items(&rig, "model", 1).await + items(&rig, "offline", 1).await, 0);
     assert!(
         items(&rig, "model", 0).await > 0,
@@ -183,9 +184,10 @@ async fn a_second_model_is_asked_before_the_built_in_one() {
 
     // Both decline: so will they the next time, and what stands in stays.
     rig.say(6).await;
-    rig.model.plan([Reply::Refusal]);
-    second.plan([Reply::Refusal]);
+    rig.model.plan_then([], Reply::Refusal);
+    second.plan_then([], Reply::Refusal);
     assert_eq!(rig.drain().await, [Completed]);
+    second.plan([]);
     assert!(items(&rig, "offline", 0).await > 0);
     assert_eq!(items(&rig, "offline", 1).await, 0);
     assert_eq!(
@@ -346,9 +348,57 @@ async fn an_exchange_that_fails_while_others_are_answered_is_given_up() {
 #[tokio::test]
 async fn nobody_stands_in_where_nobody_is_named() {
     let rig = with_fallbacks(Vec::new()).await;
-    rig.model.plan([Reply::Refusal]);
+    rig.model.plan([Reply::Auth]);
     assert_eq!(rig.drain().await, [Parked]);
     assert!(items(&rig, "digest", 1).await > 0);
+}
+
+/// Who declines for one exchange tells of the others.
+#[tokio::test]
+async fn one_exchange_that_is_declined_takes_no_others_with_it() {
+    for (others, origin) in [(offline(), "offline"), (Vec::new(), "digest")] {
+        let rig = with_fallbacks(others).await;
+        rig.model.always(2, Reply::Refusal);
+        assert_eq!(rig.drain().await, [Completed], "{origin}");
+        let report = rig.verify().await;
+        assert_eq!(
+            (items(&rig, origin, 0).await, items(&rig, "model", 0).await),
+            (1, report.covered - 1),
+            "{origin}"
+        );
+        assert_eq!((report.pending, rows(&rig).await), (0, 0), "{origin}");
+        let asked = rig.model.asked_with(2);
+        assert!(asked <= 4, "{asked} calls: as often as it can be halved");
+        rig.say(6).await;
+        drop(rig.drain().await);
+        drop(rig.drain_later().await);
+        assert_eq!((rig.verify().await.pending, rig.model.asked_with(2)), (0, asked));
+    }
+}
+
+/// It is the model, and no exchange: it isn't asked in ever more pieces.
+#[tokio::test]
+async fn who_declines_everything_is_asked_in_halves_once() {
+    let rig = with_fallbacks(offline()).await;
+    rig.model.plan_then([], Reply::Refusal);
+    assert_eq!(rig.drain().await, [Completed]);
+    let halved = rig.model.calls();
+    assert!((3..=7).contains(&halved), "{halved} calls");
+    rig.say(6).await;
+    assert_eq!(rig.drain().await, [Completed]);
+    assert_eq!(rig.model.calls(), halved + 1);
+    rig.model.plan([]);
+    rig.say(6).await;
+    drop(rig.drain().await);
+    let before = items(&rig, "offline", 0).await;
+    rig.model.always(rig.verify().await.covered + 2, Reply::Refusal);
+    rig.say(6).await;
+    drop(rig.drain().await);
+    assert_eq!(
+        items(&rig, "offline", 0).await,
+        before + 1,
+        "it is looked for one exchange again"
+    );
 }
 
 #[tokio::test]

@@ -371,10 +371,12 @@ async fn a_passing_failure_leaves_the_summary_and_is_tried_again() {
 async fn what_will_not_pass_parks_with_digests_at_once() {
     for reply in [Reply::Auth, Reply::Refusal] {
         let rig = with_pending().await;
-        rig.model.plan([reply]);
+        rig.model.plan_then([], reply);
         assert_eq!(rig.drain().await, [Outcome::Parked], "{reply:?}");
-        let report = rig.verify().await;
-        assert_eq!((report.pending, rig.model.calls()), (0, 1));
+        assert_eq!(rig.verify().await.pending, 0);
+        // What is declined may be declined for one exchange, which is looked for until it is the first one alone.
+        let calls = if reply == Reply::Auth { 1..=1 } else { 2..=4 };
+        assert!(calls.contains(&rig.model.calls()), "{reply:?}");
         assert!(digests(&rig).await > 0);
         assert!(
             rig.content().await.contains("Please fix the next"),
@@ -384,6 +386,7 @@ async fn what_will_not_pass_parks_with_digests_at_once() {
         assert_eq!(rig.db.number(parked).await, Some(1));
         assert_eq!(rig.drain_later().await, []);
         // The next eviction revives it, the model is back, and what digests stood for is condensed again.
+        rig.model.plan([]);
         rig.say(2).await;
         assert_eq!(rig.drain().await, [Outcome::Completed, Outcome::Completed]);
         assert_eq!(digests(&rig).await, 0);

@@ -1,0 +1,102 @@
+//! What one update asks about, piece by piece.
+//!
+//! One exchange that a model declines has all the others declined that are asked about with it. So the question is asked in
+//! halves until that one stands alone. A model that declines everything isn't asked in ever smaller pieces: from one answer
+//! to the next there are as many divisions as it takes to find one exchange.
+
+use super::condense::{half, worth_asking};
+use crate::{
+    domain::summary::item::{Item, Origin},
+    store::StoredExchange,
+};
+
+/// The pieces of an update.
+pub(super) struct Pieces<'a> {
+    /// Last in, first out: so they come in the order of their exchanges.
+    left: Vec<&'a [StoredExchange]>,
+    /// As many divisions find one exchange among all.
+    divisions_max: u32,
+    /// So many may follow, until a model answers.
+    divisions: u32,
+    /// One was found to be why, or looked for.
+    was_divided: bool,
+    /// A model answered about a piece.
+    is_answered: bool,
+}
+
+impl<'a> Pieces<'a> {
+    /// All of them in one piece.
+    pub(super) fn of(exchanges: &'a [StoredExchange]) -> Self {
+        let divisions_max = divisions_of(worth_asking(exchanges).len());
+        Self {
+            left: vec![exchanges],
+            divisions_max,
+            divisions: divisions_max,
+            was_divided: false,
+            is_answered: false,
+        }
+    }
+
+    /// The next one.
+    pub(super) fn take(&mut self) -> Option<&'a [StoredExchange]> {
+        self.left.pop()
+    }
+
+    /// What is left of one, to come next.
+    pub(super) fn put_back(&mut self, rest: &'a [StoredExchange]) {
+        if !rest.is_empty() {
+            self.left.push(rest);
+        }
+    }
+
+    /// Whether a piece may be divided to find the exchange that it fails for.
+    pub(super) fn may_search(&self, piece: &[StoredExchange]) -> bool {
+        self.divisions > 0 && half(piece).is_some()
+    }
+
+    /// Divides a piece to find the exchange that it fails for. Says whether it could be.
+    pub(super) fn search(&mut self, piece: &'a [StoredExchange]) -> bool {
+        self.divisions = self.divisions.saturating_sub(1);
+        self.was_divided = true;
+        self.divide(piece)
+    }
+
+    /// Divides a piece, which is too much. Says whether it could be.
+    pub(super) fn divide(&mut self, piece: &'a [StoredExchange]) -> bool {
+        let Some((first, second)) = half(piece).and_then(|half| piece.split_at_checked(half)) else {
+            return false;
+        };
+        self.left.extend([second, first]);
+        true
+    }
+
+    /// A piece has these items.
+    pub(super) fn was_told(&mut self, items: &[Item]) {
+        if items.iter().any(|item| item.origin == Origin::Model) {
+            self.is_answered = true;
+            self.divisions = self.divisions_max;
+        }
+    }
+
+    /// Whether pieces were divided, and no model answered about any.
+    pub(super) fn were_divided_in_vain(&self) -> bool {
+        self.was_divided && !self.is_answered
+    }
+}
+
+/// So many divisions find one of as many exchanges.
+fn divisions_of(exchanges: usize) -> u32 {
+    exchanges.max(1).next_power_of_two().ilog2()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_exchange_is_found_by_halving() {
+        for (exchanges, divisions) in [(0, 0), (1, 0), (2, 1), (3, 2), (4, 2), (60, 6), (64, 6), (65, 7)] {
+            assert_eq!(divisions_of(exchanges), divisions, "{exchanges}");
+        }
+    }
+}
