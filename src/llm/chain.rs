@@ -4,10 +4,11 @@
 //! | failure | what happens |
 //! |---|---|
 //! | refused content | ask in halves; the next one, at once, where it is about one exchange alone |
-//! | account, request | the next one, at once |
+//! | account, request | the next one, at once; a request about several exchanges, after an answer to another, in halves first |
 //! | the provider rests after its failures, this one included | the next one, at once; nobody left: wait for it |
 //! | a limit, an overload | wait; the next one if that is long |
-//! | network, timeout, 5xx, an answer of no use | try again; the next one after the last attempt |
+//! | network, timeout, 5xx | try again; the next one after the last attempt |
+//! | an answer of no use | ask in halves, after an answer to another question; try again; the next one after the last attempt |
 //! | too long, cut off | ask about less; the next one, at once, where it is about one exchange alone |
 //! | a timeout, 5xx or broken connection over one exchange alone, again and again while others are answered | the next one, at once |
 

@@ -8,7 +8,7 @@ use std::{
 use futures::FutureExt as _;
 use tracing::{Instrument as _, Span, debug, warn};
 
-use super::{Hold, Interruption, Worker, condense::CondenseError, reason, span, trace};
+use super::{Hold, Interruption, Worker, condense::CondenseError, pieces::Asking, reason, span, trace};
 use crate::{
     domain::{
         agent::AgentId,
@@ -50,8 +50,8 @@ pub(super) struct Question<'a> {
     pub(super) key: &'a str,
     /// They have items already, which stand in for a model's.
     pub(super) is_revisit: bool,
-    /// Fewer of them may be asked about, to find the one that the model declines for.
-    pub(super) may_be_divided: bool,
+    /// Why.
+    pub(super) asking: Asking,
 }
 
 impl Question<'_> {
@@ -123,7 +123,7 @@ impl Worker {
                 Ok(drafts) => return Ok(self.told_by(model, drafts, may_be_back, hold, question).await),
                 Err(failed) => failed,
             };
-            if question.may_be_divided && failed.may_lie_in_one() {
+            if question.asking == Asking::Divisible && self.may_lie_in_one(&failed) {
                 return Err(failed);
             }
             let is_beyond = is_known || self.is_beyond(place, hold, question, &failed);
@@ -183,10 +183,12 @@ impl Worker {
     fn is_beyond(&self, place: usize, hold: &Hold, question: &Question<'_>, failed: &CondenseError) -> bool {
         let (agent, asked) = (&hold.lease.agent, question.asked);
         let is_to_blame = || self.portions.is_to_blame(agent, asked);
+        let may_be_to_blame = failed.may_lie_in_the_question() || self.may_lie_in_one(failed);
         let is_beyond = question.is_least()
             && (failed.is_too_much()
                 || failed.is_refusal()
-                || failed.may_lie_in_the_question() && is_to_blame());
+                || failed.may_lie_in_one() && question.asking == Asking::Suspect
+                || may_be_to_blame && is_to_blame());
         if let CondenseError::Llm(error) = failed
             && is_beyond
             && !failed.is_overflow()
@@ -219,6 +221,8 @@ impl Worker {
                 // all the others otherwise.
                 if failed.is_too_much() && !question.is_revisit {
                     self.portions.was_too_much(agent, asked);
+                } else if question.is_least() && self.may_lie_in_one(&failed) {
+                    self.portions.failed(agent, asked, false);
                 }
                 failed
             }

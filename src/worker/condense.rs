@@ -5,8 +5,8 @@ use tracing::debug;
 
 use super::{
     Hold, Interruption, Worker,
-    ask::{Question, Told},
-    pieces::Pieces,
+    ask::{FIRST, Question, Told},
+    pieces::{Asking, Pieces},
 };
 use crate::{
     domain::{
@@ -94,9 +94,13 @@ impl CondenseError {
         )
     }
 
-    /// It may be for one of the exchanges that all are declined.
+    /// It may be for one of the exchanges that the model tells nothing of use of all.
     pub(super) fn may_lie_in_one(&self) -> bool {
         self.is_refusal()
+            || matches!(
+                self,
+                Self::Llm(LlmError::Permanent(_)) | Self::Reply(_) | Self::Coverage(_)
+            )
     }
 
     /// The model declined.
@@ -175,8 +179,8 @@ impl Worker {
         digest_items(&rows)
     }
 
-    /// Asks the model about the exchanges of `material`: in one question or, where it declines or revisited items are too
-    /// much for it, in several about fewer exchanges each, so that each exchange still stands in exactly one item.
+    /// Asks the model about the exchanges of `material`: in one question or, where it tells nothing of use or revisited items
+    /// are too much for it, in several about fewer exchanges each, so that each exchange still stands in exactly one item.
     pub(super) async fn condense(
         &self,
         hold: &Hold,
@@ -189,18 +193,18 @@ impl Worker {
             .condense_pieces(hold, material, limits, &mut pieces, run)
             .await;
         let failed = condensed.as_ref().err();
-        if pieces.were_divided_in_vain() && failed.is_none_or(CondenseError::may_lie_in_one) {
+        if pieces.were_searched_in_vain() && failed.is_none_or(CondenseError::may_lie_in_one) {
             self.portions.was_divided_in_vain();
         }
         condensed
     }
 
-    async fn condense_pieces<'a>(
+    async fn condense_pieces(
         &self,
         hold: &Hold,
-        material: &'a Material,
+        material: &Material,
         limits: MaterialLimits,
-        pieces: &mut Pieces<'a>,
+        pieces: &mut Pieces<'_>,
         run: &mut RunRecord,
     ) -> Result<Vec<Item>, CondenseError> {
         let mut items = Vec::new();
@@ -210,10 +214,12 @@ impl Worker {
             let (piece, rest) = rest.split_at(at_once);
             pieces.put_back(rest);
             let may_search = pieces.may_search(piece) && self.portions.may_divide();
-            let fault = match self
-                .condense_piece(hold, material, (piece, may_search), run)
-                .await
-            {
+            let asking = if may_search {
+                Asking::Divisible
+            } else {
+                Asking::Whole
+            };
+            let fault = match self.condense_piece(hold, material, (piece, asking), run).await {
                 Ok(of_piece) => {
                     pieces.was_told(&of_piece);
                     items.extend(of_piece);
@@ -221,21 +227,53 @@ impl Worker {
                 }
                 Err(fault) => fault,
             };
-            let is_divided = if may_search && fault.may_lie_in_one() {
+            let may_lie_in_one = self.may_lie_in_one(&fault);
+            let is_divided = if may_search && may_lie_in_one {
                 pieces.search(piece)
             } else {
                 // Of what is pending smaller batches are taken instead, one update each.
                 fault.is_too_much() && !material.revisited.is_empty() && pieces.divide(piece)
             };
-            if !is_divided {
+            if is_divided {
+                debug!(
+                    agent_id = %hold.lease.agent, exchanges = piece.len(), error_class = fault.class(),
+                    "update.question_halved"
+                );
+            } else if may_lie_in_one && self.portions.may_divide() {
+                pieces.suspect(piece, fault)?;
+            } else {
                 return Err(fault);
             }
-            debug!(
-                agent_id = %hold.lease.agent, exchanges = piece.len(), error_class = fault.class(),
-                "update.question_halved"
-            );
+        }
+        let of_suspects = self.condense_suspects(hold, material, pieces, run).await?;
+        items.extend(of_suspects);
+        items.sort_by_key(|item| item.ranges.first().map(|range| range.first));
+        Ok(items)
+    }
+
+    /// Asks once more about what failed alone, after others were answered: what fails again does so for what it is.
+    async fn condense_suspects(
+        &self,
+        hold: &Hold,
+        material: &Material,
+        pieces: &mut Pieces<'_>,
+        run: &mut RunRecord,
+    ) -> Result<Vec<Item>, CondenseError> {
+        let mut items = Vec::new();
+        for (piece, failed) in pieces.suspects() {
+            if !pieces.is_answered() {
+                return Err(failed);
+            }
+            let suspect = (piece, Asking::Suspect);
+            items.extend(self.condense_piece(hold, material, suspect, run).await?);
         }
         Ok(items)
+    }
+
+    /// Whether one of the exchanges that were asked about may be why. A model that says nothing of use before it has told of
+    /// anything is at fault itself, or its settings.
+    pub(super) fn may_lie_in_one(&self, failed: &CondenseError) -> bool {
+        failed.is_refusal() || failed.may_lie_in_one() && self.portions.has_answered(FIRST)
     }
 
     /// The material, which was read with these `limits`, as answers are there about it: they were paid for.
@@ -345,7 +383,7 @@ impl Worker {
         &self,
         hold: &Hold,
         material: &Material,
-        (exchanges, may_be_divided): (&[StoredExchange], bool),
+        (exchanges, asking): (&[StoredExchange], Asking),
         run: &mut RunRecord,
     ) -> Result<Vec<Item>, CondenseError> {
         let (all, asked) = (numbers(exchanges), worth_asking(exchanges));
@@ -366,7 +404,7 @@ impl Worker {
                 zone: self.policy(material).ageing.zone(),
                 key: &key,
                 is_revisit: !material.revisited.is_empty(),
-                may_be_divided,
+                asking,
             };
             self.ask(hold, &question, run).await?
         };

@@ -1,14 +1,26 @@
 //! What one update asks about, piece by piece.
 //!
-//! One exchange that a model declines has all the others declined that are asked about with it. So the question is asked in
-//! halves until that one stands alone. A model that declines everything isn't asked in ever smaller pieces: from one answer
-//! to the next there are as many divisions as it takes to find one exchange.
+//! One exchange that a model declines, or answers nonsense about, spoils all the others that are asked about with it. So the
+//! question is asked in halves until that one stands alone. A model that does so with everything isn't asked in ever smaller
+//! pieces: from one answer to the next there are as many divisions as it takes to find one exchange, and of two that fail
+//! alone without an answer neither is to blame.
 
-use super::condense::{half, worth_asking};
+use super::condense::{CondenseError, half, worth_asking};
 use crate::{
     domain::summary::item::{Item, Origin},
     store::StoredExchange,
 };
+
+/// Why a piece is asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asking {
+    /// It is there, and stays in one piece.
+    Whole,
+    /// It is there, and is asked about in halves if it fails for what may be one exchange.
+    Divisible,
+    /// It failed alone already, while others were answered.
+    Suspect,
+}
 
 /// The pieces of an update.
 pub(super) struct Pieces<'a> {
@@ -18,8 +30,10 @@ pub(super) struct Pieces<'a> {
     divisions_max: u32,
     /// So many may follow, until a model answers.
     divisions: u32,
-    /// One was found to be why, or looked for.
-    was_divided: bool,
+    /// One exchange was looked for.
+    was_searched: bool,
+    /// What failed alone, and how.
+    suspects: Vec<(&'a [StoredExchange], CondenseError)>,
     /// A model answered about a piece.
     is_answered: bool,
 }
@@ -32,7 +46,8 @@ impl<'a> Pieces<'a> {
             left: vec![exchanges],
             divisions_max,
             divisions: divisions_max,
-            was_divided: false,
+            was_searched: false,
+            suspects: Vec::new(),
             is_answered: false,
         }
     }
@@ -57,7 +72,7 @@ impl<'a> Pieces<'a> {
     /// Divides a piece to find the exchange that it fails for. Says whether it could be.
     pub(super) fn search(&mut self, piece: &'a [StoredExchange]) -> bool {
         self.divisions = self.divisions.saturating_sub(1);
-        self.was_divided = true;
+        self.was_searched = true;
         self.divide(piece)
     }
 
@@ -70,6 +85,32 @@ impl<'a> Pieces<'a> {
         true
     }
 
+    /// Keeps an exchange that failed alone for the end, when the others were asked about. It fails at once if there are no
+    /// others, or if another one failed alone and nothing was answered: then it is no matter of one exchange.
+    pub(super) fn suspect(
+        &mut self,
+        piece: &'a [StoredExchange],
+        failed: CondenseError,
+    ) -> Result<(), CondenseError> {
+        let is_alone = worth_asking(piece).len() == 1 && self.divisions_max > 0;
+        self.was_searched |= is_alone;
+        if !is_alone || failed.is_refusal() || !(self.is_answered || self.suspects.is_empty()) {
+            return Err(failed);
+        }
+        self.suspects.push((piece, failed));
+        Ok(())
+    }
+
+    /// What failed alone, to be asked about once more.
+    pub(super) fn suspects(&mut self) -> Vec<(&'a [StoredExchange], CondenseError)> {
+        std::mem::take(&mut self.suspects)
+    }
+
+    /// Whether a model answered about a piece.
+    pub(super) fn is_answered(&self) -> bool {
+        self.is_answered
+    }
+
     /// A piece has these items.
     pub(super) fn was_told(&mut self, items: &[Item]) {
         if items.iter().any(|item| item.origin == Origin::Model) {
@@ -78,9 +119,9 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Whether pieces were divided, and no model answered about any.
-    pub(super) fn were_divided_in_vain(&self) -> bool {
-        self.was_divided && !self.is_answered
+    /// Whether one exchange was looked for, and no model answered about any.
+    pub(super) fn were_searched_in_vain(&self) -> bool {
+        self.was_searched && !self.is_answered
     }
 }
 

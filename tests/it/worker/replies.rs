@@ -331,6 +331,65 @@ async fn a_cut_off_answer_about_what_is_revisited_is_given_up() {
     assert_eq!(rig.model.asked_about(&[2]), 2);
 }
 
+/// One about which a model says nothing of use spoils none of the others, and isn't asked about for ever.
+#[tokio::test]
+async fn an_exchange_that_only_nonsense_is_told_of_is_given_up() {
+    for (reply, is_revisited) in [
+        (Reply::Garbage, false),
+        (Reply::Overlapping, false),
+        (Reply::Garbage, true),
+    ] {
+        let rig = with_pending().await;
+        assert_eq!(rig.drain().await, [Outcome::Completed]);
+        let poisoned = rig.verify().await.covered + 2;
+        rig.say(6).await;
+        if is_revisited {
+            rig.model.plan([Reply::Auth]);
+            assert_eq!(rig.drain().await, [Outcome::Parked]);
+            ask_by_hand(&rig).await;
+        }
+        rig.model.always(poisoned, reply);
+        assert_eq!(
+            rig.drain().await,
+            [Outcome::Completed],
+            "{reply:?} {is_revisited}"
+        );
+        assert_eq!((digests(&rig).await, lasting_digests(&rig).await), (0, 1));
+        let told = "SELECT count(*) FROM summary_items WHERE origin = 'model' AND removed_version IS NULL";
+        assert_eq!(rig.db.number(told).await, Some(rig.verify().await.covered - 1));
+        let asked = rig.model.asked_with(poisoned);
+        assert!(
+            asked <= 12,
+            "{asked}: twice with each half, and twice as often alone"
+        );
+        rig.say(6).await;
+        drop(rig.drain().await);
+        assert_eq!(
+            (rig.verify().await.pending, rig.model.asked_with(poisoned)),
+            (0, asked)
+        );
+    }
+}
+
+/// Then it is the model: it isn't asked about ever smaller pieces, and no exchange is given up.
+#[tokio::test]
+async fn a_model_that_tells_nothing_but_nonsense_is_at_fault_itself() {
+    let rig = with_pending().await;
+    assert_eq!(rig.drain().await, [Outcome::Completed]);
+    let calls = rig.model.calls();
+    rig.say(6).await;
+    rig.model.plan_then([], Reply::Garbage);
+    let mut outcomes = rig.drain().await;
+    for _ in 0..4 {
+        outcomes.extend(rig.drain_later().await);
+    }
+    let retried = [Outcome::Retried; 4];
+    assert_eq!(outcomes, [&retried[..], &[Outcome::Parked]].concat());
+    let calls = rig.model.calls() - calls;
+    assert!(calls <= 20, "{calls}: in halves in the first attempt alone");
+    assert_eq!((rig.verify().await.pending, lasting_digests(&rig).await), (0, 0));
+}
+
 /// What was too much isn't tried again with each update.
 #[tokio::test]
 async fn a_smaller_portion_is_kept_for_the_next_update() {
